@@ -7,7 +7,7 @@
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
 #   e2e       real clients against a real array, a cluster of processes, hosts that outlive a node,
 #             and the native client's examples
-#   fuzz      bytes from outside, guided by coverage (WEFT_FUZZ=SECONDS for each of five targets)
+#   fuzz      bytes from outside, guided by coverage (five targets; WEFT_FUZZ=SECONDS for other inputs)
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
 #             WEFT_SLACK=SECONDS beyond which a wait fails), and processes on a torus without a
 #             switch (WEFT_SIDE=N for N times N)
@@ -98,6 +98,7 @@ e2e() {
     tests/cluster.sh
     tests/reconnect.sh
     tests/client.sh
+    tests/packaging.sh "$WEFT"
 }
 
 fuzz() { tests/fuzz.sh; }

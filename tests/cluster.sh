@@ -19,7 +19,7 @@ ADMIT=127.0.0.1:${PORTS[7]}
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
     trap - EXIT INT TERM
-    cat "$T"/pid* "$T"/forgetting/pid* "$T"/by-itself/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    cat "$T"/pid* "$T"/forgetting/pid* "$T"/by-itself/pid* "$T"/upgrading/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
     rm -rf "$T"
 }
 trap clean EXIT
@@ -275,7 +275,7 @@ attached() {
     wait_until nbdinfo --size "nbd+unix:///other?socket=$T/nbd1.sock"
     refused 'other' nbdinfo "nbd+unix:///other?socket=$T/host/nbd.sock"
     nbdinfo --list "nbd+unix:///?socket=$T/host/nbd.sock" | { ! grep other; }
-    wait_until weft volume delete other --dir "$T/state1"
+    wait_until weft volume delete other --yes --now --dir "$T/state1"
     nbdcopy "$at" - | cmp - "$T/image"
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$at"
@@ -378,7 +378,7 @@ resizing() {
         weft scrub v --dir "$T/state1" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
         weft volume create other 30M --layout raid1 --dir "$T/state1"
         nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
-        weft volume delete other --dir "$T/state0"
+        weft volume delete other --yes --now --dir "$T/state0"
     done
     refused 'cannot grow so far' weft volume resize v 10G --dir "$T/state0"
     cp "$T/back" "$T/image"
@@ -397,7 +397,7 @@ shrinking() {
     exec 7>"$T/held"
     wait_until status 1 "sys.exit(s['volumes'][0]['clients'] != 1)"
     refused 'connection uses disconnect' weft volume resize v 30M --force --dir "$T/state2"
-    refused 'connection uses disconnect' weft volume delete v --dir "$T/state2"
+    refused 'connection uses disconnect' weft volume delete v --yes --now --dir "$T/state2"
     exec 7>&-
     wait $kept || true
     wait_until status 1 "sys.exit(s['volumes'][0]['clients'] != 0)"
@@ -434,14 +434,14 @@ deleting() {
     weft volume resize w all --dir "$T/state3"
     head -c 10M "$T/image.30" | nbdcopy - "nbd+unix:///w?socket=$T/nbd2.sock"
     weft volume resize w 5M --force --dir "$T/state0"
-    weft volume delete w --dir "$T/state3"
+    weft volume delete w --yes --now --dir "$T/state3"
     kill $kept
     wait_until status 1 "sys.exit(len(s['scrubs']) != 0)"
     # A scrub of the volume itself ends with it.
     weft volume create w 10M --dir "$T/state0"
     "$WEFT" scrub w --rate 1K --dir "$T/state1" >"$T/scrubbed" 2>&1 & kept=$!
     wait_until status 1 "sys.exit(len(s['scrubs']) != 1)"
-    weft volume delete w --dir "$T/state2"
+    weft volume delete w --yes --now --dir "$T/state2"
     wait $kept && return 1
     grep -c 'no such volume' "$T/scrubbed"
 }
@@ -455,14 +455,14 @@ left_over() {
         weft volume create w 10M --dir "$T/state$other"
         # Before it can be deleted all must say that no host uses it, and one takes its time.
         kill -STOP "$(cat "$T/pid$slow")"
-        weft volume delete w --dir "$T/state$other" & deleting=$!
+        weft volume delete w --yes --now --dir "$T/state$other" & deleting=$!
         until hidden "$other" && kill -9 "$(cat "$T/pid$leader")" || dead $deleting; do :; done
         kill -CONT "$(cat "$T/pid$slow")"
         # Unless it was over too soon, or another leads by now.
         wait $deleting || ! hidden "$other" || break
         alive "$(cat "$T/pid$leader")" || run_node "$leader"
         wait_until has 2 up 4
-        wait_until eval "weft volume delete w --dir '$T/state$other'; ! weft volume show w --dir '$T/state$other'"
+        wait_until eval "weft volume delete w --yes --now --dir '$T/state$other'; ! weft volume show w --dir '$T/state$other'"
     done
     echo "$tries tries"
     hidden "$other"
@@ -494,7 +494,7 @@ outvoted() {
     # What is asked before all have come back waits until it can be done.
     weft volume create soon 5M --dir "$T/state0"
     weft volume resize soon 6M --dir "$T/state3"
-    weft volume delete soon --dir "$T/state0"
+    weft volume delete soon --yes --now --dir "$T/state0"
     wait_until has 0 up 4
     wait_until mode_is 0 fault-free
     refused "no volume 'late'" weft volume show late --dir "$T/state0"
@@ -503,7 +503,7 @@ leaving() {
     refused 'is up stop' weft node remove 1 --dir "$T/state2"
     weft disk drain 1 --dir "$T/state2"
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
-    refused 'does not fit' weft disk drain 2 --dir "$T/state0"
+    refused "'v' no room 'box'" weft disk drain 2 --dir "$T/state0"
     weft node stop 1 --dir "$T/state3"
     # It is answered also where it was asked for, and the process knows that it has nothing to do.
     weft node remove 1 --dir "$T/state1"
@@ -558,7 +558,7 @@ stopping() {
     [ "$(grep -c 'the process of n1 has left the cluster' "$T/log3")" = 1 ]
     refused '' grep -F '"n1"' "$T/state3/cluster.toml"
     nbdcopy "$(uri 3)" - | cmp - "$T/image"
-    wait_until weft volume delete v --dir "$T/state3"
+    wait_until weft volume delete v --yes --now --dir "$T/state3"
 }
 
 # Three boxes with three disks each, in a process each: a process is killed, a disk is lost, one is
@@ -626,7 +626,7 @@ boxes() {
     done
     # A disk goes in the middle of writing: the hosts of its process notice nothing.
     nbdcopy "$T/image" "$(uri b1)" & n=$!
-    weft disk fail 4 --dir "$T/b0"
+    weft disk fail 4 --yes --dir "$T/b0"
     wait $n
     wait_until box_mode 1 fault-free
     box_has 2 up 8
@@ -660,7 +660,7 @@ boxes() {
     weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
     wait_until box_mode 1 fault-free
     # The one that gave the process its number leaves.
-    weft disk fail 3 --dir "$T/b1"
+    weft disk fail 3 --yes --dir "$T/b1"
     wait_until box_mode 1 fault-free
     wait_until weft node remove 3 --dir "$T/b1"
     nbdcopy "$(uri b1)" - | cmp - "$T/image"
@@ -847,6 +847,48 @@ by_itself() {
     wait_until has 0 up 4
     for n in 0 1 2 3; do crash $n; done
 }
-for check in founding certified joining renewing configurations anywhere modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting by_itself; do t $check; done
+# A cluster is upgraded box by box, as docs/upgrades.md has it, while a host writes: each process stops in good order, is
+# started again, and is waited for.
+upgrading() {
+    local n image=$T/upgrading/image S=$T/upgrading
+    mkdir -p "$S"
+    head -c 30M /dev/urandom >"$image"
+    for n in 0 1 2 3; do printf '%s\n' "name = \"u$n\"" "dir = \"state$n\"" "disk = \"disk$n.img\"" 'disk_size = "160M"' \
+        "address = \"127.0.0.1:${PORTS[$n]}\"" "nbd = [\"nbd$n.sock\"]" $([ $n = 0 ] && echo "admit=\"$ADMIT\"") \
+        '[labels]' "box = \"b$n\"" >"$S/n$n.toml"; done
+    start_box() { "$WEFT" node --config "$S/n$1.toml" >>"$S/log$1" 2>&1 & echo $! >"$S/pid$1"; }
+    well() { weft status --check --dir "$S/state$1"; }
+    weft config check "$S/n0.toml"
+    weft cluster init --config "$S/n0.toml"
+    start_box 0
+    wait_until well 0
+    for n in 1 2 3; do
+        weft cluster join "$(weft cluster token --dir "$S/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')" \
+            --at "$ADMIT" --config "$S/n$n.toml"
+        start_box $n
+    done
+    wait_until sh -c "[ \$('$WEFT' node list --dir '$S/state0' | grep -c ' up ') = 4 ]"
+    weft volume create v 60M --layout rs:2+1 --dir "$S/state0"
+    # A host of box 3, which is upgraded last.
+    ( while [ ! -e "$S/over" ]; do nbdcopy "$image" "nbd+unix:///v?socket=$S/nbd3.sock" || exit 1; done ) & writer=$!
+    for n in 0 1 2; do
+        kill "$(cat "$S/pid$n")"
+        wait_until dead "$(cat "$S/pid$n")"
+        start_box $n
+        wait_until well 3
+    done
+    touch "$S/over"
+    wait $writer
+    kill "$(cat "$S/pid3")"
+    wait_until dead "$(cat "$S/pid3")"
+    start_box 3
+    wait_until well 0
+    nbdcopy "nbd+unix:///v?socket=$S/nbd3.sock" "$S/back"
+    cmp -n "$(stat -c %s "$image")" "$S/back" "$image"
+    weft scrub v --dir "$S/state0"
+    for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
+    for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
+}
+for check in founding certified joining renewing configurations anywhere modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting by_itself upgrading; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -273,10 +273,77 @@ volumes() {
         for node in $kill; do weft node start "$node"; done
         wait_until whole
         scrub extra
-        weft volume delete extra
+        weft volume delete extra --yes --now
         fails weft volume show extra
         fails nbdinfo "$uri"
     done
+}
+# What cannot be undone is asked, or said with --yes; a deleted volume comes back, and goes when its room is needed.
+deliberate() {
+    local uri="nbd+unix:///kept?socket=$S"
+    head -c 16M /dev/urandom >"$T/e"
+    weft volume create keep 16M
+    weft volume rename keep kept
+    refused "'keep'" weft volume show keep
+    nbdcopy "$T/e" "$uri"
+    refused 'deleted undelete day --yes' weft volume delete kept </dev/null
+    refused 'up redundancy drain --yes' weft disk fail 1 </dev/null
+    weft volume delete kept --yes | grep 'weft volume undelete kept'
+    fails nbdinfo "$uri"
+    weft volume list | grep 'kept.*deleted'
+    weft status --check
+    # It is kept over a restart, and rebuilt as others are.
+    stop
+    start
+    weft node kill 2
+    weft node start 2
+    refused 'brought back: kept' weft volume undelete nosuch
+    weft volume create kept 5M
+    refused 'another called rename' weft volume undelete kept
+    weft volume rename kept new
+    weft volume undelete kept | grep 'kept.*fault-free\|kept.*reconstructing'
+    wait_until whole
+    nbdcopy "$uri" - | cmp - "$T/e"
+    scrub kept
+    # Its room is there for others.
+    weft volume delete kept --yes
+    weft volume delete new --now --yes | grep 'for good'
+    weft volume create all all
+    weft volume list | grep 'kept.*deleted'
+    weft volume create one 16M | grep one
+    refused 'no deleted volume' weft volume undelete kept
+    refused 'does not fit delete' weft volume create two 64M
+    weft volume delete one --now --yes
+    weft volume delete all --now --yes
+}
+# What a monitoring system fetches says what the status says; an address that is taken leaves no array behind.
+metrics() {
+    local port other
+    read -r port other _ < <(python3 tests/python/free_ports.py
+)
+    refused "cannot listen at 127.0.0.1:$port another" python3 -c '
+import socket, subprocess, sys
+taken = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+sys.exit(subprocess.run(sys.argv[2:]).returncode)' "$port" "$WEFT" up --dir "$T/metrics" --metrics "127.0.0.1:$port"
+    [ ! -e "$T/metrics" ]
+    "$WEFT" up --dir "$T/metrics" --listen "$T/metrics.sock" --disk-size 64M --metrics "127.0.0.1:$port" >"$T/metrics.log" 2>&1 9>&- &
+    other=$!
+    trap "kill -TERM $other; wait $other" EXIT
+    wait_until timeout 5 nbdinfo --size "nbd+unix:///vol0?socket=$T/metrics.sock"
+    "$WEFT" node kill 1 --dir "$T/metrics"
+    python3 - "$port" <<'PY'
+import sys, urllib.request
+with urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/metrics") as answer:
+    assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0"), answer.headers
+    page = answer.read().decode()
+assert page.endswith("# EOF\n")
+values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+for name, value in {
+    "weft_health": 1, 'weft_node_state{node="1",state="down"}': 1, 'weft_node_state{node="2",state="up"}': 1,
+    'weft_volume_mode{volume="vol0",id="0",mode="degraded"}': 1, 'weft_volume_survives_nodes{volume="vol0",id="0"}': 0,
+}.items():
+    assert float(values[name]) == value, (name, values.get(name))
+PY
 }
 # Groups with parity of their own: nodes are lost that the layout can recover, though not any so many.
 local_parity() {
@@ -358,10 +425,10 @@ disk_lost() {
     local uri="nbd+unix:///extra?socket=$S"
     head -c 64M /dev/urandom >"$T/a"
     nbdcopy "$T/a" "$uri"
-    weft disk fail 1
+    weft disk fail 1 --yes
     wait_until mode_is extra fault-free
     mode_is vol0 degraded
-    refused 'cannot do without' weft disk fail 2
+    refused 'cannot do without' weft disk fail 2 --yes
     nbdcopy "$uri" - | cmp - "$T/a"
     scrub extra
     weft disk replace 1
@@ -369,7 +436,7 @@ disk_lost() {
     nbdcopy "$uri" - | cmp - "$T/a"
     scrub extra
     scrub
-    weft volume delete extra
+    weft volume delete extra --yes --now
 }
 server_killed() {
     local acked i commands=()
@@ -520,7 +587,7 @@ bad_input() {
     refused 6 weft volume create six 1M --layout rs:4+2
     refused 4096 weft volume create unit 1M --stripe-unit 100
     refused nosuch weft volume show nosuch
-    refused nosuch weft volume delete nosuch
+    refused nosuch weft volume delete nosuch --yes --now
     refused nosuch weft scrub nosuch
     refused 9 weft node kill 9
     refused "$T/none" timeout 20 "$WEFT" status --dir "$T/none"
@@ -629,6 +696,8 @@ t descriptors descriptors
 t partial-requests partial
 t limits limits
 t layouts volumes
+t deliberate deliberate
+t metrics metrics
 t local-parity local_parity lrc:4+2+1 7 'any 2 more nodes, 77 % of threes' '0 3 6'
 t grid local_parity grid:2x2 9 'any 3 more nodes, 92 % of fours' '0 1 5 8'
 t fio-verify fio_verify

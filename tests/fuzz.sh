@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Fuzzes what reads bytes from outside, guided by coverage: each target of fuzz/, from its corpus on, for WEFT_FUZZ
-# seconds (20). docs/testing.md says what the targets are.
-#   tests/fuzz.sh [TARGET]            all targets, or one
+# Fuzzes what reads bytes from outside, guided by coverage: each target of fuzz/, from its corpus on. docs/testing.md says
+# what the targets are.
+#   tests/fuzz.sh [TARGET]            all targets, or one: as many inputs as take about 20 s, the same each time
+#                                     (member_log: nearly, since the consensus library draws from the system)
+#   WEFT_FUZZ=SECONDS tests/fuzz.sh [TARGET]     for so long, other inputs each time, from what earlier runs learnt
 #   tests/fuzz.sh TARGET FILE...      runs these inputs and no others
 # libFuzzer is built from its crate, by a C++ compiler; stable Rust does, since the compiler can count what is covered.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 targets="nbd native wire disk_format member_log"
-seconds=${WEFT_FUZZ:-20}
 built=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 
@@ -20,11 +21,33 @@ build() {
         cargo build --release --locked --bins --target "$host" --manifest-path fuzz/Cargo.toml
 }
 
-# What it learns is kept beside what is built, and used again; it is not part of the repository.
+# So many inputs take a target about 20 s.
+runs_of() {
+    case $1 in
+        nbd) echo 1000000 ;;
+        native) echo 400000 ;;
+        wire) echo 3000000 ;;
+        disk_format) echo 40000 ;;
+        member_log) echo 500000 ;;
+    esac
+}
+
+# What a run of so many seconds learns is kept beside what is built, and used again; it is not part of the repository.
 fuzz() {
-    local learnt=$built/learnt/$1 log=$built/$1.log
+    local learnt=$built/learnt/$1 log=$built/$1.log limits
+    if [ -n "${WEFT_FUZZ:-}" ]; then
+        limits="-max_total_time=$WEFT_FUZZ"
+    else
+        learnt=$built/fresh/$1
+        rm -rf "$learnt"
+        limits="-seed=1 -reload=0 -runs=$(runs_of "$1")"
+    fi
     mkdir -p "$learnt"
-    if ! "$built/$host/release/$1" -max_total_time="$seconds" -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
+    # Addresses are among what it goes by, so they are the same each time, where that is allowed.
+    local alike=""
+    if setarch -R true 2>/dev/null; then alike="setarch -R"; fi
+    # shellcheck disable=SC2086 # they are several words
+    if ! $alike "$built/$host/release/$1" $limits -max_len=16384 -timeout=20 -rss_limit_mb=2048 \
         -artifact_prefix="$built/$1-" "$learnt" fuzz/corpus/"$1" >"$log" 2>&1; then
         tail -40 "$log"
         echo "$1: failed; run it again with: tests/fuzz.sh $1 FILE" >&2

@@ -126,7 +126,7 @@ kill_and_rebuild() {
     sleep 1
     kill -9 "$(cat "$T/pid$victim")"
     wait_until up_are 0 $((COUNT - 1))
-    weft disk fail "$victim" --dir "$T/state1"
+    weft disk fail "$victim" --yes --dir "$T/state1"
     wait_until mode_is 0 fault-free
     wait $job || { cat "$T/fio"; return 1; }
     weft scrub v --dir "$T/state0"

@@ -9,16 +9,39 @@ use weft_host::{Control, LimitsInWords, parse_size};
 /// Which running array is meant.
 #[derive(Clone, Debug, Args)]
 pub struct Target {
-    /// Directory of the array, or of a node of a cluster
-    #[arg(long, default_value = "./weft-data")]
-    pub dir: PathBuf,
+    #[arg(
+        long,
+        env = "WEFT_DIR",
+        value_name = "DIR",
+        help = "Directory of the array, or of a node of a cluster [default: ./weft-data]"
+    )]
+    dir: Option<PathBuf>,
 }
+
+/// Where an array is if nothing else is said.
+const USUAL: &str = "./weft-data";
 
 impl Target {
     /// Connects to the array, or to the first of the nodes below the directory that runs.
     pub fn connect(&self) -> anyhow::Result<Control> {
-        connect(&self.dir)
+        let without = "; say which array is meant with --dir or the variable WEFT_DIR: without them it is the one on \
+                       ./weft-data, from where the command is run";
+        connect(self.dir()).map_err(|e| match self.dir {
+            Some(_) => e,
+            None => anyhow::anyhow!("{e:#}{without}"),
+        })
     }
+
+    /// Where the array is.
+    pub fn dir(&self) -> &Path {
+        self.dir.as_deref().unwrap_or(Path::new(USUAL))
+    }
+}
+
+/// Where an array is, if `dir` does not say it: where the variable says, or where one is usually.
+pub fn usual_dir(dir: Option<&Path>) -> PathBuf {
+    let variable = || std::env::var_os("WEFT_DIR").filter(|v| !v.is_empty()).map(PathBuf::from);
+    dir.map(Path::to_path_buf).or_else(variable).unwrap_or(USUAL.into())
 }
 
 /// Connects to the array on `dir`, or to the first of the nodes below it that runs.
@@ -66,6 +89,9 @@ pub struct HostLimits {
     /// Memory for requests that have not come whole, of all hosts together [default: 256M]
     #[arg(long, value_name = "SIZE")]
     max_incomplete: Option<String>,
+    /// From when on a request is slow, and the log says where its time went; or never [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    slow_requests: Option<String>,
 }
 
 impl HostLimits {
@@ -77,8 +103,16 @@ impl HostLimits {
             handshake: self.handshake_timeout.clone(),
             request: self.request_timeout.clone(),
             incomplete: self.max_incomplete.clone(),
+            slow: self.slow_requests.clone(),
         }
     }
+}
+
+/// Reads the number of a node.
+pub fn node(text: &str) -> Result<usize, String> {
+    let why =
+        "`weft node list` says which nodes there are, by number and by the name of their process";
+    text.parse().map_err(|_| format!("nodes have numbers, and '{text}' is none; {why}"))
 }
 
 /// Reads a size such as `64K`.

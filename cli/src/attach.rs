@@ -16,13 +16,15 @@ use weft_core::node::FillRates;
 use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{
     Array, Configuration, DiskQueue, Home, HostProtocol, JoinToken, Limits, Listen, NewDirectory,
-    Size, join_as_host, to_stderr, write_private,
+    Size, join_as_host, write_private,
 };
 use weft_terminal::say;
 
 use crate::args;
+use crate::logging::Logging;
+use crate::notify;
 use crate::output::uri;
-use crate::serving::{absolute, farewell};
+use crate::serving::{absolute, farewell, serve_metrics};
 use crate::token::{self, TokenFile};
 
 /// How long to wait between looks whether the cluster has let the host in.
@@ -56,8 +58,13 @@ pub struct Attach {
     /// Where the cluster's nodes reach this host, the first time [default: a free port of the address from which it reaches them]
     #[arg(long, requires = "at")]
     address: Option<SocketAddr>,
+    /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     served: Served,
+    #[command(flatten)]
+    logging: Logging,
 }
 
 /// Where to serve hosts from now on: a flag for each protocol that they can speak.
@@ -116,7 +123,8 @@ impl Attach {
                 dir.display()
             ),
         }
-        let array = Array::node(Home::open(Configuration::load(&file)?)?, to_stderr())?;
+        serve_metrics(self.metrics, &dir)?;
+        let array = Array::node(Home::open(Configuration::load(&file)?)?, self.logging.start()?)?;
         let array = array.serving(self.volumes.iter().cloned());
         let volumes = self.volumes.clone();
         let (tell, why) = channel();
@@ -129,6 +137,7 @@ impl Attach {
             }
         });
         let stopped = array.run()?;
+        notify::stopping();
         if let Ok(e) = why.try_recv() {
             return Err(e);
         }
@@ -172,6 +181,7 @@ impl Attach {
             disk_size: None,
             address,
             admit: None,
+            metrics: None,
             listens: Listen::usual(dir).into_iter().map(absolute).collect(),
             labels: Default::default(),
             fill: FillRates::default(),
@@ -227,7 +237,9 @@ fn greet(dir: &Path, volumes: &[String]) -> Result<()> {
     loop {
         let status = control.status()?;
         if status.settled && status.cut_off.is_none() {
-            return say(greeting(&status, volumes)?);
+            say(greeting(&status, volumes)?)?;
+            notify::ready(&format!("it serves {}", volumes.join(", ")));
+            return Ok(());
         }
         let cluster = status.cluster.unwrap_or_default();
         if since.elapsed() >= KNOWN && cluster.disowned {
@@ -266,7 +278,8 @@ fn greeting(status: &Status, volumes: &[String]) -> Result<String> {
 
 /// How to use a volume, if the cluster has it.
 fn of_volume(status: &Status, volume: &str) -> Result<String> {
-    let usable = || status.volumes.iter().filter(|v| v.mode != VolumeMode::Unfinished);
+    let hidden = [VolumeMode::Unfinished, VolumeMode::Deleted];
+    let usable = || status.volumes.iter().filter(|v| !hidden.contains(&v.mode));
     let Some(found) = usable().find(|v| v.name == volume) else {
         let names: Vec<_> = usable().map(|v| v.name.as_str()).collect();
         bail!("the cluster has no volume '{volume}'; it has: {}", names.join(", "));

@@ -14,11 +14,6 @@ pub trait Takes {
 
     /// Whether it takes values that are for measuring, too.
     const MEASURING: bool = false;
-
-    /// Another name of the option.
-    fn alias(_: &Choice) -> Option<&'static str> {
-        None
-    }
 }
 
 /// Volumes: all choices.
@@ -86,9 +81,11 @@ impl<T: Takes> Args for Choices<T> {
                 .long(choice.key)
                 .value_name("WORD")
                 .value_parser(|word: &str| choice.parse(word))
-                .conflicts_with_all(choice.same_as)
+                .conflicts_with_all(
+                    choice.settles.filter(|key| taken::<T>().any(|c| c.key == *key)),
+                )
                 .help(help(choice, T::MEASURING));
-            command.arg(option.aliases(T::alias(choice).into_iter().chain(choice.old_key())))
+            command.arg(option.aliases(choice.old_key()))
         })
     }
 

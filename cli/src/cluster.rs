@@ -230,13 +230,17 @@ impl Token {
             return say_json(answer);
         }
         let text = |key: &str| answer[key].as_str().unwrap_or_default().to_string();
-        // Not as an argument, which others can read.
-        say(format!(
-            "{VARIABLE}={} weft cluster join --at {} --config node.toml",
-            text("token"),
-            text("admit")
-        ))
+        say(how_to_use(&text("token"), &text("admit")))
     }
+}
+
+/// What to run where a token is used, by a process with disks or by a host. Not as an argument, which others can read.
+fn how_to_use(token: &str, admit: &str) -> String {
+    format!(
+        "{VARIABLE}={token} weft cluster join --at {admit} --config node.toml\n\n\
+         or, for a host that is its own controller and has no disks,\n\n\
+         {VARIABLE}={token} weft attach VOLUME --at {admit}"
+    )
 }
 
 impl Join {
@@ -278,7 +282,7 @@ impl Renew {
     fn run(&self) -> Result<()> {
         let old = fs::read_to_string(&self.certificate)
             .with_context(|| format!("cannot read {}", self.certificate.display()))?;
-        let (name, new) = renewed(&self.common.target.dir, &old, self.valid)
+        let (name, new) = renewed(self.common.target.dir(), &old, self.valid)
             .with_context(|| format!("cannot renew {}", self.certificate.display()))?;
         fs::write(&self.out, new)
             .with_context(|| format!("cannot write {}", self.out.display()))?;
@@ -305,7 +309,7 @@ impl Readmit {
         say(format!(
             "{name} has a new member, without a say in what was agreed on before. Start it with\n\n  \
              weft node --config {}\n\n\
-             It takes part again when most of the voting members have admitted it (`weft status`).",
+             It serves again when most of the voting members have admitted it (`weft status`).",
             self.config.display()
         ))
     }
@@ -330,7 +334,7 @@ impl Ask {
 
 impl Certify {
     fn run(&self) -> Result<()> {
-        let invitation = certify(&self.common.target.dir, read(&self.request)?)?;
+        let invitation = certify(self.common.target.dir(), read(&self.request)?)?;
         write(&self.out, &invitation)?;
         if self.common.json {
             let nodes = invitation.nodes();

@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use weft_host::status::{NodeState, NodeStatus};
+use weft_host::status::{NodeState, NodeStatus, Status};
 use weft_host::{Control, ControlRequest, DiskAction, parse_size};
 use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
-use crate::args::Common;
+use crate::args::{self, Common};
+use crate::confirm::Confirm;
 use crate::output::map_of;
 
 /// How often one looks how far it is.
@@ -27,11 +28,20 @@ pub enum Disk {
     /// Add a disk: to the process in --dir of a cluster the one at --path; to an array in one process (`weft up`) a new one, as large as the others
     Add(Add),
     /// Declare the disk of a node lost, and rebuild what was on it on other disks that have room; the node is killed if it runs
-    Fail(Which),
+    Fail(Fail),
     /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; what the node has left on the disk is deleted, anything else only with --force
     Replace(Replace),
     /// Move what is on a disk that works to others while hosts go on, and use it no more; waits until it is empty (Ctrl-C ends the waiting only)
     Drain(Drain),
+}
+
+/// The disk that is lost.
+#[derive(Debug, Args)]
+pub struct Fail {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    confirm: Confirm,
 }
 
 /// The disk to drain.
@@ -84,6 +94,7 @@ pub struct Replace {
 #[derive(Debug, Args)]
 pub struct Which {
     /// Number of the node that has the disk, from 0
+    #[arg(value_parser = args::node)]
     node: usize,
     #[command(flatten)]
     common: Common,
@@ -95,7 +106,10 @@ impl Disk {
         let (request, which, done) = match self {
             Disk::List(common) => return list(common),
             Disk::Add(add) => return add.run(),
-            Disk::Fail(which) => {
+            Disk::Fail(Fail { which, confirm }) => {
+                if let Some(what) = works(&which.common.target.connect()?.status()?, which.node) {
+                    confirm.ask(&what)?;
+                }
                 let request = ControlRequest::Disk { action: DiskAction::Fail, node: which.node };
                 (request, which, "counts as lost; what was on it is rebuilt where there is room")
             }
@@ -143,6 +157,19 @@ impl Drain {
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What is at stake when a disk is declared lost that works, if it does.
+fn works(status: &Status, node: usize) -> Option<String> {
+    let node = status.nodes.iter().find(|n| usize::from(n.node) == node)?;
+    let (n, state) = (node.node, node.state);
+    let works = !matches!(state, NodeState::Down | NodeState::Lost | NodeState::Expected);
+    works.then(|| {
+        format!(
+            "the disk of node {n} works (node {n} is {state}): it is used no more, and what is on it is rebuilt from \
+             others, with less redundancy until then (`weft disk drain {n}` moves it and keeps all redundancy)"
+        )
+    })
 }
 
 fn wait_until_empty(control: &mut Control, node: usize) -> Result<()> {

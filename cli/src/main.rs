@@ -8,12 +8,16 @@ mod bench;
 mod check;
 mod choices;
 mod cluster;
+mod config;
+mod confirm;
 mod demo;
 mod disk;
 mod explain;
 mod explore;
+mod logging;
 mod lost;
 mod node;
+mod notify;
 mod output;
 mod paper;
 mod plan;
@@ -37,13 +41,27 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use weft_core::store::FORMAT_VERSION;
+use weft_host::{MESSAGES_VERSION, PROTOCOL_VERSION};
 
 /// A parallel RAID without a central controller: every node has one disk and plans for itself.
 #[derive(Debug, Parser)]
-#[command(name = "weft", version, about, arg_required_else_help = true)]
+#[command(name = "weft", version, long_version = versions(), about, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+}
+
+/// The version, and what decides which versions go together (docs/upgrades.md).
+fn versions() -> &'static str {
+    let oldest =
+        weft_core::store::VERSIONS.iter().map(|v| v.number).min().unwrap_or(FORMAT_VERSION);
+    let text = format!(
+        "{}\nprotocol {PROTOCOL_VERSION}, messages {MESSAGES_VERSION}, disks {FORMAT_VERSION} (opens {oldest} and later), native {}",
+        env!("CARGO_PKG_VERSION"),
+        weft_front::native::wire::VERSION,
+    );
+    text.leak()
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,12 +77,15 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Run a process of a cluster, with a node for each of its disks; list, stop, kill, start or remove nodes
     Node(node::Node),
+    /// Look at the configuration of a process of a cluster
+    #[command(subcommand)]
+    Config(config::Config),
     /// Serve volumes of a cluster on this machine, as its own controller
     Attach(attach::Attach),
     /// List the disks of a running array, add one, declare one lost, replace one, or empty one
     #[command(subcommand)]
     Disk(disk::Disk),
-    /// Create, list, show, resize or delete volumes of a running array
+    /// Create, list, show, change, delete and bring back volumes of a running array
     #[command(subcommand)]
     Volume(volume::Volume),
     /// Read and verify every stripe of a volume
@@ -104,6 +125,7 @@ impl Command {
             Command::Status(status) => status.run(),
             Command::Cluster(cluster) => cluster.run(),
             Command::Node(node) => node.run(),
+            Command::Config(config) => config.run(),
             Command::Attach(attach) => attach.run(),
             Command::Disk(disk) => disk.run(),
             Command::Volume(volume) => volume.run(),
@@ -154,19 +176,35 @@ mod tests {
     }
 
     #[test]
+    fn the_version_says_what_goes_together() {
+        let said = Cli::command().render_long_version();
+        for number in ["protocol ", "messages ", "disks ", "native "] {
+            let number = said.split(number).nth(1).expect(number);
+            assert!(number.starts_with(|c: char| c.is_ascii_digit()), "{said}");
+        }
+    }
+
+    #[test]
     fn every_command_reads_its_options() {
         for line in [
             "up --dir d --nodes 6 --disk-size 2G --volume a:1G --volume b:all --layout raid6 \
              --stripe-unit 128K --journal off --listen x.sock --listen 0.0.0.0:10809",
             "status --dir d --json --watch",
             "status --check --json",
+            "config check n.toml --json",
+            "node --config n.toml --log json --log-level warning",
+            "up --log journald --slow-requests never",
+            "up --metrics 127.0.0.1:9810",
             "completions bash",
             "man d",
             "recover --dir d --dry-run --json",
             "recover --accept-older",
             "recover --config n.toml --found",
             "node kill 2 --dir d",
-            "disk fail 2 --dir d",
+            "disk fail 2 --dir d --yes",
+            "volume delete v --yes --now",
+            "volume undelete v --json",
+            "volume rename v w",
             "disk list --json",
             "volume create v 1GiB --layout rs:4+2 --stripe-unit 4K --journal on --json",
             "volume show v --dir d --json",
@@ -182,7 +220,7 @@ mod tests {
             "cluster rebalance --cancel",
             "cluster readmit --config n.toml --json",
             "explain read --layout raid5 --offset 0 --length 1 --failed 1",
-            "explain write --layout raid6 --offset 4K --length 1M --failed 0,2 --roles solely \
+            "explain write --layout raid6 --offset 4K --length 1M --failed 0,2 --parity-at solely \
              --strategy large --commit none --json",
             "check --seeds 0..100 --jobs 1 --operations 10 --story 5",
             "demo --keep",
@@ -211,6 +249,11 @@ mod tests {
     #[test]
     fn bad_input_is_refused_with_what_to_do() {
         for (line, why) in [
+            ("node kill box2", "nodes have numbers, and 'box2' is none; `weft node list`"),
+            ("disk fail box2 --yes", "nodes have numbers"),
+            ("volume create v 1GB", "write 1G, which is 1GiB"),
+            ("volume resize v +1G", "give the whole size"),
+            ("volume create v 1G --layout rs:4", "write rs:K+M, such as rs:4+2"),
             ("up --volume v", "NAME:SIZE"),
             ("up --volume v:many", "is not a size"),
             ("up --listen nonsense", "HOST:PORT"),

@@ -7,13 +7,15 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use weft_host::status::NodeStatus;
-use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction, to_stderr};
+use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction};
 use weft_terminal::{align_right, say, say_json, table};
 
-use crate::args::Common;
+use crate::args::{self, Common};
 use crate::disk::Drain;
+use crate::logging::Logging;
+use crate::notify;
 use crate::output::{map_of, say_cut_off};
-use crate::serving::farewell;
+use crate::serving::{farewell, serve_metrics};
 use crate::status::state;
 
 /// Run a process of a cluster, with a node for each of its disks, or say what to do to a node.
@@ -26,6 +28,8 @@ pub struct Node {
     /// Stop when the process that started this one ends
     #[arg(long, hide = true, requires = "config")]
     with_parent: bool,
+    #[command(flatten)]
+    logging: Logging,
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -51,6 +55,7 @@ pub enum Action {
 #[derive(Debug, Args)]
 pub struct Which {
     /// Number of the node, from 0
+    #[arg(value_parser = args::node)]
     node: usize,
     #[command(flatten)]
     common: Common,
@@ -75,8 +80,14 @@ impl Node {
         if self.with_parent {
             set_parent_process_death_signal(Some(Signal::TERM))?;
         }
-        let home = Home::open(Configuration::load(config)?)?;
-        say(farewell(&Array::node(home, to_stderr())?.run()?))
+        let config = Configuration::load(config)?;
+        serve_metrics(config.metrics, &config.dir)?;
+        let array = Array::node(Home::open(config)?, self.logging.start()?)?;
+        // It answers from now on. What it serves depends on others, which may start later.
+        notify::ready("it runs");
+        let stopped = array.run()?;
+        notify::stopping();
+        say(farewell(&stopped))
     }
 }
 

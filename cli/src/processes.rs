@@ -161,6 +161,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             disk_size: Some(spec.disk_size()),
             address,
             admit: (n == 0).then_some(admit),
+            metrics: None,
             listens: Listen::usual(&own).into_iter().map(absolute).collect(),
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),

@@ -9,14 +9,16 @@ use serde_json::json;
 use weft_host::{Configuration, Findings, Remains, recover, refound};
 use weft_terminal::{say, say_json};
 
+use crate::args::usual_dir;
+
 /// Make an array's weft.toml anew from the copies of the map on its disks, or found a cluster anew most of whose
 /// voting members have lost their logs. Nothing of it may run.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("whose").multiple(false))]
 pub struct Recover {
-    /// Directory of the array
-    #[arg(long, default_value = "./weft-data", group = "whose")]
-    dir: PathBuf,
+    /// Directory of the array [default: that in the variable WEFT_DIR, or ./weft-data]
+    #[arg(long, group = "whose")]
+    dir: Option<PathBuf>,
     /// Say what is found, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -46,7 +48,7 @@ impl Recover {
     }
 
     fn array(&self) -> Result<()> {
-        let found = recover(&self.dir, self.dry_run, self.accept_older)?;
+        let found = recover(&usual_dir(self.dir.as_deref()), self.dry_run, self.accept_older)?;
         let (version, copies) = found.newest;
         if self.json {
             let disks = found.disks.iter().map(|(path, versions, said)| {

@@ -1,12 +1,13 @@
 //! What a command says that serves hosts: how to use the volumes when it has begun, and how things stand when it ends.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use weft_host::status::{Status, VolumeStatus};
-use weft_host::{Listen, Size, Stopped};
+use weft_host::status::{Status, VolumeMode, VolumeStatus};
+use weft_host::{Listen, Metrics, Size, Stopped};
 use weft_terminal::say;
 
 use crate::args;
@@ -58,6 +59,18 @@ pub fn absolute(listen: Listen) -> Listen {
     }
 }
 
+/// Serves metrics of what runs on `dir`, should that be wanted, from before it runs: an address that is taken is found
+/// then.
+pub fn serve_metrics(at: Option<SocketAddr>, dir: &Path) -> Result<()> {
+    let Some(at) = at else { return Ok(()) };
+    let (metrics, dir) = (Metrics::bind(at)?, dir.to_path_buf());
+    let ask = move || {
+        let mut control = args::connect(&dir).map_err(|e| weft_host::Error(format!("{e:#}")))?;
+        control.status()
+    };
+    Ok(metrics.serve(ask)?)
+}
+
 /// Waits until the array serves, then says how to use it.
 pub fn greet(dir: &Path) -> Result<()> {
     greet_when(dir, |status| status.settled)
@@ -78,7 +91,8 @@ pub fn greet_when(dir: &Path, ready: impl Fn(&Status) -> bool) -> Result<()> {
 fn greeting(dir: &Path, status: &Status) -> String {
     let Status { nodes, volumes, listens, .. } = status;
     let mut out = format!("weft serves {} from {} nodes\n", dir.display(), nodes.len());
-    for volume in volumes {
+    let there = || volumes.iter().filter(|v| v.mode != VolumeMode::Deleted);
+    for volume in there() {
         let VolumeStatus { name, layout, mode, .. } = volume;
         let size = Size(volume.size);
         out += &format!("\n  {name}: {size}, {layout}, {mode}; survives: {}\n", survives(volume));
@@ -87,7 +101,7 @@ fn greeting(dir: &Path, status: &Status) -> String {
         }
     }
     let victim = nodes.len().saturating_sub(1).min(2);
-    let name = volumes.first().map(|v| v.name.as_str());
+    let name = there().next().map(|v| v.name.as_str());
     if let (Some(name), Some(listen)) = (name, listens.first()) {
         let (uri, dir) = (uri(listen, name), dir.display());
         out += &format!(

@@ -10,8 +10,8 @@ use weft_core::SECTOR;
 use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{
-    AbsenceStatus, Detour, Evenness, Health, NodeStatus, ScrubStatus, Status as ArrayStatus,
-    Summary,
+    AbsenceStatus, Detour, Evenness, Health, HostStatus, LatencyStatus, NodeStatus, ScrubStatus,
+    Status as ArrayStatus, Summary, VolumeStatus,
 };
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
@@ -108,6 +108,9 @@ fn describe(status: &ArrayStatus) -> String {
     for line in status.volumes.iter().flat_map(troubles).chain(status.scrubs.iter().map(scrub)) {
         out += &format!("\n{line}");
     }
+    for line in status.volumes.iter().flat_map(latency).chain(hosts(&status.hosts)) {
+        out += &format!("\n{line}");
+    }
     out += &room(&status.nodes);
     out += &balance(&status.balance);
     for listen in &status.listens {
@@ -133,6 +136,44 @@ fn describe(status: &ArrayStatus) -> String {
         totals.retries,
     );
     out
+}
+
+/// How long requests to a volume took lately, in a line for each kind of which there were some.
+fn latency(volume: &VolumeStatus) -> Vec<String> {
+    let Some(latency) = volume.latency else { return Vec::new() };
+    let all = [("reads", latency.reads), ("writes", latency.writes), ("flushes", latency.flushes)];
+    let line = |(what, of): (&str, Option<LatencyStatus>)| {
+        let of = of?;
+        Some(format!(
+            "volume {}: {} {what} here in the last minute or two: half within {}, 99 % within {}, all within {}",
+            volume.name,
+            of.requests,
+            milliseconds(of.p50_us),
+            milliseconds(of.p99_us),
+            milliseconds(of.most_us),
+        ))
+    };
+    all.into_iter().filter_map(line).collect()
+}
+
+fn milliseconds(us: u64) -> String {
+    format!("{:.2} ms", us as f64 / 1000.0)
+}
+
+/// As many hosts are shown one by one.
+const MOST_HOSTS: usize = 20;
+
+/// The hosts that are connected to the process that was asked.
+fn hosts(all: &[HostStatus]) -> Vec<String> {
+    let line = |host: &HostStatus| {
+        let HostStatus { address, protocol, node, .. } = host;
+        let volume = host.volume.as_deref().unwrap_or("no volume yet");
+        format!("{address} uses {volume} by {protocol}, at node {node}")
+    };
+    let more = all.len().saturating_sub(MOST_HOSTS);
+    let more =
+        (more > 0).then(|| format!("{more} more hosts are connected here (--json lists all)"));
+    all.iter().take(MOST_HOSTS).map(line).chain(more).collect()
 }
 
 /// How much room the disks have in all, before redundancy.
@@ -286,7 +327,7 @@ fn nodes(list: &[NodeStatus]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weft_host::status::NodeState;
+    use weft_host::status::{NodeState, VolumeLatency};
 
     use super::*;
 
@@ -318,6 +359,30 @@ mod tests {
         let text = nodes(&[behind, down]);
         assert!(text.contains("8.00 MiB, 2.00 MiB/s, 4 s left"), "{text}");
         assert!(text.contains("down: there is no connection"), "{text}");
+    }
+
+    #[test]
+    fn latencies_and_hosts_are_said() {
+        let reads =
+            LatencyStatus { requests: 7, p50_us: 120, p95_us: 900, p99_us: 2500, most_us: 2500 };
+        let latency = VolumeLatency { reads: Some(reads), ..VolumeLatency::default() };
+        let name = "v".to_string();
+        let volume = VolumeStatus { name, latency: Some(latency), ..VolumeStatus::default() };
+        let host = HostStatus {
+            address: "10.0.0.5:4711".to_string(),
+            protocol: "nbd".to_string(),
+            volume: Some("v".to_string()),
+            node: 2,
+        };
+        let hosts = vec![host; MOST_HOSTS + 3];
+        let text = describe(&ArrayStatus { volumes: vec![volume], hosts, ..Default::default() });
+        for line in [
+            "volume v: 7 reads here in the last minute or two: half within 0.12 ms, 99 % within 2.50 ms, all within 2.50 ms",
+            "10.0.0.5:4711 uses v by nbd, at node 2",
+            "3 more hosts are connected here (--json lists all)",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{text}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `weft up`: runs an array until it is stopped.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -7,20 +8,22 @@ use std::thread;
 use anyhow::{Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Limits, Listen, Spec, to_stderr};
+use weft_host::{Array, DiskQueue, Limits, Listen, Spec};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits};
 use crate::choices::{Choices, ForVolumes};
+use crate::logging::Logging;
+use crate::notify;
 use crate::processes;
-use crate::serving::{absolute, farewell, greet};
+use crate::serving::{absolute, farewell, greet, serve_metrics};
 
 /// Run an array, making it first if there is none. What is not given takes the default in a
 /// new array, and stays as it is in one that is there.
 #[derive(Debug, Args)]
 pub struct Up {
     /// Directory of the array: its disks, its map, its sockets
-    #[arg(long, default_value = "./weft-data")]
+    #[arg(long, env = "WEFT_DIR", default_value = "./weft-data")]
     dir: PathBuf,
     /// Number of nodes, each with one disk [default: 5]
     #[arg(long)]
@@ -53,8 +56,13 @@ pub struct Up {
     /// Run each node in a process of its own, on loopback
     #[arg(long)]
     processes: bool,
+    /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     limits: HostLimits,
+    #[command(flatten)]
+    logging: Logging,
 }
 
 impl Up {
@@ -72,6 +80,7 @@ impl Up {
             ..Spec::default()
         };
         let limits = self.limits.words().over(Limits::default())?;
+        serve_metrics(self.metrics, &self.dir)?;
         if self.processes {
             return processes::run(&self.dir, &spec, &self.listen, &self.limits.words());
         }
@@ -82,14 +91,16 @@ impl Up {
                 self.dir.display()
             );
         }
-        let array = Array::start(&self.dir, &spec, &self.listens(), to_stderr())?.limited(limits);
+        let array =
+            Array::start(&self.dir, &spec, &self.listens(), self.logging.start()?)?.limited(limits);
         let dir = self.dir.clone();
-        thread::spawn(move || {
-            if let Err(e) = greet(&dir) {
-                eprintln!("weft: the array runs, but cannot say so: {e:#}");
-            }
+        thread::spawn(move || match greet(&dir) {
+            Ok(()) => notify::ready("it serves"),
+            Err(e) => eprintln!("weft: the array runs, but cannot say so: {e:#}"),
         });
-        say(farewell(&array.run()?))?;
+        let stopped = array.run()?;
+        notify::stopping();
+        say(farewell(&stopped))?;
         Ok(ExitCode::SUCCESS)
     }
 

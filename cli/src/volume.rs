@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use weft_core::layout::LayoutSpec;
+use weft_core::policy::time::in_words;
 use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
-use weft_host::{ControlRequest, Size};
+use weft_host::{Control, ControlRequest, Size};
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::{self, Common};
 use crate::choices::{Choices, ForVolumes, help_for_set};
+use crate::confirm::Confirm;
 use crate::lost;
 use crate::output::{say_cut_off, uri};
 
@@ -34,8 +36,37 @@ pub enum Volume {
     Refresh(Refresh),
     /// What of the volume is lost for good: bytes, and since when that is known
     Lost(Lost),
-    /// Remove a volume that no host uses, with all that is on it
-    Delete(Named),
+    /// Give a volume that no host uses another name
+    Rename(Rename),
+    /// Remove a volume that no host uses, with all that is on it; for a day it can be brought back, while nobody needs its room
+    Delete(Delete),
+    /// Bring back a deleted volume, with all that was on it
+    Undelete(Named),
+}
+
+/// The volume to delete.
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// Name of the volume
+    name: String,
+    /// Give its room back at once, so that it cannot be brought back; also of one that is deleted already
+    #[arg(long)]
+    now: bool,
+    #[command(flatten)]
+    confirm: Confirm,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The volume that is to have another name.
+#[derive(Debug, Args)]
+pub struct Rename {
+    /// Name of the volume
+    name: String,
+    /// Its new name
+    to: String,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// The volume to create.
@@ -144,6 +175,9 @@ impl Volume {
     pub fn run(&self) -> Result<ExitCode> {
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
+        if let Volume::Delete(delete) = self {
+            delete.confirm(&mut control)?;
+        }
         let answer = control.request(&request)?;
         if let Some(warning) = answer["volume"]["warning"].as_str()
             && !matches!(self, Volume::Show(_))
@@ -160,14 +194,19 @@ impl Volume {
                 let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
                 say(volumes(&all))?
             }
-            Volume::Delete(named) => say(format!("volume {} is deleted", named.name))?,
+            Volume::Delete(delete) => say(deleted(&delete.name, answer["seconds_left"].as_u64()))?,
             Volume::Refresh(refresh) => {
                 let left = answer["sectors_left"].as_u64().unwrap_or(0);
                 say(refreshed(&refresh.name, left))?;
                 return Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
             Volume::Lost(_) => return lost::show(&answer),
-            Volume::Create(_) | Volume::Show(_) | Volume::Resize(_) | Volume::Set(_) => {
+            Volume::Create(_)
+            | Volume::Show(_)
+            | Volume::Resize(_)
+            | Volume::Set(_)
+            | Volume::Rename(_)
+            | Volume::Undelete(_) => {
                 let volume = serde_json::from_value(answer["volume"].clone())?;
                 self.show(&volume, &control.status()?.listens)?;
             }
@@ -218,7 +257,17 @@ impl Volume {
             }
             Volume::List(list) => (list, ControlRequest::VolumeList),
             Volume::Show(n) => (&n.common, ControlRequest::VolumeShow { name: n.name.clone() }),
-            Volume::Delete(n) => (&n.common, ControlRequest::VolumeDelete { name: n.name.clone() }),
+            Volume::Delete(d) => {
+                let request = ControlRequest::VolumeDelete { name: d.name.clone(), now: d.now };
+                (&d.common, request)
+            }
+            Volume::Undelete(n) => {
+                (&n.common, ControlRequest::VolumeUndelete { name: n.name.clone() })
+            }
+            Volume::Rename(r) => {
+                let (name, to) = (r.name.clone(), r.to.clone());
+                (&r.common, ControlRequest::VolumeRename { name, to })
+            }
         })
     }
 
@@ -235,6 +284,9 @@ impl Volume {
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
              calculator: {calculator}, apart: {apart}, lost-wait: {wait}"
         ))?;
+        if let Some(line) = controller(volume) {
+            say(line)?;
+        }
         if let Some(line) = redundancy(volume) {
             say(line)?;
         }
@@ -245,6 +297,42 @@ impl Volume {
             say(format!("warning: {warning}"))?;
         }
         listens.iter().try_for_each(|listen| say(uri(listen, &volume.name)))
+    }
+}
+
+impl Delete {
+    /// Asks whether it is meant. Of a volume that is not there the array says so.
+    fn confirm(&self, control: &mut Control) -> Result<()> {
+        let volumes = control.status()?.volumes;
+        let Some(volume) = volumes.iter().find(|v| v.name == self.name) else { return Ok(()) };
+        self.confirm.ask(&at_stake(volume, self.now))
+    }
+}
+
+/// What is gone when a volume is deleted.
+fn at_stake(volume: &VolumeStatus, now: bool) -> String {
+    let back = match now {
+        true => "cannot be brought back".to_string(),
+        false => format!(
+            "can be brought back for a day (`weft volume undelete {}`), while nobody needs its room",
+            volume.name
+        ),
+    };
+    format!(
+        "volume {} ({}) is deleted with all that is on it, and {back}",
+        volume.name,
+        bytes(volume.size)
+    )
+}
+
+/// That a volume has been deleted, and for how long it can be brought back.
+fn deleted(name: &str, seconds: Option<u64>) -> String {
+    match seconds {
+        None => format!("volume {name} is deleted for good"),
+        Some(left) => format!(
+            "volume {name} is deleted; `weft volume undelete {name}` brings it back within {}, while nobody needs its room",
+            in_words(left)
+        ),
     }
 }
 
@@ -307,6 +395,14 @@ pub fn volumes(list: &[VolumeStatus]) -> String {
     table.to_string()
 }
 
+/// Who is the controller, if there is one.
+pub fn controller(volume: &VolumeStatus) -> Option<String> {
+    let node = volume.controller?;
+    let backup = volume.controller_backup.map_or("nobody".to_string(), |n| format!("node {n}"));
+    let name = &volume.name;
+    Some(format!("volume {name}: the controller is node {node}; if it is lost, {backup} is"))
+}
+
 /// What is to be said of a volume that is not whole.
 pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
     let VolumeStatus { name, stripes, .. } = volume;
@@ -316,6 +412,13 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
             "volume {name} is being made or deleted; if whoever did that is gone, `weft volume delete \
              {name}` gives back its room"
         ));
+    }
+    if let Some(left) = volume.deleted_seconds_left {
+        return vec![format!(
+            "volume {name} has been deleted; `weft volume undelete {name}` brings it back within {}, and `weft volume \
+             delete --now {name}` gives back its room",
+            in_words(left)
+        )];
     }
     let (degraded, critical) = (volume.stripes_degraded, volume.stripes_critical);
     if degraded + critical > 0 {

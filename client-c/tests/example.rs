@@ -3,7 +3,6 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
 use weft_host::{Array, Listen, Spec};
 
@@ -51,8 +50,10 @@ fn the_example_in_c_does_what_it_says() {
     let socket = dir.path().join("weft.sock");
     let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
     let listens = [Listen::native_unix(socket.clone())];
-    let array =
-        Array::start(dir.path(), &spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap();
+    let array = Array::start(dir.path(), &spec, &listens, weft_host::Log::silent())
+        .unwrap()
+        .spawn()
+        .unwrap();
     let ran = Command::new(&program).arg(&socket).arg("vol0").output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{out}{err}");

@@ -11,7 +11,7 @@
 //! # let socket = dir.path().join("weft.sock");
 //! # let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
 //! # let listens = [Listen::native_unix(socket.clone())];
-//! # let array = Array::start(dir.path(), &spec, &listens, std::sync::Arc::new(|_| {}))?.spawn()?;
+//! # let array = Array::start(dir.path(), &spec, &listens, weft_host::Log::silent())?.spawn()?;
 //! # let address = socket.to_str().unwrap();
 //! use weft_client::Volume;
 //!

@@ -20,7 +20,7 @@ fn spec() -> Spec {
 
 fn start(dir: &Path, spec: &Spec) -> Handle {
     let listens = [Listen::native_unix(dir.join("weft.sock")), Listen::native_tcp("127.0.0.1:0")];
-    Array::start(dir, spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
+    Array::start(dir, spec, &listens, weft_host::Log::silent()).unwrap().spawn().unwrap()
 }
 
 fn socket(dir: &Path) -> String {

@@ -67,7 +67,7 @@ impl Bench {
     /// A host reads; returns the name of the transaction.
     fn read(&mut self, host: NodeId, range: Range) -> Timestamp {
         let (ts, avoid, wanted) = (self.ts(host), ColumnSet::EMPTY, Wanted::Data);
-        self.say(host, Body::Read { ts, volume: V, range, avoid, wanted });
+        self.say(host, Body::Read { ts, volume: V, range, avoid, wanted, holder: None });
         ts
     }
 
@@ -82,6 +82,7 @@ impl Bench {
             calculators: Calculators::default(),
             task,
             asker: None,
+            holder: None,
         };
         self.say(host, Body::Write { header, items: Vec::new() });
         ts
@@ -239,6 +240,7 @@ fn a_write_of_a_paused_host_is_refused_when_others_have_gone_on() {
             calculators: Calculators::default(),
             task: Task::Write(FIRST),
             asker: None,
+            holder: None,
         };
         let data = Buffer::from(vec![7; SECTOR as usize]);
         let items = vec![Item { stripe: 0, part: Part::New, data }];

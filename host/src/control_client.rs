@@ -1,6 +1,6 @@
 //! Asking a running array.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -27,13 +27,7 @@ impl Control {
     /// Connects to the array that runs on the directory `dir`.
     pub fn connect(dir: &Path) -> Result<Control> {
         let path = control_path(dir);
-        let stream = UnixStream::connect(&path).map_err(|e| {
-            Error(format!(
-                "no array runs on {} ({}: {e}); start one there first",
-                dir.display(),
-                path.display()
-            ))
-        })?;
+        let stream = UnixStream::connect(&path).map_err(|e| cannot_connect(dir, &path, &e))?;
         Ok(Control { path, stream: BufReader::new(stream), waits: |_| () })
     }
 
@@ -78,5 +72,37 @@ impl Control {
         }
         serde_json::from_str(&line)
             .map_err(|e| Error(format!("the array's answer makes no sense: {e}")))
+    }
+}
+
+/// Why an array cannot be asked: it is another user's, or none runs.
+fn cannot_connect(dir: &Path, path: &Path, e: &io::Error) -> Error {
+    let (dir, path) = (dir.display(), path.display());
+    Error(match e.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "the array on {dir} is another user's ({path}: {e}); ask as that user, such as with `sudo -u weft weft ...`, \
+             or as root"
+        ),
+        _ => format!("no array runs on {dir} ({path}: {e}); start one there first"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_array_it_is_is_said_if_one_may_not_ask() {
+        let said = |kind: io::ErrorKind| {
+            cannot_connect(Path::new("/d"), Path::new("/d/control.sock"), &kind.into()).0
+        };
+        assert_eq!(
+            said(io::ErrorKind::PermissionDenied),
+            "the array on /d is another user's (/d/control.sock: permission denied); ask as that user, such as with \
+             `sudo -u weft weft ...`, or as root"
+        );
+        assert!(
+            said(io::ErrorKind::NotFound).starts_with("no array runs on /d (/d/control.sock: ")
+        );
     }
 }

@@ -163,10 +163,25 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
-    /// Remove a volume that no host is connected to.
+    /// Remove a volume that no host is connected to; it can be brought back for a while.
     VolumeDelete {
         /// Its name.
         name: String,
+        /// Give its room back at once, so that it cannot be brought back; also of one that is deleted already.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        now: bool,
+    },
+    /// Bring back a deleted volume.
+    VolumeUndelete {
+        /// Its name; of several the one that was deleted last.
+        name: String,
+    },
+    /// Give a volume that no host is connected to another name.
+    VolumeRename {
+        /// Its name.
+        name: String,
+        /// The new one.
+        to: String,
     },
     /// Read and verify every stripe of a volume; answered when it is done.
     Scrub {
@@ -228,6 +243,11 @@ impl ControlRequest {
     /// Puts an empty disk in the place of a node's, where that is.
     pub fn disk_replace(node: usize) -> ControlRequest {
         ControlRequest::DiskReplace { node, path: None, size: None, force: false }
+    }
+
+    /// Deletes a volume, so that it can be brought back.
+    pub fn volume_delete(name: &str) -> ControlRequest {
+        ControlRequest::VolumeDelete { name: name.to_string(), now: false }
     }
 
     /// A scrub of a whole volume, as fast as it goes.

@@ -23,6 +23,8 @@ pub struct Limits {
     pub request: Duration,
     /// Bytes of requests that have not come whole, of all hosts together.
     pub incomplete: u64,
+    /// From when on a request is slow, and the log says where its time went; none if no request is.
+    pub slow: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -33,6 +35,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(10),
             request: Duration::from_secs(60),
             incomplete: 256 << 20,
+            slow: Some(Duration::from_secs(1)),
         }
     }
 }
@@ -59,6 +62,9 @@ pub struct LimitsInWords {
     /// [`Limits::incomplete`], such as `256M`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
+    /// [`Limits::slow`], such as `1s`, or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<String>,
 }
 
 impl LimitsInWords {
@@ -77,6 +83,8 @@ impl LimitsInWords {
             request: time(limits.request, usual.request),
             incomplete: (limits.incomplete != usual.incomplete)
                 .then(|| limits.incomplete.to_string()),
+            slow: (limits.slow != usual.slow)
+                .then(|| limits.slow.map_or("never".to_string(), |t| in_words(t.as_secs()))),
         }
     }
 
@@ -103,6 +111,11 @@ impl LimitsInWords {
                 Some(text) => parse_size(text).map_err(|e| Error(format!("incomplete: {e}")))?,
                 None => limits.incomplete,
             },
+            slow: match self.slow.as_deref() {
+                None => limits.slow,
+                Some("never") => None,
+                Some(text) => Some(slow(text)?),
+            },
         };
         if new.incomplete < LEAST_INCOMPLETE {
             return fail(format!(
@@ -119,6 +132,13 @@ fn count(key: &str, said: Option<usize>, usual: usize) -> Result<usize> {
     match said {
         Some(0) => fail(format!("{key}: with 0 no host is served; give at least 1")),
         said => Ok(said.unwrap_or(usual)),
+    }
+}
+
+fn slow(text: &str) -> Result<Duration> {
+    match parse_seconds(text).map_err(|e| Error(format!("slow: {e}, or never")))? {
+        0 => fail("slow: every request takes longer than 0s; give at least 1s, or never"),
+        seconds => Ok(Duration::from_secs(seconds)),
     }
 }
 
@@ -186,6 +206,7 @@ mod tests {
             handshake: Some("2s".into()),
             request: Some("1h".into()),
             incomplete: Some("64M".into()),
+            slow: Some("never".into()),
         };
         let read = words.over(usual).unwrap();
         assert_eq!(read.handshake, Duration::from_secs(2));
@@ -198,6 +219,10 @@ mod tests {
         let none = LimitsInWords::default;
         refused(LimitsInWords { connections: Some(0), ..none() }, "connections: with 0");
         refused(LimitsInWords { handshake: Some("0s".into()), ..none() }, "handshake: in 0s");
+        refused(
+            LimitsInWords { slow: Some("0s".into()), ..none() },
+            "slow: every request takes longer",
+        );
         refused(LimitsInWords { request: Some("soon".into()), ..none() }, "request: 'soon'");
         refused(LimitsInWords { incomplete: Some("1M".into()), ..none() }, "at least 64MiB");
     }

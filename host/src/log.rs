@@ -3,12 +3,49 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where lines for the operator go.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something does not work that should, and an operator must see to it.
+    Error,
+    /// Something is not as it should be, or was refused.
+    Warning,
+    /// Something has changed.
+    Info,
+}
 
-/// A log that goes to standard error, each line with the time (UTC).
-pub fn to_stderr() -> Log {
-    Arc::new(|line| eprintln!("{} {line}", stamp(SystemTime::now())))
+/// What is done with a line.
+type Write = dyn Fn(Level, &str) + Send + Sync;
+
+/// Where lines for the operator go.
+#[derive(Clone)]
+pub struct Log(Arc<Write>);
+
+impl Log {
+    /// A log that does this with each line.
+    pub fn new(write: impl Fn(Level, &str) + Send + Sync + 'static) -> Log {
+        Log(Arc::new(write))
+    }
+
+    /// A log that nobody reads.
+    pub fn silent() -> Log {
+        Log::new(|_, _| ())
+    }
+
+    /// Writes a line about what does not work.
+    pub(crate) fn error(&self, line: &str) {
+        (self.0)(Level::Error, line);
+    }
+
+    /// Writes a line about what is not as it should be.
+    pub(crate) fn warn(&self, line: &str) {
+        (self.0)(Level::Warning, line);
+    }
+
+    /// Writes a line about what has changed.
+    pub(crate) fn info(&self, line: &str) {
+        (self.0)(Level::Info, line);
+    }
 }
 
 /// So many lines of a kind are written within [`WHILE`]; the rest are counted.
@@ -21,6 +58,8 @@ const WHILE: Duration = Duration::from_secs(10);
 /// how many there were.
 pub(crate) struct Sparing {
     log: Log,
+    /// What the lines are about.
+    about: &'static str,
     count: Mutex<Count>,
 }
 
@@ -39,9 +78,9 @@ impl Count {
 }
 
 impl Sparing {
-    /// One whose lines go to this log.
-    pub(crate) fn new(log: Log) -> Sparing {
-        Sparing { log, count: Mutex::default() }
+    /// One whose lines, about something, go to this log.
+    pub(crate) fn new(log: Log, about: &'static str) -> Sparing {
+        Sparing { log, about, count: Mutex::default() }
     }
 
     /// Writes a line, unless there were many lately.
@@ -56,7 +95,7 @@ impl Sparing {
             return;
         }
         count.written += 1;
-        (self.log)(line);
+        self.log.warn(line);
     }
 
     /// When it is to be said how many lines were left out, if any were.
@@ -70,15 +109,17 @@ impl Sparing {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if count.left_out > 0 && count.is_over(now) {
             let Count { left_out, .. } = std::mem::take(&mut *count);
-            (self.log)(&format!(
-                "{left_out} more lines about connections were left out within {} s",
+            self.log.warn(&format!(
+                "{left_out} more lines about {} were left out within {} s",
+                self.about,
                 WHILE.as_secs()
             ));
         }
     }
 }
 
-pub(crate) fn stamp(now: SystemTime) -> String {
+/// A time as the log has it: the date and the time of day, UTC.
+pub fn stamp(now: SystemTime) -> String {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since.as_secs(), since.subsec_millis());
     let (year, month, day) = date(seconds / 86_400);
@@ -112,7 +153,8 @@ mod tests {
     fn of_many_lines_some_are_written_and_the_others_counted() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = lines.clone();
-        let log = Sparing::new(Arc::new(move |line| kept.lock().unwrap().push(line.to_string())));
+        let log = Log::new(move |_, line| kept.lock().unwrap().push(line.to_string()));
+        let log = Sparing::new(log, "connections");
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let said = || std::mem::take(&mut *lines.lock().unwrap());

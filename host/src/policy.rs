@@ -8,7 +8,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::PolicyChange;
 use weft_core::policy::{
-    self, CHOICES, Choice, Dispatch, Ordering, Policy, PolicyError, SequencerForm, Setting,
+    self, CHOICES, Choice, Dispatch, Ordering, Policy, PolicyError, Roles, SequencerForm, Setting,
 };
 
 use crate::error::{Error, Result, fail};
@@ -79,12 +79,16 @@ impl<'de> Deserialize<'de> for PolicyEntry {
 impl PolicyEntry {
     /// What is to be written down of a policy, if anything.
     pub(crate) fn of(policy: &Policy) -> Option<PolicyEntry> {
-        let elsewhere =
-            |s: Setting| matches!(s, Setting::Journal(_) | Setting::Dispatch(Dispatch::Commanded));
-        let usual = Policy::default();
-        let said = |c: &&Choice| {
-            c.same_as.is_none() && c.of(policy) != c.of(&usual) && !elsewhere(c.of(policy))
+        let elsewhere = |s: Setting| {
+            matches!(
+                s,
+                Setting::Journal(_)
+                    | Setting::Dispatch(_)
+                    | Setting::Roles(Roles::Node | Roles::Host)
+            )
         };
+        let usual = Policy::default();
+        let said = |c: &&Choice| c.of(policy) != c.of(&usual) && !elsewhere(c.of(policy));
         let words = CHOICES.iter().filter(said).map(|c| (in_files(c), c.word_of(policy)));
         Some(PolicyEntry(words.collect())).filter(|entry| *entry != PolicyEntry::default())
     }

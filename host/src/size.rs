@@ -15,28 +15,69 @@ impl FromStr for Size {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Size> {
-        let unreadable = || {
-            Error(format!(
-                "'{text}' is not a size; write bytes, or a number with K, M, G, T or P, such as 64K or 1GiB"
-            ))
+        let plain = |c: char| c.is_ascii_digit() || c == '.';
+        let (number, unit) = text.split_at(text.find(|c| !plain(c)).unwrap_or(text.len()));
+        let shift = shift(unit).filter(|_| !number.is_empty()).ok_or_else(|| unreadable(text))?;
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        let too_many =
+            || Error(format!("{text} is more bytes than can be counted; give a smaller size"));
+        let whole: u128 = whole.parse().map_err(|_| unreadable(text))?;
+        let whole = whole.checked_mul(1 << shift).ok_or_else(too_many)?;
+        let bytes = whole.checked_add(fraction(text, part, shift)?).ok_or_else(too_many)?;
+        u64::try_from(bytes).map(Size).map_err(|_| too_many())
+    }
+}
+
+/// The power of two that a unit stands for.
+fn shift(unit: &str) -> Option<u32> {
+    let letter = match unit {
+        "" => return Some(0),
+        unit => unit.strip_suffix("iB").unwrap_or(unit),
+    };
+    let mut letters = letter.chars();
+    let first = letters.next()?.to_ascii_uppercase();
+    UNITS.iter().find(|u| u.0 == first && letters.as_str().is_empty()).map(|u| u.1)
+}
+
+/// The bytes of what stands behind the point of a size, which must be whole.
+fn fraction(text: &str, part: &str, shift: u32) -> Result<u128> {
+    if part.is_empty() {
+        return match text.contains('.') {
+            true => Err(unreadable(text)),
+            false => Ok(0),
         };
-        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let number: u64 = text[..end].parse().map_err(|_| unreadable())?;
-        let shift = match text[end..].strip_suffix("iB").unwrap_or(&text[end..]) {
-            "" if end == text.len() => 0,
-            unit => {
-                let mut letters = unit.chars();
-                let letter = letters.next().map(|c| c.to_ascii_uppercase());
-                let found =
-                    UNITS.iter().find(|u| Some(u.0) == letter && letters.as_str().is_empty());
-                found.ok_or_else(unreadable)?.1
-            }
-        };
-        match number.checked_mul(1 << shift) {
-            Some(bytes) => Ok(Size(bytes)),
-            None => fail(format!("{text} is more bytes than can be counted; give a smaller size")),
+    }
+    // So many places are enough for any size that is meant.
+    let places =
+        u32::try_from(part.len()).ok().filter(|n| *n <= 18).ok_or_else(|| unreadable(text))?;
+    let scaled = part.parse::<u128>().map_err(|_| unreadable(text))? << shift;
+    match scaled % 10_u128.pow(places) {
+        0 => Ok(scaled / 10_u128.pow(places)),
+        _ => {
+            fail(format!("{text} is no whole number of bytes; give one that is, in a smaller unit"))
         }
     }
+}
+
+/// What is wrong with a text that is no size.
+fn unreadable(text: &str) -> Error {
+    let how = "write bytes, or a number with K, M, G, T or P, such as 64K or 1GiB";
+    let (number, unit) =
+        text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let decimal =
+        unit.strip_suffix(['B', 'b']).filter(|letter| shift(letter).is_some_and(|s| s > 0));
+    Error(match decimal {
+        _ if text.starts_with(['+', '-']) => {
+            format!(
+                "'{text}' is not a size: a size is not said as a difference; give the whole size, such as 3G"
+            )
+        }
+        Some(letter) => format!(
+            "'{text}' is not a size: units are powers of 1024, and are not written {unit}; write {number}{letter}, \
+             which is {number}{letter}iB"
+        ),
+        None => format!("'{text}' is not a size; {how}"),
+    })
 }
 
 impl fmt::Display for Size {
@@ -49,7 +90,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Reads a size: plain bytes, `64K`, `1M`, `1GiB` and so on, powers of 1024.
+/// Reads a size: plain bytes, `64K`, `1.5M`, `1GiB` and so on, powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64> {
     text.parse::<Size>().map(|s| s.0)
 }
@@ -84,6 +125,9 @@ mod tests {
             ("1536M", 1536 << 20, "1536MiB"),
             ("1GiB", 1 << 30, "1GiB"),
             ("2T", 2 << 40, "2TiB"),
+            ("1.5G", 1536 << 20, "1536MiB"),
+            ("0.5MiB", 512 << 10, "512KiB"),
+            ("2.0K", 2048, "2KiB"),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
             assert_eq!(Size(bytes).to_string(), back);
@@ -93,12 +137,34 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in
-            ["", "K", "1KB", "1Kib", "-1", "1.5G", "1iB", "1 G", "1KK", "99999999999999999999"]
-        {
-            assert!(parse_size(text).is_err(), "{text}");
+        for text in [
+            "",
+            "K",
+            "1Kib",
+            "1iB",
+            "1 G",
+            "1KK",
+            "1.G",
+            ".5G",
+            "1.5.5G",
+            "1.00000000000000000000G",
+        ] {
+            let why = parse_size(text).unwrap_err().0;
+            assert!(why.contains("is not a size; write bytes"), "{why}");
         }
-        assert!(parse_size("99999999P").unwrap_err().0.contains("smaller"));
+        for (text, why) in [
+            ("99999999999999999999", "smaller"),
+            ("99999999P", "smaller"),
+            ("1GB", "powers of 1024, and are not written GB; write 1G, which is 1GiB"),
+            ("100mb", "write 100m"),
+            ("+1G", "give the whole size"),
+            ("-1", "give the whole size"),
+            ("1.5", "no whole number of bytes"),
+            ("1.3K", "no whole number of bytes"),
+        ] {
+            let said = parse_size(text).unwrap_err().0;
+            assert!(said.contains(why), "{said}");
+        }
     }
 
     #[test]

@@ -102,8 +102,9 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     let (domains, usable) = (domains(&disks), disks.iter().filter(|d| d.sectors > 0).count());
     let layout = new.layout.over(domains).map_err(|e| match new.layout.over(usable) {
         // There are nodes enough, and not apart.
-        Ok(layout) => {
-            cannot_place(new, &PlacementError::Domains { columns: layout.width(), domains })
+        Ok(_) => {
+            let columns = new.layout.least_nodes();
+            cannot_place(new, &PlacementError::Domains { columns, domains })
         }
         Err(_) => Error(e.to_string()),
     })?;
@@ -199,6 +200,10 @@ fn domains(disks: &[Place]) -> usize {
 fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
     let name = &new.name;
     Error(match error {
+        PlacementError::NoRoom { asked, free: 0 } => format!(
+            "volume '{name}' of {asked} bytes does not fit: with this layout nothing is free; delete another, or add \
+             disks (`weft status` says what is free on each)"
+        ),
         PlacementError::NoRoom { asked, free } => format!(
             "volume '{name}' of {asked} bytes does not fit: with this layout {free} bytes ({}) \
              are free; make it smaller or delete another",
@@ -206,9 +211,9 @@ fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
         ),
         PlacementError::Torus(e) => format!("volume '{name}' with layout {}: {e}", new.layout),
         PlacementError::Domains { columns, domains } => format!(
-            "volume '{name}' with layout {} needs {columns} disks with different values of the \
+            "volume '{name}' with layout {} needs at least {columns} disks with different values of the \
              label '{}', and there are {domains}; choose another layout, or another label with \
-             --apart (`--apart node` allows any {columns} nodes)",
+             --apart (`--apart node` allows any nodes)",
             new.layout, new.apart
         ),
     })
@@ -253,7 +258,8 @@ fn check_label(label: &str, map: &ClusterMap) -> Result<()> {
     fail(format!("no node has the label '{label}'; there are: {}", labels.join(", ")))
 }
 
-fn check_name(name: &str, there: &Volumes) -> Result<()> {
+/// Refuses what cannot be the name of a volume that is made, or gets another name.
+pub(crate) fn check_name(name: &str, there: &Volumes) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         return fail(format!(
@@ -261,13 +267,13 @@ fn check_name(name: &str, there: &Volumes) -> Result<()> {
              underscores"
         ));
     }
-    if there.values().any(|v| v.name == name && v.visible == 0) {
+    if there.values().any(|v| v.name == name && v.visible == 0 && !v.is_deleted()) {
         return fail(format!(
             "a volume called '{name}' is just being made or deleted; wait, or delete it if whoever \
              did that is gone"
         ));
     }
-    if there.values().any(|v| v.name == name) {
+    if there.values().any(|v| v.name == name && !v.is_deleted()) {
         return fail(format!("there is a volume called '{name}' already; choose another name"));
     }
     Ok(())
@@ -353,6 +359,13 @@ mod tests {
         assert_eq!(volume.geometry.layout.width(), 3, "a column for each box");
         let err = place(&new("a", 4096, "rs:3+1"), &six).unwrap_err();
         assert!(err.0.contains("'box'") && err.0.contains("there are 3"), "{err}");
+        let err = place(&new("a", 4096, "raid6"), &six).unwrap_err();
+        assert!(
+            err.0.contains(
+                "at least 4 disks with different values of the label 'box', and there are 3"
+            ),
+            "{err}"
+        );
         let any = NewVolume { apart: "node".into(), ..new("a", 4096, "rs:3+1") };
         assert!(place(&any, &six).is_ok());
         for apart in ["bxo", "RA CK", ""] {

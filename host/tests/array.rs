@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 
 use weft_core::policy::CHOICES;
 use weft_front::nbd::client::Client;
@@ -21,7 +20,7 @@ fn spec() -> Spec {
 
 fn start(dir: &Path, spec: &Spec) -> Handle {
     let listens = [Listen::unix(dir.join("nbd.sock")), Listen::tcp("127.0.0.1:0")];
-    Array::start(dir, spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
+    Array::start(dir, spec, &listens, weft_host::Log::silent()).unwrap().spawn().unwrap()
 }
 
 fn open(dir: &Path, name: &str) -> Client<UnixStream> {
@@ -111,7 +110,7 @@ fn volumes_come_and_go() {
     let mut control = Control::connect(array.dir()).unwrap();
     let mut client = open(dir.path(), "b");
     client.write_at(0, &pattern(4 << 20), false).unwrap();
-    let delete = ControlRequest::VolumeDelete { name: "b".into() };
+    let delete = ControlRequest::VolumeDelete { name: "b".into(), now: true };
     let err = control.request(&delete).unwrap_err();
     assert!(err.0.contains("1 connection uses"), "{err}");
     client.disconnect().unwrap();

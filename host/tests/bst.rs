@@ -7,7 +7,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
 use std::thread;
 
 use weft_core::policy::{Dispatch, Ordering, Setting};
@@ -54,7 +54,7 @@ fn start(dir: &Path, ordering: Ordering) -> Handle {
         ..Spec::default()
     };
     let listens = [Listen::unix(dir.join("nbd.sock"))];
-    Array::start(dir, &spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
+    Array::start(dir, &spec, &listens, weft_host::Log::silent()).unwrap().spawn().unwrap()
 }
 
 fn open(dir: &Path) -> Client<UnixStream> {

@@ -39,7 +39,7 @@ fn an_array_outlives_the_want_of_descriptors() {
     let kept = lines.clone();
     let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
     let listens = [Listen::unix(dir.path().join("nbd.sock"))];
-    let log = Arc::new(move |line: &str| kept.lock().unwrap().push(line.to_string()));
+    let log = weft_host::Log::new(move |_, line| kept.lock().unwrap().push(line.to_string()));
     let array = Array::start(dir.path(), &spec, &listens, log).unwrap().spawn().unwrap();
     let mut control = Control::connect(array.dir()).unwrap();
 

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "error",
     "length_of_time",
     "size",
@@ -21,6 +21,7 @@ const ORDER: [&str; 23] = [
     "sessions",
     "control_protocol",
     "control_client",
+    "metrics",
     "cluster",
     "engine",
     "hosts",

@@ -3,7 +3,6 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 
 use weft_front::native::{Code, Hello, Name, NumberedRequest, Verb, Welcome};
 use weft_host::{Array, Control, ControlRequest as Command, Handle, Listen, Spec};
@@ -12,7 +11,7 @@ fn start(dir: &Path) -> Handle {
     let volumes = vec![("a".into(), 8 << 20)];
     let spec = Spec { disk_size: Some(16 << 20), volumes, ..Spec::default() };
     let listens = [Listen::native_unix(dir.join("weft.sock"))];
-    Array::start(dir, &spec, &listens, Arc::new(|_| {})).unwrap().spawn().unwrap()
+    Array::start(dir, &spec, &listens, weft_host::Log::silent()).unwrap().spawn().unwrap()
 }
 
 /// A host that has been let in.
@@ -81,6 +80,6 @@ fn a_host_that_says_good_bye_is_gone_whatever_it_has_outstanding() {
     let again = Host::new(dir.path(), 7);
     assert!(!again.remembered);
     again.good_bye();
-    control.request(&Command::VolumeDelete { name: "a".into() }).unwrap();
+    control.request(&Command::VolumeDelete { name: "a".into(), now: true }).unwrap();
     array.shutdown().unwrap();
 }

@@ -29,7 +29,7 @@ fn start(dir: &Path, limits: Limits, log: Log) -> Handle {
 }
 
 fn silent() -> Log {
-    Arc::new(|_| {})
+    Log::silent()
 }
 
 fn connect(dir: &Path) -> UnixStream {
@@ -181,7 +181,7 @@ fn connections_are_bounded_and_their_ends_make_room() {
     let limits = Limits { connections: 3, connections_per_address: 2, ..Limits::default() };
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = lines.clone();
-    let log: Log = Arc::new(move |line| kept.lock().unwrap().push(line.to_string()));
+    let log = Log::new(move |_, line| kept.lock().unwrap().push(line.to_string()));
     let array = start(dir.path(), limits, log);
     let mut hosts: Vec<_> = (0..3).map(|_| open(dir.path(), "a")).collect();
     for _ in 0..100 {
@@ -231,6 +231,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         disk_size: Some(32 << 20),
         address: addresses[0],
         admit: (name == "first").then_some(addresses[1]),
+        metrics: None,
         listens: Vec::new(),
         labels: Default::default(),
         fill: Default::default(),

@@ -19,7 +19,7 @@ pub struct MemberId(pub u64);
 impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let anew = if incarnation_of(*self) > 0 { " (anew)" } else { "" };
-        write!(f, "member {}{anew}", node_of(*self).0 + 1)
+        write!(f, "process {}{anew}", node_of(*self).0)
     }
 }
 
@@ -131,7 +131,7 @@ pub enum Refusal {
     #[error("the leader has just been elected and is finding out which processes live; ask again")]
     Gathering,
     /// The process still has nodes that take part.
-    #[error("{0} still runs nodes that take part; drain them and stop it first")]
+    #[error("{0} still runs nodes that are up; drain them and stop it first")]
     HasNodes(MemberId),
     /// The process is the leader, which has now asked another to lead.
     #[error("{0} leads the cluster and is handing over; ask the new leader")]

@@ -85,13 +85,22 @@ pub enum LogError {
     )]
     NoWitness,
     /// It belongs to another member.
-    #[error("the log belongs to member {found}, and this is member {wanted}; check the directory")]
+    #[error(
+        "the log belongs to {}, and this is {}; check the directory",
+        named(found),
+        named(wanted)
+    )]
     OtherMember {
         /// Whose it is.
         found: u64,
         /// Who asked.
         wanted: u64,
     },
+}
+
+/// A member as people know it.
+fn named(member: &u64) -> MemberId {
+    MemberId(*member)
 }
 
 impl LogError {
@@ -358,6 +367,17 @@ mod tests {
     }
 
     #[test]
+    fn whose_log_it_is_is_said_as_processes_are_numbered() {
+        let of = |n: u16| crate::member_of(weft_core::units::NodeId(n)).0;
+        let error = LogError::OtherMember { found: of(2), wanted: of(0) };
+        let said = error.to_string();
+        assert_eq!(
+            said,
+            "the log belongs to process 2, and this is process 0; check the directory"
+        );
+    }
+
+    #[test]
     fn what_was_written_is_read() {
         let stored = Stored::replay(&sample().0).unwrap();
         assert_eq!((stored.member, stored.starts, stored.frame), (Some(MemberId(3)), 2, 7));
@@ -422,7 +442,7 @@ mod tests {
         assert_eq!(Stored::replay(&log(u64::MAX - 1)).unwrap().starts, u64::MAX - 1);
         let error = Stored::replay(&log(u64::MAX)).unwrap_err().to_string();
         assert!(error.contains("out of bounds"), "{error}");
-        let last = crate::member_anew(crate::node_of(MemberId(3)), u64::from(u32::MAX));
+        let last = crate::member_anew(node_of(MemberId(3)), u64::from(u32::MAX));
         assert!(Stored::replay(&anew(&Stored { frame: 1, ..Stored::anew(last) })).is_ok());
     }
 

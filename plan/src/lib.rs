@@ -4,7 +4,7 @@
 //! - [`array`](mod@array): a design as an array, and how long its repairs take
 //! - [`losses`]: what a layout bears; [`markov`] and [`chain`](mod@chain): what comes of it, exactly
 //! - [`trial`]: the same by missions that are played through
-//! - [`equations`]: AFRAID's closed forms
+//! - [`equations`]: what AFRAID says beside its equations
 //! - [`requests`]: what requests cost, by the plans that nodes carry out
 //! - [`outcome`]: what becomes of each design, ranked; [`page`]: the same as tables and figures
 //!

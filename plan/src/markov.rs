@@ -194,9 +194,10 @@ impl Building<'_> {
 
 #[cfg(test)]
 mod tests {
+    use weft_core::exposure::{Disks, Rates as Exposure};
+
     use super::*;
     use crate::chain::Expected;
-    use crate::equations;
     use crate::unit::group;
 
     const RATES: Rates = Rates {
@@ -221,9 +222,10 @@ mod tests {
     fn raid_5_is_as_the_paper_says() {
         let unit = Unit { column_bytes: 2e9, ..group("rs:4+1", 0) };
         let expected = solve(&unit, &RATES, Waiting::default());
-        let raid = equations::raid5_mttdl(2e6, 48.0, 4.0);
-        near(expected.mttdl_h, raid, 1e-3);
-        near(expected.bytes / expected.mttdl_h, equations::raid5_mdlr(2e9, 4.0, raid), 1e-3);
+        let disks = Disks::new(5, 2e6);
+        near(expected.mttdl_h, disks.mttdl_of_losses(2), 1e-3);
+        let mdlr = disks.mdlr_catastrophic(2, 2e9, 0.8);
+        near(expected.bytes / expected.mttdl_h, mdlr, 1e-3);
         assert_eq!(expected.shares, [1.0, 0.0, 0.0, 0.0]);
     }
 
@@ -235,12 +237,10 @@ mod tests {
         for unprotected in [0.001, 0.1, 1.0] {
             let waiting = Waiting { unprotected, bears: 0, bytes: lag / 4.0 / unprotected };
             let expected = solve(&unit, &RATES, waiting);
-            near(expected.mttdl_h, equations::afraid_mttdl(unprotected, 2e6, 48.0, 4.0), 1e-3);
-            let raid = equations::raid5_mttdl(2e6, 48.0, 4.0) / (1.0 - unprotected);
-            let mdlr = equations::afraid_mdlr(
-                equations::raid5_mdlr(2e9, 4.0, raid),
-                equations::unprotected_mdlr(lag, 2e6, 4.0),
-            );
+            let disks = Disks::new(5, 2e6);
+            near(expected.mttdl_h, Exposure::new(&disks, 1, 0).mttdl(unprotected), 1e-3);
+            let mdlr = disks.mdlr_catastrophic(2, 2e9, 0.8) * (1.0 - unprotected)
+                + disks.mdlr_unprotected(1, lag);
             near(expected.bytes / expected.mttdl_h, mdlr, 2e-3);
         }
     }

@@ -31,6 +31,7 @@ impl Traces {
         let described = format!("{path} {:?} {:?}", trace.format, trace.sector_bytes);
         let described = format!("{described} {:?} {:?}", trace.requests, trace.skip);
         let known = self.known.borrow().get(&described).cloned();
+        let is_new = known.is_none();
         match known {
             Some(extent) => trace.surveyed = Some(extent),
             None => {
@@ -39,8 +40,26 @@ impl Traces {
             }
         }
         trace.path = Some(path);
+        if let Some(partly) = measured_in_part(system).filter(|_| is_new) {
+            eprintln!("{partly}");
+        }
         Ok(())
     }
+}
+
+/// How much of its trace a system measures, in words, unless it is all but the warm-up.
+fn measured_in_part(system: &System) -> Option<String> {
+    let trace = system.workload.requests.trace()?;
+    let all = trace.surveyed.as_ref()?.requests;
+    let (measured, warm_up) = (system.measured_requests(), system.measure.warm_up.requests());
+    let name = trace.path.as_deref().unwrap_or(&trace.file);
+    (measured + warm_up < all).then(|| {
+        format!(
+            "{name}: {measured} of its {all} requests are measured, after {warm_up} to warm up; \
+             --set measure.requests={} measures the rest too",
+            all - warm_up
+        )
+    })
 }
 
 /// Reads a trace to its end, and says what of it is left out.
@@ -86,4 +105,27 @@ pub fn simulation(system: &System, replication: u64) -> Result<Simulation> {
         Some(path) => Simulation::reading(system, replication, open(path)?)?,
         None => Simulation::new(system, replication)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::ENTRIES;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn a_trace_that_is_measured_in_part_is_said_to_be() {
+        let entry = ENTRIES.iter().find(|e| e.name == "examples/replay").unwrap();
+        let said = |set: &[&str]| {
+            let mut scenario = Scenario::parse(&entry.path(), entry.text).unwrap();
+            for text in set {
+                scenario.set(&text.parse().unwrap(), "--set").unwrap();
+            }
+            measured_in_part(&scenario.points().unwrap()[0].system)
+        };
+        assert_eq!(said(&[]), None, "all of it is");
+        let text = said(&["measure.requests=20"]).unwrap();
+        assert!(text.contains("replay.csv: 20 of its 72 requests are measured, after 8"), "{text}");
+        assert!(text.contains("--set measure.requests=64 "), "{text}");
+    }
 }

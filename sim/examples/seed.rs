@@ -2,13 +2,14 @@
 //! word, a seed that fails is made smaller and its story told. With `members` the nodes are in
 //! processes that rule together in every run, and with the name of a deliberate bug of the members
 //! (such as `NoLeaseWait`) they have it; with `attached` some hosts are their own controllers in all runs
-//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with `fixed` nobody
+//! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with
+//! `central` or `controller` a controller coordinates in all runs, and with `uncontrolled` in none; with `fixed` nobody
 //! changes what the volume chooses; with `gives-up` nodes that are down for long are given up by themselves in all
 //! runs, and with `waits` in none; with `deferred` parity may wait in all runs; with `steady` hosts are never
 //! silent all together; with `layout=NAME` all volumes have it; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
-use weft_core::policy::Commit;
+use weft_core::policy::{Commit, Roles};
 use weft_core::store::StoreBug;
 use weft_member::Bug;
 use weft_sim::check::{Options, run_once, run_seed};
@@ -48,6 +49,9 @@ fn main() {
         NodeBug::SilentAborts,
         NodeBug::OverUndecidedWrite,
         NodeBug::LoneSurvivor,
+        NodeBug::RepeatsBlindly,
+        NodeBug::KeyUnchecked,
+        NodeBug::MissingPiece,
         NodeBug::Authority(AuthorityBug::ByNumber),
         NodeBug::Authority(AuthorityBug::TwoAtOnce),
     ];
@@ -64,6 +68,9 @@ fn main() {
     };
     let commits = [("late", Commit::Late), ("limited", Commit::Limited)];
     let commit = commits.into_iter().find(|(word, _)| has(word)).map(|(_, commit)| commit);
+    let roles = [("central", Roles::Central), ("controller", Roles::Controller)];
+    let found = roles.into_iter().find(|(word, _)| has(word)).map(|(_, roles)| Some(roles));
+    let controller = found.or(has("uncontrolled").then_some(None));
     let lulls = !has("steady");
     let deferral = Some(has("deferred"));
     let choices = !has("fixed");
@@ -80,6 +87,7 @@ fn main() {
         member_bug,
         attached,
         commit,
+        controller,
         lulls,
         rare,
         choices,

@@ -14,6 +14,8 @@
 
 pub mod check;
 mod checked;
+#[cfg(test)]
+mod controlled_tests;
 pub mod disk;
 pub mod engine;
 pub mod explore;

@@ -12,7 +12,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -172,7 +171,7 @@ fn measure(bench: &Bench, medium: &Medium) -> Result<(Vec<Pair>, Rebuild)> {
         let dir = Scratch::new("weft-bench-", &medium.dir)?;
         let socket = dir.path().join("nbd.sock");
         let listens = [Listen::unix(socket.clone())];
-        let array = Array::start(dir.path(), &bench.spec(), &listens, Arc::new(|_: &str| {}))?;
+        let array = Array::start(dir.path(), &bench.spec(), &listens, weft_host::Log::silent())?;
         let array = array.spawn()?;
         let name = format!("{}, one process", medium.name);
         let measured = run_cases(bench, &name, &socket, dir.path(), &cases)?;

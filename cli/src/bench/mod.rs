@@ -10,7 +10,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -163,7 +162,7 @@ impl Bench {
         let socket = dir.path().join("nbd.sock");
         let listens = [Listen::unix(socket.clone())];
         let array =
-            Array::start(dir.path(), &self.spec(), &listens, Arc::new(|_: &str| {}))?.spawn()?;
+            Array::start(dir.path(), &self.spec(), &listens, weft_host::Log::silent())?.spawn()?;
         let mut host = connect(&socket, VOLUME)?;
         let mut control = Control::connect(dir.path())?;
         fill(&mut host, &format!("{}: filling the volume", medium.name))?;

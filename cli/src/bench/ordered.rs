@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -187,7 +186,7 @@ fn measure(bench: &Bench, medium: &Medium, lines: &mut Vec<Line>) -> Result<()> 
     let dir = Scratch::new("weft-bench-", &medium.dir)?;
     let socket = dir.path().join("weft.sock");
     let listens = [Listen::native_unix(socket.clone())];
-    let silent = Arc::new(|_: &str| {});
+    let silent = weft_host::Log::silent();
     let array = Array::start(dir.path(), &bench.spec(), &listens, silent)?.spawn()?;
     let mut control = Control::connect(dir.path())?;
     let mut host = Host::open(&socket)?;

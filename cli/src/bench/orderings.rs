@@ -5,7 +5,6 @@
 //! rounds counts.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -108,7 +107,7 @@ fn measure(
     let dir = Scratch::new("weft-bench-", &medium.dir)?;
     let socket = dir.path().join("nbd.sock");
     let listens = [Listen::unix(socket.clone())];
-    let silent = Arc::new(|_: &str| {});
+    let silent = weft_host::Log::silent();
     let array = Array::start(dir.path(), &bench.spec(), &listens, silent)?.spawn()?;
     let mut host = connect(&socket, VOLUME)?;
     let mut control = Control::connect(dir.path())?;

@@ -4,7 +4,6 @@
 //! replaced by an empty one, round after round, the layouts in turns; the middle of the rounds counts.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -126,7 +125,7 @@ fn start(bench: &Bench, medium: &Medium, layout: LayoutSpec) -> Result<Subject> 
     };
     let socket = dir.path().join("nbd.sock");
     let listens = [Listen::unix(socket.clone())];
-    let array = Array::start(dir.path(), &spec, &listens, Arc::new(|_: &str| {}))?.spawn()?;
+    let array = Array::start(dir.path(), &spec, &listens, weft_host::Log::silent())?.spawn()?;
     let mut host = connect(&socket, VOLUME)?;
     fill(&mut host, &format!("{}, {layout}: filling the volume", medium.name))?;
     let mut control = Control::connect(dir.path())?;

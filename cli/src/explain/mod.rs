@@ -87,7 +87,7 @@ struct OfOrder;
 
 impl Takes for OfOrder {
     fn takes(choice: &Choice) -> bool {
-        ["ordering", "sequencer"].contains(&choice.key)
+        ["ordering", "sequencer", "roles"].contains(&choice.key)
     }
 }
 
@@ -97,15 +97,11 @@ struct OfWrites;
 
 impl Takes for OfWrites {
     fn takes(choice: &Choice) -> bool {
-        let other = OfOrder::takes(choice) || ["roles", "lost-wait"].contains(&choice.key);
+        let other = OfOrder::takes(choice) || choice.key == "lost-wait";
         !other
     }
 
     const MEASURING: bool = true;
-
-    fn alias(choice: &Choice) -> Option<&'static str> {
-        (choice.key == "calculator").then_some("roles")
-    }
 }
 
 impl Explain {

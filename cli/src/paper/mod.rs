@@ -13,7 +13,9 @@ use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 use weft_scenario::run::run;
 use weft_scenario::traces::Traces;
-use weft_sim::paper::{Case, Effort, Evaluation, Metric, Row, afraid, bst, drnet, tickertaip};
+use weft_sim::paper::{
+    Case, Effort, Evaluation, Metric, Row, afraid, bst, drnet, tickertaip, tptraid,
+};
 use weft_terminal::{align_right, say, table};
 
 /// Repeat the evaluation of a paper.
@@ -27,6 +29,8 @@ pub enum Paper {
     Drnet(Options),
     /// "AFRAID: a frequently redundant array of independent disks", sections 3 and 4: Tables 1 to 4, Figures 2 to 4
     Afraid(Options),
+    /// "TPT-RAID: a high performance box-fault tolerant storage system", section 4: Figures 5 and 6, Table 1, degraded mode, latency
+    Tptraid(Options),
 }
 
 /// What to repeat, and how to show it.
@@ -60,6 +64,7 @@ impl Paper {
             Paper::Bst(options) => options.run(&bst::EVALUATION),
             Paper::Drnet(options) => options.run(&drnet::EVALUATION),
             Paper::Afraid(options) => options.run(&afraid::EVALUATION),
+            Paper::Tptraid(options) => options.run(&tptraid::EVALUATION),
         }
     }
 }
@@ -182,6 +187,16 @@ fn describe(rows: &[&Row]) -> String {
             Metric::MdlrUnprotectedBH => ("bytes/hour, unprotected", 5),
             Metric::MdlrBH => ("bytes/hour", 1),
             Metric::RelativeAvailability => ("times RAID 5's MTTDL", 4),
+            Metric::ControllerMbS => ("MB/s at most", 1),
+            Metric::ControllerProcessorMbS => ("MB/s at most, processor", 1),
+            Metric::ControllerPortMbS => ("MB/s at most, port", 1),
+            Metric::HostsMulti => ("hosts, multi", 2),
+            Metric::HostsSingle => ("hosts, single", 2),
+            Metric::ControllerTraffic => ("of payload, controller", 4),
+            Metric::TargetTraffic => ("of payload, target", 4),
+            Metric::HostTraffic => ("of payload, host", 4),
+            Metric::Ratio => ("ratio", 3),
+            Metric::IsMet => ("met", 0),
         };
         let number = |x: f64| format!("{x:.digits$}");
         out.add_row([

@@ -97,6 +97,16 @@ fn file(metric: Metric) -> &'static str {
         Metric::MdlrUnprotectedBH => "mdlr-unprotected",
         Metric::MdlrBH => "mdlr",
         Metric::RelativeAvailability => "availability",
+        Metric::ControllerMbS => "controller",
+        Metric::ControllerProcessorMbS => "controller-processor",
+        Metric::ControllerPortMbS => "controller-port",
+        Metric::HostsMulti => "hosts-multi",
+        Metric::HostsSingle => "hosts-single",
+        Metric::ControllerTraffic => "traffic-controller",
+        Metric::TargetTraffic => "traffic-target",
+        Metric::HostTraffic => "traffic-host",
+        Metric::Ratio => "ratio",
+        Metric::IsMet => "met",
     }
 }
 

@@ -21,7 +21,7 @@ pub fn totals(setup: Setup, failed: &[usize], request: Request) -> (Totals, u64)
     }
     if request.write {
         command.args(["--journal", if setup.journal { "on" } else { "off" }]);
-        command.args(["--roles", name(setup.roles)]);
+        command.args(["--parity-at", name(setup.roles)]);
         if setup.commanded {
             command.args(["--dispatch", "commanded"]);
         }

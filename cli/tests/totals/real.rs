@@ -1,7 +1,6 @@
 //! What running nodes count.
 
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 
 use fastrand::Rng;
 use tempfile::TempDir;
@@ -40,7 +39,7 @@ pub fn start(setup: Setup) -> Running {
         ..Spec::default()
     };
     let listens = [Listen::unix(socket.clone())];
-    let array = Array::start(dir.path(), &spec, &listens, Arc::new(|_| {})).unwrap();
+    let array = Array::start(dir.path(), &spec, &listens, weft_host::Log::silent()).unwrap();
     let array = array.spawn().unwrap();
     let control = Control::connect(dir.path()).unwrap();
     let host = Client::connect(UnixStream::connect(socket).unwrap(), "v").unwrap();

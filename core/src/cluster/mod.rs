@@ -14,9 +14,11 @@ pub use authority::{
     NewNodes, PolicyChange, Prospect, VolumeSize,
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
-pub use map::{APART, APART_BY_NODE, Attendance, ClusterMap, Extent, Home, NodeInfo, Volume};
+pub use map::{
+    APART, APART_BY_NODE, Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Volume,
+};
 pub use message::{MapMessage, MemberReport, Memory};
-pub use moves::can_drain;
+pub use moves::{can_drain, is_crowded};
 pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
     place_volume,

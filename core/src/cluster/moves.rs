@@ -9,10 +9,10 @@
 //! makes room for the next.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::map::{APART, ClusterMap, Extent, Volume};
+use super::map::{APART, ClusterMap, Extent, NodeInfo, Volume};
 use super::placement::free_runs;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
@@ -54,7 +54,9 @@ pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
 pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
     let mut targets = targets(map);
     let goes_on = |v: &&Arc<Volume>| !map.is_asleep(v);
-    let ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
+    let mut ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
+    // Those that may be wanted back have what room is left.
+    ids.sort_by_key(|id| map.volumes[id].is_deleted());
     for id in ids {
         for n in 0..map.volumes[&id].extents.len() {
             if targets.values().all(|filling| *filling >= FILLED_AT_ONCE) {
@@ -75,7 +77,10 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
 
 /// Whether all that is on a node's disk has a place on others, beside what is still on nodes that are
 /// being drained already.
-pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
+///
+/// # Errors
+/// A volume of which a column has none.
+pub fn can_drain(map: &ClusterMap, node: NodeId) -> Result<(), VolumeId> {
     let drained = |n: NodeId| {
         let info = &map.nodes[usize::from(n.0)];
         n == node || (info.draining && !info.removed)
@@ -83,8 +88,28 @@ pub fn can_drain(map: &ClusterMap, node: NodeId) -> bool {
     have_room(map, drained)
 }
 
-/// Whether all that is on the disks of nodes that go has a place on those of others.
-pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> bool {
+/// Whether the room of a deleted volume is needed: columns are to leave nodes, none is on its way, and there is no room for
+/// them. A deleted volume that cannot be rebuilt is in the way, too: nobody is given up before what was lost is rebuilt.
+pub fn is_crowded(map: &ClusterMap) -> bool {
+    let goes = |n: NodeId, info: &NodeInfo| {
+        !info.removed && (info.given_up || info.draining) && map.columns_on(n) > 0
+    };
+    let all = map.nodes.iter().enumerate().map(|(n, info)| (NodeId(n as u16), info));
+    let going: BTreeSet<NodeId> = all.filter(|(n, info)| goes(*n, info)).map(|(n, _)| n).collect();
+    let moves = map.volumes.values().flat_map(|v| &v.extents).any(|e| !e.filling.is_empty());
+    let beyond_help = |v: &&Arc<Volume>| {
+        let lost = |n: &NodeId| map.nodes[usize::from(n.0)].given_up && going.contains(n);
+        map.is_asleep(v) && v.nodes().iter().any(lost)
+    };
+    !going.is_empty()
+        && !moves
+        && (map.deleted().into_iter().any(|v| beyond_help(&v))
+            || have_room(map, |n| going.contains(&n)).is_err())
+}
+
+/// Whether all that is on the disks of nodes that go has a place on those of others; if not, a volume of which a column
+/// has none.
+pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> Result<(), VolumeId> {
     let mut map = map.clone();
     let going: Vec<bool> = (0..map.nodes.len()).map(|n| goes(NodeId(n as u16))).collect();
     for (info, _) in map.nodes.iter_mut().zip(&going).filter(|(_, goes)| **goes) {
@@ -100,13 +125,13 @@ pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> bool
                     continue;
                 }
                 let place = choose(&map, &map.volumes[&id], n, column, &roomy, |_| true);
-                let Some(place) = place else { return false };
+                let Some(place) = place else { return Err(id) };
                 let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
                 volume.extents[n].columns[column] = place;
             }
         }
     }
-    true
+    Ok(())
 }
 
 /// A column is copied from the disk that it leaves only as long as both disks' nodes have

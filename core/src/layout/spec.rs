@@ -57,6 +57,9 @@ pub enum LayoutError {
         forms = LayoutSpec::forms()
     )]
     Unknown(String),
+    /// The name of a family of layouts, and not how many columns of which kind.
+    #[error("layout '{0}' does not say its columns: write {1}, such as {2}")]
+    Counts(String, &'static str, &'static str),
     /// More columns than a code bears, or none.
     #[error(
         "layout {0} has {1} columns; at least one data column and at most {max} columns in all are possible",
@@ -160,7 +163,10 @@ impl FromStr for LayoutSpec {
     type Err = LayoutError;
 
     fn from_str(name: &str) -> Result<Self, LayoutError> {
-        let unknown = || LayoutError::Unknown(name.to_string());
+        let unknown = || match FORMS.iter().find(|(form, such)| is_of_family(name, form, such)) {
+            Some((form, such)) => LayoutError::Counts(name.to_string(), form, such),
+            None => LayoutError::Unknown(name.to_string()),
+        };
         if let Some(rotation) = name.strip_prefix("raid5:") {
             let found = ROTATIONS.iter().find(|(n, _)| *n == rotation).ok_or_else(unknown)?;
             return Ok(LayoutSpec::Raid5(found.1));
@@ -208,6 +214,12 @@ impl FromStr for LayoutSpec {
             _ => Err(unknown()),
         }
     }
+}
+
+/// Whether a name begins as those of a family that says columns.
+fn is_of_family(name: &str, form: &str, such: &str) -> bool {
+    let family = form.split_once(':').filter(|_| !such.is_empty()).map(|(family, _)| family);
+    family.is_some_and(|family| name.split(':').next() == Some(family))
 }
 
 impl fmt::Display for LayoutSpec {

@@ -11,6 +11,8 @@ impl Node {
     pub fn check(&self) {
         self.worker.check();
         self.originator.check();
+        let seen = self.outbox.counters.controlled_bytes;
+        assert_eq!(seen, 0, "bytes of data have passed {} as a controller that sees none", self.id);
     }
 
     /// Checks what takes a walk over all that the node has in memory.

@@ -40,6 +40,9 @@ pub struct NodeConfig {
     pub fill: FillRates,
     /// The bounds of the graph of requests.
     pub sequencer: Limits,
+    /// From which keys follow by which others act for this node's hosts. Real nodes draw it at random when they are
+    /// started.
+    pub secret: u128,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<Bug>,
 }
@@ -62,6 +65,7 @@ impl Default for NodeConfig {
             rebuilds_busy: 8,
             fill: FillRates::default(),
             sequencer: Limits::default(),
+            secret: 0,
             bug: None,
         }
     }

@@ -47,6 +47,10 @@ pub enum Bug {
     OverUndecidedWrite,
     /// Who has only marked parity forgets the write though the disk that has its data is away.
     LoneSurvivor,
+    /// An endpoint and workers believe whoever sends them something of a request.
+    KeyUnchecked,
+    /// An endpoint answers its host at the controller's word, though pieces are missing.
+    MissingPiece,
 }
 
 impl NodeConfig {
@@ -147,6 +151,16 @@ impl NodeConfig {
     /// Whether a write is remembered until who has its data knows of it.
     pub(super) fn waits_for_holders(&self) -> bool {
         !self.has(Bug::LoneSurvivor)
+    }
+
+    /// Whether keys are looked at, and who sends something.
+    pub(super) fn checks_strangers(&self) -> bool {
+        !self.has(Bug::KeyUnchecked)
+    }
+
+    /// Whether an endpoint waits for all pieces.
+    pub(super) fn waits_for_pieces(&self) -> bool {
+        !self.has(Bug::MissingPiece)
     }
 
     /// Whether who is told that a write did not happen drops it.

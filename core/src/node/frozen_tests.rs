@@ -75,6 +75,7 @@ fn nothing_is_put_back_over_an_undecided_write() {
         calculators: Calculators::default(),
         task,
         asker: None,
+        holder: None,
     };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::Result, data }];

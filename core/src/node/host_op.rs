@@ -112,7 +112,7 @@ pub enum HostError {
     )]
     OutcomeUnknown,
     /// The node is not part of the cluster now.
-    #[error("this node does not take part in the cluster now")]
+    #[error("this node is not up in the cluster now")]
     NotServing,
     /// It cannot have the place in the graph of requests that its host gave it.
     #[error(transparent)]

@@ -1,6 +1,6 @@
 //! What nodes say to one another. docs/messages.md shows them in sequence.
 
-use super::{LostRange, SequenceMessage};
+use super::{Ask, Holder, HostError, LostRange, SequenceMessage};
 use crate::Buffer;
 use crate::order::{Asker, Lock, RequestId};
 use crate::plan::{Calculators, Part, Range, Role, Span};
@@ -76,6 +76,8 @@ pub struct Header {
     pub task: Task,
     /// Whose request it is part of, if that has a name.
     pub asker: Option<Asker>,
+    /// The endpoint that holds its bytes, if that is not who coordinates.
+    pub holder: Option<Holder>,
 }
 
 /// The kinds of writes.
@@ -221,6 +223,8 @@ pub enum Body {
         avoid: ColumnSet,
         /// What is asked for.
         wanted: Wanted,
+        /// The endpoint at which it is to be placed, if that is not who asks.
+        holder: Option<Holder>,
     },
     /// W to O: the part, a piece for each stripe.
     ReadReply {
@@ -364,6 +368,44 @@ pub enum Body {
         /// The first ranges of them.
         found: Vec<LostRange>,
     },
+    /// Endpoint to controller: carry this out.
+    Request(Ask),
+    /// Controller to endpoint: what became of it.
+    Done {
+        /// The volume.
+        volume: VolumeId,
+        /// The endpoint's number.
+        number: u64,
+        /// What was read, in pieces that follow one another, if it passes the controller.
+        result: Result<Vec<Buffer>, HostError>,
+        /// The attempts whose pieces count that were placed at the endpoint. Of a write: what stands there may be
+        /// what was to be written, or it is not known what became of it.
+        counted: Vec<Timestamp>,
+    },
+    /// W to endpoint: what my cells get of you, please; take note of the attempt.
+    Fetch {
+        /// The attempt.
+        header: Header,
+        /// The column that asks.
+        column: usize,
+    },
+    /// W to endpoint: what was read.
+    Place {
+        /// By what it is known to be asked for.
+        holder: Holder,
+        /// The attempt.
+        ts: Timestamp,
+        /// The volume.
+        volume: VolumeId,
+        /// The range.
+        range: Range,
+        /// The columns that are not used.
+        avoid: ColumnSet,
+        /// The column that places it.
+        column: usize,
+        /// Stripes and bytes, in order.
+        pieces: Vec<(u64, Buffer)>,
+    },
 }
 
 /// What originators (O) and the lock server (S) say to each other (shared storage, 4.2).
@@ -431,6 +473,9 @@ impl Body {
             Body::Write { items, .. } | Body::Part { items, .. } => {
                 items.iter().map(|i| i.data.len() as u64).sum()
             }
+            Body::Request(ask) => ask.wish.payload(),
+            Body::Place { pieces, .. } => pieces.iter().map(|p| p.1.len() as u64).sum(),
+            Body::Done { result: Ok(pieces), .. } => pieces.iter().map(|p| p.len() as u64).sum(),
             _ => 0,
         }
     }
@@ -444,14 +489,18 @@ impl Body {
             | Body::Ask { ts }
             | Body::Answer { ts, .. }
             | Body::Query { ts }
+            | Body::Place { ts, .. }
             | Body::QueryReply { ts, .. } => Some(*ts),
-            Body::Write { header, .. } | Body::Part { header, .. } => Some(header.ts),
+            Body::Fetch { header, .. } | Body::Write { header, .. } | Body::Part { header, .. } => {
+                Some(header.ts)
+            }
             Body::Flush { .. } | Body::Flushed { .. } => None,
             Body::Refresh { .. } | Body::Refreshed { .. } => None,
             Body::Lost { .. } | Body::LostHere { .. } => None,
             Body::Recall { .. } | Body::Recalled { .. } => None,
             Body::Dirty { .. } | Body::DirtyReply { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
+            Body::Request(_) | Body::Done { .. } => None,
         }
     }
 
@@ -479,6 +528,10 @@ impl Body {
             Body::Dirty { .. } => "Dirty",
             Body::DirtyReply { .. } => "DirtyReply",
             Body::Sequence(message) => message.name(),
+            Body::Request(_) => "Request",
+            Body::Done { .. } => "Done",
+            Body::Fetch { .. } => "Fetch",
+            Body::Place { .. } => "Place",
         }
     }
 
@@ -499,6 +552,10 @@ impl Body {
                 | Body::Write { .. }
                 | Body::Part { .. }
                 | Body::Vote { .. }
+                | Body::Request(_)
+                | Body::Done { .. }
+                | Body::Fetch { .. }
+                | Body::Place { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
         )
     }

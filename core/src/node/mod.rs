@@ -5,11 +5,16 @@
 //! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`] reads,
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
+mod assembly;
 mod background;
 mod calculator;
 mod catchup;
 mod check;
 mod config;
+#[cfg(test)]
+mod controller_tests;
+mod controlling;
+mod endpoint;
 mod environment;
 mod fault;
 #[cfg(test)]
@@ -17,6 +22,7 @@ mod frozen_tests;
 mod host_op;
 mod io;
 mod judge;
+mod key;
 mod lock_server;
 mod message;
 mod originator;
@@ -24,6 +30,8 @@ mod outbox;
 mod pace;
 #[cfg(test)]
 mod recall_tests;
+mod request_message;
+mod roles;
 mod sequence_message;
 mod sequencing;
 mod settle;
@@ -52,19 +60,23 @@ pub use fault::Bug;
 pub use host_op::{HostData, HostError, HostOp, LostRange, MOST_LOST, MOST_UNCLEAR};
 pub use io::{Input, Output, Timer};
 pub use judge::Trust;
+pub use key::Key;
 pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
     Standing, Task, Wanted,
 };
 pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
+pub use request_message::{Ask, Holder, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
 pub use status::{Exposed, NodeCounters, NodeStatus};
 
 use background::Background;
+use controlling::Controlling;
+use endpoint::Endpoint;
 use lock_server::LockServer;
-use originator::Originator;
+use originator::{Originator, range_of, whole_stripes};
 use outbox::Outbox;
 use sequencing::Sequencing;
 use worker::Worker;
@@ -88,6 +100,8 @@ pub struct Node {
     /// Where the hosts' requests in work come from, as far as that is known.
     origins: BTreeMap<u64, Origin>,
     sequencing: Sequencing,
+    endpoint: Endpoint,
+    controlling: Controlling,
     originator: Originator,
     lock_server: LockServer,
     worker: Worker,
@@ -115,6 +129,8 @@ impl Node {
             stash: Vec::new(),
             origins: BTreeMap::new(),
             sequencing: Sequencing::new(id, config),
+            endpoint: Endpoint::new(id, config),
+            controlling: Controlling::default(),
             originator: Originator::new(id, config),
             lock_server: LockServer::new(config),
             worker: Worker::new(id, cluster, disk_sectors, config),
@@ -180,7 +196,7 @@ impl Node {
             }
             Input::HostGone(id) => {
                 if !self.sequencing.gone(id, &mut self.outbox) {
-                    self.originator.abandon(id);
+                    self.abandon(id);
                 }
             }
             Input::Map(message) => self.map_message(message),
@@ -210,12 +226,6 @@ impl Node {
         if let Some(op) = op {
             self.begin(id, volume, op);
         }
-    }
-
-    /// Gives a request that has its turn to the originator.
-    fn begin(&mut self, id: u64, volume: VolumeId, op: HostOp) {
-        let origin = self.origins.get(&id).copied();
-        self.originator.host(id, volume, op, origin, &self.map, &mut self.outbox);
     }
 
     /// How far others' disks have got. That is true whatever epoch it comes from.
@@ -253,16 +263,22 @@ impl Node {
     }
 
     fn dispatch(&mut self, from: NodeId, body: Body) {
+        if let Body::Request(ask) = body {
+            return self.on_request(from, ask);
+        }
         let (worker, originator, outbox) =
             (&mut self.worker, &mut self.originator, &mut self.outbox);
         match body {
-            Body::Read { ts, volume, range, avoid, wanted } => {
-                worker.on_read(from, ts, volume, range, avoid, wanted, outbox);
+            Body::Read { ts, volume, range, avoid, wanted, holder } => {
+                worker.on_read((from, holder), ts, volume, range, avoid, wanted, outbox);
             }
             Body::ReadReply { ts, column, result } => {
                 originator.on_read_reply(ts, column, result, outbox);
             }
-            Body::Write { header, items } => worker.on_part(from, header, None, items, outbox),
+            Body::Write { header, items } => {
+                worker.on_part(from, header, None, items, outbox);
+                worker.hear_early(header.ts, outbox);
+            }
             Body::Part { header, to: to @ (Role::Column(_) | Role::Source(_)), items } => {
                 worker.on_part(from, header, Some(to), items, outbox);
             }
@@ -270,6 +286,9 @@ impl Node {
                 if !header.calculators.is_empty() =>
             {
                 worker.on_part(from, header, Some(to), items, outbox);
+            }
+            Body::Part { header, items, .. } if header.holder.is_some() => {
+                self.endpoint.on_part(from, header, items, outbox);
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {
@@ -304,6 +323,17 @@ impl Node {
                 worker.on_dirty_reply(from, found, marked, owed);
             }
             Body::Sequence(message) => self.sequencing.message(from, message, outbox),
+            Body::Request(_) => unreachable!("dealt with above"),
+            Body::Done { volume, number, result, counted } => {
+                self.endpoint.on_done(from, (volume, number), result, counted, outbox);
+            }
+            Body::Fetch { header, column } => {
+                self.endpoint.on_fetch(from, header, column, outbox);
+            }
+            Body::Place { holder, ts, volume, range, avoid, column, pieces } => {
+                let attempt = (ts, range, avoid);
+                self.endpoint.on_place(from, holder, volume, attempt, (column, pieces), outbox);
+            }
         }
     }
 
@@ -346,6 +376,7 @@ impl Node {
                 if self.serving {
                     self.sequencing.tick(&mut self.outbox);
                     self.originator.tick(&mut self.outbox);
+                    self.endpoint.tick(self.originator.clock(), &mut self.outbox);
                     self.worker.tick(&mut self.outbox);
                 }
             }
@@ -378,8 +409,9 @@ impl Node {
             self.originator.repair(self.worker.take_half_written());
             let resumed =
                 self.serving && self.originator.run(&mut self.background, &mut self.outbox);
+            let asked = self.serving && self.run_roles();
             let ordered = self.run_sequencing();
-            if !worked && !resumed && !ordered {
+            if !worked && !resumed && !ordered && !asked {
                 break;
             }
         }
@@ -409,7 +441,10 @@ impl Node {
     }
 
     fn is_busy(&self) -> bool {
-        self.sequencing.is_busy() || self.originator.is_busy() || self.worker.is_busy()
+        self.sequencing.is_busy()
+            || self.endpoint.is_busy()
+            || self.originator.is_busy()
+            || self.worker.is_busy()
     }
 
     fn map_message(&mut self, message: MapMessage) {
@@ -433,6 +468,7 @@ impl Node {
                 let latest = clock.max(written);
                 let oldest = self.worker.oldest_unsettled().unwrap_or(latest).min(latest);
                 let busy = self.sequencing.has_requests()
+                    || self.endpoint.is_busy()
                     || self.originator.is_busy()
                     || self.worker.oldest_unsettled().is_some();
                 let (memory, heard) = (self.memory(), self.outbox.witness.known());
@@ -485,7 +521,7 @@ impl Node {
     }
 
     fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {
-        self.map = map;
+        let before = std::mem::replace(&mut self.map, map).epoch;
         self.enter_memory();
         self.serving = true;
         self.outbox.enter(self.map.epoch);
@@ -494,7 +530,7 @@ impl Node {
         self.originator.max_chunk = self.config.max_chunk.min(fits);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.lock_server.enter(&self.map, floor, &mut self.outbox);
-        self.originator.enter(&self.map, &mut self.outbox);
+        self.enter_roles(before);
         self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
             self.message(envelope);
@@ -548,34 +584,6 @@ impl Node {
     /// Stripes and bytes of a volume that parity which waits on its disk exposes now.
     pub fn exposed_now(&self, volume: VolumeId) -> (u64, u64) {
         self.worker.exposed_now(volume)
-    }
-
-    /// Its state at a glance.
-    pub fn status(&self) -> NodeStatus {
-        let mut counters = self.outbox.counters;
-        counters.retries = self.originator.retries;
-        counters.rebuilt_sectors = self.worker.rebuilt_sectors;
-        counters.store = self.worker.store.counters();
-        counters.totals.disk_reads = counters.store.disk_reads;
-        counters.totals.disk_writes = counters.store.disk_writes;
-        counters.totals.journal_writes = counters.store.journal_writes;
-        NodeStatus {
-            clock_is_ahead: self.clock_is_ahead,
-            epoch: self.map.epoch,
-            serving: self.serving,
-            stale_sectors: self.stale_sectors(),
-            exposed: self.worker.exposed(self.outbox.now).collect(),
-            in_flight: self.originator.in_flight(),
-            scrubs: self.originator.scrubs(),
-            quiet: !self.is_busy() && self.serving,
-            waiting: format!(
-                "{}; {}; {}",
-                self.sequencing.waiting(),
-                self.originator.waiting(),
-                self.worker.waiting()
-            ),
-            counters,
-        }
     }
 }
 

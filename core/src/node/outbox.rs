@@ -8,7 +8,21 @@ use super::{
     Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
 };
 use crate::store::Reached;
-use crate::units::{Epoch, Nanos, NodeId};
+use crate::units::{Epoch, Nanos, NodeId, Timestamp};
+
+/// In the numbers of requests that an originator carries out for endpoints. Hosts' do not have it.
+pub(super) const FOR_ENDPOINTS: u64 = 1 << 62;
+
+/// What became of a request for an endpoint.
+#[derive(Clone, Hash)]
+pub(super) struct ForEndpoint {
+    pub id: u64,
+    pub result: Result<HostData, HostError>,
+    /// The messages of its longest chain.
+    pub hops: u8,
+    /// The attempts whose pieces the endpoint has.
+    pub counted: Vec<Timestamp>,
+}
 
 /// Collects outputs while an input is handled.
 #[derive(Clone, Hash)]
@@ -26,6 +40,8 @@ pub(crate) struct Outbox {
     out: Vec<Output>,
     /// Requests answered since the sequencing was told.
     answered: Vec<(u64, Result<(), HostError>)>,
+    /// Requests answered for endpoints since the controller was told.
+    for_endpoints: Vec<ForEndpoint>,
     notices: BTreeMap<NodeId, Vec<Notice>>,
     /// How far others' disks have got.
     pub witness: Witness,
@@ -49,6 +65,7 @@ impl Outbox {
             counters: NodeCounters::default(),
             out: Vec::new(),
             answered: Vec::new(),
+            for_endpoints: Vec::new(),
             notices: BTreeMap::new(),
             witness: Witness::default(),
             at_once: BTreeSet::new(),
@@ -148,7 +165,26 @@ impl Outbox {
         }
     }
 
+    /// Whether a request is carried out for an endpoint.
+    pub fn is_for_endpoint(&self, id: u64) -> bool {
+        id & (OWN | FOR_ENDPOINTS) == FOR_ENDPOINTS
+    }
+
+    /// A request for an endpoint is over.
+    pub fn reply_to_endpoint(&mut self, over: ForEndpoint) {
+        self.for_endpoints.push(over);
+    }
+
+    /// Those that are over since this was asked last.
+    pub fn take_answered_for_endpoints(&mut self) -> Vec<ForEndpoint> {
+        std::mem::take(&mut self.for_endpoints)
+    }
+
     pub fn reply(&mut self, id: u64, result: Result<HostData, HostError>) {
+        if self.is_for_endpoint(id) {
+            let over = ForEndpoint { id, result, hops: 0, counted: Vec::new() };
+            return self.reply_to_endpoint(over);
+        }
         self.answered.push((id, result.as_ref().map(|_| ()).map_err(Clone::clone)));
         // What the node asked of itself concerns no host.
         if id & OWN == 0 {

@@ -87,6 +87,7 @@ fn a_participant_remembers_what_has_happened() {
         calculators: Calculators::default(),
         task,
         asker,
+        holder: None,
     };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::New, data }];

@@ -1,5 +1,6 @@
 //! What a node has done, and how it stands.
 
+use super::Node;
 use super::ScrubProgress;
 use crate::plan::Totals;
 use crate::store::StoreCounters;
@@ -16,6 +17,10 @@ pub struct NodeCounters {
     pub notices: u64,
     /// Bytes that were added up (xor, or multiplied in the code's field), the store's apart.
     pub xor_bytes: u64,
+    /// Messages that were not heeded, since who sent them showed no right to what they ask or say.
+    pub refused_strangers: u64,
+    /// Bytes of data that have passed this node as a controller that is to see none.
+    pub controlled_bytes: u64,
     /// Host requests answered.
     pub requests: u64,
     /// Transactions begun again with a later timestamp.
@@ -92,4 +97,35 @@ pub struct NodeStatus {
     pub clock_is_ahead: Nanos,
     /// What it has done.
     pub counters: NodeCounters,
+}
+
+impl Node {
+    /// Its state at a glance.
+    pub fn status(&self) -> NodeStatus {
+        let mut counters = self.outbox.counters;
+        counters.retries = self.originator.retries;
+        counters.rebuilt_sectors = self.worker.rebuilt_sectors;
+        counters.store = self.worker.store.counters();
+        counters.totals.disk_reads = counters.store.disk_reads;
+        counters.totals.disk_writes = counters.store.disk_writes;
+        counters.totals.journal_writes = counters.store.journal_writes;
+        NodeStatus {
+            clock_is_ahead: self.clock_is_ahead,
+            epoch: self.map.epoch,
+            serving: self.serving,
+            stale_sectors: self.stale_sectors(),
+            exposed: self.worker.exposed(self.outbox.now).collect(),
+            in_flight: self.endpoint.in_flight() + self.originator.in_flight()
+                - self.controlling.in_work(),
+            scrubs: self.originator.scrubs(),
+            quiet: !self.is_busy() && self.serving,
+            waiting: format!(
+                "{}; {}; {}",
+                self.sequencing.waiting(),
+                self.originator.waiting(),
+                self.worker.waiting()
+            ),
+            counters,
+        }
+    }
 }

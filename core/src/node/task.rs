@@ -1,9 +1,9 @@
 //! From a task to its plan, and from a role to the node that has it: the same wherever it is asked, so
 //! that all who take part derive the same.
 
-use super::Task;
+use super::{Item, Task};
 use crate::cluster::Volume;
-use crate::plan::{Calculators, PlanError, Role, WritePlan};
+use crate::plan::{Calculators, Part, PlanError, Role, WritePlan};
 use crate::units::{ColumnSet, NodeId};
 
 impl Task {
@@ -59,8 +59,10 @@ pub(super) struct Cast<'a> {
     /// The number of the extent in the stripe map.
     pub extent: usize,
     pub originator: NodeId,
-    /// The columns that calculate, if the originator does not.
+    /// The columns that calculate, if neither the originator nor an endpoint does.
     pub calculators: Calculators,
+    /// Who holds the bytes and calculates, if that is another.
+    pub endpoint: Option<NodeId>,
 }
 
 impl Cast<'_> {
@@ -71,12 +73,20 @@ impl Cast<'_> {
         match role {
             Role::Column(seat) => extent.columns.get(column(seat)).map(|c| c.0),
             Role::Source(seat) => extent.leaving.get(&column(seat)).map(|left| left.0),
-            Role::Calculator => match self.calculators.of(stripe) {
-                Some(column) => extent.columns.get(column).map(|c| c.0),
-                None => Some(self.originator),
-            },
-            Role::Endpoint | Role::Coordinator => Some(self.originator),
+            Role::Coordinator => Some(self.originator),
+            Role::Calculator if let Some(column) = self.calculators.of(stripe) => {
+                extent.columns.get(column).map(|c| c.0)
+            }
+            Role::Calculator | Role::Endpoint => Some(self.endpoint.unwrap_or(self.originator)),
         }
+    }
+
+    /// Whether a node is to show the calculator this.
+    pub fn shows(&self, from: NodeId, item: &Item) -> bool {
+        let g = &self.volume.geometry;
+        let Part::From(column) = item.part else { return false };
+        column < g.code.columns()
+            && self.node(item.stripe, Role::Column(g.seat_of(item.stripe, column))) == Some(from)
     }
 
     /// The column that a node's disk has in a task, and whether it is being copied from there.

@@ -132,6 +132,7 @@ impl Bench {
             calculators: Calculators::default(),
             task: Task::Write(range),
             asker: None,
+            holder: None,
         };
         let in_first_unit = range.len.min(UNIT - range.offset % UNIT);
         let data = Buffer::Length(in_first_unit as usize);

@@ -72,7 +72,7 @@ pub fn explain(
             plan.rows.iter().for_each(|r| push(&mut out.rows, write_row(g, r, policy)));
         } else {
             let plan = ReadPlan::new(g, chunk, avoid)?;
-            out.totals += plan.totals(g);
+            out.totals += plan.totals_with(g, policy);
             only_read += plan.columns(g).len() as u64;
             plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
         }

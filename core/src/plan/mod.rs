@@ -13,8 +13,10 @@ mod calculator;
 #[cfg(test)]
 mod calculator_tests;
 mod cell;
+mod controlled;
 mod execution;
 mod explain;
+mod given;
 mod read;
 #[cfg(test)]
 mod reference;

@@ -86,6 +86,7 @@ impl WritePlan {
             chain += 2;
         }
         t.round_trips = u64::from(chain.div_ceil(2));
+        self.add_controller(g, policy, &mut t);
         t
     }
 }

@@ -7,7 +7,7 @@ use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
     Commit, Dispatch, Flush, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Refresh,
-    Row, SequencerForm, Start, Timing, Valued, redundancy,
+    Roles, Row, SequencerForm, Start, Timing, Valued, redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -20,6 +20,8 @@ pub enum Setting {
     ParityAt(Option<ParityAt>),
     /// Of [`Policy::dispatch`].
     Dispatch(Dispatch),
+    /// Of [`Policy::controller`] and [`Policy::dispatch`].
+    Roles(Roles),
     /// Of [`Policy::commit`].
     Commit(Commit),
     /// Of [`Policy::ordering`].
@@ -52,6 +54,8 @@ pub enum Setting {
     Start(Start),
     /// Of [`Redundancy::disk_mttf`](super::Redundancy::disk_mttf).
     DiskMttf(u64),
+    /// Of [`Policy::inline`].
+    Inline(u64),
 }
 
 /// A choice, by its key.
@@ -61,8 +65,8 @@ pub struct Choice {
     pub key: &'static str,
     /// What is chosen, in half a sentence.
     pub help: &'static str,
-    /// The key of the choice that this is in other words.
-    pub same_as: Option<&'static str>,
+    /// The key of a choice that its values settle, too: one of the two can be given.
+    pub settles: Option<&'static str>,
     /// Whether it can be changed while the volume is in use.
     pub in_use: bool,
     /// Its values: words, what they mean, and whom they are for. If any length of time is one, some of them.
@@ -85,11 +89,11 @@ pub struct Value {
 const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 20] = [
+pub static CHOICES: [Choice; 21] = [
     Choice {
         key: "strategy",
         help: "how the parity of a stripe that is written in part comes about, where there is a choice",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(&Preference::CHOICES),
         parse: |word| Valued::named(word).map(Setting::Strategy),
@@ -98,7 +102,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "calculator",
         help: "where parity, and what is lost, is computed",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(&ParityAt::CHOICES),
         parse: |word| Valued::named(word).map(Setting::ParityAt),
@@ -107,7 +111,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "dispatch",
         help: "who works out each node's part of a write",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(&Dispatch::CHOICES),
         parse: |word| word.parse().map(Setting::Dispatch),
@@ -115,17 +119,17 @@ pub static CHOICES: [Choice; 20] = [
     },
     Choice {
         key: "roles",
-        help: "the same choice as dispatch in other words: who drives the disks",
-        same_as: Some("dispatch"),
+        help: "who coordinates a request and drives the disks: the nodes, the host that asks, or a controller",
+        settles: Some("dispatch"),
         in_use: true,
-        values: || listed(&Dispatch::ROLES),
-        parse: |word| found("roles", &Dispatch::ROLES, word).map(Setting::Dispatch),
-        of: |policy| Setting::Dispatch(policy.dispatch),
+        values: || listed(&Roles::CHOICES),
+        parse: |word| word.parse().map(Setting::Roles),
+        of: |policy| Setting::Roles(policy.roles()),
     },
     Choice {
         key: "commit",
         help: "when a write is decided",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(&Commit::CHOICES),
         parse: |word| word.parse().map(Setting::Commit),
@@ -134,7 +138,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "ordering",
         help: "who goes first among requests that overlap",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(&Ordering::CHOICES),
         parse: |word| word.parse().map(Setting::Ordering),
@@ -143,7 +147,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "sequencer",
         help: "with ordering=sequencer, who keeps the graph of requests, of all such volumes",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(&SequencerForm::CHOICES),
         parse: |word| word.parse().map(Setting::Sequencer),
@@ -152,7 +156,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "journal",
         help: "whether writes go to a journal before they are voted on",
-        same_as: None,
+        settles: None,
         in_use: false,
         values: || listed(&JOURNAL),
         parse: |word| found("journal", &JOURNAL, word).map(Setting::Journal),
@@ -161,7 +165,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "lost-wait",
         help: "for how long requests wait when the volume has lost nodes that it cannot do without, before they fail",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || TIMES.to_vec(),
         parse: |word| lost_wait(word).map(Setting::LostWait),
@@ -170,7 +174,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "redundancy",
         help: "when the parity of a stripe that is written in part is computed",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(Timing::ROWS),
         parse: |word| word.parse().map(Setting::Redundancy),
@@ -179,7 +183,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "immediate-parities",
         help: "of parity that waits, how many take each write at once all the same",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || COUNTS.to_vec(),
         parse: |word| redundancy::count("immediate-parities", word).map(Setting::ImmediateParities),
@@ -188,7 +192,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "refresh",
         help: "when parity that waits is computed",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(Refresh::ROWS),
         parse: |word| word.parse().map(Setting::Refresh),
@@ -197,7 +201,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "idle",
         help: "for how long a disk must have been idle before parity that waits is computed",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || IDLE_TIMES.to_vec(),
         parse: |word| redundancy::bound_in_time("idle", word).map(Setting::Idle),
@@ -206,7 +210,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "exposed-stripes",
         help: "how many stripes may be exposed before parity is computed whatever the load; at twice that none waits",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || STRIPES.to_vec(),
         parse: |word| redundancy::bound("exposed-stripes", word).map(Setting::ExposedStripes),
@@ -215,7 +219,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "exposed-bytes",
         help: "how much data may be exposed before parity is computed whatever the load; at twice that none waits",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || BOUNDS.to_vec(),
         parse: |word| redundancy::bound_in_bytes("exposed-bytes", word).map(Setting::ExposedBytes),
@@ -224,7 +228,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "exposed-for",
         help: "for how long data may be exposed before parity is computed whatever the load",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || EXPOSED_TIMES.to_vec(),
         parse: |word| redundancy::bound_in_time("exposed-for", word).map(Setting::ExposedFor),
@@ -233,7 +237,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "flush",
         help: "where parity may wait, for how long a flush of a host's waits",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(Flush::ROWS),
         parse: |word| word.parse().map(Setting::Flush),
@@ -242,7 +246,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "mttdl",
         help: "hours until disks lose data that are to be achieved; while less was, no parity waits",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || TARGETS.to_vec(),
         parse: |word| redundancy::target("mttdl", word).map(Setting::Mttdl),
@@ -251,7 +255,7 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "start",
         help: "whether parity that may wait does so from the beginning on",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || listed(Start::ROWS),
         parse: |word| word.parse().map(Setting::Start),
@@ -260,13 +264,26 @@ pub static CHOICES: [Choice; 20] = [
     Choice {
         key: "disk-mttf",
         help: "hours until a disk fails that nobody foresaw, on average: what is achieved is computed from it",
-        same_as: None,
+        settles: None,
         in_use: true,
         values: || MTTFS.to_vec(),
         parse: |word| redundancy::hours("disk-mttf", word).map(Setting::DiskMttf),
         of: |policy| Setting::DiskMttf(policy.redundancy.disk_mttf),
     },
+    Choice {
+        key: "inline",
+        help: "with roles=controller, most bytes of a write that go to the controller with the request all the same",
+        settles: None,
+        in_use: true,
+        values: || INLINE.to_vec(),
+        parse: |word| inline(word).map(Setting::Inline),
+        of: |policy| Setting::Inline(policy.inline),
+    },
 ];
+
+/// Some of the sizes up to which writes are inline.
+const INLINE: [Value; 3] =
+    [usual("0", "none do"), usual("4K", "up to so many"), usual("64K", "up to so many")];
 
 /// Some of the times that requests can wait.
 const TIMES: [Value; 4] = [
@@ -320,6 +337,16 @@ fn found<T: Copy>(key: &str, rows: &[Row<T>], word: &str) -> Result<T, PolicyErr
     row.map(|r| r.value).ok_or_else(|| PolicyError::word(key, word, rows.iter().map(|r| r.word)))
 }
 
+fn inline(word: &str) -> Result<u64, PolicyError> {
+    let like = "a size such as 4K or 64K, at most 1M; 0 is none";
+    let refused = || PolicyError::Amount { key: "inline", word: word.to_string(), like };
+    let bytes = match word {
+        "0" => Ok(0),
+        _ => redundancy::bound_in_bytes("inline", word).map_err(|_| refused()),
+    };
+    bytes.ok().filter(|b| *b <= Policy::MOST_INLINE).ok_or_else(refused)
+}
+
 fn lost_wait(word: &str) -> Result<Nanos, PolicyError> {
     if word == FOREVER {
         return Ok(Policy::FOREVER);
@@ -362,8 +389,8 @@ pub fn settings(
     let mut all = Vec::new();
     for choice in CHOICES.iter() {
         let Some(word) = set.get(choice.key) else { continue };
-        if let Some(same) = choice.same_as.filter(|same| set.contains_key(*same)) {
-            return Err(PolicyError::Twice(choice.key, same));
+        if let Some(other) = choice.settles.filter(|other| set.contains_key(*other)) {
+            return Err(PolicyError::Twice(choice.key, other));
         }
         all.push(choice.parse(word)?);
     }
@@ -398,13 +425,7 @@ impl Choice {
 
     /// What a policy has chosen, in words.
     pub fn word_of(&self, policy: &Policy) -> String {
-        match (self.of(policy), self.same_as) {
-            (Setting::Dispatch(dispatch), Some(_)) => {
-                let row = Dispatch::ROLES.iter().find(|r| r.value == dispatch);
-                row.expect("every value has a row").word.to_string()
-            }
-            (setting, _) => setting.word(),
-        }
+        self.of(policy).word()
     }
 }
 
@@ -415,6 +436,7 @@ impl Setting {
             Setting::Strategy(to) => policy.strategy = to,
             Setting::ParityAt(to) => policy.parity_at = to,
             Setting::Dispatch(to) => policy.dispatch = to,
+            Setting::Roles(to) => (policy.controller, policy.dispatch) = to.parts(),
             Setting::Commit(to) => policy.commit = to,
             Setting::Ordering(to) => policy.ordering = to,
             Setting::Sequencer(to) => policy.sequencer = to,
@@ -431,6 +453,7 @@ impl Setting {
             Setting::Mttdl(to) => policy.redundancy.mttdl = to,
             Setting::Start(to) => policy.redundancy.start = to,
             Setting::DiskMttf(to) => policy.redundancy.disk_mttf = to,
+            Setting::Inline(to) => policy.inline = to,
         }
     }
 
@@ -440,6 +463,7 @@ impl Setting {
             Setting::Strategy(_) => Option::<Preference>::KEY,
             Setting::ParityAt(_) => Option::<ParityAt>::KEY,
             Setting::Dispatch(_) => Dispatch::KEY,
+            Setting::Roles(_) => Roles::KEY,
             Setting::Commit(_) => Commit::KEY,
             Setting::Ordering(_) => Ordering::KEY,
             Setting::Sequencer(_) => SequencerForm::KEY,
@@ -456,6 +480,7 @@ impl Setting {
             Setting::Mttdl(_) => "mttdl",
             Setting::Start(_) => Start::KEY,
             Setting::DiskMttf(_) => "disk-mttf",
+            Setting::Inline(_) => "inline",
         }
     }
 
@@ -465,6 +490,7 @@ impl Setting {
             Setting::Strategy(v) => v.word().to_string(),
             Setting::ParityAt(v) => v.word().to_string(),
             Setting::Dispatch(v) => v.to_string(),
+            Setting::Roles(v) => v.to_string(),
             Setting::Commit(v) => v.to_string(),
             Setting::Ordering(v) => v.to_string(),
             Setting::Sequencer(v) => v.to_string(),
@@ -479,7 +505,8 @@ impl Setting {
             Setting::Start(v) => v.to_string(),
             Setting::ExposedStripes(v) | Setting::Mttdl(v) => redundancy::bound_in_words(v),
             Setting::DiskMttf(v) => v.to_string(),
-            Setting::ExposedBytes(v) => redundancy::bytes_in_words(v),
+            Setting::Inline(0) => "0".to_string(),
+            Setting::ExposedBytes(v) | Setting::Inline(v) => redundancy::bytes_in_words(v),
         }
     }
 

@@ -1,7 +1,9 @@
 //! What is refused: words that there are none, and values that do not go together.
 
 use super::time::NoTime;
-use super::{Commit, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice};
+use super::{
+    Commit, Controller, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice,
+};
 
 /// Why a policy is refused: what was given, what it does not go with, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,7 +67,7 @@ pub enum PolicyError {
         most: u64,
     },
     /// One choice was made twice.
-    #[error("{0} and {1} are one choice; set one of them")]
+    #[error("{0} says {1}, too: for that they are one choice; set one of them")]
     Twice(&'static str, &'static str),
     /// Two values do not go together.
     #[error("{given} does not go with {with}: {why}")]
@@ -152,7 +154,7 @@ impl Clash {
     }
 }
 
-const CLASHES: [Clash; 6] = [
+const CLASHES: [Clash; 10] = [
     Clash {
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
@@ -194,12 +196,51 @@ const CLASHES: [Clash; 6] = [
         if_said: true,
         why: "without votes nothing is journalled; leave out the journal, or choose commit=late",
     },
+    Clash {
+        one: |p| p.controller.map(|_| Setting::Roles(p.roles())),
+        other: |p| (p.commit == Commit::Limited).then_some(Setting::Commit(p.commit)),
+        if_said: false,
+        why: "without votes the next controller could not tell whether a write has happened; choose commit=late",
+    },
+    Clash {
+        one: |p| sees_no_data(p).then_some(Setting::Roles(p.roles())),
+        other: |p| {
+            (p.parity_at == Some(ParityAt::Originator)).then_some(Setting::ParityAt(p.parity_at))
+        },
+        if_said: false,
+        why: "the controller sees no data, so it cannot compute parity; set calculator=auto or calculator=parity with it",
+    },
+    Clash {
+        one: |p| sees_no_data(p).then_some(Setting::Roles(p.roles())),
+        other: |p| {
+            let gathers = matches!(p.parity_at, Some(ParityAt::Balanced | ParityAt::Tree));
+            gathers.then_some(Setting::ParityAt(p.parity_at))
+        },
+        if_said: false,
+        why: "what is gathered is gathered by the node that the host asks; set calculator=auto or calculator=parity with it",
+    },
+    Clash {
+        one: |p| (p.inline > 0).then_some(Setting::Inline(p.inline)),
+        other: |p| (!sees_no_data(p)).then_some(Setting::Roles(p.roles())),
+        if_said: true,
+        why: "only with roles=controller there is a controller that gets no bytes otherwise; set that, too",
+    },
 ];
+
+fn sees_no_data(policy: &Policy) -> bool {
+    policy.controller == Some(Controller::OutOfBand)
+}
+
+/// What settings say besides what they name.
+fn is_said_by(said: &Setting, setting: Setting) -> bool {
+    let both = matches!((said, setting), (Setting::Roles(_), Setting::Dispatch(_)));
+    said.key() == setting.key() || both
+}
 
 impl Policy {
     /// Refuses what does not go together. Only what has to do with the settings that somebody asks for is looked at.
     pub fn check(&self, said: &[Setting]) -> Result<(), PolicyError> {
-        let is_said = |setting: Setting| said.iter().any(|s| s.key() == setting.key());
+        let is_said = |setting: Setting| said.iter().any(|s| is_said_by(s, setting));
         for clash in &CLASHES {
             let Some((one, other)) = clash.holds(self) else { continue };
             let (given, with) = if is_said(one) { (one, other) } else { (other, one) };

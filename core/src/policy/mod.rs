@@ -22,7 +22,8 @@ pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
 pub use redundancy::{Flush, Redundancy, Refresh, Start, Timing};
 pub use values::{
-    Commit, Dispatch, Kind, Ordering, ParityAt, Preference, Row, SequencerForm, Valued, words,
+    Commit, Controller, Dispatch, Kind, Ordering, ParityAt, Preference, Roles, Row, SequencerForm,
+    Valued, words,
 };
 
 use crate::units::{MILLIS, Nanos};
@@ -36,6 +37,10 @@ pub struct Policy {
     pub parity_at: Option<ParityAt>,
     /// Who works out what each worker does.
     pub dispatch: Dispatch,
+    /// Whether a controller coordinates for all nodes, and whether data passes it.
+    pub controller: Option<Controller>,
+    /// With a controller that no data passes: most bytes of a write that go to it with the request all the same.
+    pub inline: u64,
     /// When a write is decided.
     pub commit: Commit,
     /// Who goes first among requests that overlap.
@@ -69,6 +74,14 @@ impl Policy {
             && matches!(self.ordering, Ordering::DeviceLocks | Ordering::Timestamps)
     }
 
+    /// Who has which roles.
+    pub fn roles(&self) -> Roles {
+        Roles::of(self.controller, self.dispatch)
+    }
+
+    /// Most bytes that may be [`inline`](Policy::inline).
+    pub const MOST_INLINE: u64 = 1 << 20;
+
     /// Whether a write is durable when it is answered.
     pub fn is_journaled(&self) -> bool {
         self.journal && self.commit.is_voted()
@@ -82,12 +95,12 @@ impl Policy {
 
     /// Everything that it says.
     pub fn settings(&self) -> Vec<Setting> {
-        CHOICES.iter().filter(|c| c.same_as.is_none()).map(|c| c.of(self)).collect()
+        CHOICES.iter().map(|c| c.of(self)).collect()
     }
 
     /// What whoever has chosen it must know.
     pub fn warnings(&self) -> impl Iterator<Item = &'static str> + '_ {
-        CHOICES.iter().filter(|c| c.same_as.is_none()).filter_map(|c| c.of(self).warning())
+        CHOICES.iter().filter_map(|c| c.of(self).warning())
     }
 }
 
@@ -97,6 +110,8 @@ impl Default for Policy {
             strategy: None,
             parity_at: None,
             dispatch: Dispatch::Collaborative,
+            controller: None,
+            inline: 0,
             commit: Commit::Late,
             ordering: Ordering::Timestamps,
             sequencer: SequencerForm::Centralized,

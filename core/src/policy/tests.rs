@@ -25,6 +25,7 @@ fn numbers_and_words_are_used_once() {
     numbers::<Option<Preference>>();
     numbers::<Option<ParityAt>>();
     numbers::<Dispatch>();
+    numbers::<Roles>();
     numbers::<Commit>();
     numbers::<Ordering>();
     numbers::<SequencerForm>();
@@ -38,9 +39,10 @@ fn every_value_is_made_said_and_read_back() {
         let policy = Policy::default().with([setting]);
         assert_eq!(choice.of(&policy), setting);
         assert_eq!(choice.parse(&choice.word_of(&policy)), Ok(setting), "{}", choice.key);
-        assert_eq!(choice.same_as.unwrap_or(choice.key), setting.key());
-        // Of a default nothing but this is otherwise.
-        let others = CHOICES.iter().filter(|c| c.key != setting.key() && c.same_as.is_none());
+        assert_eq!(choice.key, setting.key());
+        // Of a default nothing but this is otherwise, and what it settles, too.
+        let both = |c: &Choice| choice.settles == Some(c.key) || c.settles == Some(choice.key);
+        let others = CHOICES.iter().filter(|c| c.key != setting.key() && !both(c));
         for other in others {
             assert_eq!(other.of(&policy), other.of(&Policy::default()), "{setting}: {}", other.key);
         }
@@ -101,6 +103,9 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ("commit=limited", "strategy=small"),
         ("parity-at=parity dispatch=commanded", "lost-wait=5m"),
         ("commit=limited dispatch=commanded", "ordering=none"),
+        ("", "roles=controller parity-at=parity inline=4K"),
+        ("roles=controller", "inline=1M"),
+        ("commit=limited dispatch=commanded", "roles=central commit=late"),
     ] {
         assert_eq!(check(before, good), Ok(()), "{before}, {good}");
     }
@@ -135,6 +140,28 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
             "commit=limited",
             "commit=late",
         ),
+        (
+            "commit=limited dispatch=commanded",
+            "roles=central",
+            "roles=central",
+            "commit=limited",
+            "commit=late",
+        ),
+        (
+            "parity-at=solely",
+            "roles=host",
+            "dispatch=commanded",
+            "parity-at=solely",
+            "parity-at=auto",
+        ),
+        (
+            "roles=controller",
+            "parity-at=originator",
+            "parity-at=originator",
+            "roles=controller",
+            "parity-at=auto",
+        ),
+        ("", "inline=4K", "inline=4K", "roles=node", "set that"),
     ] {
         let refused = check(before, bad).unwrap_err();
         assert!(refused.starts_with(&format!("{given} does not go with {with}")), "{refused}");

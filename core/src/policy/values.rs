@@ -98,7 +98,7 @@ macro_rules! named {
     )*};
 }
 
-named!(Dispatch, Commit, Ordering, SequencerForm, Timing, Refresh, Flush, Start);
+named!(Dispatch, Roles, Commit, Ordering, SequencerForm, Timing, Refresh, Flush, Start);
 
 /// How to deal with a stripe that is written in part, where both ways are possible (TickerTAIP 3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,17 +202,69 @@ impl Dispatch {
         row(Dispatch::Collaborative, "collaborative", 1, "each node works out its own part"),
         row(Dispatch::Commanded, "commanded", 2, "the node that the host asks says each step"),
     ];
-
-    /// The same in the words of who drives the disks: each node its own, or the host that asks.
-    pub(super) const ROLES: [Row<Dispatch>; 2] = [
-        row(Dispatch::Collaborative, "node", 1, "each node drives its own disk"),
-        row(Dispatch::Commanded, "host", 2, "who asks drives the disks"),
-    ];
 }
 
 impl Valued for Dispatch {
     const KEY: &'static str = "dispatch";
     const ROWS: &'static [Row<Self>] = &Dispatch::CHOICES;
+}
+
+/// Whether a controller coordinates for all nodes, and whether data passes it (TPT-RAID, section 1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Controller {
+    /// It plans, orders, commits and settles, and sees no data.
+    OutOfBand,
+    /// All data passes it, and it computes parity.
+    InBand,
+}
+
+/// Who holds the host's bytes, who coordinates, and who drives the disks (DESIGN, section 1). The first two
+/// are the kinds of [`Dispatch`], without a controller; each of the others says the dispatch, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Roles {
+    /// The node that the host asks coordinates, and each node drives its own disk.
+    Node,
+    /// The node that the host asks, or the host itself, coordinates and drives the disks.
+    Host,
+    /// A controller coordinates, and the node that the host asks keeps the data.
+    Controller,
+    /// A controller coordinates, has the data and drives the disks.
+    Central,
+}
+
+impl Roles {
+    /// All of them.
+    pub const CHOICES: [Row<Roles>; 4] = [
+        row(Roles::Node, "node", 1, "each node drives its own disk"),
+        row(Roles::Host, "host", 2, "who asks drives the disks"),
+        row(Roles::Controller, "controller", 3, "one node coordinates, and no data passes it"),
+        row(Roles::Central, "central", 4, "one node coordinates, and all data passes it"),
+    ];
+
+    /// Whether there is a controller, and who works out each part.
+    pub(super) fn parts(self) -> (Option<Controller>, Dispatch) {
+        match self {
+            Roles::Node => (None, Dispatch::Collaborative),
+            Roles::Host => (None, Dispatch::Commanded),
+            Roles::Controller => (Some(Controller::OutOfBand), Dispatch::Collaborative),
+            Roles::Central => (Some(Controller::InBand), Dispatch::Commanded),
+        }
+    }
+
+    /// The other way round.
+    pub(super) fn of(controller: Option<Controller>, dispatch: Dispatch) -> Roles {
+        match (controller, dispatch) {
+            (Some(Controller::OutOfBand), _) => Roles::Controller,
+            (Some(Controller::InBand), _) => Roles::Central,
+            (None, Dispatch::Collaborative) => Roles::Node,
+            (None, Dispatch::Commanded) => Roles::Host,
+        }
+    }
+}
+
+impl Valued for Roles {
+    const KEY: &'static str = "roles";
+    const ROWS: &'static [Row<Self>] = &Roles::CHOICES;
 }
 
 /// When a write is decided (DESIGN, section 5).

@@ -85,7 +85,6 @@ impl TableEntry {
 struct Page {
     /// None if the page has only a length.
     entries: Vec<TableEntry>,
-    dirty: bool,
     used: u64,
 }
 
@@ -115,6 +114,8 @@ impl Numbers {
 #[derive(Clone, Hash)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Page>,
+    /// Those that are to be written with the next checkpoint.
+    dirty: BTreeSet<u64>,
     room: usize,
     clock: u64,
     /// Pages that were seen with a marked sector, since before the index says so.
@@ -141,8 +142,15 @@ pub(crate) fn page_of(sector: u64) -> u64 {
 
 impl Table {
     pub fn new(room: usize) -> Table {
-        let (pages, marked) = (BTreeMap::new(), BTreeSet::new());
-        Table { pages, room, clock: 0, marked, numbers: Numbers::default(), index: None }
+        Table {
+            pages: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            room,
+            clock: 0,
+            marked: BTreeSet::new(),
+            numbers: Numbers::default(),
+            index: None,
+        }
     }
 
     pub fn has(&self, page: u64) -> bool {
@@ -159,7 +167,7 @@ impl Table {
 
     pub fn set(&mut self, sector: u64, entry: TableEntry) {
         let page = self.pages.get_mut(&page_of(sector)).expect("page in memory");
-        page.dirty = true;
+        self.dirty.insert(page_of(sector));
         if entry.state == State::Marked {
             self.marked.insert(page_of(sector));
         }
@@ -197,13 +205,14 @@ impl Table {
             self.marked.insert(number);
         }
         self.clock += 1;
-        self.pages.insert(number, Page { entries, dirty: false, used: self.clock });
+        self.pages.insert(number, Page { entries, used: self.clock });
         wrong
     }
 
     /// What is wrong with a page as it stands on the disk, if it is not the one in memory.
     pub fn differs(&self, number: u64, bytes: &[u8]) -> Option<&'static str> {
-        let page = self.pages.get(&number).filter(|p| !p.dirty && !p.entries.is_empty())?;
+        let clean = |page: &&Page| !self.dirty.contains(&number) && !page.entries.is_empty();
+        let page = self.pages.get(&number).filter(clean)?;
         match self.decode(number, bytes) {
             Err(wrong) => Some(wrong),
             Ok(entries) => (entries != page.entries).then_some("it is not what was written last"),
@@ -212,8 +221,8 @@ impl Table {
 
     /// A page in memory is to be written with the next checkpoint.
     pub fn mark_dirty(&mut self, number: u64) {
-        if let Some(page) = self.pages.get_mut(&number) {
-            page.dirty = true;
+        if self.has(number) {
+            self.dirty.insert(number);
         }
     }
 
@@ -243,7 +252,7 @@ impl Table {
         if self.pages.len() <= self.room {
             return;
         }
-        let clean = self.pages.iter().filter(|(n, p)| !p.dirty && !keep(**n));
+        let clean = self.pages.iter().filter(|(n, _)| !self.dirty.contains(n) && !keep(**n));
         let mut old: Vec<(u64, u64)> = clean.map(|(n, p)| (p.used, *n)).collect();
         old.sort_unstable();
         let excess = self.pages.len() - self.room + self.room / 8;
@@ -254,22 +263,22 @@ impl Table {
 
     /// The dirty pages as bytes, written at this checkpoint; they count as clean from now on.
     pub fn take_dirty(&mut self, checkpoint: u64) -> Vec<DirtyPage> {
-        let index = &self.index;
-        let dirty = self.pages.iter_mut().filter(|(_, p)| p.dirty);
-        dirty
-            .map(|(number, page)| {
-                page.dirty = false;
-                let bytes = match page.entries.is_empty() {
-                    true => Buffer::Length(SECTOR_BYTES),
-                    false => encode_page(index.as_ref(), *number, checkpoint, &page.entries).into(),
-                };
-                let is_marked = page.entries.iter().any(|e| e.state == State::Marked);
-                if !is_marked {
-                    self.marked.remove(number);
-                }
-                DirtyPage { number: *number, is_marked, bytes }
-            })
-            .collect()
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.into_iter().map(|number| self.written(number, checkpoint)).collect()
+    }
+
+    /// A page as it is written at this checkpoint.
+    fn written(&mut self, number: u64, checkpoint: u64) -> DirtyPage {
+        let entries = &self.pages.get(&number).expect("what is dirty stays in memory").entries;
+        let bytes = match entries.is_empty() {
+            true => Buffer::Length(SECTOR_BYTES),
+            false => encode_page(self.index.as_ref(), number, checkpoint, entries).into(),
+        };
+        let is_marked = entries.iter().any(|e| e.state == State::Marked);
+        if !is_marked {
+            self.marked.remove(&number);
+        }
+        DirtyPage { number, is_marked, bytes }
     }
 }
 

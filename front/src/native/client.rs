@@ -1,9 +1,12 @@
 //! The host's side of one connection.
 
-use super::wire::{Answer, Code, Hello, LONGEST_TEXT, NumberedRequest, VERSION, Welcome};
+use super::wire::{Answer, Code, Hello, LONGEST_TEXT, NumberedRequest, VERSION, WELCOME, Welcome};
 use crate::Machine;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
+
+/// How a server of NBD begins, whose address is easily taken for the native one.
+const NBD: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 
 /// Something that the node has said.
 #[derive(Clone, Debug)]
@@ -21,6 +24,12 @@ pub enum ProtocolError {
     /// Not a welcome where one was due.
     #[error("the connection begins with {0:#018x}, so what is there is no node of Weft")]
     Welcome(u64),
+    /// Another protocol of Weft is spoken there, or of another NBD server.
+    #[error(
+        "NBD is spoken there and not Weft's native protocol; the native address is usually the socket weft.sock beside \
+         nbd.sock (`weft status` lists addresses, and native ones begin with weft)"
+    )]
+    Nbd,
     /// A version that was not offered.
     #[error("the node speaks version {0}, which was not offered")]
     Version(u16),
@@ -86,6 +95,13 @@ impl Client {
     }
 
     fn welcome(&mut self) -> Result<Option<Event>, ProtocolError> {
+        // Looked at first: another protocol's greeting may be shorter, and nothing may come after it.
+        let Some(magic) = self.intake.peek() else { return Ok(None) };
+        match u64::from_be_bytes(*magic) {
+            WELCOME => {}
+            NBD => return Err(ProtocolError::Nbd),
+            other => return Err(ProtocolError::Welcome(other)),
+        }
         let Some(bytes) = self.intake.peek() else { return Ok(None) };
         let (welcome, text) = Welcome::decode(bytes).map_err(ProtocolError::Welcome)?;
         let Some(text) = self.text(Welcome::LEN, text)? else { return Ok(None) };

@@ -176,10 +176,13 @@ fn hosts_of_other_versions_and_strangers_are_turned_away() {
     let mut client = Client::new(&hello());
     let mut nbd = crate::nbd::server::Server::new();
     carry(&mut nbd, &mut client, 4);
-    assert!(client.poll().unwrap().is_none(), "it is shorter");
-    client.space()[..64].fill(0);
-    client.filled(64);
-    assert!(matches!(client.poll(), Err(client::ProtocolError::Welcome(_))));
+    let said = client.poll().unwrap_err();
+    assert_eq!(said, client::ProtocolError::Nbd, "though it is shorter");
+    assert!(said.to_string().contains("NBD is spoken there"));
+    let mut client = Client::new(&hello());
+    client.space()[..8].fill(0);
+    client.filled(8);
+    assert!(matches!(client.poll(), Err(client::ProtocolError::Welcome(0))));
 }
 
 #[test]

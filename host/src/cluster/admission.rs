@@ -251,7 +251,8 @@ impl AdmissionServer {
             Ok(invitation) => {
                 let nodes = invitation.nodes().iter().map(u16::to_string).collect::<Vec<_>>();
                 let nodes = nodes.join(", ");
-                (self.log)(&format!("node {nodes} has joined, from {}", who.trim_end_matches(',')));
+                self.log
+                    .info(&format!("node {nodes} has joined, from {}", who.trim_end_matches(',')));
             }
             Err(e) => {
                 let why = format!("{who} wanted to join and was refused: {e}");

@@ -40,6 +40,8 @@ pub struct Configuration {
     pub address: SocketAddr,
     /// Where it lets new nodes in, if it does.
     pub admit: Option<SocketAddr>,
+    /// Where it serves metrics, if it does.
+    pub metrics: Option<SocketAddr>,
     /// Where hosts reach it. In the file each protocol has a key of its own.
     pub listens: Vec<Listen>,
     /// The failure domains that it is in.
@@ -68,6 +70,8 @@ struct File {
     address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     admit: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metrics: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rebuild_floor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -171,6 +175,7 @@ impl Configuration {
             disk_size: file.disk_size.map(size).transpose()?,
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
+            metrics: file.metrics.as_deref().map(metrics_address).transpose()?,
             listens: listens.collect::<Result<_>>()?,
             labels: file.labels,
             fill,
@@ -199,6 +204,7 @@ impl Configuration {
         [("address", tcp(self.address))]
             .into_iter()
             .chain(self.admit.map(|a| ("admit", tcp(a))))
+            .chain(self.metrics.map(|a| ("metrics", tcp(a))))
             .chain(self.listens.iter().map(|l| (l.key(), l.clone())))
     }
 
@@ -215,6 +221,12 @@ impl Configuration {
             taken.push((key, listen));
         }
         Ok(())
+    }
+
+    /// Refuses disks that are not there and cannot be made, and those that this user may not write to.
+    pub fn check_disks(&self) -> Vec<Error> {
+        let check = |path: &PathBuf| check_disk(path, self.disk_size);
+        self.disks.iter().filter_map(|disk| check(disk).err()).collect()
     }
 
     /// Refuses the directory of another process, and addresses that are not this machine's or are in
@@ -243,6 +255,7 @@ impl Configuration {
             disk_size: self.disk_size.map(|s| s.to_string()),
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
+            metrics: self.metrics.map(|a| a.to_string()),
             rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
             rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
                 .then(|| self.fill.ceiling.to_string()),
@@ -316,6 +329,33 @@ fn address(key: &str, text: &str) -> Result<SocketAddr> {
     Ok(address)
 }
 
+fn check_disk(path: &Path, size: Option<u64>) -> Result<()> {
+    match path.exists() {
+        true => fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map(drop)
+            .map_err(at("open", path)),
+        false if size.is_none() => fail(format!(
+            "{} is not there; name a block device, or give disk_size to make a file of that size",
+            path.display()
+        )),
+        false => match path.parent().is_some_and(Path::is_dir) {
+            true => Ok(()),
+            false => fail(format!("{} cannot be made: its directory is not there", path.display())),
+        },
+    }
+}
+
+/// Where metrics are served. That may be every address of the machine, but not any port.
+fn metrics_address(text: &str) -> Result<SocketAddr> {
+    let address: Option<SocketAddr> = text.parse().ok();
+    address.filter(|a| a.port() != 0).ok_or_else(|| {
+        Error(format!("metrics: '{text}' is no address; write it like 192.168.1.11:9810"))
+    })
+}
+
 /// Labels are compared letter by letter, so that a typing error would make a failure domain of
 /// its own: what cannot be meant is refused.
 fn check_label(label: &str, value: &str) -> Result<()> {
@@ -350,6 +390,22 @@ mod tests {
         assert_eq!(read.home().labels["box"], "b1");
         let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
         assert_eq!(again, read);
+    }
+
+    #[test]
+    fn metrics_have_an_address_of_their_own() {
+        let parse = |metrics: &str| {
+            Configuration::parse(&format!("metrics = '{metrics}'\n{GOOD}"), Path::new("/"))
+        };
+        assert_eq!(parse("0.0.0.0:9810").unwrap().metrics, Some("0.0.0.0:9810".parse().unwrap()));
+        for (wrong, why) in [
+            ("box1:9810", "write it like 192.168.1.11:9810"),
+            ("10.0.0.1:0", "write it like"),
+            ("10.0.0.1:10810", "address has it too"),
+        ] {
+            let said = parse(wrong).unwrap_err().0;
+            assert!(said.contains("metrics") && said.contains(why), "{said}");
+        }
     }
 
     #[test]

@@ -34,6 +34,7 @@ const MOST_EXPECTED: usize = 1024;
 
 /// What has come from another process.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all events are messages")]
 pub(crate) enum PeerEvent {
     /// There is a connection.
     Up,
@@ -89,7 +90,7 @@ impl PeerLinks {
                 // While the process ends nobody listens.
                 let _ = refuse.send((peer, why.clone()));
             }
-            notes(&note.to_string());
+            notes.info(&note.to_string());
         };
         let (transport, driver) = Transport::with_driver(config, registry, first, note)
             .map_err(|e| Error(e.to_string()))?;
@@ -151,7 +152,7 @@ impl PeerLinks {
                     self.waiting.remove(&peer);
                     let gone =
                         format!("no connection to the process of node {} any more: {why}", peer.0);
-                    (self.log)(&gone);
+                    self.log.warn(&gone);
                     (peer, PeerEvent::Down)
                 }
                 Event::Room { peer } => {
@@ -164,7 +165,7 @@ impl PeerLinks {
                 Event::Received { peer, frame } => match read(frame.kind, &frame.payload) {
                     Ok(event) => (peer, event),
                     Err(why) => {
-                        (self.log)(&format!("the process of node {}: {why}; dropped", peer.0));
+                        self.log.warn(&format!("the process of node {}: {why}; dropped", peer.0));
                         continue;
                     }
                 },
@@ -213,7 +214,7 @@ impl PeerLinks {
                 Err(SendError::Down { .. }) => waiting.clear(),
                 Err(e) => {
                     let text = format!("a message to the process of node {} is dropped: {e}", to.0);
-                    (self.log)(&text);
+                    self.log.warn(&text);
                 }
             }
         }

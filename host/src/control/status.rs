@@ -13,19 +13,25 @@ use weft_net::transport::{Reach, Reached};
 
 use crate::cluster::Together;
 use crate::control::absences;
-use crate::control::commands::Commands;
+use crate::control::commands::{Commands, seconds_left, time_of_day};
 use crate::control::peer_status::PeerStatus;
 use crate::engine::Engine;
 use crate::engine::instance::{Instance, Phase};
 use crate::hosts::Hosts;
 use crate::policy;
+use crate::sessions::Session;
 use crate::status::{
-    ClusterStatus, Counters, Detour, Evenness, ExposedStatus, MissingNode, NodeState, NodeStatus,
-    RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
+    ClusterStatus, Counters, Detour, Evenness, ExposedStatus, HostStatus, MissingNode, NodeState,
+    NodeStatus, RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
 /// How everything is.
-pub(crate) fn status(commands: &Commands<'_>) -> Status {
+pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
+    let mut volumes = volumes(commands);
+    for volume in &mut volumes {
+        volume.latency = commands.hosts.latency(VolumeId(volume.id));
+    }
+    let commands = &*commands;
     let engine = &*commands.engine;
     let mut nodes = nodes(commands);
     let plan = plan_balance(engine.map(), 1);
@@ -46,7 +52,8 @@ pub(crate) fn status(commands: &Commands<'_>) -> Status {
             max_request_bytes: config.max_chunk,
             max_in_flight_bytes: config.max_in_flight,
         },
-        volumes: volumes(commands),
+        volumes,
+        hosts: hosts(commands),
         totals: nodes.iter().filter_map(|n| n.counters).map(|c| c.totals).sum(),
         nodes,
         scrubs,
@@ -55,6 +62,19 @@ pub(crate) fn status(commands: &Commands<'_>) -> Status {
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         cut_off: cut_off(engine),
     }
+}
+
+/// The hosts that are connected to this process.
+fn hosts(commands: &Commands<'_>) -> Vec<HostStatus> {
+    let map = commands.engine.map();
+    let name = |id: VolumeId| map.volumes.get(&id).map(|v| v.name.clone());
+    let host = |session: &dyn Session| HostStatus {
+        address: session.peer().to_string(),
+        protocol: session.protocol().to_string(),
+        volume: session.volume().and_then(name),
+        node: session.node() as u16,
+    };
+    commands.hosts.connected().map(host).collect()
 }
 
 /// What is chosen for the cluster as a whole.
@@ -251,7 +271,7 @@ fn is_in_touch(engine: &Engine, node: NodeId) -> bool {
 /// Why a node of another process is down, if that process does not say it.
 fn why_down(engine: &Engine, node: NodeId) -> &'static str {
     match is_in_touch(engine, node) {
-        true => "its process runs, and the node does not take part yet",
+        true => "its process runs, and the node is not up yet",
         false => "there is no connection to its process",
     }
 }
@@ -392,6 +412,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
     let next = some.then(|| engine.map().survived_share(volume, survives + 1, lacks)).flatten();
     let words =
         policy::words(&volume.policy).into_iter().map(|(key, word)| (key.to_string(), word));
+    let controlled = volume.policy.controller.map(|_| engine.map());
     VolumeStatus {
         name: volume.name.clone(),
         id: volume.id.0,
@@ -416,9 +437,13 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         survives_next: next,
         apart: volume.apart.clone(),
         bears: (!cut_off).then(|| survived(engine, volume)),
+        latency: None,
+        deleted_seconds_left: seconds_left(volume, time_of_day()),
         clients: commands.clients_of(volume.id),
         unordered_sharing: volume.unordered_sharing,
         exposed: exposed_of(commands, volume),
+        controller: controlled.and_then(|map| map.server()).map(|n| n.0),
+        controller_backup: controlled.and_then(|map| map.next_server()).map(|n| n.0),
         warning: warning(&volume.policy),
         policy: words.collect(),
     }
@@ -436,6 +461,8 @@ fn mode(engine: &Engine, volume: &Volume) -> VolumeMode {
     let borne = |lost: &ColumnSet| volume.geometry.is_always_recoverable(*lost);
     if is_cut_off(engine) {
         VolumeMode::NotServed
+    } else if volume.is_deleted() {
+        VolumeMode::Deleted
     } else if volume.visible == 0 {
         VolumeMode::Unfinished
     } else if !losses.iter().all(|l| borne(&l.down)) || engine.map().lacks_nodes(volume) {

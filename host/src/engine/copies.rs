@@ -20,7 +20,7 @@ impl Engine {
             Ok(wanted) => self.wanted = Some(wanted),
             Err(why) if !self.too_long => {
                 self.too_long = true;
-                (self.log)(&why);
+                self.log.warn(&why);
             }
             Err(_) => {}
         }
@@ -56,7 +56,8 @@ impl Engine {
         }
         self.copies_due = true;
         if let Err(why) = self.instances[tag.node].keeper.ended(result) {
-            (self.log)(&format!("node {}: its disk keeps no copies of the map: {why}", tag.node));
+            self.log
+                .warn(&format!("node {}: its disk keeps no copies of the map: {why}", tag.node));
         }
         None
     }

@@ -54,7 +54,7 @@ impl Environment for Engine {
     }
 
     fn log(&mut self, node: NodeId, line: String) {
-        (self.log)(&format!("node {}: {line}", node.0));
+        self.log.info(&format!("node {}: {line}", node.0));
     }
 
     /// Counted by the simulator only.

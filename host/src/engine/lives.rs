@@ -11,6 +11,7 @@ use super::{Engine, Ticket};
 use crate::disk::claim::Claim;
 use crate::disk::format::data_sectors;
 use crate::disk::{self, Backend, Disk};
+use crate::durable::random;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
 use crate::size::Size;
@@ -28,7 +29,7 @@ impl Engine {
     /// Starts every node; those whose disks are missing or wrong stay down.
     pub(crate) fn start_all(&mut self) {
         for name in self.rule.take_given_up() {
-            (self.log)(&format!("volume '{name}' was never finished and is given up"));
+            self.log.warn(&format!("volume '{name}' was never finished and is given up"));
         }
         for n in 0..self.instances.len() {
             if self.instances[n].phase == Phase::Down {
@@ -39,7 +40,7 @@ impl Engine {
 
     fn try_to_open(&mut self, n: usize) {
         if let Err(e) = self.open_node(n) {
-            (self.log)(&format!("node {n} stays down: {e}"));
+            self.log.error(&format!("node {n} stays down: {e}"));
             self.instances[n].why = e.to_string();
             self.died(n, false);
         }
@@ -91,7 +92,7 @@ impl Engine {
     }
 
     fn node_config(&self) -> NodeConfig {
-        let config = NodeConfig::default();
+        let config = NodeConfig { secret: random(), ..NodeConfig::default() };
         match self.rule.together() {
             Some(together) => {
                 let fill = together.home().config.fill;
@@ -111,7 +112,7 @@ impl Engine {
             self.last_epoch = self.last_epoch.max(status.epoch);
         }
         self.instances[n].drop_node(why);
-        (self.log)(&format!("node {n} is down: {why}"));
+        self.log.warn(&format!("node {n} is down: {why}"));
         if was != Phase::Opening {
             self.stopped.push(n);
         }
@@ -149,7 +150,9 @@ impl Engine {
     pub(crate) fn known(&self, n: usize) -> Result<()> {
         let removed = self.map().nodes.get(n).is_some_and(|i| i.removed);
         if removed {
-            fail(format!("node {n} has left the cluster"))
+            fail(format!(
+                "node {n} has left the cluster; `weft node list` says which nodes there are"
+            ))
         } else {
             self.instance(n).map(drop)
         }
@@ -165,7 +168,7 @@ impl Engine {
         let life = self.instances[n].life + 1;
         self.instances[n] = self.rule.new_instance(n);
         self.instances[n].life = life;
-        (self.log)(&format!("node {n} has got the disk {}", path.display()));
+        self.log.info(&format!("node {n} has got the disk {}", path.display()));
         self.start_node(n)
     }
 
@@ -200,10 +203,13 @@ impl Engine {
     }
 
     fn instance(&self, n: usize) -> Result<&Instance> {
-        let last = self.instances.len() - 1;
+        let there = || {
+            let left = |n: usize| self.map().nodes.get(n).is_some_and(|i| i.removed);
+            in_runs((0..self.instances.len()).filter(|n| !left(*n)))
+        };
         self.instances
             .get(n)
-            .ok_or_else(|| Error(format!("there is no node {n}; choose 0 to {last}")))
+            .ok_or_else(|| Error(format!("there is no node {n}; choose from {}", there())))
     }
 
     /// Starts and stops nodes that had to wait for something.
@@ -256,7 +262,7 @@ impl Engine {
     pub(super) fn node_ready(&mut self, n: usize) {
         self.instances[n].phase = Phase::Running;
         if !self.starting {
-            (self.log)(&format!("node {n} is up"));
+            self.log.info(&format!("node {n} is up"));
         }
         if let Some(arrival) = self.arrival(n) {
             self.arrived(arrival);
@@ -297,7 +303,7 @@ impl Engine {
         self.make_empty(n, self.rule.claim(n, force)?)?;
         let instance = self.rule.new_instance(n);
         self.instances.push(instance);
-        (self.log)(&format!("node {n} is added"));
+        self.log.info(&format!("node {n} is added"));
         Ok(())
     }
 
@@ -307,7 +313,7 @@ impl Engine {
         let claim = self.rule.claim(n, force)?;
         self.may_replace(n, claim.size())?;
         self.make_empty(n, claim)?;
-        (self.log)(&format!("node {n} has got an empty disk"));
+        self.log.info(&format!("node {n} has got an empty disk"));
         self.start_node(n)
     }
 
@@ -325,7 +331,8 @@ impl Engine {
             usize::from(node.0) == n || !self.runs(node) || behind
         };
         let needs = |v: &&Arc<Volume>| {
-            v.nodes().contains(&NodeId(n as u16)) && v.is_lost_with(|node| unsound(v, node))
+            let is_on_it = !v.is_deleted() && v.nodes().contains(&NodeId(n as u16));
+            is_on_it && v.is_lost_with(|node| unsound(v, node))
         };
         match map.volumes.values().find(needs) {
             Some(volume) => fail(format!(
@@ -335,5 +342,32 @@ impl Engine {
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// Numbers in ascending order, in words: those that follow one another as a run.
+fn in_runs(numbers: impl Iterator<Item = usize>) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for n in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => runs.push((n, n)),
+        }
+    }
+    let run = |(first, last): &(usize, usize)| match first == last {
+        true => first.to_string(),
+        false => format!("{first} to {last}"),
+    };
+    runs.iter().map(run).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_runs;
+
+    #[test]
+    fn nodes_that_have_left_are_not_offered() {
+        assert_eq!(in_runs([0, 1, 2, 4, 6, 7].into_iter()), "0 to 2, 4, 6 to 7");
+        assert_eq!(in_runs([3].into_iter()), "3");
     }
 }

@@ -80,7 +80,7 @@ impl Engine {
         let instances = rule.instances();
         let ring = Ring::new();
         if let Err(e) = &ring {
-            log(&format!("disks are worked without io_uring: {e}"));
+            log.info(&format!("disks are worked without io_uring: {e}"));
         }
         let mut engine = Engine {
             rule,

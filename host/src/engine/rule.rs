@@ -307,7 +307,7 @@ impl Engine {
         let missing = self.instances.len() - runs.len();
         if missing > 0 {
             let total = self.instances.len();
-            (self.log)(&format!("{missing} of {total} nodes are down"));
+            self.log.warn(&format!("{missing} of {total} nodes are down"));
         }
         let lost = |v: &Volume| {
             let down = |e: &Extent| {
@@ -316,7 +316,7 @@ impl Engine {
             v.extents.iter().any(|e| !v.geometry.is_always_recoverable(down(e)))
         };
         for volume in self.map().volumes.values().filter(|v| lost(v)) {
-            (self.log)(&format!(
+            self.log.error(&format!(
                 "volume '{}': too few nodes run; requests wait for more to be started, or fail",
                 volume.name
             ));
@@ -457,7 +457,7 @@ impl Engine {
                         }
                     }
                 }
-                Effect::Log(line) => (self.log)(&line),
+                Effect::Log(line) => self.log.info(&line),
                 Effect::Fatal(error) => self.fatal = Some(error),
             }
         }

@@ -1,7 +1,6 @@
 //! Real nodes on real disks, without sockets.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::spec::Spec;
 use crate::state::State;
 
 fn engine(dir: &Path, spec: &Spec) -> Engine {
-    let mut engine = Engine::new(Rule::alone(State::open(dir, spec).unwrap()), Arc::new(|_| {}));
+    let mut engine = Engine::new(Rule::alone(State::open(dir, spec).unwrap()), Log::silent());
     engine.start_all();
     until(&mut engine, Engine::is_settled);
     engine
@@ -110,7 +109,7 @@ fn draining_nodes_finish_what_they_have_begun() {
     until(&mut engine, |e| e.instances[0].phase == Phase::Down && e.is_settled());
     assert!(matches!(engine.take_answers()[..], [(5, Ok(HostData::Done))]));
     assert!(engine.drain_node(0).unwrap_err().0.contains("down already"));
-    assert!(engine.start_node(9).unwrap_err().0.contains("choose 0 to 4"));
+    assert!(engine.start_node(9).unwrap_err().0.contains("choose from 0 to 4"));
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Hosts {
     /// A host may use a volume, if that is still there and the node takes part.
     fn admit(&mut self, engine: &mut Engine, id: usize, applicant: &Applicant, volume: VolumeId) {
         if engine.originator(0).is_none() {
-            let text = "this node does not take part in the cluster now".to_string();
+            let text = "this process does not serve the cluster now".to_string();
             return self.refuse(id, Refused::NotServing, text);
         }
         let exports = engine.exports().only(self.serves.as_ref());

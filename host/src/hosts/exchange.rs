@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use weft_core::node::HostData;
 use weft_core::order::{HostId, Ordering, Place, RequestId};
+use weft_core::units::VolumeId;
 
+use super::course::Course;
 use super::requests::{Finished, Job, Leave, Owner};
 use super::{Commanded, Hosts};
 use crate::engine::{Answer, Engine};
@@ -148,7 +150,7 @@ impl Hosts {
         result: Result<HostData, Failure>,
     ) {
         if let Some(line) = self.connections.answer(conn, number, result) {
-            (engine.log)(&line);
+            engine.log.warn(&line);
         }
     }
 
@@ -164,7 +166,9 @@ impl Hosts {
 
     /// Hands out a node's answer. What a control connection waits for is given back.
     pub(crate) fn finish(&mut self, engine: &mut Engine, answer: Answer) -> Option<Commanded> {
-        let Finished { owner, result } = self.requests.finish(engine, answer)?;
+        let Finished { owner, result, volume, node, course } =
+            self.requests.finish(engine, answer)?;
+        self.look_back(engine, owner, (volume, node), course);
         match owner {
             Owner::Session { conn, number } => {
                 self.answer(engine, conn, number, result.map_err(Failure::from));
@@ -177,6 +181,37 @@ impl Hosts {
             Owner::Control { conn } => return Some(Commanded { conn, result }),
         }
         None
+    }
+
+    /// A request of a host is over: takes note of how long it took, and says where its time went if that was long.
+    fn look_back(
+        &mut self,
+        engine: &Engine,
+        owner: Owner,
+        (volume, node): (VolumeId, usize),
+        mut course: Course,
+    ) {
+        let conn = match owner {
+            Owner::Session { conn, .. } => Some(conn),
+            Owner::Host { host, .. } => self.numbered.conn(host),
+            Owner::Control { .. } => return,
+        };
+        let now = Instant::now();
+        let Some((verb, took)) = course.over(now) else { return };
+        self.latencies.record((volume, verb), took, now);
+        if self.slow.is_some_and(|slow| took >= slow) {
+            let map = engine.map();
+            let name = map.volumes.get(&volume).map_or("?", |v| v.name.as_str());
+            let host = conn.and_then(|conn| self.connections.get(conn)).map(|s| s.peer());
+            let host = host.unwrap_or("a host that is gone");
+            self.slow_ones.say(now, &course.explained(name, host, node));
+        }
+    }
+
+    /// What is known of volumes that are gone is forgotten, and slow requests that were not said are counted.
+    pub(crate) fn look_around(&mut self, engine: &Engine, now: Instant) {
+        self.latencies.keep(|volume| engine.map().volumes.contains_key(&volume));
+        self.slow_ones.sum_up(now);
     }
 
     /// Writes to the hosts that have something to be told.

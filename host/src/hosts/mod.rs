@@ -8,11 +8,14 @@
 //! | [`attach`] | which hosts are let in |
 //! | [`exchange`] | what hosts ask, and what they are told |
 //! | [`arrivals`] | hosts that wait until other processes agree |
+//! | [`course`], [`latency`] | how long requests take, and where their time goes |
 //! | [`requests`], [`overlap`] | requests that nodes work on, and which must wait for others |
 
 pub(crate) mod arrivals;
 mod attach;
+mod course;
 mod exchange;
+mod latency;
 mod overlap;
 pub(crate) mod requests;
 
@@ -25,15 +28,17 @@ use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
 
 use arrivals::Arrivals;
+use latency::Latencies;
 use requests::{Job, Owner, Requests};
 
 use crate::engine::Engine;
 use crate::limits::Limits;
-use crate::log::Sparing;
+use crate::log::{Log, Sparing};
 use crate::sessions::connections::Connections;
 use crate::sessions::link::End;
 use crate::sessions::numbered::NumberedHosts;
 use crate::sessions::{Said, Session};
+use crate::status::VolumeLatency;
 
 /// All hosts of this process.
 pub(crate) struct Hosts {
@@ -51,6 +56,11 @@ pub(crate) struct Hosts {
     ended: Vec<usize>,
     /// Room for what a host says.
     said: Vec<Said>,
+    /// How long their requests took lately.
+    latencies: Latencies,
+    /// From when on a request is slow, if any is.
+    slow: Option<Duration>,
+    slow_ones: Sparing,
     /// The log for what hosts may cause as often as they like.
     complaints: Arc<Sparing>,
 }
@@ -63,7 +73,7 @@ pub(crate) struct Commanded {
 
 impl Hosts {
     /// None yet.
-    pub(crate) fn new(complaints: Arc<Sparing>) -> Hosts {
+    pub(crate) fn new(complaints: Arc<Sparing>, log: Log) -> Hosts {
         Hosts {
             connections: Connections::new(Limits::default()),
             numbered: NumberedHosts::default(),
@@ -74,6 +84,9 @@ impl Hosts {
             next_node: 0,
             ended: Vec::new(),
             said: Vec::new(),
+            latencies: Latencies::default(),
+            slow: Limits::default().slow,
+            slow_ones: Sparing::new(log, "slow requests"),
             complaints,
         }
     }
@@ -81,6 +94,17 @@ impl Hosts {
     /// Lets them take so much; before the first comes.
     pub(crate) fn limit(&mut self, limits: Limits) {
         self.connections = Connections::new(limits);
+        self.slow = limits.slow;
+    }
+
+    /// Those that are connected, each with the volume that it uses, if it has chosen one.
+    pub(crate) fn connected(&self) -> impl Iterator<Item = &dyn Session> {
+        self.connections.all().into_iter()
+    }
+
+    /// How long requests to a volume took lately, if there were any.
+    pub(crate) fn latency(&mut self, volume: VolumeId) -> Option<VolumeLatency> {
+        self.latencies.of(volume, Instant::now())
     }
 
     /// Has these volumes for them and no others.
@@ -133,7 +157,9 @@ impl Hosts {
     pub(crate) fn due(&self) -> Option<Duration> {
         let numbered = self.numbered.next_due();
         let numbered = numbered.map(|at| at.saturating_duration_since(Instant::now()));
-        let others = [self.arrivals.look_again(), self.connections.patience_due()];
+        let slow = self.slow_ones.due();
+        let slow = slow.map(|at| at.saturating_duration_since(Instant::now()));
+        let others = [self.arrivals.look_again(), self.connections.patience_due(), slow];
         numbered.into_iter().chain(others.into_iter().flatten()).min()
     }
 

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use weft_core::cluster::{Absence, Hindrance, Prospect, is_crowded};
 use weft_core::units::VolumeId;
 
 use super::Reactor;
-use crate::control::commands::{Outcome, Wait};
+use crate::control::commands::{Outcome, Wait, seconds_left, time_of_day};
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
 /// done about a volume is a step at a time, and others hear of it with the next status.
@@ -39,12 +40,12 @@ impl Reactor {
         for id in self.lookout.left_over().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
-            (self.engine.log)(&format!(
+            self.engine.log.warn(&format!(
                 "volume '{name}' is given up: nobody finishes making or deleting it"
             ));
             match self.with_commands(|commands| commands.delete_left_over(id)) {
                 Ok(wait) => self.have_done(wait),
-                Err(e) => (self.engine.log)(&format!("volume '{name}' cannot be deleted: {e}")),
+                Err(e) => self.engine.log.error(&format!("volume '{name}' cannot be deleted: {e}")),
             }
         }
     }
@@ -55,9 +56,36 @@ impl Reactor {
         if !self.engine.rule.together().is_some_and(|t| t.is_in_charge()) {
             return Vec::new();
         }
-        let hidden = self.engine.map().volumes.values().filter(|v| v.visible == 0).map(|v| v.id);
+        let hidden = self.engine.map().volumes.values();
+        let hidden = hidden.filter(|v| v.visible == 0 && !v.is_deleted()).map(|v| v.id);
         let (ours, others) = (self.controls.volumes_in_hand(), &self.peer_status);
         hidden.filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
+    }
+
+    /// Removes deleted volumes for good that have been kept for a day. The one that was deleted first goes also if
+    /// what is on disks that are to be emptied, or are lost, finds no room.
+    pub(super) fn forget_what_was_deleted(&mut self, now: Instant) {
+        let leads = self.engine.rule.together().is_none_or(|t| t.is_in_charge());
+        if !leads || !self.engine.is_settled() {
+            return;
+        }
+        let time = time_of_day();
+        let map = self.engine.map();
+        let deleted = map.deleted();
+        let over = deleted.iter().find(|v| seconds_left(v, time) == Some(0)).map(|v| v.id);
+        let first = deleted.first().map(|v| v.id);
+        let lacks_room = || {
+            let no_room = |a: &Absence| a.prospect == Prospect::Hindered(Hindrance::NoRoom);
+            is_crowded(map) || self.engine.rule.absences().iter().any(no_room)
+        };
+        let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
+        let crowding = self.lookout.crowding().look(&stuck, now).pop();
+        let (id, why) = match (over, crowding) {
+            (Some(id), _) => (id, "a day is over"),
+            (None, Some(id)) => (id, "what is on other disks needs its room"),
+            (None, None) => return,
+        };
+        self.with_commands(|commands| commands.forget(id, why));
     }
 
     /// Has something done that nobody outside waits for.
@@ -70,7 +98,9 @@ impl Reactor {
         if let (true, Outcome::Answer(answer)) = (self.controls.is_for_nobody(id), outcome)
             && let Some(error) = answer["error"].as_str()
         {
-            (self.engine.log)(&format!("a volume that nobody finishes was not deleted: {error}"));
+            self.engine
+                .log
+                .error(&format!("a volume that nobody finishes was not deleted: {error}"));
         }
     }
 }

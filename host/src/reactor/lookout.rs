@@ -15,13 +15,19 @@ pub(super) struct Lookout {
     started: Instant,
     looked: Instant,
     left_over: LeftOver,
+    crowding: LeftOver,
 }
 
 impl Lookout {
     /// It begins now.
     pub(super) fn new() -> Lookout {
         let now = Instant::now();
-        Lookout { started: now, looked: now, left_over: LeftOver::default() }
+        Lookout {
+            started: now,
+            looked: now,
+            left_over: LeftOver::default(),
+            crowding: LeftOver::default(),
+        }
     }
 
     /// For how long this process has run.
@@ -41,6 +47,11 @@ impl Lookout {
             self.looked = now;
         }
         is_time
+    }
+
+    /// The deleted volume whose room others need, if there is one.
+    pub(super) fn crowding(&mut self) -> &mut LeftOver {
+        &mut self.crowding
     }
 
     /// What is known of volumes that nobody finishes.

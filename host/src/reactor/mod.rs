@@ -85,7 +85,7 @@ impl Reactor {
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
         let poller = Poller::new(poll);
         let waker = Arc::new(poller.waker().map_err(cannot)?);
-        let complaints = Arc::new(Sparing::new(log.clone()));
+        let complaints = Arc::new(Sparing::new(log.clone(), "connections"));
         let admission = match rule.together() {
             Some(together) => {
                 let complaints = complaints.clone();
@@ -93,10 +93,11 @@ impl Reactor {
             }
             None => None,
         };
+        let hosts = Hosts::new(complaints.clone(), log.clone());
         let mut reactor = Reactor {
             poller,
             engine: Engine::new(rule, log),
-            hosts: Hosts::new(complaints.clone()),
+            hosts,
             acceptor,
             controls: Controls::default(),
             peer_status: PeerStatus::default(),
@@ -223,6 +224,8 @@ impl Reactor {
         if self.lookout.is_time(now) {
             self.engine.instances.iter_mut().for_each(|instance| instance.look_at_pace(now));
             self.delete_what_is_left_over(now);
+            self.forget_what_was_deleted(now);
+            self.hosts.look_around(&self.engine, now);
             self.complaints.sum_up(now);
         }
         self.hosts.end_patience(&mut self.engine, now);
@@ -242,7 +245,7 @@ impl Reactor {
         }
         let opened = self.acceptor.open(self.poller.registry());
         opened.map_err(|e| Error(format!("cannot wait for connections: {e}")))?;
-        self.listens().iter().for_each(|at| (self.engine.log)(&format!("listening at {at}")));
+        self.listens().iter().for_each(|at| self.engine.log.info(&format!("listening at {at}")));
         Ok(())
     }
 

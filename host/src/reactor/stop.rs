@@ -133,8 +133,8 @@ impl Reactor {
         stopped
             .unfinished
             .iter()
-            .for_each(|line| (self.engine.log)(&format!("unfinished: {line}")));
-        (self.engine.log)("stopped");
+            .for_each(|line| self.engine.log.warn(&format!("unfinished: {line}")));
+        self.engine.log.info("stopped");
         stopped
     }
 

@@ -183,6 +183,10 @@ impl<P: Protocol> Session for Connection<P> {
         self.node
     }
 
+    fn protocol(&self) -> &'static str {
+        P::KEY
+    }
+
     fn peer(&self) -> &str {
         &self.link.peer
     }

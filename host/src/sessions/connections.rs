@@ -73,6 +73,13 @@ impl Connections {
         self.sessions.iter().filter(|(_, session)| is(&***session)).map(|(id, _)| *id).collect()
     }
 
+    /// All of them, by number.
+    pub(crate) fn all(&self) -> Vec<&dyn Session> {
+        let mut all: Vec<_> = self.sessions.iter().collect();
+        all.sort_by_key(|(id, _)| **id);
+        all.into_iter().map(|(_, session)| &**session).collect()
+    }
+
     /// How many use a volume.
     pub(crate) fn users_of(&self, volume: VolumeId) -> usize {
         self.sessions.values().filter(|session| session.volume() == Some(volume)).count()

@@ -122,6 +122,9 @@ pub(crate) trait Session: Send {
     /// The node that serves it.
     fn node(&self) -> usize;
 
+    /// What it speaks, as a configuration names it.
+    fn protocol(&self) -> &'static str;
+
     /// What its other end is called.
     fn peer(&self) -> &str;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weft_core::cluster::{Attendance, ClusterMap, Extent, NodeInfo, Settings, Volume};
+use weft_core::cluster::{Attendance, ClusterMap, Deletion, Extent, NodeInfo, Settings, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Dispatch;
 use weft_core::store::Reached;
@@ -140,6 +140,9 @@ struct VolumeEntry {
     /// Open if hosts see all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     visible: Option<u64>,
+    /// Seconds since 1970 when it was deleted; open if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deleted: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attendance: Option<AttendanceEntry>,
     /// For each extent its first stripe, and for each column node and first data sector.
@@ -261,6 +264,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         policy: PolicyEntry::of(&v.policy),
         unordered_sharing: v.unordered_sharing,
         visible: (v.visible < v.size).then_some(v.visible),
+        deleted: v.deletion.since,
         attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(extent).collect(),
         filling: filling_entries(v),
@@ -386,6 +390,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     Ok(Volume {
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),
+        deletion: Deletion { since: entry.deleted },
         unordered_sharing: entry.unordered_sharing,
         ..Volume::new(VolumeId(entry.id), &entry.name, entry.size, &spec, geometry, extents)
     })

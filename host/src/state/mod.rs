@@ -59,6 +59,7 @@ impl State {
     /// Makes a new array in `dir`, which is made if need be.
     pub fn create(dir: &Path, spec: &Spec) -> Result<State> {
         spec.validate()?;
+        let sectors = data_sectors(spec.disk_size())?;
         durable::make_private_directory(dir).map_err(at("make the directory", dir))?;
         let lock = durable::lock(dir)?;
         if State::is_in(dir) {
@@ -82,7 +83,7 @@ impl State {
             text: String::new(),
             given_up: Vec::new(),
         };
-        let info = NodeInfo::new(0, data_sectors(spec.disk_size())?);
+        let info = NodeInfo::new(0, sectors);
         state.content.map.nodes = vec![info; spec.nodes()];
         volumes::place_first(spec, &mut state.content.map)?;
         state.make_disks().and_then(|()| state.save(state.content.clone()))?;
@@ -209,10 +210,12 @@ impl State {
 /// Volumes that were being made have not been answered for: nobody misses them, and what a
 /// deleted volume left in their room must not be seen.
 fn give_up_half_made(content: &mut Content) -> Vec<String> {
-    let half_made = content.map.volumes.values().filter(|v| v.visible == 0);
+    let is_half_made = |v: &Volume| v.visible == 0 && !v.is_deleted();
+    let half_made = content.map.volumes.values().filter(|v| is_half_made(v));
     let names = half_made.map(|v| v.name.clone()).collect();
-    content.map.volumes.retain(|_, v| v.visible > 0);
-    for volume in content.map.volumes.values_mut().filter(|v| v.visible < v.size) {
+    content.map.volumes.retain(|_, v| !is_half_made(v));
+    let cut = |v: &&mut Arc<Volume>| v.visible < v.size && !v.is_deleted();
+    for volume in content.map.volumes.values_mut().filter(cut) {
         Arc::make_mut(volume).cut_to_visible();
         content.map.room_used = true;
     }

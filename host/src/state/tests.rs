@@ -15,6 +15,16 @@ fn small() -> Spec {
 }
 
 #[test]
+fn disks_that_are_too_small_leave_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let new = dir.path().join("new");
+    let spec = Spec { disk_size: Some(2 << 20), ..Spec::default() };
+    let refused = State::create(&new, &spec).expect_err("they are too small");
+    assert!(refused.0.contains("at least 517 are needed"), "{refused}");
+    assert!(!new.exists());
+}
+
+#[test]
 fn what_is_stored_is_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let spec = Spec {

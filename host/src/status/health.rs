@@ -72,6 +72,9 @@ impl Status {
 }
 
 fn of_volume(volume: &VolumeStatus) -> Vec<(Health, String)> {
+    if volume.mode == VolumeMode::Deleted {
+        return Vec::new();
+    }
     let name = &volume.name;
     let more = match volume.survives {
         Some(n) if n > 0 => format!("it survives {n} more"),
@@ -97,7 +100,10 @@ fn of_volume(volume: &VolumeStatus) -> Vec<(Health, String)> {
         VolumeMode::Reconstructing => {
             Some((Health::Degraded, format!("volume {name} is being rebuilt, and {more}")))
         }
-        VolumeMode::Unfinished | VolumeMode::Migrating | VolumeMode::FaultFree => None,
+        VolumeMode::Unfinished
+        | VolumeMode::Deleted
+        | VolumeMode::Migrating
+        | VolumeMode::FaultFree => None,
     };
     let lost = volume.exposed.as_ref().map_or(0, |e| e.lost_bytes);
     let lost = (lost > 0)

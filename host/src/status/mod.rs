@@ -29,8 +29,10 @@ pub struct Status {
     pub listens: Vec<String>,
     /// What one host may ask at a time.
     pub limits: RequestLimits,
-    /// All volumes, also those that are being made or deleted.
+    /// All volumes, also those that are being made or have been deleted.
     pub volumes: Vec<VolumeStatus>,
+    /// The hosts that are connected to this process.
+    pub hosts: Vec<HostStatus>,
     /// All nodes that have not left.
     pub nodes: Vec<NodeStatus>,
     /// The scrubs that are under way, of all nodes.
@@ -296,6 +298,8 @@ pub enum VolumeMode {
     NotServed,
     /// It is being made or deleted, or whoever did that is gone.
     Unfinished,
+    /// It has been deleted, and can be brought back.
+    Deleted,
     /// Some extent lacks more than its layout bears.
     Failed,
     /// Some column is on a node that is down.
@@ -314,6 +318,7 @@ impl fmt::Display for VolumeMode {
         f.pad(match self {
             VolumeMode::NotServed => "not served",
             VolumeMode::Unfinished => "unfinished",
+            VolumeMode::Deleted => "deleted",
             VolumeMode::Failed => "failed",
             VolumeMode::Degraded => "degraded",
             VolumeMode::Reconstructing => "reconstructing",
@@ -424,6 +429,12 @@ pub struct VolumeStatus {
     pub apart: String,
     /// Failure domains that may be lost together now, by label; `null` if this process is cut off.
     pub bears: Option<BTreeMap<String, usize>>,
+    /// Seconds for which it can be brought back yet, while nobody needs its room; only if it has been deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted_seconds_left: Option<u64>,
+    /// How long requests took that this process answered in the last minute or two; only if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<VolumeLatency>,
     /// Connections of hosts.
     pub clients: u64,
     /// Whether several hosts may use it though nothing orders their requests.
@@ -432,6 +443,12 @@ pub struct VolumeStatus {
     /// something is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed: Option<ExposedStatus>,
+    /// The node that is its controller; only if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<u16>,
+    /// The node that is, when the process of that one is lost; only if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller_backup: Option<u16>,
     /// What is to be known of its choices; only if something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
@@ -445,6 +462,48 @@ impl VolumeStatus {
     pub fn choice(&self, name: &str) -> &str {
         self.policy.get(name).map_or("?", String::as_str)
     }
+}
+
+/// How long requests to a volume took, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VolumeLatency {
+    /// Reads; `null` if there were none.
+    pub reads: Option<LatencyStatus>,
+    /// Writes of bytes and zeros, and trims; `null` if there were none.
+    pub writes: Option<LatencyStatus>,
+    /// Flushes; `null` if there were none.
+    pub flushes: Option<LatencyStatus>,
+}
+
+/// How long requests took, from when they had come whole until they were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencyStatus {
+    /// Requests.
+    pub requests: u64,
+    /// Microseconds that half of them took at most.
+    pub p50_us: u64,
+    /// The same of 95 %.
+    pub p95_us: u64,
+    /// The same of 99 %.
+    pub p99_us: u64,
+    /// Microseconds that the slowest took.
+    pub most_us: u64,
+}
+
+/// A connection of a host to this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostStatus {
+    /// Its address, or that it is on this machine.
+    pub address: String,
+    /// What it speaks: `nbd` or `native`.
+    pub protocol: String,
+    /// The volume that it uses; `null` until it has chosen one.
+    pub volume: Option<String>,
+    /// The node that takes its requests.
+    pub node: u16,
 }
 
 /// A node that failed extents lack.

@@ -43,6 +43,13 @@ fn full() -> Value {
             mdlr_bytes_per_hour: Some(0.0),
             ..ExposedStatus::default()
         }),
+        deleted_seconds_left: Some(0),
+        latency: Some(VolumeLatency {
+            reads: Some(LatencyStatus::default()),
+            ..VolumeLatency::default()
+        }),
+        controller: Some(0),
+        controller_backup: Some(1),
         warning: Some(String::new()),
         policy: policy::words(&policy).into_iter().map(|(k, w)| (k.to_string(), w)).collect(),
         ..VolumeStatus::default()
@@ -50,6 +57,7 @@ fn full() -> Value {
     json!(Status {
         volumes: vec![volume],
         nodes: vec![node],
+        hosts: vec![HostStatus::default()],
         scrubs: vec![scrub],
         cluster: Some(ClusterStatus {
             detours: vec![Detour::default()],
@@ -78,7 +86,7 @@ fn in_backticks(text: &str) -> &str {
 fn the_page_names_the_fields_that_there_are() {
     let (page, status) = (include_str!("../../../docs/status.md"), full());
     let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
-    assert_eq!(sections.len(), 13);
+    assert_eq!(sections.len(), 16);
     for section in sections {
         let (heading, body) = section.split_once('\n').unwrap();
         let rows = body.lines().filter(|line| line.starts_with("| `"));
@@ -109,6 +117,7 @@ fn states_and_modes_are_named_on_the_page_and_written_as_they_are_shown() {
     let modes = [
         V::NotServed,
         V::Unfinished,
+        V::Deleted,
         V::Failed,
         V::Degraded,
         V::Reconstructing,

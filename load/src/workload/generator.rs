@@ -213,10 +213,10 @@ mod tests {
         for class in spec.requests.classes() {
             let seen =
                 asks.iter().filter(|a| (a.kind, a.len) == (class.kind, class.bytes)).count() as f64;
-            let expected = class.weight / 44_519.0 * f64::from(n);
+            let expected = class.weight / 2_000.0 * f64::from(n);
             assert!((seen - expected).abs() < 4.0 * expected.sqrt(), "{class:?}: {seen}");
         }
-        assert!(asks.iter().all(|a| a.offset % 1024 == 0));
+        assert!(asks.iter().all(|a| a.offset % 4096 == 0));
     }
 
     #[test]
@@ -331,8 +331,8 @@ mod tests {
     #[test]
     fn a_volume_too_small_is_refused() {
         let spec = workload(Requests::Imitation(Imitation::LargeScientific));
-        let error = Generator::new(&spec, 600_000).unwrap_err().to_string();
-        assert!(error.contains("600000 bytes") && error.contains("655360 bytes"), "{error}");
+        let error = Generator::new(&spec, 300_000).unwrap_err().to_string();
+        assert!(error.contains("300000 bytes") && error.contains("307200 bytes"), "{error}");
         let mut spec = workload(Requests::Fixed { bytes: 4096, read_share: 1.0 });
         spec.addresses = Addresses::Zipf { regions: 1 << 20, exponent: 1.0 };
         assert!(Generator::new(&spec, 1 << 20).unwrap_err().to_string().contains("256 aligned"));

@@ -6,9 +6,9 @@
 //! | imitation | known | chosen here |
 //! |---|---|---|
 //! | `oltp` | After TPC-A (4.6). A transaction of that benchmark updates an account, a teller and a branch of 100 bytes and appends to a history (Gray, "DebitCredit"; TPC-A). Table VIII, the row left for calibration: the striping array does 1.63 MB/s on 10 disks; at 25 ms a random access of a saturated disk that is 4 KiB a request. | Teller and branch stay in the host's memory. Three requests a transaction, each one page of 4 KiB: the account is read, the account is written, the history is written; so two in three are writes. The history is spread over the volume like the accounts: appended at one place, all parity updates of a stripe would queue at one disk, and 0.59 MB/s (144 requests a second) could not be reached. |
-//! | `timeshare` | After a Unix timesharing system (4.6, citing Ruemmler and Wilkes 1993). That paper: 57 % of the requests are writes, most of 8 KiB or less. Of its three systems a week is public, of hplajw (in DiskSim 4.0's validation set): 44,519 requests, 29.3 % reads, mean 4,718 bytes for reads and 6,410 for writes. | That week's reads and writes and their sizes, each class by its count. The 137 requests above 8 KiB (up to 256 KiB) are put together in two sizes of reads and two of writes, such that counts and bytes stay what they were. |
-//! | `small-scientific` | After applications on a Cray (4.6, citing Miller and Katz 1991); the mean is about 30 KB. | 8, 16, 32 and 64 KiB, equally often: the mean is 30 KiB. Half are reads. |
-//! | `large-scientific` | As before; the mean is about 0.3 MB. | Ten times the small ones: 80, 160, 320 and 640 KiB, mean 300 KiB = 0.307 MB. Half are reads. |
+//! | `timeshare` | After a Unix timesharing system (4.6, citing Ruemmler and Wilkes 1993): of the three systems there that is cello, with 20 users and 4.2BSD file systems, whose requests are of 8 KiB or less. A week of it: mean 6.3 KB, 46.2 % reads (Worthington, Ganger and Patt, SIGMETRICS 1994). | Blocks of 8 KiB, and fragments that each count as a sector of 4 KiB, 55 and 45 in a hundred: mean 6.2 KiB. 46 % of either are reads. |
+//! | `small-scientific` | After applications on a Cray (4.6, citing Miller and Katz 1991); the mean is about 30 KB. | One size, 32 KiB, as a program there has; so no disk of a stripe moves two units. Half are reads. |
+//! | `large-scientific` | As before; the mean is about 0.3 MB. | One size, 300 KiB = 0.307 MB. Half are reads. |
 //!
 //! Requests are drawn independently of one another. Addresses are the workload's, uniform if it
 //! says nothing: many hosts' files, as the array sees them.
@@ -37,35 +37,13 @@ pub enum Imitation {
 /// Three pages of a transaction.
 const OLTP: &[(Kind, u64, u32)] = &[(Read, 4 * KIB, 1), (Write, 4 * KIB, 2)];
 
-/// Requests of hplajw in the week from 30 May 1992, by kind and size.
-const TIMESHARE: &[(Kind, u64, u32)] = &[
-    (Read, KIB, 1241),
-    (Read, 2 * KIB, 4380),
-    (Read, 3 * KIB, 155),
-    (Read, 4 * KIB, 1737),
-    (Read, 5 * KIB, 108),
-    (Read, 6 * KIB, 756),
-    (Read, 7 * KIB, 71),
-    (Read, 8 * KIB, 4536),
-    // 9 of 10, 5 of 12, 6 of 14 and 36 of 16 KiB: 810 KiB in 56 requests.
-    (Read, 14 * KIB, 43),
-    (Read, 16 * KIB, 13),
-    (Write, KIB, 3830),
-    (Write, 2 * KIB, 4811),
-    (Write, 3 * KIB, 86),
-    (Write, 4 * KIB, 149),
-    (Write, 5 * KIB, 72),
-    (Write, 6 * KIB, 145),
-    (Write, 7 * KIB, 51),
-    (Write, 8 * KIB, 22_254),
-    // 81 of 10 to 256 KiB: 3,124 KiB.
-    (Write, 10 * KIB, 55),
-    (Write, 99 * KIB, 26),
-];
+/// Blocks and fragments of a timesharing system, in 2,000ths.
+const TIMESHARE: &[(Kind, u64, u32)] =
+    &[(Read, 4 * KIB, 414), (Read, 8 * KIB, 506), (Write, 4 * KIB, 486), (Write, 8 * KIB, 594)];
 
-fn scientific(unit: u64) -> Vec<(Kind, u64, u32)> {
-    let sizes = [1, 2, 4, 8].map(|n| n * unit);
-    [Read, Write].iter().flat_map(|kind| sizes.map(|bytes| (*kind, bytes, 1))).collect()
+/// Programs whose requests have one size.
+fn scientific(bytes: u64) -> Vec<(Kind, u64, u32)> {
+    vec![(Read, bytes, 1), (Write, bytes, 1)]
 }
 
 impl Imitation {
@@ -74,8 +52,8 @@ impl Imitation {
         let table = match self {
             Imitation::Oltp => OLTP.to_vec(),
             Imitation::Timeshare => TIMESHARE.to_vec(),
-            Imitation::SmallScientific => scientific(8 * KIB),
-            Imitation::LargeScientific => scientific(80 * KIB),
+            Imitation::SmallScientific => scientific(32 * KIB),
+            Imitation::LargeScientific => scientific(300 * KIB),
         };
         let class = |(kind, bytes, weight)| Class { kind, bytes, weight: f64::from(weight) };
         table.into_iter().map(class).collect()
@@ -100,10 +78,8 @@ mod tests {
     #[test]
     fn the_tables_have_the_means_that_are_known() {
         assert_eq!(means(Imitation::Oltp), [1.0 / 3.0, 4096.0, 4096.0, 4096.0]);
-        let [reads, read, write, _] = means(Imitation::Timeshare);
-        assert_eq!(reads, 13_040.0 / 44_519.0);
-        assert!((read - 4718.33).abs() < 0.01 && (write - 6409.93).abs() < 0.01);
-        assert_eq!(means(Imitation::SmallScientific), [0.5, 30_720.0, 30_720.0, 30_720.0]);
+        assert_eq!(means(Imitation::Timeshare), [0.46, 6348.8, 6348.8, 6348.8]);
+        assert_eq!(means(Imitation::SmallScientific), [0.5, 32_768.0, 32_768.0, 32_768.0]);
         assert_eq!(means(Imitation::LargeScientific)[3], 307_200.0);
     }
 }

@@ -201,7 +201,7 @@ fn a_writes_data_come_while_the_arm_moves() {
 
 #[test]
 fn writes_settle_longer() {
-    let settle = changed("write_settle_ms = 0.0", "write_settle_ms = 1.2");
+    let settle = changed("write_settle_ms = 0.65", "write_settle_ms = 1.2");
     let seek = |access| alone(&mut idle(&settle), 0, access).times.seek;
     assert_eq!(seek(Access::write(1_000_000, 8)) - seek(Access::read(1_000_000, 8)), 1_200_000);
     // In running on to the next cylinder the skew hides it.

@@ -1,11 +1,12 @@
 //! The encoding of what nodes say to one another.
 
 use weft_core::node::{
-    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, Notice,
-    Recollection, Refusal, SequenceMessage, SequenceReport, Standing, Task, Wanted,
+    Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
+    LockMessage, LostRange, Notice, Recollection, Refusal, SequenceMessage, SequenceReport,
+    Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
-use weft_core::order::{Asker, Place, PlaceError, RequestId};
+use weft_core::order::{Again, Asker, Origin, Place, PlaceError, RequestId};
 
 use weft_core::order::Lock;
 use weft_core::plan::{Calculators, Part, Role};
@@ -19,7 +20,9 @@ wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
 
-wire_struct!(Header { ts, volume, avoid, waits, calculators, task, asker });
+wire_struct!(Header { ts, volume, avoid, waits, calculators, task, asker, holder });
+
+wire_struct!(Holder { node, number, key });
 
 wire_struct!(Asker { id, oldest });
 
@@ -92,7 +95,7 @@ wire_enum!(Recollection, "recollection" {
 });
 
 wire_enum!(Body, "body" {
-    1 = Read { ts, volume, range, avoid, wanted },
+    1 = Read { ts, volume, range, avoid, wanted, holder },
     2 = ReadReply { ts, column, result },
     3 = Write { header, items },
     4 = Part { header, to, items },
@@ -113,6 +116,41 @@ wire_enum!(Body, "body" {
     19 = Refreshed { id, left },
     20 = Lost { id, volume, range },
     21 = LostHere { id, bytes, found },
+    22 = Request(ask),
+    23 = Done { volume, number, result, counted },
+    24 = Fetch { header, column },
+    25 = Place { holder, ts, volume, range, avoid, column, pieces },
+});
+
+wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, is_gone });
+
+wire_enum!(Wish, "wish of an endpoint" {
+    1 = Read(range),
+    2 = Write(range, data),
+});
+
+wire_struct!(Origin { asker, again });
+
+wire_struct!(Again { since, epoch });
+
+impl Wire for Key {
+    fn put(&self, w: &mut Writer) {
+        self.0.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        Ok(Key(Wire::take(r)?))
+    }
+}
+
+wire_enum!(HostError, "reason why a request failed" {
+    1 = NoVolume,
+    2 = TooManyLost,
+    3 = NoProgress { attempts },
+    4 = OutOfRange { offset, len, size },
+    5 = Gone,
+    6 = OutcomeUnknown,
+    7 = NotServing,
+    8 = Place(why),
 });
 
 wire_struct!(RequestId { host, number });

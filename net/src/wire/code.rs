@@ -89,6 +89,17 @@ macro_rules! wire_number {
 }
 wire_number!(u8, u16, u32, u64, bool);
 
+impl Wire for u128 {
+    fn put(&self, w: &mut Writer) {
+        (*self as u64).put(w);
+        ((self >> 64) as u64).put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let low = u128::from(u64::take(r)?);
+        Ok(low | u128::from(u64::take(r)?) << 64)
+    }
+}
+
 /// As four bytes; what does not fit becomes a number that is out of every bound.
 impl Wire for usize {
     fn put(&self, w: &mut Writer) {

@@ -2,12 +2,14 @@
 //! field of the map is added to its list here and to the generator in `tests`.
 
 use weft_code::Code;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
+use weft_core::cluster::{
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, Volume,
+};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
-    Commit, Dispatch, Flush, Ordering, ParityAt, Policy, Preference, Redundancy, Refresh,
-    SequencerForm, Start, Timing, Valued,
+    Commit, Controller, Dispatch, Flush, Ordering, ParityAt, Policy, Preference, Redundancy,
+    Refresh, SequencerForm, Start, Timing, Valued,
 };
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -21,6 +23,9 @@ const MAX_VOLUME: u64 = 1 << 60;
 
 /// The first version whose maps have settings of the cluster.
 const WITH_SETTINGS: u8 = 13;
+
+/// The first version whose volumes can be deleted and brought back.
+const WITH_DELETIONS: u8 = 13;
 
 wire_struct!(ClusterMap {
     epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
@@ -54,6 +59,19 @@ impl Wire for Settings {
     }
 }
 
+/// In maps of before no volume could be brought back.
+impl Wire for Deletion {
+    fn put(&self, w: &mut Writer) {
+        self.since.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        match r.version < WITH_DELETIONS {
+            true => Ok(Deletion::default()),
+            false => Ok(Deletion { since: Wire::take(r)? }),
+        }
+    }
+}
+
 wire_struct!(Home { name, address, labels });
 
 wire_struct!(Attendance { away, stale_since, counts_from, forgot });
@@ -61,7 +79,7 @@ wire_struct!(Attendance { away, stale_since, counts_from, forgot });
 wire_struct!(Extent { first, columns, filling, leaving });
 
 wire_struct!(Volume {
-    id, name, size, layout, geometry, policy, extents, apart, visible, unordered_sharing
+    id, name, size, layout, geometry, policy, extents, apart, visible, unordered_sharing, deletion
 } check check_volume);
 
 /// What the core relies on when it looks something up in a stripe map.
@@ -204,6 +222,8 @@ fn rotation_tag(placement: Placement) -> u8 {
 /// What a policy says besides whether there is a journal: that it says when parity is computed, too. A policy by which
 /// that is always at once has the bytes that it had before there was a choice.
 const DEFERS: u8 = 2;
+/// The same: that it says which controller there is.
+const CONTROLLED: u8 = 4;
 
 impl Wire for Policy {
     fn put(&self, w: &mut Writer) {
@@ -214,10 +234,16 @@ impl Wire for Policy {
         self.ordering.put(w);
         self.sequencer.put(w);
         let says = self.redundancy != Redundancy::default();
-        (u8::from(self.journal) | if says { DEFERS } else { 0 }).put(w);
+        let controlled = self.controller.is_some() || self.inline > 0;
+        let flags = [(self.journal, 1), (says, DEFERS), (controlled, CONTROLLED)];
+        flags.iter().filter(|f| f.0).map(|f| f.1).sum::<u8>().put(w);
         self.lost_wait.put(w);
         if says {
             self.redundancy.put(w);
+        }
+        if controlled {
+            self.controller.put(w);
+            self.inline.put(w);
         }
     }
 
@@ -226,12 +252,17 @@ impl Wire for Policy {
         let (dispatch, commit) = (Wire::take(r)?, Wire::take(r)?);
         let (ordering, sequencer) = (Wire::take(r)?, Wire::take(r)?);
         let flags = u8::take(r)?;
-        at_most("the flags of a policy", flags.into(), (1 | DEFERS).into())?;
+        at_most("the flags of a policy", flags.into(), (1 | DEFERS | CONTROLLED).into())?;
         let lost_wait = Wire::take(r)?;
         let redundancy = match flags & DEFERS {
             0 => Redundancy::default(),
             _ => Wire::take(r)?,
         };
+        let (controller, inline) = match flags & CONTROLLED {
+            0 => (None, 0),
+            _ => (Wire::take(r)?, Wire::take(r)?),
+        };
+        at_most("the bytes of a write that are inline", inline, Policy::MOST_INLINE)?;
         let journal = flags & 1 != 0;
         Ok(Policy {
             strategy,
@@ -243,6 +274,8 @@ impl Wire for Policy {
             journal,
             lost_wait,
             redundancy,
+            controller,
+            inline,
         })
     }
 }
@@ -292,6 +325,10 @@ wire_choice!(SequencerForm, "form of a sequencer");
 wire_choice!(Timing, "timing of redundancy");
 wire_choice!(Refresh, "time of refreshing");
 wire_choice!(Flush, "form of a flush");
+wire_enum!(Controller, "kind of controller" {
+    1 = OutOfBand,
+    2 = InBand,
+});
 wire_choice!(Start, "start of parity that waits");
 
 wire_enum!(MapMessage, "message of the authority" {

@@ -32,6 +32,8 @@ pub const MEANINGLESS: &[&str] = &[
     "nodes.processors",
     "nodes.rounds",
     "nodes.wake_us",
+    "nodes.memory_mb_s",
+    "nodes.commands",
     "nodes.path",
     "recovery",
 ];
@@ -71,9 +73,15 @@ pub fn check(system: &System) -> Result<(), Problem> {
         let expected = format!("real nodes share one process; give at most {MOST_NODES}");
         return no("nodes.workers", &nodes.workers, expected);
     }
-    if nodes.roles == Roles::Host {
+    let other = match nodes.roles {
+        Roles::Array => None,
+        Roles::Host => Some("host"),
+        Roles::Controller => Some("controller"),
+        Roles::Central => Some("central"),
+    };
+    if let Some(word) = other {
         let expected = "real hosts here ask the array's nodes; leave it out or give array";
-        return no("nodes.roles", &"host", expected.into());
+        return no("nodes.roles", &word, expected.into());
     }
     if let Some(seconds) = system.measure.seconds {
         let expected = "real runs end after measure.requests; leave it out";

@@ -11,7 +11,6 @@ mod spec;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -195,7 +194,7 @@ impl Running {
         let scratch = Scratch::new(SCRATCH, dir)?;
         let socket = scratch.path().join(SOCKET);
         let listens = [Listen::unix(socket.clone())];
-        let silent = Arc::new(|_: &str| {});
+        let silent = weft_host::Log::silent();
         let emulation = Emulation::default();
         let array = Array::start(scratch.path(), &spec(system)?, &listens, silent)?;
         let array = match system.disks.emulated {

@@ -4,7 +4,7 @@ use weft_core::layout::LayoutSpec;
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
-use weft_core::policy::Commit;
+use weft_core::policy::{Commit, Roles};
 use weft_core::units::Nanos;
 
 use crate::world::Comings;
@@ -136,6 +136,8 @@ pub struct Options {
     pub choices: bool,
     /// Whether nodes that are down for long are given up by themselves; drawn if open.
     pub gives_up: Option<bool>,
+    /// Which controller coordinates, if it is not drawn whether one does.
+    pub controller: Option<Option<Roles>>,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
@@ -180,6 +182,7 @@ impl Options {
         local: true,
         choices: true,
         gives_up: None,
+        controller: None,
         deferral: None,
         ordering: None,
         sequencer: None,
@@ -238,6 +241,8 @@ pub struct Summary {
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before all who had heard of it lost their power.
     pub unremembered: bool,
+    /// How many messages were forged.
+    pub forged: u64,
     /// How many nodes were given up without an operator.
     pub given_up: u64,
     /// How much went between processes through others.

@@ -432,6 +432,7 @@ impl Run {
             again: self.again,
             rests: self.world.rests,
             detours: self.world.detours(),
+            forged: self.world.forged(),
             given_up: self.world.given_up(),
             unremembered: self.world.unremembered,
             fingerprint,

@@ -1,3 +1,5 @@
+mod roles;
+
 use super::*;
 use weft_core::cluster::AuthorityBug;
 use weft_core::layout::{Grid, LayoutSpec};
@@ -20,7 +22,10 @@ const USUAL: Options = Options { rare: Some(false), ..MDS };
 const MDS: Options = Options { local: false, ..FIXED };
 
 /// What was drawn when nobody was given up but by an operator.
-const PATIENT: Options = Options { gives_up: Some(false), ..Options::DEFAULT };
+const PATIENT: Options = Options { gives_up: Some(false), ..UNCONTROLLED };
+
+/// What was drawn when no controller coordinated.
+const UNCONTROLLED: Options = Options { controller: Some(None), ..Options::DEFAULT };
 
 /// What was drawn when nobody changed what a volume chooses.
 const FIXED: Options = Options { choices: false, deferral: Some(false), ..PATIENT };

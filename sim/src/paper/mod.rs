@@ -8,6 +8,7 @@ pub mod afraid;
 pub mod bst;
 pub mod drnet;
 pub mod tickertaip;
+pub mod tptraid;
 
 use serde::Serialize;
 
@@ -98,11 +99,31 @@ pub enum Metric {
     MdlrBH,
     /// How many times RAID 5's mean time until data is lost.
     RelativeAvailability,
+    /// The throughput at which a controller would be busy all the time, in 10^6 bytes a second.
+    ControllerMbS,
+    /// The same of its processor alone.
+    ControllerProcessorMbS,
+    /// The same of its port alone.
+    ControllerPortMbS,
+    /// Hosts that ask as much as they can carry, and that a controller can.
+    HostsMulti,
+    /// The same, with one set of targets.
+    HostsSingle,
+    /// Bytes through the controller's port, both ways, as a share of what hosts read and write.
+    ControllerTraffic,
+    /// The same of a target's.
+    TargetTraffic,
+    /// The same of a host's, as a share of what that host reads and writes.
+    HostTraffic,
+    /// A ratio that a sentence of the paper is about; beside it stands the bound.
+    Ratio,
+    /// Whether the sentence is met: 1 or 0.
+    IsMet,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 16] = [
+    pub const ALL: [Metric; 26] = [
         Metric::ThroughputMbS,
         Metric::ResponseMs,
         Metric::ThroughputOpsS,
@@ -119,6 +140,16 @@ impl Metric {
         Metric::MdlrUnprotectedBH,
         Metric::MdlrBH,
         Metric::RelativeAvailability,
+        Metric::ControllerMbS,
+        Metric::ControllerProcessorMbS,
+        Metric::ControllerPortMbS,
+        Metric::HostsMulti,
+        Metric::HostsSingle,
+        Metric::ControllerTraffic,
+        Metric::TargetTraffic,
+        Metric::HostTraffic,
+        Metric::Ratio,
+        Metric::IsMet,
     ];
 
     /// Its value over independent runs of a system.
@@ -131,6 +162,14 @@ impl Metric {
             Metric::MessagesPerOp => r.messages,
             Metric::DeviceUtilization => r.disks.mean,
             Metric::RebuildMbS => r.recovered.and_then(|seen| seen.rebuild_mb_s).unwrap_or(0.0),
+            Metric::ControllerMbS
+            | Metric::ControllerProcessorMbS
+            | Metric::ControllerPortMbS
+            | Metric::HostsMulti
+            | Metric::HostsSingle
+            | Metric::ControllerTraffic
+            | Metric::TargetTraffic
+            | Metric::HostTraffic => tptraid::of_machines(self, r),
             of_exposure => afraid::availability(of_exposure, system, r),
         };
         Estimate::of(runs.iter().map(value))
@@ -155,6 +194,16 @@ impl Metric {
             Metric::MdlrUnprotectedBH => "mdlr_unprotected_b_h",
             Metric::MdlrBH => "mdlr_b_h",
             Metric::RelativeAvailability => "relative_availability",
+            Metric::ControllerMbS => "controller_mb_s",
+            Metric::ControllerProcessorMbS => "controller_processor_mb_s",
+            Metric::ControllerPortMbS => "controller_port_mb_s",
+            Metric::HostsMulti => "hosts_multi",
+            Metric::HostsSingle => "hosts_single",
+            Metric::ControllerTraffic => "controller_traffic",
+            Metric::TargetTraffic => "target_traffic",
+            Metric::HostTraffic => "host_traffic",
+            Metric::Ratio => "ratio",
+            Metric::IsMet => "is_met",
         }
     }
 
@@ -177,6 +226,16 @@ impl Metric {
             Metric::MdlrUnprotectedBH => "MDLR for want of parity, bytes/hour",
             Metric::MdlrBH => "MDLR, bytes/hour",
             Metric::RelativeAvailability => "availability relative to RAID 5",
+            Metric::ControllerMbS => "most throughput of a controller, MB/s",
+            Metric::ControllerProcessorMbS => "most throughput of a controller's processor, MB/s",
+            Metric::ControllerPortMbS => "most throughput of a controller's port, MB/s",
+            Metric::HostsMulti => "hosts of a controller, several target sets",
+            Metric::HostsSingle => "hosts of a controller, one target set",
+            Metric::ControllerTraffic => "through the controller's port, for each byte of requests",
+            Metric::TargetTraffic => "through a target's port, for each byte of requests",
+            Metric::HostTraffic => "through a host's port, for each byte of its requests",
+            Metric::Ratio => "ratio",
+            Metric::IsMet => "met",
         }
     }
 }

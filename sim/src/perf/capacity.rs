@@ -7,7 +7,7 @@ use weft_load::Kind;
 use weft_load::workload::{Addresses, Arrivals};
 use weft_model::spec::{Device, Spec};
 
-use super::system::{Fabric, Problem, Roles, System};
+use super::system::{Fabric, Problem, System};
 
 /// Bytes a second that no disk of this kind exceeds; infinite if nothing is known to bound it.
 fn disk_bytes_s(spec: &Spec) -> f64 {
@@ -49,11 +49,7 @@ pub(super) fn check(system: &System, spec: &Spec, redundancy: f64) -> Result<(),
     let limits = [
         ("disks' buses", onto_disks, buses_bytes_s(system, spec)),
         ("disks", onto_disks, workers * disk_bytes_s(spec)),
-        (
-            "links",
-            remote(system) * link_load(system.links.fabric, reads, writes),
-            links_bytes_s(system),
-        ),
+        ("links", links_load(system, reads, writes), links_bytes_s(system)),
         (
             "hosts' links",
             system.hosts.links.map_or(0.0, |links| link_load(links.fabric, reads, writes)),
@@ -96,6 +92,16 @@ fn remote(system: &System) -> f64 {
     }
 }
 
+/// Bytes a second that links between nodes have of that at least.
+fn links_load(system: &System, reads: f64, writes: f64) -> f64 {
+    let remote = remote(system);
+    match system.hosts.at_switch {
+        // Through the same port each way come what disks and what hosts send.
+        true => (remote * reads + writes).max(remote * writes + reads),
+        false => remote * link_load(system.links.fabric, reads, writes),
+    }
+}
+
 /// The busier direction's bytes a second, or both on a bus.
 fn link_load(fabric: Fabric, reads: f64, writes: f64) -> f64 {
     match fabric {
@@ -110,9 +116,9 @@ fn links_bytes_s(system: &System) -> f64 {
     let link = system.links.mb_s * 1e6;
     let workers = f64::from(system.nodes.workers);
     let (originators, peers) = match (system.nodes.roles, system.nodes.originators) {
-        (Roles::Host, _) => (f64::from(system.workload.hosts), workers),
-        (Roles::Array, 0) => (system.nodes.diskless() as f64, workers),
-        (Roles::Array, _) => (full_originators(system), workers - 1.0),
+        (roles, _) if roles.hosts_are_nodes() => (f64::from(system.workload.hosts), workers),
+        (_, 0) => (system.nodes.diskless() as f64, workers),
+        (_, _) => (full_originators(system), workers - 1.0),
     };
     match system.links.fabric {
         Fabric::Bus | Fabric::Hierarchy => link,

@@ -2,13 +2,14 @@
 //!
 //! TickerTAIP says that its simulator's path lengths were measured on the prototype and on HP-UX
 //! workstations (4.2), and gives none. These are ours: round numbers of the order that such code
-//! had then, with their sum fitted once on Table VII's latencies (the row of 4 KB at 100 MB/s:
-//! what is beyond the disk's own 23.6 ms), and left alone since.
+//! had then. The paper says that what changes with the processor's speed is parity above all (4.5), so they are short.
+//! What Table VII has beyond the disk's own 23.6 ms (the row of 4 KB at 100 MB/s) is the host's driver's for the most
+//! part: their sum was fitted on it once, and left alone since.
 
 use std::ops::{AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
-use weft_core::node::{HostData, HostOp, Input, Output};
+use weft_core::node::{Body, HostData, HostOp, Input, Output};
 use weft_core::store::DiskOp;
 
 /// Instructions for each kind of work.
@@ -25,6 +26,10 @@ pub struct PathLengths {
     pub receive: u64,
     /// A message to a role of the same node.
     pub local: u64,
+    /// A command to another node's worker, on top of `send`: sent, and its end taken in.
+    pub command: u64,
+    /// A command at the worker that gets it, on top of `receive`.
+    pub execute: u64,
     /// A disk operation: set up.
     pub disk_start: u64,
     /// A disk operation: its interrupt.
@@ -34,6 +39,8 @@ pub struct PathLengths {
     /// Each byte that a processor copies: of a message, of a disk operation, and from and to
     /// a host. 0 where DMA engines do it, as in TickerTAIP (4.2).
     pub copy_byte: f64,
+    /// Each byte of data of a message, at who sends it, on top of that: registering its buffers.
+    pub send_byte: f64,
     /// Each byte from and to a host, on top of that.
     pub host_byte: f64,
     /// Each byte of a disk operation, on top of that: checksums, and keeping what is to be put in place.
@@ -54,15 +61,18 @@ pub struct PathLengths {
 impl Default for PathLengths {
     fn default() -> Self {
         PathLengths {
-            request: 10_000,
-            reply: 4_000,
-            send: 600,
-            receive: 1_000,
-            local: 500,
-            disk_start: 2_000,
-            disk_end: 2_000,
+            request: 1_500,
+            reply: 500,
+            send: 300,
+            receive: 500,
+            local: 250,
+            command: 0,
+            execute: 0,
+            disk_start: 500,
+            disk_end: 500,
             unit: 60,
             copy_byte: 0.0,
+            send_byte: 0.0,
             host_byte: 0.0,
             disk_byte: 0.0,
             write_byte: 0.0,
@@ -82,10 +92,13 @@ impl PathLengths {
         send: 0,
         receive: 0,
         local: 0,
+        command: 0,
+        execute: 0,
         disk_start: 0,
         disk_end: 0,
         unit: 0,
         copy_byte: 0.0,
+        send_byte: 0.0,
         host_byte: 0.0,
         disk_byte: 0.0,
         write_byte: 0.0,
@@ -104,10 +117,13 @@ impl PathLengths {
             (work.sent, send as f64),
             (work.received, receive as f64),
             (work.local, local as f64),
+            (work.commands, self.command as f64),
+            (work.executed, self.execute as f64),
             (work.disk_starts, disk_start as f64),
             (work.disk_ends, disk_end as f64),
             (work.units, self.unit as f64),
             (work.message_bytes + work.disk_bytes + work.host_bytes, self.copy_byte),
+            (work.message_bytes, self.send_byte),
             (work.host_bytes, self.host_byte),
             (work.disk_bytes, self.disk_byte),
             (work.written_bytes, self.write_byte),
@@ -135,6 +151,10 @@ pub struct Work {
     pub received: u64,
     /// Messages of nodes to themselves.
     pub local: u64,
+    /// Commands to other nodes' workers.
+    pub commands: u64,
+    /// Commands of other nodes.
+    pub executed: u64,
     /// Disk operations begun.
     pub disk_starts: u64,
     /// Disk operations ended.
@@ -176,7 +196,10 @@ impl Work {
                 Work { requests: 1, host_bytes: data.len() as u64, ..none }
             }
             Input::Message(m) if m.from == m.to => Work { local: 1, ..none },
-            Input::Message(_) => Work { received: 1, ..none },
+            Input::Message(m) => {
+                let asks = matches!(m.body, Some(Body::Request(_)));
+                Work { requests: asks.into(), received: 1, ..none }
+            }
             Input::Disk(..) => Work { disk_ends: 1, ..none },
             Input::Timer(_) => Work { timers: 1, ..none },
             Input::Host(..) | Input::Ordered(..) | Input::Named(..) => Work { requests: 1, ..none },
@@ -191,7 +214,8 @@ impl Work {
             Output::Send(m) => {
                 let bytes = m.body.as_ref().map_or(0, |b| b.payload());
                 let sent = u64::from(m.from != m.to);
-                Work { sent, message_bytes: bytes, units: bytes.div_ceil(unit), ..none }
+                let replies = matches!(m.body, Some(Body::Done { .. })).into();
+                Work { replies, sent, message_bytes: bytes, units: bytes.div_ceil(unit), ..none }
             }
             Output::Disk(request) => {
                 let (read, written) = match &request.op {
@@ -219,6 +243,16 @@ impl Work {
         }
     }
 
+    /// The same of an endpoint, whose hosts' requests are taken in and answered by the controller. Where links are one-sided
+    /// no byte is its processor's work but those that it adds up.
+    pub(super) fn of_endpoint(self, one_sided: bool) -> Work {
+        let asked = Work { requests: 0, replies: 0, ..self };
+        match one_sided {
+            true => Work { message_bytes: 0, host_bytes: 0, units: 0, ..asked },
+            false => asked,
+        }
+    }
+
     /// All kinds of two, put together.
     fn with(self, other: Work, put: impl Fn(u64, u64) -> u64) -> Work {
         Work {
@@ -227,6 +261,8 @@ impl Work {
             sent: put(self.sent, other.sent),
             received: put(self.received, other.received),
             local: put(self.local, other.local),
+            commands: put(self.commands, other.commands),
+            executed: put(self.executed, other.executed),
             disk_starts: put(self.disk_starts, other.disk_starts),
             disk_ends: put(self.disk_ends, other.disk_ends),
             disk_writes: put(self.disk_writes, other.disk_writes),

@@ -19,6 +19,7 @@
 //! - [`lines`]: links and buses at which messages queue: a torus, a hierarchy
 //! - [`exposure`]: what parity that waits exposes; `driver`: hosts that hold requests back
 //! - `failing`: nodes that die and come back; [`recovered`]: what is seen of that
+//! - [`machines`]: what controller, targets and hosts around a switch were used
 //! - [`outcome`]: what was measured; [`timeline`]: where one request's time went
 
 mod by_word;
@@ -30,6 +31,7 @@ mod exposure;
 mod host_thread;
 mod lines;
 mod links;
+mod machines;
 mod outcome;
 pub mod parameters;
 mod processor;
@@ -42,13 +44,14 @@ mod warm_up;
 
 pub use costs::{PathLengths, Work};
 pub use exposure::Exposure;
+pub use machines::{Machine, Machines};
 pub use outcome::{Estimate, Outcome, RecoverySummary, Resource, Summary, Used};
 pub use recovered::Recovered;
 pub use simulation::Simulation;
 pub use system::{
-    Arbitration, Disks, Fabric, Fault, FaultKind, Hierarchy, Hosts, Layout, Links, Measure,
-    MessageTimes, Nodes, Problem, Recovery, RedundancySpec, Roles, Store, Stripes, Switching,
-    System, Torus, VolumeSpec,
+    Arbitration, Commands, Disks, Fabric, Fault, FaultKind, Hierarchy, Hosts, Layout, Links,
+    Measure, MessageTimes, Nodes, Problem, Recovery, RedundancySpec, Roles, Store, Stripes,
+    Switching, System, Torus, VolumeSpec,
 };
 pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};

@@ -7,6 +7,7 @@ use weft_load::stats::{self, Class, Latency};
 
 use super::costs::Work;
 use super::exposure::Exposure;
+use super::machines::Machines;
 use super::recovered::Recovered;
 
 /// How much a kind of resource was used.
@@ -74,6 +75,8 @@ pub struct Outcome {
     pub links: Resource,
     /// Links between hosts and the array, if they take time.
     pub host_links: Option<Resource>,
+    /// The machines around a switch, if one of them is the controller.
+    pub machines: Option<Machines>,
     /// Messages from one node to another for each request, those that carry only notices with
     /// them.
     pub messages: f64,
@@ -112,6 +115,7 @@ impl Outcome {
             processors: unknown,
             links: unknown,
             host_links: None,
+            machines: None,
             messages: 0.0,
             delayed: 0.0,
             recovered: None,

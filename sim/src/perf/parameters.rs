@@ -24,6 +24,7 @@ const TT: &str = "TickerTAIP, TOCS 12(3), 1994";
 const COSTS: &str = "Weft: the paper gives no path lengths; fitted, see sim/src/perf/costs.rs";
 const WEFT: &str = "Weft";
 const AFRAID: &str = "AFRAID, USENIX 1996";
+const TPT: &str = "TPT-RAID, 2007";
 const BST: &str = "Highly concurrent shared storage, ICDCS 2000, Table 2";
 
 /// The most instructions for one piece of work: a minute and more at 10 MIPS.
@@ -44,10 +45,11 @@ const fn row(
 /// All keys of a system but the workload's.
 #[rustfmt::skip]
 pub const PARAMETERS: &[Parameter] = &[
-    row("nodes.roles", "", Range::Word(&["array", "host"]), BST,
+    row("nodes.roles", "", Range::Word(&["array", "host", "controller", "central"]), BST,
         "Who takes hosts' requests: nodes of the array, or each host for itself. Then each host is a \
          node without disk that nobody else asks, and one node more, without disk, serves locks; \
-         nodes.originators has to be 0, and dispatch is best commanded."),
+         nodes.originators has to be 0, and dispatch is best commanded. With controller or central the node more decides for \
+         all hosts: what the volume's choice roles has. No data passes a controller, and all of it one that is central."),
     row("nodes.workers", "nodes", Range::Whole(1, 16_384), TT,
         "Nodes with a disk."),
     row("nodes.originators", "nodes", Range::Whole(0, 4_000), TT,
@@ -74,6 +76,16 @@ pub const PARAMETERS: &[Parameter] = &[
          at the end hosts are answered. Otherwise each piece of work takes effect when it is done."),
     row("nodes.wake_us", "microseconds", MICROS, WEFT,
         "With rounds: from what an idle processor is to do until it begins."),
+    row("nodes.memory_mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), TPT,
+        "With links.fabric = switch: what passes a machine's memory, in and out together. The data of a message passes that \
+         of who sends it and that of who gets it. If left out, it takes no time."),
+    row("nodes.commands", "", Range::Word(&["column", "block"]), TPT,
+        "As how many commands a message that has another node's worker read or write counts, for nodes.path.command and \
+         nodes.path.execute: one, or one for each stripe unit of data or parity that it is about."),
+    row("nodes.path.command", "instructions", INSTRUCTIONS, TPT,
+        "A command to another node's worker to read or to write: sent, and its end taken in, on top of send."),
+    row("nodes.path.execute", "instructions", INSTRUCTIONS, TPT,
+        "Such a command at its worker, on top of receive."),
     row("nodes.path.round", "instructions", INSTRUCTIONS, WEFT,
         "With rounds: each round, whatever is done in it."),
     row("nodes.path.sleep", "instructions", INSTRUCTIONS, WEFT,
@@ -98,6 +110,8 @@ pub const PARAMETERS: &[Parameter] = &[
     row("nodes.path.copy_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
         "Each byte that a processor copies: of a message, of a disk operation, and from and to a host. \
          0 where DMA engines do it."),
+    row("nodes.path.send_byte", "instructions/byte", Range::Number(0.0, 1e6), TPT,
+        "Each byte of data of a message, at who sends it, on top of copy_byte: making its buffers ready."),
     row("nodes.path.host_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
         "Each byte from and to a host, on top of copy_byte."),
     row("nodes.path.disk_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
@@ -120,8 +134,8 @@ pub const PARAMETERS: &[Parameter] = &[
          takes of it is bus.* of disks.model, and what wants it while it is taken waits. If left out, \
          each device has a bus to itself. Nodes whose disks share a bus share nothing else."),
     row("disks.in_memory", "", Range::YesNo, WEFT,
-        "With rounds: whether disk operations are work of the nodes' processors and of nothing else, as \
-         those of files in memory are. Then disks.model says only how large they are."),
+        "Whether disk operations are work of the nodes' processors and of nothing else, as those of files \
+         in memory are. Then disks.model says only how large they are."),
     row("disks.emulated", "", Range::YesNo, WEFT,
         "Whether in the real world, too, disks take as long as disks.model says: files in memory, of \
          which the end of each operation is held back until then. Means nothing on models, which always do."),
@@ -144,6 +158,10 @@ pub const PARAMETERS: &[Parameter] = &[
          to this equally likely. Messages may overtake one another then."),
     row("links.set_up_us", "microseconds", MICROS, WEFT,
         "For how long a message takes the link before its first byte (arbitration)."),
+    row("links.one_sided", "", Range::YesNo, TPT,
+        "With nodes.roles = controller or central: whether a host's processor has nothing to do with what others read of its \
+         memory and write into it, as with RDMA. What answers a Fetch, and a Place, then costs it nothing, and neither do \
+         bytes that it sends or gets."),
     row("links.torus.width", "disks", Range::Whole(3, 16_384), "DR-net, PRDC 2000",
         "Of a torus: disks in a row. If left out, as many as make it nearest to a square; for drnet both sides are \
          multiples of 5."),
@@ -194,6 +212,9 @@ pub const PARAMETERS: &[Parameter] = &[
          hosts.links.latency_us to this equally likely."),
     row("hosts.links.set_up_us", "microseconds", MICROS, WEFT,
         "For how long a request or a reply takes the link before its first byte (arbitration)."),
+    row("hosts.at_switch", "", Range::YesNo, TPT,
+        "With links.fabric = switch: whether hosts have a port each at it, too, so that what a node sends its hosts and \
+         what it sends other nodes share its port. With nodes.roles other than array each host is a node, and has one."),
     row("hosts.message_us", "microseconds", MICROS, BST,
         "With nodes.roles = host: what each message takes of the processor of a host, or of the lock \
          server, that sends it or takes it in, on average; path lengths come on top."),
@@ -369,7 +390,9 @@ mod tests {
         redundancy.mttdl_h = Some(1);
         (system.nodes.controllers, system.nodes.buffers) = (Some(1), Some(1));
         system.recovery.mb_s = Some(1.0);
+        system.nodes.memory_mb_s = Some(1.0);
         system.hosts.links = Some(system.links);
+        system.links.one_sided = true;
         let width = Some(5);
         system.links.torus = Some(Torus { width, ..Torus::default() });
         system.links.hierarchy = Some(Hierarchy::default());
@@ -395,8 +418,9 @@ mod tests {
             };
             let read = |word: &str| {
                 let role = match word {
-                    "host" => "nodes.originators = 0\n",
+                    "host" | "controller" | "central" => "nodes.originators = 0\n",
                     "sstf" | "c-look" => "hosts.admits = 1\n",
+                    "block" => "nodes.path.command = 1\n",
                     "limited" => "volume.dispatch = \"commanded\"\n",
                     "torus" | "cut-through" | "store-and-forward" => "nodes.workers = 12\n",
                     "hierarchy" | "random" | "fcfs" => {

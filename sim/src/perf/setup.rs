@@ -12,7 +12,7 @@ use weft_load::trace::Pace;
 use weft_load::workload::{Asks, Requests};
 use weft_model::disk::{Disk, Model};
 
-use super::system::{Problem, Roles, Store, System};
+use super::system::{Problem, Store, System};
 
 pub(super) const VOLUME: VolumeId = VolumeId(1);
 
@@ -64,9 +64,9 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
         max_chunk: u64::MAX / 4,
         max_in_flight: u64::MAX / 4,
         // Hosts' messages cost time: what nobody waits for rides on others.
-        notice_delay: match system.nodes.roles {
-            Roles::Array => 500 * MILLIS,
-            Roles::Host => 60_000 * MILLIS,
+        notice_delay: match system.nodes.roles.hosts_are_nodes() {
+            false => 500 * MILLIS,
+            true => 60_000 * MILLIS,
         },
         lock_timeout: nanos(system.volume.lock_timeout_ms),
         lease: nanos(system.volume.lease_ms),

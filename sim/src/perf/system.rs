@@ -14,6 +14,7 @@ mod redundancy;
 
 use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
+use weft_core::policy::Roles::Central;
 use weft_core::policy::{
     Commit, Dispatch, Ordering, ParityAt, Policy, Preference, SequencerForm, Setting,
 };
@@ -26,8 +27,8 @@ use weft_model::disk::Model;
 pub use faults::{Fault, FaultKind, Recovery};
 use fit::within;
 pub use hardware::{
-    Arbitration, Disks, Fabric, Hierarchy, Hosts, Links, MessageTimes, Nodes, Roles, Store,
-    Switching, Torus,
+    Arbitration, Commands, Disks, Fabric, Hierarchy, Hosts, Links, MessageTimes, Nodes, Roles,
+    Store, Switching, Torus,
 };
 
 pub use redundancy::RedundancySpec;
@@ -232,7 +233,11 @@ impl System {
         if let Some(so_many) = self.disks.per_bus {
             within("disks.per_bus", f64::from(so_many))?;
         }
+        if let Some(rate) = self.nodes.memory_mb_s {
+            within("nodes.memory_mb_s", rate)?;
+        }
         self.check_path_lengths()?;
+        self.check_switch()?;
         if self.links.fabric == Fabric::PointToPoint && workers > MOST_LINKED {
             let expected = format!(
                 "{workers} workers would need a link for each pair; give switch or bus beyond \
@@ -262,9 +267,14 @@ impl System {
         within("measure.replications", f64::from(self.measure.replications))?;
         within("volume.lock_timeout_ms", self.volume.lock_timeout_ms)?;
         within("volume.lease_ms", self.volume.lease_ms)?;
-        let limited = [Setting::Commit(self.volume.commit)];
-        if let Err(why) = self.policy().check(&limited) {
-            return Err(Problem::new("volume.commit", self.volume.commit, why));
+        let mut said = vec![Setting::Commit(self.volume.commit)];
+        // Nobody says where a central one computes parity: it can be nowhere else.
+        said.extend(self.nodes.roles.chooses().1.filter(|r| *r != Central).map(Setting::Roles));
+        if let Err(why) = self.policy().check(&said) {
+            return Err(match self.nodes.roles.chooses() {
+                (word, Some(_)) => Problem::new("nodes.roles", word, why),
+                _ => Problem::new("volume.commit", self.volume.commit, why),
+            });
         }
         let unit = self.volume.unit;
         if unit == 0 || !unit.is_multiple_of(SECTOR) || unit > 16 << 20 {
@@ -297,7 +307,7 @@ impl System {
     /// What the volume chooses. The paper's large-stripe policy leaves a stripe's strategy to cost.
     pub fn policy(&self) -> Policy {
         let volume = &self.volume;
-        Policy {
+        let policy = Policy {
             strategy: (volume.stripes == Stripes::Small).then_some(Preference::Small),
             parity_at: volume.parity_at,
             dispatch: volume.dispatch,
@@ -307,7 +317,8 @@ impl System {
             journal: volume.journal,
             redundancy: volume.redundancy.policy(),
             ..Policy::default()
-        }
+        };
+        policy.with(self.nodes.roles.chooses().1.map(Setting::Roles))
     }
 
     /// How many requests a run measures at most: `measure.requests`, or those of its trace that

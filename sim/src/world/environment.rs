@@ -126,6 +126,7 @@ impl World {
     pub(super) fn send_letter(&mut self, envelope: Envelope) {
         let c = self.conditions;
         let life = self.places[envelope.to.0 as usize].life;
+        self.forge(&envelope, life, self.conditions.latency.1);
         if envelope.from == envelope.to {
             self.queue.push(MICROS, Event::Deliver(envelope, life));
             return;

@@ -14,6 +14,7 @@
 mod authority;
 mod crew;
 mod environment;
+mod forger;
 mod giving_up;
 mod hosts;
 mod lives;
@@ -170,6 +171,8 @@ pub struct World {
     pub rests: (u64, u64),
     /// Who was given up.
     given_up: GivenUp,
+    /// A node that forges messages, if there is one.
+    forger: Option<forger::Forger>,
 }
 
 impl World {
@@ -272,6 +275,7 @@ impl World {
             superblock_writes: 0,
             rests: (0, 0),
             given_up: GivenUp::default(),
+            forger: None,
         };
         world.authority = world.new_authority((*world.stored).clone());
         world

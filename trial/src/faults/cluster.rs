@@ -121,6 +121,7 @@ impl Cluster {
                 disks: vec![device.unwrap_or_else(|| own.join(FILE))],
                 address: address(n, 10810)?,
                 admit: (n == 0).then(|| address(n, 10811)).transpose()?,
+                metrics: None,
                 listens: vec![Listen::unix(own.join("nbd.sock"))],
                 labels: [("box".to_string(), format!("b{n}"))].into(),
                 fill: FillRates::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::policy::{PolicyChange, set_policy};
 use crate::cluster::ClusterSetting;
-use crate::cluster::map::{ClusterMap, Extent, Home, NodeInfo, Volume};
+use crate::cluster::map::{ClusterMap, Deletion, Extent, Home, NodeInfo, Volume};
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
 /// How large a volume is to be.
@@ -110,6 +110,16 @@ pub enum Change {
     /// others of its extent stay, a write that goes across is decided later all the same. It is older
     /// than what has come there since, and makes nothing fresh either.
     RemoveVolume(VolumeId),
+    /// An operator deletes a volume that hosts do not see any more, at this time in seconds since 1970. It
+    /// keeps its room until it is forgotten. It is not done if hosts see it.
+    DeleteVolume(VolumeId, u64),
+    /// An operator has hosts see a deleted volume again. It is not done if it is not deleted, or if another volume
+    /// has its name now.
+    UndeleteVolume(VolumeId),
+    /// A deleted volume is removed for good. It is not done if it is not deleted: it may have been brought back.
+    ForgetVolume(VolumeId),
+    /// An operator gives a volume another name. It is not done if another volume has that.
+    RenameVolume(VolumeId, String),
     /// An operator has what is on a node's disk moved to others, or that stopped.
     Drain(NodeId, bool),
     /// An operator has columns moved until all disks are equally full, or that stopped: what is
@@ -136,11 +146,15 @@ impl Change {
             Change::AddVolume(volume) => add_volume(map, volume),
             Change::SizeVolume(id, size) => size.apply(map, *id),
             Change::SetPolicy(id, change) => set_policy(map, *id, change),
-            Change::RemoveVolume(id) => {
-                map.volumes.remove(id);
-                map.attendance.remove(id);
-                map.room_used = true;
+            Change::RemoveVolume(id) => remove_volume(map, *id),
+            Change::DeleteVolume(id, since) => delete_volume(map, *id, *since),
+            Change::UndeleteVolume(id) => undelete_volume(map, *id),
+            Change::ForgetVolume(id) => {
+                if map.volumes.get(id).is_some_and(|v| v.is_deleted()) {
+                    remove_volume(map, *id);
+                }
             }
+            Change::RenameVolume(id, name) => rename_volume(map, *id, name),
             Change::Drain(node, draining) => {
                 if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {
                     info.draining = *draining;
@@ -164,6 +178,38 @@ fn add_volume(map: &mut ClusterMap, volume: &Arc<Volume>) {
         map.volumes.remove(&volume.id);
     } else {
         map.next_volume = map.next_volume.max(volume.id.0 + 1);
+    }
+}
+
+fn remove_volume(map: &mut ClusterMap, id: VolumeId) {
+    map.volumes.remove(&id);
+    map.attendance.remove(&id);
+    map.room_used = true;
+}
+
+fn delete_volume(map: &mut ClusterMap, id: VolumeId, since: u64) {
+    if let Some(volume) = map.volumes.get_mut(&id).filter(|v| v.visible == 0 && !v.is_deleted()) {
+        Arc::make_mut(volume).deletion.since = Some(since);
+    }
+}
+
+fn undelete_volume(map: &mut ClusterMap, id: VolumeId) {
+    let Some(before) = map.volumes.get(&id).filter(|v| v.is_deleted()).cloned() else { return };
+    if map.name_is_taken(&before.name, id) {
+        return;
+    }
+    let back = Volume { visible: before.size, deletion: Deletion::default(), ..(*before).clone() };
+    map.volumes.insert(id, Arc::new(back));
+    // Its sequencer may not go with what volumes choose that were made meanwhile.
+    if map.check().is_err() {
+        map.volumes.insert(id, before);
+    }
+}
+
+fn rename_volume(map: &mut ClusterMap, id: VolumeId, name: &str) {
+    let taken = map.name_is_taken(name, id);
+    if let Some(volume) = map.volumes.get_mut(&id).filter(|_| !taken) {
+        Arc::make_mut(volume).name = name.to_string();
     }
 }
 

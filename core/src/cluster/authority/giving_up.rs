@@ -220,11 +220,11 @@ fn against(
     if let Some(volume) = needs(map, node, going, bug) {
         return Some(Hindrance::Needed(volume));
     }
-    if let Some(v) = volumes_on(map, node).find(|v| exposed.contains(&v.id)) {
+    if let Some(v) = volumes_on(map, node).find(|v| !v.is_deleted() && exposed.contains(&v.id)) {
         return Some(Hindrance::Exposed(v.id));
     }
     let goes = |n: NodeId| n == node || going.contains(&n);
-    (!moves::have_room(map, goes)).then_some(Hindrance::NoRoom)
+    moves::have_room(map, goes).is_err().then_some(Hindrance::NoRoom)
 }
 
 /// A volume that could not go on without a node and those that go, if there is one.
@@ -237,7 +237,8 @@ fn needs(
     let lacks = |v: &Volume, n: NodeId| {
         n == node || going.contains(&n) || !map.is_up(n) || map.is_missing_or_behind(v.id, n)
     };
-    let lost = |v: &&Volume| fault::is_lost_with(bug, v, |n| lacks(v, n));
+    // A deleted one is no reason: it may go at any time.
+    let lost = |v: &&Volume| !v.is_deleted() && fault::is_lost_with(bug, v, |n| lacks(v, n));
     volumes_on(map, node).find(lost).map(|v| v.id)
 }
 

@@ -69,6 +69,8 @@ impl ClusterMap {
             Some("it is kept under another number")
         } else if volume.visible > volume.size {
             Some("hosts see more of it than there is")
+        } else if volume.is_deleted() && volume.visible > 0 {
+            Some("hosts see it, and it is deleted")
         } else if volume.extents.is_empty() && volume.size > 0 {
             Some("it has no extents")
         } else if firsts().next().is_some_and(|first| first != 0) || !ascend {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use attendance::Attendance;
 pub use node::{Home, NodeInfo};
-pub use volume::{Extent, Volume};
+pub use volume::{Deletion, Extent, Volume};
 
 use super::Settings;
 use crate::order::sequencer::SequencerForm;
@@ -48,10 +48,19 @@ pub struct ClusterMap {
 }
 
 impl ClusterMap {
-    /// The node that serves locks: the first that takes part, one without a disk if there is one.
+    /// The node that serves locks, and is the controller of volumes that have one: the first that takes part, one
+    /// without a disk if there is one.
     pub fn server(&self) -> Option<NodeId> {
         let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
         self.serving().find(idle).or_else(|| self.serving().next())
+    }
+
+    /// The node that is the server if the process of the one that is now is lost.
+    pub fn next_server(&self) -> Option<NodeId> {
+        let process = self.process_of(self.server()?);
+        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        let others = || self.serving().filter(|n| self.process_of(*n) != process);
+        others().find(idle).or_else(|| others().next())
     }
 
     /// The nodes that take part and are not hosts that are their own controllers: those on which
@@ -91,6 +100,18 @@ impl ClusterMap {
             self.process_of(*n) == process && !self.nodes[usize::from(n.0)].removed
         };
         (0..self.nodes.len() as u16).map(NodeId).filter(serves)
+    }
+
+    /// Whether another volume than this one has a name. A deleted one does not keep others from it.
+    pub fn name_is_taken(&self, name: &str, by: VolumeId) -> bool {
+        self.volumes.values().any(|v| v.id != by && v.name == name && !v.is_deleted())
+    }
+
+    /// The volumes that have been deleted and can be brought back, those that were deleted first before others.
+    pub fn deleted(&self) -> Vec<&Arc<Volume>> {
+        let mut all: Vec<_> = self.volumes.values().filter(|v| v.is_deleted()).collect();
+        all.sort_by_key(|v| (v.deletion.since, v.id));
+        all
     }
 
     /// A volume by name; the empty name means the first.

@@ -98,9 +98,24 @@ pub struct Volume {
     /// Whether several hosts may write to it though nothing orders their requests: an operator
     /// wants it so. It means something only with [`Ordering::None`].
     pub unordered_sharing: bool,
+    /// Whether it has been deleted, and can be brought back as long as nobody needs its room.
+    pub deletion: Deletion,
+}
+
+/// Whether a volume has been deleted. It keeps its room and its redundancy until that is over
+/// ([`Change::ForgetVolume`](crate::cluster::Change::ForgetVolume)), and hosts do not see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Deletion {
+    /// Seconds since 1970 when it was deleted, by the clock of who did that; none if it is not deleted.
+    pub since: Option<u64>,
 }
 
 impl Volume {
+    /// Whether it has been deleted, and can be brought back.
+    pub fn is_deleted(&self) -> bool {
+        self.deletion.since.is_some()
+    }
+
     /// Whether its requests have places in the graph that all such volumes share.
     pub fn is_sequenced(&self) -> bool {
         self.policy.ordering == Ordering::Sequencer
@@ -131,6 +146,7 @@ impl Volume {
             apart: APART.to_string(),
             visible: size,
             unordered_sharing: false,
+            deletion: Deletion::default(),
         }
     }
 

@@ -121,6 +121,14 @@ impl Job {
 }
 
 impl What {
+    /// What it writes of a host's.
+    pub fn written(&self) -> Option<(Range, &Buffer)> {
+        match self {
+            What::Write(range, data) => Some((*range, data)),
+            _ => None,
+        }
+    }
+
     pub fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
         match self {
             What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {

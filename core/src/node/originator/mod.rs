@@ -52,8 +52,10 @@ use precedence::Precedence;
 use reading::Reading;
 use recalling::Recall;
 use requests::Request;
+pub(super) use requests::{range_of, whole_stripes};
 pub use scrubbing::ScrubProgress;
 use writing::Writing;
+pub(super) use writing::new_data;
 
 /// Columns that could not be read one after the other, in different stripes or at different
 /// times, may be more than can be recovered though those of one stripe at one time are not. So

@@ -7,11 +7,11 @@ use super::scrubbing::Scrub;
 use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
-use crate::node::outbox::Outbox;
-use crate::node::{HostData, HostError, HostOp, LostRange};
+use crate::node::outbox::{ForEndpoint, Outbox};
+use crate::node::{Holder, HostData, HostError, HostOp, LostRange};
 use crate::order::Origin;
 use crate::plan::{Range, chunks};
-use crate::units::VolumeId;
+use crate::units::{Timestamp, VolumeId};
 
 /// A host's request in work.
 #[derive(Clone, Hash)]
@@ -27,6 +27,12 @@ pub(super) struct Request {
     pub gone: bool,
     /// What is known of where it comes from.
     pub origin: Option<Origin>,
+    /// The endpoint that holds its bytes, or gets them, if it is one's request.
+    pub holder: Option<Holder>,
+    /// Its bytes are here, too.
+    pub is_inline: bool,
+    /// The attempts whose pieces the endpoint has.
+    pub counted: Vec<Timestamp>,
 }
 
 #[derive(Clone, Hash)]
@@ -103,6 +109,28 @@ impl Originator {
         }
     }
 
+    /// An endpoint holds the bytes of a request, or gets them.
+    pub fn is_held(&mut self, id: u64, holder: Option<Holder>, is_inline: bool) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            (request.holder, request.is_inline) = (holder, is_inline);
+        }
+    }
+
+    /// The endpoint that holds the bytes of a job, or gets them; and whether they are here, too.
+    pub(super) fn holder(&self, job: &Job) -> Option<(Holder, bool)> {
+        let Purpose::Host(id) = job.purpose else { return None };
+        self.requests.get(&id).and_then(|r| r.holder.map(|holder| (holder, r.is_inline)))
+    }
+
+    /// The endpoint has the pieces of an attempt at a job, or will have them.
+    pub(super) fn counts(&mut self, job: &Job, ts: Timestamp) {
+        if let Purpose::Host(id) = job.purpose
+            && let Some(request) = self.requests.get_mut(&id)
+        {
+            request.counted.push(ts);
+        }
+    }
+
     /// The host of a request is gone. What has begun of it goes on; nothing is begun any more,
     /// not again either: the host may have asked another node for the same, and for something
     /// else after it.
@@ -171,8 +199,20 @@ impl Originator {
     pub(super) fn answer_request(&mut self, id: u64, outbox: &mut Outbox) {
         if let Some(request) = self.requests.remove(&id) {
             self.scrubs.remove(&id);
-            outbox.counters.totals.round_trips += request.round_trips;
-            outbox.reply(id, request.result());
+            match outbox.is_for_endpoint(id) {
+                // The endpoint counts them, with those between it and this node.
+                true => {
+                    let hops = (2 * request.round_trips) as u8;
+                    let mut request = request;
+                    let counted = std::mem::take(&mut request.counted);
+                    let result = request.result();
+                    outbox.reply_to_endpoint(ForEndpoint { id, result, hops, counted });
+                }
+                false => {
+                    outbox.counters.totals.round_trips += request.round_trips;
+                    outbox.reply(id, request.result());
+                }
+            }
         }
     }
 
@@ -188,7 +228,18 @@ impl Originator {
 
 impl Request {
     pub fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
-        Request { volume, answer, left, round_trips: 0, error: None, gone: false, origin: None }
+        Request {
+            volume,
+            answer,
+            left,
+            round_trips: 0,
+            error: None,
+            gone: false,
+            origin: None,
+            holder: None,
+            is_inline: false,
+            counted: Vec::new(),
+        }
     }
 
     pub fn result(self) -> Result<HostData, HostError> {
@@ -210,7 +261,8 @@ fn zeroes(range: Range) -> What {
     What::Write(range, Buffer::Zero(range.len as usize))
 }
 
-fn range_of(op: &HostOp) -> Option<Range> {
+/// The bytes of the volume that a request is about, if it is about some.
+pub(in crate::node) fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
         HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Accept(r) => Some(*r),
@@ -220,7 +272,7 @@ fn range_of(op: &HostOp) -> Option<Range> {
 }
 
 /// The whole stripes inside a range.
-fn whole_stripes(volume: &Volume, range: Range) -> Option<Range> {
+pub(in crate::node) fn whole_stripes(volume: &Volume, range: Range) -> Option<Range> {
     let stripe = volume.geometry.stripe_bytes();
     let from = range.offset.next_multiple_of(stripe);
     let to = range.end() / stripe * stripe;

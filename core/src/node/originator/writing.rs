@@ -98,8 +98,12 @@ impl Originator {
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let asker = self.asker(job);
+        let held = self.holder(job);
+        let holder = held.map(|(holder, _)| holder);
+        debug_assert!(held.is_none() || calculators.is_empty(), "an endpoint gathers for itself");
         let volume_id = volume.id;
-        let header = Header { ts, volume: volume_id, avoid, waits, calculators, task, asker };
+        let header =
+            Header { ts, volume: volume_id, avoid, waits, calculators, task, asker, holder };
         let mut writing = Writing {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),
@@ -112,9 +116,19 @@ impl Originator {
             plan,
             hops: 0,
         };
-        let cast = Cast { volume, extent, originator: ts.originator(), calculators };
+        let endpoint = holder.map(|holder| holder.node);
+        let originator = ts.originator();
+        let cast = Cast { volume, extent, originator, calculators, endpoint };
         let announce = self.config.store.plain.is_some();
-        let (beginning, added) = writing.begin(g, &job.what, announce);
+        let (beginning, added) = match held {
+            Some((_, is_inline)) => {
+                let beginning = writing.tell(g, &job.what, is_inline, announce);
+                let payload = if is_inline { 0 } else { beginning.payload() };
+                outbox.counters.controlled_bytes += payload;
+                (beginning, 0)
+            }
+            None => writing.begin(g, &job.what, announce),
+        };
         outbox.counters.xor_bytes += added;
         beginning.send(header, cast, outbox);
         self.tell_outcomes(job, volume, &writing.participants, outbox);
@@ -165,7 +179,8 @@ impl Originator {
         let State::Writing(w) = &mut txn.state else { return };
         let originator = header.ts.originator();
         let calculators = header.calculators;
-        let cast = Cast { volume: &txn.volume, extent: txn.extent, originator, calculators };
+        let (volume, extent) = (&txn.volume, txn.extent);
+        let cast = Cast { volume, extent, originator, calculators, endpoint: None };
         for item in items {
             let Ok(n) = w.plan.rows.binary_search_by_key(&item.stripe, |r| r.stripe) else {
                 continue;
@@ -306,7 +321,7 @@ impl Writing {
                     Role::Calculator => {
                         calculator = Some(Box::new(Calculator::new(g, self.header, row, cell)));
                     }
-                    Role::Endpoint => handed_out.extend(new_data(g, row, what, cell)),
+                    Role::Endpoint => handed_out.extend(new_data(g, row, what.written(), cell)),
                     Role::Source(_) => beginning.source = Some((row.stripe, cell.at)),
                     Role::Coordinator => {}
                 }
@@ -340,6 +355,40 @@ impl Writing {
     }
 }
 
+impl Writing {
+    /// The same where an endpoint holds the bytes: columns are told, and fetch what they need there. What is inline
+    /// they get at once.
+    fn tell(&mut self, g: &Geometry, what: &What, is_inline: bool, announce: bool) -> Beginning {
+        let items = vec![Vec::new(); g.layout.width()];
+        let mut beginning =
+            Beginning { told: ColumnSet::EMPTY, items, others: BTreeMap::new(), source: None };
+        let mut writers = ColumnSet::EMPTY;
+        for row in &self.plan.rows {
+            for seat in 0..g.layout.seats() {
+                let cell = row.cell(g, Role::Column(seat));
+                let column = g.layout.column_at(row.stripe, seat);
+                if row.gets(g, seat) || cell.begins() || (announce && cell.adds()) {
+                    beginning.told.insert(column);
+                }
+                if cell.sends().next().is_some() {
+                    self.readers.insert(column);
+                }
+                if cell.write().is_some() {
+                    writers.insert(column);
+                }
+            }
+            let cell = row.cell(g, Role::Endpoint);
+            let inline = what.written().filter(|_| is_inline);
+            let handed_out = inline.map(|new| new_data(g, row, Some(new), cell));
+            for Sending { to, part, data } in handed_out.into_iter().flatten() {
+                beginning.add(g, to.columns(), Item { stripe: row.stripe, part, data });
+            }
+        }
+        self.readers = self.readers.minus(writers);
+        beginning
+    }
+}
+
 impl Beginning {
     fn add(&mut self, g: &Geometry, seats: ColumnSet, item: Item) {
         for seat in seats.iter() {
@@ -355,6 +404,12 @@ impl Beginning {
                 }
             }
         }
+    }
+
+    /// Bytes of data in it.
+    fn payload(&self) -> u64 {
+        let items = self.items.iter().chain(self.others.values()).flatten();
+        items.map(|item| item.data.len() as u64).sum()
     }
 
     /// Tells them.
@@ -375,18 +430,23 @@ impl Beginning {
     }
 }
 
-/// What the endpoint hands out of a host's write.
-fn new_data(g: &Geometry, row: &WriteRow, what: &What, cell: Cell) -> SmallVec<[Sending; 1]> {
+/// What the endpoint hands out of a host's write of these bytes.
+pub(in crate::node) fn new_data(
+    g: &Geometry,
+    row: &WriteRow,
+    new: Option<(Range, &Buffer)>,
+    cell: Cell,
+) -> SmallVec<[Sending; 1]> {
     let mut endpoint = Execution::new(cell);
     for i in row.new_units(g).iter() {
-        endpoint.take(Part::NewOf(i), fresh(g, row, what, i));
+        endpoint.take(Part::NewOf(i), fresh(g, row, new, i));
     }
     endpoint.advance()
 }
 
 /// The new bytes of data unit `i` of a row.
-fn fresh(g: &Geometry, row: &WriteRow, what: &What, i: usize) -> Buffer {
-    let What::Write(Range { offset, .. }, data) = what else { return Buffer::Zero(0) };
+fn fresh(g: &Geometry, row: &WriteRow, new: Option<(Range, &Buffer)>, i: usize) -> Buffer {
+    let Some((Range { offset, .. }, data)) = new else { return Buffer::Zero(0) };
     let cover = row.cover(g, i);
     if cover.is_empty() {
         return Buffer::Zero(0);

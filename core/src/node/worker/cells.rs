@@ -8,7 +8,7 @@ use super::{Header, sectors};
 use crate::cluster::Volume;
 use crate::node::task::Cast;
 use crate::order::Access;
-use crate::plan::{Execution, Role, Sending, Span, WriteRow};
+use crate::plan::{Execution, Role, Send, Sending, Span, Value, WriteRow};
 use crate::store::{Change, ChangeKind, Changed};
 use crate::units::{SECTOR, VolumeId};
 
@@ -50,8 +50,9 @@ impl Cell {
     /// Who has which role.
     pub fn cast(&self) -> Cast<'_> {
         let extent = self.volume.extent_of(self.row.stripe);
-        let Header { ts, calculators, .. } = self.header;
-        Cast { volume: &self.volume, extent, originator: ts.originator(), calculators }
+        let Header { ts, calculators, holder, .. } = self.header;
+        let (originator, endpoint) = (ts.originator(), holder.map(|h| h.node));
+        Cast { volume: &self.volume, extent, originator, calculators, endpoint }
     }
 
     /// What the cell does to the disk, for admission.
@@ -60,6 +61,19 @@ impl Cell {
         let reads = self.read_ranges().map(|r| (r, Access::Read));
         let writes = self.execution.cell().writes();
         reads.chain(writes.iter().map(move |s| (sectors(self.base, s), access)))
+    }
+
+    /// Whether it could not send this before it had what is new.
+    pub fn shows_new(&self, sending: &Sending) -> bool {
+        let cell = self.execution.cell();
+        let is_it = |s: &&Send| s.part == sending.part && s.to == sending.to;
+        let value = cell.sends().find(is_it).map(|s| &s.value);
+        !cell.new.is_empty() && matches!(value, Some(Value::Change | Value::Content))
+    }
+
+    /// How many parts the endpoint gives it.
+    pub fn given(&self) -> usize {
+        self.row.given(&self.volume.geometry, self.seat).count()
     }
 
     /// What it writes.

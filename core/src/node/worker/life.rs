@@ -97,6 +97,7 @@ impl Worker {
         if self.began == Timestamp::ZERO {
             self.began = floor;
         }
+        self.early.clear();
         self.reads.clear();
         self.forget_locks();
         // Their originators may have died, also such as are up again.

@@ -39,7 +39,12 @@ pub(super) struct Memory {
     from: Timestamp,
     hosts: BTreeMap<HostId, Remembered>,
     count: usize,
+    /// Up to which number hosts have heard the end of their requests: of those nothing is known any more.
+    heard: BTreeMap<HostId, u64>,
 }
+
+/// Of so many hosts it is known what they have heard.
+const MOST_HOSTS: usize = 4096;
 
 impl Memory {
     /// Nothing is known of attempts that are not later than this.
@@ -47,13 +52,20 @@ impl Memory {
         self.from = self.from.max(ts);
     }
 
-    /// Whether it is known what became of all attempts after `since`.
-    fn reaches(&self, since: Timestamp) -> bool {
-        self.from <= since
+    /// Whether it is known what became of all attempts at a request after `since`.
+    fn reaches(&self, id: RequestId, since: Timestamp) -> bool {
+        self.from <= since && self.heard.get(&id.host).is_none_or(|oldest| *oldest <= id.number)
     }
 
-    /// The host of a request has heard the end of others.
-    pub fn hear(&mut self, asker: Asker) {
+    /// The host of a request, of which this is an attempt, has heard the end of others. It does not ask for those again;
+    /// but an endpoint may, which still has one that its host has given up.
+    pub fn hear(&mut self, asker: Asker, ts: Timestamp) {
+        let heard = self.heard.entry(asker.id.host).or_default();
+        *heard = asker.oldest.max(*heard);
+        if self.heard.len() > MOST_HOSTS {
+            self.heard.clear();
+            self.begin_after(ts);
+        }
         let Some(host) = self.hosts.get_mut(&asker.id.host) else { return };
         if asker.oldest <= host.oldest {
             return;
@@ -152,7 +164,7 @@ impl Worker {
             Recollection::Undecided
         } else if self.memory.has_marked(request) {
             Recollection::Touched
-        } else if self.memory.reaches(since) {
+        } else if self.memory.reaches(request, since) {
             Recollection::All
         } else if let Some(sectors) = self.sectors_changed(volume, range)
             && !self.catchup.is_asking()
@@ -188,9 +200,10 @@ impl Worker {
         let task = Task::Write(range);
         let (ts, avoid, waits) = (Timestamp::ZERO, ColumnSet::EMPTY, ColumnSet::EMPTY);
         let plan = task.plan(volume, avoid, waits).ok()?;
-        let calculators = Calculators::default();
-        let volume_id = volume.id;
-        let header = Header { ts, volume: volume_id, avoid, waits, calculators, task, asker: None };
+        let (calculators, volume_id) = (Calculators::default(), volume.id);
+        let (asker, holder) = (None, None);
+        let header =
+            Header { ts, volume: volume_id, avoid, waits, calculators, task, asker, holder };
         let cells = plan.rows.iter().flat_map(|row| {
             let seats = volume.geometry.layout.seats_of(row.stripe, column);
             seats.map(move |seat| Cell::new(volume, header, *row, Role::Column(seat)))
@@ -239,10 +252,12 @@ mod tests {
         let happened = |m: &Memory, number| m.of(asker(number, 1).id, VolumeId(1)).len();
         assert_eq!((happened(&memory, 1), happened(&memory, 2), happened(&memory, 3)), (1, 1, 0));
         assert!(memory.of(asker(1, 1).id, VolumeId(2)).is_empty(), "of another volume");
-        memory.hear(asker(3, 2));
+        memory.hear(asker(3, 2), at(120));
         assert_eq!((happened(&memory, 1), happened(&memory, 2), memory.count), (0, 1, 1));
-        assert!(memory.reaches(at(50)) && !memory.reaches(at(49)));
-        memory.hear(asker(3, 3));
+        let reaches = |m: &Memory, number, since| m.reaches(asker(number, 1).id, at(since));
+        assert!(reaches(&memory, 2, 50) && !reaches(&memory, 2, 49));
+        assert!(!reaches(&memory, 1, 50), "its host has heard the end of it");
+        memory.hear(asker(3, 3), at(130));
         assert!(memory.hosts.is_empty());
     }
 
@@ -255,6 +270,7 @@ mod tests {
         assert_eq!(memory.count, 2);
         assert!(memory.of(asker(3, 1).id, VolumeId(1)).is_empty());
         assert_eq!(memory.of(asker(4, 1).id, VolumeId(1)).len(), 1);
-        assert!(!memory.reaches(at(102)) && memory.reaches(at(103)));
+        let reaches = |since| memory.reaches(asker(5, 1).id, at(since));
+        assert!(!reaches(102) && reaches(103));
     }
 }

@@ -6,6 +6,7 @@
 //! - [`cells`]: one cell of a plan at its disk
 //! - [`calculating`]: computing what other columns write
 //! - [`outcome`]: votes, and from prepared to forgotten
+//! - [`strangers`]: who may say what of a write
 //! - [`settling`]: what became of a write whose messages did not come
 //! - [`memory`]: what became of hosts' requests, for hosts that ask again
 //! - [`meta`]: what the journal keeps of a write besides its content
@@ -32,10 +33,11 @@ mod outcome;
 mod reading;
 mod refreshing;
 mod settling;
+mod strangers;
 mod target;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -104,6 +106,12 @@ struct Txn {
     unfinished: usize,
     /// Nothing has been done for it yet.
     new: bool,
+    /// It has asked the endpoint, which is to know of it before anything is prepared.
+    fetches: bool,
+    /// It has asked it, whether it has been answered or not.
+    has_fetched: bool,
+    /// Who coordinates has said that it begins.
+    is_told: bool,
     /// What it changes.
     ranges: Vec<Changed>,
     /// The bytes of the volume that it writes; everything if that is not known any more.
@@ -175,6 +183,8 @@ pub(crate) struct Worker {
     reads: BTreeMap<Timestamp, ReadJob>,
     tickets: BTreeMap<u64, Ticket>,
     next_ticket: u64,
+    /// What came of writes before the controller spoke of them.
+    early: VecDeque<strangers::Early>,
     /// Writes that this disk will not take part in any more.
     fenced: BTreeSet<Timestamp>,
     /// What has happened of requests whose hosts may ask again.
@@ -230,6 +240,7 @@ impl Worker {
             reads: BTreeMap::new(),
             tickets: BTreeMap::new(),
             next_ticket: 1,
+            early: VecDeque::new(),
             fenced: BTreeSet::new(),
             memory: Memory::default(),
             clock_is_ahead: 0,

@@ -11,7 +11,7 @@ use super::{Before, Entrance, Phase, Ticket, Worker, sectors};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
-use crate::node::{Body, Output, Refusal, Wanted};
+use crate::node::{Body, Holder, Output, Refusal, Wanted};
 use crate::order::{Access, Ordering};
 use crate::plan::{Range as Bytes, ReadPlan, Span, Spans, runs};
 use crate::store::{ReadDone, Scan};
@@ -21,6 +21,8 @@ use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 #[derive(Clone, Hash)]
 pub(super) struct ReadJob {
     from: NodeId,
+    /// Where what is read goes, if not to who asks; and what it is asked for.
+    place: Option<(Holder, Bytes, ColumnSet)>,
     volume: VolumeId,
     column: usize,
     wanted: Wanted,
@@ -55,7 +57,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)] // the fields of one message
     pub fn on_read(
         &mut self,
-        from: NodeId,
+        (from, holder): (NodeId, Option<Holder>),
         ts: Timestamp,
         volume: VolumeId,
         range: Bytes,
@@ -107,6 +109,7 @@ impl Worker {
         let runs = whole.collect();
         let job = ReadJob {
             from,
+            place: holder.map(|holder| (holder, range, avoid)),
             volume: volume.id,
             column,
             wanted,
@@ -142,6 +145,12 @@ impl Worker {
         outbox: &mut Outbox,
     ) {
         self.lend(ts, outbox.now);
+        let mut result = result;
+        if let (Some((holder, range, avoid)), Ok(pieces)) = (job.place, &mut result) {
+            let (volume, column, pieces) = (job.volume, job.column, std::mem::take(pieces));
+            let body = Body::Place { holder, ts, volume, range, avoid, column, pieces };
+            outbox.send_after(holder.node, body, job.hops);
+        }
         let body = Body::ReadReply { ts, column: job.column, result };
         outbox.send_after(job.from, body, job.hops);
     }

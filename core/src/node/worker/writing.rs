@@ -20,6 +20,12 @@ impl Worker {
             self.floor
         );
         debug_assert!(to.is_some() || from == ts.originator());
+        if header.holder.is_some() && self.keeps_early(from, &header, to, &items) {
+            return;
+        }
+        if header.holder.is_some() && !self.may_say(from, &header, to, &items, outbox) {
+            return;
+        }
         if self.fenced.contains(&ts)
             || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
         {
@@ -29,11 +35,16 @@ impl Worker {
         if txn.phase != Phase::Working {
             return;
         }
+        txn.is_told |= to.is_none();
+        if header.holder.is_some_and(|holder| holder.node == from) && to.is_some() {
+            txn.fetches = false;
+        }
         txn.hops = txn.hops.max(outbox.hops);
         if to == Some(Role::Calculator) {
             txn.gather(items);
             return self.step_begun(ts, Vec::new(), outbox);
         }
+        let given = items.len();
         let seat = match to {
             Some(Role::Column(seat) | Role::Source(seat)) => seat,
             _ => txn.column,
@@ -45,6 +56,14 @@ impl Worker {
                 item.data = self.config.sum_of_child(self.sums_taken, item.data);
             }
             touched.extend(txn.take(seat, item));
+        }
+        let column = txn.column;
+        if to.is_none()
+            && let Some(holder) = header.holder
+            && txn.lacks_of_endpoint(given)
+        {
+            (txn.fetches, txn.has_fetched) = (true, true);
+            outbox.send_after(holder.node, Body::Fetch { header, column }, 2);
         }
         touched.sort_unstable();
         touched.dedup();
@@ -71,7 +90,9 @@ impl Worker {
         let extent = volume.extent(stripe);
         let originator = header.ts.originator();
         let (extent_number, calculators) = (volume.extent_of(stripe), header.calculators);
-        let cast = Cast { volume: &volume, extent: extent_number, originator, calculators };
+        let endpoint = header.holder.map(|holder| holder.node);
+        let cast =
+            Cast { volume: &volume, extent: extent_number, originator, calculators, endpoint };
         let coordinator = cast.node(stripe, Role::Coordinator).expect("every task has one");
         let Some(held) = cast.column_of(self.node, task) else { return false };
         let Ok(mut plan) = task.plan(&volume, header.avoid, header.waits) else { return false };
@@ -119,6 +140,9 @@ impl Worker {
             cells,
             calculators,
             new: true,
+            fetches: false,
+            has_fetched: false,
+            is_told: false,
             ranges,
             writes: match header.task {
                 Task::Write(range) | Task::Accept(range) => range,
@@ -143,7 +167,7 @@ impl Worker {
             self.load.host_part(outbox.now);
         }
         if let Some(asker) = header.asker {
-            self.memory.hear(asker);
+            self.memory.hear(asker, header.ts);
         }
         let vital = volume.policy.commit == Commit::Late;
         for Changed { sectors, .. } in txn.ranges.iter().filter(|r| r.kind.is_delta()) {
@@ -227,12 +251,15 @@ impl Worker {
                 self.stalled.insert(ts);
             }
         }
+        let has_fetched = txn.has_fetched;
         if let Some(header) = txn.cells.first().map(|c| c.header) {
             for ((node, to), items) in shares.0 {
-                outbox.send_after(node, Body::Part { header, to, items }, 2);
+                // What takes no read is new.
+                let hops = if has_fetched { 4 } else { 2 };
+                outbox.send_after(node, Body::Part { header, to, items }, hops);
             }
         }
-        if txn.unfinished > 0 {
+        if txn.unfinished > 0 || txn.fetches {
             return;
         }
         let mut undecided = self.undecided_below(ts);
@@ -452,7 +479,11 @@ impl Worker {
         shares: &mut Shares,
         outbox: &mut Outbox,
     ) {
-        let cell = &self.txns[&ts].cells[n];
+        let txn = &self.txns[&ts];
+        let cell = &txn.cells[n];
+        // It was asked for by the originator, the first message; what came for other rows
+        // meanwhile is no part of this chain. But what is new may have had to be fetched.
+        let hops = if txn.has_fetched && cell.shows_new(&sending) { 4 } else { 2 };
         let Sending { to, part, mut data } = sending;
         let is_share = matches!(cell.execution.cell().at, Role::Column(_));
         if let (Destination::Columns(_), true) = (to, is_share) {
@@ -466,11 +497,9 @@ impl Worker {
             let node = cast.node(item.stripe, to).expect("a role in this plan");
             match matches!(to, Role::Column(_)) && !waits {
                 true => shares.0.entry((node, to)).or_default().push(item.clone()),
-                // It was asked for by the originator, the first message; what came for other rows
-                // meanwhile is no part of this chain.
                 false => {
                     let items = vec![item.clone()];
-                    outbox.send_after(node, Body::Part { header, to, items }, 2);
+                    outbox.send_after(node, Body::Part { header, to, items }, hops);
                 }
             }
         }
@@ -500,5 +529,15 @@ impl Worker {
         self.fenced.insert(ts);
         self.inquiries.remove(&ts);
         self.wake = true;
+    }
+}
+
+impl Txn {
+    /// Whether the endpoint has to be asked, when so many parts have come with the word to begin: for more of them, or
+    /// because otherwise it would not know of the attempt before parity is marked.
+    fn lacks_of_endpoint(&self, here: usize) -> bool {
+        let marks = self.cells.iter().any(|c| c.kind().is_mark() && c.writes().next().is_some());
+        let given = self.cells.iter().map(Cell::given).sum::<usize>();
+        marks || given > here
     }
 }

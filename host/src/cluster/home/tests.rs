@@ -9,6 +9,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         disk_size: Some(32 << 20),
         address: format!("127.0.0.1:{port}").parse().unwrap(),
         admit: None,
+        metrics: None,
         listens: Vec::new(),
         labels: Default::default(),
         fill: Default::default(),

@@ -97,7 +97,7 @@ impl Together {
         transport.peers = home.peers.iter().map(Known::peer).collect::<Result<_>>()?;
         let peers = home.peers.iter().map(|k| (NodeId(k.node), k.clone())).collect();
         for path in &home.unused {
-            log(&format!(
+            log.info(&format!(
                 "the disk {} is in the configuration and not in use; `weft disk add --path {} --dir \
                  {}` adds it",
                 path.display(),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::{Change, Home, NewNodes, can_drain};
-use weft_core::units::{MAX_NODES, NodeId};
+use weft_core::cluster::{Change, ClusterMap, Home, NewNodes, can_drain};
+use weft_core::units::{MAX_NODES, NodeId, VolumeId};
 
 use super::{Commands, NewDisk, Outcome, Wait, overtaken};
 use crate::cluster::Together;
@@ -12,6 +12,24 @@ use crate::control_protocol::{ControlRequest, DiskAction};
 use crate::disk::claim::Claim;
 use crate::engine::Ticket;
 use crate::error::{Error, Result, fail};
+
+/// Why a disk cannot be emptied: the volume of which a column has no room elsewhere.
+fn does_not_fit(map: &ClusterMap, node: usize, volume: VolumeId) -> String {
+    let Some(volume) = map.volumes.get(&volume) else {
+        return format!("node {node} cannot be emptied");
+    };
+    let (name, apart) = (&volume.name, &volume.apart);
+    let what = match volume.is_deleted() {
+        true => {
+            format!("give back the room of the deleted volume (`weft volume delete --now {name}`)")
+        }
+        false => "delete something".to_string(),
+    };
+    format!(
+        "volume '{name}' has no room for what is on node {node}: on no other node is there enough that shares no \
+         '{apart}' with the rest of an extent; add a disk, or {what}"
+    )
+}
 
 /// How long the cluster may take to find a number for a new disk.
 const DECIDING: Duration = Duration::from_secs(30);
@@ -156,15 +174,12 @@ impl Commands<'_> {
         let (map, id) = (self.engine.map(), NodeId(node as u16));
         if !map.is_up(id) {
             return fail(format!(
-                "node {node} does not take part, so nothing can be copied from it; start it, or \
+                "node {node} is not up, so nothing can be copied from it; start it, or \
                  have what is on it rebuilt (`weft disk fail {node}`)"
             ));
         }
-        if !can_drain(map, id) {
-            return fail(format!(
-                "what is on node {node} does not fit on the others, with each column of an extent \
-                 in another failure domain; add a node, or delete something"
-            ));
+        if let Err(volume) = can_drain(map, id) {
+            return fail(does_not_fit(map, node, volume));
         }
         let ticket = self.engine.change(Change::Drain(id, true));
         Ok(Wait::Draining(node, true, ticket))

@@ -4,10 +4,11 @@
 //! In a cluster every process answers every question. It hands on what another must do: a
 //! node's own process what concerns the node or its disk, the leader's what changes the map.
 //!
-//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`] and [`shrinking`]; here is whose question it is, and
+//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`], [`shrinking`] and [`farewells`]; here is whose question it is, and
 //! what all have in common.
 
 mod disks;
+mod farewells;
 mod nodes;
 mod shrinking;
 mod volumes;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use weft_core::cluster::{ClusterSetting, PolicyChange, Volume, VolumeSize};
+use weft_core::cluster::VolumeSize;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
@@ -29,7 +30,6 @@ use crate::control::peer_status::PeerStatus;
 use crate::control::status;
 use crate::control::{refresh, scrub};
 use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
-use crate::disk::claim::Claim;
 use crate::engine::instance::Phase;
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
@@ -38,7 +38,8 @@ use crate::hosts::requests::Job;
 use crate::policy;
 use crate::spec::Spec;
 
-use shrinking::Survey;
+pub(crate) use farewells::{seconds_left, time_of_day};
+pub(crate) use waits::Wait;
 
 /// How long a question for the leader waits for one.
 pub(crate) const ELECTION: Duration = Duration::from_secs(10);
@@ -47,80 +48,20 @@ pub(crate) const ELECTION: Duration = Duration::from_secs(10);
 /// its connection just now, and word of that is on its way.
 const PARTING: Duration = Duration::from_secs(2);
 
-/// What a question waits for.
-pub(crate) enum Wait {
-    /// The node takes part.
-    NodeUp(usize),
-    /// The node is down, and the map says so.
-    NodeDown(usize),
-    /// The node is down, so that the leader can give it up.
-    DownHere(usize),
-    /// The map says that the node is given up.
-    GivenUp(usize, Ticket),
-    /// The map says that the node's disk is to be emptied, or not any more.
-    Draining(usize, bool, Ticket),
-    /// The map says that columns are moved until disks are equally full, or not any more.
-    Rebalancing(bool, Ticket),
-    /// The map says what was chosen for the cluster as a whole.
-    Set(ClusterSetting, Ticket),
-    /// The map holds the node, in the process of this number and name.
-    NodeAdded(usize, NodeId, String, Ticket),
-    /// The map holds the node, so that it can be started on its new disk.
-    DiskAdded(usize, Ticket),
-    /// The map holds a node of this process that has no disk yet, for this one.
-    DiskAdmitted(Box<Claim>, Option<Ticket>, Instant),
-    /// The map says that the node has left.
-    NodeRemoved(usize, Ticket),
-    /// The map holds the volume, as it is here.
-    VolumeThere(Box<Volume>, Ticket),
-    /// The map says that the volume has this policy.
-    PolicySet(VolumeId, PolicyChange, Ticket),
-    /// The map holds the volume in whole stripes, so that its room can be cleared.
-    RoomThere(Box<Volume>, Ticket),
-    /// The volume's room is being cleared.
-    Clearing(Box<Volume>),
-    /// A volume is to be made smaller, and it is being found out what that cuts off.
-    Surveying(Box<Survey>),
-    /// The next piece of that is to be looked at.
-    LookOn(Box<Survey>),
-    /// Hosts do not see any more what is to be cut off.
-    Cut(Box<Survey>, Ticket),
-    /// All processes have said, in this epoch or a later one, who uses the volume.
-    Cuttable(Box<Survey>, Epoch),
-    /// Hosts do not see the volume any more.
-    Hidden(VolumeId, Ticket),
-    /// All processes have said, in this epoch or a later one, who uses the volume.
-    Removable(VolumeId, Epoch),
-    /// Hosts see the volume again, which is not deleted because one uses it.
-    Kept(VolumeId, Ticket),
-    /// The map does not hold the volume any more.
-    VolumeGone(VolumeId, Ticket),
-    /// Nothing of the host is in work any more.
-    HostLeft(HostId),
-    /// Parity of a volume that waits has been computed.
-    Refresh(String),
-    /// What of a volume is lost has been listed, or accepted; and the next step of that.
-    Losses(Box<Losses>),
-    Accepting(Box<Losses>),
-    /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
-    Scrub(String, u64),
-    /// Everything is in place.
-    Quiet(Instant),
-    /// Everything has stopped.
-    Shutdown,
-    /// There is a leader, who must answer, and its nodes agree on a map if the answer depends on that.
-    Leader(Box<ControlRequest>, bool, Instant),
-    /// The hosts that use a volume are gone.
-    Parting(Box<ControlRequest>, bool, Instant),
-    /// Another process has answered.
-    Elsewhere(NodeId),
-}
-
 /// A disk that is to be used.
 pub(crate) struct NewDisk {
     pub(crate) path: PathBuf,
     /// How large to make it, if it is a file.
     pub(crate) size: Option<u64>,
+}
+
+/// How a volume goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Farewell {
+    /// Its room is given back at once.
+    ForGood,
+    /// It can be brought back as long as nobody needs its room, for a day.
+    ForADay,
 }
 
 /// What becomes of a question.
@@ -222,6 +163,8 @@ impl Commands<'_> {
             ControlRequest::Disk { .. }
             | ControlRequest::VolumeCreate { .. }
             | ControlRequest::VolumeDelete { .. }
+            | ControlRequest::VolumeUndelete { .. }
+            | ControlRequest::VolumeRename { .. }
             | ControlRequest::VolumeResize { .. }
             | ControlRequest::VolumeSet { .. }
             // Also to plan: what others know of the map may be older.
@@ -279,6 +222,8 @@ impl Commands<'_> {
                 | ControlRequest::VolumeResize { .. }
                 | ControlRequest::VolumeSet { .. }
                 | ControlRequest::VolumeDelete { .. }
+                | ControlRequest::VolumeUndelete { .. }
+                | ControlRequest::VolumeRename { .. }
         );
         !depends || self.is_ready()
     }
@@ -309,6 +254,7 @@ impl Commands<'_> {
     }
 
     fn try_handle(&mut self, conn: usize, request: ControlRequest) -> Result<Outcome> {
+        let asked = request.clone();
         Ok(match request {
             ControlRequest::Status => Outcome::Answer(ok(json!(status::status(self)))),
             ControlRequest::VolumeList => {
@@ -376,18 +322,20 @@ impl Commands<'_> {
                 }
                 let policy = policy::given(&set)?;
                 let spec = Spec { stripe_unit, apart, policy, ..Spec::default() };
-                Outcome::Wait(self.create(name, size, layout, spec)?)
+                Outcome::Wait(self.create(&asked, (name, size), layout, spec)?)
             }
             ControlRequest::VolumeSet { name, set, force } => {
                 Outcome::Wait(self.set_policy(&name, policy::change(&set, force)?)?)
             }
             ControlRequest::VolumeResize { name, size, force } => {
-                Outcome::Wait(self.resize(&name, size, force)?)
+                Outcome::Wait(self.resize(&asked, (&name, size), force)?)
             }
             ControlRequest::Rebalance { action } => self.rebalance(action),
             ControlRequest::ClusterSet { key, value } => Outcome::Wait(self.set(&key, &value)?),
             ControlRequest::ClusterShow => Outcome::Answer(self.settings()),
-            ControlRequest::VolumeDelete { name } => Outcome::Wait(self.delete(&name)?),
+            ControlRequest::VolumeDelete { name, now } => Outcome::Wait(self.delete(&name, now)?),
+            ControlRequest::VolumeUndelete { name } => Outcome::Wait(self.undelete(&name)?),
+            ControlRequest::VolumeRename { name, to } => Outcome::Wait(self.rename(&name, to)?),
             ControlRequest::Scrub { volume, from, rate, trust, suspect } => {
                 let volume = self.volume(&volume)?;
                 let wish = scrub::Wish { from, rate, trust, suspect };
@@ -487,6 +435,8 @@ impl Commands<'_> {
             | Wait::Removable(..)
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
+            Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
+            Wait::Forgotten(request, tickets) => self.check_forgotten(conn, request, tickets),
             Wait::HostLeft(host) => Ok(match self.hosts.take_leave(host) {
                 Some(done) => Outcome::Answer(ok(json!({ "done": done }))),
                 None => Outcome::Wait(Wait::HostLeft(host)),

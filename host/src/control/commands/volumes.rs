@@ -1,15 +1,16 @@
-//! Making and deleting volumes.
+//! Making and changing volumes.
+
+use std::sync::Arc;
 
 use serde_json::json;
-use weft_core::cluster::{PolicyChange, Volume, VolumeSize};
+use weft_core::cluster::{ClusterMap, PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
-use weft_core::units::VolumeId;
 
 use super::{Commands, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
-use crate::control_protocol::ok;
+use crate::control_protocol::{ControlRequest, ok};
 use crate::error::{Error, Result, fail};
 use crate::policy::{self, refused};
 use crate::spec::Spec;
@@ -30,13 +31,14 @@ impl Commands<'_> {
     /// A volume that hosts do not see: it is being made or deleted, or whoever did that is gone.
     pub(super) fn hidden(&self, name: &str) -> Option<Volume> {
         let mut volumes = self.engine.map().volumes.values();
-        volumes.find(|v| v.name == name && v.visible == 0).map(|v| Volume::clone(v))
+        let is_it = |v: &&Arc<Volume>| v.name == name && v.visible == 0 && !v.is_deleted();
+        volumes.find(is_it).map(|v| Volume::clone(v))
     }
 
     pub(super) fn create(
         &mut self,
-        name: String,
-        size: u64,
+        request: &ControlRequest,
+        (name, size): (String, u64),
         layout: Option<String>,
         spec: Spec,
     ) -> Result<Wait> {
@@ -44,7 +46,13 @@ impl Commands<'_> {
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
         let spec = Spec { layout, ..spec };
-        let mut volume = self.engine.place_volume(&NewVolume::of(&spec, name, size))?;
+        let new = NewVolume::of(&spec, name, size);
+        let mut volume = match self.engine.place_volume(&new) {
+            Ok(volume) => volume,
+            Err(e) => {
+                return self.forget_for(request, |map| volumes::place(&new, map).is_ok()).ok_or(e);
+            }
+        };
         // One graph of requests spans all volumes that have a sequencer.
         let form = policy::form(&spec.policy).or(self.engine.map().sequencer());
         volume.policy.sequencer = form.unwrap_or_default();
@@ -60,7 +68,12 @@ impl Commands<'_> {
         Ok(Wait::RoomThere(Box::new(volume), ticket))
     }
 
-    pub(super) fn resize(&mut self, name: &str, size: u64, force: bool) -> Result<Wait> {
+    pub(super) fn resize(
+        &mut self,
+        request: &ControlRequest,
+        (name, size): (&str, u64),
+        force: bool,
+    ) -> Result<Wait> {
         self.require_ready()?;
         let volume = self.volume(name)?;
         if self.sizing.contains(&volume.id) {
@@ -77,7 +90,13 @@ impl Commands<'_> {
                 volume.name, volume.name, volume.visible
             ));
         }
-        let grown = volumes::grow(&volume, size, self.engine.map())?;
+        let grown = match volumes::grow(&volume, size, self.engine.map()) {
+            Ok(grown) => grown,
+            Err(e) => {
+                let fits = |map: &ClusterMap| volumes::grow(&volume, size, map).is_ok();
+                return self.forget_for(request, fits).ok_or(e);
+            }
+        };
         let more = grown.extents[volume.extents.len()..].to_vec();
         if !self.engine.map().room_used {
             let to = VolumeSize { size: grown.size, visible: grown.size, more };
@@ -120,56 +139,8 @@ impl Commands<'_> {
         Wait::VolumeThere(volume, ticket)
     }
 
-    /// Deletes a volume: hosts see it no more, every process says that none uses it, and the map
-    /// changes. Nothing is waited for that is in work of it, or of anything else: what is undecided
-    /// is forgotten with it, scrubs and rebuilding end, and who gets its room is safe from what was
-    /// written before (see [`RemoveVolume`](weft_core::cluster::Change::RemoveVolume)).
-    ///
-    /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
-    /// process that leads deletes it ([`Commands::delete_left_over`]).
-    pub(super) fn delete(&mut self, name: &str) -> Result<Wait> {
-        if name.is_empty() {
-            return fail("say which volume to delete, by its name");
-        }
-        self.require_ready()?;
-        // Also one that hosts do not see, because whoever made or deleted it is gone.
-        let volume = match self.hidden(name) {
-            Some(volume) => volume,
-            None => self.volume(name)?,
-        };
-        if self.sizing.contains(&volume.id) {
-            return fail(format!(
-                "volume '{name}' is just being made or resized; wait until that is done"
-            ));
-        }
-        match self.clients_of(volume.id) {
-            0 => {}
-            n => {
-                return fail(format!("{} volume '{name}'; disconnect the hosts first", used_by(n)));
-            }
-        }
-        Ok(self.hide(&volume))
-    }
-
-    fn hide(&mut self, volume: &Volume) -> Wait {
-        let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
-        Wait::Hidden(volume.id, self.engine.size_volume(volume.id, to))
-    }
-
-    /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
-    /// deleting it died before that was known, hosts see it again.
-    pub(crate) fn delete_left_over(&mut self, id: VolumeId) -> Result<Wait> {
-        self.require_ready()?;
-        let hidden = self.engine.map().volumes.get(&id).filter(|v| v.visible == 0);
-        let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
-        match self.clients_of(id) {
-            0 => Ok(self.hide(&volume)),
-            _ => Ok(self.keep(volume)),
-        }
-    }
-
     /// Has hosts see a volume again that is not deleted because one uses it.
-    fn keep(&mut self, volume: Volume) -> Wait {
+    pub(super) fn keep(&mut self, volume: Volume) -> Wait {
         let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
         Wait::Kept(volume.id, self.engine.size_volume(volume.id, to))
     }
@@ -223,13 +194,13 @@ impl Commands<'_> {
                 self.submit(conn, volume.id, HostOp::WriteZeroes(new));
                 Ok(Outcome::Wait(Wait::Clearing(volume.clone())))
             }
-            Wait::Hidden(id, ticket) => {
+            Wait::Hidden(id, ticket, farewell) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
                 }
-                Ok(Outcome::Wait(Wait::Removable(*id, self.engine.map().epoch)))
+                Ok(Outcome::Wait(Wait::Removable(*id, self.engine.map().epoch, *farewell)))
             }
-            Wait::Removable(id, epoch) => {
+            Wait::Removable(id, epoch, farewell) => {
                 let hidden = self.engine.map().volumes.get(id).filter(|v| v.visible == 0);
                 // Another process may have led meanwhile, and gone on with it.
                 let Some(volume) = hidden.map(|v| Volume::clone(v)) else {
@@ -241,8 +212,7 @@ impl Commands<'_> {
                 if self.clients_of(*id) > 0 {
                     return Ok(Outcome::Wait(self.keep(volume)));
                 }
-                let (id, ticket) = (*id, self.engine.remove_volume(*id));
-                Ok(Outcome::Wait(Wait::VolumeGone(id, ticket)))
+                Ok(Outcome::Wait(self.part_with(*id, *farewell)))
             }
             Wait::Kept(id, ticket) => {
                 if !self.is_made(ticket)? {

@@ -1,9 +1,95 @@
 //! What questions wait for: in words, and for whom.
 
-use weft_core::units::VolumeId;
+use std::time::Instant;
 
-use super::{Commands, Wait};
+use weft_core::cluster::{ClusterSetting, PolicyChange, Volume};
+use weft_core::order::HostId;
+use weft_core::units::{Epoch, NodeId, VolumeId};
+
+use super::shrinking::Survey;
+use super::{Commands, Farewell};
+use crate::control::losses::Losses;
 use crate::control_protocol::ControlRequest;
+use crate::disk::claim::Claim;
+use crate::engine::Ticket;
+
+/// What a question waits for.
+pub(crate) enum Wait {
+    /// The node takes part.
+    NodeUp(usize),
+    /// The node is down, and the map says so.
+    NodeDown(usize),
+    /// The node is down, so that the leader can give it up.
+    DownHere(usize),
+    /// The map says that the node is given up.
+    GivenUp(usize, Ticket),
+    /// The map says that the node's disk is to be emptied, or not any more.
+    Draining(usize, bool, Ticket),
+    /// The map says that columns are moved until disks are equally full, or not any more.
+    Rebalancing(bool, Ticket),
+    /// The map says what was chosen for the cluster as a whole.
+    Set(ClusterSetting, Ticket),
+    /// The map holds the node, in the process of this number and name.
+    NodeAdded(usize, NodeId, String, Ticket),
+    /// The map holds the node, so that it can be started on its new disk.
+    DiskAdded(usize, Ticket),
+    /// The map holds a node of this process that has no disk yet, for this one.
+    DiskAdmitted(Box<Claim>, Option<Ticket>, Instant),
+    /// The map says that the node has left.
+    NodeRemoved(usize, Ticket),
+    /// The map holds the volume, as it is here.
+    VolumeThere(Box<Volume>, Ticket),
+    /// The map says that the volume has this policy.
+    PolicySet(VolumeId, PolicyChange, Ticket),
+    /// The map holds the volume in whole stripes, so that its room can be cleared.
+    RoomThere(Box<Volume>, Ticket),
+    /// The volume's room is being cleared.
+    Clearing(Box<Volume>),
+    /// A volume is to be made smaller, and it is being found out what that cuts off.
+    Surveying(Box<Survey>),
+    /// The next piece of that is to be looked at.
+    LookOn(Box<Survey>),
+    /// Hosts do not see any more what is to be cut off.
+    Cut(Box<Survey>, Ticket),
+    /// All processes have said, in this epoch or a later one, who uses the volume.
+    Cuttable(Box<Survey>, Epoch),
+    /// Hosts do not see the volume any more, which is to go in this way.
+    Hidden(VolumeId, Ticket, Farewell),
+    /// All processes have said, in this epoch or a later one, who uses the volume.
+    Removable(VolumeId, Epoch, Farewell),
+    /// The map says that the volume is deleted, and can be brought back.
+    Deleted(VolumeId, Ticket),
+    /// The map says that the volume is not deleted any more.
+    Back(VolumeId, Ticket),
+    /// The map says that the volume has this name.
+    Renamed(VolumeId, String, Ticket),
+    /// The map does not hold deleted volumes any more whose room is needed for this request.
+    Forgotten(Box<ControlRequest>, Vec<Ticket>),
+    /// Hosts see the volume again, which is not deleted because one uses it.
+    Kept(VolumeId, Ticket),
+    /// The map does not hold the volume any more.
+    VolumeGone(VolumeId, Ticket),
+    /// Nothing of the host is in work any more.
+    HostLeft(HostId),
+    /// Parity of a volume that waits has been computed.
+    Refresh(String),
+    /// What of a volume is lost has been listed, or accepted; and the next step of that.
+    Losses(Box<Losses>),
+    /// The next step of that.
+    Accepting(Box<Losses>),
+    /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
+    Scrub(String, u64),
+    /// Everything is in place.
+    Quiet(Instant),
+    /// Everything has stopped.
+    Shutdown,
+    /// There is a leader, who must answer, and its nodes agree on a map if the answer depends on that.
+    Leader(Box<ControlRequest>, bool, Instant),
+    /// The hosts that use a volume are gone.
+    Parting(Box<ControlRequest>, bool, Instant),
+    /// Another process has answered.
+    Elsewhere(NodeId),
+}
 
 impl Wait {
     /// The volume whose size is being changed.
@@ -22,10 +108,13 @@ impl Wait {
         match self {
             Wait::VolumeThere(volume, _) => Some(volume.id),
             Wait::PolicySet(id, ..)
-            | Wait::Hidden(id, _)
-            | Wait::Removable(id, _)
+            | Wait::Hidden(id, ..)
             | Wait::Kept(id, _)
+            | Wait::Deleted(id, _)
+            | Wait::Back(id, _)
+            | Wait::Renamed(id, ..)
             | Wait::VolumeGone(id, _) => Some(*id),
+            Wait::Removable(id, ..) => Some(*id),
             _ => self.sizes(),
         }
     }
@@ -58,7 +147,12 @@ impl Commands<'_> {
         let exports = self.engine.exports();
         // All the room that is left is more than it has.
         let volume = match request {
-            ControlRequest::VolumeDelete { name } if !name.is_empty() => exports.named(name),
+            ControlRequest::VolumeDelete { name, .. }
+            | ControlRequest::VolumeRename { name, .. }
+                if !name.is_empty() =>
+            {
+                exports.named(name)
+            }
             ControlRequest::VolumeResize { name, size, .. } => {
                 exports.named(name).filter(|v| *size != 0 && *size < v.visible)
             }
@@ -86,7 +180,7 @@ impl Commands<'_> {
                 let n = self.hosts_in_the_way(request);
                 format!("the hosts that use the volume to disconnect (connections: {n})")
             }
-            Wait::Cuttable(_, epoch) | Wait::Removable(_, epoch) => {
+            Wait::Cuttable(_, epoch) | Wait::Removable(_, epoch, _) => {
                 let unheard = self.unheard_since(*epoch);
                 let unheard: Vec<String> = unheard.iter().map(|p| p.0.to_string()).collect();
                 format!(
@@ -102,6 +196,10 @@ impl Commands<'_> {
             | Wait::Cut(..)
             | Wait::Hidden(..)
             | Wait::Kept(..)
+            | Wait::Deleted(..)
+            | Wait::Back(..)
+            | Wait::Renamed(..)
+            | Wait::Forgotten(..)
             | Wait::VolumeGone(..) => "all nodes to agree on the new cluster map".to_string(),
             _ => return None,
         })

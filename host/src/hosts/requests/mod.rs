@@ -32,12 +32,14 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
+use std::time::Instant;
 
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
 use weft_core::units::{Timestamp, VolumeId};
 
 use crate::engine::{Answer, Engine};
+use crate::hosts::course::{Course, Stage};
 use crate::hosts::overlap::{Claim, Claims};
 
 /// Who waits for an answer.
@@ -113,6 +115,7 @@ struct Pending {
     since: Option<Timestamp>,
     /// It may have been begun before: it is not begun again before it is known what became of that.
     again: bool,
+    course: Course,
 }
 
 impl Job {
@@ -138,6 +141,17 @@ impl Pending {
         matches!(self.owner, Some(Owner::Host { host: h, .. }) if h == host)
     }
 
+    /// Where it is once it has been given to a node, or is parked.
+    fn stage(&self, parks: bool) -> Stage {
+        // Of a write: a host's own flush is work like any other.
+        let flushes = self.claim.is_none() && matches!(self.job.op, HostOp::Flush);
+        match (parks, self.job.first_flush || (flushes && self.course.is_of_write())) {
+            (true, _) => Stage::Parked,
+            (false, true) => Stage::Flush,
+            (false, false) => Stage::Node,
+        }
+    }
+
     fn changes(&self) -> bool {
         self.claim.is_some_and(|c| c.changes())
     }
@@ -146,6 +160,11 @@ impl Pending {
 /// What a request came to.
 pub(crate) struct Finished {
     pub(crate) owner: Owner,
+    pub(crate) volume: VolumeId,
+    /// The node that it was given to last.
+    pub(crate) node: usize,
+    /// Where its time went.
+    pub(crate) course: Course,
     pub(crate) result: Result<HostData, HostError>,
 }
 
@@ -212,8 +231,8 @@ impl Requests {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let name = self.name(owner);
         let (left, since, again) = (false, None, false);
-        let owner = Some(owner);
-        let pending = Pending { owner, node, job, claim, left, name, since, again };
+        let (owner, course) = (Some(owner), Course::new(&job.op, Instant::now()));
+        let pending = Pending { owner, node, job, claim, left, name, since, again, course };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);
         } else {
@@ -249,7 +268,9 @@ impl Requests {
 
     fn issue(&mut self, engine: &mut Engine, mut pending: Pending) {
         let node = engine.originator(pending.node);
-        if node.is_none() && engine.hosts_wait() {
+        let parks = node.is_none() && engine.hosts_wait();
+        pending.course.enter(pending.stage(parks), Instant::now());
+        if parks {
             return self.parked.push(pending);
         }
         let number = self.next;
@@ -300,7 +321,8 @@ impl Requests {
             self.issue(engine, pending);
             return None;
         }
-        Some(Finished { owner, result })
+        let Pending { job: Job { volume, .. }, node, course, .. } = pending;
+        Some(Finished { owner, volume, node, course, result })
     }
 
     /// Gives what a node that stopped had in work to others.

@@ -1,6 +1,5 @@
 //! The order among requests that touch the same bytes, with nodes that stop under them.
 
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -29,8 +28,10 @@ struct World {
 fn world() -> World {
     let dir = tempfile::tempdir().unwrap();
     let spec = Spec { disk_size: Some(32 << 20), ..Spec::default() };
-    let mut engine =
-        Engine::new(Rule::alone(State::open(dir.path(), &spec).unwrap()), Arc::new(|_| {}));
+    let mut engine = Engine::new(
+        Rule::alone(State::open(dir.path(), &spec).unwrap()),
+        crate::log::Log::silent(),
+    );
     engine.start_all();
     let requests = Requests::default();
     let mut world = World { engine, requests, answered: Vec::new(), read: Vec::new(), _dir: dir };

@@ -2,6 +2,7 @@
 
 mod fixed;
 mod images;
+mod requests;
 
 use std::sync::Arc;
 
@@ -11,21 +12,25 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
-use weft_core::cluster::{Attendance, ClusterMap, Extent, Home, NodeInfo, Settings, Volume};
+use weft_core::cluster::{
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, Volume,
+};
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
-    Account, Body, Claim, DirtySector, Envelope, Header, Item, LockMessage, LostRange, MapMessage,
-    MemberReport, Memory, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Standing,
-    Task, Wanted,
+    Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
+    LockMessage, LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal,
+    SequenceMessage, SequenceReport, Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
-use weft_core::order::{Asker, HostId, Lock, Place, PlaceError, RequestId};
+use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
 use weft_core::plan::{Calculators, Part, Range, Role, Span};
 use weft_core::policy::{CHOICES, Choice, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
 use weft_bytes::BytesError;
+
+use requests::{asked, asker, done, holder};
 
 use super::{MAX_BULK, Message, VERSION, WireError};
 
@@ -77,10 +82,11 @@ fn header() -> impl Strategy<Value = Header> {
             part
         }),
     ];
-    let asker = option::of((request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest }));
+    let asker = option::of(asker());
     let columns = || any::<u32>().prop_map(ColumnSet);
-    let fields = (ts(), volume_id(), columns(), columns(), calculators(), task, asker);
-    fields.prop_map(|(ts, volume, avoid, waits, calculators, task, asker)| Header {
+    let asked = (asker, option::of(holder()));
+    let fields = (ts(), volume_id(), columns(), columns(), calculators(), task, asked);
+    fields.prop_map(|(ts, volume, avoid, waits, calculators, task, (asker, holder))| Header {
         ts,
         volume,
         avoid,
@@ -88,6 +94,7 @@ fn header() -> impl Strategy<Value = Header> {
         calculators,
         task,
         asker,
+        holder,
     })
 }
 
@@ -138,6 +145,7 @@ fn vote() -> impl Strategy<Value = Result<(), Refusal>> {
 fn body() -> BoxedStrategy<Body> {
     let wanted = prop_oneof![Just(Wanted::Data), Just(Wanted::Stripes), Just(Wanted::Holes)];
     let pieces = vec((any::<u64>(), buffer()), 0..4);
+    let placed = vec((any::<u64>(), buffer()), 0..4);
     let result = prop_oneof![pieces.prop_map(Ok), refusal().prop_map(Err)];
     let standing = prop_oneof![
         Just(Standing::Unknown),
@@ -153,13 +161,14 @@ fn body() -> BoxedStrategy<Body> {
         vec![Undecided, All, Untouched, Touched]
     };
     prop_oneof![
-        (ts(), volume_id(), range(), any::<u32>(), wanted).prop_map(
-            |(ts, volume, range, avoid, wanted)| Body::Read {
+        (ts(), volume_id(), range(), any::<u32>(), wanted, option::of(holder())).prop_map(
+            |(ts, volume, range, avoid, wanted, holder)| Body::Read {
                 ts,
                 volume,
                 range,
                 avoid: ColumnSet(avoid),
-                wanted
+                wanted,
+                holder
             }
         ),
         (ts(), 0..32usize, result).prop_map(|(ts, column, result)| Body::ReadReply {
@@ -214,6 +223,17 @@ fn body() -> BoxedStrategy<Body> {
         }),
         lock_message().prop_map(Body::Lock),
         sequence().prop_map(Body::Sequence),
+        asked().prop_map(Body::Request),
+        (volume_id(), any::<u64>(), done(), vec(ts(), 0..3)).prop_map(
+            |(volume, number, result, counted)| Body::Done { volume, number, result, counted }
+        ),
+        (header(), 0..32usize).prop_map(|(header, column)| Body::Fetch { header, column }),
+        (holder(), ts(), volume_id(), (range(), any::<u32>()), 0..32usize, placed).prop_map(
+            |(holder, ts, volume, (range, avoid), column, pieces)| {
+                let avoid = ColumnSet(avoid);
+                Body::Place { holder, ts, volume, range, avoid, column, pieces }
+            }
+        ),
     ]
     .boxed()
 }
@@ -435,6 +455,7 @@ fn volume() -> impl Strategy<Value = Volume> {
             apart: name.clone(),
             visible: count as u64,
             unordered_sharing: count % 2 == 1,
+            deletion: Deletion { since: (count % 3 == 1).then_some(extent_stripes) },
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,

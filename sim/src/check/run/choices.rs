@@ -4,7 +4,7 @@
 //! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what they were.
 
 use fastrand::Rng;
-use weft_core::policy::{CHOICES, Choice, Commit, Dispatch, Ordering, Redundancy, Setting};
+use weft_core::policy::{CHOICES, Choice, Commit, Dispatch, Ordering, Redundancy, Roles, Setting};
 use weft_core::units::Nanos;
 
 use super::Run;
@@ -17,7 +17,7 @@ pub(super) fn rng(seed: u64) -> Option<Rng> {
 }
 
 /// So many choices came later: only in some runs they are drawn with the others.
-const LATER: usize = 3;
+const LATER: usize = 4;
 
 fn later(seed: u64) -> Option<Rng> {
     let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5001);
@@ -79,7 +79,11 @@ impl Run {
                     let reach = self.volume.rates().protected_h;
                     self.exposes && (hours == Redundancy::UNBOUNDED || hours as f64 <= reach)
                 }
-                Setting::ParityAt(_) | Setting::Dispatch(_) | Setting::Journal(_) => true,
+                Setting::Roles(to) => !limited || matches!(to, Roles::Node | Roles::Host),
+                Setting::ParityAt(_)
+                | Setting::Dispatch(_)
+                | Setting::Journal(_)
+                | Setting::Inline(_) => true,
             }
     }
 
@@ -87,7 +91,9 @@ impl Run {
     fn with_it(&self, setting: Setting) -> Option<Setting> {
         match setting {
             Setting::Commit(Commit::Limited) => Some(Setting::Dispatch(Dispatch::Commanded)),
-            Setting::Dispatch(Dispatch::Commanded) => Some(Setting::ParityAt(None)),
+            Setting::Dispatch(Dispatch::Commanded) | Setting::Roles(_) => {
+                Some(Setting::ParityAt(None))
+            }
             _ => None,
         }
     }

@@ -9,7 +9,8 @@ use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::policy::{
-    Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Start, Timing,
+    Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Roles, Setting,
+    Start, Timing,
 };
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
@@ -85,6 +86,11 @@ impl Run {
         if commit == Commit::Limited {
             policy.dispatch = Dispatch::Commanded;
         }
+        if let Some(controller) = options.controller.unwrap_or_else(|| draw_controller(seed))
+            && commit == Commit::Late
+        {
+            Setting::Roles(controller).apply(&mut policy);
+        }
         let parities = geometry.code.parity_columns();
         let may_wait = policy.is_journaled() && commit == Commit::Late && parities > 0;
         let redundancy = draw_redundancy(seed, parities, options.deferral).filter(|_| may_wait);
@@ -121,6 +127,7 @@ impl Run {
             rebuilds_busy: 1,
             fill: operator.as_mut().map_or(FillRates::UNBOUNDED, Operator::fill),
             sequencer: Limits { issue_within: 300 * MILLIS, ..Limits::default() },
+            secret: u128::from(seed) << 64 | 0x5ec2e7,
             bug: options.bug,
         };
         let mut repeat_rng = Rng::with_seed(seed ^ 0x000a_6a14_0e9e);
@@ -182,6 +189,9 @@ impl Run {
         world.story_length = story;
         if rare.is_some() {
             world.tear_superblocks();
+        }
+        if policy.controller.is_some() && Rng::with_seed(seed ^ 0x00f0_4635).u8(0..3) == 0 {
+            world.let_a_node_forge(seed);
         }
         if Rng::with_seed(seed ^ 0x000c_10c5_5e70).u8(0..4) == 0 {
             world.let_clocks_change();
@@ -274,6 +284,12 @@ fn draw_commit(seed: u64) -> Commit {
         0 => Commit::Limited,
         _ => Commit::Late,
     }
+}
+
+/// A controller coordinates in one of six seeds.
+fn draw_controller(seed: u64) -> Option<Roles> {
+    let mut rng = Rng::with_seed(seed ^ 0x00c0_4712_011e);
+    (rng.u8(0..6) == 0).then(|| if rng.bool() { Roles::Central } else { Roles::Controller })
 }
 
 /// In one of four seeds parity may wait.

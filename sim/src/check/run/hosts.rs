@@ -253,7 +253,7 @@ impl Run {
             }
             // It may have begun.
             Err(HostError::Gone) if self.places.is_some() => self.left_open(pieces.clone()),
-            Err(HostError::OutcomeUnknown) if self.clients[n].has_repeated() => {
+            Err(HostError::OutcomeUnknown) if self.may_be_unknown(n) => {
                 self.again.1 += 1;
                 self.left_open(pieces.clone());
             }
@@ -273,6 +273,12 @@ impl Run {
         }
         self.tell_answer(n, pieces);
         true
+    }
+
+    /// Whether the request of a host may have been asked for more than once: by the host, or by its endpoint.
+    fn may_be_unknown(&self, n: usize) -> bool {
+        let controlled = self.volume.policy.controller.is_some() || self.choice_rng.is_some();
+        self.clients[n].has_repeated() || controlled
     }
 
     fn is_restless(&self) -> bool {

@@ -149,7 +149,7 @@ fn workload(requests: Requests) -> Workload {
         requests,
         addresses: Addresses::Uniform,
         // Stripe units, whatever the sizes.
-        align_bytes: None,
+        align_bytes: Some(4 * KIB),
     }
 }
 
@@ -166,8 +166,8 @@ impl Build {
         Measure {
             requests: (all / units).clamp(least, most),
             replications: match self.effort {
-                Effort::Full => 3,
-                Effort::Quick => 2,
+                Effort::Full => 5,
+                Effort::Quick => 3,
             },
             ..Measure::default()
         }
@@ -184,7 +184,7 @@ impl Build {
         let bytes = match &system.workload.requests {
             Requests::Fixed { bytes, .. } => *bytes,
             Requests::Imitation(Imitation::LargeScientific) => 300 * KIB,
-            Requests::Imitation(Imitation::SmallScientific) => 30 * KIB,
+            Requests::Imitation(Imitation::SmallScientific) => 32 * KIB,
             _ => 8 * KIB,
         };
         system.measure = self.measure(bytes, load);
@@ -391,7 +391,7 @@ impl Build {
             ("oltp", workload(Requests::Imitation(Imitation::Oltp)), None),
         ];
         let loads: &[u32] = match self.effort {
-            Effort::Full => &[1, 2, 4, 8, 16, 32, 64],
+            Effort::Full => &[1, 2, 4, 8, 16, 32, 64, 128, 256],
             Effort::Quick => &[1, 8, 32],
         };
         for (name, workload, bytes) in workloads {

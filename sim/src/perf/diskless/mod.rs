@@ -11,7 +11,7 @@ use weft_core::node::{Input, Output};
 use weft_core::units::Nanos;
 use weft_load::random::{self, Streams};
 
-use super::system::{MessageTimes, Roles, System};
+use super::system::{MessageTimes, System};
 
 /// A piece of work: how long it takes, and what it brings about.
 type Step = (Nanos, Vec<Output>);
@@ -141,9 +141,9 @@ impl Diskless {
 
 /// How many nodes there are that are not the array's.
 pub(super) fn count(system: &System) -> usize {
-    match system.nodes.roles {
-        Roles::Array => 0,
-        Roles::Host => 1 + system.workload.hosts as usize,
+    match system.nodes.roles.hosts_are_nodes() {
+        false => 0,
+        true => 1 + system.workload.hosts as usize,
     }
 }
 

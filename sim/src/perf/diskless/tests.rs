@@ -1,4 +1,5 @@
 use super::*;
+use crate::perf::Roles;
 use crate::perf::{
     Commit, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering, ParityAt,
     PathLengths, Simulation, VolumeSpec, WarmUp,

@@ -40,13 +40,13 @@ impl Simulation {
             (u32::from(self.system.first_diskless()), self.system.nodes.diskless() as u32);
         let originators = u32::from(self.system.nodes.originators);
         match (self.system.nodes.roles, originators) {
-            (Roles::Host, _) => self.diskless.of_host(host),
+            (roles, _) if roles.hosts_are_nodes() => self.diskless.of_host(host),
             // A controller is asked for what its own disks have.
-            (Roles::Array, 0) if self.system.links.fabric == Fabric::Hierarchy => {
+            (_, 0) if self.system.links.fabric == Fabric::Hierarchy => {
                 first + self.system.controller_of(self.disk_at(offset) as u16)
             }
-            (Roles::Array, 0) => first + host % diskless,
-            (Roles::Array, n) => self.living(host % n, n),
+            (_, 0) => first + host % diskless,
+            (_, n) => self.living(host % n, n),
         }
     }
 
@@ -104,18 +104,31 @@ impl Simulation {
             self.travels((end, originator), data, Cargo::Request(request));
             return Ok(());
         }
-        let r = self.requests[request as usize].as_ref().expect("just seen");
-        let Some(links) = &mut self.host_links else {
+        let data = if ask.kind == Kind::Write { ask.len } else { 0 };
+        let now = self.queue.now();
+        let Some(there) = self.crosses(host, originator, data, true) else {
             return self.happens(Event::Arrival { request });
         };
-        let now = self.queue.now();
-        let data = if r.ask.kind == Kind::Write { r.ask.len } else { 0 };
-        let there = links.ask(now, r.host as usize, r.originator as usize, data);
         if let Some(timeline) = &mut self.timeline {
-            timeline.crossed(request, Lane::ToArray(r.host), now, there, data);
+            timeline.crossed(request, Lane::ToArray(host), now, there, data);
         }
         self.queue.push(there - now, Event::Arrival { request });
         Ok(())
+    }
+
+    /// Sends so many bytes from a host to its node, or back, over what is between them; says when they are there.
+    fn crosses(&mut self, host: u32, node: u32, data: u64, is_request: bool) -> Option<Nanos> {
+        let (now, nodes) = (self.queue.now(), self.places.len());
+        if let Some(end) = self.network.host_end(nodes, host) {
+            let ends = if is_request { (end, node as usize) } else { (node as usize, end) };
+            return Some(self.network.send(now, ends.0, ends.1, data));
+        }
+        let links = self.host_links.as_mut()?;
+        let (host, node) = (host as usize, node as usize);
+        Some(match is_request {
+            true => links.ask(now, host, node, data),
+            false => links.reply(now, host, node, data),
+        })
     }
 
     /// A request is at its node.
@@ -143,13 +156,15 @@ impl Simulation {
             let data = if r.ask.kind == Kind::Read { r.ask.len } else { 0 };
             return self.travels((r.originator, end), data, Cargo::Reply(request));
         }
-        let Some(links) = &mut self.host_links else { return self.is_back(request) };
-        let now = self.queue.now();
-        let r = self.requests[request as usize].as_ref().expect("a request in work");
-        let data = if r.ask.kind == Kind::Read { r.ask.len } else { 0 };
-        let there = links.reply(now, r.host as usize, r.originator as usize, data);
+        let (now, r) = (self.queue.now(), self.requests[request as usize].as_ref());
+        let Some(Request { host, ask, originator, .. }) = r else { return };
+        let (host, originator) = (*host, *originator);
+        let data = if ask.kind == Kind::Read { ask.len } else { 0 };
+        let Some(there) = self.crosses(host, originator, data, false) else {
+            return self.is_back(request);
+        };
         if let Some(timeline) = &mut self.timeline {
-            timeline.crossed(request, Lane::FromArray(r.host), now, there, data);
+            timeline.crossed(request, Lane::FromArray(host), now, there, data);
         }
         self.queue.push(there - now, Event::Return { request });
     }

@@ -76,7 +76,7 @@ impl Simulation {
             threads: (0..workload.hosts).map(|_| Thread::default()).collect(),
             devices: disks(system, &model, streams, devices).enumerate().map(device).collect(),
             buses: (0..system.disks.buses(devices)).map(|_| shared_bus(&model)).collect(),
-            network: Network::new(&system.links, count, streams.stream("links", 0)),
+            network: Network::new(system, count, streams.stream("links", 0)),
             host_links: system.hosts.links.as_ref().map(|links| {
                 let chance = streams.stream("host links", 0);
                 HostLinks::new(links, workload.hosts as usize, count, chance)

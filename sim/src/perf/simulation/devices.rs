@@ -1,6 +1,6 @@
 //! The devices that disks are, or are parts of: what is asked of them, and when it is done.
 
-use weft_core::store::DiskRequest;
+use weft_core::store::{DiskOp, DiskRequest};
 use weft_load::stats::Level;
 use weft_model::disk::bus::Bus;
 use weft_model::disk::{Access, Completed, Disk, is_flushed_after};
@@ -57,11 +57,15 @@ impl Simulation {
     pub(super) fn disk_begins(&mut self, node: u32, request: DiskRequest) {
         let now = self.queue.now();
         let place = &self.places[node as usize];
-        let Some((device, first)) = place.disk else {
-            // Nothing is on a node without disk: only a flush can come.
-            let done = Input::Disk(request.id, Ok(Buffer::Zero(0)));
+        let in_memory = self.system.disks.in_memory;
+        let Some((device, first)) = place.disk.filter(|_| !in_memory) else {
+            // Nothing is on a node without disk: only a flush can come. Memory answers at once.
+            let data = match request.op {
+                DiskOp::Read { len, .. } => Buffer::Length(len as usize),
+                _ => Buffer::Zero(0),
+            };
             let processor = &mut self.processors[place.processor as usize];
-            processor.waiting.push_back((node, done));
+            processor.waiting.push_back((node, Input::Disk(request.id, Ok(data))));
             processor.load.up(now);
             return;
         };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::perf::Roles;
 use crate::perf::{Commit, Fault, FaultKind, Layout, Measure, PathLengths, Store, WarmUp};
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 

@@ -27,7 +27,7 @@ use super::outcome::{Outcome, Resource, Used};
 use super::processor::Processor;
 use super::recovered::Recovered;
 use super::setup::VOLUME;
-use super::system::{Roles, Store, System};
+use super::system::{Store, System};
 use super::timeline::{Lane, Timeline};
 use crate::engine::Queue;
 
@@ -194,6 +194,7 @@ impl Simulation {
             self.buses_used(),
             self.processors_used(),
             self.links_used(),
+            self.memories_used(),
             self.host_links_used(),
         ];
         Ok(kinds.concat())
@@ -227,6 +228,7 @@ impl Simulation {
             processors: Resource::of(&self.processors_used()),
             links: Resource::of(&self.links_used()),
             host_links: self.host_links.is_some().then(|| Resource::of(&self.host_links_used())),
+            machines: self.machines(),
             messages: self.messages as f64 / measured.all().latency.count().max(1) as f64,
             delayed: self.delayed as f64 / measured.all().latency.count().max(1) as f64,
             recovered: self.recovered(),
@@ -316,6 +318,12 @@ impl Simulation {
         self.network.used(time).map(|link| link_used("link", name, time, link)).collect()
     }
 
+    fn memories_used(&self) -> Vec<Used> {
+        let time = self.measured_time();
+        let used = self.network.memories_used(time);
+        used.map(|memory| link_used("memory", |n| n.to_string(), time, memory)).collect()
+    }
+
     fn host_links_used(&self) -> Vec<Used> {
         let (Some(links), time) = (&self.host_links, self.measured_time()) else {
             return Vec::new();
@@ -401,6 +409,9 @@ impl Simulation {
 
     /// Something for a node's processor to do.
     fn input(&mut self, node: u32, input: Input) -> Result<(), String> {
+        if self.is_passive(node, &input) {
+            return self.is_done_by_its_adapter(node, input);
+        }
         let now = self.queue.now();
         let number = self.places[node as usize].processor;
         let processor = &mut self.processors[number as usize];
@@ -425,6 +436,10 @@ impl Simulation {
             let came_in = diskless::came_in(&input);
             let Handled { outputs, mut work, followed } = self.handle(node, now, input);
             outputs.iter().for_each(|o| work += Work::after(o, unit));
+            work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
+            if self.is_endpoint(node) {
+                work = work.of_endpoint(self.system.links.one_sided);
+            }
             self.work += work;
             let processor = &mut self.processors[number as usize];
             let time = processor.time(self.system.nodes.path.instructions(&work));
@@ -450,9 +465,9 @@ impl Simulation {
 
     /// Has a node handle an input at a time.
     fn handle(&mut self, node: u32, at: Nanos, input: Input) -> Handled {
+        let mut work = Work { executed: self.commands_in(&input), ..Work::before(&input) };
         let place = &mut self.places[node as usize];
         let xor_before = place.node.xor_bytes();
-        let mut work = Work::before(&input);
         let request = self.delays.handed(&input);
         let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
         let followed = followed.map(|_| described(&input));
@@ -510,6 +525,7 @@ fn described(input: &Input) -> String {
 mod accepting;
 mod asking;
 mod beginning;
+mod commanding;
 mod devices;
 mod driver;
 mod environment;
@@ -518,9 +534,13 @@ mod fabric_tests;
 mod failing;
 #[cfg(test)]
 mod failing_tests;
+mod machines;
+mod one_sided;
 #[cfg(test)]
 mod real_nodes_tests;
 mod rounds;
+#[cfg(test)]
+mod switch_tests;
 #[cfg(test)]
 mod tests;
 mod travelling;

@@ -358,7 +358,7 @@ fn what_goes_with_real_nodes_only_is_refused_elsewhere() {
     type Change = fn(&mut System);
     let wrong: [(Change, &str); 9] = [
         (|s| s.volume.journal = true, "volume.journal"),
-        (|s| s.disks.in_memory = true, "disks.in_memory"),
+        (|s| (s.disks.in_memory, s.disks.devices) = (true, Some(1)), "disks.devices"),
         (|s| s.nodes.wake_us = 1.0, "nodes.wake_us"),
         (|s| s.nodes.path.round = 1, "nodes.path.round"),
         (|s| s.hosts.wake_us = 1.0, "hosts.wake_us"),

@@ -120,7 +120,8 @@ impl Simulation {
                         );
                     }
                     output => {
-                        self.spend(round, Work::after(&output, unit));
+                        let commands = self.commands_sent(&output);
+                        self.spend(round, Work { commands, ..Work::after(&output, unit) });
                         match output {
                             Output::Send(m) if self.is_near(round, u32::from(m.to.0)) => {
                                 self.messages += u64::from(m.from != m.to);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::perf::Roles;
 use crate::perf::{
     Commit, Fabric, Hosts, Lane, Layout, Links, Measure, PILOT, ParityAt, PathLengths, WarmUp,
 };

@@ -7,8 +7,8 @@ use weft_core::cluster::Volume;
 use weft_core::units::NodeId;
 use weft_load::workload::Problem;
 
+use super::System;
 use super::fit::{MOST_TIMESTAMPED, within};
-use super::{Roles, System};
 use crate::perf::lines::Graph;
 use crate::perf::setup;
 
@@ -182,11 +182,9 @@ impl System {
         let refuse = |expected: String| Err(Problem::new("node", node, expected));
         if node >= workers {
             let last = workers - 1;
-            return refuse(match self.nodes.roles {
-                Roles::Host => {
-                    format!("hosts and the lock server do not die here; give 0 to {last}")
-                }
-                Roles::Array => format!("there are {workers} nodes with disks; give 0 to {last}"),
+            return refuse(match self.nodes.roles.hosts_are_nodes() {
+                true => format!("nodes without disk do not die here; give 0 to {last}"),
+                false => format!("there are {workers} nodes with disks; give 0 to {last}"),
             });
         }
         let (dead, dies) = (&mut standing.dead, fault.what == FaultKind::NodeDies);

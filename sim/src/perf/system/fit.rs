@@ -1,11 +1,12 @@
 //! What of a system does not fit the rest of it, each by the key that is to be changed.
 
+use weft_core::policy::Dispatch;
 use weft_core::units::SECTOR;
 use weft_load::workload::{Arrivals, Problem, Spacing, Think};
 use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec::{Device, Spec};
 
-use super::{Arbitration, Fabric, MessageTimes, Roles, Store, System};
+use super::{Arbitration, Commands, Fabric, MessageTimes, Roles, Store, System};
 use crate::perf::parameters;
 
 /// Nodes that timestamps can tell apart.
@@ -83,9 +84,14 @@ impl System {
                 "hosts that are nodes are on the array's own links; leave hosts.links out";
             return Err(Problem::new("hosts.links.mb_s", links.mb_s, expected));
         }
+        let (word, chosen) = self.nodes.roles.chooses();
         if self.nodes.originators != 0 {
-            let expected = "with nodes.roles = host only hosts take requests; give 0";
+            let expected = format!("with nodes.roles = {word} only hosts take requests; give 0");
             return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
+        }
+        if chosen.is_some() && self.volume.dispatch != Dispatch::Collaborative {
+            let expected = format!("nodes.roles = {word} settles it; leave it out");
+            return Err(Problem::new("volume.dispatch", self.volume.dispatch, expected));
         }
         let nodes = u64::from(self.nodes.workers) + 1 + u64::from(self.workload.hosts);
         if nodes > MOST_TIMESTAMPED {
@@ -141,7 +147,7 @@ impl System {
     /// Refuses what only rounds or threads have, where there are none.
     pub(super) fn check_threads(&self) -> Result<(), Problem> {
         let (nodes, hosts) = (&self.nodes, &self.hosts);
-        if nodes.rounds && nodes.roles == Roles::Host {
+        if nodes.rounds && nodes.roles.hosts_are_nodes() {
             let expected = "hosts that are nodes do one thing after the other; give false";
             return Err(Problem::new("nodes.rounds", true, expected));
         }
@@ -169,10 +175,49 @@ impl System {
                 "disks in memory take no time of their own; give disks.in_memory = false";
             return Err(Problem::new("disks.emulated", true, expected));
         }
-        if self.disks.in_memory && !nodes.rounds {
-            return Err(Problem::new("disks.in_memory", true, format!("{rounds} false")));
+        if let (Some(devices), true) = (self.disks.devices, self.disks.in_memory && !nodes.rounds) {
+            let expected = "disks in memory answer at once and share nothing; leave it out, or give \
+                            disks.in_memory = false";
+            return Err(Problem::new("disks.devices", devices, expected));
         }
         Ok(())
+    }
+
+    /// Refuses what only a switch has where there is none, and hosts that would be on two kinds of links.
+    pub(super) fn check_switch(&self) -> Result<(), Problem> {
+        let is_switch = self.links.fabric == Fabric::Switch;
+        if let Some(expected) = self.no_port_for_hosts().filter(|_| self.hosts.at_switch) {
+            return Err(Problem::new("hosts.at_switch", true, expected));
+        }
+        if let (Some(rate), false) = (self.nodes.memory_mb_s, is_switch) {
+            let expected = "memory takes time where machines are at a switch; leave it out, or give \
+                            links.fabric = switch";
+            return Err(Problem::new("nodes.memory_mb_s", rate, expected));
+        }
+        if self.links.one_sided && !self.nodes.roles.is_controlled() {
+            let expected = "only hosts that leave the rest to a controller are read and written so; give nodes.roles = \
+                            controller or central, or false";
+            return Err(Problem::new("links.one_sided", true, expected));
+        }
+        let path = &self.nodes.path;
+        if self.nodes.commands == Commands::Block && path.command + path.execute == 0 {
+            let expected = "no command costs anything; give nodes.path.command or \
+                            nodes.path.execute, or column";
+            return Err(Problem::new("nodes.commands", "block", expected));
+        }
+        Ok(())
+    }
+
+    /// Why hosts cannot have a port each at the nodes' switch, if they cannot.
+    fn no_port_for_hosts(&self) -> Option<&'static str> {
+        if self.links.fabric != Fabric::Switch {
+            return Some("only a switch has ports for hosts; give links.fabric = switch, or false");
+        }
+        if self.hosts.links.is_some() {
+            return Some("hosts have links of their own; leave hosts.links out, or give false");
+        }
+        let is_node = self.nodes.roles != Roles::Array;
+        is_node.then_some("hosts that are nodes have a port each already; give false")
     }
 
     pub(super) fn check_path_lengths(&self) -> Result<(), Problem> {
@@ -182,6 +227,8 @@ impl System {
             ("reply", path.reply),
             ("send", path.send),
             ("receive", path.receive),
+            ("command", path.command),
+            ("execute", path.execute),
             ("local", path.local),
             ("disk_start", path.disk_start),
             ("disk_end", path.disk_end),
@@ -193,6 +240,7 @@ impl System {
             within(&format!("nodes.path.{name}"), instructions as f64)?;
         }
         within("nodes.path.copy_byte", path.copy_byte)?;
+        within("nodes.path.send_byte", path.send_byte)?;
         within("nodes.path.host_byte", path.host_byte)?;
         within("nodes.path.disk_byte", path.disk_byte)?;
         within("nodes.path.write_byte", path.write_byte)?;

@@ -1,6 +1,7 @@
 //! Nodes, their disks, the links between them, and the hosts.
 
 use serde::{Deserialize, Serialize};
+use weft_core::policy;
 use weft_load::workload::Problem;
 use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec::{self, Spec};
@@ -18,6 +19,33 @@ pub enum Roles {
     /// Each host for itself: a node without disk, with a processor of its own, that its host alone
     /// asks; and one more for the locks (shared storage).
     Host,
+    /// Each host's own node without disk, which keeps the data; one more such node controls, and no data passes it
+    /// (TPT-RAID).
+    Controller,
+    /// The same, but all data passes the one that controls, and it computes parity (TPT-RAID's baseline).
+    Central,
+}
+
+impl Roles {
+    /// Whether each host is a node of its own.
+    pub(in crate::perf) fn hosts_are_nodes(self) -> bool {
+        self != Roles::Array
+    }
+
+    /// Whether a node without disk controls what hosts' nodes ask for.
+    pub(in crate::perf) fn is_controlled(self) -> bool {
+        matches!(self, Roles::Controller | Roles::Central)
+    }
+
+    /// The word of it, and what it chooses for a volume, if it chooses anything.
+    pub(in crate::perf) fn chooses(self) -> (&'static str, Option<policy::Roles>) {
+        match self {
+            Roles::Array => ("array", None),
+            Roles::Host => ("host", None),
+            Roles::Controller => ("controller", Some(policy::Roles::Controller)),
+            Roles::Central => ("central", Some(policy::Roles::Central)),
+        }
+    }
 }
 
 /// How a worker keeps what is on its disk.
@@ -62,8 +90,24 @@ pub struct Nodes {
     /// most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffers: Option<u32>,
+    /// Millions of bytes a second that pass a machine's memory, in and out together; if not said, it takes no time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb_s: Option<f64>,
+    /// As how many commands a message to a worker counts.
+    pub commands: Commands,
     /// What work costs.
     pub path: PathLengths,
+}
+
+/// As how many commands a message that has a worker read or write counts, for the processors at its ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Commands {
+    /// As one.
+    #[default]
+    Column,
+    /// As one for each stripe unit that it is about, of data and of parity (TPT-RAID, 3.2).
+    Block,
 }
 
 impl Nodes {
@@ -89,6 +133,8 @@ impl Default for Nodes {
             wake_us: 0.0,
             controllers: None,
             buffers: None,
+            memory_mb_s: None,
+            commands: Commands::Column,
             path: PathLengths::default(),
         }
     }
@@ -112,7 +158,7 @@ pub struct Disks {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_bus: Option<u16>,
     /// Whether they are in memory: then disk operations are work of the nodes' processors and of
-    /// nothing else, and are done in the round that begins them.
+    /// nothing else. They are done in the round that begins them, or without rounds at once.
     pub in_memory: bool,
     /// Whether in the real world, too, they take as long as the model says.
     pub emulated: bool,
@@ -175,6 +221,9 @@ pub struct Links {
     pub latency_most_us: Option<f64>,
     /// Microseconds for which a message takes the link before its first byte (arbitration).
     pub set_up_us: f64,
+    /// Whether a host's processor has nothing to do with what others read of its memory and write into it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub one_sided: bool,
     /// Of a torus: its form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub torus: Option<Torus>,
@@ -274,6 +323,7 @@ impl Default for Links {
             latency_us: 10.0,
             latency_most_us: None,
             set_up_us: 0.0,
+            one_sided: false,
             torus: None,
             hierarchy: None,
         }
@@ -298,6 +348,10 @@ impl Links {
                             front-end bus";
             let word = if self.fabric == Fabric::Torus { "torus" } else { "hierarchy" };
             return Err(Problem::new(&key("fabric"), word, expected));
+        }
+        if above == "hosts.links" && self.one_sided {
+            let expected = "only the nodes' own links have it; leave it out";
+            return Err(Problem::new(&key("one_sided"), true, expected));
         }
         within(&key("set_up_us"), self.set_up_us)
     }
@@ -338,6 +392,8 @@ pub struct Hosts {
     pub scheduler: Scheduler,
     /// By how many milliseconds a host's clock is off at most, ahead or behind.
     pub clock_ms: f64,
+    /// Whether they have a port each at the switch that nodes are at.
+    pub at_switch: bool,
     /// The links between hosts and the nodes that take their requests, if they take time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub links: Option<Links>,
@@ -357,8 +413,8 @@ pub enum MessageTimes {
 impl Default for Hosts {
     fn default() -> Self {
         Hosts {
-            ask_us: 2_500.0,
-            reply_us: 1_500.0,
+            ask_us: 3_500.0,
+            reply_us: 2_200.0,
             threads: false,
             wake_us: 0.0,
             ask_byte_ns: 0.0,
@@ -368,6 +424,7 @@ impl Default for Hosts {
             admits: None,
             scheduler: Scheduler::Fcfs,
             clock_ms: 0.0,
+            at_switch: false,
             links: None,
         }
     }

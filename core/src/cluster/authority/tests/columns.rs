@@ -193,16 +193,16 @@ fn what_is_drained_must_fit_beside_what_is_being_drained() {
     use crate::cluster::can_drain;
     // 4 disks of 1,000 sectors, of which 1,800 are taken.
     let mut a = started("raid1", 4, 900);
-    assert!(can_drain(a.map(), NodeId(0)) && can_drain(a.map(), NodeId(1)));
+    assert!(can_drain(a.map(), NodeId(0)).is_ok() && can_drain(a.map(), NodeId(1)).is_ok());
     change(&mut a, Change::Drain(NodeId(0), true), 20);
-    assert!(can_drain(a.map(), NodeId(0)), "it may be asked again");
-    assert!(can_drain(a.map(), NodeId(1)), "two hold it as well");
+    assert!(can_drain(a.map(), NodeId(0)).is_ok(), "it may be asked again");
+    assert!(can_drain(a.map(), NodeId(1)).is_ok(), "two hold it as well");
     change(&mut a, Change::Drain(NodeId(1), true), 30);
-    assert!(!can_drain(a.map(), NodeId(2)), "one column has no place");
+    assert_eq!(can_drain(a.map(), NodeId(2)), Err(VolumeId(1)), "one column has no place");
     // With more on them two are not enough.
     let mut a = started("raid1", 4, 1200);
     change(&mut a, Change::Drain(NodeId(0), true), 20);
-    assert!(!can_drain(a.map(), NodeId(1)));
+    assert!(can_drain(a.map(), NodeId(1)).is_err());
     change(&mut a, Change::Drain(NodeId(0), false), 30);
-    assert!(can_drain(a.map(), NodeId(1)));
+    assert!(can_drain(a.map(), NodeId(1)).is_ok());
 }

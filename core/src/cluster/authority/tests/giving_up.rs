@@ -1,7 +1,7 @@
 //! Nodes that are given up without an operator.
 
 use super::*;
-use crate::cluster::ClusterSetting;
+use crate::cluster::{ClusterSetting, moves};
 use crate::units::Nanos;
 
 const LIMIT: Nanos = 1000;
@@ -212,4 +212,23 @@ fn what_has_changed_meanwhile_counts() {
     assert!(!a.is_settled() && !out.is_empty(), "all are to stop");
     down(&mut a, 1, 22);
     assert_eq!(given_up(&a), [] as [u16; 0]);
+}
+
+/// A deleted volume keeps nobody; what of it cannot be moved then is seen, and it goes.
+#[test]
+fn a_deleted_volume_needs_nobody() {
+    let mut a = impatient("rs:2+1", 6, 10);
+    let (one, size) = (VolumeId(1), volume(a.map()).size);
+    let hidden = VolumeSize { size, visible: 0, more: Vec::new() };
+    change(&mut a, Change::SizeVolume(one, hidden), 12);
+    change(&mut a, Change::DeleteVolume(one, 7), 13);
+    assert!(!moves::is_crowded(a.map()));
+    down(&mut a, 0, 20);
+    down(&mut a, 1, 21);
+    change(&mut a, AuthorityInput::Tick(0), 22);
+    change(&mut a, AuthorityInput::Tick(LIMIT), 23).unwrap();
+    assert_eq!(given_up(&a), [0]);
+    assert!(moves::is_crowded(a.map()), "some extent had columns on both");
+    change(&mut a, Change::ForgetVolume(one), 30).unwrap();
+    assert!(!moves::is_crowded(a.map()));
 }

@@ -174,3 +174,55 @@ fn what_a_volume_bears_is_counted_by_failure_domain() {
     let map = ClusterMap { nodes: vec![all; 6], ..ClusterMap::default() };
     assert_eq!(map.survives(&volume, "box", |_, _| false), 0, "all are in one");
 }
+
+fn hidden(size: u64) -> VolumeSize {
+    VolumeSize { size, visible: 0, more: Vec::new() }
+}
+
+#[test]
+fn a_deleted_volume_comes_back_unless_it_was_forgotten() {
+    let mut a = started("rs:2+1", 5, 6);
+    let one = VolumeId(1);
+    let before = a.map().volumes[&one].clone();
+    change(&mut a, Change::DeleteVolume(one, 7), 20);
+    assert_eq!(a.map().volumes[&one], before, "hosts see it");
+    change(&mut a, Change::SizeVolume(one, hidden(before.size)), 30);
+    change(&mut a, Change::DeleteVolume(one, 7), 40);
+    assert_eq!(a.map().volumes[&one].deletion.since, Some(7));
+    assert_eq!(a.map().deleted().len(), 1);
+    change(&mut a, Change::DeleteVolume(one, 8), 50);
+    assert_eq!(a.map().volumes[&one].deletion.since, Some(7), "it was deleted then");
+    change(&mut a, Change::UndeleteVolume(one), 60);
+    assert_eq!(a.map().volumes[&one], before);
+    change(&mut a, Change::ForgetVolume(one), 70);
+    assert!(a.map().volumes.contains_key(&one), "it is back");
+    change(&mut a, Change::SizeVolume(one, hidden(before.size)), 80);
+    change(&mut a, Change::DeleteVolume(one, 9), 90);
+    change(&mut a, Change::ForgetVolume(one), 100);
+    assert!(!a.map().volumes.contains_key(&one) && a.map().room_used);
+    change(&mut a, Change::UndeleteVolume(one), 110);
+    assert!(a.map().volumes.is_empty());
+}
+
+#[test]
+fn two_volumes_never_have_one_name() {
+    let mut a = started("rs:2+1", 5, 6);
+    let (one, two) = (VolumeId(1), VolumeId(2));
+    let (size, name) = (a.map().volumes[&one].size, a.map().volumes[&one].name.clone());
+    let mut other = Volume::clone(&a.map().volumes[&one]);
+    (other.id, other.name, other.extents) = (two, "other".to_string(), Vec::new());
+    (other.size, other.visible) = (0, 0);
+    change(&mut a, Change::AddVolume(Arc::new(other)), 20);
+    change(&mut a, Change::RenameVolume(two, name.clone()), 30);
+    assert_eq!(a.map().volumes[&two].name, "other");
+    // That of a deleted one may be had, and then that one does not come back.
+    change(&mut a, Change::SizeVolume(one, hidden(size)), 40);
+    change(&mut a, Change::DeleteVolume(one, 7), 50);
+    change(&mut a, Change::RenameVolume(two, name.clone()), 60);
+    assert_eq!(a.map().volumes[&two].name, name);
+    change(&mut a, Change::UndeleteVolume(one), 70);
+    assert!(a.map().volumes[&one].is_deleted());
+    change(&mut a, Change::RenameVolume(two, "other".to_string()), 80);
+    change(&mut a, Change::UndeleteVolume(one), 90);
+    assert_eq!(a.map().volumes[&one].visible, size);
+}

@@ -140,7 +140,7 @@ impl System {
         }
         let Some(controllers) = self.nodes.controllers else { return Ok(()) };
         within("nodes.controllers", f64::from(controllers))?;
-        if self.nodes.originators > 0 || self.nodes.roles == Roles::Host {
+        if self.nodes.originators > 0 || self.nodes.roles.hosts_are_nodes() {
             let expected = "only where no worker and no host takes requests are there such; leave it out, or give \
                             nodes.originators = 0 and nodes.roles = array";
             return Err(Problem::new("nodes.controllers", controllers, expected));
@@ -181,7 +181,7 @@ impl System {
                 format!("each stands in a link, and there are {links}; give at most that");
             return Err(Problem::new("nodes.controllers", nodes, expected));
         }
-        if self.nodes.roles == Roles::Host {
+        if self.nodes.roles.hosts_are_nodes() {
             let expected = "hosts that are nodes have no place on a torus; give array";
             return Err(Problem::new("nodes.roles", "host", expected));
         }

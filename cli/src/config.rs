@@ -1,0 +1,95 @@
+//! `weft config check`: whether a process of a cluster can run with a configuration, before it is to.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use weft_host::{Configuration, Home};
+use weft_terminal::{say, say_json};
+
+/// What to do with a configuration.
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Say whether a process can run with it on this machine: every key, its disks, its addresses. Nothing is changed
+    Check(Check),
+}
+
+/// Which one.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The configuration, such as /etc/weft/box1.toml
+    file: PathBuf,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Config {
+    /// Does it.
+    pub fn run(&self) -> Result<ExitCode> {
+        let Config::Check(check) = self;
+        let wrong = wrong_with(&check.file);
+        match check.json {
+            true => {
+                say_json(json!({ "file": check.file, "good": wrong.is_empty(), "wrong": wrong }))?
+            }
+            false if wrong.is_empty() => {
+                say(format!("{}: a process can run with it", check.file.display()))?;
+            }
+            false => wrong.iter().try_for_each(say)?,
+        }
+        Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// All that is wrong with a configuration. Of a process that has been founded or let in, the addresses may be in use: by
+/// itself.
+fn wrong_with(file: &Path) -> Vec<String> {
+    let config = match Configuration::load(file) {
+        Ok(config) => config,
+        Err(e) => return vec![e.to_string()],
+    };
+    let here = match Home::is_taken(&config.dir) || Home::is_waiting(&config.dir) {
+        true => None,
+        false => config.check_here().err(),
+    };
+    let all = config.check_disks().into_iter().chain(here);
+    all.map(|e| format!("{}: {e}", file.display())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn said(disks: &str, more: &str) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("box1.toml");
+        fs::write(dir.path().join("there"), [0; 4096]).unwrap();
+        let text =
+            format!("name = 'box1'\ndir = 'state'\n{disks}\naddress = '127.0.0.1:39471'\n{more}");
+        fs::write(&file, text).unwrap();
+        let wrong = wrong_with(&file);
+        assert!(!dir.path().join("state").exists(), "nothing is changed");
+        wrong.into_iter().map(|w| w.replace(&dir.path().display().to_string(), "D")).collect()
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said() {
+        assert_eq!(said("disk = 'there'", ""), [""; 0]);
+        assert_eq!(said("disk = 'new'\ndisk_size = '1G'", ""), [""; 0]);
+        assert_eq!(
+            said("disks = ['new', 'there', 'other']", ""),
+            ["new", "other"].map(|disk| format!(
+                "D/box1.toml: D/{disk} is not there; name a block device, or give disk_size to make a file of that size"
+            ))
+        );
+        let unknown = said("disk = 'there'", "colour = 'red'");
+        assert!(unknown.len() == 1 && unknown[0].contains("unknown field `colour`"), "{unknown:?}");
+        let foreign = said("disk = 'there'", "admit = '192.0.2.1:10811'");
+        assert!(foreign.len() == 1 && foreign[0].contains("admit"), "{foreign:?}");
+    }
+}

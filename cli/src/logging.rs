@@ -1,0 +1,182 @@
+//! The log of a process that serves hosts: lines on standard error, for people, for programs, or for systemd's journal.
+//!
+//! Lines come from `weft-host` with a level and go through `tracing`, whose subscriber leaves out those below the level
+//! that is wanted and writes the others.
+
+use std::fmt;
+use std::io;
+use std::time::SystemTime;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+use weft_host::{Level, Log, stamp};
+
+/// What the log is to be like.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Logging {
+    /// How lines of the log are written: for people, as JSON, or with the levels that systemd's journal reads
+    #[arg(long = "log", env = "WEFT_LOG", value_name = "FORM", default_value = "text")]
+    form: Form,
+    /// Which lines of the log are written: those of this level, and those that matter more
+    #[arg(
+        long = "log-level",
+        env = "WEFT_LOG_LEVEL",
+        value_name = "LEVEL",
+        default_value = "info"
+    )]
+    least: Least,
+}
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// Time, level and line
+    Text,
+    /// An object a line: timestamp, level and message
+    Json,
+    /// The line behind its level as a number; the journal knows the time
+    Journald,
+}
+
+/// The lines that matter least of those that are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Least {
+    /// What does not work
+    Error,
+    /// Also what is not as it should be
+    Warning,
+    /// Also what has changed
+    Info,
+}
+
+impl Logging {
+    /// Begins the log of this process.
+    ///
+    /// # Errors
+    /// If it has been begun already.
+    pub fn start(self) -> Result<Log> {
+        let subscriber = self.subscriber(io::stderr);
+        tracing::subscriber::set_global_default(subscriber)
+            .map_err(|e| anyhow!("the log cannot be begun: {e}"))?;
+        Ok(Log::new(write))
+    }
+
+    fn subscriber<W>(self, to: W) -> Box<dyn Subscriber + Send + Sync>
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
+        let least = match self.least {
+            Least::Error => tracing::Level::ERROR,
+            Least::Warning => tracing::Level::WARN,
+            Least::Info => tracing::Level::INFO,
+        };
+        let lines = tracing_subscriber::fmt().with_max_level(least).with_writer(to);
+        match self.form {
+            Form::Json => Box::new(
+                lines.json().flatten_event(true).with_target(false).with_timer(Utc).finish(),
+            ),
+            Form::Text => Box::new(lines.event_format(Plain { numbered: false }).finish()),
+            Form::Journald => Box::new(lines.event_format(Plain { numbered: true }).finish()),
+        }
+    }
+}
+
+fn write(level: Level, line: &str) {
+    match level {
+        Level::Error => tracing::error!("{line}"),
+        Level::Warning => tracing::warn!("{line}"),
+        Level::Info => tracing::info!("{line}"),
+    }
+}
+
+/// The time of day, UTC.
+struct Utc;
+
+impl FormatTime for Utc {
+    fn format_time(&self, w: &mut Writer<'_>) -> fmt::Result {
+        w.write_str(&stamp(SystemTime::now()))
+    }
+}
+
+/// Lines of text.
+struct Plain {
+    /// With the level as syslog counts it in front, and without the time.
+    numbered: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut w: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let (number, word) = match *event.metadata().level() {
+            tracing::Level::ERROR => (3, "error"),
+            tracing::Level::WARN => (4, "warning"),
+            _ => (6, "info"),
+        };
+        match self.numbered {
+            true => write!(w, "<{number}>")?,
+            false => write!(w, "{} {word}: ", stamp(SystemTime::now()))?,
+        }
+        context.field_format().format_fields(w.by_ref(), event)?;
+        writeln!(w)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(form: Form, least: Least) -> Vec<String> {
+        let kept = Kept::default();
+        let to = kept.clone();
+        let subscriber = Logging { form, least }.subscriber(move || to.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            write(Level::Info, "node 1 is up");
+            write(Level::Warning, "node 2 is down");
+            write(Level::Error, "node 3 stays down: {no \"disk\"}");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        text.lines().map(str::to_string).collect()
+    }
+
+    #[test]
+    fn lines_have_their_levels_in_each_form() {
+        let text = written(Form::Text, Least::Info);
+        assert!(text[0].ends_with("Z info: node 1 is up"), "{text:?}");
+        assert!(text[1].ends_with("Z warning: node 2 is down"), "{text:?}");
+        assert!(text[2].ends_with("Z error: node 3 stays down: {no \"disk\"}"), "{text:?}");
+        let journal = written(Form::Journald, Least::Warning);
+        assert_eq!(journal, ["<4>node 2 is down", "<3>node 3 stays down: {no \"disk\"}"]);
+        let json = written(Form::Json, Least::Error);
+        let line: serde_json::Value = serde_json::from_str(&json[0]).unwrap();
+        assert_eq!((json.len(), &line["level"]), (1, &"ERROR".into()));
+        assert_eq!(line["message"], "node 3 stays down: {no \"disk\"}");
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
+    }
+}

@@ -1,0 +1,176 @@
+//! A controller and an endpoint, each by itself.
+
+use super::test_bench::*;
+use super::*;
+use crate::Buffer;
+use crate::cluster::Attendance;
+use crate::order::{Asker, HostId, RequestId};
+use crate::plan::{Calculators, Part, Range};
+use crate::policy::{Roles, Setting};
+use crate::units::ColumnSet;
+
+const RANGE: Range = Range { offset: 0, len: UNIT };
+
+/// The volume has a controller that no data passes: the first node, or the second if the first has a disk and that has none.
+fn controlled(epoch: Epoch, by_peer: bool) -> Arc<ClusterMap> {
+    let mut map = ClusterMap::clone(&map(epoch, Attendance::default()));
+    let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("the volume"));
+    Setting::Roles(Roles::Controller).apply(&mut volume.policy);
+    if by_peer {
+        map.nodes[1].sectors = 0;
+    }
+    Arc::new(map)
+}
+
+fn ask(number: u64, wish: Wish) -> Body {
+    let id = RequestId { host: HostId(7), number };
+    let origin = Origin { asker: Asker { id, oldest: 1 }, again: None };
+    let (key, after, is_gone) = (Key(9), at(500), false);
+    Body::Request(Ask { number, oldest: 1, key, volume: VOLUME, wish, origin, after, is_gone })
+}
+
+fn controller() -> Bench {
+    let mut bench = Bench::new();
+    bench.enter(controlled(2, false), at(1));
+    bench.sent.clear();
+    bench
+}
+
+fn count(bench: &Bench, what: impl Fn(&Body) -> bool) -> usize {
+    bench.sent.iter().filter(|b| what(b)).count()
+}
+
+fn writes(bench: &Bench) -> usize {
+    count(bench, |b| matches!(b, Body::Write { .. }))
+}
+
+fn refused(bench: &Bench) -> u64 {
+    bench.node.status().counters.refused_strangers
+}
+
+#[test]
+fn a_request_that_comes_twice_happens_once_and_without_its_bytes() {
+    let mut bench = controller();
+    bench.hear(PEER, ask(1, Wish::Write(RANGE, None)));
+    let told = writes(&bench);
+    bench.hear(PEER, ask(1, Wish::Write(RANGE, None)));
+    assert!(told > 0 && writes(&bench) == told, "workers are told once");
+    let tells = told;
+    let told = bench.sent.iter().find_map(|b| match b {
+        Body::Write { header, items } => Some((*header, items.len())),
+        _ => None,
+    });
+    let (header, items) = told.expect("just seen");
+    assert_eq!((header.holder.map(|h| (h.node, h.key)), items), (Some((PEER, Key(9))), 0));
+    assert!(header.ts > at(500), "later than the endpoint's clock");
+    for (from, column) in [(US, 0), (THIRD, 2)] {
+        bench.hear(from, Body::Vote { ts: header.ts, column, vote: Ok(()) });
+    }
+    let done =
+        |b: &Body| matches!(b, Body::Done { number: 1, result: Ok(read), .. } if read.is_empty());
+    assert_eq!(count(&bench, done), 1);
+    bench.hear(PEER, ask(1, Wish::Write(RANGE, None)));
+    assert_eq!(
+        (count(&bench, done), writes(&bench)),
+        (2, tells),
+        "it is told again, and not done again"
+    );
+    assert_eq!(bench.node.status().counters.controlled_bytes, 0);
+}
+
+#[test]
+fn what_a_controller_cannot_take_is_refused_and_counted() {
+    let mut bench = controller();
+    bench.hear(PEER, ask(1 + controlling::AHEAD, Wish::Write(RANGE, None)));
+    bench.hear(PEER, ask(2, Wish::Write(RANGE, Some(Buffer::Zero(1)))));
+    assert_eq!((writes(&bench), refused(&bench)), (0, 2));
+    bench.enter(controlled(3, true), at(2));
+    bench.hear(PEER, ask(3, Wish::Read(RANGE)));
+    assert_eq!(refused(&bench), 3, "another node is the controller");
+}
+
+/// A host has asked this node, whose peer is the controller, for a write of the first unit.
+fn endpoint() -> Bench {
+    let mut bench = Bench::new();
+    bench.enter(controlled(2, true), at(1));
+    bench.sent.clear();
+    bench.handle(Input::Host(1, VOLUME, HostOp::Write(0, Buffer::Length(UNIT as usize))));
+    bench
+}
+
+fn last_asked(bench: &Bench) -> Ask {
+    let asked = |b: &Body| if let Body::Request(ask) = b { Some(ask.clone()) } else { None };
+    bench.sent.iter().rev().find_map(asked).expect("the controller is asked")
+}
+
+fn header(ask: &Ask, ts: Timestamp, key: Key) -> Header {
+    let holder = Some(Holder { node: US, number: ask.number, key });
+    let (avoid, waits) = (ColumnSet::EMPTY, ColumnSet::EMPTY);
+    let (task, asker) = (Task::Write(RANGE), Some(ask.origin.asker));
+    let calculators = Calculators::default();
+    Header { ts, volume: VOLUME, avoid, waits, calculators, task, asker, holder }
+}
+
+#[test]
+fn bytes_stay_at_the_endpoint_and_go_to_who_has_the_key_and_the_column() {
+    let mut bench = endpoint();
+    let ask = last_asked(&bench);
+    assert!(matches!(ask.wish, Wish::Write(RANGE, None)), "{ask:?}");
+    let gives = |b: &Body| matches!(b, Body::Part { items, .. } if items[0].part == Part::New);
+    for (from, column, key) in [(US, 0, Key(1)), (THIRD, 0, ask.key)] {
+        bench.hear(from, Body::Fetch { header: header(&ask, at(900), key), column });
+        assert_eq!(count(&bench, gives), 0, "{from} {column}");
+    }
+    assert_eq!(refused(&bench), 2);
+    bench.hear(US, Body::Fetch { header: header(&ask, at(900), ask.key), column: 0 });
+    assert_eq!(count(&bench, gives), 1);
+    let done =
+        Body::Done { volume: VOLUME, number: ask.number, result: Ok(vec![]), counted: vec![] };
+    bench.hear(THIRD, done.clone());
+    assert!(bench.replies.is_empty(), "only the controller says what became of it");
+    bench.hear(PEER, done);
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
+    bench.hear(US, Body::Fetch { header: header(&ask, at(950), ask.key), column: 0 });
+    assert_eq!(count(&bench, gives), 1, "the key is dead");
+}
+
+#[test]
+fn only_attempts_that_the_endpoint_knows_are_asked_after() {
+    let mut bench = endpoint();
+    bench.enter(controlled(3, true), at(2));
+    assert_eq!(last_asked(&bench).origin.again, None, "nobody can have prepared it");
+    let ask = last_asked(&bench);
+    bench.hear(US, Body::Fetch { header: header(&ask, at(900), ask.key), column: 0 });
+    bench.enter(controlled(4, true), at(3));
+    let again = last_asked(&bench).origin.again.expect("somebody may have prepared it");
+    assert!(again.since < at(900) && again.epoch == 3, "{again:?}");
+}
+
+#[test]
+fn a_read_is_answered_when_all_that_counts_is_here() {
+    let mut bench = Bench::new();
+    bench.enter(controlled(2, true), at(1));
+    bench.handle(Input::Host(1, VOLUME, HostOp::Read(Range { offset: 0, len: 2 * UNIT })));
+    let ask = last_asked(&bench);
+    let (number, key) = (ask.number, ask.key);
+    let place = |ts, column, len| Body::Place {
+        holder: Holder { node: US, number, key },
+        ts,
+        volume: VOLUME,
+        range: Range { offset: 0, len: 2 * UNIT },
+        avoid: ColumnSet::EMPTY,
+        column,
+        pieces: vec![(0, Buffer::Length(len))],
+    };
+    bench.hear(US, place(at(900), 0, UNIT as usize));
+    bench.hear(US, place(at(950), 0, UNIT as usize));
+    bench.hear(
+        PEER,
+        Body::Done { volume: VOLUME, number, result: Ok(vec![]), counted: vec![at(950)] },
+    );
+    assert!(bench.replies.is_empty(), "a piece is missing");
+    bench.hear(PEER, place(at(900), 1, UNIT as usize));
+    assert!(bench.replies.is_empty(), "that was an earlier attempt");
+    bench.hear(PEER, place(at(950), 1, UNIT as usize));
+    assert!(matches!(&bench.replies[..], [(1, Ok(HostData::Bytes(b)))] if b.len() == 2));
+}

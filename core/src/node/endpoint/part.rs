@@ -1,0 +1,89 @@
+//! A part of a host's request: what its endpoint knows of it.
+
+use super::giving::Giving;
+use super::placed::Placed;
+use crate::Buffer;
+use crate::node::{HostError, Key, Wish};
+use crate::order::Again;
+use crate::plan::Range;
+use crate::units::{Epoch, Nanos, Timestamp};
+
+/// A part of a request.
+#[derive(Clone, Hash)]
+pub(super) struct Part {
+    pub request: u64,
+    pub wish: Wish,
+    pub key: Key,
+    /// What is known of earlier attempts.
+    pub again: Option<Again>,
+    /// When it was last asked for, if it was.
+    pub asked: Option<Nanos>,
+    /// What the clock showed when it was first asked for.
+    pub since: Timestamp,
+    /// Its bytes stay here, so that nobody prepares an attempt before it is known here.
+    pub stays: bool,
+    /// The first attempt at a write that is known here.
+    pub seen: Option<Timestamp>,
+    /// The latest attempt at a write.
+    pub giving: Option<Box<Giving>>,
+    /// What attempts at a read have placed here.
+    pub placed: Placed,
+    /// The controller has said that these attempts count.
+    pub counted: Option<Vec<Timestamp>>,
+    /// Messages of the longest chain that ended here.
+    pub hops: u8,
+}
+
+impl Part {
+    pub fn new(request: u64, wish: Wish, key: Key, again: Option<Again>) -> Part {
+        Part {
+            request,
+            wish,
+            key,
+            again,
+            asked: None,
+            since: Timestamp::ZERO,
+            stays: false,
+            seen: None,
+            giving: None,
+            placed: Placed::default(),
+            counted: None,
+            hops: 0,
+        }
+    }
+
+    /// What the controller is told of what is to be done.
+    pub fn sent_wish(&self) -> Wish {
+        match &self.wish {
+            Wish::Write(range, _) if self.stays => Wish::Write(*range, None),
+            wish => wish.clone(),
+        }
+    }
+
+    /// An epoch is over. What has been asked for may have happened in it; if its bytes stayed here, only if it is known
+    /// that there was an attempt.
+    pub fn enter(&mut self, before: Epoch) {
+        // No attempt is as early as that.
+        let before_seen = self.seen.map(|ts| Timestamp(ts.0.saturating_sub(1)));
+        let since = if self.stays { before_seen } else { Some(self.since) };
+        if let (Some(since), Some(_)) = (since, self.asked) {
+            let since = self.again.map_or(since, |again| again.since.min(since));
+            self.again = Some(Again { since, epoch: before });
+        }
+        (self.giving, self.placed, self.counted) = (None, Placed::default(), None);
+    }
+
+    /// What has been read; or, of a write, whether it is what was to be written.
+    pub fn judge(&self, read: Vec<(Range, Vec<Buffer>)>) -> Result<Vec<Buffer>, HostError> {
+        let Wish::Write(whole, Some(data)) = &self.wish else {
+            return Ok(read.into_iter().flat_map(|(_, bytes)| bytes).collect());
+        };
+        let is_so = |(range, found): &(Range, Vec<Buffer>)| {
+            let at = (range.offset - whole.offset) as usize;
+            let wanted = data.slice(at, at + range.len as usize);
+            let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+            wanted.to_bytes()[..] == found[..]
+        };
+        if read.iter().all(is_so) { Ok(Vec::new()) } else { Err(HostError::OutcomeUnknown) }
+    }
+}

@@ -1,0 +1,246 @@
+//! Deleting volumes, bringing them back, and giving them other names.
+//!
+//! A deleted volume stays in the map, where hosts do not see it, and is rebuilt and moved as others are. It goes for
+//! good after a day, or when its room is needed: for a volume that is made or grows, or for what is to be rebuilt or
+//! moved off a disk. Those that were deleted first go first.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use weft_core::cluster::{Change, ClusterMap, Volume, VolumeSize};
+use weft_core::units::VolumeId;
+
+use super::{Commands, Farewell, Outcome, Wait, overtaken, used_by};
+use crate::control::status;
+use crate::control_protocol::{ControlRequest, ok};
+use crate::engine::Ticket;
+use crate::error::{Result, fail};
+use crate::volumes::check_name;
+
+/// How long a deleted volume can be brought back.
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Seconds since 1970, by this machine's clock.
+pub(crate) fn time_of_day() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// For how many seconds yet a volume can be brought back; none if it is not deleted.
+pub(crate) fn seconds_left(volume: &Volume, now: u64) -> Option<u64> {
+    volume.deletion.since.map(|since| since.saturating_add(KEPT_FOR.as_secs()).saturating_sub(now))
+}
+
+impl Commands<'_> {
+    /// Deletes a volume: hosts see it no more, every process says that none uses it, and the map
+    /// changes. Nothing is waited for that is in work of it, or of anything else: what is undecided
+    /// is forgotten with it, scrubs and rebuilding end, and who gets its room is safe from what was
+    /// written before (see [`RemoveVolume`](weft_core::cluster::Change::RemoveVolume)).
+    ///
+    /// Unless it is to go at once, it keeps its room and its redundancy then, and can be brought back.
+    ///
+    /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
+    /// process that leads deletes it ([`Commands::delete_left_over`]).
+    pub(super) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
+        if name.is_empty() {
+            return fail("say which volume to delete, by its name");
+        }
+        self.require_ready()?;
+        let deleted = self.deleted(name).filter(|_| now && self.volume(name).is_err());
+        if let Some(volume) = deleted {
+            return Ok(Wait::VolumeGone(
+                volume.id,
+                self.engine.change(Change::ForgetVolume(volume.id)),
+            ));
+        }
+        // Also one that hosts do not see, because whoever made or deleted it is gone.
+        let volume = match self.hidden(name) {
+            Some(volume) => volume,
+            None => self.volume(name)?,
+        };
+        if self.sizing.contains(&volume.id) {
+            return fail(format!(
+                "volume '{name}' is just being made or resized; wait until that is done"
+            ));
+        }
+        match self.clients_of(volume.id) {
+            0 => {}
+            n => {
+                return fail(format!("{} volume '{name}'; disconnect the hosts first", used_by(n)));
+            }
+        }
+        let farewell = if now { Farewell::ForGood } else { Farewell::ForADay };
+        Ok(self.hide(&volume, farewell))
+    }
+
+    fn hide(&mut self, volume: &Volume, farewell: Farewell) -> Wait {
+        let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
+        Wait::Hidden(volume.id, self.engine.size_volume(volume.id, to), farewell)
+    }
+
+    /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
+    /// deleting it died before that was known, hosts see it again.
+    pub(crate) fn delete_left_over(&mut self, id: VolumeId) -> Result<Wait> {
+        self.require_ready()?;
+        let hidden =
+            self.engine.map().volumes.get(&id).filter(|v| v.visible == 0 && !v.is_deleted());
+        let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
+        match self.clients_of(id) {
+            0 => Ok(self.hide(&volume, Farewell::ForGood)),
+            _ => Ok(self.keep(volume)),
+        }
+    }
+
+    /// The volume of a name that was deleted last.
+    fn deleted(&self, name: &str) -> Option<Arc<Volume>> {
+        let deleted = self.engine.map().deleted();
+        deleted.into_iter().rev().find(|v| v.name == name).cloned()
+    }
+
+    /// Has a volume go that hosts do not see and do not use.
+    pub(super) fn part_with(&mut self, id: VolumeId, farewell: Farewell) -> Wait {
+        match farewell {
+            Farewell::ForGood => Wait::VolumeGone(id, self.engine.remove_volume(id)),
+            Farewell::ForADay => {
+                Wait::Deleted(id, self.engine.change(Change::DeleteVolume(id, time_of_day())))
+            }
+        }
+    }
+
+    /// Brings back a deleted volume.
+    pub(super) fn undelete(&mut self, name: &str) -> Result<Wait> {
+        self.require_ready()?;
+        let Some(volume) = self.deleted(name) else {
+            let deleted = self.engine.map().deleted();
+            let names: Vec<&str> = deleted.iter().map(|v| v.name.as_str()).collect();
+            return match names.is_empty() {
+                true => fail(
+                    "no deleted volume can be brought back; their room is another's, or a day is over",
+                ),
+                false => fail(format!(
+                    "there is no deleted volume '{name}'; these can be brought back: {}",
+                    names.join(", ")
+                )),
+            };
+        };
+        if self.engine.map().name_is_taken(name, volume.id) {
+            return fail(format!(
+                "there is another volume called '{name}' now; give that another name first (`weft volume rename \
+                 {name} NEW`)"
+            ));
+        }
+        Ok(Wait::Back(volume.id, self.engine.change(Change::UndeleteVolume(volume.id))))
+    }
+
+    /// Gives a volume another name. Hosts that use it would not find it again by the old one.
+    pub(super) fn rename(&mut self, name: &str, to: String) -> Result<Wait> {
+        if name.is_empty() {
+            return fail("say which volume is to have another name");
+        }
+        self.require_ready()?;
+        let volume = self.volume(name)?;
+        check_name(&to, &self.engine.map().volumes)?;
+        match self.clients_of(volume.id) {
+            0 => {}
+            n => {
+                return fail(format!(
+                    "{} volume '{name}', by this name; disconnect the hosts first",
+                    used_by(n)
+                ));
+            }
+        }
+        let ticket = self.engine.change(Change::RenameVolume(volume.id, to.clone()));
+        Ok(Wait::Renamed(volume.id, to, ticket))
+    }
+
+    /// Goes on with what is done about a volume that goes, comes back, or gets another name.
+    pub(super) fn check_farewell(&mut self, mut wait: Wait) -> Result<Outcome> {
+        let (id, ticket) = match &mut wait {
+            Wait::Deleted(id, ticket) | Wait::Back(id, ticket) | Wait::Renamed(id, _, ticket) => {
+                (*id, ticket)
+            }
+            _ => return Ok(Outcome::Wait(wait)),
+        };
+        if !self.is_made(ticket)? {
+            return Ok(Outcome::Wait(wait));
+        }
+        let volume = self.engine.map().volumes.get(&id).cloned();
+        let is_done = |v: &Arc<Volume>| match &wait {
+            Wait::Deleted(..) => v.is_deleted(),
+            Wait::Back(..) => v.visible > 0,
+            Wait::Renamed(_, name, _) => v.name == *name,
+            _ => false,
+        };
+        let volume = volume.filter(is_done).ok_or_else(overtaken)?;
+        Ok(Outcome::Answer(match wait {
+            Wait::Deleted(..) => {
+                ok(json!({ "seconds_left": seconds_left(&volume, time_of_day()) }))
+            }
+            _ => ok(json!({ "volume": status::volume(self, &volume) })),
+        }))
+    }
+
+    /// Has as few deleted volumes forgotten as make room for what is asked, those that were deleted first before
+    /// others. None if that would not do, or there are none.
+    pub(super) fn forget_for(
+        &mut self,
+        request: &ControlRequest,
+        fits: impl Fn(&ClusterMap) -> bool,
+    ) -> Option<Wait> {
+        let mut map = self.engine.map().clone();
+        let deleted: Vec<VolumeId> = map.deleted().iter().map(|v| v.id).collect();
+        let needed = deleted.iter().position(|id| {
+            map.volumes.remove(id);
+            fits(&map)
+        })?;
+        let forgotten = &deleted[..=needed];
+        let tickets = forgotten.iter().map(|id| self.forget(*id, "its room is needed")).collect();
+        Some(Wait::Forgotten(Box::new(request.clone()), tickets))
+    }
+
+    /// Has a deleted volume forgotten for good.
+    pub(crate) fn forget(&mut self, id: VolumeId, why: &str) -> Ticket {
+        if let Some(volume) = self.engine.map().volumes.get(&id) {
+            self.engine
+                .log
+                .info(&format!("deleted volume '{}' is removed for good: {why}", volume.name));
+        }
+        self.engine.change(Change::ForgetVolume(id))
+    }
+
+    /// Looks whether there is the room that a request needs.
+    pub(super) fn check_forgotten(
+        &mut self,
+        conn: usize,
+        request: Box<ControlRequest>,
+        mut tickets: Vec<Ticket>,
+    ) -> Result<Outcome> {
+        for ticket in &mut tickets {
+            if !self.is_made(ticket)? {
+                return Ok(Outcome::Wait(Wait::Forgotten(request, tickets)));
+            }
+        }
+        self.try_handle(conn, *request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::cluster::Deletion;
+    use weft_core::layout::{Geometry, LayoutSpec};
+
+    use super::*;
+
+    #[test]
+    fn a_deleted_volume_is_kept_for_a_day() {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
+        let mut volume = Volume::new(VolumeId(0), "v", 0, &spec, geometry, Vec::new());
+        assert_eq!(seconds_left(&volume, 100), None);
+        volume.deletion = Deletion { since: Some(100) };
+        assert_eq!(seconds_left(&volume, 100), Some(86_400));
+        assert_eq!(seconds_left(&volume, 86_499), Some(1));
+        assert_eq!(seconds_left(&volume, 90_000), Some(0));
+        assert_eq!(seconds_left(&volume, 0), Some(86_500), "a clock that was set back");
+    }
+}

@@ -1,0 +1,50 @@
+//! What endpoints and controllers say, drawn.
+
+use super::*;
+
+pub fn asker() -> impl Strategy<Value = Asker> {
+    (request(), any::<u64>()).prop_map(|(id, oldest)| Asker { id, oldest })
+}
+
+pub fn asked() -> impl Strategy<Value = Ask> {
+    let wish = prop_oneof![
+        range().prop_map(Wish::Read),
+        (range(), option::of(buffer())).prop_map(|(range, data)| Wish::Write(range, data)),
+    ];
+    let again = (ts(), any::<u64>()).prop_map(|(since, epoch)| Again { since, epoch });
+    let origin = (asker(), option::of(again)).prop_map(|(asker, again)| Origin { asker, again });
+    let fields = (any::<(u64, u64, u128, bool)>(), volume_id(), wish, origin, ts());
+    fields.prop_map(|((number, oldest, key, is_gone), volume, wish, origin, after)| Ask {
+        number,
+        oldest,
+        key: Key(key),
+        volume,
+        wish,
+        origin,
+        after,
+        is_gone,
+    })
+}
+
+pub fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
+    let error =
+        (0..8u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
+            0 => HostError::NoVolume,
+            1 => HostError::TooManyLost,
+            2 => HostError::NoProgress { attempts: of.0 as u32 },
+            3 => HostError::OutOfRange { offset: of.0, len: of.1, size: of.2 },
+            4 => HostError::Gone,
+            5 => HostError::OutcomeUnknown,
+            6 => HostError::NotServing,
+            _ => HostError::Place(why),
+        });
+    prop_oneof![vec(buffer(), 0..3).prop_map(Ok), error.prop_map(Err)]
+}
+
+pub fn holder() -> impl Strategy<Value = Holder> {
+    (node(), any::<u64>(), any::<u128>()).prop_map(|(node, number, key)| Holder {
+        node,
+        number,
+        key: Key(key),
+    })
+}

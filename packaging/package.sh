@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Makes packages of Weft from a binary that has been built.
+#
+#   packaging/package.sh tree [DIR]   what a package holds, below DIR (target/package if none is given)
+#   packaging/package.sh deb          the same as a Debian package: needs cargo-deb
+#   packaging/package.sh rpm          the same as an RPM: needs cargo-generate-rpm
+#   packaging/package.sh image [TAG]  the same as a container image: needs podman or docker
+#
+# WEFT names the binary; target/release/weft if it is not set.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+weft=${WEFT:-$root/target/release/weft}
+
+fail() {
+    echo "package.sh: $*" >&2
+    exit 1
+}
+# A tool that must be there, or how to get it.
+need() { command -v "$1" >/dev/null || fail "$1 is not there: $2"; }
+
+put() { install -D -m "$1" "$2" "$3"; }
+
+tree() {
+    local to=$1 file
+    [ -x "$weft" ] || fail "there is no $weft: cargo build --release, or name a binary with WEFT"
+    case $to in "" | / | "$root") fail "'$to' is no directory to fill" ;; esac
+    # What an earlier run has left, and nothing else.
+    if [ -e "$to" ] && [ ! -e "$to/usr/bin/weft" ]; then fail "$to holds something else; name another directory"; fi
+    rm -rf "$to"
+    put 755 "$weft" "$to/usr/bin/weft"
+    for file in weft-node@ weft-attach@; do
+        put 644 "$root/packaging/$file.service" "$to/usr/lib/systemd/system/$file.service"
+    done
+    put 644 "$root/packaging/weft.sysusers" "$to/usr/lib/sysusers.d/weft.conf"
+    put 644 "$root/packaging/weft.tmpfiles" "$to/usr/lib/tmpfiles.d/weft.conf"
+    local doc=$to/usr/share/doc/weft
+    put 644 "$root/packaging/60-weft.rules" "$doc/examples/60-weft.rules"
+    for file in three-boxes five-boxes monitoring; do
+        mkdir -p "$doc/examples/$file"
+        install -m 644 "$root/packaging/$file"/* "$doc/examples/$file/"
+    done
+    for file in README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT; do put 644 "$root/$file" "$doc/$file"; done
+    for file in "$root"/docs/*.md "$root"/docs/*.svg; do put 644 "$file" "$doc/$(basename "$file")"; done
+    "$weft" man "$to/usr/share/man/man1" >/dev/null
+    gzip -9n "$to"/usr/share/man/man1/*.1
+    put_completions "$to"
+    echo "$to"
+}
+
+put_completions() {
+    local share=$1/usr/share
+    mkdir -p "$share/bash-completion/completions" "$share/zsh/site-functions" "$share/fish/vendor_completions.d"
+    "$weft" completions bash >"$share/bash-completion/completions/weft"
+    "$weft" completions zsh >"$share/zsh/site-functions/_weft"
+    "$weft" completions fish >"$share/fish/vendor_completions.d/weft.fish"
+}
+
+deb() {
+    need cargo-deb "cargo install cargo-deb"
+    tree "$root/target/package"
+    (cd "$root" && cargo deb -p weft --no-build --no-strip --locked)
+}
+
+rpm() {
+    need cargo-generate-rpm "cargo install cargo-generate-rpm"
+    tree "$root/target/package"
+    (cd "$root" && cargo generate-rpm -p cli)
+}
+
+image() {
+    local with
+    with=$(command -v podman || command -v docker) || fail "neither podman nor docker is there"
+    tree "$root/target/package"
+    "$with" build -f "$root/packaging/Containerfile" -t "$1" "$root/target/package"
+}
+
+case ${1:-} in
+    tree) tree "$(realpath -m "${2:-$root/target/package}")" ;;
+    deb) deb ;;
+    rpm) rpm ;;
+    image) image "${2:-weft:latest}" ;;
+    *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2 ;;
+esac

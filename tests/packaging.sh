@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# What the packages hold: the tree is made from a binary, and what is named in units, in the packages' lists and in the
+# image's description is in it. The packages themselves need tools that are not always there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+WEFT=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/tested/weft}")
+export WEFT
+T=$(mktemp -d "${TMPDIR:-/tmp}/weft-packaging.XXXXXX")
+trap 'rm -rf "$T"' EXIT
+fails() { if "$@" >"$T/said" 2>&1; then echo "went well, and should not have: $*"; exit 1; fi; }
+
+for script in packaging/package.sh packaging/debian/postinst; do bash -n "$script"; done
+packaging/package.sh tree "$T/tree"
+packaging/package.sh tree "$T/tree" # again, over what is there
+for file in usr/bin/weft usr/lib/systemd/system/weft-node@.service usr/lib/systemd/system/weft-attach@.service \
+    usr/lib/sysusers.d/weft.conf usr/lib/tmpfiles.d/weft.conf usr/share/man/man1/weft.1.gz \
+    usr/share/man/man1/weft-volume-undelete.1.gz usr/share/bash-completion/completions/weft \
+    usr/share/doc/weft/cluster.md usr/share/doc/weft/LICENSE-MIT \
+    usr/share/doc/weft/examples/monitoring/weft.rules.yml usr/share/doc/weft/examples/three-boxes/box1.toml; do
+    [ -s "$T/tree/$file" ] || { echo "$file is missing"; exit 1; }
+done
+[ "$("$T/tree/usr/bin/weft" --version)" = "$("$WEFT" --version)" ]
+mkdir "$T/other"
+touch "$T/other/precious"
+fails packaging/package.sh tree "$T/other"
+[ -e "$T/other/precious" ]
+fails packaging/package.sh nonsense
+grep -q 'package.sh tree' "$T/said"
+WEFT=/nowhere fails packaging/package.sh tree "$T/none"
+grep -q 'there is no /nowhere' "$T/said"
+# Every list of files finds some, and together they have all.
+python3 - "$T/tree" <<'PY'
+import glob, os, sys, tomllib
+tree = sys.argv[1]
+there = {os.path.join(d, f) for d, _, files in os.walk(tree) for f in files}
+metadata = tomllib.load(open("cli/Cargo.toml", "rb"))["package"]["metadata"]
+lists = {
+    "deb": [asset[0].removeprefix("../") for asset in metadata["deb"]["assets"]],
+    "generate-rpm": [asset["source"] for asset in metadata["generate-rpm"]["assets"]],
+}
+for name, patterns in lists.items():
+    found = set()
+    for pattern in patterns:
+        some = {f for f in glob.glob(pattern.replace("target/package", tree), recursive=True) if os.path.isfile(f)}
+        assert some, f"{name}: {pattern} finds nothing"
+        found |= some
+    assert found == there, f"{name}: {there ^ found}"
+PY
+# The units run what there is, and the image has a user.
+for unit in packaging/*.service; do grep -q '^ExecStart=/usr/bin/weft ' "$unit"; done
+grep -q '^USER weft' packaging/Containerfile
+# The C library: a program finds it by pkg-config, and is linked to its number.
+if command -v cc >/dev/null && command -v pkg-config >/dev/null; then
+    client-c/install.sh --prefix "$T/prefix" --profile tested
+    export PKG_CONFIG_PATH=$T/prefix/lib/pkgconfig
+    # shellcheck disable=SC2046
+    cc client-c/examples/log.c $(pkg-config --cflags --libs weft) -o "$T/log"
+    LD_LIBRARY_PATH=$T/prefix/lib ldd "$T/log" | grep -q "libweft.so.0 => $T/prefix/lib/libweft.so.0"
+fi
+echo "packaging is whole"
