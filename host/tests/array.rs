@@ -284,6 +284,7 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
                 "sequencer" => &[("ordering", "sequencer")][..],
                 "calculator" => &[("dispatch", "collaborative")],
                 "dispatch" | "roles" => &[("calculator", "auto")],
+                "inline" if word != "0" => &[("roles", "controller")],
                 _ => &[],
             };
             let to: Vec<_> = usual.iter().copied().chain([(choice.key, word)]).collect();
@@ -291,7 +292,7 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
             assert_eq!(says(&shown, &choice.key.replace('-', "_")), word);
         }
     }
-    set(&[("dispatch", "collaborative"), ("redundancy", "immediate")]).unwrap();
+    set(&[("roles", "node"), ("inline", "0"), ("redundancy", "immediate")]).unwrap();
     let refused = set(&[("commit", "limited")]).unwrap_err().to_string();
     assert!(
         refused.contains("commit=limited does not go with dispatch=collaborative"),
