@@ -3,11 +3,12 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     "args",
     "output",
     "token",
     "logging",
+    "config",
     "choices",
     "explore",
     "real",

@@ -90,6 +90,9 @@ impl Run {
             && commit == Commit::Late
         {
             Setting::Roles(controller).apply(&mut policy);
+            if matches!(policy.parity_at, Some(ParityAt::Balanced | ParityAt::Tree)) {
+                policy.parity_at = None;
+            }
         }
         let parities = geometry.code.parity_columns();
         let may_wait = policy.is_journaled() && commit == Commit::Late && parities > 0;
