@@ -138,6 +138,8 @@ pub struct Options {
     pub gives_up: Option<bool>,
     /// Which controller coordinates, if it is not drawn whether one does.
     pub controller: Option<Option<Roles>>,
+    /// Whether columns may calculate for one another.
+    pub columns: bool,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
@@ -183,6 +185,7 @@ impl Options {
         choices: true,
         gives_up: None,
         controller: None,
+        columns: true,
         deferral: None,
         ordering: None,
         sequencer: None,

@@ -74,7 +74,7 @@ impl Run {
         let geometry = Geometry::new(spec.over(first).expect("enough nodes"), unit);
         let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
         let mut policy = draw_policy(&mut rng, &mut other);
-        if policy.dispatch != Dispatch::Commanded {
+        if policy.dispatch != Dispatch::Commanded && options.columns {
             policy.parity_at = draw_columns(seed).or(policy.parity_at);
         }
         let form = SequencerForm::ALL[other.usize(0..SequencerForm::ALL.len())];
