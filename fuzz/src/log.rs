@@ -8,7 +8,8 @@ use weft_core::cluster::ClusterMap;
 use weft_core::node::MapMessage;
 use weft_core::units::{MILLIS, NodeId, Timestamp};
 use weft_member::{
-    Config, Effect, Input, LogError, MapCodec, Persist, Process, Stored, Witness, member_of, node_of,
+    Config, Effect, Input, LogError, MapCodec, Persist, Process, Stored, Witness, member_of,
+    node_of,
 };
 use weft_net::wire::Message;
 
