@@ -83,6 +83,12 @@ impl WritePlan {
         chosen
     }
 
+    /// Of each row that a column calculates for that column, and the bytes that it adds up.
+    pub fn computed_by<'a>(&'a self, g: &'a Geometry) -> impl Iterator<Item = (usize, u64)> + 'a {
+        let computes = |row: &WriteRow| row.cell(g, Role::Calculator).computes();
+        self.rows.iter().filter_map(move |row| Some((row.calculator?, computes(row))))
+    }
+
     /// Has these columns calculate, as somebody else has chosen them.
     pub fn assign(&mut self, g: &Geometry, chosen: Calculators) -> Result<(), PlanError> {
         let apart =

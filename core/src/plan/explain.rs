@@ -54,11 +54,15 @@ pub fn explain(
     let (rows, totals) = (Vec::new(), Totals::default());
     let mut out = Explanation { rows, totals, order: None, chunks: 0 };
     let mut only_read = 0;
+    // The pieces go side by side, so who calculates for one has less to do for the next.
+    let mut given = vec![0; g.layout.width()];
     let extent_end = |stripe| extent_stripes.map_or(u64::MAX, |n| (stripe / n + 1) * n);
     for chunk in chunks(g, range, max, extent_end) {
         out.chunks += 1;
         if write {
-            let plan = WritePlan::new(g, chunk, avoid, policy)?;
+            let mut plan = WritePlan::deferring(g, chunk, avoid, policy, ColumnSet::EMPTY)?;
+            plan.choose_calculators(g, |column| given[column]);
+            plan.computed_by(g).for_each(|(column, bytes)| given[column] += bytes);
             out.totals += plan.totals(g, policy);
             let any = |c, does: fn(&Cell) -> bool| {
                 plan.rows.iter().any(|r| {

@@ -24,6 +24,15 @@ struct Trees<'a> {
     members: SmallVec<[(usize, SmallVec<[usize; 8]>); 2]>,
 }
 
+/// A column's place in the tree of a sum.
+struct TreePlace {
+    /// The column of the code that is summed up.
+    of: usize,
+    children: SmallVec<[usize; 2]>,
+    /// Who gets what it has added up.
+    parent: usize,
+}
+
 impl<'a> Trees<'a> {
     fn new(row: &'a WriteRow, g: &'a Geometry) -> Trees<'a> {
         let is_solved =
@@ -86,15 +95,15 @@ impl<'a> Trees<'a> {
         members.first().copied()
     }
 
-    /// In which trees column `s` is: the sum, its children there, and who gets what it has added up.
-    fn places(&self, s: usize) -> SmallVec<[(usize, SmallVec<[usize; 2]>, usize); 2]> {
+    /// Its places in the trees that column `s` is in.
+    fn places(&self, s: usize) -> SmallVec<[TreePlace; 2]> {
         let mut places = SmallVec::new();
         for (of, members) in &self.members {
             let Some(at) = members.iter().position(|member| *member == s) else { continue };
             let children = [2 * at + 1, 2 * at + 2];
             let children = children.into_iter().filter_map(|n| members.get(n).copied()).collect();
             let parent = if at == 0 { *of } else { members[(at - 1) / 2] };
-            places.push((*of, children, parent));
+            places.push(TreePlace { of: *of, children, parent });
         }
         places
     }
@@ -113,14 +122,14 @@ impl WriteRow {
         if self.decodes() && !cell.new.is_empty() {
             awaited.push((Part::New, cell.new.into()));
         }
-        for (of, children, _) in &places {
+        for TreePlace { of, children, .. } in &places {
             let sum = |child: &usize| (Part::Sum { from: *child, of: *of }, trees.spans(*of));
             awaited.extend(children.iter().map(sum));
         }
         if !awaited.is_empty() {
             steps.push(Step::Await(awaited));
         }
-        for (of, children, parent) in places {
+        for TreePlace { of, children, parent } in places {
             let spans = trees.spans(of);
             let sum = |child: usize| Term::new(1, Part::Sum { from: child, of }, spans);
             let terms = trees.share(s, of).into_iter().chain(children.into_iter().map(sum));
@@ -176,7 +185,7 @@ impl WriteRow {
         let trees = Trees::new(self, g);
         for s in (0..g.code.columns()).rev() {
             let places = trees.places(s);
-            let children = places.iter().flat_map(|(_, children, _)| children);
+            let children = places.iter().flat_map(|place| &place.children);
             let last = children.map(|child| heights[*child]).max();
             heights[s] = last.map_or(2, |last| last + 1);
         }

@@ -152,11 +152,8 @@ impl Originator {
             all.map(|(_, bytes)| bytes).sum::<u64>()
         };
         let chosen = plan.choose_calculators(g, |column| given(columns[column].0));
-        let computes = |row: &WriteRow| {
-            let column = row.calculator?;
-            Some((columns[column].0, row.cell(g, Role::Calculator).computes()))
-        };
-        (chosen, plan.rows.iter().filter_map(computes).collect())
+        let given = plan.computed_by(g).map(|(column, bytes)| (columns[column].0, bytes));
+        (chosen, given.collect())
     }
 
     /// What the workers are told to do for a job.
