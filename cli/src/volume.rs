@@ -1,5 +1,7 @@
 //! `weft volume`: creates, lists, shows, changes and deletes volumes.
 
+mod deleting;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -8,7 +10,7 @@ use clap::{Args, Subcommand};
 use weft_core::layout::LayoutSpec;
 use weft_core::policy::time::in_words;
 use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
-use weft_host::{Control, ControlRequest, Size};
+use weft_host::{ControlRequest, Size};
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::{self, Common};
@@ -194,7 +196,9 @@ impl Volume {
                 let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
                 say(volumes(&all))?
             }
-            Volume::Delete(delete) => say(deleted(&delete.name, answer["seconds_left"].as_u64()))?,
+            Volume::Delete(delete) => {
+                say(deleting::deleted(&delete.name, answer["seconds_left"].as_u64()))?
+            }
             Volume::Refresh(refresh) => {
                 let left = answer["sectors_left"].as_u64().unwrap_or(0);
                 say(refreshed(&refresh.name, left))?;
@@ -297,42 +301,6 @@ impl Volume {
             say(format!("warning: {warning}"))?;
         }
         listens.iter().try_for_each(|listen| say(uri(listen, &volume.name)))
-    }
-}
-
-impl Delete {
-    /// Asks whether it is meant. Of a volume that is not there the array says so.
-    fn confirm(&self, control: &mut Control) -> Result<()> {
-        let volumes = control.status()?.volumes;
-        let Some(volume) = volumes.iter().find(|v| v.name == self.name) else { return Ok(()) };
-        self.confirm.ask(&at_stake(volume, self.now))
-    }
-}
-
-/// What is gone when a volume is deleted.
-fn at_stake(volume: &VolumeStatus, now: bool) -> String {
-    let back = match now {
-        true => "cannot be brought back".to_string(),
-        false => format!(
-            "can be brought back for a day (`weft volume undelete {}`), while nobody needs its room",
-            volume.name
-        ),
-    };
-    format!(
-        "volume {} ({}) is deleted with all that is on it, and {back}",
-        volume.name,
-        bytes(volume.size)
-    )
-}
-
-/// That a volume has been deleted, and for how long it can be brought back.
-fn deleted(name: &str, seconds: Option<u64>) -> String {
-    match seconds {
-        None => format!("volume {name} is deleted for good"),
-        Some(left) => format!(
-            "volume {name} is deleted; `weft volume undelete {name}` brings it back within {}, while nobody needs its room",
-            in_words(left)
-        ),
     }
 }
 
