@@ -3,11 +3,13 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 31] = [
+const ORDER: [&str; 33] = [
     "args",
     "output",
     "token",
     "logging",
+    "confirm",
+    "notify",
     "config",
     "choices",
     "explore",
