@@ -202,6 +202,16 @@ impl Cell {
         }
     }
 
+    /// Messages in the chain that ends with its vote, if it writes: given how many lead to each part.
+    pub(super) fn messages_to_vote(&self, arrival: impl Fn(&Part) -> u32) -> Option<u32> {
+        let last = match &self.write()?.value {
+            Value::Sum(terms) => terms.iter().map(|t| arrival(&t.part)).max(),
+            Value::Given(part) => Some(arrival(part)),
+            Value::Old | Value::Change | Value::Content | Value::Mark => Some(arrival(&Part::New)),
+        };
+        Some(last.unwrap_or(1) + 1)
+    }
+
     /// Whether it waits for what columns send.
     pub fn gathers(&self) -> bool {
         self.awaited().iter().any(|(part, _)| matches!(part, Part::From(_) | Part::Sum { .. }))

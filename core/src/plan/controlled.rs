@@ -109,17 +109,7 @@ impl WriteRow {
             Part::Result => fetched,
             Part::New | Part::NewOf(_) | Part::Solved(_) | Part::Sum { .. } => new,
         };
-        let vote = |seat: usize| {
-            let cell = self.cell(g, Role::Column(seat));
-            let last = match &cell.write()?.value {
-                Value::Sum(terms) => terms.iter().map(|t| arrival(&t.part)).max(),
-                Value::Given(part) => Some(arrival(part)),
-                Value::Old | Value::Change | Value::Content | Value::Mark => {
-                    Some(arrival(&Part::New))
-                }
-            };
-            Some(last.unwrap_or(1) + 1)
-        };
+        let vote = |seat| self.cell(g, Role::Column(seat)).messages_to_vote(arrival);
         (0..g.layout.seats()).filter_map(vote).max().unwrap_or(2)
     }
 }

@@ -418,18 +418,9 @@ impl WriteRow {
             Part::New if keeps_new => calculated,
             Part::New | Part::NewOf(_) | Part::Solved(_) => 1,
         };
-        let vote = |cell: Cell| {
-            let last = match &cell.write()?.value {
-                Value::Sum(terms) => terms.iter().map(|t| arrival(&t.part)).max(),
-                Value::Given(part) => Some(arrival(part)),
-                Value::Old | Value::Change | Value::Content | Value::Mark => {
-                    Some(arrival(&Part::New))
-                }
-            };
-            Some(last.unwrap_or(1) + 1)
-        };
-        let columns = (0..g.layout.seats()).map(|seat| self.column_cell(g, seat));
-        columns.filter_map(vote).max().unwrap_or(2)
+        let votes = (0..g.layout.seats())
+            .filter_map(|seat| self.column_cell(g, seat).messages_to_vote(arrival));
+        votes.max().unwrap_or(2)
     }
 }
 
