@@ -80,6 +80,7 @@ pub struct Cluster {
 impl Cluster {
     /// Makes a cluster in `dir` and starts it.
     pub fn start(weft: &Path, dir: &Path, nodes: usize, layout: LayoutSpec) -> Result<Cluster> {
+        let bears = layout.over(nodes)?.code()?.any_losses();
         let network = Network::new(nodes + 1);
         let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
         let network = network.ok();
@@ -133,7 +134,7 @@ impl Cluster {
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
             weft: weft.to_path_buf(),
-            bears: layout.over(nodes)?.code()?.any_losses(),
+            bears,
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
             configs,
