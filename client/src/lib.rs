@@ -49,5 +49,5 @@ mod volume;
 pub use address::Address;
 pub use completion::{Completion, Id};
 pub use error::{Error, ErrorKind};
-pub use volume::{Op, Opening, Options, Room, Volume};
+pub use volume::{Ended, Op, Opening, Options, Room, Volume};
 pub use weft_front::native::Limits;
