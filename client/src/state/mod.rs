@@ -316,7 +316,7 @@ impl State {
                 0 => Bytes::new(),
                 _ => answer.data.swap_remove(0),
             }),
-            _ => Err(self.from_root(Error::of(&answer))),
+            _ => Err(self.with_root(Error::of(&answer))),
         };
         self.end(answer.number, result);
     }
@@ -351,7 +351,7 @@ impl State {
     }
 
     /// An error of a node with the first request that was not done, as far as it is known here.
-    fn from_root(&self, error: Error) -> Error {
+    fn with_root(&self, error: Error) -> Error {
         let aborted = error.because().filter(|_| error.kind() == ErrorKind::Aborted);
         aborted.and_then(|id| self.root(id)).map_or(error, Error::aborted)
     }

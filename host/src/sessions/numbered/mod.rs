@@ -497,7 +497,7 @@ impl NumberedHost {
                 }
             }
             Err(e) => {
-                let why = self.from_root(host, self.names.translate(e));
+                let why = self.with_root(host, self.names.translate(e));
                 self.fail(host, number, why.into(), now, out);
             }
             Ok(data) => {
@@ -511,7 +511,7 @@ impl NumberedHost {
     }
 
     /// What a node says, with the first request that was not done, if that is known here.
-    fn from_root(&self, host: HostId, error: HostError) -> HostError {
+    fn with_root(&self, host: HostId, error: HostError) -> HostError {
         if let HostError::Place(PlaceError::Aborted(id)) = &error
             && id.host == host
             && let Some(State::Failed(why, _)) = self.requests.get(&id.number)
