@@ -100,6 +100,12 @@ fn believing_what_a_disk_shows_from_while_it_was_away_is_found() {
     assert!(fails(seed, Bug::ShownWhileAway, options));
 }
 
+/// Parity waits, so a write is cut into pieces, each with an attempt of its own: the endpoint gives away the bytes of all.
+#[test]
+fn an_endpoint_knows_the_attempts_at_all_pieces_of_a_write() {
+    passed(62406, Options { deferral: Some(true), ..Options::DEFAULT });
+}
+
 /// An operator changes what the volume chooses while hosts use it, most of all how writes are decided.
 #[test]
 fn choices_change_in_use() {
