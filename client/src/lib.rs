@@ -53,5 +53,5 @@ pub use completion::Completion;
 pub use error::{Error, ErrorKind};
 pub use id::Id;
 pub use options::Options;
-pub use volume::{Op, Opening, Room, Volume};
+pub use volume::{Ended, Op, Opening, Room, Volume};
 pub use weft_front::native::Limits;

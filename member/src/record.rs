@@ -8,6 +8,7 @@
 
 use raft::eraftpb::{Entry, HardState, Snapshot};
 
+use weft_bytes::checksum;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 use crate::decision::Decision;
@@ -276,7 +277,7 @@ pub(crate) fn frame_number(frame: &[u8]) -> u64 {
 }
 
 fn checksum(header: &[u8], body: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(header), body)
+    checksum::crc32c_append(checksum::crc32c(header), body)
 }
 
 /// A frame in the making.
