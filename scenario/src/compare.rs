@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use weft_report::{Cell, Table};
 
-use crate::outputs::{cell, plain};
+use crate::cells::{cell, plain};
 use crate::result::{Mean, Measured};
 use crate::store::{Done, Study};
 use weft_terminal::{align_right, table};

@@ -6,7 +6,7 @@ use serde_json::Value;
 use weft_report::{Cell, Table};
 use weft_sim::perf::Estimate;
 
-use crate::outputs::{cell, plain};
+use crate::cells::{cell, plain};
 use crate::result::{Measured, Run};
 use crate::store::Place;
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+mod cells;
 pub mod compare;
 pub mod describe;
 mod differences;

@@ -6,6 +6,7 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 
+use crate::cells::{cell, plain};
 use crate::differences;
 use crate::result::{Figure, METRICS, Measured, Metric};
 use crate::store::{Done, Place, Study, write};
@@ -22,19 +23,6 @@ pub struct Outputs<'a> {
     rows: Vec<(&'a Place, &'a Measured)>,
     /// The axes that have more than one value, by their number.
     varying: Vec<usize>,
-}
-
-/// A value as people write it.
-pub fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// A value as a table's cell.
-pub fn cell(value: &Value) -> Cell {
-    value.as_f64().map_or_else(|| Cell::Text(plain(value)), Cell::Number)
 }
 
 impl<'a> Outputs<'a> {
