@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use super::controlling::AHEAD;
 use super::outbox::Outbox;
-use super::task::Cast;
 use super::{
-    Ask, Body, Header, Holder, HostData, HostError, HostOp, Item, Key, NodeClock, NodeConfig, Task,
-    Wish, range_of, whole_stripes,
+    Ask, Body, Header, Holder, HostData, HostError, HostOp, Key, NodeClock, NodeConfig, Task, Wish,
+    range_of, whole_stripes,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -323,26 +322,7 @@ impl Endpoint {
             return;
         }
         if let Some(giving) = &self.parts[&id].giving {
-            giving.give(from, column, &volume, outbox);
-        }
-    }
-
-    /// A column shows something to the calculator of a write whose bytes are here.
-    pub fn on_part(&mut self, from: NodeId, header: Header, items: Vec<Item>, outbox: &mut Outbox) {
-        let Some(id) = self.knows_attempt(from, &header, outbox) else { return };
-        let volume = self.map.volumes[&id.0].clone();
-        let extent = volume.extent_of(header.task.first_stripe(&volume));
-        let (originator, endpoint) = (header.ts.originator(), Some(self.node));
-        let calculators = header.calculators;
-        let cast = Cast { volume: &volume, extent, originator, calculators, endpoint };
-        let checks = self.config.checks_strangers();
-        let Some(giving) = self.parts.get_mut(&id).and_then(|p| p.giving.as_mut()) else { return };
-        for item in items {
-            if checks && !cast.shows(from, &item) {
-                outbox.counters.refused_strangers += 1;
-                continue;
-            }
-            giving.take(item, cast, outbox);
+            giving.give(from, column, outbox);
         }
     }
 
