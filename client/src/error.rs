@@ -4,7 +4,7 @@ use std::fmt;
 
 use weft_front::native::{Answer, Code, Name};
 
-use crate::completion::Id;
+use crate::id::Id;
 
 /// What kind of thing was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -21,8 +21,8 @@ use weft_front::native::{Code, Hello, NumberedRequest, Verb, wire};
 use crate::address::Address;
 use crate::completion::{Id, Promise};
 use crate::error::{Error, ErrorKind};
+use crate::options::Options;
 use crate::state::State;
-use crate::volume::Options;
 
 /// Slices that one system call sends at most.
 const SLICES: usize = 64;

@@ -7,39 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use weft_front::native::wire::flag;
 use weft_front::native::{Limits, NumberedRequest, Verb};
 
 use crate::address::Address;
-use crate::completion::{Completion, Id, Promise};
+use crate::completion::{Completion, Promise};
 use crate::error::{Error, ErrorKind};
+use crate::id::Id;
 use crate::io::{Io, Shared};
-
-/// How patient a host is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// How long to look for a node when the volume is opened; by default 5 seconds.
-    pub open_patience: Duration,
-    /// How long to look for a node when the connection broke, before all that is outstanding
-    /// fails; by default 2 minutes.
-    pub patience: Duration,
-    /// A node that owes answers and says nothing for so long is given up, and another is looked
-    /// for; by default 40 seconds, which is more than a request may wait for one that is not sent.
-    pub stall: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            open_patience: Duration::from_secs(5),
-            patience: Duration::from_secs(120),
-            stall: Duration::from_secs(40),
-        }
-    }
-}
+use crate::options::Options;
 
 /// What a request does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,11 +11,10 @@ use raft::eraftpb::{Entry, HardState, Snapshot};
 use weft_bytes::checksum;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
-use crate::consensus::wire;
 use crate::decision::Decision;
 use crate::frame::{ENTRIES, HARD_STATE, LogSpan, Most, Record, SNAPSHOT, STARTED};
 use crate::process::{incarnation_of, node_of};
-use crate::{MapCodec, MemberId};
+use crate::{MapCodec, MemberId, wire};
 use weft_core::cluster::ClusterMap;
 
 const MAGIC: [u8; 3] = *b"WMb";

@@ -19,8 +19,9 @@ use weft_front::native::client::Client;
 use weft_front::native::wire::flag;
 use weft_front::native::{Answer, Code, Limits, Name, NumberedRequest, Verb, Welcome};
 
-use crate::completion::{Completion, Id, Promise};
+use crate::completion::{Completion, Promise};
 use crate::error::{Error, ErrorKind};
+use crate::id::Id;
 use crate::ranges::Ranges;
 
 /// A request whose end has not been heard.
