@@ -6,9 +6,9 @@ use serde_json::Value;
 use weft_report::{Cell, Table};
 use weft_sim::perf::Estimate;
 
-use crate::outputs::{cell, plain};
 use crate::result::{Measured, Run};
 use crate::store::Place;
+use crate::value::{cell, plain};
 
 /// What a run is compared by.
 type Of = fn(&Run) -> f64;
