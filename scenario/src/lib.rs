@@ -24,6 +24,7 @@ pub mod scenario;
 pub mod store;
 pub mod study;
 pub mod traces;
+mod value;
 pub mod world;
 
 #[cfg(test)]

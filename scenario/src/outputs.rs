@@ -9,6 +9,7 @@ use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 use crate::differences;
 use crate::result::{Figure, METRICS, Measured, Metric};
 use crate::store::{Done, Place, Study, write};
+use crate::value::{cell, plain};
 use weft_terminal::{align_right, table};
 
 /// What the table of differences is.
@@ -22,19 +23,6 @@ pub struct Outputs<'a> {
     rows: Vec<(&'a Place, &'a Measured)>,
     /// The axes that have more than one value, by their number.
     varying: Vec<usize>,
-}
-
-/// A value as people write it.
-pub fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// A value as a table's cell.
-pub fn cell(value: &Value) -> Cell {
-    value.as_f64().map_or_else(|| Cell::Text(plain(value)), Cell::Number)
 }
 
 impl<'a> Outputs<'a> {
