@@ -49,6 +49,7 @@ fn main() {
         NodeBug::SilentAborts,
         NodeBug::OverUndecidedWrite,
         NodeBug::LoneSurvivor,
+        NodeBug::CommitsMarks,
         NodeBug::RepeatsBlindly,
         NodeBug::KeyUnchecked,
         NodeBug::MissingPiece,
