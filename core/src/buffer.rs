@@ -2,7 +2,8 @@
 //! zeros that is never spelled out (so that trimming a volume moves no data), or in simulations of
 //! performance only a length (so that they move no data at all).
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use weft_bytes::checksum;
 
 /// A run of data.
 #[derive(Clone, Debug)]
@@ -83,11 +84,22 @@ impl Buffer {
         }
     }
 
+    /// Its bytes, to be changed: where they are if nobody else has them, else as a copy.
+    pub fn into_mut(self) -> BytesMut {
+        match self {
+            Buffer::Bytes(b) => {
+                b.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]))
+            }
+            Buffer::Zero(n) => BytesMut::zeroed(n),
+            Buffer::Length(_) => panic!("{NOTHING_THERE}"),
+        }
+    }
+
     /// Its CRC-32C; 0 of a length, so that one fits any other.
     pub fn crc(&self) -> u32 {
         match self {
-            Buffer::Bytes(b) => crc32c::crc32c(b),
-            Buffer::Zero(n) => crc32c::crc32c(&vec![0; *n]),
+            Buffer::Bytes(b) => checksum::crc32c(b),
+            Buffer::Zero(n) => checksum::crc32c(&vec![0; *n]),
             Buffer::Length(_) => 0,
         }
     }
