@@ -16,6 +16,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
+use weft_core::policy::{Roles, Setting};
 use weft_sim::check::{Comings, Failure, Options, Summary, run_seed};
 use weft_terminal::{Counts, Stage, say, say_json};
 use weft_trial::faults::{FAULTS, Fault, Trial};
@@ -53,6 +54,9 @@ pub struct Check {
     /// The layout of the volume, in every seed; drawn if it is not said. With --real raid5 is the default
     #[arg(long, conflicts_with = "explore", value_parser = args::layout)]
     layout: Option<LayoutSpec>,
+    /// With --real: who coordinates requests of the volumes
+    #[arg(long, requires = "real")]
+    roles: Option<Roles>,
     /// With --real: which faults, separated by commas [default: all that are possible]
     #[arg(long, requires = "real", value_delimiter = ',')]
     faults: Vec<Fault>,
@@ -181,6 +185,7 @@ impl Check {
             seed: self.seed,
             nodes: self.nodes,
             layout: self.layout.unwrap_or_default(),
+            policy: self.roles.map(Setting::Roles).into_iter().collect(),
             faults,
             dir: self.dir.clone(),
             slack: Duration::from_secs(self.slack),

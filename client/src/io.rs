@@ -19,8 +19,9 @@ use weft_front::native::client::{Client, Event};
 use weft_front::native::{Code, Hello, NumberedRequest, Verb, wire};
 
 use crate::address::Address;
-use crate::completion::{Id, Promise};
+use crate::completion::Promise;
 use crate::error::{Error, ErrorKind};
+use crate::id::Id;
 use crate::options::Options;
 use crate::state::State;
 

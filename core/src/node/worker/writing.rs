@@ -23,7 +23,7 @@ impl Worker {
         if header.holder.is_some() && self.keeps_early(from, &header, to, &items) {
             return;
         }
-        if header.holder.is_some() && !self.may_say(from, &header, to, &items, outbox) {
+        if !self.may_say(from, &header, to, &items, outbox) {
             return;
         }
         if self.fenced.contains(&ts)
@@ -109,7 +109,7 @@ impl Worker {
         let calculates = |row: &&WriteRow| row.calculator == Some(column) && !held.1;
         let own = plan.rows.iter().filter(calculates);
         let calculators: Vec<Calculator> = own
-            .map(|row| Calculator::new(g, *header, row, row.cell(g, Role::Calculator)))
+            .map(|row| Calculator::new(&volume, *header, row, row.cell(g, Role::Calculator)))
             .collect();
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
@@ -538,6 +538,7 @@ impl Txn {
     fn lacks_of_endpoint(&self, here: usize) -> bool {
         let marks = self.cells.iter().any(|c| c.kind().is_mark() && c.writes().next().is_some());
         let given = self.cells.iter().map(Cell::given).sum::<usize>();
-        marks || given > here
+        let to_calculators = self.calculators.iter().map(Calculator::given).sum::<usize>();
+        marks || given + to_calculators > here
     }
 }
