@@ -2,7 +2,7 @@
 //! zeros that is never spelled out (so that trimming a volume moves no data), or in simulations of
 //! performance only a length (so that they move no data at all).
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// A run of data.
 #[derive(Clone, Debug)]
@@ -79,6 +79,17 @@ impl Buffer {
         match self {
             Buffer::Bytes(b) => b.clone(),
             Buffer::Zero(n) => Bytes::from(vec![0; *n]),
+            Buffer::Length(_) => panic!("{NOTHING_THERE}"),
+        }
+    }
+
+    /// Its bytes, to be changed: where they are if nobody else has them, else as a copy.
+    pub fn into_mut(self) -> BytesMut {
+        match self {
+            Buffer::Bytes(b) => {
+                b.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]))
+            }
+            Buffer::Zero(n) => BytesMut::zeroed(n),
             Buffer::Length(_) => panic!("{NOTHING_THERE}"),
         }
     }

@@ -48,6 +48,7 @@ fn main() {
         NodeBug::OnUndecidedContent,
         NodeBug::SilentAborts,
         NodeBug::OverUndecidedWrite,
+        NodeBug::ShownWhileAway,
         NodeBug::LoneSurvivor,
         NodeBug::RepeatsBlindly,
         NodeBug::KeyUnchecked,

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::cluster::TimeAway;
 use crate::units::{ColumnSet, NodeId, Timestamp, VolumeId};
 
 /// An extent: volume, and number in the stripe map.
@@ -31,6 +32,16 @@ pub(crate) struct Behind {
     pub copied: bool,
     /// Whether what it has lost of it was lost before it came, because the node has run since.
     pub runs_since: bool,
+    /// When its node was away.
+    pub times_away: Vec<TimeAway>,
+}
+
+impl Behind {
+    /// What a version that this disk shows counts as beside the others'. What it shows as written while it was away
+    /// was there before.
+    fn counts_as(&self, version: Timestamp) -> Timestamp {
+        self.times_away.iter().fold(version, |version, a| a.as_of_its_leaving(version))
+    }
 }
 
 /// The version that a scan for [`crate::store::Scan::Since`] gives sectors that are lost.
@@ -220,7 +231,7 @@ impl Catchup {
         }
         let a = self.asking.take().expect("just seen");
         for (place, behind) in &a.extents {
-            let has = |s: &u64| a.own.get(s).copied().unwrap_or_default();
+            let has = |s: &u64| behind.counts_as(a.own.get(s).copied().unwrap_or_default());
             let useless = |v: Timestamp| v > Timestamp::ZERO && v < behind.from;
             let witnesses = a.witnesses.get(place).copied().unwrap_or_default();
             // A disk that has lost what it promised may show what another extent left there, even if it
@@ -286,6 +297,7 @@ mod tests {
             from: Timestamp(from),
             copied: false,
             runs_since: false,
+            times_away: Vec::new(),
         }
     }
 
@@ -404,6 +416,26 @@ mod tests {
         c.conclude(|_, _, _, _| false, |_, _, _| false);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [0, 2, 3]);
+    }
+
+    /// Timestamps of what was put back on this disk had run ahead of what those who stayed knew of: they went on from 100,
+    /// and it is back since 200.
+    #[test]
+    fn what_it_shows_from_while_it_was_away_was_there_before() {
+        let mut c = Catchup::default();
+        let time = TimeAway { from: Timestamp(100), until: Some(Timestamp(200)) };
+        let missed = Behind { times_away: vec![time], ..behind(0..6, 10, 0) };
+        c.enter([(place(0), missed)].into());
+        let a = c.asking().unwrap();
+        // 0 and 1 were written without it; 2 was written before, 3 since, and 4 and 5 were to change here.
+        a.listed.extend([(0, 110), (1, 199), (2, 90), (3, 210)].map(|(s, v)| (s, listed(v))));
+        a.listed.extend([4, 5].map(|s| (s, Listed { owed: Timestamp(105), ..Listed::default() })));
+        let own = [(0, 150), (1, 199), (2, 150), (3, 210), (4, 99), (5, 120)];
+        a.own.extend(own.map(|(s, v)| (s, Timestamp(v))));
+        a.to_look_at = Some(Vec::new());
+        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        let stale: Vec<u64> = c.stale().iter().copied().collect();
+        assert_eq!(stale, [0, 1, 4, 5]);
     }
 
     #[test]

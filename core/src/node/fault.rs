@@ -29,6 +29,8 @@ pub enum Bug {
     MissedSector,
     /// Parity that has not been written shows that no column of its row has been, whatever it covers.
     AnyWitness,
+    /// What a disk shows as written while its node was away counts as later than what others wrote meanwhile.
+    ShownWhileAway,
     /// A request begins before those that it is to come after are complete.
     BeginsEarly,
     /// A volume that rests is written to.
@@ -111,6 +113,11 @@ impl NodeConfig {
     /// Whether parity shows only of what it covers that it has not been written.
     pub(super) fn believes_covering_parity_only(&self) -> bool {
         !self.has(Bug::AnyWitness)
+    }
+
+    /// Whether what a disk shows as written while its node was away counts as written before.
+    pub(super) fn looks_at_times_away(&self) -> bool {
+        !self.has(Bug::ShownWhileAway)
     }
 
     /// Whether a request begins after those that it is to come after.

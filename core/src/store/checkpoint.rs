@@ -54,8 +54,9 @@ pub(super) struct Checkpoint {
     stage: Stage,
     sectors: BTreeMap<u64, Over>,
     pages: BTreeSet<u64>,
-    /// What stands in the places of sectors that have deltas alone, as far as it could be read.
-    bases: BTreeMap<u64, Buffer>,
+    /// Of sectors that have deltas alone: the sum of those and of what stands in their places, as far as that
+    /// could be read and is sound.
+    sums: BTreeMap<u64, Buffer>,
     finals: Vec<Applied>,
     /// The committed writes that the journal names anew with this checkpoint.
     known: Vec<Timestamp>,
@@ -78,7 +79,7 @@ impl Checkpoint {
             stage: Stage::Pages,
             pages: sectors.keys().map(|s| page_of(*s)).collect(),
             sectors,
-            bases: BTreeMap::new(),
+            sums: BTreeMap::new(),
             finals: Vec::new(),
             known,
             waiting: 0,
@@ -262,15 +263,30 @@ impl JournalStore {
             }
             return;
         }
-        let c = self.checkpoint.as_mut().expect("in work");
         if let Ok(data) = result {
-            let piece = |n: usize| data.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES);
-            c.bases.extend((first..first + count).enumerate().map(|(n, s)| (s, piece(n))));
+            self.sum_up(first, count, data);
         }
+        let c = self.checkpoint.as_mut().expect("in work");
         c.waiting -= 1;
         if c.waiting == 0 {
             self.compute_finals();
         }
+    }
+
+    /// Adds deltas to what they belong on as it comes, and not all at once when it is all there: meanwhile others have
+    /// their turn. The bytes that were read are changed where they are.
+    fn sum_up(&mut self, first: u64, count: u64, data: Buffer) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        let is_sound = |n: usize, entry: TableEntry| {
+            let piece = data.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES);
+            piece.crc() == entry.crc
+        };
+        let table = &mut self.table;
+        let sound: Vec<bool> =
+            (0..count as usize).map(|n| is_sound(n, table.get(first + n as u64))).collect();
+        let summed = add_all(data, |n| &c.sectors[&(first + n as u64)]);
+        let pieces = (first..).zip(summed).zip(sound);
+        c.sums.extend(pieces.filter(|(_, sound)| *sound).map(|(piece, _)| piece));
     }
 
     /// What each sector will be; then says so in the journal.
@@ -281,11 +297,13 @@ impl JournalStore {
             let version = over.newest().max(self.table.get(sector).version);
             logged |= over.writes().any(|ts| self.writes.get(&ts).is_some_and(|w| w.journaled));
             let base = Base::of(over, self.table.get(sector));
-            let content = base.content(|| c.bases.get(&sector).cloned());
+            let content = match base.is_on_disk() {
+                true => c.sums.remove(&sector),
+                false => base.content(|| None).map(|b| add_deltas(b, over)),
+            };
             if base.is_on_disk() && content.is_none() {
                 self.counters.erasures += 1;
             }
-            let content = content.map(|b| add_deltas(b, over));
             let (state, crc) = match &content {
                 None if base.is_marked() => (State::Marked, 0),
                 None => (State::Bad, 0),
@@ -298,7 +316,7 @@ impl JournalStore {
                 over.settle(content);
             }
         }
-        c.bases.clear();
+        c.sums.clear();
         c.stage = Stage::Log;
         if c.again {
             // The superblock names its number, as an apply entry would.
@@ -530,16 +548,28 @@ impl JournalStore {
     }
 }
 
+/// The content of a sector with its deltas.
 fn add_deltas(content: Buffer, over: &Over) -> Buffer {
-    if over.deltas.iter().all(|d| d.1.is_zero()) {
-        return content;
+    add_all(content, |_| over).pop().expect("a sector")
+}
+
+/// Sectors that follow one another, each with the deltas that are over it. Nothing is copied if nobody else has the bytes.
+fn add_all<'a>(content: Buffer, over: impl Fn(usize) -> &'a Over) -> Vec<Buffer> {
+    let count = content.len() / SECTOR_BYTES;
+    let deltas = |n: usize| over(n).deltas.iter().map(|d| &d.1);
+    let piece = |all: &Buffer, n: usize| all.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES);
+    if (0..count).all(|n| deltas(n).all(Buffer::is_zero)) {
+        return (0..count).map(|n| piece(&content, n)).collect();
     }
-    if over.deltas.iter().map(|d| &d.1).chain([&content]).any(Buffer::is_length) {
-        return Buffer::Length(content.len());
+    if content.is_length() || (0..count).flat_map(deltas).any(Buffer::is_length) {
+        return (0..count).map(|_| Buffer::Length(SECTOR_BYTES)).collect();
     }
-    let mut bytes = content.to_bytes().to_vec();
-    over.deltas.iter().for_each(|d| d.1.add_to(&mut bytes, 1));
-    bytes.into()
+    let mut bytes = content.into_mut();
+    for (n, sector) in bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+        deltas(n).for_each(|delta| delta.add_to(sector, 1));
+    }
+    let all = Buffer::from(bytes.freeze());
+    (0..count).map(|n| piece(&all, n)).collect()
 }
 
 /// The maximal runs of consecutive numbers.

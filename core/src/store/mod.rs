@@ -66,7 +66,7 @@ pub use format::{FORMAT_VERSION, FormatError, SUPERBLOCKS, Superblock};
 pub use plain::PlainStore;
 pub use reached::{Heard, Reached};
 pub use reads::Scan;
-pub use request::{DiskOp, DiskRequest, DiskResult, Event, ReadDone, Recovered};
+pub use request::{DiskOp, DiskRequest, DiskResult, Event, ReadDone, Recovered, Urgency};
 pub use table::{State, TableEntry};
 
 use checkpoint::Checkpoint;
@@ -170,7 +170,17 @@ impl JournalStore {
         let id = self.next_io;
         self.next_io += 1;
         self.ios.insert(id, purpose);
-        self.out.push(DiskRequest { id, op });
+        let urgency = if self.gives_way(purpose) { Urgency::Placing } else { Urgency::Awaited };
+        self.out.push(DiskRequest { id, op, urgency });
+    }
+
+    /// Whether nobody waits for an operation. Writes that wait for room in the journal wait for the checkpoint.
+    fn gives_way(&self, purpose: Purpose) -> bool {
+        let places = matches!(
+            purpose,
+            Purpose::Checkpoint | Purpose::CheckpointBase { .. } | Purpose::Discard
+        );
+        places && !self.journal.stalled
     }
 
     /// Makes what is in place safe; says [`Event::Flushed`].

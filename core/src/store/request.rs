@@ -35,6 +35,15 @@ pub enum DiskOp {
     },
 }
 
+/// Whether somebody waits for a disk operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Urgency {
+    /// A host does, or another node, or room in the journal.
+    Awaited,
+    /// Nobody does: it belongs to putting in place what is durable already, and may give way.
+    Placing,
+}
+
 /// A disk operation with the number by which its end is told.
 #[derive(Clone, Debug, Hash)]
 pub struct DiskRequest {
@@ -42,6 +51,8 @@ pub struct DiskRequest {
     pub id: u64,
     /// The operation.
     pub op: DiskOp,
+    /// Whether somebody waits for it.
+    pub urgency: Urgency,
 }
 
 /// How a disk operation ended: what was read (nothing for others), or what went wrong.

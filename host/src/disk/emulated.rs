@@ -162,6 +162,8 @@ mod tests {
     use weft_model::schedule::Policy;
     use weft_model::spec::Spec;
 
+    use weft_core::store::Urgency;
+
     use super::*;
     use crate::clock::boot_time;
 
@@ -193,7 +195,7 @@ mod tests {
         let emulation = Emulation::default();
         let mut emulated = Emulated::new(emulation.clone()).unwrap();
         let mut ended = Vec::new();
-        let tag = |id| Tag { node: 0, life: 1, id };
+        let tag = |id| Tag { node: 0, life: 1, id, urgency: Urgency::Awaited };
         let write = |durable| DiskOp::Write { offset: 0, data: vec![Buffer::Zero(4096)], durable };
         let done = || Ok(Buffer::Zero(0));
 
@@ -221,7 +223,10 @@ mod tests {
         let mut emulated = Emulated::new(emulation).unwrap();
         let (at, mut ended) = (boot_time(), Vec::new());
         let mut read = |after, id, ended: &mut Vec<_>| {
-            let (tag, op) = (Tag { node: 0, life: 1, id }, DiskOp::Read { offset: 0, len: 512 });
+            let (tag, op) = (
+                Tag { node: 0, life: 1, id, urgency: Urgency::Awaited },
+                DiskOp::Read { offset: 0, len: 512 },
+            );
             emulated.start(at + after * MILLIS, tag, &op, Ok(Buffer::Zero(512)), ended);
         };
         read(0, 1, &mut ended);

@@ -3,7 +3,7 @@
 //! They are written with the nodes' own disk operations, between those, and nobody waits for them but a process that
 //! stops in good order.
 
-use weft_core::store::{DiskRequest, DiskResult};
+use weft_core::store::{DiskRequest, DiskResult, Urgency};
 
 use super::Engine;
 use crate::disk::map_copies::{Keeper, Wanted};
@@ -43,8 +43,9 @@ impl Engine {
             self.instances.iter_mut().enumerate().filter(|(_, s)| s.disk.is_some())
         {
             if let Some(op) = instance.keeper.next(wanted) {
-                let tag = Tag { node, life: instance.life, id: COPY };
-                self.disk_queue.push_back((tag, DiskRequest { id: COPY, op }));
+                let urgency = Urgency::Awaited;
+                let tag = Tag { node, life: instance.life, id: COPY, urgency };
+                self.waiting.push(tag, DiskRequest { id: COPY, op, urgency });
             }
         }
     }

@@ -17,8 +17,9 @@ impl Environment for Engine {
 
     fn start_disk(&mut self, node: NodeId, request: DiskRequest) {
         let n = usize::from(node.0);
-        let tag = Tag { node: n, life: self.instances[n].life, id: request.id };
-        self.disk_queue.push_back((tag, request));
+        let DiskRequest { id, urgency, .. } = request;
+        let tag = Tag { node: n, life: self.instances[n].life, id, urgency };
+        self.waiting.push(tag, request);
     }
 
     fn set_timer(&mut self, node: NodeId, timer: Timer, after: Nanos) {

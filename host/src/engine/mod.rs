@@ -11,8 +11,8 @@ mod environment;
 pub(crate) mod instance;
 mod lives;
 mod rule;
+mod waiting;
 
-use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use weft_core::cluster::{ClusterMap, Volume};
@@ -20,7 +20,7 @@ use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer, drive,
 };
 use weft_core::order::{Origin, Place};
-use weft_core::store::{DiskRequest, DiskResult};
+use weft_core::store::DiskResult;
 use weft_core::units::{Epoch, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
 
@@ -36,6 +36,7 @@ use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::volumes::{self, Exports, NewVolume};
 
+use self::waiting::{Portion, Waiting};
 pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
@@ -64,7 +65,8 @@ pub(crate) struct Engine {
     emulated: Option<Emulated>,
     /// The first start of all nodes: the authority waits until each is open or refused.
     starting: bool,
-    disk_queue: VecDeque<(Tag, DiskRequest)>,
+    /// Disk operations that are to be begun.
+    waiting: Waiting,
     ended: Vec<(Tag, DiskResult)>,
     /// The copy of the map that all disks are to have.
     wanted: Option<Wanted>,
@@ -94,7 +96,7 @@ impl Engine {
             ring: ring.ok(),
             emulated: None,
             starting: true,
-            disk_queue: VecDeque::new(),
+            waiting: Waiting::default(),
             ended: Vec::new(),
             wanted: None,
             copies_due: false,
@@ -208,7 +210,7 @@ impl Engine {
             Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
         };
         self.is_settled()
-            && self.disk_queue.is_empty()
+            && self.waiting.is_empty()
             && self.instances.iter().all(quiet)
             && self.copies_are_done()
     }
@@ -242,7 +244,7 @@ impl Engine {
     }
 
     /// Turns the crank until nothing is left that need not be waited for. Says whether it
-    /// came to that: if nodes keep each other busy, sockets and timers must have their turn.
+    /// came to that: if nodes keep each other busy, or their disks, sockets and timers must have their turn.
     pub(crate) fn run(&mut self) -> bool {
         let mut left = MOST_MESSAGES;
         loop {
@@ -250,9 +252,9 @@ impl Engine {
             while left > 0 && self.deliver() {
                 left -= 1;
             }
-            self.start_disk_operations();
+            let gives_way = self.start_disk_operations();
             self.send_mail();
-            if left == 0 {
+            if left == 0 || gives_way {
                 self.feed_ended();
                 self.follow_lives();
                 return false;
@@ -270,7 +272,7 @@ impl Engine {
 
     /// Whether there is something that [`Engine::run`] would do.
     pub(crate) fn has_work(&self) -> bool {
-        !self.disk_queue.is_empty()
+        self.waiting.has_work()
             || self.copies_due
             || self.gate.has_work(|| self.rule.may_serve())
             || self.rule.has_work()
@@ -292,15 +294,17 @@ impl Engine {
         next.map(|(node, input)| self.input(usize::from(node.0), input)).is_some()
     }
 
-    fn start_disk_operations(&mut self) {
+    /// Begins what waits. Says whether it left something for when sockets have had their turn.
+    fn start_disk_operations(&mut self) -> bool {
         self.start_copies();
-        let mut at_once = AtOnce::default();
-        while let Some((tag, request)) = self.disk_queue.pop_front() {
+        let (mut at_once, mut portion) = (AtOnce::default(), Portion::default());
+        while let Some((tag, request)) = self.waiting.next(&mut portion) {
             let instance = &mut self.instances[tag.node];
             let Some(disk) = instance.disk.as_ref().filter(|_| instance.life == tag.life) else {
                 continue;
             };
             instance.disk_ops += 1;
+            self.waiting.begun(tag);
             if let Some(emulated) = &mut self.emulated {
                 let result = disk.run(request.op.clone());
                 emulated.start(boot_time(), tag, &request.op, result, &mut self.ended);
@@ -315,6 +319,12 @@ impl Engine {
             }
         }
         at_once.run(&mut self.ended);
+        self.collect_ended();
+        portion.is_used_up() && self.waiting.has_work()
+    }
+
+    /// Takes what disks have ended by now.
+    fn collect_ended(&mut self) {
         if let Some(emulated) = &mut self.emulated
             && let Err(e) = emulated.collect(boot_time(), &mut self.ended)
         {
@@ -339,6 +349,7 @@ impl Engine {
         let any = !ended.is_empty();
         for (tag, result) in ended {
             self.instances[tag.node].disk_ops -= 1;
+            self.waiting.ended(tag);
             if self.instances[tag.node].life == tag.life
                 && let Some(result) = self.copy_ended(tag, result)
             {

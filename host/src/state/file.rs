@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weft_core::cluster::{Attendance, ClusterMap, Deletion, Extent, NodeInfo, Settings, Volume};
+use weft_core::cluster::{
+    Attendance, ClusterMap, Deletion, Extent, NodeInfo, Settings, TimeAway, Volume,
+};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Dispatch;
 use weft_core::store::Reached;
@@ -118,6 +120,9 @@ struct AttendanceEntry {
     counts_from: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     forgot: BTreeSet<u16>,
+    /// When they were away: from and, if they are back, until.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    times_away: BTreeMap<String, Vec<Vec<String>>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -243,11 +248,16 @@ fn attendance_entry(a: &Attendance) -> AttendanceEntry {
     let times = |of: &BTreeMap<NodeId, Timestamp>| {
         of.iter().map(|(n, t)| (n.0.to_string(), t.to_string())).collect()
     };
+    let away = |times: &Vec<TimeAway>| {
+        let ends = |t: &TimeAway| [Some(t.from), t.until].into_iter().flatten();
+        times.iter().map(|t| ends(t).map(|t| t.to_string()).collect()).collect()
+    };
     AttendanceEntry {
         away: a.away.iter().map(|n| n.0).collect(),
         stale_since: times(&a.stale_since),
         counts_from: times(&a.counts_from),
         forgot: a.forgot.iter().map(|n| n.0).collect(),
+        times_away: a.times_away.iter().map(|(n, t)| (n.0.to_string(), away(t))).collect(),
     }
 }
 
@@ -340,7 +350,21 @@ fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {
         stale_since: times(&entry.stale_since)?,
         counts_from: times(&entry.counts_from)?,
         forgot: entry.forgot.iter().map(|n| node(&n.to_string())).collect::<Result<_>>()?,
+        times_away: {
+            let of = |(n, t): (&String, &Vec<Vec<String>>)| {
+                Ok((node(n)?, t.iter().map(|t| time_away(t)).collect::<Result<_>>()?))
+            };
+            entry.times_away.iter().map(of).collect::<Result<_>>()?
+        },
     })
+}
+
+fn time_away(text: &[String]) -> Result<TimeAway> {
+    match text {
+        [from] => Ok(TimeAway { from: timestamp(from)?, until: None }),
+        [from, until] => Ok(TimeAway { from: timestamp(from)?, until: Some(timestamp(until)?) }),
+        _ => fail("a time that a node was away has a beginning, and perhaps an end".to_string()),
+    }
 }
 
 fn timestamp(text: &str) -> Result<Timestamp> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_core::cluster::Attendance;
+use weft_core::cluster::{Attendance, TimeAway};
 use weft_core::policy::Setting;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
@@ -41,6 +41,10 @@ fn what_is_stored_is_loaded() {
     let since = Timestamp::new(1_700_000_000_000_000, NodeId(4));
     attendance.stale_since.insert(NodeId(2), since);
     attendance.counts_from.insert(NodeId(3), Timestamp::new(99, NodeId(1)));
+    let [from, until, again] = [50, 99, 120].map(|micros| Timestamp::new(micros, NodeId(0)));
+    let was_away = TimeAway { from, until: Some(until) };
+    let is_away = TimeAway { from: again, until: None };
+    attendance.times_away.insert(NodeId(2), vec![was_away, is_away]);
     state.store(&map).unwrap();
     let cluster = state.content.cluster;
     drop(state);

@@ -1,9 +1,11 @@
 //! The encoding of the cluster map, and of what the authority and its members say. A new
 //! field of the map is added to its list here and to the generator in `tests`.
 
+use std::collections::BTreeMap;
+
 use weft_code::Code;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, Volume,
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -26,6 +28,9 @@ const WITH_SETTINGS: u8 = 13;
 
 /// The first version whose volumes can be deleted and brought back.
 const WITH_DELETIONS: u8 = 13;
+
+/// The first version whose maps say when nodes were away.
+const WITH_TIMES_AWAY: u8 = 14;
 
 wire_struct!(ClusterMap {
     epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
@@ -74,7 +79,30 @@ impl Wire for Deletion {
 
 wire_struct!(Home { name, address, labels });
 
-wire_struct!(Attendance { away, stale_since, counts_from, forgot });
+/// Of maps of before it is not known when nodes were away.
+impl Wire for Attendance {
+    fn put(&self, w: &mut Writer) {
+        self.away.put(w);
+        self.stale_since.put(w);
+        self.counts_from.put(w);
+        self.forgot.put(w);
+        self.times_away.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        Ok(Attendance {
+            away: Wire::take(r)?,
+            stale_since: Wire::take(r)?,
+            counts_from: Wire::take(r)?,
+            forgot: Wire::take(r)?,
+            times_away: match r.version < WITH_TIMES_AWAY {
+                true => BTreeMap::new(),
+                false => Wire::take(r)?,
+            },
+        })
+    }
+}
+
+wire_struct!(TimeAway { from, until });
 
 wire_struct!(Extent { first, columns, filling, leaving });
 

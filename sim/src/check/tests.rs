@@ -6,7 +6,7 @@ use weft_core::layout::{Grid, LayoutSpec};
 use weft_core::node::Bug;
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
-use weft_core::policy::Commit;
+use weft_core::policy::{Commit, Roles};
 use weft_core::store::StoreBug;
 
 /// What was drawn when hosts were never silent all together.
@@ -87,6 +87,23 @@ fn putting_back_over_an_undecided_write_is_found() {
     let seed = 656;
     passed(seed, FIXED);
     assert!(fails(seed, Bug::OverUndecidedWrite, FIXED));
+}
+
+/// Sectors are put back on a disk at timestamps that nobody else keeps, and power is cut. The others go on from earlier
+/// ones while its node is away.
+#[test]
+fn believing_what_a_disk_shows_from_while_it_was_away_is_found() {
+    let seed = 41346;
+    let controller = Some(Some(Roles::Controller));
+    let options = Options { controller, deferral: Some(false), ..Options::DEFAULT };
+    passed(seed, options);
+    assert!(fails(seed, Bug::ShownWhileAway, options));
+}
+
+/// Parity waits, so a write is cut into pieces, each with an attempt of its own: the endpoint gives away the bytes of all.
+#[test]
+fn an_endpoint_knows_the_attempts_at_all_pieces_of_a_write() {
+    passed(62406, Options { deferral: Some(true), ..Options::DEFAULT });
 }
 
 /// An operator changes what the volume chooses while hosts use it, most of all how writes are decided.

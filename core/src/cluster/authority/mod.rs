@@ -273,10 +273,20 @@ impl Authority {
         let fresh = frozen.iter().filter(|(_, f)| f.memory.began == 0);
         let looked_at = &fresh.map(|(node, _)| *node).collect();
         let exposed = &frozen.values().flat_map(|f| f.exposed.iter().copied()).collect();
+        let written = &frozen.iter().map(|(node, f)| (*node, f.written)).collect();
         let members = &members;
         let kept = |node: NodeId| known_of(node, &self.map, frozen).collect::<Vec<_>>();
         let reached = members.iter().map(|node| (*node, kept(*node))).collect();
-        self.make_map(&Findings { members, oldest, floor, idle, forgot, looked_at, exposed });
+        self.make_map(&Findings {
+            members,
+            oldest,
+            floor,
+            idle,
+            forgot,
+            looked_at,
+            written,
+            exposed,
+        });
         self.keep_reached(reached);
         self.phase = Phase::Storing { floor };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));

@@ -24,6 +24,8 @@ pub(super) struct Findings<'a> {
     pub forgot: &'a BTreeSet<NodeId>,
     /// Those of which that has just been looked at.
     pub looked_at: &'a BTreeSet<NodeId>,
+    /// Up to when each disk shows writes.
+    pub written: &'a BTreeMap<NodeId, Timestamp>,
     /// Volumes of which parity is out of date.
     pub exposed: &'a BTreeSet<VolumeId>,
 }
@@ -60,6 +62,9 @@ impl Authority {
             attendance.forgot.retain(|n| !empty.contains(n));
             self.attend(volume, &mut attendance, findings);
             attendance.counts_from.extend(empty.iter().map(|n| (*n, floor)));
+            attendance.times_away.retain(|n, _| !empty.contains(n));
+            attendance
+                .note_times_away(floor, |n| findings.written.get(&n).copied().unwrap_or_default());
             self.next.attendance.insert(volume.id, attendance);
         }
         self.give_up(&self.absences.needed(&self.next, &going), false);
@@ -80,6 +85,7 @@ impl Authority {
             a.stale_since.retain(|n, _| nodes.contains(n));
             a.counts_from.retain(|n, _| nodes.contains(n));
             a.forgot.retain(|n| nodes.contains(n));
+            a.times_away.retain(|n, _| nodes.contains(n));
             *a != Attendance::default()
         });
     }

@@ -23,9 +23,62 @@ pub struct Attendance {
     pub counts_from: BTreeMap<NodeId, Timestamp>,
     /// Nodes whose disks have forgotten what they promised, while the volume cannot do without them: it waits.
     pub forgot: BTreeSet<NodeId>,
+    /// When nodes were away that have yet to catch up on it, the earliest first: what their disks show as written in
+    /// that time was there before.
+    pub times_away: BTreeMap<NodeId, Vec<TimeAway>>,
+}
+
+/// A time that a volume went on without a node.
+///
+/// Timestamps of what was written to that node's disk alone (a sector that was put back, say) may have run ahead of all
+/// that the others knew of when it left. They went on from `from` all the same. So a version of that disk which lies in
+/// this time is no later than what they wrote: it came before all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimeAway {
+    /// Whatever was written without the node is later than this.
+    pub from: Timestamp,
+    /// Whatever was written since it is back is later than this; `None` while it is away.
+    pub until: Option<Timestamp>,
+}
+
+impl TimeAway {
+    /// What a version that the node's disk shows counts as, beside those of the others.
+    pub fn as_of_its_leaving(&self, version: Timestamp) -> Timestamp {
+        let within = self.until.is_some_and(|until| self.from <= version && version < until);
+        if within { Timestamp(self.from.0.saturating_sub(1)) } else { version }
+    }
 }
 
 impl Attendance {
+    /// Takes down who is away from now on and who is back, at the `floor` of a new epoch. `written` says up to when a
+    /// disk shows writes.
+    pub(in crate::cluster) fn note_times_away(
+        &mut self,
+        floor: Timestamp,
+        written: impl Fn(NodeId) -> Timestamp,
+    ) {
+        for node in &self.away {
+            let times = self.times_away.entry(*node).or_default();
+            if times.last().is_none_or(|a| a.until.is_some()) {
+                times.push(TimeAway { from: floor, until: None });
+            }
+        }
+        let (away, behind) = (&self.away, &self.stale_since);
+        self.times_away.retain(|node, times| {
+            if !away.contains(node)
+                && let Some(last) = times.last_mut().filter(|a| a.until.is_none())
+            {
+                last.until = Some(floor);
+                // Nearly always: nothing there is from a time that the others did not know of.
+                if written(*node) < last.from {
+                    times.pop();
+                }
+            }
+            times.retain(|a| a.until.is_none() || behind.contains_key(node));
+            !times.is_empty()
+        });
+    }
+
     fn is_missing_or_behind(&self, node: NodeId) -> bool {
         self.away.contains(&node)
             || self.stale_since.contains_key(&node)
@@ -129,11 +182,18 @@ impl ClusterMap {
         self.attendance.get(&volume.id)?.stale_since.get(&node).copied()
     }
 
+    /// The times that a volume went on without a node which has yet to catch up.
+    pub fn times_away(&self, volume: VolumeId, node: NodeId) -> &[TimeAway] {
+        let of = self.attendance.get(&volume).and_then(|a| a.times_away.get(&node));
+        of.map_or(&[], Vec::as_slice)
+    }
+
     /// The latest timestamp that stands in the map. Every write after it must have a later one.
     pub(in crate::cluster) fn latest_timestamp(&self) -> Timestamp {
         let attended = |a: &Attendance| {
-            let times = a.stale_since.values().chain(a.counts_from.values());
-            times.copied().max()
+            let times = a.stale_since.values().chain(a.counts_from.values()).copied();
+            let left = a.times_away.values().flatten().map(|time| time.from);
+            times.chain(left).max()
         };
         let filled = self.volumes.values().flat_map(|v| &v.extents);
         let filled = filled.flat_map(|e| e.filling.values().copied());
@@ -151,5 +211,30 @@ impl ClusterMap {
         let filling = |v: &Arc<Volume>| v.extents.iter().any(|e| e.filling_on(node).is_some());
         self.attendance.values().any(|a| a.stale_since.contains_key(&node))
             || self.volumes.values().any(filling)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_away_are_kept_of_disks_that_show_what_nobody_knew_of() {
+        let (shows_more, shows_less, at) = (NodeId(1), NodeId(2), Timestamp);
+        let mut a = Attendance { away: [shows_more, shows_less].into(), ..Attendance::default() };
+        a.stale_since = [(shows_more, at(80)), (shows_less, at(80))].into();
+        a.note_times_away(at(100), |_| at(0));
+        let open = vec![TimeAway { from: at(100), until: None }];
+        assert_eq!(a.times_away, [(shows_more, open.clone()), (shows_less, open)].into());
+        a.note_times_away(at(150), |_| at(0));
+        a.away.clear();
+        a.note_times_away(at(200), |n| if n == shows_more { at(100) } else { at(99) });
+        let time = TimeAway { from: at(100), until: Some(at(200)) };
+        assert_eq!(a.times_away, [(shows_more, vec![time])].into());
+        let counts_as = [99, 100, 199, 200].map(|v| time.as_of_its_leaving(at(v)).0);
+        assert_eq!(counts_as, [99, 99, 99, 200]);
+        a.stale_since.clear();
+        a.note_times_away(at(300), |_| at(250));
+        assert!(a.times_away.is_empty(), "it has caught up");
     }
 }

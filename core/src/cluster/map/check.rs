@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
+use super::{Attendance, ClusterMap, Extent, NodeInfo, TimeAway, Volume};
 use crate::units::{NodeId, VolumeId};
 
 impl ClusterMap {
@@ -109,11 +109,13 @@ impl ClusterMap {
 
     fn wrong_with_attendance(&self, id: VolumeId, of: &Attendance) -> Option<&'static str> {
         let times = of.stale_since.keys().chain(of.counts_from.keys());
-        let mut nodes = of.away.iter().chain(&of.forgot).chain(times);
+        let mut nodes = of.away.iter().chain(&of.forgot).chain(times).chain(of.times_away.keys());
         if !self.volumes.contains_key(&id) {
             Some("nodes attend a volume that does not exist")
         } else if !nodes.all(|n| self.exists(*n)) {
             Some("a node attends that does not exist")
+        } else if !of.times_away.iter().all(|(node, times)| follow(times, of.away.contains(node))) {
+            Some("the times that a node was away do not follow one another")
         } else {
             None
         }
@@ -136,4 +138,14 @@ impl ClusterMap {
             None => Ok(()),
         }
     }
+}
+
+/// Whether each begins after the one before has ended, and only the last of a node that is away goes on.
+fn follow(times: &[TimeAway], is_away: bool) -> bool {
+    let ends = |a: &TimeAway| a.until.is_some_and(|until| a.from < until);
+    let ascend = |pair: &[TimeAway]| pair[0].until.is_some_and(|until| until <= pair[1].from);
+    let Some((last, earlier)) = times.split_last() else { return false };
+    earlier.iter().all(ends)
+        && times.windows(2).all(ascend)
+        && (ends(last) || (is_away && last.until.is_none()))
 }

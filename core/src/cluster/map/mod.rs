@@ -10,7 +10,7 @@ mod volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use attendance::Attendance;
+pub use attendance::{Attendance, TimeAway};
 pub use node::{Home, NodeInfo};
 pub use volume::{Deletion, Extent, Volume};
 

@@ -321,7 +321,8 @@ impl Endpoint {
             outbox.counters.refused_strangers += 1;
             return;
         }
-        if let Some(giving) = &self.parts[&id].giving {
+        let part = self.parts.get_mut(&id).expect("just seen");
+        if let Some(giving) = part.giving(&header) {
             giving.give(from, column, outbox);
         }
     }
@@ -336,19 +337,17 @@ impl Endpoint {
         let Task::Write(range) = header.task else { return None };
         let id = self.part_of(from, header.holder?, (header.volume, range), outbox)?;
         let part = self.parts.get_mut(&id).expect("just seen");
-        let Wish::Write(whole, data) = &part.wish else { return None };
         if self.requests.get(&part.request).is_none_or(|r| r.is_gone) {
             return None;
         }
-        let known = part.giving.as_ref().map(|giving| giving.header);
-        if known.is_some_and(|known| known.ts > header.ts) {
+        if part.is_outdated(header) {
             return None;
         }
-        if known != Some(*header) {
-            let data = data.as_ref().expect("an endpoint has the bytes of its writes");
+        if part.giving(header).is_none() {
+            let Wish::Write(whole, Some(data)) = &part.wish else { return None };
             let volume = self.map.volumes.get(&id.0)?;
             let giving = Giving::new(*header, volume, (whole.offset, data), outbox)?;
-            part.giving = Some(Box::new(giving));
+            part.giving.push(giving);
         }
         part.seen = Some(part.seen.map_or(header.ts, |seen| seen.min(header.ts)));
         Some(id)

@@ -3,7 +3,7 @@
 use super::giving::Giving;
 use super::placed::Placed;
 use crate::Buffer;
-use crate::node::{HostError, Key, Wish};
+use crate::node::{Header, HostError, Key, Task, Wish};
 use crate::order::Again;
 use crate::plan::Range;
 use crate::units::{Epoch, Nanos, Timestamp};
@@ -24,8 +24,8 @@ pub(super) struct Part {
     pub stays: bool,
     /// The first attempt at a write that is known here.
     pub seen: Option<Timestamp>,
-    /// The latest attempt at a write.
-    pub giving: Option<Box<Giving>>,
+    /// The latest attempts at a write: one, or one for each of the ranges that it was cut into.
+    pub giving: Vec<Giving>,
     /// What attempts at a read have placed here.
     pub placed: Placed,
     /// The controller has said that these attempts count.
@@ -45,7 +45,7 @@ impl Part {
             since: Timestamp::ZERO,
             stays: false,
             seen: None,
-            giving: None,
+            giving: Vec::new(),
             placed: Placed::default(),
             counted: None,
             hops: 0,
@@ -60,6 +60,25 @@ impl Part {
         }
     }
 
+    /// The attempt at a write that this message is about, if it is known.
+    pub fn giving(&mut self, header: &Header) -> Option<&mut Giving> {
+        self.giving.iter_mut().find(|giving| giving.header == *header)
+    }
+
+    /// Whether a later attempt at what this one is to write is known. Earlier ones are forgotten.
+    pub fn is_outdated(&mut self, header: &Header) -> bool {
+        let Task::Write(range) = header.task else { return true };
+        let overlaps = |giving: &Giving| match giving.header.task {
+            Task::Write(other) => other.offset < range.end() && range.offset < other.end(),
+            _ => false,
+        };
+        if self.giving.iter().any(|g| overlaps(g) && g.header.ts > header.ts) {
+            return true;
+        }
+        self.giving.retain(|g| !overlaps(g) || g.header == *header);
+        false
+    }
+
     /// An epoch is over. What has been asked for may have happened in it; if its bytes stayed here, only if it is known
     /// that there was an attempt.
     pub fn enter(&mut self, before: Epoch) {
@@ -70,7 +89,7 @@ impl Part {
             let since = self.again.map_or(since, |again| again.since.min(since));
             self.again = Some(Again { since, epoch: before });
         }
-        (self.giving, self.placed, self.counted) = (None, Placed::default(), None);
+        (self.giving, self.placed, self.counted) = (Vec::new(), Placed::default(), None);
     }
 
     /// What has been read; or, of a write, whether it is what was to be written.

@@ -194,7 +194,12 @@ impl Worker {
                 let column = extent.column_of(self.node);
                 let copied = column.is_some_and(|c| extent.leaving.contains_key(&c));
                 let runs_since = from >= self.began;
-                behind.insert((volume.id, n), Behind { sectors, since, from, copied, runs_since });
+                let times_away = match self.config.looks_at_times_away() {
+                    true => self.map.times_away(volume.id, self.node).to_vec(),
+                    false => Vec::new(),
+                };
+                let missed = Behind { sectors, since, from, copied, runs_since, times_away };
+                behind.insert((volume.id, n), missed);
                 asleep |= self.map.is_asleep(volume);
             }
         }

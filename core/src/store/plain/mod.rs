@@ -12,7 +12,7 @@ use std::ops::Range;
 use super::api::{HeldBack, Store};
 use super::{
     Change, ChangeKind, DiskOp, DiskRequest, DiskResult, Event, ReadDone, Scan, StoreCounters,
-    Timestamp,
+    Timestamp, Urgency,
 };
 use crate::Buffer;
 use crate::order::{Lock, LockTable};
@@ -159,7 +159,7 @@ impl PlainStore {
             }
         };
         self.running.insert(id, job);
-        self.out.push(DiskRequest { id, op });
+        self.out.push(DiskRequest { id, op, urgency: Urgency::Awaited });
     }
 
     /// Becomes a user of what these sectors hold, and reads what of it is not here.
@@ -459,7 +459,7 @@ impl Store for PlainStore {
     fn flush(&mut self, ticket: u64) {
         let id = self.number();
         self.flushes.insert(id, ticket);
-        self.out.push(DiskRequest { id, op: DiskOp::Flush });
+        self.out.push(DiskRequest { id, op: DiskOp::Flush, urgency: Urgency::Awaited });
     }
 
     fn is_queued(&self, _: Timestamp) -> bool {

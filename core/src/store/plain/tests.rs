@@ -50,7 +50,7 @@ impl Bench {
     /// Does the oldest operation.
     fn step(&mut self) {
         self.begun();
-        let DiskRequest { id, op } = self.begun.pop_front().expect("something to do");
+        let DiskRequest { id, op, .. } = self.begun.pop_front().expect("something to do");
         let result = match op {
             DiskOp::Read { offset, len } => {
                 self.disk[offset as usize..(offset + len) as usize].to_vec().into()

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
 use weft_core::Buffer;
-use weft_core::store::{DiskOp, DiskRequest, DiskResult};
+use weft_core::store::{DiskOp, DiskRequest, DiskResult, Urgency};
 
 use crate::disk::aligned::{AlignedBuf, Pool};
 use crate::disk::queue::{DiskQueue, Line};
@@ -30,6 +30,7 @@ pub(crate) struct Tag {
     pub(crate) node: usize,
     pub(crate) life: u64,
     pub(crate) id: u64,
+    pub(crate) urgency: Urgency,
 }
 
 #[derive(Debug)]

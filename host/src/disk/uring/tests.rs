@@ -27,7 +27,11 @@ impl Worker {
 
     fn run(&mut self, op: DiskOp) -> DiskResult {
         let Some(ring) = &mut self.ring else { return self.disk.run(op) };
-        ring.start(Tag { node: 0, life: 0, id: 1 }, &self.disk, DiskRequest { id: 1, op });
+        ring.start(
+            Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited },
+            &self.disk,
+            DiskRequest { id: 1, op, urgency: Urgency::Awaited },
+        );
         let mut ended = Vec::new();
         while ended.is_empty() {
             ring.submit().unwrap();
@@ -130,7 +134,11 @@ fn more_operations_than_the_ring_has_room_for_all_end() {
         const MANY: u64 = 2500;
         for id in 0..MANY {
             let op = DiskOp::Read { offset: id % 256 * 4096, len: 4096 };
-            ring.start(Tag { node: 0, life: 0, id }, &worker.disk, DiskRequest { id, op });
+            ring.start(
+                Tag { node: 0, life: 0, id, urgency: Urgency::Awaited },
+                &worker.disk,
+                DiskRequest { id, op, urgency: Urgency::Awaited },
+            );
         }
         let mut ended = Vec::new();
         while (ended.len() as u64) < MANY {
@@ -156,7 +164,10 @@ fn served(worker: &mut Worker, queue: &str, sectors: &[u64]) -> Vec<u64> {
     let mut ended = Vec::new();
     for &id in sectors {
         let op = DiskOp::Read { offset: id * 4096, len: 4096 };
-        let (tag, request) = (Tag { node: 3, life: 0, id }, DiskRequest { id, op });
+        let (tag, request) = (
+            Tag { node: 3, life: 0, id, urgency: Urgency::Awaited },
+            DiskRequest { id, op, urgency: Urgency::Awaited },
+        );
         match &mut worker.ring {
             Some(ring) => ring.start(tag, &disk, request),
             None => at_once.add(tag, &disk, request),
@@ -187,7 +198,11 @@ fn disks_take_turns_where_not_all_can_be_given() {
         for node in [0, 1] {
             for id in 0..u64::from(ENTRIES) {
                 let op = DiskOp::Read { offset: 0, len: 4096 };
-                ring.start(Tag { node, life: 0, id }, &worker.disk, DiskRequest { id, op });
+                ring.start(
+                    Tag { node, life: 0, id, urgency: Urgency::Awaited },
+                    &worker.disk,
+                    DiskRequest { id, op, urgency: Urgency::Awaited },
+                );
             }
         }
         ring.submit().unwrap();

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, Volume,
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
@@ -472,18 +472,24 @@ fn volume() -> impl Strategy<Value = Volume> {
     )
 }
 
+fn times_away(times: Vec<(Timestamp, Option<Timestamp>)>) -> Vec<TimeAway> {
+    times.into_iter().map(|(from, until)| TimeAway { from, until }).collect()
+}
+
 fn map() -> impl Strategy<Value = ClusterMap> {
     let attendance = (
         btree_set(node(), 0..4),
         btree_map(node(), ts(), 0..4),
         btree_map(node(), ts(), 0..4),
         btree_set(node(), 0..4),
+        btree_map(node(), vec((ts(), option::of(ts())), 0..3), 0..4),
     )
-        .prop_map(|(away, stale_since, counts_from, forgot)| Attendance {
+        .prop_map(|(away, stale_since, counts_from, forgot, times)| Attendance {
             away,
             stale_since,
             counts_from,
             forgot,
+            times_away: times.into_iter().map(|(node, times)| (node, times_away(times))).collect(),
         });
     (
         any::<u64>(),

@@ -1,6 +1,7 @@
 //! Nodes that go and come back, and volumes that wait for them.
 
 use super::*;
+use crate::cluster::TimeAway;
 
 #[test]
 fn a_node_that_was_away_is_stale_until_it_has_caught_up() {
@@ -32,7 +33,7 @@ fn clocks_that_were_set_back_take_no_say_away() {
     let map = change(&mut a, AuthorityInput::Start(all), 5).unwrap();
     assert_eq!(map.latest_timestamp(), at(31));
     let map = change(&mut a, AuthorityInput::NodeDown(NodeId(3)), 6).unwrap();
-    assert_eq!(map.latest_timestamp(), at(31), "the oldest that is unsettled may be older");
+    assert_eq!(map.latest_timestamp(), at(32), "the others go on from there");
     let map = change(&mut a, AuthorityInput::NodeUp(arrival(3, 2)), 7).unwrap();
     assert!(!map.has_say(volume(&map), 0, NodeId(3), at(31)));
     assert!(map.has_say(volume(&map), 0, NodeId(3), at(33)));
@@ -116,4 +117,23 @@ fn who_comes_back_is_not_given_up() {
     assert!(!map.nodes[3].given_up && !map.is_up(gone));
     let map = change(&mut a, Change::GiveUp(gone), 40).unwrap();
     assert!(map.nodes[3].given_up);
+}
+
+/// What was put back on a disk alone may have a timestamp that nobody who stays knows of.
+#[test]
+fn a_disk_that_shows_more_than_others_knew_is_taken_down_as_away() {
+    let mut a = started("raid5", 4, 2);
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 20).unwrap();
+    let away = |map: &ClusterMap| map.times_away(volume(map).id, NodeId(2)).to_vec();
+    let open = TimeAway { from: at(21), until: None };
+    assert_eq!(away(&map), [open]);
+    let map = change(&mut a, AuthorityInput::NodeUp(arrival(2, 1)), 30).unwrap();
+    let first = TimeAway { until: Some(at(31)), ..open };
+    assert_eq!(away(&map), [first], "it shows a write at 30");
+    let map = change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 40).unwrap();
+    let open = TimeAway { from: at(41), until: None };
+    assert_eq!(away(&map), [first, open]);
+    change(&mut a, AuthorityInput::NodeUp(arrival(2, 2)), 50);
+    let map = caught_up(&mut a, 2, 60).unwrap();
+    assert_eq!(away(&map), [], "from now on its versions are what they say");
 }
