@@ -6,10 +6,10 @@
 #   packaging/package.sh rpm          the same as an RPM: needs cargo-generate-rpm
 #   packaging/package.sh image [TAG]  the same as a container image: needs podman or docker
 #
-# WEFT names the binary; target/release/weft if it is not set.
+# WEFT names the binary; target/dist/weft if it is not set (`cargo build --profile dist`).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-weft=${WEFT:-$root/target/release/weft}
+weft=${WEFT:-$root/target/dist/weft}
 
 fail() {
     echo "package.sh: $*" >&2
@@ -22,7 +22,7 @@ put() { install -D -m "$1" "$2" "$3"; }
 
 tree() {
     local to=$1 file
-    [ -x "$weft" ] || fail "there is no $weft: cargo build --release, or name a binary with WEFT"
+    [ -x "$weft" ] || fail "there is no $weft: cargo build --profile dist, or name a binary with WEFT"
     case $to in "" | / | "$root") fail "'$to' is no directory to fill" ;; esac
     # What an earlier run has left, and nothing else.
     if [ -e "$to" ] && [ ! -e "$to/usr/bin/weft" ]; then fail "$to holds something else; name another directory"; fi

@@ -1,7 +1,8 @@
 """What can be seen in the code, for `./test.sh rules`.
 
 Pure crates do no I/O, read no clock, start no thread and draw no random number that they were not
-given; nothing is left undone; a module stands where its name says. Comments are not looked at, and
+given; nothing is left undone; a module stands where its name says; the modules of a crate do not use one another in a
+circle. Comments are not looked at, and
 for the first rule tests are not either.
 """
 
@@ -32,8 +33,37 @@ def lines(path):
 # A file has one subject.
 MOST_LINES = 600
 
+def modules(crate):
+    """Each module of a crate that has a file or folder of its own, and those of them that it names after `crate::`."""
+    uses = {}
+    for path in sorted(pathlib.Path(crate, "src").rglob("*.rs")):
+        parts = path.relative_to(pathlib.Path(crate, "src")).parts
+        if re.search(r"test", "/".join(parts)):
+            continue
+        code = "\n".join("" if skip else code for _, _, code, skip in lines(path))
+        named = uses.setdefault(parts[0].removesuffix(".rs"), set())
+        for after in code.split("crate::")[1:]:
+            names = re.split("[{,}]", after[1:after.index(";")]) if after.startswith("{") else [after]
+            named.update(re.match(r"\s*(\w*)", name)[1] for name in names)
+    own = uses.keys() - {"lib", "main"}
+    return {module: (uses[module] & own) - {module} for module in sorted(own)}
+
+def circles(uses):
+    """The modules that use one another in a circle: those left when all are gone that use only such as are gone."""
+    left = dict(uses)
+    while gone := [module for module, used in left.items() if not used & left.keys()]:
+        left = {module: used for module, used in left.items() if module not in gone}
+    # What only uses a circle, and is used by nobody in it, is not in one.
+    while gone := [module for module in left if not any(module in used for used in left.values())]:
+        left = {module: used for module, used in left.items() if module not in gone}
+    return sorted(left)
+
+assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}, "e": set()}) == ["b", "c"]
+
 bad = []
 for crate in ("bytes", "code", "core", "model", "load", "report", "net", "front", "client", "client-c", "member", "route", "sim", "host", "terminal", "trial", "scenario", "plan", "cli", "fuzz"):
+    if circle := circles(modules(crate)):
+        bad.append(f"{crate}/src: modules use one another in a circle: {', '.join(circle)}; give what both need a file")
     for path in sorted(pathlib.Path(crate).rglob("*.rs")):
         a_test = re.search(r"(^|[/_])(tests?|reference)(/|\.rs$)", str(path))
         length = len(path.read_text().splitlines())
@@ -48,5 +78,5 @@ for crate in ("bytes", "code", "core", "model", "load", "report", "net", "front"
                 code = SEEDED.sub("", code)
             if crate in PURE and f"{crate}/src" in str(path) and not skip and not a_test and OUTSIDE.search(code):
                 bad.append(f"{path}:{number}: brings the outside world into a pure crate: {line.strip()}")
-print("\n".join(bad) or "the pure crates are free of the outside world, nothing is left undone, and files are where they belong")
+print("\n".join(bad) or "the pure crates are free of the outside world, nothing is left undone, files are where they belong, and no modules use one another in a circle")
 sys.exit(bool(bad))

@@ -9,6 +9,8 @@
 //! Numbers are [`Little`]-endian, or [`Big`]-endian where a protocol says so. The order is part of the type, so that no
 //! format mixes them.
 
+#[cfg(feature = "checksum")]
+pub mod checksum;
 pub mod fixture;
 
 use std::marker::PhantomData;

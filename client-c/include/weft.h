@@ -50,13 +50,15 @@ typedef enum weft_kind {
     WEFT_NEVER_ISSUED = 12,/* one that must come first was not sent in time: see because */
     WEFT_PLACE = 13,       /* it cannot have the place in the graph that it was given */
     WEFT_FAILED = 14,      /* the text says why */
-    WEFT_ARGUMENT = 15     /* an argument was NULL or not text */
+    WEFT_ARGUMENT = 15,    /* an argument was NULL or not text */
+    WEFT_TIMED_OUT = 16    /* it has not ended in time (weft_wait_for only) */
 } weft_kind;
 
 /* Why something was not done. */
 typedef struct weft_error {
     weft_kind kind;
-    /* The request because of which, for WEFT_ABORTED and WEFT_NEVER_ISSUED; otherwise 0. */
+    /* The request because of which, for WEFT_ABORTED and WEFT_NEVER_ISSUED; otherwise 0. It is the one that
+     * failed for a reason of its own, however many come between, as far as the node knows. */
     weft_id because;
     /* In words, ended by 0, cut if need be. */
     char text[240];
@@ -82,6 +84,18 @@ typedef enum weft_verb {
 weft_volume *weft_open(const char *const *addresses, size_t count, const char *name,
                        weft_error *error);
 
+/* How patient a host is, in milliseconds; 0 means as without this. */
+typedef struct weft_options {
+    uint32_t open_patience_ms; /* to look for a node when the volume is opened: 5,000 */
+    uint32_t patience_ms;      /* to look for a node when the connection broke, before all that is
+                                * outstanding fails with WEFT_UNREACHABLE: 120,000 */
+    uint32_t stall_ms;         /* a node that owes answers is given up after so much silence: 40,000 */
+} weft_options;
+
+/* The same with other patience. NULL options are the usual ones. */
+weft_volume *weft_open_with(const char *const *addresses, size_t count, const char *name,
+                            const weft_options *options, weft_error *error);
+
 /* Closes a volume. What was taken is still done, as long as the process runs; requests can still
  * be waited for. NULL is no volume, and nothing is done. */
 void weft_close(weft_volume *volume);
@@ -99,6 +113,11 @@ weft_request *weft_read(weft_volume *volume, uint64_t offset, uint32_t length,
                         const weft_id *after, size_t count, weft_error *error);
 weft_request *weft_write(weft_volume *volume, uint64_t offset, const void *data, uint32_t length,
                          const weft_id *after, size_t count, weft_error *error);
+/* A write that has ended only when it is safe from a power cut. (With the journal on, as volumes
+ * have it unless they were made without, every write is.) */
+weft_request *weft_write_durable(weft_volume *volume, uint64_t offset, const void *data,
+                                 uint32_t length, const weft_id *after, size_t count,
+                                 weft_error *error);
 weft_request *weft_flush(weft_volume *volume, const weft_id *after, size_t count,
                          weft_error *error);
 weft_request *weft_trim(weft_volume *volume, uint64_t offset, uint64_t length,
@@ -111,6 +130,24 @@ weft_request *weft_write_zeroes(weft_volume *volume, uint64_t offset, uint64_t l
 weft_request *weft_try(weft_volume *volume, weft_verb verb, uint64_t offset, const void *data,
                        uint64_t length, const weft_id *after, size_t count, weft_error *error);
 
+/* Takes any of these, which comes after all that were taken before it and have not ended: a barrier. If
+ * one of them is not done, neither is it. What comes after the barrier names it. */
+weft_request *weft_after_all(weft_volume *volume, weft_verb verb, uint64_t offset,
+                             const void *data, uint64_t length, weft_error *error);
+
+/* For event loops: a descriptor that is readable while weft_next_ended() has something to say. It
+ * is only to be polled, and is closed by weft_close(). The ends of requests that are taken from then on
+ * are kept until weft_next_ended() says them. -1 if the process has no descriptor left. */
+int weft_descriptor(weft_volume *volume, weft_error *error);
+
+/* The next request that has ended, done or not; each once. Its weft_wait() does not wait. Two zeros if
+ * there is none until the descriptor is readable again. */
+weft_id weft_next_ended(weft_volume *volume);
+
+/* Prints a name as errors and logs do, into `room` bytes at `text`, ended by 0 and cut if need be.
+ * Returns how many bytes it has without the 0. 64 are enough. */
+size_t weft_id_text(weft_id id, char *text, size_t room);
+
 /* The request's name. */
 weft_id weft_request_id(const weft_request *request);
 
@@ -121,6 +158,11 @@ int weft_has_ended(const weft_request *request);
  * is then at `buffer`, which has room for `length` bytes (no more are copied). For others buffer
  * may be NULL. */
 weft_kind weft_wait(weft_request *request, void *buffer, size_t length, weft_error *error);
+
+/* The same, but waits for so many milliseconds at most. WEFT_TIMED_OUT if it has not ended by then: it
+ * is not freed, goes on, and can be waited for again. */
+weft_kind weft_wait_for(weft_request *request, uint32_t milliseconds, void *buffer, size_t length,
+                        weft_error *error);
 
 /* Frees a request that nobody waits for. It is done all the same. NULL is no request. */
 void weft_forget(weft_request *request);

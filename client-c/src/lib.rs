@@ -2,15 +2,40 @@
 //!
 //! The only crate of the client with unsafe code: it takes pointers on the word of its caller.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+mod given;
+
+use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::slice;
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use weft_client::{Completion, Error, ErrorKind, Id, Op, Volume};
+use weft_client::{Completion, Ended, Id, Op, Options, Volume};
+
+pub use given::weft_error;
+use given::{OK, Why, copy, many, tell, text};
 
 /// A volume that is open.
 #[allow(non_camel_case_types)]
-pub struct weft_volume(Volume);
+pub struct weft_volume {
+    volume: Volume,
+    /// Since its descriptor has been asked for.
+    ended: OnceLock<Ended>,
+}
+
+/// How patient a host is; 0 means what it is without this.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weft_options {
+    /// Milliseconds to look for a node at first.
+    pub open_patience_ms: u32,
+    /// The same when the connection broke.
+    pub patience_ms: u32,
+    /// Of silence, after which a node is given up that owes answers.
+    pub stall_ms: u32,
+}
 
 /// A request that was taken.
 #[allow(non_camel_case_types)]
@@ -27,99 +52,6 @@ pub struct weft_id {
     pub number: u64,
 }
 
-/// Bytes of an error's text.
-const TEXT: usize = 240;
-
-/// Why something was not done.
-#[allow(non_camel_case_types)]
-#[repr(C)]
-pub struct weft_error {
-    /// A number of `enum weft_kind`.
-    pub kind: c_int,
-    /// The request because of which.
-    pub because: weft_id,
-    /// In words.
-    pub text: [c_char; TEXT],
-}
-
-const OK: c_int = 0;
-const ARGUMENT: c_int = 15;
-
-fn kind(error: &Error) -> c_int {
-    match error.kind() {
-        ErrorKind::Address => 1,
-        ErrorKind::Unreachable => 2,
-        ErrorKind::Protocol => 3,
-        ErrorKind::NoVolume => 4,
-        ErrorKind::SecondWriter => 5,
-        ErrorKind::Full => 6,
-        ErrorKind::Invalid => 7,
-        ErrorKind::OutOfRange => 8,
-        ErrorKind::Lost => 9,
-        ErrorKind::NoProgress => 10,
-        ErrorKind::Aborted => 11,
-        ErrorKind::NeverIssued => 12,
-        ErrorKind::Place => 13,
-        _ => 14,
-    }
-}
-
-/// What an error of ours or of the caller's comes to.
-enum Why {
-    Client(Error),
-    Argument(&'static str),
-}
-
-impl From<Error> for Why {
-    fn from(error: Error) -> Why {
-        Why::Client(error)
-    }
-}
-
-/// Tells the caller. `error` is null, or points to room for one.
-unsafe fn tell<T>(result: Result<T, Why>, error: *mut weft_error) -> Option<T> {
-    let none = weft_id { host: 0, number: 0 };
-    let (value, kind, because, words) = match result {
-        Ok(value) => (Some(value), OK, none, String::new()),
-        Err(Why::Argument(what)) => (None, ARGUMENT, none, what.to_string()),
-        Err(Why::Client(e)) => {
-            let because =
-                e.because().map_or(none, |id| weft_id { host: id.host, number: id.number });
-            (None, kind(&e), because, e.to_string())
-        }
-    };
-    if !error.is_null() {
-        let mut text = [0; TEXT];
-        let cut = words.floor_char_boundary(TEXT - 1);
-        for (to, from) in text.iter_mut().zip(words[..cut].bytes()) {
-            *to = from as c_char;
-        }
-        // SAFETY: the caller gives room for one, or null.
-        unsafe { error.write(weft_error { kind, because, text }) };
-    }
-    value
-}
-
-/// Text of the caller's.
-unsafe fn text<'a>(pointer: *const c_char) -> Result<&'a str, Why> {
-    if pointer.is_null() {
-        return Err(Why::Argument("a text is NULL"));
-    }
-    // SAFETY: the caller gives a text that ends with 0.
-    let text = unsafe { CStr::from_ptr(pointer) };
-    text.to_str().map_err(|_| Why::Argument("a text is not UTF-8"))
-}
-
-/// Things of the caller's.
-unsafe fn many<'a, T>(pointer: *const T, count: usize) -> Result<&'a [T], Why> {
-    match (pointer.is_null(), count) {
-        (_, 0) => Ok(&[]),
-        (true, _) => Err(Why::Argument("a pointer is NULL and its count is not 0")),
-        // SAFETY: the caller gives so many.
-        (false, count) => Ok(unsafe { slice::from_raw_parts(pointer, count) }),
-    }
-}
-
 /// Opens a volume.
 ///
 /// # Safety
@@ -132,7 +64,26 @@ pub unsafe extern "C" fn weft_open(
     name: *const c_char,
     error: *mut weft_error,
 ) -> *mut weft_volume {
+    // SAFETY: as above.
+    unsafe { weft_open_with(addresses, count, name, ptr::null(), error) }
+}
+
+/// Opens a volume, with other patience.
+///
+/// # Safety
+///
+/// As [`weft_open`], and `options` is null or points to some.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_open_with(
+    addresses: *const *const c_char,
+    count: usize,
+    name: *const c_char,
+    options: *const weft_options,
+    error: *mut weft_error,
+) -> *mut weft_volume {
     let open = || {
+        // SAFETY: as above.
+        let options = patience(unsafe { options.as_ref() });
         // SAFETY: as above.
         let addresses = unsafe { many(addresses, count) }?;
         let addresses: Vec<&str> = addresses
@@ -141,11 +92,27 @@ pub unsafe extern "C" fn weft_open(
             .map(|a| unsafe { text(*a) })
             .collect::<Result<_, _>>()?;
         // SAFETY: as above.
-        Ok(Volume::open(&addresses, unsafe { text(name) }?)?)
+        let name = unsafe { text(name) }?;
+        Ok(Volume::opening(&addresses, name, options)?.wait()?)
     };
     // SAFETY: as above.
     let volume = unsafe { tell(open(), error) };
-    volume.map_or(ptr::null_mut(), |v| Box::into_raw(Box::new(weft_volume(v))))
+    let open = |volume| Box::into_raw(Box::new(weft_volume { volume, ended: OnceLock::new() }));
+    volume.map_or(ptr::null_mut(), open)
+}
+
+fn patience(options: Option<&weft_options>) -> Options {
+    let usual = Options::default();
+    let Some(given) = options else { return usual };
+    let or = |ms: u32, usual| match ms {
+        0 => usual,
+        ms => Duration::from_millis(ms.into()),
+    };
+    Options {
+        open_patience: or(given.open_patience_ms, usual.open_patience),
+        patience: or(given.patience_ms, usual.patience),
+        stall: or(given.stall_ms, usual.stall),
+    }
 }
 
 /// Closes a volume.
@@ -169,7 +136,7 @@ pub unsafe extern "C" fn weft_close(volume: *mut weft_volume) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_size(volume: *const weft_volume) -> u64 {
     // SAFETY: as above.
-    unsafe { volume.as_ref() }.map_or(0, |v| v.0.size())
+    unsafe { volume.as_ref() }.map_or(0, |v| v.volume.size())
 }
 
 /// The most bytes that a read or a write may have.
@@ -180,7 +147,7 @@ pub unsafe extern "C" fn weft_size(volume: *const weft_volume) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weft_max_length(volume: *const weft_volume) -> u32 {
     // SAFETY: as above.
-    unsafe { volume.as_ref() }.map_or(0, |v| v.0.limits().request_bytes)
+    unsafe { volume.as_ref() }.map_or(0, |v| v.volume.limits().request_bytes)
 }
 
 /// Takes a request.
@@ -201,8 +168,8 @@ unsafe fn take(
             after.iter().map(|id| Id { host: id.host, number: id.number }).collect();
         let op = op?;
         Ok(match patient {
-            true => volume.0.submit(op, &after)?,
-            false => volume.0.try_submit(op, &after)?,
+            true => volume.volume.submit(op, &after)?,
+            false => volume.volume.try_submit(op, &after)?,
         })
     };
     // SAFETY: the caller gives room for an error, or null.
@@ -254,6 +221,27 @@ pub unsafe extern "C" fn weft_write(
 ) -> *mut weft_request {
     // SAFETY: as above.
     let op = unsafe { self::data(data, length.into()) }.map(|data| Op::Write(offset, data));
+    // SAFETY: as above.
+    unsafe { take(volume, op, after, count, true, error) }
+}
+
+/// Writes, and has ended only when that is safe from a power cut.
+///
+/// # Safety
+///
+/// As [`weft_write`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_write_durable(
+    volume: *mut weft_volume,
+    offset: u64,
+    data: *const c_void,
+    length: u32,
+    after: *const weft_id,
+    count: usize,
+    error: *mut weft_error,
+) -> *mut weft_request {
+    // SAFETY: as above.
+    let op = unsafe { self::data(data, length.into()) }.map(|data| Op::WriteDurable(offset, data));
     // SAFETY: as above.
     unsafe { take(volume, op, after, count, true, error) }
 }
@@ -328,8 +316,41 @@ pub unsafe extern "C" fn weft_try(
     error: *mut weft_error,
 ) -> *mut weft_request {
     // SAFETY: as above.
+    let op = unsafe { any(verb, offset, data, length) };
+    // SAFETY: as above.
+    unsafe { take(volume, op, after, count, false, error) }
+}
+
+/// Takes a request that comes after all that have not ended.
+///
+/// # Safety
+///
+/// As [`weft_try`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_after_all(
+    volume: *mut weft_volume,
+    verb: c_int,
+    offset: u64,
+    data: *const c_void,
+    length: u64,
+    error: *mut weft_error,
+) -> *mut weft_request {
+    let submit = || {
+        // SAFETY: as above.
+        let volume = unsafe { volume.as_ref() }.ok_or(Why::Argument("the volume is NULL"))?;
+        // SAFETY: as above.
+        Ok(volume.volume.submit_after_all(unsafe { any(verb, offset, data, length) }?)?)
+    };
+    // SAFETY: as above.
+    let request = unsafe { tell(submit(), error) };
+    request.map_or(ptr::null_mut(), |r| Box::into_raw(Box::new(weft_request(r))))
+}
+
+/// What a request of this verb does.
+unsafe fn any(verb: c_int, offset: u64, data: *const c_void, length: u64) -> Result<Op, Why> {
+    // SAFETY: the caller gives so many bytes for writes.
     let data = || unsafe { self::data(data, length) };
-    let op = match verb {
+    match verb {
         1 => u32::try_from(length)
             .map(|length| Op::Read(offset, length))
             .map_err(|_| Why::Argument("the length is too large")),
@@ -339,9 +360,63 @@ pub unsafe extern "C" fn weft_try(
         5 => Ok(Op::WriteZeroes(offset, length)),
         6 => data().map(|data| Op::WriteDurable(offset, data)),
         _ => Err(Why::Argument("there is no such verb")),
+    }
+}
+
+/// A descriptor that can be polled for the ends of requests; -1 if there is none.
+///
+/// # Safety
+///
+/// `volume` came from [`weft_open`] and is open, `error` is null or points to room for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_descriptor(
+    volume: *mut weft_volume,
+    error: *mut weft_error,
+) -> c_int {
+    let descriptor = || {
+        // SAFETY: as above.
+        let volume = unsafe { volume.as_ref() }.ok_or(Why::Argument("the volume is NULL"))?;
+        let ended = match volume.ended.get() {
+            Some(ended) => ended,
+            None => {
+                let ended = volume.volume.ended()?;
+                volume.ended.get_or_init(|| ended)
+            }
+        };
+        Ok(ended.as_fd().as_raw_fd())
     };
     // SAFETY: as above.
-    unsafe { take(volume, op, after, count, false, error) }
+    unsafe { tell(descriptor(), error) }.unwrap_or(-1)
+}
+
+/// The next request that has ended; zeros if there is none.
+///
+/// # Safety
+///
+/// `volume` is null or came from [`weft_open`] and is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_next_ended(volume: *mut weft_volume) -> weft_id {
+    // SAFETY: as above.
+    let next = unsafe { volume.as_ref() }.and_then(|v| v.ended.get()?.take());
+    next.map_or(weft_id { host: 0, number: 0 }, |id| weft_id { host: id.host, number: id.number })
+}
+
+/// Prints a request's name as errors do.
+///
+/// # Safety
+///
+/// `text` is null or has room for `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_id_text(id: weft_id, text: *mut c_char, room: usize) -> usize {
+    let words = Id { host: id.host, number: id.number }.to_string();
+    if !text.is_null() && room > 0 {
+        // SAFETY: there is so much room.
+        let text = unsafe { slice::from_raw_parts_mut(text, room) };
+        let cut = words.len().min(room - 1);
+        copy(&words[..cut], text);
+        text[cut] = 0;
+    }
+    words.len()
 }
 
 /// The request's name.
@@ -380,9 +455,41 @@ pub unsafe extern "C" fn weft_wait(
     length: usize,
     error: *mut weft_error,
 ) -> c_int {
+    // SAFETY: as above.
+    unsafe { end(request, None, buffer, length, error) }
+}
+
+/// The same, for so many milliseconds; what has not ended by then is not freed.
+///
+/// # Safety
+///
+/// As [`weft_wait`], but it may be used after if the answer is that time has run out.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_wait_for(
+    request: *mut weft_request,
+    milliseconds: u32,
+    buffer: *mut c_void,
+    length: usize,
+    error: *mut weft_error,
+) -> c_int {
+    let time = Some(Duration::from_millis(milliseconds.into()));
+    // SAFETY: as above.
+    unsafe { end(request, time, buffer, length, error) }
+}
+
+/// Waits for a request's end, frees it if it has ended, and says how it has.
+unsafe fn end(
+    request: *mut weft_request,
+    time: Option<Duration>,
+    buffer: *mut c_void,
+    length: usize,
+    error: *mut weft_error,
+) -> c_int {
     let wait = || {
-        if request.is_null() {
-            return Err(Why::Argument("the request is NULL"));
+        // SAFETY: it came from a box and is not freed yet, or it is null.
+        let this = unsafe { request.as_ref() }.ok_or(Why::Argument("the request is NULL"))?;
+        if let Some(time) = time {
+            this.0.wait_for(time).ok_or(Why::TimedOut)?.ok();
         }
         // SAFETY: it came from a box, and nobody uses it any more.
         let request = unsafe { Box::from_raw(request) };
@@ -396,11 +503,7 @@ pub unsafe extern "C" fn weft_wait(
         Ok(())
     };
     let result = wait();
-    let kind = match &result {
-        Ok(()) => OK,
-        Err(Why::Argument(_)) => ARGUMENT,
-        Err(Why::Client(e)) => kind(e),
-    };
+    let kind = result.as_ref().map_or_else(Why::kind, |()| OK);
     // SAFETY: as above.
     unsafe { tell(result, error) };
     kind

@@ -4,27 +4,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::error::Error;
-
-/// A request's name. Any request may say that it comes after it, also of another handle of the
-/// volume in this process; on a volume with `ordering=sequencer` also of another host, to which
-/// the two numbers may be sent by any way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id {
-    /// The host: drawn at random by [`Volume::open`](crate::Volume::open).
-    pub host: u64,
-    /// The request, of that host: 1, 2, 3 and so on.
-    pub number: u64,
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "request {} of host {:016x}", self.number, self.host)
-    }
-}
+use crate::id::Id;
 
 /// A value that is still to come.
 pub(crate) struct Promise<T> {
@@ -69,6 +54,16 @@ impl<T: Clone> Promise<T> {
         }
     }
 
+    /// The value, if it comes in time.
+    pub(crate) fn wait_for(&self, time: Duration) -> Option<T> {
+        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        let (inside, _) = self
+            .arrived
+            .wait_timeout_while(inside, time, |inside| inside.value.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        inside.value.clone()
+    }
+
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<T> {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         match &inside.value {
@@ -104,6 +99,12 @@ impl Completion {
     /// Why it was not done.
     pub fn wait(self) -> Result<Bytes, Error> {
         self.promise.wait()
+    }
+
+    /// Waits for its end, but not for longer than this: `None` if it has not ended by then. It goes on all the
+    /// same, and can be waited for again.
+    pub fn wait_for(&self, time: Duration) -> Option<Result<Bytes, Error>> {
+        self.promise.wait_for(time)
     }
 
     /// Its end, if it has ended.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use weft_front::native::{Answer, Code, Name};
 
-use crate::completion::Id;
+use crate::id::Id;
 
 /// What kind of thing was in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,7 +58,7 @@ impl Error {
 
     /// One that must come first was not done.
     pub(crate) fn aborted(because: Id) -> Error {
-        let text = format!("{because}, which must come first, was aborted");
+        let text = format!("{because}, which must come first, was not done");
         Error { kind: ErrorKind::Aborted, because: Some(because), text }
     }
 
@@ -78,10 +78,16 @@ impl Error {
         self.kind
     }
 
-    /// The request that must come first and was not done, if that is why. It may have been
-    /// aborted because of another in turn.
+    /// The request that must come first and was not done, if that is why: the one that failed for a
+    /// reason of its own, however many come between. Of requests of other hosts, and of any on a volume with
+    /// `ordering=sequencer`, it may be one between: the first of which the node knew.
     pub fn because(&self) -> Option<Id> {
         self.because
+    }
+
+    /// Because of which request this one was not done: itself, unless another was aborted.
+    pub(crate) fn root(&self, itself: Id) -> Id {
+        self.because.filter(|_| self.kind == ErrorKind::Aborted).unwrap_or(itself)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Whoever takes a request sends it at once, as far as the socket takes it; the rest is sent from
 //! here.
 
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,10 +19,10 @@ use weft_front::native::client::{Client, Event};
 use weft_front::native::{Code, Hello, NumberedRequest, Verb, wire};
 
 use crate::address::Address;
-use crate::completion::Promise;
+use crate::completion::{Id, Promise};
 use crate::error::{Error, ErrorKind};
+use crate::options::Options;
 use crate::state::State;
-use crate::volume::Options;
 
 /// Slices that one system call sends at most.
 const SLICES: usize = 64;
@@ -56,9 +57,19 @@ struct Inside {
     /// Nobody holds the volume any more.
     closing: bool,
     wakers: Vec<Waker>,
+    /// Readable while the state has ends to tell, once somebody wants to know of them.
+    ended: Option<Arc<OwnedFd>>,
 }
 
 impl Inside {
+    /// Makes the descriptor of ends readable if there are any.
+    fn tell_ended(&self) {
+        let any = self.state.told.as_ref().is_some_and(|told| !told.is_empty());
+        if let Some(ended) = self.ended.as_ref().filter(|_| any) {
+            ring(ended);
+        }
+    }
+
     /// Sends what may be sent, as much as the socket takes. Says whether something is left.
     fn send(&mut self) -> bool {
         let Some(link) = &mut self.link else { return false };
@@ -83,12 +94,14 @@ impl Inside {
 
 impl Shared {
     pub(crate) fn new(host: u64) -> Result<Shared, Error> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags)
-            .map_err(|e| Error::new(ErrorKind::Failed, format!("cannot wait for events: {e}")))?;
-        let inside =
-            Inside { state: State::new(host), link: None, closing: false, wakers: Vec::new() };
-        Ok(Shared { inside: Mutex::new(inside), room: Condvar::new(), bell })
+        let inside = Inside {
+            state: State::new(host),
+            link: None,
+            closing: false,
+            wakers: Vec::new(),
+            ended: None,
+        };
+        Ok(Shared { inside: Mutex::new(inside), room: Condvar::new(), bell: bell()? })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -115,6 +128,7 @@ impl Shared {
             inside = self.room.wait(inside).unwrap_or_else(PoisonError::into_inner);
         }
         let taken = take(&mut inside.state)?;
+        inside.tell_ended();
         if inside.send() {
             drop(inside);
             self.ring();
@@ -132,6 +146,30 @@ impl Shared {
         !full
     }
 
+    /// A descriptor that is readable while there are ends that [`Shared::next_ended`] has not given.
+    pub(crate) fn ended(&self) -> Result<Arc<OwnedFd>, Error> {
+        let mut inside = self.lock();
+        if let Some(ended) = &inside.ended {
+            return Ok(ended.clone());
+        }
+        let ended = Arc::new(bell()?);
+        inside.ended = Some(ended.clone());
+        inside.state.told = Some(VecDeque::new());
+        Ok(ended)
+    }
+
+    /// The next request that has ended.
+    pub(crate) fn next_ended(&self) -> Option<Id> {
+        let mut inside = self.lock();
+        let told = inside.state.told.as_mut()?;
+        let next = told.pop_front();
+        if told.is_empty() {
+            let ended = inside.ended.as_ref()?;
+            let _ = rustix::io::read(ended, &mut [0_u8; 8]);
+        }
+        next
+    }
+
     /// Nobody holds the volume any more: the thread ends when everything has ended.
     pub(crate) fn close(&self) {
         self.lock().closing = true;
@@ -139,14 +177,14 @@ impl Shared {
     }
 
     fn ring(&self) {
-        // If it cannot be counted further it has been rung often enough.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        ring(&self.bell);
     }
 
     /// After something has ended.
     fn tell_room(&self, inside: MutexGuard<'_, Inside>) {
         let mut inside = inside;
         let wakers = std::mem::take(&mut inside.wakers);
+        inside.tell_ended();
         drop(inside);
         self.room.notify_all();
         wakers.into_iter().for_each(Waker::wake);
@@ -362,6 +400,18 @@ impl Io {
 
 fn protocol(address: &Address, why: impl std::fmt::Display) -> Over {
     Over::Fatal(Error::new(ErrorKind::Protocol, format!("{address}: {why}")))
+}
+
+/// A descriptor that can be made readable.
+fn bell() -> Result<OwnedFd, Error> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    eventfd(0, flags)
+        .map_err(|e| Error::new(ErrorKind::Failed, format!("cannot wait for events: {e}")))
+}
+
+fn ring(bell: &OwnedFd) {
+    // If it cannot be counted further it has been rung often enough.
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }
 
 /// Sends everything, waiting if need be.

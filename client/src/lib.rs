@@ -41,13 +41,17 @@
 mod address;
 mod completion;
 mod error;
+mod id;
 mod io;
+mod options;
 mod ranges;
 mod state;
 mod volume;
 
 pub use address::Address;
-pub use completion::{Completion, Id};
+pub use completion::Completion;
 pub use error::{Error, ErrorKind};
-pub use volume::{Op, Opening, Options, Room, Volume};
+pub use id::Id;
+pub use options::Options;
+pub use volume::{Ended, Op, Opening, Room, Volume};
 pub use weft_front::native::Limits;

@@ -2,43 +2,22 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
-use std::time::Duration;
 
 use bytes::Bytes;
 use weft_front::native::wire::flag;
 use weft_front::native::{Limits, NumberedRequest, Verb};
 
 use crate::address::Address;
-use crate::completion::{Completion, Id, Promise};
+use crate::completion::{Completion, Promise};
 use crate::error::{Error, ErrorKind};
+use crate::id::Id;
 use crate::io::{Io, Shared};
-
-/// How patient a host is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// How long to look for a node when the volume is opened; by default 5 seconds.
-    pub open_patience: Duration,
-    /// How long to look for a node when the connection broke, before all that is outstanding
-    /// fails; by default 2 minutes.
-    pub patience: Duration,
-    /// A node that owes answers and says nothing for so long is given up, and another is looked
-    /// for; by default 40 seconds, which is more than a request may wait for one that is not sent.
-    pub stall: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            open_patience: Duration::from_secs(5),
-            patience: Duration::from_secs(120),
-            stall: Duration::from_secs(40),
-        }
-    }
-}
+use crate::options::Options;
 
 /// What a request does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,6 +204,38 @@ impl Volume {
         self.0.shared.submit(false, |state| state.take(op.request(), after))
     }
 
+    /// Takes a request that comes after all that were taken before it, by any handle of the volume in this
+    /// process, and have not ended: a barrier. If one of them is not done, neither is it. What comes
+    /// after the barrier names it:
+    ///
+    /// ```
+    /// # fn f(volume: &weft_client::Volume) -> Result<(), weft_client::Error> {
+    /// let all = volume.submit_after_all(weft_client::Op::Flush)?;
+    /// volume.write(0, "all of that is there", &[all.id()])?.wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is sent at once, unless it comes after more than [`Limits::after`] that no other names. Then it
+    /// waits here until the rest have ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`Volume::submit`].
+    pub fn submit_after_all(&self, op: Op) -> Result<Completion, Error> {
+        self.0.shared.submit(true, |state| state.take_after_all(op.request()))
+    }
+
+    /// For event loops: a descriptor that can be polled, and the ids of requests as they end, from now on. All
+    /// that ask share one queue, in which ids stay until they are taken.
+    ///
+    /// # Errors
+    ///
+    /// If the process has no descriptor left.
+    pub fn ended(&self) -> Result<Ended, Error> {
+        Ok(Ended { descriptor: self.0.shared.ended()?, volume: self.clone() })
+    }
+
     /// A future that ends when there may be room.
     pub fn room(&self) -> Room<'_> {
         Room(self)
@@ -289,6 +300,27 @@ impl Volume {
 impl std::fmt::Debug for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Volume").field("size", &self.size()).finish_non_exhaustive()
+    }
+}
+
+/// The ends of requests, for event loops ([`Volume::ended`]).
+pub struct Ended {
+    descriptor: Arc<OwnedFd>,
+    volume: Volume,
+}
+
+impl Ended {
+    /// The next request that has ended; `None` if no more has until the descriptor is readable again. It may have been
+    /// done or not: its completion says so.
+    pub fn take(&self) -> Option<Id> {
+        self.volume.0.shared.next_ended()
+    }
+}
+
+impl AsFd for Ended {
+    /// Readable while there are ids to take. It is only to be polled, not read from.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

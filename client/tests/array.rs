@@ -1,5 +1,7 @@
 //! The client against a whole array, over its sockets.
 
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weft_client::{ErrorKind, Id, Op, Options, Volume};
 use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Setting, Spec};
 
@@ -108,20 +111,68 @@ fn an_abort_cascades_and_says_because_of_which() {
     let apart = volume.write(12288, vec![5; 4096], &[first.id()]).unwrap();
     let (beyond_id, second_id) = (beyond.id(), second.id());
     let error = third.wait().unwrap_err();
-    assert_eq!((error.kind(), error.because()), (ErrorKind::Aborted, Some(second_id)));
+    assert_eq!((error.kind(), error.because()), (ErrorKind::Aborted, Some(beyond_id)), "the root");
     let error = second.wait().unwrap_err();
     assert_eq!((error.kind(), error.because()), (ErrorKind::Aborted, Some(beyond_id)));
     assert_eq!(beyond.wait().unwrap_err().kind(), ErrorKind::OutOfRange);
     first.wait().unwrap();
     apart.wait().unwrap();
     let late = volume.write(4096, vec![6; 4096], &[second_id]).unwrap();
-    assert_eq!(late.wait().unwrap_err().because(), Some(second_id));
+    assert_eq!(late.wait().unwrap_err().because(), Some(beyond_id));
     assert_eq!(read(&volume, 4096, 8192), vec![0; 8192], "neither was done");
     assert_eq!(read(&volume, 12288, 1), [5]);
     let stranger = Id { host: volume.host() ^ 1, number: 1 };
     let refused = volume.write(0, vec![1], &[stranger]).unwrap().wait().unwrap_err();
     assert_eq!((refused.kind(), refused.because()), (ErrorKind::Place, Some(stranger)));
     array.shutdown().unwrap();
+}
+
+/// Whether something can be read from a descriptor within 10 s.
+fn is_readable(what: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(what, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+    poll(&mut fds, Some(&limit)).unwrap() == 1
+}
+
+#[test]
+fn an_event_loop_polls_one_descriptor() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let volume = open(dir.path());
+    let ended = volume.ended().unwrap();
+    assert_eq!(ended.take(), None);
+    let mut waiting: BTreeMap<Id, _> = (0..100)
+        .map(|n| volume.write(n * 4096, vec![1; 4096], &[]).unwrap())
+        .map(|write| (write.id(), write))
+        .collect();
+    let all = volume.submit_after_all(Op::Flush).unwrap();
+    waiting.insert(all.id(), all);
+    while !waiting.is_empty() {
+        assert!(is_readable(&ended), "{} have not ended", waiting.len());
+        while let Some(id) = ended.take() {
+            let end = waiting.remove(&id).expect("each is told once");
+            assert_eq!(end.get().expect("it has ended"), Ok(Default::default()));
+            assert!(id.number < 101 || waiting.is_empty(), "the barrier ends last");
+        }
+    }
+    array.shutdown().unwrap();
+}
+
+#[test]
+fn waiting_ends_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let volume = open(dir.path());
+    let first = volume.write(0, vec![1; 4096], &[]).unwrap();
+    assert_eq!(first.wait_for(Duration::from_secs(10)), Some(Ok(Default::default())));
+    assert_eq!(
+        first.wait_for(Duration::ZERO),
+        Some(Ok(Default::default())),
+        "as often as one likes"
+    );
+    array.shutdown().unwrap();
+    let late = volume.write(0, vec![2; 4096], &[]).unwrap();
+    assert_eq!(late.wait_for(Duration::from_millis(20)), None, "nobody is there");
 }
 
 fn ordered_by(ordering: &str) -> Spec {

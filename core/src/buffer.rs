@@ -3,6 +3,7 @@
 //! performance only a length (so that they move no data at all).
 
 use bytes::{Bytes, BytesMut};
+use weft_bytes::checksum;
 
 /// A run of data.
 #[derive(Clone, Debug)]
@@ -97,8 +98,8 @@ impl Buffer {
     /// Its CRC-32C; 0 of a length, so that one fits any other.
     pub fn crc(&self) -> u32 {
         match self {
-            Buffer::Bytes(b) => crc32c::crc32c(b),
-            Buffer::Zero(n) => crc32c::crc32c(&vec![0; *n]),
+            Buffer::Bytes(b) => checksum::crc32c(b),
+            Buffer::Zero(n) => checksum::crc32c(&vec![0; *n]),
             Buffer::Length(_) => 0,
         }
     }

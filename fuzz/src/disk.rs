@@ -5,6 +5,7 @@
 
 use std::sync::LazyLock;
 
+use weft_bytes::checksum;
 use weft_bytes::{Read, Reader};
 use weft_core::Buffer;
 use weft_core::store::{
@@ -113,10 +114,10 @@ impl Disk {
         let len = Reader::<weft_bytes::Little>::new(&frame[ENTRIES_LEN..]).u32();
         let len = len.expect("a sector is longer") as usize;
         if let Some(entries) = frame.get(ENTRIES..).and_then(|rest| rest.get(..len)) {
-            let crc = crc32c::crc32c(entries).to_le_bytes();
+            let crc = checksum::crc32c(entries).to_le_bytes();
             frame[ENTRIES_CRC..ENTRIES_CRC + 4].copy_from_slice(&crc);
         }
-        let crc = crc32c::crc32c(&frame[..HEAD_CRC]).to_le_bytes();
+        let crc = checksum::crc32c(&frame[..HEAD_CRC]).to_le_bytes();
         frame[HEAD_CRC..ENTRIES].copy_from_slice(&crc);
     }
 
@@ -151,7 +152,7 @@ const ENTRIES: usize = 48;
 /// Ends a sector with the checksum of `begin` and itself, unless it is empty.
 fn seal(sector: &mut [u8], begin: &[u8]) {
     if sector.iter().any(|b| *b != 0) {
-        let crc = crc32c::crc32c_append(crc32c::crc32c(begin), &sector[..CRC]);
+        let crc = checksum::crc32c_append(checksum::crc32c(begin), &sector[..CRC]);
         sector[CRC..].copy_from_slice(&crc.to_le_bytes());
     }
 }

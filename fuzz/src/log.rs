@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use weft_bytes::checksum;
 use weft_bytes::{BytesError, Writer};
 use weft_core::cluster::ClusterMap;
 use weft_core::node::MapMessage;
@@ -39,7 +40,7 @@ pub fn framed(bodies: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         let mut numbers: Writer = Writer::default();
         numbers.u32(body.len() as u32);
         numbers.u64(n as u64 + 1);
-        let crc = crc32c::crc32c_append(crc32c::crc32c(numbers.written()), &body);
+        let crc = checksum::crc32c_append(checksum::crc32c(numbers.written()), &body);
         log.raw(b"WMb\x02");
         log.raw(numbers.written());
         log.u32(crc);

@@ -201,12 +201,13 @@ fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
     let name = &new.name;
     Error(match error {
         PlacementError::NoRoom { asked, free: 0 } => format!(
-            "volume '{name}' of {asked} bytes does not fit: with this layout nothing is free; delete another, or add \
-             disks (`weft status` says what is free on each)"
+            "volume '{name}' of {} does not fit: with this layout nothing is free; delete another, or add disks \
+             (`weft status` says what is free on each)",
+            Size(*asked)
         ),
         PlacementError::NoRoom { asked, free } => format!(
-            "volume '{name}' of {asked} bytes does not fit: with this layout {free} bytes ({}) \
-             are free; make it smaller or delete another",
+            "volume '{name}' of {} does not fit: with this layout {} are free; make it smaller or delete another",
+            Size(*asked),
             Size(*free)
         ),
         PlacementError::Torus(e) => format!("volume '{name}' with layout {}: {e}", new.layout),

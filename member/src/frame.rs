@@ -4,8 +4,7 @@ use raft::eraftpb::{Entry, HardState, Snapshot};
 
 use weft_bytes::{BytesError, Read, Reader, at_most};
 
-use crate::MemberId;
-use crate::consensus::wire;
+use crate::{MemberId, wire};
 
 pub(crate) const STARTED: u8 = 1;
 pub(crate) const HARD_STATE: u8 = 2;

@@ -45,6 +45,7 @@ mod message;
 mod process;
 mod reach;
 mod record;
+mod wire;
 mod witness;
 
 pub use config::{Config, ConfigError};

@@ -8,13 +8,13 @@
 
 use raft::eraftpb::{Entry, HardState, Snapshot};
 
+use weft_bytes::checksum;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
-use crate::consensus::wire;
 use crate::decision::Decision;
 use crate::frame::{ENTRIES, HARD_STATE, LogSpan, Most, Record, SNAPSHOT, STARTED};
 use crate::process::{incarnation_of, node_of};
-use crate::{MapCodec, MemberId};
+use crate::{MapCodec, MemberId, wire};
 use weft_core::cluster::ClusterMap;
 
 const MAGIC: [u8; 3] = *b"WMb";
@@ -277,7 +277,7 @@ pub(crate) fn frame_number(frame: &[u8]) -> u64 {
 }
 
 fn checksum(header: &[u8], body: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(header), body)
+    checksum::crc32c_append(checksum::crc32c(header), body)
 }
 
 /// A frame in the making.

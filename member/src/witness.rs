@@ -28,6 +28,7 @@
 //!
 //! What is not found here: both files put back together as they were earlier.
 
+use weft_bytes::checksum;
 use weft_bytes::{BytesError, Read, Reader, Writer, ensure};
 
 use crate::{LogError, MemberId, Persist, Stored};
@@ -85,7 +86,7 @@ impl Witness {
         let mut w: Writer = Writer::behind(MAGIC);
         w.u64(self.member.0);
         w.u64(self.slots[n].unwrap_or(0));
-        w.u32(crc32c::crc32c(w.written()));
+        w.u32(checksum::crc32c(w.written()));
         w.finish()
     }
 
@@ -101,7 +102,7 @@ fn read_slot(bytes: &[u8]) -> Read<(MemberId, u64)> {
     let mut r: Reader = Reader::new(bytes);
     r.magic(&MAGIC, "a witness")?;
     let read = (MemberId(r.u64()?), r.u64()?);
-    ensure(r.u32()? == crc32c::crc32c(&bytes[..LEN - 4]), "it does not have its checksum")?;
+    ensure(r.u32()? == checksum::crc32c(&bytes[..LEN - 4]), "it does not have its checksum")?;
     Ok(read)
 }
 
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn a_slot_of_version_1() {
         let mut slot = b"WMk\x01\x03\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0".to_vec();
-        slot.extend(crc32c::crc32c(&slot).to_le_bytes());
+        slot.extend(checksum::crc32c(&slot).to_le_bytes());
         assert_eq!(Witness::new(US, 9).bytes()[..LEN], slot);
         assert_eq!(Witness::new(US, 9).bytes()[APART..], slot);
     }

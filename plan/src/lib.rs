@@ -1,6 +1,6 @@
 //! How reliable an array will be, and what it costs: the planner of `weft plan`.
 //!
-//! - [`spec`]: what a plan's file says; [`bounds`]: between what its numbers must be
+//! - [`spec`]: what a plan's file says, and between what its numbers must be
 //! - [`array`](mod@array): a design as an array, and how long its repairs take
 //! - [`losses`]: what a layout bears; [`markov`] and [`chain`](mod@chain): what comes of it, exactly
 //! - [`trial`]: the same by missions that are played through
@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 pub mod array;
-pub mod bounds;
 pub mod chain;
 pub mod equations;
 pub mod lifetime;

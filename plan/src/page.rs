@@ -173,7 +173,7 @@ mod tests {
         }
         assert!(html.contains("not met: mttdl_h") && html.contains("played: loss by disks"));
         assert_eq!(
-            plots[0].svg().matches("<circle").count(),
+            plots[0].svg().matches("class=\"dot\"").count(),
             4,
             "a mark and one in the legend each"
         );

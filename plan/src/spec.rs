@@ -1,6 +1,8 @@
 //! What a plan's file says. Units are part of a key's name. What a file leaves out has the value that is written here,
 //! with where it comes from; `weft plan --example` prints a file that has them all.
 
+mod bounds;
+
 use serde::Deserialize;
 
 use crate::unit::Placement;
@@ -386,7 +388,7 @@ impl Spec {
             let at = e.inner().span().map_or(1, |span| line(span.start));
             Problem::new(format!("line {at}: {key}"), e.inner().message().replace('\n', "; "))
         })?;
-        crate::bounds::check(&spec)?;
+        bounds::check(&spec)?;
         Ok(spec)
     }
 }

@@ -127,9 +127,29 @@ impl<'a> Range<'a> {
         };
         let text = |value: f64| match self.scale {
             Scale::Names(names) => names[value as usize].clone(),
-            _ => with_prefix(value),
+            _ => self.with_prefix(value),
         };
         values.into_iter().filter_map(|v| Some((self.place(v)?, text(v)))).collect()
+    }
+}
+
+impl Range<'_> {
+    /// Whether values have names, and nothing lies between them.
+    pub fn is_of_names(&self) -> bool {
+        matches!(self.scale, Scale::Names(_))
+    }
+
+    /// A number with k, M or G for thousands, millions and thousands of millions: all of an axis alike, so that
+    /// 5k and 10k stand on one and 5000 on another that does not reach 10,000.
+    fn with_prefix(&self, value: f64) -> String {
+        let thousands = if self.low.abs().max(self.high.abs()) >= 1e4 { 1e3 } else { 1e4 };
+        let (size, prefix) = match value.abs() {
+            v if v >= 1e9 => (1e9, "G"),
+            v if v >= 1e6 => (1e6, "M"),
+            v if v >= thousands => (1e3, "k"),
+            _ => (1.0, ""),
+        };
+        crate::short(value / size) + prefix
     }
 }
 
@@ -160,17 +180,6 @@ fn first_digit(value: f64) -> i64 {
     libm::round(value / power(exponent)) as i64
 }
 
-/// A number with k, M or G for thousands, millions and thousands of millions.
-fn with_prefix(value: f64) -> String {
-    let (size, prefix) = match value.abs() {
-        v if v >= 1e9 => (1e9, "G"),
-        v if v >= 1e6 => (1e6, "M"),
-        v if v >= 1e4 => (1e3, "k"),
-        _ => (1.0, ""),
-    };
-    crate::short(value / size) + prefix
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +198,9 @@ mod tests {
         );
         assert_eq!(marks(Scale::Linear, &[0.0]), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
         assert_eq!(marks(Scale::Log, &[3.0, 60.0]), ["2", "5", "10", "20", "50", "100"]);
+        let one_form = ["0", "2k", "4k", "6k", "8k", "10k", "12k", "14k"];
+        assert_eq!(marks(Scale::Linear, &[14_000.0]), one_form);
+        assert_eq!(marks(Scale::Linear, &[8000.0]), ["0", "2000", "4000", "6000", "8000"]);
         assert_eq!(marks(Scale::Log, &[4096.0, 1e7]), ["10k", "100k", "1M", "10M"]);
         assert_eq!(marks(Scale::Names(vec!["a".into(), "b".into()]), &[0.0, 1.0]), ["a", "b"]);
         assert_eq!(marks(Scale::Log, &[]), ["1", "2", "5", "10"]);

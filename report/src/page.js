@@ -12,7 +12,7 @@ document.getElementById("theme").addEventListener("click", () => {
 });
 
 for (const plot of document.querySelectorAll("svg.plot")) {
-  const points = [...plot.querySelectorAll(".series circle")];
+  const points = [...plot.querySelectorAll(".series .dot")];
   for (const point of points) {
     const title = point.querySelector("title");
     point.dataset.tip = title.textContent;

@@ -11,19 +11,28 @@ use crate::{Axis, escape, short};
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 400.0;
 /// What the legend adds to the width.
-const LEGEND: f64 = 220.0;
+const LEGEND: f64 = 250.0;
 /// The frame: where it begins and ends.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 620.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 340.0;
-/// Characters of a legend's line.
-const LEGEND_CHARS: usize = 30;
+/// Characters of a legend's line: a name that has more goes on in the next.
+const LEGEND_CHARS: usize = 34;
+/// From line to line, and from name to name.
+const LINE: f64 = 14.0;
+const NAME: f64 = 20.0;
+/// How wide a character of a mark is, more or less.
+const CHARACTER: f64 = 6.6;
+/// Names of places that do not fit side by side are turned by so many degrees; that is the sine of it.
+const TURN: (f64, f64) = (30.0, 0.5);
+/// Which part of the room of a name its series share.
+const SHARED: f64 = 0.6;
 
 /// What the points of a series are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What came out here: filled marks with a line through them.
+    /// What came out here: filled marks, with a line through them unless the axis is one of names.
     Measured,
     /// What somebody else published: hollow marks without a line.
     Published,
@@ -79,13 +88,15 @@ impl Plot {
     fn draw(&self, style: &str) -> String {
         let names = self.names();
         let width = if names.len() > 1 || self.has_published() { WIDTH + LEGEND } else { WIDTH };
+        let turned = self.turned();
+        let height = (HEIGHT + turned).max(TOP + self.legend_height(&names));
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {} {}\" \
              role=\"img\" aria-label=\"{}\">\n{style}\
              <rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n\
              <text class=\"title\" x=\"{}\" y=\"22\">{}</text>\n",
             xy(width),
-            xy(HEIGHT),
+            xy(height),
             escape(&self.title),
             xy(LEFT),
             escape(&self.title),
@@ -94,10 +105,17 @@ impl Plot {
         let x = Range::new(&self.x.scale, points().map(|p| p.x), false);
         let ends = |p: &Point| [p.y - p.error.unwrap_or(0.0), p.y + p.error.unwrap_or(0.0), p.y];
         let y = Range::new(&self.y.scale, points().flat_map(ends), true);
-        self.axes(&mut out, &x, &y);
+        self.axes(&mut out, &x, &y, turned);
         for series in &self.series {
-            let colour = names.iter().position(|n| *n == series.name).expect("a name of its own");
-            Drawing { out: &mut out, x: &x, y: &y, plot: self }.series(series, colour);
+            let n = names.iter().position(|n| *n == series.name).expect("a name of its own");
+            // Series of places with names stand side by side, so that none hides another.
+            let middle = (names.len() as f64 - 1.0) / 2.0;
+            let aside = if x.is_of_names() {
+                SHARED * (n as f64 - middle) / names.len() as f64
+            } else {
+                0.0
+            };
+            Drawing { out: &mut out, x: &x, y: &y, plot: self, aside }.series(series, n);
         }
         if width > WIDTH {
             self.legend(&mut out, &names);
@@ -120,19 +138,36 @@ impl Plot {
         self.series.iter().any(|s| s.kind == Kind::Published)
     }
 
-    fn axes(&self, out: &mut String, x: &Range<'_>, y: &Range<'_>) {
+    /// How much higher the picture is since names of places are turned; 0 if they fit side by side.
+    fn turned(&self) -> f64 {
+        let crate::Scale::Names(names) = &self.x.scale else { return 0.0 };
+        let longest = names.iter().map(|n| n.chars().count()).max().unwrap_or(0) as f64 * CHARACTER;
+        match longest + CHARACTER > (RIGHT - LEFT) / names.len().max(1) as f64 {
+            true => longest * TURN.1,
+            false => 0.0,
+        }
+    }
+
+    fn marks_of_x(&self, out: &mut String, x: &Range<'_>, turned: bool) {
         for (place, text) in x.marks() {
-            let at = xy(LEFT + place * (RIGHT - LEFT));
+            let (at, below) = (xy(LEFT + place * (RIGHT - LEFT)), xy(BOTTOM + 18.0));
+            let (anchor, turn) = match turned {
+                true => ("end", format!(" transform=\"rotate(-{} {at} {below})\"", TURN.0)),
+                false => ("middle", String::new()),
+            };
             let _ = writeln!(
                 out,
-                "<path class=\"grid\" d=\"M{at} {}V{}\"/><text class=\"mark\" x=\"{at}\" y=\"{}\" \
-                 text-anchor=\"middle\">{}</text>",
+                "<path class=\"grid\" d=\"M{at} {}V{}\"/><text class=\"mark\" x=\"{at}\" y=\"{below}\" \
+                 text-anchor=\"{anchor}\"{turn}>{}</text>",
                 xy(TOP),
                 xy(BOTTOM),
-                xy(BOTTOM + 18.0),
                 escape(&text)
             );
         }
+    }
+
+    fn axes(&self, out: &mut String, x: &Range<'_>, y: &Range<'_>, turned: f64) {
+        self.marks_of_x(out, x, turned > 0.0);
         for (place, text) in y.marks() {
             let at = BOTTOM - place * (BOTTOM - TOP);
             let _ = writeln!(
@@ -159,42 +194,46 @@ impl Plot {
             xy(BOTTOM),
             xy(RIGHT),
             xy(middle_x),
-            xy(BOTTOM + 42.0),
+            xy(BOTTOM + 42.0 + turned),
             escape(&self.x.label),
             xy(middle_y),
             escape(&self.y.label)
         );
     }
 
+    /// How far down the legend reaches from the top of the frame.
+    fn legend_height(&self, names: &[&str]) -> f64 {
+        let name = |name: &&str| NAME + LINE * (lines(name).len() as f64 - 1.0);
+        names.iter().map(name).sum::<f64>() + NAME * 2.0
+    }
+
     fn legend(&self, out: &mut String, names: &[&str]) {
         let mut at = TOP + 8.0;
+        let line = match &self.x.scale {
+            crate::Scale::Names(_) => |_: f64| String::new(),
+            _ => |at: f64| format!("<path class=\"line\" d=\"M{} {}h22\"/>", xy(WIDTH), xy(at)),
+        };
         for (n, name) in names.iter().enumerate() {
-            let shown: String = match name.chars().count() > LEGEND_CHARS {
-                true => name.chars().take(LEGEND_CHARS - 1).chain(['…']).collect(),
-                false => name.to_string(),
-            };
-            let _ = writeln!(
+            let _ = write!(
                 out,
-                "<g class=\"legend {}\" data-s=\"{n}\"><path d=\"M{} {}h22\"/><circle cx=\"{}\" \
-                 cy=\"{}\" r=\"3.5\"/><text x=\"{}\" y=\"{}\">{}</text></g>",
+                "<g class=\"legend {}\" data-s=\"{n}\">{}<path class=\"dot\" d=\"{}\"/>",
                 class(n),
-                xy(WIDTH),
-                xy(at),
-                xy(WIDTH + 11.0),
-                xy(at),
-                xy(WIDTH + 28.0),
-                xy(at + 4.0),
-                escape(&shown)
+                line(at),
+                shape(n, WIDTH + 11.0, at, 3.5),
             );
-            at += 20.0;
+            let lines = lines(name);
+            for (n, line) in lines.iter().enumerate() {
+                let (x, y) = (xy(WIDTH + 28.0), xy(at + 4.0 + LINE * n as f64));
+                let _ = write!(out, "<text x=\"{x}\" y=\"{y}\">{}</text>", escape(line));
+            }
+            out.push_str("</g>\n");
+            at += NAME + LINE * (lines.len() as f64 - 1.0);
         }
         if self.has_published() {
             let _ = writeln!(
                 out,
-                "<g class=\"note\"><circle cx=\"{}\" cy=\"{}\" r=\"4.5\"/><text x=\"{}\" \
-                 y=\"{}\">published</text></g>",
-                xy(WIDTH + 11.0),
-                xy(at),
+                "<g class=\"note\"><path class=\"dot\" d=\"{}\"/><text x=\"{}\" y=\"{}\">hollow: published</text></g>",
+                shape(0, WIDTH + 11.0, at, 4.5),
                 xy(WIDTH + 28.0),
                 xy(at + 4.0)
             );
@@ -202,9 +241,39 @@ impl Plot {
     }
 }
 
+/// A name in lines of the legend, cut at spaces where there are some.
+fn lines(name: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in name.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        let so_far = last.chars().count();
+        if so_far > 0 && so_far + 1 + word.chars().count() > LEGEND_CHARS {
+            lines.push(word.to_string());
+        } else {
+            last.push_str(if so_far > 0 { " " } else { "" });
+            last.push_str(word);
+        }
+    }
+    lines
+}
+
+/// The mark of the `n`-th series at a place: forms take turns, so that colour is not all that tells series apart.
+fn shape(n: usize, x: f64, y: f64, radius: f64) -> String {
+    let (x, y, r) = (xy(x), xy(y), radius);
+    let (twice, small) = (xy(2.0 * r), xy(0.9 * r));
+    let wide = xy(1.8 * r);
+    // Each time that colours come again the form is another.
+    match (n + n / COLOURS) % 4 {
+        0 => format!("M{x} {y}m-{r} 0a{r} {r} 0 1 0 {twice} 0a{r} {r} 0 1 0 -{twice} 0z"),
+        1 => format!("M{x} {y}m-{small} -{small}h{wide}v{wide}h-{wide}z"),
+        2 => format!("M{x} {y}m0 -{r}l{r} {wide}h-{twice}z"),
+        _ => format!("M{x} {y}m0 -{r}l{r} {r}l-{r} {r}l-{r} -{r}z"),
+    }
+}
+
 /// The class that gives the `n`-th series its colour; when colours come again, lines are dashed.
 fn class(n: usize) -> String {
-    let dashed = if n >= COLOURS { " dashed" } else { "" };
+    let dashed = if n / COLOURS % 2 == 1 { " dashed" } else { "" };
     format!("c{}{dashed}", n % COLOURS)
 }
 
@@ -213,6 +282,8 @@ struct Drawing<'a> {
     x: &'a Range<'a>,
     y: &'a Range<'a>,
     plot: &'a Plot,
+    /// How far to the right of their places its points are.
+    aside: f64,
 }
 
 impl Drawing<'_> {
@@ -221,7 +292,7 @@ impl Drawing<'_> {
         if !x.is_finite() || !y.is_finite() {
             return None;
         }
-        let (x, y) = (self.x.place(x)?, self.y.place(y)?);
+        let (x, y) = (self.x.place(x + self.aside)?, self.y.place(y)?);
         Some((LEFT + x * (RIGHT - LEFT), BOTTOM - y * (BOTTOM - TOP)))
     }
 
@@ -231,11 +302,12 @@ impl Drawing<'_> {
             Kind::Published => "series published",
         };
         let _ = writeln!(self.out, "<g class=\"{kind} {}\" data-s=\"{colour}\">", class(colour));
-        if series.kind == Kind::Measured {
+        // Between names there is nothing that a line could pass.
+        if series.kind == Kind::Measured && !self.x.is_of_names() {
             self.line(series);
         }
         for point in &series.points {
-            self.point(series, point);
+            self.point(series, point, colour);
         }
         self.out.push_str("</g>\n");
     }
@@ -248,7 +320,7 @@ impl Drawing<'_> {
         }
     }
 
-    fn point(&mut self, series: &Series, point: &Point) {
+    fn point(&mut self, series: &Series, point: &Point, n: usize) {
         let Some((x, y)) = self.place(point.x, point.y) else { return };
         if let Some(error) = point.error {
             // What reaches below a logarithmic axis ends at the bottom.
@@ -269,9 +341,8 @@ impl Drawing<'_> {
         let radius = if series.kind == Kind::Published { 4.5 } else { 3.5 };
         let _ = writeln!(
             self.out,
-            "<circle cx=\"{}\" cy=\"{}\" r=\"{radius}\"><title>{}</title></circle>",
-            xy(x),
-            xy(y),
+            "<path class=\"dot\" d=\"{}\"><title>{}</title></path>",
+            shape(n, x, y, radius),
             escape(&self.tip(series, point))
         );
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 /// How many series have colours of their own.
-pub(crate) const COLOURS: usize = 8;
+pub(crate) const COLOURS: usize = 12;
 
 /// A set of colours.
 struct Palette {
@@ -23,7 +23,8 @@ const LIGHT: Palette = Palette {
     faint: "#5f5f5f",
     grid: "#e4e4e4",
     series: [
-        "#0072b2", "#d55e00", "#00845f", "#b0508c", "#3a8fc4", "#b07a00", "#6a4c93", "#555555",
+        "#0072b2", "#d55e00", "#00845f", "#b0508c", "#8a6d00", "#6a4c93", "#555555", "#3a8fc4",
+        "#a0282d", "#5b8c00", "#00808a", "#c7458f",
     ],
 };
 
@@ -34,7 +35,8 @@ const DARK: Palette = Palette {
     faint: "#a0a4aa",
     grid: "#2f3338",
     series: [
-        "#56b4e9", "#ff9f5a", "#35cfa0", "#e79ac4", "#9fd3f5", "#ffca58", "#bd9be0", "#c4c4c4",
+        "#56b4e9", "#ff9f5a", "#35cfa0", "#e79ac4", "#ffca58", "#bd9be0", "#c4c4c4", "#9fd3f5",
+        "#ff8a8a", "#b4d94f", "#4fd6e0", "#ff9ad5",
     ],
 };
 
@@ -46,7 +48,7 @@ const SHAPES: &str = "\
 .plot .grid, .plot .axis { stroke-width: 1; }
 .plot .error { stroke-width: 1.2; }
 .plot .dashed .line { stroke-dasharray: 6 4; }
-.plot circle { stroke-width: 1.8; }
+.plot .dot { stroke-width: 1.8; }
 ";
 
 /// The rules for the colours, below `scope`.
@@ -58,16 +60,16 @@ fn rules(scope: &str, palette: &Palette) -> String {
          {scope}.plot .mark {{ fill: {faint}; }}\n\
          {scope}.plot .grid {{ stroke: {grid}; }}\n\
          {scope}.plot .axis {{ stroke: {faint}; }}\n\
-         {scope}.plot .note circle {{ fill: none; stroke: {ink}; }}\n"
+         {scope}.plot .note .dot {{ fill: none; stroke: {ink}; }}\n"
     );
     for (n, colour) in series.iter().enumerate() {
         let _ = write!(
             out,
-            "{scope}.plot .c{n} path, {scope}.plot .c{n} circle {{ stroke: {colour}; }}\n\
-             {scope}.plot .c{n} circle {{ fill: {colour}; }}\n"
+            "{scope}.plot .c{n} path {{ stroke: {colour}; }}\n\
+             {scope}.plot .c{n} .dot {{ fill: {colour}; }}\n"
         );
     }
-    let _ = writeln!(out, "{scope}.plot .published circle {{ fill: none; }}");
+    let _ = writeln!(out, "{scope}.plot .published .dot {{ fill: none; }}");
     out
 }
 

@@ -78,3 +78,59 @@ fn a_page_has_everything_and_asks_for_nothing() {
         assert!(!outside.contains(word), "{word} would reach out");
     }
 }
+
+/// Colour, form of the mark and dashes of each series, as the legend shows them.
+fn looks(svg: &str) -> Vec<(String, String)> {
+    let of = |line: &str| {
+        let class = line.split('"').nth(1).unwrap().to_string();
+        let form = line.split("class=\"dot\" d=\"").nth(1).unwrap();
+        let form: String = form.split('"').next().unwrap().replace(|c| !char::is_alphabetic(c), "");
+        (class, form)
+    };
+    svg.lines().filter(|l| l.starts_with("<g class=\"legend")).map(of).collect()
+}
+
+#[test]
+fn no_two_series_look_alike_and_no_name_is_cut() {
+    let name = |n| format!("series {n} of a layout whose name is longer than a line of the legend");
+    let series = |n: usize| Series {
+        name: name(n),
+        kind: Kind::Measured,
+        points: vec![Point { x: 1.0, y: n as f64, error: None }],
+    };
+    let plot = Plot { series: (0..30).map(series).collect(), ..plot() };
+    let svg = plot.svg();
+    let looks = looks(&svg);
+    let different: std::collections::BTreeSet<_> = looks.iter().collect();
+    assert_eq!((looks.len(), different.len()), (30, 30), "{looks:?}");
+    for (n, line) in svg.lines().filter(|l| l.starts_with("<g class=\"legend")).enumerate() {
+        let words: Vec<&str> = line
+            .split("<text")
+            .skip(1)
+            .map(|t| &t[t.find('>').unwrap() + 1..t.find('<').unwrap()])
+            .collect();
+        assert_eq!(words.join(" "), name(n));
+    }
+    let lowest = svg.rsplit("<text x=\"668\" y=\"").next().unwrap().split('"').next().unwrap();
+    let height = svg.split("viewBox=\"").nth(1).unwrap().split(['"', ' ']).nth(3).unwrap();
+    assert!(
+        lowest.parse::<f64>().unwrap() < height.parse::<f64>().unwrap(),
+        "{lowest} of {height}"
+    );
+}
+
+#[test]
+fn between_names_there_is_no_line_and_series_stand_side_by_side() {
+    let names: Vec<String> = (0..8).map(|n| format!("an array named {n}")).collect();
+    let points = || (0..8).map(|n| Point { x: f64::from(n), y: 1.0, error: None }).collect();
+    let series = |name: &str| Series { name: name.into(), kind: Kind::Measured, points: points() };
+    let series = vec![series("one"), series("two")];
+    let plot = Plot { x: Axis::names("array", names), series, ..plot() };
+    let svg = plot.svg();
+    assert!(!svg.contains("class=\"line\" d="), "neither in the plot nor in its legend");
+    assert!(svg.contains("rotate(-30"), "names that do not fit are turned");
+    // The middle of 1 is at 70 + 1.5 * 550 / 8: one stands 0.15 of a place to the left, two as far to the right.
+    for at in ["162.81 ", "183.44 "] {
+        assert!(svg.contains(&format!("<path class=\"dot\" d=\"M{at}")), "{at}: {svg}");
+    }
+}

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use weft_core::units::NodeId;
 
 use crate::fault::{self, Bug};
-use crate::router::Output;
-use crate::word::{MOST_HOPS, Open, Why, Word};
+use crate::link_state::MOST_HOPS;
+use crate::output::Output;
+use crate::word::{Circuit, Open, Why, Word};
 
 /// What may be on its way on a circuit in one direction.
 pub const WINDOW: u64 = 512 << 10;
@@ -25,15 +26,6 @@ const MOST_ENDS: usize = 8192;
 
 /// What an end has taken before it says so.
 const TELL_TAKEN: u64 = WINDOW / 4;
-
-/// A circuit, as a process on its way calls it: the neighbour, and the number that it has between the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Circuit {
-    /// The neighbour.
-    pub neighbour: NodeId,
-    /// The number. The two neighbours choose from numbers of their own.
-    pub number: u32,
-}
 
 /// What this process is to a circuit.
 #[derive(Debug)]

@@ -19,16 +19,18 @@
 
 mod circuits;
 mod fault;
+mod link_state;
 mod links;
-mod news;
+mod output;
 mod router;
 #[cfg(test)]
 mod tests;
 mod word;
 
-pub use circuits::{Circuit, MOST_RELAYED, WINDOW};
+pub use circuits::{MOST_RELAYED, WINDOW};
 pub use fault::Bug;
+pub use link_state::{LinkState, MOST_HOPS};
 pub use links::{SETTLE, SILENT_TICKS, TICK};
-pub use news::News;
-pub use router::{Output, Router, Way};
-pub use word::{MOST_HOPS, Open, Why, Word};
+pub use output::Output;
+pub use router::{Router, Way};
+pub use word::{Circuit, Open, Why, Word};

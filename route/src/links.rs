@@ -37,7 +37,7 @@ struct Link {
     missed: u32,
     /// The neighbour said last that it hears us.
     hears_us: bool,
-    /// When the neighbour was told all news last.
+    /// When the neighbour was told all link states last.
     told: Option<Nanos>,
 }
 
@@ -151,7 +151,7 @@ impl Links {
         mending.map(|(peer, _)| *peer).collect()
     }
 
-    /// Whether a neighbour whose news differ from ours is to be told all: not again before the last may have
+    /// Whether a neighbour that knows otherwise than we do is to be told all: not again before the last may have
     /// arrived.
     pub fn may_tell_all(&mut self, now: Nanos, peer: NodeId) -> bool {
         let again = 5 * self.tick;

@@ -3,47 +3,12 @@
 use bytes::Bytes;
 use weft_core::units::{Nanos, NodeId};
 
-use crate::circuits::{Circuit, Circuits};
+use crate::circuits::Circuits;
 use crate::fault::Bug;
+use crate::link_state::{LinkState, Over, Table, Worth};
 use crate::links::{Links, TICK};
-use crate::news::{News, Over, Table, Worth};
-use crate::word::{Why, Word};
-
-/// Something to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Say this to a neighbour. What is said to one arrives in order, or its connection ends.
-    Send(NodeId, Word),
-    /// A process has opened a circuit to us, meaning this life of ours.
-    Opened {
-        /// The circuit.
-        circuit: Circuit,
-        /// Who.
-        from: NodeId,
-        /// Which life it meant.
-        life: u64,
-        /// The whole way, from the other end to us.
-        path: Vec<NodeId>,
-    },
-    /// Bytes have come on a circuit that ends here.
-    Came {
-        /// Which.
-        circuit: Circuit,
-        /// Their place in its stream.
-        at: u64,
-        /// The bytes.
-        bytes: Bytes,
-    },
-    /// There is room again on a circuit that ends here.
-    Room(Circuit),
-    /// A circuit that ended here is no more.
-    Closed {
-        /// Which.
-        circuit: Circuit,
-        /// Why.
-        why: Why,
-    },
-}
+use crate::output::Output;
+use crate::word::{Circuit, Why, Word};
 
 /// How to reach a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +77,7 @@ impl Router {
         self.circuits.link_lost(peer, true, out);
         self.links.connected(now, peer, life);
         // That it is there is said with the next tick: where many connect at about the same time, to say each at once
-        // would flood everybody with as much news as there are connections.
+        // would flood everybody with as many link states as there are connections.
         self.tell_all(now, peer, out);
     }
 
@@ -163,7 +128,7 @@ impl Router {
                     self.tell_all(now, from, out);
                 }
             }
-            Word::News(news) => self.learn(from, news, out),
+            Word::LinkState(state) => self.learn(from, state, out),
             Word::Open(open) => {
                 let listed = open.path.iter().all(|p| *p == self.us || self.table.lists(*p));
                 if !listed {
@@ -182,44 +147,44 @@ impl Router {
         }
     }
 
-    /// Takes up news and passes them on.
-    fn learn(&mut self, from: NodeId, news: News, out: &mut Vec<Output>) {
-        if news.of == self.us {
-            return self.outdo(&news, out);
+    /// Takes up a link state and passes it on (flooding).
+    fn learn(&mut self, from: NodeId, state: LinkState, out: &mut Vec<Output>) {
+        if state.of == self.us {
+            return self.outdo(&state, out);
         }
-        let of = news.of;
-        match self.table.take(news.clone()) {
+        let of = state.of;
+        match self.table.take(state.clone()) {
             Worth::New => {
                 let others = self.links.peers().filter(|p| *p != from && *p != of);
-                out.extend(others.map(|p| Output::Send(p, Word::News(news.clone()))));
+                out.extend(others.map(|p| Output::Send(p, Word::LinkState(state.clone()))));
             }
             Worth::Old => {
                 let later = self.table.of(of).cloned();
-                out.extend(later.map(|n| Output::Send(from, Word::News(n))));
+                out.extend(later.map(|n| Output::Send(from, Word::LinkState(n))));
             }
             Worth::Known | Worth::Strange => {}
         }
     }
 
-    /// Others have news of an earlier life of ours: ours must count as later.
-    fn outdo(&mut self, news: &News, out: &mut Vec<Output>) {
+    /// Others know of an earlier life of ours: ours must count as later.
+    fn outdo(&mut self, state: &LinkState, out: &mut Vec<Output>) {
         let known = self.table.of(self.us);
-        let is_earlier = known.is_some_and(|k| *news != *k && news.number >= k.number);
+        let is_earlier = known.is_some_and(|k| *state != *k && state.number >= k.number);
         if is_earlier {
-            self.number = self.number.max(news.number);
+            self.number = self.number.max(state.number);
             self.publish(out);
         }
     }
 
-    /// Says all news that there are to a neighbour.
+    /// Says all link states that are known to a neighbour.
     fn tell_all(&mut self, now: Nanos, peer: NodeId, out: &mut Vec<Output>) {
         self.links.may_tell_all(now, peer);
-        out.extend(self.table.all().map(|n| Output::Send(peer, Word::News(n.clone()))));
+        out.extend(self.table.all().map(|n| Output::Send(peer, Word::LinkState(n.clone()))));
     }
 
     fn publish_changes(&mut self, out: &mut Vec<Output>) {
         let (links, mending) = (self.links.good(), self.links.mending());
-        let same = |n: &News| (&n.links, &n.mending) == (&links, &mending);
+        let same = |n: &LinkState| (&n.links, &n.mending) == (&links, &mending);
         if !self.table.of(self.us).is_some_and(same) {
             self.publish(out);
         }
@@ -230,9 +195,9 @@ impl Router {
         self.number += 1;
         let (of, life, number, relays) = (self.us, self.life, self.number, self.relays);
         let (links, mending) = (self.links.good(), self.links.mending());
-        let news = News { of, life, number, relays, links, mending };
-        self.table.take(news.clone());
-        out.extend(self.links.peers().map(|p| Output::Send(p, Word::News(news.clone()))));
+        let state = LinkState { of, life, number, relays, links, mending };
+        self.table.take(state.clone());
+        out.extend(self.links.peers().map(|p| Output::Send(p, Word::LinkState(state.clone()))));
     }
 
     /// How to reach a process: by a good connection, or along a path of such; if there is none, over what carries
@@ -311,7 +276,7 @@ impl Router {
     }
 
     /// The latest that is known of which connections a process has.
-    pub fn news_of(&self, process: NodeId) -> Option<&News> {
+    pub fn link_state_of(&self, process: NodeId) -> Option<&LinkState> {
         self.table.of(process)
     }
 }

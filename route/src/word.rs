@@ -3,7 +3,7 @@
 //! ```text
 //! word    number  fields (bytes)
 //! here       3    hears 1, digest 8
-//! news       4    process 2, life 8, number 8, relays 1, good and mending links: count 4, each 2
+//! link state 4  process 2, life 8, number 8, relays 1, good and mending links: count 4, each 2
 //! open       5    circuit 4, life 8, place 1, path: count 4, each 2
 //! carry      6    circuit 4, place in the stream 8, bytes
 //! taken      7    circuit 4, bytes 4
@@ -16,13 +16,19 @@ use bytes::Bytes;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most, ensure};
 use weft_core::units::NodeId;
 
-use crate::news::{MOST_NUMBER, News};
-
-/// The most connections that a circuit goes over.
-pub const MOST_HOPS: usize = 16;
+use crate::link_state::{LinkState, MOST_HOPS, MOST_NUMBER};
 
 /// The most processes that there are.
 const MOST_PROCESSES: u64 = 4096;
+
+/// A circuit, as a process on its way calls it: the neighbour, and the number that it has between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Circuit {
+    /// The neighbour.
+    pub neighbour: NodeId,
+    /// The number. The two neighbours choose from numbers of their own.
+    pub number: u32,
+}
 
 /// Why a circuit ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +64,15 @@ pub struct Open {
 /// What one process says to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// It is here; whether it has heard the neighbour lately; and a digest of all news that it has.
+    /// It is here; whether it has heard the neighbour lately; and a digest of all link states that it knows.
     Here {
         /// Whether it hears the neighbour.
         hears: bool,
-        /// Of its news.
+        /// Of the link states that it knows.
         digest: u64,
     },
     /// Which connections a process has.
-    News(News),
+    LinkState(LinkState),
     /// Opens a circuit.
     Open(Open),
     /// Bytes of a circuit.
@@ -104,12 +110,12 @@ impl Word {
                 w.u64(*digest);
                 3
             }
-            Word::News(news) => {
-                w.u16(news.of.0);
-                w.u64(news.life);
-                w.u64(news.number);
-                w.bool(news.relays);
-                for links in [&news.links, &news.mending] {
+            Word::LinkState(state) => {
+                w.u16(state.of.0);
+                w.u64(state.life);
+                w.u64(state.number);
+                w.bool(state.relays);
+                for links in [&state.links, &state.mending] {
                     w.list(links.iter(), |w, n| w.u16(n.0));
                 }
                 4
@@ -149,7 +155,7 @@ impl Word {
         let mut r: Reader = Reader::new(bytes);
         let word = match kind {
             3 => Word::Here { hears: r.bool()?, digest: r.u64()? },
-            4 => Word::News(news(&mut r)?),
+            4 => Word::LinkState(link_state(&mut r)?),
             5 => Word::Open(open(&mut r)?),
             6 => {
                 let (circuit, at) = (r.u32()?, r.u64()?);
@@ -176,13 +182,13 @@ fn process(r: &mut Reader) -> Read<NodeId> {
     Ok(NodeId(number))
 }
 
-fn news(r: &mut Reader) -> Read<News> {
+fn link_state(r: &mut Reader) -> Read<LinkState> {
     let (of, life, number, relays) = (process(r)?, r.u64()?, r.u64()?, r.bool()?);
-    ensure(number < MOST_NUMBER, "a number beyond all news")?;
+    ensure(number < MOST_NUMBER, "a number beyond all counts")?;
     at_most("bytes of connections", r.left() as u64, 8 + 4 * MOST_PROCESSES)?;
     let mut set = || Ok(r.list(2, process)?.into_iter().collect::<BTreeSet<NodeId>>());
     let (links, mending) = (set()?, set()?);
-    Ok(News { of, life, number, relays, links, mending })
+    Ok(LinkState { of, life, number, relays, links, mending })
 }
 
 fn open(r: &mut Reader) -> Read<Open> {

@@ -5,13 +5,15 @@
 //! - [`traces`]: what is replayed
 //! - [`world`]: simulated on all cores ([`run`]), or on real nodes ([`real`])
 //! - [`study`]: the points of a scenario, run in a world; [`store`]: what is kept while they are
-//! - [`result`], [`outputs`]: what came out, and how it is written; [`compare`]: both worlds side by side
+//! - [`result`], [`outputs`]: what came out, and how it is written; [`compare`]: both worlds side by side;
+//!   `differences`: designs compared run by run
 
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
 pub mod compare;
 pub mod describe;
+mod differences;
 pub mod document;
 pub mod keys;
 pub mod outputs;

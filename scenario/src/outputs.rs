@@ -6,9 +6,14 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 
+use crate::differences;
 use crate::result::{Figure, METRICS, Measured, Metric};
 use crate::store::{Done, Place, Study, write};
 use weft_terminal::{align_right, table};
+
+/// What the table of differences is.
+const DIFFERENCES: &str = "The n-th runs of all points draw from the same seed, so each design is compared with the first one run by \
+                           run. The difference has its 95 % interval (ci95) and is also a share of the first one's mean.";
 
 /// What a study came to, to be written and printed.
 pub struct Outputs<'a> {
@@ -207,6 +212,11 @@ impl<'a> Outputs<'a> {
             blocks.push(Block::Heading("Plots".into()));
         }
         blocks.extend(plots.iter().map(|(_, plot)| Block::Plot(plot.clone())));
+        if let Some(differences) = self.differences() {
+            blocks.push(Block::Heading("Differences on common seeds".into()));
+            blocks.push(Block::Paragraph(DIFFERENCES.into()));
+            blocks.push(Block::Table(differences));
+        }
         blocks.push(Block::Heading("Columns".into()));
         let lines = self.known().into_iter().map(|m| format!("{}: {}", m.short, m.label));
         blocks.push(Block::Paragraph(format!(
@@ -215,6 +225,11 @@ impl<'a> Outputs<'a> {
         )));
         blocks.push(Block::Paragraph(format!("Made by weft {}.", self.study.weft)));
         Page { title: self.study.title.clone(), blocks }
+    }
+
+    /// Designs compared run by run, if there are any.
+    pub fn differences(&self) -> Option<Table> {
+        differences::table(&self.study.axes, &self.varying, &self.rows)
     }
 
     /// What varies and the metrics, with intervals in the same cells.
@@ -237,6 +252,9 @@ impl<'a> Outputs<'a> {
     pub fn write(&self, dir: &Path) -> Result<()> {
         write(dir, "results.json", &self.json())?;
         write(dir, "results.csv", &self.table().csv())?;
+        if let Some(differences) = self.differences() {
+            write(dir, "differences.csv", &differences.csv())?;
+        }
         let plots = self.plots();
         for (name, plot) in &plots {
             write(dir, &format!("{name}.svg"), &plot.svg())?;

@@ -88,6 +88,26 @@ pub struct Measured {
     /// they disturbed most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<f64>,
+    /// Each simulated run by itself. The n-th runs of all points draw from the same seed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<Run>,
+}
+
+/// One run by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// 10^6 bytes a second.
+    pub throughput_mb_s: f64,
+    /// Requests a second.
+    pub requests_s: f64,
+    /// Mean time of a request, in milliseconds.
+    pub response_ms: f64,
+}
+
+impl From<[f64; 3]> for Run {
+    fn from([throughput_mb_s, requests_s, response_ms]: [f64; 3]) -> Run {
+        Run { throughput_mb_s, requests_s, response_ms }
+    }
 }
 
 /// What was seen of faults: what all runs saw.
@@ -247,6 +267,7 @@ impl Measured {
             delayed: Some(summary.delayed.into()),
             recovered: summary.recovered.map(Recovered::from).unwrap_or_default(),
             events: Some(summary.events),
+            runs: summary.runs.iter().copied().map(Run::from).collect(),
             ..Measured::of_hosts(summary)
         }
     }
@@ -274,6 +295,7 @@ impl Measured {
             warm_up: Some(summary.warm_up),
             events: None,
             others: None,
+            runs: Vec::new(),
         }
     }
 
@@ -292,6 +314,7 @@ impl Measured {
         object.insert("requests".into(), json!(self.requests));
         object.insert("warm_up".into(), json!(self.warm_up));
         object.insert("events".into(), json!(self.events));
+        object.insert("runs".into(), json!(self.runs));
         object
     }
 }

@@ -143,3 +143,31 @@ fn shards_are_parts() {
         assert!(bad.parse::<Shard>().is_err(), "{bad}");
     }
 }
+
+/// A sweep over designs is compared run by run, in a file and by the script that is an example of reading results.
+#[test]
+fn designs_are_compared_on_common_seeds() {
+    let scenario = Scenario::parse("s.toml", SMALL).unwrap();
+    let (study, done) = results(&scenario, 2);
+    let dir = tempfile::tempdir().unwrap();
+    Outputs::new(&study, &done).write(dir.path()).unwrap();
+    let csv = std::fs::read_to_string(dir.path().join("differences.csv")).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines[0], "links.mb_s,volume.commit,beside,metric,difference,ci95,share,runs");
+    assert_eq!(lines.len(), 1 + 2 * 2, "two links, two metrics: {csv}");
+    assert!(lines[1].starts_with("1,late,none,throughput_mb_s,"), "{csv}");
+    let late =
+        |metric: usize| -> f64 { lines[1 + metric].split(',').nth(4).unwrap().parse().unwrap() };
+    assert!(late(0) < 0.0 && late(1) > 0.0, "late commit costs something: {csv}");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/differences.py");
+    let ran = std::process::Command::new("python3")
+        .arg(script)
+        .arg(dir.path())
+        .args(["volume.commit", "none", "late"])
+        .output();
+    let Ok(ran) = ran else { return eprintln!("skipped: there is no python3") };
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(ran.status.success(), "{out}{err}");
+    let said: f64 = out.lines().nth(1).unwrap().split('\t').nth(2).unwrap().parse().unwrap();
+    assert!((said - late(1)).abs() < 0.001, "{out}{csv}");
+}

@@ -5,12 +5,13 @@
 //! back, so that repeating it at another node does no harm (`docs/client-protocol.md` says why):
 //!
 //! - a change waits until no change of the same bytes, taken before it, is still to be answered;
-//! - a request waits until those of this host that it comes after have been sent.
+//! - a request waits until those of this host that it comes after have been sent;
+//! - one that comes after more than a request may name waits for the rest until they have ended.
 //!
 //! What is refused here has a number, and another host may name it. So the node is told: in its place
 //! goes a *notice*, a request that names itself and so is refused there, too, and counts as aborted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,13 +19,16 @@ use weft_front::native::client::Client;
 use weft_front::native::wire::flag;
 use weft_front::native::{Answer, Code, Limits, Name, NumberedRequest, Verb, Welcome};
 
-use crate::completion::{Completion, Id, Promise};
+use crate::completion::{Completion, Promise};
 use crate::error::{Error, ErrorKind};
+use crate::id::Id;
 use crate::ranges::Ranges;
 
 /// A request whose end has not been heard.
 struct Outstanding {
     request: NumberedRequest,
+    /// Requests of this host that it comes after and does not name: they end before it is sent.
+    behind: BTreeSet<u64>,
     /// Who waits for its end; nobody if it was refused here and this is the notice of that.
     promise: Option<Arc<Promise<Result<Bytes, Error>>>>,
     /// Over the connection that there is.
@@ -44,7 +48,7 @@ impl Outstanding {
             after: vec![Name { host, number }],
             data: Bytes::new(),
         };
-        Outstanding { request, promise: None, sent: false }
+        Outstanding { request, behind: BTreeSet::new(), promise: None, sent: false }
     }
 
     /// The bytes that it changes.
@@ -74,8 +78,11 @@ pub(crate) struct State {
     unsent: BTreeSet<u64>,
     /// The bytes that those change which have been sent.
     busy: Ranges,
-    /// Requests that were not done. What is neither here nor outstanding is complete.
-    failed: BTreeSet<u64>,
+    /// Requests that were not done, and because of which: of the first that failed for a reason of its own,
+    /// that is itself. What is neither here nor outstanding is complete.
+    failed: BTreeMap<u64, Id>,
+    /// Those that have ended since somebody asked, if somebody wants to know.
+    pub(crate) told: Option<VecDeque<Id>>,
     weight: u64,
     /// What the node said when it was reached last.
     pub(crate) welcome: Option<Welcome>,
@@ -92,7 +99,8 @@ impl State {
             out: BTreeMap::new(),
             unsent: BTreeSet::new(),
             busy: Ranges::default(),
-            failed: BTreeSet::new(),
+            failed: BTreeMap::new(),
+            told: None,
             weight: 0,
             welcome: None,
             dead: None,
@@ -127,8 +135,33 @@ impl State {
     /// Takes a request. What cannot be has ended at once.
     pub(crate) fn take(
         &mut self,
+        request: NumberedRequest,
+        after: &[Id],
+    ) -> Result<Completion, Error> {
+        self.take_behind(request, after, BTreeSet::new())
+    }
+
+    /// Takes a request that comes after all of this host that have not ended.
+    pub(crate) fn take_after_all(&mut self, request: NumberedRequest) -> Result<Completion, Error> {
+        let host = self.host;
+        let named = |o: &Outstanding| o.request.after.iter().map(|n| n.number).collect::<Vec<_>>();
+        let mut last: BTreeSet<u64> =
+            self.out.iter().filter(|(_, o)| o.promise.is_some()).map(|(n, _)| *n).collect();
+        // Who is named by another need not be named once more.
+        for number in self.out.values().filter(|o| o.promise.is_some()).flat_map(named) {
+            last.remove(&number);
+        }
+        let most = usize::from(self.limits().after);
+        let mut last = last.into_iter();
+        let after: Vec<Id> = last.by_ref().take(most).map(|number| Id { host, number }).collect();
+        self.take_behind(request, &after, last.collect())
+    }
+
+    fn take_behind(
+        &mut self,
         mut request: NumberedRequest,
         after: &[Id],
+        behind: BTreeSet<u64>,
     ) -> Result<Completion, Error> {
         if let Some(why) = &self.dead {
             return Err(why.clone());
@@ -142,13 +175,18 @@ impl State {
         match self.name(after, &mut request) {
             Ok(()) => {
                 self.weight += weight(&request);
-                self.out
-                    .insert(number, Outstanding { request, promise: Some(promise), sent: false });
+                if !behind.is_empty() {
+                    request.flags |= flag::AFTER_COMPLETED;
+                }
+                let out = Outstanding { request, behind, promise: Some(promise), sent: false };
+                self.out.insert(number, out);
                 self.unsent.insert(number);
             }
             Err(why) => {
+                let root = why.root(id);
                 promise.fill(Err(why));
-                self.give_notice(number);
+                self.tell(number);
+                self.give_notice(number, root);
             }
         }
         Ok(completion)
@@ -172,8 +210,8 @@ impl State {
     /// Names those that must come first. The complete ones need not be.
     fn name(&self, after: &[Id], request: &mut NumberedRequest) -> Result<(), Error> {
         for id in after {
-            if id.host == self.host && self.failed.contains(&id.number) {
-                return Err(Error::aborted(*id));
+            if let Some(root) = self.root(*id) {
+                return Err(Error::aborted(root));
             }
             if id.host == self.host && id.number >= request.number {
                 let text = format!("{id}, which is to come first, has not been taken");
@@ -206,7 +244,8 @@ impl State {
             let ours = |n: &&Name| n.host == self.host && n.number != number;
             let unsent = |n: &Name| self.unsent.contains(&n.number);
             let this = &self.out[&number];
-            let waits = this.request.after.iter().filter(ours).any(unsent);
+            let waits = this.request.after.iter().filter(ours).any(unsent)
+                || this.behind.iter().any(|n| self.out.contains_key(n));
             let changes = this.changes();
             let overlaps = changes.is_some_and(|(from, to)| {
                 !self.busy.is_free(from, to)
@@ -252,11 +291,9 @@ impl State {
             if out.promise.is_none() {
                 continue;
             }
-            let ours = |n: &&Name| n.host == self.host;
-            let failed = |n: &&Name| self.failed.contains(&n.number);
-            if let Some(name) = out.request.after.iter().filter(ours).find(failed) {
-                let because = Id { host: name.host, number: name.number };
-                self.refuse(number, Error::aborted(because));
+            let root = |n: &Name| self.root(Id { host: n.host, number: n.number });
+            if let Some(root) = out.request.after.iter().find_map(root) {
+                self.refuse(number, Error::aborted(root));
                 continue;
             }
             let waits = |n: &Name| n.host != self.host || self.out.contains_key(&n.number);
@@ -280,7 +317,7 @@ impl State {
                 0 => Bytes::new(),
                 _ => answer.data.swap_remove(0),
             }),
-            _ => Err(Error::of(&answer)),
+            _ => Err(self.with_root(Error::of(&answer))),
         };
         self.end(answer.number, result);
     }
@@ -293,35 +330,57 @@ impl State {
             self.busy.give_back(from);
         }
         let Some(promise) = out.promise else { return };
-        let failed = result.is_err();
+        let id = Id { host: self.host, number };
+        let root = result.as_ref().err().map(|why| why.root(id));
         promise.fill(result);
-        if failed {
-            self.failed.insert(number);
-            self.abort_unsent(number);
+        self.tell(number);
+        if let Some(root) = root {
+            self.failed.insert(number, root);
+            self.abort_unsent(number, root);
         }
+    }
+
+    /// Who wants to know of ends hears of this one.
+    fn tell(&mut self, number: u64) {
+        let id = Id { host: self.host, number };
+        self.told.iter_mut().for_each(|told| told.push_back(id));
+    }
+
+    /// Because of which request one of this host was not done.
+    fn root(&self, id: Id) -> Option<Id> {
+        (id.host == self.host).then(|| self.failed.get(&id.number).copied()).flatten()
+    }
+
+    /// An error of a node with the first request that was not done, as far as it is known here.
+    fn with_root(&self, error: Error) -> Error {
+        let aborted = error.because().filter(|_| error.kind() == ErrorKind::Aborted);
+        aborted.and_then(|id| self.root(id)).map_or(error, Error::aborted)
     }
 
     /// One that is not under way ends here, and the node is told.
     fn refuse(&mut self, number: u64, why: Error) {
+        let root = why.root(Id { host: self.host, number });
         self.end(number, Err(why));
-        self.give_notice(number);
+        self.give_notice(number, root);
     }
 
     /// One was refused here: the node is to count it as aborted.
-    fn give_notice(&mut self, number: u64) {
-        self.failed.insert(number);
+    fn give_notice(&mut self, number: u64, root: Id) {
+        self.failed.insert(number, root);
         self.out.insert(number, Outstanding::notice(self.host, number));
         self.unsent.insert(number);
     }
 
     /// One was not done; so are those that come after it and that the node has not been told of.
-    fn abort_unsent(&mut self, number: u64) {
-        let because = Id { host: self.host, number };
+    fn abort_unsent(&mut self, number: u64, root: Id) {
         let name = Name { host: self.host, number };
         // (A notice names itself.)
-        let follows = |n: &&u64| **n != number && self.out[n].request.after.contains(&name);
+        let follows = |n: &&u64| {
+            let out = &self.out[*n];
+            **n != number && (out.request.after.contains(&name) || out.behind.contains(&number))
+        };
         for follower in self.unsent.iter().filter(follows).copied().collect::<Vec<u64>>() {
-            self.refuse(follower, Error::aborted(because));
+            self.refuse(follower, Error::aborted(root));
         }
     }
 

@@ -143,7 +143,7 @@ fn what_is_complete_is_not_named_and_what_failed_takes_others_with_it() {
     let error = late.get().unwrap().unwrap_err();
     assert_eq!((error.kind(), error.because()), (ErrorKind::Aborted, Some(behind.id())));
     let later = w.write(0, &[late.id().number]);
-    assert_eq!(later.get().unwrap().unwrap_err().because(), Some(late.id()));
+    assert_eq!(later.get().unwrap().unwrap_err().because(), Some(behind.id()), "the root");
     let impossible = w.write(0, &[100]);
     assert_eq!(impossible.get().unwrap().unwrap_err().kind(), ErrorKind::Place);
 }
@@ -266,4 +266,91 @@ fn there_is_room_for_so_many_so_much_and_so_far() {
     assert_eq!(long.kind(), ErrorKind::Invalid);
     let none = w.state.take(NumberedRequest { length: 0, ..read }, &[]).unwrap_err();
     assert_eq!(none.kind(), ErrorKind::Invalid);
+}
+
+impl World {
+    fn after_all(&mut self) -> Completion {
+        let flush = Outstanding::notice(7, 0).request;
+        self.state.take_after_all(NumberedRequest { after: vec![], ..flush }).unwrap()
+    }
+}
+
+#[test]
+fn a_barrier_comes_after_all_that_have_not_ended() {
+    let mut w = world();
+    drop(w.after_all());
+    assert_eq!(w.sent(), [1]);
+    assert_eq!((&w.last().after[..], w.last().flags), (&[][..], 0), "there is nothing to wait for");
+    w.answer(1, Code::Done);
+    drop((w.write(0, &[]), w.write(4096, &[2]), w.write(8192, &[])));
+    let all = w.after_all();
+    assert_eq!(w.sent(), [2, 3, 4, 5], "it is not held back");
+    let named: Vec<u64> = w.last().after.iter().map(|n| n.number).collect();
+    assert_eq!(named, [3, 4], "2 is named by 3");
+    w.answer(4, Code::Lost);
+    w.reconnect();
+    assert_eq!(all.get().unwrap().unwrap_err().because(), Some(Id { host: 7, number: 4 }));
+}
+
+/// Four may be named.
+#[test]
+fn a_barrier_waits_for_what_it_cannot_name() {
+    for code in [Code::Done, Code::Lost] {
+        let mut w = world();
+        for n in 0..6 {
+            drop(w.write(4096 * n, &[]));
+        }
+        let all = w.after_all();
+        assert_eq!(w.sent(), [1, 2, 3, 4, 5, 6]);
+        w.answer(5, Code::Done);
+        w.reconnect();
+        assert_eq!(w.sent(), [1, 2, 3, 4, 6], "not 7");
+        w.answer(6, code);
+        assert_eq!(w.sent(), [7]);
+        match code {
+            Code::Done => {
+                let named: Vec<u64> = w.last().after.iter().map(|n| n.number).collect();
+                assert_eq!((named, w.last().flags), (vec![1, 2, 3, 4], flag::AFTER_COMPLETED));
+            }
+            _ => {
+                let error = all.get().unwrap().unwrap_err();
+                assert_eq!(error.because(), Some(Id { host: 7, number: 6 }));
+                assert!(w.heard_notice(7));
+            }
+        }
+    }
+}
+
+#[test]
+fn who_asks_is_told_of_each_end_once() {
+    let mut w = world();
+    drop(w.write(0, &[]));
+    assert_eq!(w.sent(), [1]);
+    w.answer(1, Code::Done);
+    w.state.told = Some(VecDeque::new());
+    drop((w.write(0, &[]), w.write(4096, &[2]), w.write(8192, &[99])));
+    assert_eq!(w.sent(), [2, 3, 4]);
+    w.answer(4, Code::AfterItself);
+    w.answer(3, Code::Done);
+    w.state.die(Error::new(ErrorKind::Unreachable, "gone"));
+    let told: Vec<u64> = w.state.told.take().unwrap().iter().map(|id| id.number).collect();
+    assert_eq!(told, [4, 3, 2], "4 when it was refused here, and its notice not at all");
+}
+
+#[test]
+fn an_abort_says_the_first_that_was_not_done() {
+    let mut w = world();
+    drop((w.write(0, &[]), w.write(4096, &[1])));
+    let (third, first) = (w.write(8192, &[2]), Id { host: 7, number: 1 });
+    assert_eq!(w.sent(), [1, 2, 3]);
+    w.answer(1, Code::Lost);
+    for number in [2, 3] {
+        let because = Some(Name { host: 7, number: number - 1 });
+        let text = "as a node says it that names the nearest".to_string();
+        w.state.ended(Answer { number, code: Code::Aborted, because, text, data: vec![] });
+    }
+    let error = third.get().unwrap().unwrap_err();
+    assert_eq!(error.because(), Some(first));
+    assert_eq!(error.to_string(), format!("{first}, which must come first, was not done"));
+    assert_eq!(format!("{first:?}"), "request 1 of host 0000000000000007");
 }

@@ -105,7 +105,7 @@ pub enum PlaceError {
         bound: usize,
     },
     /// One that it depends on was aborted, or failed.
-    #[error("{0}, which must come first, was aborted")]
+    #[error("{0}, which must come first, was not done")]
     Aborted(RequestId),
     /// One that it depends on did not come in time.
     #[error("{0}, which must come first, was not issued in time")]

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use weft_bytes::checksum;
 use weft_bytes::{Read, Reader, Writer, at_most};
 
 use crate::units::{SECTOR, SECTOR_BYTES};
@@ -90,7 +91,7 @@ impl MapCopy {
 }
 
 fn checksum(before: &[u8], behind: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(before), behind)
+    checksum::crc32c_append(checksum::crc32c(before), behind)
 }
 
 /// The copies in an area, given all its bytes; nothing where one is broken or was never written.

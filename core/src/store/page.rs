@@ -2,6 +2,7 @@
 //! number, the checkpoint at which it was written, and a checksum that also covers which disk and which kind of
 //! page it is. So a page that stands in another's place, or on another disk, is no page.
 
+use weft_bytes::checksum;
 use weft_bytes::{Reader, Writer};
 
 use crate::units::SECTOR_BYTES;
@@ -50,6 +51,6 @@ pub fn decode(kind: Kind, disk: u64, number: u64, sector: &[u8]) -> Result<u64, 
 
 /// The checksum of a page: of its kind, its disk, and all that stands before the checksum.
 fn crc_of(kind: Kind, disk: u64, page: &[u8]) -> u32 {
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&[kind as u8]), &disk.to_le_bytes());
-    crc32c::crc32c_append(crc, page)
+    let crc = checksum::crc32c_append(checksum::crc32c(&[kind as u8]), &disk.to_le_bytes());
+    checksum::crc32c_append(crc, page)
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use weft_bytes::checksum;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{
@@ -186,7 +187,7 @@ const HEADLINE: &str =
 /// The text with its checksum, in a line of its own after the first one.
 pub(crate) fn sealed(text: &str) -> String {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-    format!("{first}\n{CHECKSUM}\"{:08x}\"\n{rest}", crc32c::crc32c(text.as_bytes()))
+    format!("{first}\n{CHECKSUM}\"{:08x}\"\n{rest}", checksum::crc32c(text.as_bytes()))
 }
 
 /// Whether a text is as it was sealed; nothing if it has no checksum.

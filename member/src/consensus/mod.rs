@@ -11,7 +11,6 @@ mod check;
 mod log;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wire;
 
 use std::collections::VecDeque;
 
@@ -21,7 +20,7 @@ use raft::{ProgressState, RawNode, SnapshotStatus, StateRole};
 use crate::fault::{self, Bug};
 use crate::frame::LogSpan;
 use crate::record::{Frame, Stored};
-use crate::{Config, MemberId, Persist};
+use crate::{Config, MemberId, Persist, wire};
 use log::Log;
 
 /// What the library wants done, and what it has decided.

@@ -38,7 +38,6 @@ use mechanics::Target;
 use model::DeviceModel;
 pub use model::Model;
 pub use operations::is_flushed_after;
-pub(crate) use seek::seek_ms;
 
 /// Milliseconds as nanoseconds; what is negative is nothing.
 fn nanos(ms: f64) -> Nanos {

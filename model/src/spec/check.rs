@@ -126,7 +126,7 @@ fn seek(disk: &Mechanical) -> Result<(), SpecError> {
         return conflict("mechanics.seek.pieces".into(), "must ascend by up_to".into());
     }
     for distance in 1..cylinders {
-        let ms = crate::disk::seek_ms(seek, distance);
+        let ms = super::seek_ms(seek, distance);
         if !(0.0..=1000.0).contains(&ms) {
             let problem = format!("{ms} ms for {distance} cylinders; it must be 0 to 1000");
             return conflict("mechanics.seek".into(), problem);

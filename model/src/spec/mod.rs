@@ -8,6 +8,7 @@ mod builtin;
 mod check;
 mod file;
 mod parameters;
+mod seek;
 
 pub use builtin::{builtin, builtins};
 pub use file::{
@@ -15,6 +16,7 @@ pub use file::{
     SeekPiece, Zone,
 };
 pub use parameters::{Parameter, Range, describe, parameters};
+pub(crate) use seek::seek_ms;
 
 use file::File;
 

@@ -16,6 +16,7 @@
 //! frames; it does no I/O.
 
 use bytes::Bytes;
+use weft_bytes::checksum;
 use weft_bytes::{Read, Reader, Writer};
 
 /// The version of the protocol between processes: frames, handshake and messages.
@@ -95,8 +96,8 @@ pub fn header(kind: u8, payload: &[Bytes]) -> Vec<u8> {
     w.u8(kind);
     w.u8(0);
     w.u32(len as u32);
-    let begin = crc32c::crc32c(w.written());
-    w.u32(payload.iter().fold(begin, |crc, bytes| crc32c::crc32c_append(crc, bytes)));
+    let begin = checksum::crc32c(w.written());
+    w.u32(payload.iter().fold(begin, |crc, bytes| checksum::crc32c_append(crc, bytes)));
     w.finish()
 }
 
@@ -196,7 +197,7 @@ impl FrameReader {
         if arriving.filled < arriving.len {
             return Ok(None);
         }
-        if crc32c::crc32c_append(arriving.begin, &arriving.payload) != arriving.crc {
+        if checksum::crc32c_append(arriving.begin, &arriving.payload) != arriving.crc {
             return Err(FrameError::Checksum);
         }
         let kind = arriving.kind;
@@ -234,7 +235,7 @@ impl FrameReader {
         self.max = MAX_PAYLOAD;
         let len = len as usize;
         let payload = Vec::with_capacity(len);
-        let begin = crc32c::crc32c(&self.header[..HEADER - 4]);
+        let begin = checksum::crc32c(&self.header[..HEADER - 4]);
         self.arriving = Some(Arriving { kind, crc, begin, len, payload, filled: 0 });
         Ok(())
     }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use weft_bytes::checksum;
 
 use super::authority::sha256;
 use super::{IdentityError, NodeName, PublicKey, files, random};
@@ -88,7 +89,7 @@ impl fmt::Display for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (secret, fingerprint) = (hex(&self.secret), hex(&self.fingerprint));
         let text = format!("{PREFIX}-{:016x}-{secret}-{fingerprint}", self.id);
-        write!(f, "{text}-{:08x}", crc32c::crc32c(text.as_bytes()))
+        write!(f, "{text}-{:08x}", checksum::crc32c(text.as_bytes()))
     }
 }
 
@@ -109,7 +110,7 @@ impl FromStr for JoinToken {
             return Err(TokenError::Form);
         };
         let body = text.rsplit_once('-').map(|(body, _)| body).ok_or(TokenError::Form)?;
-        let sum = crc32c::crc32c(body.as_bytes()).to_be_bytes();
+        let sum = checksum::crc32c(body.as_bytes()).to_be_bytes();
         if unhex::<4>(check) != Some(sum) {
             return Err(TokenError::Typing);
         }

@@ -96,7 +96,7 @@ impl Driver {
         let (kind, payload) = word.encode();
         self.work.insert(token);
         let waiting = match word {
-            Word::Here { .. } | Word::News(_) => return link.queue(kind, payload),
+            Word::Here { .. } | Word::LinkState(_) => return link.queue(kind, payload),
             _ => link.relay(kind, payload),
         };
         match word {

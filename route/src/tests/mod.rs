@@ -9,7 +9,9 @@ use net::Net;
 use proptest::prelude::*;
 use weft_core::units::NodeId;
 
-use crate::{Bug, MOST_HOPS, MOST_RELAYED, News, Open, Output, Router, WINDOW, Way, Why, Word};
+use crate::{
+    Bug, LinkState, MOST_HOPS, MOST_RELAYED, Open, Output, Router, WINDOW, Way, Why, Word,
+};
 
 /// How many connections the shortest way from one to each has, by breadth first search.
 fn distances(
@@ -216,7 +218,7 @@ fn who_starts_again_is_heard_though_it_counts_from_one() {
     net.connect(2, 3, (102, 55));
     net.pass(1);
     assert!(matches!(net.routers[0].way(NodeId(3)), Way::Through(p) if p.len() == 4));
-    assert_eq!(net.routers[0].news_of(NodeId(3)).unwrap().life, 55);
+    assert_eq!(net.routers[0].link_state_of(NodeId(3)).unwrap().life, 55);
     assert!(net.routers[0].way(NodeId(4)) == Way::None, "nobody has connected it again");
 }
 
@@ -295,18 +297,22 @@ fn an_end_that_sends_too_much_or_twice_loses_its_circuit() {
 }
 
 #[test]
-fn old_news_and_news_of_strangers_change_nothing() {
+fn old_link_states_and_those_of_strangers_change_nothing() {
     let mut net = row(None);
-    let known = net.routers[2].news_of(NodeId(0)).unwrap().clone();
-    let old = News { number: known.number - 1, links: BTreeSet::new(), ..known.clone() };
-    let stranger = News { of: NodeId(9), ..known.clone() };
+    let known = net.routers[2].link_state_of(NodeId(0)).unwrap().clone();
+    let old = LinkState { number: known.number - 1, links: BTreeSet::new(), ..known.clone() };
+    let stranger = LinkState { of: NodeId(9), ..known.clone() };
     let (now, mut out) = (net.now, Vec::new());
-    for news in [old, stranger, known.clone()] {
-        net.routers[2].said(now, NodeId(1), Word::News(news), &mut out);
+    for state in [old, stranger, known.clone()] {
+        net.routers[2].said(now, NodeId(1), Word::LinkState(state), &mut out);
     }
-    assert_eq!(out, [Output::Send(NodeId(1), Word::News(known.clone()))], "who is behind hears");
-    assert_eq!(net.routers[2].news_of(NodeId(0)), Some(&known));
-    assert_eq!(net.routers[2].news_of(NodeId(9)), None);
+    assert_eq!(
+        out,
+        [Output::Send(NodeId(1), Word::LinkState(known.clone()))],
+        "who is behind hears"
+    );
+    assert_eq!(net.routers[2].link_state_of(NodeId(0)), Some(&known));
+    assert_eq!(net.routers[2].link_state_of(NodeId(9)), None);
 }
 
 #[test]
@@ -344,12 +350,12 @@ fn words_are_encoded_as_documented() {
     };
     let links = [NodeId(3), NodeId(5)].into();
     let mending = [NodeId(6)].into();
-    let news = News { of: NodeId(2), life: 7, number: 9, relays: true, links, mending };
+    let state = LinkState { of: NodeId(2), life: 7, number: 9, relays: true, links, mending };
     let carry = Word::Carry { circuit: 6, at: 8, bytes: Bytes::from_static(b"ab") };
     for (word, image) in [
         (Word::Here { hears: true, digest: 1 }, "3 010100000000000000"),
         (
-            Word::News(news),
+            Word::LinkState(state),
             "4 02000700000000000000090000000000000001020000000300 0500 01000000 0600",
         ),
         (open(4, 2, &[0, 1, 2]), "5 0500000004000000000000000203000000000001000200"),

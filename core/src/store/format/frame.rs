@@ -5,6 +5,7 @@ use super::super::reached::Reached;
 use super::super::table::State;
 use super::{MOST_COUNTED, put_heard, seal, sealed, take_heard};
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
+use weft_bytes::checksum;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 const FRAME_MAGIC: &[u8; 8] = b"WEFTJRNL";
@@ -110,7 +111,7 @@ pub(crate) fn encode_frame(
     w.u32(head_sectors as u32);
     w.u32(payload_sectors as u32);
     w.u32(body.len() as u32);
-    w.u32(crc32c::crc32c(&body));
+    w.u32(checksum::crc32c(&body));
     w.u32(entries.len() as u32);
     let mut w: Writer = Writer::behind(seal(w));
     assert_eq!(w.written().len(), FRAME_FIXED);
@@ -154,7 +155,7 @@ pub(crate) fn decode_frame(
 ) -> Option<Read<(FrameHead, Vec<Entry>)>> {
     let fixed = decode_head(incarnation, journal)?;
     let body = journal.get(FRAME_FIXED..FRAME_FIXED + fixed.body_len as usize)?;
-    if crc32c::crc32c(body) != fixed.body_crc {
+    if checksum::crc32c(body) != fixed.body_crc {
         return None;
     }
     let entries = match decode_entries(&fixed, body, data) {
@@ -165,7 +166,7 @@ pub(crate) fn decode_frame(
     for change in entries.iter().flat_map(changes_of) {
         if let Some(crc) = change.crc {
             let (bytes, rest) = payload.split_at_checked(change.count as usize * SECTOR_BYTES)?;
-            if crc32c::crc32c(bytes) != crc {
+            if checksum::crc32c(bytes) != crc {
                 return None;
             }
             payload = rest;
@@ -331,7 +332,7 @@ mod tests {
             sector: 9,
             count: 1,
             kind: ChangeKind::Delta,
-            crc: Some(crc32c::crc32c(&payload)),
+            crc: Some(checksum::crc32c(&payload)),
         };
         let zeros = ChangeHead { sector: 77, count: 512, kind: ChangeKind::Content, crc: None };
         let entries = vec![

@@ -22,6 +22,7 @@ mod frame;
 mod superblock;
 pub mod versions;
 
+use weft_bytes::checksum;
 use weft_bytes::{BytesError, Little, Read, Reader, Writer};
 
 use super::reached::Reached;
@@ -125,20 +126,23 @@ pub enum FormatError {
         later: u64,
     },
     /// Too small to hold anything.
-    #[error("{0} sectors are too few for a disk; at least {1} are needed")]
+    #[error(
+        "{0} sectors are too few for a disk; at least {1} are needed, which are {kib}K, and 128M or more are better",
+        kib = .1 * crate::units::SECTOR_BYTES as u64 / 1024
+    )]
     TooSmall(u64, u64),
 }
 
 /// Ends what has been written with its CRC-32C.
 pub(super) fn seal(mut w: Writer) -> Vec<u8> {
-    w.u32(crc32c::crc32c(w.written()));
+    w.u32(checksum::crc32c(w.written()));
     w.finish()
 }
 
 /// What stands before the CRC-32C that these bytes end with, if that is right.
 pub(super) fn sealed(bytes: &[u8]) -> Option<&[u8]> {
     let (body, crc) = bytes.split_last_chunk::<4>()?;
-    (Reader::<Little>::new(crc).u32() == Ok(crc32c::crc32c(body))).then_some(body)
+    (Reader::<Little>::new(crc).u32() == Ok(checksum::crc32c(body))).then_some(body)
 }
 
 /// A count, then 34 bytes for each disk.

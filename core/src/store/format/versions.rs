@@ -86,6 +86,7 @@ mod tests {
     use super::*;
     use crate::Buffer;
     use crate::units::SECTOR_BYTES;
+    use weft_bytes::checksum;
 
     /// A version whose superblock is converted, and that differs in nothing else.
     pub const CONVERTED: Version = Version {
@@ -173,7 +174,7 @@ mod tests {
         let mut disk = disk_of(2);
         for copy in disk[..2 * SECTOR_BYTES].chunks_exact_mut(SECTOR_BYTES) {
             copy[8..12].copy_from_slice(&REFUSED.number.to_le_bytes());
-            let crc = crc32c::crc32c(&copy[..SECTOR_BYTES - 4]);
+            let crc = checksum::crc32c(&copy[..SECTOR_BYTES - 4]);
             copy[SECTOR_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         }
         let before = disk.clone();

@@ -2,6 +2,7 @@
 //! is refused, or opened and right in itself. No such journal ends the process.
 
 use proptest::prelude::*;
+use weft_bytes::checksum;
 
 use super::super::format::{Applied, ChangeHead, Entry, encode_frame};
 use super::super::{ChangeKind, DiskOp, Event, Store, StoreConfig};
@@ -72,7 +73,7 @@ fn outcome(frames: &[Vec<Entry>]) -> Result<usize, FormatError> {
 
 /// A prepare of a write that changes a sector.
 fn prepare(ts: u64, sector: u64, kind: ChangeKind) -> Entry {
-    let crc = (kind == ChangeKind::Content).then(|| crc32c::crc32c(&[7; SECTOR_BYTES]));
+    let crc = (kind == ChangeKind::Content).then(|| checksum::crc32c(&[7; SECTOR_BYTES]));
     let changes = vec![ChangeHead { sector, count: 1, kind, crc }];
     Entry::Prepare { ts: Timestamp(ts), meta: vec![1], changes }
 }
@@ -165,7 +166,7 @@ fn frames_that_take_one_anothers_room_are_refused() {
     superblock.tail = size - 4;
     let frame = |number: u64, payload: Vec<u8>| {
         let change = |bytes: &[u8]| {
-            let (count, crc) = ((bytes.len() / SECTOR_BYTES) as u32, Some(crc32c::crc32c(bytes)));
+            let (count, crc) = ((bytes.len() / SECTOR_BYTES) as u32, Some(checksum::crc32c(bytes)));
             ChangeHead { sector: 0, count, kind: ChangeKind::Content, crc }
         };
         let changes = payload.chunks(100 * SECTOR_BYTES).map(change).collect();

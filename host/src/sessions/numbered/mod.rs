@@ -96,6 +96,16 @@ pub(crate) enum Failure {
     },
 }
 
+impl Failure {
+    /// The request because of which `of` was not done: itself, unless another that it comes after was not.
+    fn root(&self, of: RequestId) -> RequestId {
+        match self {
+            Failure::Host(HostError::Place(PlaceError::Aborted(root))) => *root,
+            _ => of,
+        }
+    }
+}
+
 impl From<HostError> for Failure {
     fn from(error: HostError) -> Failure {
         Failure::Host(error)
@@ -414,7 +424,9 @@ impl NumberedHost {
                 return Err(PlaceError::AfterItself(*first));
             }
             match self.requests.get(&number) {
-                Some(State::Failed(..)) => return Err(PlaceError::Aborted(*first)),
+                Some(State::Failed(why, _)) => {
+                    return Err(PlaceError::Aborted(why.root(*first)));
+                }
                 Some(State::Held { .. } | State::InWork { .. }) => drop(waits.insert(number)),
                 Some(State::Done) => {}
                 // Heard of, so it is complete.
@@ -484,7 +496,10 @@ impl NumberedHost {
                     out.push(Step::HangUp(host));
                 }
             }
-            Err(e) => self.fail(host, number, self.names.translate(e).into(), now, out),
+            Err(e) => {
+                let why = self.with_root(host, self.names.translate(e));
+                self.fail(host, number, why.into(), now, out);
+            }
             Ok(data) => {
                 self.requests.insert(number, State::Done);
                 if heard {
@@ -493,6 +508,17 @@ impl NumberedHost {
                 self.release(host, number, out);
             }
         }
+    }
+
+    /// What a node says, with the first request that was not done, if that is known here.
+    fn with_root(&self, host: HostId, error: HostError) -> HostError {
+        if let HostError::Place(PlaceError::Aborted(id)) = &error
+            && id.host == host
+            && let Some(State::Failed(why, _)) = self.requests.get(&id.number)
+        {
+            return PlaceError::Aborted(why.root(*id)).into();
+        }
+        error
     }
 
     /// One is as if it had never been sent.
@@ -521,6 +547,7 @@ impl NumberedHost {
     fn fail(&mut self, host: HostId, number: u64, why: Failure, now: Instant, out: &mut Vec<Step>) {
         let mut failing = vec![(number, why)];
         while let Some((number, why)) = failing.pop() {
+            let root = why.root(RequestId { host, number });
             let before = self.requests.insert(number, State::Failed(why.clone(), now));
             if let Some(State::Held { waits, .. }) = &before {
                 for wait in waits {
@@ -530,7 +557,7 @@ impl NumberedHost {
             if !matches!(before, Some(State::InWork { heard: false, .. })) {
                 out.push(Step::Answer(host, number, Err(why)));
             }
-            let because = PlaceError::Aborted(RequestId { host, number });
+            let because = PlaceError::Aborted(root);
             for follower in self.followers.remove(&number).unwrap_or_default() {
                 failing.push((follower, because.clone().into()));
             }

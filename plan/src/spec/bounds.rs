@@ -1,6 +1,6 @@
 //! Between what the numbers of a plan's file must be.
 
-use crate::spec::{Problem, Spec};
+use super::{Problem, Spec};
 
 /// Checks numbers as they come, and says of the first that is wrong what would do.
 struct Bounds(Result<(), Problem>);
@@ -45,7 +45,7 @@ impl Bounds {
 ///
 /// # Errors
 /// The first that is wrong.
-pub fn check(spec: &Spec) -> Result<(), Problem> {
+pub(super) fn check(spec: &Spec) -> Result<(), Problem> {
     let mut bounds = Bounds(Ok(()));
     disks(spec, &mut bounds)?;
     surroundings(spec, &mut bounds);

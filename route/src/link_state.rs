@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weft_core::units::NodeId;
 
-use crate::word::MOST_HOPS;
+/// The most connections that a circuit goes over.
+pub const MOST_HOPS: usize = 16;
 
-/// Numbers of news are below this: nobody counts so far, and one who says so says nothing.
+/// Numbers of link states are below this: nobody counts so far, and one who says so says nothing.
 pub(crate) const MOST_NUMBER: u64 = 1 << 62;
 
-/// Which connections a process has.
+/// Which connections a process has, as it says itself (a link-state advertisement).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct LinkState {
     /// The process.
     pub of: NodeId,
     /// Its life: a random number of this run of it.
     pub life: u64,
-    /// Counts its news; of two the higher is the later.
+    /// Counts what it has said; of two the higher is the later.
     pub number: u64,
     /// Whether circuits may go through it.
     pub relays: bool,
@@ -35,7 +36,7 @@ pub(crate) enum Over {
     All,
 }
 
-/// What is to be done with news that came.
+/// What is to be done with a link state that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
     /// It is later than what is known: all others are to hear it.
@@ -48,12 +49,12 @@ pub(crate) enum Worth {
     Strange,
 }
 
-/// The news of all processes of the cluster.
+/// The link states of all processes of the cluster.
 pub(crate) struct Table {
     us: NodeId,
     /// Those that belong to the cluster, without us.
     listed: BTreeSet<NodeId>,
-    known: BTreeMap<NodeId, News>,
+    known: BTreeMap<NodeId, LinkState>,
 }
 
 impl Table {
@@ -74,34 +75,34 @@ impl Table {
         self.listed.contains(&process)
     }
 
-    pub fn of(&self, process: NodeId) -> Option<&News> {
+    pub fn of(&self, process: NodeId) -> Option<&LinkState> {
         self.known.get(&process)
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &News> {
+    pub fn all(&self) -> impl Iterator<Item = &LinkState> {
         self.known.values()
     }
 
     /// What others say of themselves or we of ourselves; that is kept if it is the latest.
-    pub fn take(&mut self, news: News) -> Worth {
-        if news.of != self.us && !self.lists(news.of) {
+    pub fn take(&mut self, state: LinkState) -> Worth {
+        if state.of != self.us && !self.lists(state.of) {
             return Worth::Strange;
         }
         // Two lives of one number: either will do, if all choose the same.
-        let age = |n: &News| (n.number, n.life);
-        match self.known.get(&news.of) {
-            Some(known) if age(known) > age(&news) => Worth::Old,
-            Some(known) if age(known) == age(&news) => Worth::Known,
+        let age = |n: &LinkState| (n.number, n.life);
+        match self.known.get(&state.of) {
+            Some(known) if age(known) > age(&state) => Worth::Old,
+            Some(known) if age(known) == age(&state) => Worth::Known,
             _ => {
-                self.known.insert(news.of, news);
+                self.known.insert(state.of, state);
                 Worth::New
             }
         }
     }
 
-    /// The same for two that have the same news.
+    /// The same for two that know the same.
     pub fn digest(&self) -> u64 {
-        let one = |n: &News| mix(mix(mix(u64::from(n.of.0)) ^ n.life) ^ n.number);
+        let one = |n: &LinkState| mix(mix(mix(u64::from(n.of.0)) ^ n.life) ^ n.number);
         self.known.values().fold(0, |all, n| all ^ one(n))
     }
 
@@ -109,7 +110,7 @@ impl Table {
     /// it has said last.
     fn connects(&self, a: NodeId, b: NodeId, over: Over) -> bool {
         let says = |a, b| {
-            self.known.get(&a).is_some_and(|n: &News| {
+            self.known.get(&a).is_some_and(|n: &LinkState| {
                 n.links.contains(&b) || (over == Over::All && n.mending.contains(&b))
             })
         };
@@ -126,11 +127,11 @@ impl Table {
             if at == to {
                 return Some(self.walk(to, &before));
             }
-            let Some(news) = self.known.get(&at) else { continue };
-            if hops == MOST_HOPS || (at != self.us && !news.relays) {
+            let Some(state) = self.known.get(&at) else { continue };
+            if hops == MOST_HOPS || (at != self.us && !state.relays) {
                 continue;
             }
-            let mut next: Vec<NodeId> = news.links.union(&news.mending).copied().collect();
+            let mut next: Vec<NodeId> = state.links.union(&state.mending).copied().collect();
             next.sort_by_key(|n| (mix(salt ^ u64::from(n.0)), *n));
             for n in next {
                 // A connection of our own that is good needs no path.

@@ -1,0 +1,152 @@
+//! Disk operations that wait to be begun. Those that somebody waits for go first and all at once. Those that put in
+//! place what is durable already go in small portions, and between two portions sockets have their turn: a
+//! checkpoint of a thousand sectors would otherwise be a pause of many milliseconds for every host of the process.
+
+use std::collections::VecDeque;
+
+use weft_core::store::{DiskOp, DiskRequest, Urgency};
+
+use crate::disk::queue::DiskQueue;
+use crate::disk::uring::Tag;
+
+/// The most placing operations of a portion, and the bytes with which it is full.
+const PORTION: usize = 32;
+const PORTION_BYTES: u64 = 256 << 10;
+
+/// The most placing operations in work: a quarter of what a device is given at a time.
+const MOST_PLACING: usize = DiskQueue::DEEPEST as usize / 4;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Waiting {
+    awaited: VecDeque<(Tag, DiskRequest)>,
+    placing: VecDeque<(Tag, DiskRequest)>,
+    /// How many placing operations are in work.
+    placed: usize,
+}
+
+/// What may yet be begun before sockets have their turn.
+pub(super) struct Portion {
+    operations: usize,
+    bytes: u64,
+}
+
+impl Default for Portion {
+    fn default() -> Portion {
+        Portion { operations: PORTION, bytes: PORTION_BYTES }
+    }
+}
+
+impl Portion {
+    /// Whether there is nothing left of it.
+    pub fn is_used_up(&self) -> bool {
+        self.operations == 0 || self.bytes == 0
+    }
+
+    fn take(&mut self, op: &DiskOp) {
+        self.operations -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes(op));
+    }
+}
+
+impl Waiting {
+    /// Something is to be done.
+    pub fn push(&mut self, tag: Tag, request: DiskRequest) {
+        match request.urgency {
+            Urgency::Awaited => self.awaited.push_back((tag, request)),
+            Urgency::Placing => self.placing.push_back((tag, request)),
+        }
+    }
+
+    /// What is to be begun next of what `portion` leaves.
+    pub fn next(&mut self, portion: &mut Portion) -> Option<(Tag, DiskRequest)> {
+        if let Some(next) = self.awaited.pop_front() {
+            return Some(next);
+        }
+        if portion.is_used_up() || self.placed >= MOST_PLACING {
+            return None;
+        }
+        let next = self.placing.pop_front()?;
+        portion.take(&next.1.op);
+        Some(next)
+    }
+
+    /// An operation with this tag has been begun.
+    pub fn begun(&mut self, tag: Tag) {
+        self.placed += usize::from(tag.urgency == Urgency::Placing);
+    }
+
+    /// One has ended.
+    pub fn ended(&mut self, tag: Tag) {
+        self.placed -= usize::from(tag.urgency == Urgency::Placing);
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.awaited.is_empty() && self.placing.is_empty()
+    }
+
+    /// Whether something waits that could be begun now.
+    pub fn has_work(&self) -> bool {
+        !self.awaited.is_empty() || (!self.placing.is_empty() && self.placed < MOST_PLACING)
+    }
+}
+
+fn bytes(op: &DiskOp) -> u64 {
+    match op {
+        DiskOp::Read { len, .. } => *len,
+        DiskOp::Write { data, .. } => data.iter().map(|b| b.len() as u64).sum(),
+        DiskOp::Flush | DiskOp::Discard { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(waiting: &mut Waiting, id: u64, urgency: Urgency, len: u64) {
+        let op = DiskOp::Read { offset: 0, len };
+        waiting.push(Tag { node: 0, life: 0, id, urgency }, DiskRequest { id, op, urgency });
+    }
+
+    fn begin(waiting: &mut Waiting) -> Vec<Tag> {
+        let mut portion = Portion::default();
+        let mut begun = Vec::new();
+        while let Some((tag, _)) = waiting.next(&mut portion) {
+            waiting.begun(tag);
+            begun.push(tag);
+        }
+        begun
+    }
+
+    #[test]
+    fn what_somebody_waits_for_goes_first_and_the_rest_in_portions() {
+        let mut waiting = Waiting::default();
+        (0..100).for_each(|id| push(&mut waiting, id, Urgency::Placing, 4096));
+        (100..200).for_each(|id| push(&mut waiting, id, Urgency::Awaited, 4096));
+        let first = begin(&mut waiting);
+        assert_eq!(first.len(), 100 + PORTION);
+        assert!(first[..100].iter().all(|tag| tag.urgency == Urgency::Awaited));
+        assert!(waiting.has_work());
+        let second = begin(&mut waiting);
+        assert_eq!(second.len(), PORTION);
+        assert_eq!(
+            (begin(&mut waiting).len(), waiting.has_work()),
+            (0, false),
+            "enough are in work"
+        );
+        assert!(!waiting.is_empty());
+        waiting.ended(second[0]);
+        assert_eq!(begin(&mut waiting).len(), 1);
+        first[100..].iter().chain(&second[1..]).for_each(|tag| waiting.ended(*tag));
+        assert_eq!(begin(&mut waiting).len(), 100 - 2 * PORTION - 1);
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_portion_is_full_with_so_many_bytes() {
+        let mut waiting = Waiting::default();
+        (0..8).for_each(|id| push(&mut waiting, id, Urgency::Placing, PORTION_BYTES / 2));
+        assert_eq!(begin(&mut waiting).len(), 2);
+    }
+}
