@@ -48,9 +48,9 @@ pub struct Check {
     /// With --real: what faults and requests are drawn from
     #[arg(long, default_value_t = 0, requires = "real")]
     seed: u64,
-    /// With --real: how many nodes
-    #[arg(long, default_value_t = 5, requires = "real", value_parser = nodes)]
-    nodes: usize,
+    /// With --real: how many nodes [default: 5, or as many as the layout needs]
+    #[arg(long, requires = "real", value_parser = nodes)]
+    nodes: Option<usize>,
     /// The layout of the volume, in every seed; drawn if it is not said. With --real raid5 is the default
     #[arg(long, conflicts_with = "explore", value_parser = args::layout)]
     layout: Option<LayoutSpec>,
@@ -95,6 +95,9 @@ pub struct Check {
     #[arg(long)]
     json: bool,
 }
+
+/// How many nodes `--real` has, if neither it nor the layout says otherwise.
+const NODES: usize = 5;
 
 fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -179,12 +182,15 @@ impl Check {
             true => FAULTS.iter().map(|f| f.0).collect(),
             false => self.faults.clone(),
         };
+        let layout = self.layout.unwrap_or_default();
+        let nodes = self.nodes.unwrap_or(layout.least_nodes().max(NODES));
+        layout.over(nodes)?;
         Ok(Trial {
             weft: std::env::current_exe()?,
             rounds: self.rounds,
             seed: self.seed,
-            nodes: self.nodes,
-            layout: self.layout.unwrap_or_default(),
+            nodes,
+            layout,
             policy: self.roles.map(Setting::Roles).into_iter().collect(),
             faults,
             dir: self.dir.clone(),

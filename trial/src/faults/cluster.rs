@@ -86,6 +86,7 @@ impl Cluster {
         nodes: usize,
         (layout, policy): (LayoutSpec, &[Setting]),
     ) -> Result<Cluster> {
+        let bears = layout.over(nodes)?.code()?.any_losses();
         let network = Network::new(nodes + 1);
         let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
         let network = network.ok();
@@ -139,7 +140,7 @@ impl Cluster {
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
             weft: weft.to_path_buf(),
-            bears: layout.over(nodes)?.code()?.any_losses(),
+            bears,
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
             configs,

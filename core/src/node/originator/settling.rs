@@ -21,7 +21,7 @@ impl Originator {
     /// A participant that waits for nobody has written its part: that is its vote too, and the answer
     /// if it has been asked.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let alone = |t: &&mut Txn| !t.policy.commit.is_voted();
+        let alone = |t: &&mut RunningJob| !t.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
         let State::Writing(w) = &mut txn.state else {
             return self.on_answer(from, ts, Standing::Committed { safe: true }, outbox);
@@ -86,7 +86,7 @@ impl Originator {
     pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         // Without votes only who has written its part asks. If that has not been heard here, its message was
         // lost, and perhaps others'.
-        let alone = |t: &Txn| !t.policy.commit.is_voted();
+        let alone = |t: &RunningJob| !t.policy.commit.is_voted();
         if self.txns.get(&ts).is_some_and(|t| alone(t) && matches!(t.state, State::Writing(_))) {
             self.inquire(ts, outbox);
         }
@@ -291,7 +291,7 @@ impl Originator {
     pub(super) fn commit(
         &mut self,
         ts: Timestamp,
-        txn: Txn,
+        txn: RunningJob,
         participants: Vec<NodeId>,
         outbox: &mut Outbox,
     ) {
@@ -333,7 +333,7 @@ fn voters(
 }
 
 impl Settling {
-    pub(super) fn new(txn: &Txn, participants: Vec<NodeId>, since: Nanos) -> Settling {
+    pub(super) fn new(txn: &RunningJob, participants: Vec<NodeId>, since: Nanos) -> Settling {
         Settling {
             volume: txn.job.volume,
             policy: txn.policy,

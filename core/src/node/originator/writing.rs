@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::{Attempt, Job, Originator, Purpose, State, Txn, Unplanned, What};
+use super::{Attempt, Job, Originator, Purpose, RunningJob, State, Unplanned, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
@@ -142,7 +142,7 @@ impl Originator {
         extent: usize,
     ) -> (Calculators, Vec<(NodeId, u64)>) {
         let (g, columns) = (&volume.geometry, &volume.extents[extent].columns);
-        let writing = |txn: &'_ Txn| match &txn.state {
+        let writing = |txn: &'_ RunningJob| match &txn.state {
             State::Writing(w) => w.given.clone(),
             _ => Vec::new(),
         };

@@ -207,7 +207,7 @@ impl Worker {
 /// The data sectors of a column that a write changes.
 fn owed_by<'a>(
     volume: &'a Volume,
-    txn: &'a Txn,
+    txn: &'a Participation,
     column: usize,
     version: Timestamp,
 ) -> impl Iterator<Item = DirtySector> + 'a {

@@ -117,7 +117,7 @@ impl Worker {
         let marks = markers.contains(column);
         let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
         let ranges = cells.iter().flat_map(Cell::writes).collect();
-        let txn = Txn {
+        let txn = Participation {
             epoch: self.map.epoch,
             volume: header.volume,
             extent: volume.extent_of(stripe),
@@ -336,7 +336,7 @@ impl Worker {
         if txn.ordering == Ordering::None {
             return BTreeSet::new();
         }
-        let overlaps = |earlier: &Txn, range: &Range<u64>| {
+        let overlaps = |earlier: &Participation, range: &Range<u64>| {
             let meets = |r: &Changed| r.sectors.start < range.end && range.start < r.sectors.end;
             earlier.volume == txn.volume
                 && !matches!(earlier.phase, Phase::Committed { .. })
@@ -532,7 +532,7 @@ impl Worker {
     }
 }
 
-impl Txn {
+impl Participation {
     /// Whether the endpoint has to be asked, when so many parts have come with the word to begin: for more of them, or
     /// because otherwise it would not know of the attempt before parity is marked.
     fn lacks_of_endpoint(&self, here: usize) -> bool {
