@@ -16,6 +16,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
+use weft_core::policy::{Roles, Setting};
 use weft_sim::check::{Comings, Failure, Options, Summary, run_seed};
 use weft_terminal::{Counts, Stage, say, say_json};
 use weft_trial::faults::{FAULTS, Fault, Trial};
@@ -47,12 +48,15 @@ pub struct Check {
     /// With --real: what faults and requests are drawn from
     #[arg(long, default_value_t = 0, requires = "real")]
     seed: u64,
-    /// With --real: how many nodes
-    #[arg(long, default_value_t = 5, requires = "real", value_parser = nodes)]
-    nodes: usize,
+    /// With --real: how many nodes [default: 5, or as many as the layout needs]
+    #[arg(long, requires = "real", value_parser = nodes)]
+    nodes: Option<usize>,
     /// The layout of the volume, in every seed; drawn if it is not said. With --real raid5 is the default
     #[arg(long, conflicts_with = "explore", value_parser = args::layout)]
     layout: Option<LayoutSpec>,
+    /// With --real: who coordinates requests of the volumes
+    #[arg(long, requires = "real")]
+    roles: Option<Roles>,
     /// With --real: which faults, separated by commas [default: all that are possible]
     #[arg(long, requires = "real", value_delimiter = ',')]
     faults: Vec<Fault>,
@@ -91,6 +95,9 @@ pub struct Check {
     #[arg(long)]
     json: bool,
 }
+
+/// How many nodes `--real` has, if neither it nor the layout says otherwise.
+const NODES: usize = 5;
 
 fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -175,12 +182,16 @@ impl Check {
             true => FAULTS.iter().map(|f| f.0).collect(),
             false => self.faults.clone(),
         };
+        let layout = self.layout.unwrap_or_default();
+        let nodes = self.nodes.unwrap_or(layout.least_nodes().max(NODES));
+        layout.over(nodes)?;
         Ok(Trial {
             weft: std::env::current_exe()?,
             rounds: self.rounds,
             seed: self.seed,
-            nodes: self.nodes,
-            layout: self.layout.unwrap_or_default(),
+            nodes,
+            layout,
+            policy: self.roles.map(Setting::Roles).into_iter().collect(),
             faults,
             dir: self.dir.clone(),
             slack: Duration::from_secs(self.slack),

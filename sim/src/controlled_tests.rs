@@ -117,7 +117,8 @@ fn ranges(g: &Geometry) -> Vec<Range> {
 fn nodes_count_what_plans_promise() {
     for (layout, nodes) in [("raid5", 5), ("raid6", 6), ("rs:2+1", 3), ("lrc:4+2+1", 7)] {
         for roles in [Roles::Controller, Roles::Central] {
-            for parity_at in [None, Some(ParityAt::Parity)] {
+            let columns = [Some(ParityAt::Balanced), Some(ParityAt::Tree)];
+            for parity_at in [None, Some(ParityAt::Parity)].into_iter().chain(columns) {
                 if roles == Roles::Central && parity_at.is_some() {
                     continue;
                 }

@@ -30,6 +30,8 @@ mod ordering_tests;
 pub mod paper;
 pub mod perf;
 #[cfg(test)]
+mod rebuild_tests;
+#[cfg(test)]
 mod removed_volumes_tests;
 #[cfg(test)]
 mod rewriting_tests;

@@ -20,6 +20,9 @@ use super::{column, failed_columns, geometry, many, totals_as_json};
 /// Sets of columns beyond which those that are recoverable are not counted.
 const MOST_SETS: u64 = 20_000_000;
 
+/// The most columns of a set where each set is asked about.
+const MOST_ONE_BY_ONE: usize = 4;
+
 /// A layout, and what is lost of it.
 #[derive(Debug, Args)]
 pub struct Layout {
@@ -112,16 +115,33 @@ fn recoverable(g: &Geometry) -> Vec<(usize, u64, u64)> {
         let (width, size) = (g.layout.width() as u64, *size as u64);
         (0..size).fold(1, |n, i| n * (width - i) / (i + 1)) <= MOST_SETS
     };
+    // A disk that holds two units of a stripe loses both.
+    let in_twos = g.layout.seats() > g.layout.width();
+    let sizes = sizes.filter(few).take_while(|size| !in_twos || *size <= MOST_ONE_BY_ONE);
     let of = |size| {
-        let (some, all) = g.code.recoverable_sets(size);
+        let (some, all) = if in_twos { one_by_one(g, size) } else { g.code.recoverable_sets(size) };
         (size, some, all)
     };
-    sizes.filter(few).map(of).collect()
+    sizes.map(of).collect()
+}
+
+/// The same of the first stripe, where columns are not those of the code: each set is asked about.
+fn one_by_one(g: &Geometry, size: usize) -> (u64, u64) {
+    let width = g.layout.width();
+    let longer = |set: &ColumnSet| {
+        let set = *set;
+        let first = set.iter().last().map_or(0, |last| last + 1);
+        (first..width).map(move |c| set.union(ColumnSet::of(c)))
+    };
+    let sets =
+        (0..size).fold(vec![ColumnSet::EMPTY], |sets, _| sets.iter().flat_map(longer).collect());
+    let some = sets.iter().filter(|set| g.is_recoverable(0, **set)).count();
+    (some as u64, sets.len() as u64)
 }
 
 /// The share of what disks hold that is data.
 fn capacity(g: &Geometry) -> f64 {
-    g.data_columns() as f64 / g.layout.width() as f64
+    g.data_columns() as f64 / g.layout.seats() as f64
 }
 
 fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {

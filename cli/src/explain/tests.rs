@@ -190,3 +190,15 @@ fn requests_that_make_no_sense_are_refused() {
         assert!(error.contains(why), "{line}: {error}");
     }
 }
+
+/// Disks of `drnet` hold two units of one stripe in five: its losses are those of disks, and its room that of units.
+#[test]
+fn losses_are_counted_by_disks_where_a_disk_holds_two_units() {
+    let said = explained("layout drnet").unwrap();
+    assert!((said["capacity"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9, "{said}");
+    let sets = said["recoverable_sets"].as_array().unwrap();
+    let counted =
+        sets.iter().map(|s| (s["recoverable"].as_u64().unwrap(), s["sets"].as_u64().unwrap()));
+    let expected = [(25, 25), (300, 300), (2280, 2300), (12_070, 12_650)];
+    assert_eq!(counted.collect::<Vec<_>>(), expected);
+}

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{Header, Item};
 use crate::Buffer;
-use crate::layout::Geometry;
+use crate::cluster::Volume;
 use crate::plan::{Cell, Execution, Part, Role, Sending, WriteRow};
 
 /// The calculator's part in one stripe of a write.
@@ -15,15 +15,22 @@ pub(super) struct Calculator {
     header: Header,
     stripe: u64,
     execution: Execution,
+    /// How many parts the endpoint gives it.
+    given: usize,
     /// The number in a chain of messages of what a column sends as the calculator.
     sent_at: u8,
 }
 
 impl Calculator {
     /// The calculator of a row; `cell` is that role's.
-    pub fn new(g: &Geometry, header: Header, row: &WriteRow, cell: Cell) -> Calculator {
-        let sent_at = if row.columns_compute() { row.sent_at(g, Role::Calculator) } else { 3 };
-        Calculator { header, stripe: row.stripe, execution: Execution::new(cell), sent_at }
+    pub fn new(volume: &Volume, header: Header, row: &WriteRow, cell: Cell) -> Calculator {
+        let new_at = header.task.new_at(volume, header.holder.is_some());
+        let sent_at = match row.columns_compute() {
+            true => row.sent_at(&volume.geometry, Role::Calculator, new_at),
+            false => 3,
+        };
+        let given = row.given_to_calculator(&volume.geometry);
+        Calculator { header, stripe: row.stripe, execution: Execution::new(cell), given, sent_at }
     }
 
     /// The write.
@@ -34,6 +41,11 @@ impl Calculator {
     /// The stripe that it calculates for.
     pub fn stripe(&self) -> u64 {
         self.stripe
+    }
+
+    /// How many parts the endpoint gives it.
+    pub fn given(&self) -> usize {
+        self.given
     }
 
     /// See [`Calculator`].

@@ -5,8 +5,8 @@ use super::*;
 use crate::Buffer;
 use crate::cluster::Attendance;
 use crate::order::{Asker, HostId, RequestId};
-use crate::plan::{Calculators, Part, Range};
-use crate::policy::{Roles, Setting};
+use crate::plan::{Calculators, Part, Range, Role};
+use crate::policy::{ParityAt, Roles, Setting};
 use crate::units::ColumnSet;
 
 const RANGE: Range = Range { offset: 0, len: UNIT };
@@ -173,4 +173,52 @@ fn a_read_is_answered_when_all_that_counts_is_here() {
     assert!(bench.replies.is_empty(), "that was an earlier attempt");
     bench.hear(PEER, place(at(950), 1, UNIT as usize));
     assert!(matches!(&bench.replies[..], [(1, Ok(HostData::Bytes(b)))] if b.len() == 2));
+}
+
+/// Of a full stripe over three columns the first adds up what the second has, and the third has the parity.
+#[test]
+fn a_sum_counts_only_from_the_column_that_is_to_send_it() {
+    for roles in [Roles::Node, Roles::Controller] {
+        let mut map = ClusterMap::clone(&controlled(2, true));
+        let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("the volume"));
+        Setting::Roles(roles).apply(&mut volume.policy);
+        volume.policy.parity_at = Some(ParityAt::Tree);
+        let mut bench = Bench::new();
+        bench.enter(Arc::new(map), at(1));
+        let holder = Holder { node: THIRD, number: 1, key: Key(9) };
+        let header = Header {
+            ts: Timestamp::new(900, PEER),
+            volume: VOLUME,
+            avoid: ColumnSet::EMPTY,
+            waits: ColumnSet::EMPTY,
+            calculators: Calculators::default(),
+            task: Task::Write(Range { offset: 0, len: 2 * UNIT }),
+            asker: None,
+            holder: (roles == Roles::Controller).then_some(holder),
+        };
+        bench.hear(PEER, Body::Write { header, items: Vec::new() });
+        let sum = || {
+            let (part, data) = (Part::Sum { from: 1, of: 2 }, Buffer::Length(UNIT as usize));
+            Body::Part { header, to: Role::Column(0), items: vec![Item { stripe: 0, part, data }] }
+        };
+        bench.hear(THIRD, sum());
+        assert_eq!(refused(&bench), 1, "{roles}: it has the parity, and no share");
+        bench.hear(PEER, sum());
+        assert_eq!(refused(&bench), 1, "{roles}: that is whose it is");
+        let new = Item { stripe: 0, part: Part::New, data: Buffer::Length(UNIT as usize) };
+        let sender = if roles == Roles::Controller { THIRD } else { PEER };
+        bench.hear(sender, Body::Part { header, to: Role::Column(0), items: vec![new] });
+        let goes_on = |b: &Body| match b {
+            Body::Part { items, .. } => items[0].part == Part::Sum { from: 0, of: 2 },
+            _ => false,
+        };
+        assert_eq!((count(&bench, goes_on), refused(&bench)), (1, 1), "{roles}");
+    }
+}
+
+#[test]
+fn a_controller_takes_no_bytes_but_inline_ones() {
+    let mut bench = controller();
+    bench.hear(PEER, ask(1, Wish::Write(RANGE, Some(Buffer::Length(UNIT as usize)))));
+    assert_eq!((writes(&bench), refused(&bench)), (0, 1));
 }

@@ -92,9 +92,11 @@ impl Controlling {
         map: &ClusterMap,
         outbox: &mut Outbox,
     ) -> Answer {
-        let controller = map.volumes.get(&ask.volume).and_then(|v| v.policy.controller);
+        let policy = map.volumes.get(&ask.volume).map(|v| v.policy);
+        let controller = policy.and_then(|p| p.controller);
+        let most = policy.filter(|p| p.sees_no_data()).map_or(u64::MAX, |p| p.inline);
         let fits = match &ask.wish {
-            Wish::Write(range, Some(data)) => data.len() as u64 == range.len,
+            Wish::Write(range, Some(data)) => data.len() as u64 == range.len && range.len <= most,
             Wish::Write(_, None) => controller == Some(Controller::OutOfBand),
             Wish::Read(_) => true,
         };

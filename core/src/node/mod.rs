@@ -287,8 +287,9 @@ impl Node {
             {
                 worker.on_part(from, header, Some(to), items, outbox);
             }
-            Body::Part { header, items, .. } if header.holder.is_some() => {
-                self.endpoint.on_part(from, header, items, outbox);
+            // Of a write whose bytes an endpoint holds only columns gather.
+            Body::Part { header, .. } if header.holder.is_some() => {
+                outbox.counters.refused_strangers += 1;
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {

@@ -7,6 +7,15 @@ use crate::plan::{Calculators, Part, PlanError, Role, WritePlan};
 use crate::units::{ColumnSet, NodeId};
 
 impl Task {
+    /// The number in a chain of messages of that which brings a column what is new: it comes with the word to begin, or is
+    /// fetched from the endpoint.
+    pub fn new_at(&self, volume: &Volume, is_held: bool) -> u8 {
+        match *self {
+            Task::Write(range) if is_held && range.len > volume.policy.inline => 3,
+            _ => 1,
+        }
+    }
+
     /// The first stripe that it is about.
     pub fn first_stripe(&self, volume: &Volume) -> u64 {
         match *self {
@@ -81,12 +90,29 @@ impl Cast<'_> {
         }
     }
 
-    /// Whether a node is to show the calculator this.
-    pub fn shows(&self, from: NodeId, item: &Item) -> bool {
+    /// Whether a node has the column that sends this by the plan, to that role.
+    pub fn shows(&self, from: NodeId, to: Role, item: &Item) -> bool {
         let g = &self.volume.geometry;
-        let Part::From(column) = item.part else { return false };
+        let column = match item.part {
+            Part::From(column) | Part::Sum { from: column, .. } => column,
+            Part::NewOf(unit) if to == Role::Calculator => unit,
+            _ => return false,
+        };
         column < g.code.columns()
             && self.node(item.stripe, Role::Column(g.seat_of(item.stripe, column))) == Some(from)
+    }
+
+    /// Whether a node has the role that sends this by the plan, to that role.
+    pub fn sends(&self, from: NodeId, to: Role, item: &Item) -> bool {
+        let has = |role| self.node(item.stripe, role) == Some(from);
+        match (item.part, to) {
+            (Part::From(_) | Part::Sum { .. }, _) => self.shows(from, to, item),
+            (Part::NewOf(_), Role::Calculator) if self.shows(from, to, item) => true,
+            (Part::Result, Role::Column(seat)) => {
+                [Role::Calculator, Role::Endpoint, Role::Source(seat)].into_iter().any(has)
+            }
+            _ => has(Role::Endpoint),
+        }
     }
 
     /// The column that a node's disk has in a task, and whether it is being copied from there.

@@ -178,39 +178,42 @@ impl WriteRow {
     }
 
     /// The number in a chain of messages of what a role sends, where columns compute for one another: the first tells a
-    /// column to begin.
-    pub fn sent_at(&self, g: &Geometry, role: Role) -> u8 {
-        let column = |seat| g.layout.column_at(self.stripe, seat);
+    /// column to begin, and with the `new_at`-th it has what is new.
+    pub fn sent_at(&self, g: &Geometry, role: Role, new_at: u8) -> u8 {
         match (role, self.parity_at) {
             (Role::Calculator, _) => {
-                let sends =
+                let to_it =
                     |cell: &Cell| cell.sends().any(|s| s.to == Destination::Role(Role::Calculator));
-                let other = |seat: &usize| Some(column(*seat)) != self.calculator;
-                let others = (0..g.layout.seats()).filter(other);
-                match others.map(|seat| self.cell(g, Role::Column(seat))).any(|cell| sends(&cell)) {
-                    true => 3,
-                    false => 2,
-                }
+                let at = |cell: Cell| match cell.at {
+                    Role::Endpoint => new_at,
+                    // Its own column's takes no message.
+                    from if self.stays(g, from, Role::Calculator) => cell.begun_at(new_at),
+                    from => self.sent_at(g, from, new_at),
+                };
+                self.cells(g).filter(to_it).map(at).max().unwrap_or(1) + 1
             }
             (Role::Column(seat), ParityAt::Tree) => {
-                self.tree_heights(g)[g.code_column(self.stripe, seat)]
+                self.tree_heights(g, new_at)[g.code_column(self.stripe, seat)]
             }
-            _ => 2,
+            (role, _) => self.cell(g, role).begun_at(new_at) + 1,
         }
     }
 
-    /// Messages in the longest chain that ends with a vote.
-    pub(super) fn serial_messages_of_columns(&self, g: &Geometry) -> u32 {
-        let calculated = self.sent_at(g, Role::Calculator);
-        let heights = self.tree_heights(g);
+    /// Messages in the longest chain that ends with a vote; with the `new_at`-th a column has what is new.
+    pub(super) fn serial_messages_of_columns(&self, g: &Geometry, new_at: u8) -> u32 {
+        let calculated = self.sent_at(g, Role::Calculator, new_at);
+        let heights = self.tree_heights(g, new_at);
+        let sent_by = |from: usize| match self.parity_at {
+            ParityAt::Tree => heights[from],
+            _ => self.sent_at(g, Role::Column(g.seat_of(self.stripe, from)), new_at),
+        };
         let arrival = |seat: usize, part: Part| match part {
             Part::Result if Some(g.layout.column_at(self.stripe, seat)) == self.calculator => {
                 calculated - 1
             }
             Part::Result => calculated,
-            Part::Sum { from, .. } => heights[from],
-            Part::From(_) => 2,
-            Part::New | Part::NewOf(_) | Part::Solved(_) => 1,
+            Part::Sum { from, .. } | Part::From(from) => sent_by(from),
+            Part::New | Part::NewOf(_) | Part::Solved(_) => new_at,
         };
         let vote = |seat: usize| {
             let cell = self.cell(g, Role::Column(seat));

@@ -3,7 +3,7 @@
 
 use super::tests::{U, assert_naive_by, geometry, over_least};
 use super::*;
-use crate::policy::{ParityAt, Policy};
+use crate::policy::{Controller, ParityAt, Policy};
 
 fn policy(parity_at: ParityAt) -> Policy {
     Policy { parity_at: Some(parity_at), ..Policy::default() }
@@ -28,6 +28,31 @@ fn any_calculator_is_naive_raid_without_any_recoverable_columns() {
         for lost in sets.filter(|lost| g.is_always_recoverable(*lost)) {
             for at in all.into_iter().chain(COLUMNS) {
                 assert_naive_by(&g, lost, stripes, policy(at));
+            }
+        }
+    }
+}
+
+/// With a controller that no data passes a column gathers what has to be, whatever was chosen.
+#[test]
+fn a_controller_leaves_all_that_is_gathered_to_columns() {
+    let chosen = [None, Some(ParityAt::Solely), Some(ParityAt::Parity)];
+    for layout in ["raid5", "rs:2+2", "rs:4+3", "lrc:4+2+1"] {
+        let g = over_least(layout);
+        let sets = (0..1u32 << g.layout.width()).map(ColumnSet);
+        for lost in sets.filter(|lost| g.is_always_recoverable(*lost)) {
+            for parity_at in chosen.into_iter().chain(COLUMNS.map(Some)) {
+                let controller = Some(Controller::OutOfBand);
+                let policy = Policy { parity_at, controller, ..Policy::default() };
+                assert_naive_by(&g, lost, 3, policy);
+                for units in 1..=2 * g.data_columns() as u64 {
+                    let range = Range { offset: g.unit / 2, len: units * g.unit };
+                    let plan = WritePlan::new(&g, range, lost, policy).unwrap();
+                    for row in plan.rows {
+                        let gathers = row.cell(&g, Role::Calculator).gathers();
+                        assert!(!gathers || row.calculator.is_some(), "{row:?}");
+                    }
+                }
             }
         }
     }
@@ -73,7 +98,7 @@ fn a_tree_is_as_deep_as_it_has_to_be() {
     let g = geometry(8, 1);
     let plan = written(&g, 8, ColumnSet::EMPTY, ParityAt::Tree);
     let row = plan.rows[0];
-    let sends = |i: usize| row.sent_at(&g, Role::Column(g.layout.data_column(0, i)));
+    let sends = |i: usize| row.sent_at(&g, Role::Column(g.layout.data_column(0, i)), 1);
     assert_eq!([7, 3, 1, 0].map(sends), [2, 3, 4, 5]);
     assert_eq!(row.serial_messages(&g), 6);
     let t = plan.totals(&g, policy(ParityAt::Tree));

@@ -212,6 +212,13 @@ impl Cell {
         Some(last.unwrap_or(1) + 1)
     }
 
+    /// With which message in a chain it has what it sends is made of, besides what other columns send: with that which
+    /// tells it to begin, or with that which brings what is new.
+    pub(super) fn begun_at(&self, new_at: u8) -> u8 {
+        let needs_new = !self.new.is_empty() && self.sends().next().is_some();
+        if needs_new { new_at.max(1) } else { 1 }
+    }
+
     /// Whether it waits for what columns send.
     pub fn gathers(&self) -> bool {
         self.awaited().iter().any(|(part, _)| matches!(part, Part::From(_) | Part::Sum { .. }))

@@ -57,6 +57,13 @@ impl WritePlan {
         let (mut with_word, mut told) = (ColumnSet::EMPTY, ColumnSet::EMPTY);
         let (mut fetching, mut given) = (ColumnSet::EMPTY, ColumnSet::EMPTY);
         for row in &self.rows {
+            if let Some(column) = row.calculator {
+                // It is told, whether it has a part of its own or not.
+                told.insert(column);
+                if row.given_to_calculator(g) > 0 {
+                    fetching.insert(column);
+                }
+            }
             for seat in 0..g.layout.seats() {
                 let column = g.layout.column_at(row.stripe, seat);
                 let parts = row.given(g, seat).count();
@@ -97,6 +104,9 @@ impl WriteRow {
     fn chain(&self, g: &Geometry, is_inline: bool) -> u32 {
         let fetched = 3;
         let new = if is_inline { 1 } else { fetched };
+        if self.columns_compute() {
+            return self.serial_messages_of_columns(g, new as u8);
+        }
         let shown = |code_column: usize| {
             let cell = self.cell(g, Role::Column(g.seat_of(self.stripe, code_column)));
             let depends = |v: &Value| matches!(v, Value::Change | Value::Content);
@@ -105,7 +115,6 @@ impl WriteRow {
         };
         let arrival = |part: &Part| match part {
             Part::From(column) => shown(*column),
-            // Gathered after two messages, or fetched.
             Part::Result => fetched,
             Part::New | Part::NewOf(_) | Part::Solved(_) | Part::Sum { .. } => new,
         };

@@ -146,6 +146,8 @@ fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
 }
 
 fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
+    // As the row has it: that is not always what was chosen.
+    let policy = Policy { parity_at: Some(row.parity_at), ..policy };
     let unit = |seat: usize| {
         let name = held(g, row.stripe, seat);
         if row.avoid.contains(seat) {

@@ -1,7 +1,8 @@
 //! What the endpoint gives to the columns of a row: where others plan, a column has to fetch it.
 
-use super::{Cell, Part, Role, Send, Spans, WriteRow};
+use super::{Cell, Destination, Part, Role, Send, Spans, WriteRow};
 use crate::layout::Geometry;
+use crate::policy::ParityAt;
 
 impl WriteRow {
     /// What a seat gets of the endpoint, or of a calculator that waits for no column: so much of it as can be had at once.
@@ -18,9 +19,23 @@ impl WriteRow {
         cells.iter().flat_map(Cell::sends).any(|send| send.to.columns().contains(seat))
     }
 
-    /// The cells from which columns get something at once: the endpoint's, and the calculator's if it waits for no column.
+    /// How many parts the endpoint gives the calculator, where a column is that.
+    pub fn given_to_calculator(&self, g: &Geometry) -> usize {
+        let to = Destination::Role(Role::Calculator);
+        match self.parity_at {
+            ParityAt::Balanced => {
+                self.cell(g, Role::Endpoint).sends().filter(|s| s.to == to).count()
+            }
+            _ => 0,
+        }
+    }
+
+    /// The cells from which columns get something at once: the endpoint's, and the calculator's if no column is that and
+    /// it waits for none.
     pub fn giving_cells(&self, g: &Geometry) -> Vec<Cell> {
-        let calculator = Some(self.cell(g, Role::Calculator)).filter(|cell| !cell.gathers());
+        let of_column = self.parity_at == ParityAt::Balanced;
+        let calculator = (!of_column).then(|| self.cell(g, Role::Calculator));
+        let calculator = calculator.filter(|cell| !cell.gathers());
         std::iter::once(self.cell(g, Role::Endpoint)).chain(calculator).collect()
     }
 }

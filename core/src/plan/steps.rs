@@ -75,6 +75,11 @@ impl WriteRow {
             if self.parity_at != ParityAt::Tree {
                 cell.steps.insert(0, Step::Send(self.show(code_column, self.parity)));
             }
+            if self.parity_at == ParityAt::Balanced && !cell.new.is_empty() {
+                // All goes to the calculator in one message.
+                let new = (Part::New, cell.new.into());
+                cell.steps.insert(0, Step::Await(smallvec![new]));
+            }
             cell.steps.insert(0, Step::Read(self.parity));
         }
         if self.parity_at == ParityAt::Tree {
@@ -405,7 +410,7 @@ impl WriteRow {
     /// Messages in the longest chain that ends with a vote.
     pub fn serial_messages(&self, g: &Geometry) -> u32 {
         if let ParityAt::Balanced | ParityAt::Tree = self.parity_at {
-            return self.serial_messages_of_columns(g);
+            return self.serial_messages_of_columns(g, 1);
         }
         let gathers = self.calculator_cell(g).gathers();
         // How many messages, one after the other, lead to an part: the first tells a column to begin.

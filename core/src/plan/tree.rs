@@ -176,8 +176,9 @@ impl WriteRow {
         root.into_iter().chain(new).collect()
     }
 
-    /// For each column of the code the number in a chain of messages of what it sends.
-    pub(super) fn tree_heights(&self, g: &Geometry) -> [u8; Code::MAX_COLUMNS] {
+    /// For each column of the code the number in a chain of messages of what it sends; with the `new_at`-th it has what is
+    /// new.
+    pub(super) fn tree_heights(&self, g: &Geometry, new_at: u8) -> [u8; Code::MAX_COLUMNS] {
         let mut heights = [2; Code::MAX_COLUMNS];
         if self.parity_at != ParityAt::Tree {
             return heights;
@@ -186,8 +187,12 @@ impl WriteRow {
         for s in (0..g.code.columns()).rev() {
             let places = trees.places(s);
             let children = places.iter().flat_map(|place| &place.children);
-            let last = children.map(|child| heights[*child]).max();
-            heights[s] = last.map_or(2, |last| last + 1);
+            let children = children.map(|child| heights[*child]);
+            let is_new = self
+                .data_of(g, g.seat_of(self.stripe, s))
+                .is_some_and(|i| !self.cover(g, i).is_empty());
+            let own = if is_new { new_at } else { 1 };
+            heights[s] = children.chain([own]).max().unwrap_or(own) + 1;
         }
         heights
     }

@@ -6,7 +6,7 @@
 //! old xor new (or old and new apart), a large or full one contributes content. The sum of
 //! the contributions is the change of the parity, or its new content.
 
-use super::{PlanError, Range, Span, Spans, Strategy};
+use super::{PlanError, Range, Role, Span, Spans, Strategy};
 use crate::layout::{ColumnRole, Geometry};
 use crate::policy::{Dispatch, ParityAt, Policy};
 use crate::units::ColumnSet;
@@ -337,8 +337,17 @@ impl WriteRow {
         }
     }
 
-    /// Fewest bytes on the wire, then fewest steps one after the other.
+    /// Where parity is computed. Of a volume with a controller that no data passes a column gathers what has to be.
     fn choose_place(&mut self, g: &Geometry, policy: Policy) {
+        self.choose_cheapest(g, policy);
+        let there = self.parity_at == ParityAt::Originator && policy.sees_no_data();
+        if there && self.cell(g, Role::Calculator).gathers() {
+            self.parity_at = ParityAt::Balanced;
+        }
+    }
+
+    /// Fewest bytes on the wire, then fewest steps one after the other.
+    fn choose_cheapest(&mut self, g: &Geometry, policy: Policy) {
         let columns_do = match policy.parity_at {
             Some(there @ (ParityAt::Balanced | ParityAt::Tree)) if !self.commanded => Some(there),
             _ => None,

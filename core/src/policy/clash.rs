@@ -1,9 +1,7 @@
 //! What is refused: words that there are none, and values that do not go together.
 
 use super::time::NoTime;
-use super::{
-    Commit, Controller, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice,
-};
+use super::{Commit, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice};
 
 /// Why a policy is refused: what was given, what it does not go with, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -203,33 +201,27 @@ const CLASHES: [Clash; 10] = [
         why: "without votes the next controller could not tell whether a write has happened; choose commit=late",
     },
     Clash {
-        one: |p| sees_no_data(p).then_some(Setting::Roles(p.roles())),
+        one: |p| p.sees_no_data().then_some(Setting::Roles(p.roles())),
         other: |p| {
             (p.parity_at == Some(ParityAt::Originator)).then_some(Setting::ParityAt(p.parity_at))
         },
         if_said: false,
-        why: "the controller sees no data, so it cannot compute parity; set calculator=auto or calculator=parity with it",
+        why: "the controller sees no data, so it cannot compute parity; set calculator=auto, parity, balanced or tree with it",
     },
     Clash {
-        one: |p| sees_no_data(p).then_some(Setting::Roles(p.roles())),
-        other: |p| {
-            let gathers = matches!(p.parity_at, Some(ParityAt::Balanced | ParityAt::Tree));
-            gathers.then_some(Setting::ParityAt(p.parity_at))
-        },
+        one: |p| p.sees_no_data().then_some(Setting::Roles(p.roles())),
+        other: |p| (p.dispatch == Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
         if_said: false,
-        why: "what is gathered is gathered by the node that the host asks; set calculator=auto or calculator=parity with it",
+        why: "the controller sees no data, so it cannot say each step; set dispatch=collaborative with it, or \
+              roles=central",
     },
     Clash {
         one: |p| (p.inline > 0).then_some(Setting::Inline(p.inline)),
-        other: |p| (!sees_no_data(p)).then_some(Setting::Roles(p.roles())),
+        other: |p| (!p.sees_no_data()).then_some(Setting::Roles(p.roles())),
         if_said: true,
         why: "only with roles=controller there is a controller that gets no bytes otherwise; set that, too",
     },
 ];
-
-fn sees_no_data(policy: &Policy) -> bool {
-    policy.controller == Some(Controller::OutOfBand)
-}
 
 /// What settings say besides what they name.
 fn is_said_by(said: &Setting, setting: Setting) -> bool {

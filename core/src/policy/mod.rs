@@ -79,6 +79,11 @@ impl Policy {
         Roles::of(self.controller, self.dispatch)
     }
 
+    /// Whether a controller coordinates that no data passes.
+    pub fn sees_no_data(&self) -> bool {
+        self.controller == Some(Controller::OutOfBand)
+    }
+
     /// Most bytes that may be [`inline`](Policy::inline).
     pub const MOST_INLINE: u64 = 1 << 20;
 

@@ -105,6 +105,8 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ("commit=limited dispatch=commanded", "ordering=none"),
         ("", "roles=controller parity-at=parity inline=4K"),
         ("roles=controller", "inline=1M"),
+        ("", "roles=controller calculator=tree"),
+        ("calculator=balanced", "roles=controller"),
         ("commit=limited dispatch=commanded", "roles=central commit=late"),
     ] {
         assert_eq!(check(before, good), Ok(()), "{before}, {good}");
@@ -163,10 +165,10 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ),
         (
             "roles=controller",
-            "calculator=tree",
-            "calculator=tree",
+            "dispatch=commanded",
+            "dispatch=commanded",
             "roles=controller",
-            "calculator=auto",
+            "roles=central",
         ),
         ("", "inline=4K", "inline=4K", "roles=node", "set that"),
     ] {

@@ -230,8 +230,8 @@ pub const PARAMETERS: &[Parameter] = &[
          much each is, is drawn for each run, all equally likely."),
 
     row("volume.layout", "", Range::Text, TT,
-        "Where data and parity lie, as `weft volume create` takes it: raid0, raid1, raid4, raid5, \
-         raid6, rs:K+M, lrc:K+L+G or grid:RxC."),
+        "Where data and parity lie, as `weft volume create --layout` takes it; its help names all \
+         layouts."),
     row("volume.unit", "bytes", Range::Whole(4096, 16 << 20), TT,
         "A stripe unit, a multiple of 4096."),
     row("volume.width", "disks", Range::Whole(1, 16_384), WEFT,

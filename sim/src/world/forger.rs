@@ -5,6 +5,7 @@
 use fastrand::Rng;
 use weft_core::Buffer;
 use weft_core::node::{Body, Envelope, Holder, Item, Key};
+use weft_core::plan::Part;
 use weft_core::store::Reached;
 use weft_core::units::{Nanos, NodeId};
 
@@ -45,14 +46,19 @@ impl Forger {
         match &mut body {
             Body::Fetch { header, .. } => self.disguise(header.holder.as_mut()?),
             Body::Part { header, items, .. } => {
-                let holder = header.holder.as_mut()?;
-                if holder.node == from {
-                    return None;
-                }
-                self.disguise(holder);
-                if self.rng.bool() {
-                    // It says that it is the endpoint.
-                    holder.node = from;
+                let is_sum = |i: &Item| matches!(i.part, Part::Sum { .. });
+                match header.holder.as_mut() {
+                    Some(holder) if holder.node == from => return None,
+                    Some(holder) if !items.iter().all(is_sum) || self.rng.bool() => {
+                        self.disguise(holder);
+                        if self.rng.bool() {
+                            // It says that it is the endpoint.
+                            holder.node = from;
+                        }
+                    }
+                    // A sum of a column that it has not: all else is as it should be.
+                    _ if items.iter().all(is_sum) => {}
+                    _ => return None,
                 }
                 items.iter_mut().for_each(|Item { data, .. }| self.nonsense(data));
             }

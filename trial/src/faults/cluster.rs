@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
+use weft_core::policy::Setting;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, Spec, found};
 
@@ -78,8 +79,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster in `dir` and starts it.
-    pub fn start(weft: &Path, dir: &Path, nodes: usize, layout: LayoutSpec) -> Result<Cluster> {
+    /// Makes a cluster in `dir` and starts it; its volumes have this layout and policy.
+    pub fn start(
+        weft: &Path,
+        dir: &Path,
+        nodes: usize,
+        (layout, policy): (LayoutSpec, &[Setting]),
+    ) -> Result<Cluster> {
+        let bears = layout.over(nodes)?.code()?.any_losses();
         let network = Network::new(nodes + 1);
         let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
         let network = network.ok();
@@ -133,7 +140,7 @@ impl Cluster {
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
             weft: weft.to_path_buf(),
-            bears: layout.over(nodes)?.code()?.any_losses(),
+            bears,
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
             configs,
@@ -148,6 +155,7 @@ impl Cluster {
                 (FILES_VOLUME.to_string(), FILES_BYTES),
             ],
             layout: Some(layout),
+            policy: policy.to_vec(),
             ..Spec::default()
         };
         found(&cluster.configs, Some(&spec), false)?;

@@ -33,6 +33,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 use weft_core::layout::LayoutSpec;
+use weft_core::policy::Setting;
 use weft_terminal::{Counts, Stage};
 
 use cluster::{Cluster, WHOLE};
@@ -62,6 +63,8 @@ pub struct Trial {
     pub nodes: usize,
     /// The layout of both volumes.
     pub layout: LayoutSpec,
+    /// What they choose otherwise than usual.
+    pub policy: Vec<Setting>,
     /// The faults that are drawn from.
     pub faults: Vec<Fault>,
     /// Where the nodes' directories are made; the system's for temporary files if it is not said.
@@ -160,7 +163,7 @@ impl Trial {
 
     fn run_in(&self, dir: &Path) -> Result<Outcome> {
         let mut rng = Rng::with_seed(self.seed);
-        let mut cluster = Cluster::start(&self.weft, dir, self.nodes, self.layout)?;
+        let mut cluster = Cluster::start(&self.weft, dir, self.nodes, (self.layout, &self.policy))?;
         let possible = self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty());
         let mut faults: Vec<(Fault, Tally)> = possible.map(|f| (f, Tally::default())).collect();
         ensure!(!faults.is_empty(), "none of these faults is possible here");

@@ -1,5 +1,5 @@
 //! An attempt at a write whose bytes an endpoint holds. Whoever takes part fetches what it needs; the endpoint derives
-//! its own cells, and the calculator's, from the header.
+//! its own cells from the header, and those of calculators that need nothing of columns.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,16 @@ use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::originator::new_data;
 use crate::node::outbox::Outbox;
-use crate::node::task::Cast;
 use crate::node::{Body, Header, Item, Task};
-use crate::plan::{Execution, Range, Role, Sending, WritePlan};
+use crate::plan::{Execution, Range, Role, Sending, WritePlan, WriteRow};
 use crate::units::NodeId;
 
 /// See the module.
 #[derive(Clone, Hash)]
 pub(super) struct Giving {
     pub header: Header,
-    plan: WritePlan,
-    /// What columns can have at once, by seat.
-    ready: BTreeMap<usize, Vec<Item>>,
-    /// The calculator's cell of each row, where that gathers what columns send.
-    calculators: Vec<Option<Box<Execution>>>,
+    /// What a column can have, by column and its role.
+    ready: BTreeMap<(usize, Role), Vec<Item>>,
 }
 
 impl Giving {
@@ -33,85 +29,63 @@ impl Giving {
     ) -> Option<Giving> {
         let g = &volume.geometry;
         let Task::Write(range) = header.task else { return None };
-        let plan = header.task.plan(volume, header.avoid, header.waits).ok()?;
+        let mut plan: WritePlan = header.task.plan(volume, header.avoid, header.waits).ok()?;
+        plan.assign(g, header.calculators).ok()?;
         let at = (range.offset - offset) as usize;
         let new = data.slice(at, at + range.len as usize);
-        let (ready, calculators) = (BTreeMap::new(), Vec::with_capacity(plan.rows.len()));
-        let mut giving = Giving { header, plan, ready, calculators };
-        for n in 0..giving.plan.rows.len() {
-            giving.begin_row(n, volume, (range, &new), outbox);
+        let mut giving = Giving { header, ready: BTreeMap::new() };
+        for row in &plan.rows {
+            debug_assert!(!row.asks_first, "votes are needed: {g:?}");
+            giving.begin_row(row, volume, (range, &new), outbox);
         }
-        debug_assert!(
-            giving.plan.rows.iter().all(|row| !row.asks_first),
-            "votes are needed: {g:?}"
-        );
         Some(giving)
     }
 
-    fn begin_row(&mut self, n: usize, volume: &Volume, new: (Range, &Buffer), outbox: &mut Outbox) {
-        let (g, row) = (&volume.geometry, self.plan.rows[n]);
+    fn begin_row(
+        &mut self,
+        row: &WriteRow,
+        volume: &Volume,
+        new: (Range, &Buffer),
+        outbox: &mut Outbox,
+    ) {
+        let g = &volume.geometry;
         let mut calculator = Execution::new(row.cell(g, Role::Calculator));
         let mut sent = Vec::new();
-        for sending in new_data(g, &row, Some(new), row.cell(g, Role::Endpoint)) {
-            match sending.to.columns().is_empty() {
-                true => calculator.take(sending.part, sending.data),
-                false => sent.push(sending),
+        for sending in new_data(g, row, Some(new), row.cell(g, Role::Endpoint)) {
+            match (sending.to.columns().is_empty(), row.calculator) {
+                (false, _) => sent.push(sending),
+                (true, Some(column)) => self.add(column, Role::Calculator, row.stripe, sending),
+                (true, None) => calculator.take(sending.part, sending.data),
             }
         }
-        let gathers = calculator.cell().gathers();
-        if !gathers {
+        if row.calculator.is_none() {
+            debug_assert!(!calculator.cell().gathers(), "a column gathers: {row:?}");
             sent.extend(calculator.advance());
             outbox.counters.xor_bytes += calculator.take_added();
         }
-        for Sending { to, part, data } in sent {
-            for seat in to.columns().iter() {
-                let item = Item { stripe: row.stripe, part, data: data.clone() };
-                self.ready.entry(seat).or_default().push(item);
+        for sending in sent {
+            for seat in sending.to.columns().iter() {
+                let column = g.layout.column_at(row.stripe, seat);
+                self.add(column, Role::Column(seat), row.stripe, sending.clone());
             }
         }
-        self.calculators.push(gathers.then(|| Box::new(calculator)));
     }
 
-    /// Sends a column what it can have at once.
-    pub fn give(&self, to: NodeId, column: usize, volume: &Volume, outbox: &mut Outbox) {
-        let g = &volume.geometry;
-        let mut sent = false;
-        for (seat, items) in &self.ready {
-            let its = |item: &&Item| g.layout.column_at(item.stripe, *seat) == column;
-            let items: Vec<Item> = items.iter().filter(its).cloned().collect();
-            if !items.is_empty() {
-                sent = true;
-                let (header, to_role) = (self.header, Role::Column(*seat));
-                outbox.send(to, Body::Part { header, to: to_role, items });
-            }
-        }
-        if !sent {
+    fn add(&mut self, column: usize, to: Role, stripe: u64, Sending { part, data, .. }: Sending) {
+        self.ready.entry((column, to)).or_default().push(Item { stripe, part, data });
+    }
+
+    /// Sends a column what it can have.
+    pub fn give(&self, to: NodeId, column: usize, outbox: &mut Outbox) {
+        let header = self.header;
+        let mut its = self.ready.iter().filter(|((c, _), _)| *c == column).peekable();
+        if its.peek().is_none() {
             // It only has to know that the endpoint knows of the attempt.
-            let (header, to_role) = (self.header, Role::Column(column));
+            let to_role = Role::Column(column);
             outbox.send(to, Body::Part { header, to: to_role, items: Vec::new() });
         }
-    }
-
-    /// What a column shows, for the calculator.
-    pub fn take(&mut self, item: Item, cast: Cast, outbox: &mut Outbox) {
-        let Ok(n) = self.plan.rows.binary_search_by_key(&item.stripe, |r| r.stripe) else { return };
-        let Some(calculator) = self.calculators.get_mut(n).and_then(Option::as_mut) else { return };
-        calculator.take(item.part, item.data);
-        if !calculator.has_gathered() {
-            return;
-        }
-        let mut calculator = self.calculators[n].take().expect("just seen");
-        let mut parcels: BTreeMap<(NodeId, Role), Vec<Item>> = BTreeMap::new();
-        for Sending { to, part, data } in calculator.advance() {
-            for role in to.roles() {
-                let node = cast.node(item.stripe, role).expect("a role in this plan");
-                let item = Item { stripe: item.stripe, part, data: data.clone() };
-                parcels.entry((node, role)).or_default().push(item);
-            }
-        }
-        outbox.counters.xor_bytes += calculator.take_added();
-        for ((node, to), items) in parcels {
-            outbox.send(node, Body::Part { header: self.header, to, items });
+        for ((_, role), items) in its {
+            outbox.send(to, Body::Part { header, to: *role, items: items.clone() });
         }
     }
 }

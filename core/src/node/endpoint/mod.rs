@@ -14,10 +14,9 @@ use std::sync::Arc;
 
 use super::controlling::AHEAD;
 use super::outbox::Outbox;
-use super::task::Cast;
 use super::{
-    Ask, Body, Header, Holder, HostData, HostError, HostOp, Item, Key, NodeClock, NodeConfig, Task,
-    Wish, range_of, whole_stripes,
+    Ask, Body, Header, Holder, HostData, HostError, HostOp, Key, NodeClock, NodeConfig, Task, Wish,
+    range_of, whole_stripes,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -324,27 +323,7 @@ impl Endpoint {
         }
         let part = self.parts.get_mut(&id).expect("just seen");
         if let Some(giving) = part.giving(&header) {
-            giving.give(from, column, &volume, outbox);
-        }
-    }
-
-    /// A column shows something to the calculator of a write whose bytes are here.
-    pub fn on_part(&mut self, from: NodeId, header: Header, items: Vec<Item>, outbox: &mut Outbox) {
-        let Some(id) = self.knows_attempt(from, &header, outbox) else { return };
-        let volume = self.map.volumes[&id.0].clone();
-        let extent = volume.extent_of(header.task.first_stripe(&volume));
-        let (originator, endpoint) = (header.ts.originator(), Some(self.node));
-        let calculators = header.calculators;
-        let cast = Cast { volume: &volume, extent, originator, calculators, endpoint };
-        let checks = self.config.checks_strangers();
-        let part = self.parts.get_mut(&id).expect("just seen");
-        let Some(giving) = part.giving(&header) else { return };
-        for item in items {
-            if checks && !cast.shows(from, &item) {
-                outbox.counters.refused_strangers += 1;
-                continue;
-            }
-            giving.take(item, cast, outbox);
+            giving.give(from, column, outbox);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Originator;
-use super::requests::{Answer, Request};
+use super::requests::{Answer, OpenRequest};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::worker::joined_losses;
@@ -43,13 +43,13 @@ impl Originator {
             true => Asks::Refresh(volume.id, Range { offset: 0, len: volume.size }),
             false => Asks::Flush,
         };
-        self.requests.insert(id, Request::new(volume.id, Answer::Done, 1));
+        self.requests.insert(id, OpenRequest::new(volume.id, Answer::Done, 1));
         self.ask_disks(id, asks, outbox);
     }
 
     /// Has the parity of a range computed that waits, on all disks.
     pub(super) fn refresh(&mut self, id: u64, volume: &Volume, range: Range, outbox: &mut Outbox) {
-        self.requests.insert(id, Request::new(volume.id, Answer::Refreshed(0), 1));
+        self.requests.insert(id, OpenRequest::new(volume.id, Answer::Refreshed(0), 1));
         self.ask_disks(id, Asks::Refresh(volume.id, range), outbox);
     }
 
@@ -61,7 +61,7 @@ impl Originator {
         range: Range,
         outbox: &mut Outbox,
     ) {
-        self.requests.insert(id, Request::new(volume.id, Answer::Lost(0, Vec::new()), 1));
+        self.requests.insert(id, OpenRequest::new(volume.id, Answer::Lost(0, Vec::new()), 1));
         self.ask_disks(id, Asks::Lost(volume.id, range), outbox);
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Job, Originator, State, Txn, What};
+use super::{Job, Originator, RunningJob, State, What};
 use crate::cluster::{ClusterMap, Volume};
 use crate::layout::Geometry;
 use crate::node::outbox::Outbox;
@@ -335,7 +335,7 @@ fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Sp
 
 /// Gives back the locks that devices keep for a transaction until they are told that it is over;
 /// those of who writes end with the write.
-pub(super) fn unlock(ts: Timestamp, txn: &Txn, outbox: &mut Outbox) {
+pub(super) fn unlock(ts: Timestamp, txn: &RunningJob, outbox: &mut Outbox) {
     if txn.policy.ordering != Ordering::DeviceLocks {
         return;
     }

@@ -51,7 +51,7 @@ use locking::{Locks, unlock};
 use precedence::Precedence;
 use reading::Reading;
 use recalling::Recall;
-use requests::Request;
+use requests::OpenRequest;
 pub(super) use requests::{range_of, whole_stripes};
 pub use scrubbing::ScrubProgress;
 use writing::Writing;
@@ -64,7 +64,7 @@ const FRESH_LOOKS: u32 = 16;
 
 /// An attempt at a job.
 #[derive(Clone, Hash)]
-struct Txn {
+struct RunningJob {
     job: Job,
     volume: Arc<Volume>,
     /// What the volume chose when it was begun: it ends by that, whatever is chosen meanwhile.
@@ -133,7 +133,7 @@ pub(crate) struct Originator {
     /// Most bytes of an atomic piece: a part of it must fit the smallest journal.
     pub max_chunk: u64,
     map: Arc<ClusterMap>,
-    requests: BTreeMap<u64, Request>,
+    requests: BTreeMap<u64, OpenRequest>,
     /// Those of them that are scrubs.
     scrubs: BTreeSet<u64>,
     /// Jobs that wait for room, and those that can start.
@@ -150,7 +150,7 @@ pub(crate) struct Originator {
     /// When what waits to be read was last tried.
     looked: Nanos,
     bytes: u64,
-    txns: BTreeMap<Timestamp, Txn>,
+    txns: BTreeMap<Timestamp, RunningJob>,
     /// Committed writes and the participants that have not said that they know.
     settling: BTreeMap<Timestamp, Settling>,
     flushes: BTreeMap<u64, Flush>,
@@ -357,7 +357,7 @@ impl Originator {
         let Attempt { ts, job, volume, extent, .. } = attempt;
         match begun {
             Ok(state) => {
-                self.txns.insert(ts, Txn::new(job, volume, extent, state, outbox.now));
+                self.txns.insert(ts, RunningJob::new(job, volume, extent, state, outbox.now));
             }
             Err(Unplanned::Verify) => self.finish(job, Err(HostError::TooManyLost), outbox),
             Err(Unplanned::Undetermined) => self.nothing_determines(job, outbox),
@@ -431,7 +431,7 @@ impl Originator {
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let now = outbox.now;
         let patience = self.config.patience;
-        let late = |t: &Txn| {
+        let late = |t: &RunningJob| {
             let factor = 1 << t.job.attempts.min(4);
             now.saturating_sub(t.started) >= patience * factor
         };
@@ -503,9 +503,9 @@ impl Originator {
                 let place = |n: &NodeId| Some((volume.extents[extent].place_on(*n)?.0, *n));
                 let participants = columns.filter_map(place).collect();
                 let state = State::Asking(Inquiry::default(), participants);
-                let txn = Txn::new(job, volume, extent, state, outbox.now);
+                let txn = RunningJob::new(job, volume, extent, state, outbox.now);
                 let decided = matches!(txn.job.purpose, Purpose::Host(_));
-                self.txns.insert(ts, Txn { decided, policy: settling.policy, ..txn });
+                self.txns.insert(ts, RunningJob { decided, policy: settling.policy, ..txn });
             }
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
@@ -537,14 +537,20 @@ impl Originator {
     }
 }
 
-impl Txn {
-    fn new(job: Job, volume: Arc<Volume>, extent: usize, state: State, started: Nanos) -> Txn {
+impl RunningJob {
+    fn new(
+        job: Job,
+        volume: Arc<Volume>,
+        extent: usize,
+        state: State,
+        started: Nanos,
+    ) -> RunningJob {
         let (awaited_by, policy) = (BTreeSet::new(), volume.policy);
         let waits = match &state {
             State::Writing(writing) => writing.waits(),
             _ => ColumnSet::EMPTY,
         };
-        Txn {
+        RunningJob {
             job,
             volume,
             policy,

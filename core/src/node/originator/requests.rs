@@ -15,7 +15,7 @@ use crate::units::{Timestamp, VolumeId};
 
 /// A host's request in work.
 #[derive(Clone, Hash)]
-pub(super) struct Request {
+pub(super) struct OpenRequest {
     pub volume: VolumeId,
     pub answer: Answer,
     /// Jobs that are not finished.
@@ -93,13 +93,13 @@ impl Originator {
             HostOp::Refresh(range) => self.refresh(id, &volume, range, outbox),
             HostOp::Accept(range) => {
                 let jobs = deferring::accepting(&volume, range, id);
-                self.requests.insert(id, Request::new(volume.id, Answer::Done, jobs.len()));
+                self.requests.insert(id, OpenRequest::new(volume.id, Answer::Done, jobs.len()));
                 self.queue.extend(jobs);
             }
             HostOp::Lost(range) => self.list_lost(id, &volume, range, outbox),
             HostOp::Scrub { from, rate, trust } => {
                 let answer = Answer::Scrub(Scrub::new(&volume, from, rate, trust));
-                let request = Request::new(volume.id, answer, 0);
+                let request = OpenRequest::new(volume.id, answer, 0);
                 self.requests.insert(id, request);
                 self.scrubs.insert(id);
             }
@@ -164,7 +164,7 @@ impl Originator {
             let jobs = pieces.into_iter().map(|p| Job::new(Purpose::Host(id), volume.id, what(p)));
             self.queue.extend(jobs);
         }
-        let request = Request::new(volume.id, answer, left);
+        let request = OpenRequest::new(volume.id, answer, left);
         self.requests.insert(id, request);
     }
 
@@ -226,9 +226,9 @@ impl Originator {
     }
 }
 
-impl Request {
-    pub fn new(volume: VolumeId, answer: Answer, left: usize) -> Request {
-        Request {
+impl OpenRequest {
+    pub fn new(volume: VolumeId, answer: Answer, left: usize) -> OpenRequest {
+        OpenRequest {
             volume,
             answer,
             left,

@@ -1,6 +1,6 @@
 //! Scrubs at the originator: each is a host's request that is fed with stripes as it goes.
 
-use super::requests::{Answer, Request};
+use super::requests::{Answer, OpenRequest};
 use super::{Job, Originator, Purpose, What};
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::background::{Background, Loop};
@@ -119,7 +119,7 @@ impl Originator {
 
     /// The scrubs in work.
     pub fn scrubs(&self) -> Vec<(VolumeId, ScrubProgress)> {
-        let scrub = |r: &Request| match &r.answer {
+        let scrub = |r: &OpenRequest| match &r.answer {
             Answer::Scrub(scrub) => Some((r.volume, scrub.progress)),
             _ => None,
         };

@@ -2,6 +2,7 @@
 //! say so did not come, asked after (see [`crate::node::settle`]).
 
 use super::*;
+use crate::node::settle::waiting::{self, Decider};
 
 impl Originator {
     /// A participant knows the outcome for good.
@@ -20,7 +21,7 @@ impl Originator {
     /// A participant that waits for nobody has written its part: that is its vote too, and the answer
     /// if it has been asked.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let alone = |t: &&mut Txn| !t.policy.commit.is_voted();
+        let alone = |t: &&mut RunningJob| !t.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
         let State::Writing(w) = &mut txn.state else {
             return self.on_answer(from, ts, Standing::Committed { safe: true }, outbox);
@@ -85,7 +86,7 @@ impl Originator {
     pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         // Without votes only who has written its part asks. If that has not been heard here, its message was
         // lost, and perhaps others'.
-        let alone = |t: &Txn| !t.policy.commit.is_voted();
+        let alone = |t: &RunningJob| !t.policy.commit.is_voted();
         if self.txns.get(&ts).is_some_and(|t| alone(t) && matches!(t.state, State::Writing(_))) {
             self.inquire(ts, outbox);
         }
@@ -267,19 +268,20 @@ impl Originator {
             true => inquiry.verdict(&voters),
             false => inquiry.verdict_without_votes(&voters),
         };
-        if verdict == Verdict::Wait {
-            return;
-        }
-        if verdict == Verdict::Abort {
-            return self.give_up(ts, Some(from), None, outbox);
-        }
+        let (decided, participants) = (inquiry.any_committed(), participants.clone());
+        let txn = &self.txns[&ts];
+        let undetermined =
+            self.would_lose(&txn.job, &txn.volume, &participants, &voters, txn.waits);
         // Those who are prepared wait for this node, which alone knows that nobody has been told that it happened.
-        if !inquiry.any_committed() {
-            let participants = participants.clone();
-            let txn = &self.txns[&ts];
-            if self.would_lose(&txn.job, &txn.volume, &participants, &voters, txn.waits) {
-                return self.give_up(ts, None, None, outbox);
+        let by = Decider::Originator { undetermined };
+        let waits = !txn.waits.is_empty();
+        match (verdict, waiting::verdict(verdict, decided, waits, by)) {
+            (_, Verdict::Wait) => return,
+            (Verdict::Abort, Verdict::Abort) => {
+                return self.give_up(ts, Some(from), None, outbox);
             }
+            (_, Verdict::Abort) => return self.give_up(ts, None, None, outbox),
+            (_, Verdict::Commit) => {}
         }
         let txn = self.txns.remove(&ts).expect("just seen");
         self.commit(ts, txn, voters, outbox);
@@ -289,7 +291,7 @@ impl Originator {
     pub(super) fn commit(
         &mut self,
         ts: Timestamp,
-        txn: Txn,
+        txn: RunningJob,
         participants: Vec<NodeId>,
         outbox: &mut Outbox,
     ) {
@@ -331,7 +333,7 @@ fn voters(
 }
 
 impl Settling {
-    pub(super) fn new(txn: &Txn, participants: Vec<NodeId>, since: Nanos) -> Settling {
+    pub(super) fn new(txn: &RunningJob, participants: Vec<NodeId>, since: Nanos) -> Settling {
         Settling {
             volume: txn.job.volume,
             policy: txn.policy,

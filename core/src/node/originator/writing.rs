@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::{Attempt, Job, Originator, Purpose, State, Txn, Unplanned, What};
+use super::{Attempt, Job, Originator, Purpose, RunningJob, State, Unplanned, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
@@ -100,7 +100,6 @@ impl Originator {
         let asker = self.asker(job);
         let held = self.holder(job);
         let holder = held.map(|(holder, _)| holder);
-        debug_assert!(held.is_none() || calculators.is_empty(), "an endpoint gathers for itself");
         let volume_id = volume.id;
         let header =
             Header { ts, volume: volume_id, avoid, waits, calculators, task, asker, holder };
@@ -127,7 +126,7 @@ impl Originator {
                 outbox.counters.controlled_bytes += payload;
                 (beginning, 0)
             }
-            None => writing.begin(g, &job.what, announce),
+            None => writing.begin(volume, &job.what, announce),
         };
         outbox.counters.xor_bytes += added;
         beginning.send(header, cast, outbox);
@@ -143,7 +142,7 @@ impl Originator {
         extent: usize,
     ) -> (Calculators, Vec<(NodeId, u64)>) {
         let (g, columns) = (&volume.geometry, &volume.extents[extent].columns);
-        let writing = |txn: &'_ Txn| match &txn.state {
+        let writing = |txn: &'_ RunningJob| match &txn.state {
             State::Writing(w) => w.given.clone(),
             _ => Vec::new(),
         };
@@ -293,7 +292,8 @@ impl Writing {
     /// Begins all cells, and runs those of the endpoint and the calculator as far as that can be. With
     /// `announce` those who will change parity are told too, so that they can fetch the old parity
     /// meanwhile.
-    fn begin(&mut self, g: &Geometry, what: &What, announce: bool) -> (Beginning, u64) {
+    fn begin(&mut self, volume: &Volume, what: &What, announce: bool) -> (Beginning, u64) {
+        let g = &volume.geometry;
         let items = vec![Vec::new(); g.layout.width()];
         let mut beginning =
             Beginning { told: ColumnSet::EMPTY, items, others: BTreeMap::new(), source: None };
@@ -316,7 +316,8 @@ impl Writing {
                     }
                     Role::Calculator if row.calculator.is_some() => {}
                     Role::Calculator => {
-                        calculator = Some(Box::new(Calculator::new(g, self.header, row, cell)));
+                        calculator =
+                            Some(Box::new(Calculator::new(volume, self.header, row, cell)));
                     }
                     Role::Endpoint => handed_out.extend(new_data(g, row, what.written(), cell)),
                     Role::Source(_) => beginning.source = Some((row.stripe, cell.at)),
@@ -361,6 +362,8 @@ impl Writing {
             Beginning { told: ColumnSet::EMPTY, items, others: BTreeMap::new(), source: None };
         let mut writers = ColumnSet::EMPTY;
         for row in &self.plan.rows {
+            // Who calculates hears from the controller who gives it what.
+            row.calculator.iter().for_each(|column| beginning.told.insert(*column));
             for seat in 0..g.layout.seats() {
                 let cell = row.cell(g, Role::Column(seat));
                 let column = g.layout.column_at(row.stripe, seat);

@@ -18,7 +18,7 @@ impl Sequencing {
         self.serving = true;
         self.form = map.sequencer();
         self.has_table = false;
-        self.post.clear();
+        self.undelivered.clear();
         self.gate = Gate::default();
         self.table.expire(outbox.now, &self.config.sequencer);
         self.outcomes.expire(outbox.now, &self.config.sequencer);

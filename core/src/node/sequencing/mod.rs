@@ -128,7 +128,7 @@ pub(crate) struct Sequencing {
     /// Whether it was given a table in this epoch.
     has_table: bool,
     /// Messages between the roles of this node: hops, and the message.
-    post: VecDeque<(u8, SequenceMessage)>,
+    undelivered: VecDeque<(u8, SequenceMessage)>,
     begin: VecDeque<(u64, VolumeId, HostOp)>,
 }
 
@@ -156,7 +156,7 @@ impl Sequencing {
             originates: false,
             has_table: false,
             telling: None,
-            post: VecDeque::new(),
+            undelivered: VecDeque::new(),
             begin: VecDeque::new(),
         }
     }
@@ -383,7 +383,7 @@ impl Sequencing {
     /// Hands over what waits in this node. Returns whether there was anything.
     pub fn run(&mut self, outbox: &mut Outbox) -> bool {
         let mut worked = false;
-        while let Some((hops, message)) = self.post.pop_front() {
+        while let Some((hops, message)) = self.undelivered.pop_front() {
             worked = true;
             outbox.hops = hops;
             self.message(self.me, message, outbox);
@@ -394,7 +394,7 @@ impl Sequencing {
 
     fn send(&mut self, to: NodeId, message: SequenceMessage, outbox: &mut Outbox) {
         if to == self.me {
-            self.post.push_back((outbox.hops, message));
+            self.undelivered.push_back((outbox.hops, message));
         } else {
             outbox.send(to, Body::Sequence(message));
         }

@@ -62,7 +62,7 @@ struct Own {
 
 /// What this node's own requests must know of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Verdict {
+pub(crate) enum PeerNotice {
     /// These were asked about a request's place.
     Asked(RequestId, u64, BTreeSet<NodeId>),
     /// It is aborted.
@@ -93,7 +93,7 @@ pub(crate) struct Peers {
     refused: BTreeMap<RequestId, (NodeId, PlaceError)>,
     early: Vec<(NodeId, SequenceMessage)>,
     out: Vec<(NodeId, SequenceMessage)>,
-    verdicts: Vec<Verdict>,
+    notices: Vec<PeerNotice>,
 }
 
 impl Peers {
@@ -112,7 +112,7 @@ impl Peers {
             refused: BTreeMap::new(),
             early: Vec::new(),
             out: Vec::new(),
-            verdicts: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -143,8 +143,8 @@ impl Peers {
     }
 
     /// What this node's own requests must know of, in order.
-    pub fn take_verdicts(&mut self) -> Vec<Verdict> {
-        std::mem::take(&mut self.verdicts)
+    pub fn take_notices(&mut self) -> Vec<PeerNotice> {
+        std::mem::take(&mut self.notices)
     }
 
     pub fn is_busy(&self) -> bool {
@@ -221,7 +221,7 @@ impl Peers {
         }
         ledger.forget_open();
         ledger.hand_to(&mut self.graph, now);
-        self.verdicts.push(Verdict::Learned(ledger.report()));
+        self.notices.push(PeerNotice::Learned(ledger.report()));
         for (owner, claim, _) in claims.into_iter().filter(|c| c.2) {
             let id = claim.place.id;
             let own = owner == self.me;
@@ -235,7 +235,7 @@ impl Peers {
         if self.members.contains(&self.me) {
             self.membership = Membership::Yes;
         }
-        self.verdicts.push(Verdict::Ready);
+        self.notices.push(PeerNotice::Ready);
         for (from, message) in std::mem::take(&mut self.early) {
             self.message(now, from, message);
         }
@@ -271,7 +271,7 @@ impl Peers {
             return;
         }
         if let Err(why) = self.graph.issue(now, &claim.place, claim.reach) {
-            self.verdicts.push(Verdict::Refused(id, why));
+            self.notices.push(PeerNotice::Refused(id, why));
             return self.follow(now);
         }
         self.own.insert(id, Own { claim: claim.clone(), rank: 0 });
@@ -281,7 +281,7 @@ impl Peers {
             // It waits for one that has no place yet; the others must know that it has come.
             let asked = self.others(&self.members);
             self.ask(id, &asked);
-            self.verdicts.push(Verdict::Asked(id, 0, asked));
+            self.notices.push(PeerNotice::Asked(id, 0, asked));
         }
     }
 
@@ -311,7 +311,7 @@ impl Peers {
         let asked = self.others(&self.members);
         self.ask(id, &asked);
         let all = asked.into_iter().chain([self.me]).collect();
-        self.verdicts.push(Verdict::Asked(id, rank, all));
+        self.notices.push(PeerNotice::Asked(id, rank, all));
         let (after, behind) = self.graph.waits_of(id);
         self.out.push((self.me, SequenceMessage::Placed { id, rank, after, behind }));
     }
@@ -328,7 +328,7 @@ impl Peers {
                 match step {
                     Step::Arrived(id) => self.give_place(now, id),
                     Step::Refuse(id, why) if self.own.contains_key(&id) => {
-                        self.verdicts.push(Verdict::Refused(id, why));
+                        self.notices.push(PeerNotice::Refused(id, why));
                     }
                     Step::Refuse(..) | Step::Resolved(_) | Step::Begin(_) => {}
                 }
@@ -428,7 +428,7 @@ impl Peers {
     fn settle_in(&mut self) {
         if matches!(&self.membership, Membership::Joining { left, .. } if left.is_empty()) {
             self.membership = Membership::Yes;
-            self.verdicts.push(Verdict::Ready);
+            self.notices.push(PeerNotice::Ready);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::peers::Verdict;
+use super::peers::PeerNotice;
 use super::{
     Answer, Ending, Ledger, Outbox, Pending, PlaceError, Progress, RequestId, SequenceMessage,
     SequencerForm, Sequencing, Step, primary_of,
@@ -43,12 +43,12 @@ impl Sequencing {
         for (to, message) in self.peers.take_out() {
             self.send(to, message, outbox);
         }
-        for verdict in self.peers.take_verdicts() {
-            match verdict {
-                Verdict::Asked(id, rank, asked) => self.gate.ask(id, rank, asked),
-                Verdict::Refused(id, why) => self.refuse(id, why, outbox),
-                Verdict::Ready => self.issue_all(outbox),
-                Verdict::Learned(report) => self.table.merge(&report, outbox.now),
+        for notice in self.peers.take_notices() {
+            match notice {
+                PeerNotice::Asked(id, rank, asked) => self.gate.ask(id, rank, asked),
+                PeerNotice::Refused(id, why) => self.refuse(id, why, outbox),
+                PeerNotice::Ready => self.issue_all(outbox),
+                PeerNotice::Learned(report) => self.table.merge(&report, outbox.now),
             }
         }
     }

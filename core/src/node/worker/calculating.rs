@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::*;
 
-impl Txn {
+impl Participation {
     /// Takes in what columns, or the endpoint, have for the calculators of their stripes.
     pub(super) fn gather(&mut self, items: Vec<Item>) {
         for item in items {

@@ -42,7 +42,8 @@ impl Cell {
         let column = volume.geometry.layout.column_at(row.stripe, seat);
         let g = &volume.geometry;
         let execution = Execution::new(row.cell(g, role));
-        let sent_at = if row.columns_compute() { row.sent_at(g, role) } else { 2 };
+        let new_at = header.task.new_at(volume, header.holder.is_some());
+        let sent_at = if row.columns_compute() { row.sent_at(g, role, new_at) } else { 2 };
         let volume = volume.clone();
         Cell { header, row, column, seat, execution, volume, base, sent_at, is_finished: false }
     }

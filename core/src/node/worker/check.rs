@@ -1,6 +1,6 @@
 //! What must hold between the fields of a worker whenever it is asked.
 
-use super::{Cell, Phase, Txn, Worker};
+use super::{Cell, Participation, Phase, Worker};
 use crate::units::Timestamp;
 
 impl Worker {
@@ -28,7 +28,7 @@ impl Worker {
     }
 }
 
-impl Txn {
+impl Participation {
     /// A write has cells as long as they are carried out, and what it changes until that has happened.
     fn check(&self, ts: Timestamp) {
         match self.phase {

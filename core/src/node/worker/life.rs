@@ -55,10 +55,11 @@ impl Worker {
     /// Writes that wait for room in this journal may hold room in others', where those wait
     /// that hold it here. The later ones give way: they are refused, and tried again.
     pub(super) fn give_way(&mut self, outbox: &mut Outbox) {
-        let long = |t: &Txn| outbox.now.saturating_sub(t.since) >= self.config.place_after;
+        let long =
+            |t: &Participation| outbox.now.saturating_sub(t.since) >= self.config.place_after;
         let held = self.txns.iter().find(|(_, t)| t.phase == Phase::Prepared && long(t));
         let Some((&oldest, _)) = held else { return };
-        let waits = |ts: &Timestamp, t: &Txn| {
+        let waits = |ts: &Timestamp, t: &Participation| {
             *ts > oldest && t.phase == Phase::Preparing && long(t) && self.store.waits_for_room(*ts)
         };
         let later = self.txns.iter().filter(|(ts, t)| waits(ts, t)).map(|(ts, _)| *ts);
@@ -103,7 +104,7 @@ impl Worker {
         // Their originators may have died, also such as are up again.
         let left: Vec<Timestamp> = self.txns.keys().copied().collect();
         left.into_iter().for_each(|ts| self.leave_behind(ts));
-        let begun = |ts, t: &Txn| t.phase == Phase::Working || self.store.is_queued(ts);
+        let begun = |ts, t: &Participation| t.phase == Phase::Working || self.store.is_queued(ts);
         let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();
         begun.into_iter().for_each(|ts| self.drop_txn(ts));

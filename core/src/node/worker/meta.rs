@@ -12,7 +12,7 @@ const WAITS: u16 = 1 << 15;
 
 /// What the journal keeps of a write besides its changes: volume, extent, column, who takes part, and which
 /// bytes of the volume it writes.
-pub(super) fn encode(txn: &Txn) -> Vec<u8> {
+pub(super) fn encode(txn: &Participation) -> Vec<u8> {
     let mut w: Writer = Writer::with_room(28 + 4 * txn.participants.len());
     w.u32(txn.volume.0);
     w.u32(txn.extent as u32);
@@ -28,11 +28,11 @@ pub(super) fn encode(txn: &Txn) -> Vec<u8> {
     w.finish()
 }
 
-pub(super) fn decode(meta: &[u8]) -> Option<Txn> {
+pub(super) fn decode(meta: &[u8]) -> Option<Participation> {
     read(&mut Reader::new(meta)).ok()
 }
 
-fn read(r: &mut Reader) -> Read<Txn> {
+fn read(r: &mut Reader) -> Read<Participation> {
     let (volume, extent, flagged) = (VolumeId(r.u32()?), r.u32()? as usize, r.u16()?);
     let (column, waits) = (usize::from(flagged & !WAITS), flagged & WAITS != 0);
     let (mut participants, mut markers) = (Vec::new(), ColumnSet::EMPTY);
@@ -50,7 +50,7 @@ fn read(r: &mut Reader) -> Read<Txn> {
         0 => EVERYTHING,
         _ => VolumeRange { offset: r.u64()?, len: r.u64()? },
     };
-    Ok(Txn {
+    Ok(Participation {
         epoch: 0,
         volume,
         extent,

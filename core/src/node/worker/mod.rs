@@ -83,7 +83,7 @@ enum Phase {
 
 /// A write as this participant sees it.
 #[derive(Clone, Hash)]
-struct Txn {
+struct Participation {
     epoch: Epoch,
     volume: VolumeId,
     extent: usize,
@@ -179,7 +179,7 @@ pub(crate) struct Worker {
     pub store: AnyStore,
     admission: Admission,
     device_locks: DeviceLocks,
-    txns: BTreeMap<Timestamp, Txn>,
+    txns: BTreeMap<Timestamp, Participation>,
     reads: BTreeMap<Timestamp, ReadJob>,
     tickets: BTreeMap<u64, Ticket>,
     next_ticket: u64,
@@ -316,7 +316,8 @@ impl Worker {
     /// prepared again, and who knew nothing of it may have no say by then.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
         let begun = self.config.counts_begun_writes();
-        let counts = |t: &Txn| begun || !matches!(t.phase, Phase::Working | Phase::Preparing);
+        let counts =
+            |t: &Participation| begun || !matches!(t.phase, Phase::Working | Phase::Preparing);
         let open = self.txns.iter().find(|(_, t)| counts(t)).map(|(ts, _)| *ts);
         open.into_iter().chain(self.store.oldest_abort()).min()
     }

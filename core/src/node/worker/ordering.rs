@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{Admittance, Phase, Txn, Worker};
+use super::{Admittance, Participation, Phase, Worker};
 use crate::node::outbox::Outbox;
 use crate::node::{Notice, Output, Refusal, Timer};
 use crate::order::{Access, Lock, LockTable, Ordering, joined};
@@ -122,7 +122,7 @@ impl Worker {
     ) {
         for ts in writes {
             // In a new epoch the participants ask one another; without votes each decides by itself.
-            let told = |t: &&mut Txn| t.epoch == self.map.epoch && !t.alone;
+            let told = |t: &&mut Participation| t.epoch == self.map.epoch && !t.alone;
             if let Some(txn) = self.txns.get_mut(&ts).filter(told)
                 && !matches!(txn.phase, Phase::Committed { .. })
                 && !std::mem::replace(&mut txn.awaited, true)

@@ -1,8 +1,8 @@
-//! Who may say what of a write whose bytes an endpoint holds.
+//! Who may say what of a write.
 //!
-//! The controller says that it begins. Of columns parts are taken that they are to send by the plan. What the endpoint
-//! gives, or computes, is taken from it alone, and only once the controller has said who that is. All else is a
-//! stranger's: it is counted, and has no effect.
+//! Who coordinates says that it begins. Parts, and sums of them, are taken from the nodes that are to send them by the
+//! plan, and from no others. If an endpoint holds the bytes, what it gives, or who calculates, is taken only once the
+//! controller has said who that is. All else is a stranger's: it is counted, logged, and has no effect.
 
 use super::*;
 
@@ -27,12 +27,13 @@ impl Worker {
         to: Option<Role>,
         items: &[Item],
     ) -> bool {
-        let of_columns = |i: &Item| matches!(i.part, Part::From(_));
         let is_told = self.txns.get(&header.ts).is_some_and(|t| t.is_told);
         let (Some(to), false, true) = (to, is_told, self.config.checks_strangers()) else {
             return false;
         };
-        if items.iter().all(of_columns) {
+        if !items.is_empty()
+            && self.cast(header, |cast| items.iter().all(|i| cast.shows(from, to, i)))
+        {
             return false;
         }
         if self.early.len() >= MOST_EARLY {
@@ -66,36 +67,68 @@ impl Worker {
         if !self.config.checks_strangers() {
             return true;
         }
-        let known = self.txns.get(&header.ts);
-        let own = known.and_then(|t| t.cells.first()).map(|c| c.header);
-        let is_same = own.is_none_or(|own| own == *header);
-        let coordinates = from == header.ts.originator() && self.map.server() == Some(from);
-        let of_columns = |i: &Item| matches!(i.part, Part::From(_));
+        let is_held = header.holder.is_some();
+        let coordinates =
+            from == header.ts.originator() && (!is_held || self.map.server() == Some(from));
         let may = match to {
             None => coordinates,
-            Some(_) if items.is_empty() || !items.iter().all(of_columns) => {
+            Some(_) if items.is_empty() => {
                 coordinates || header.holder.is_some_and(|holder| holder.node == from)
             }
-            Some(_) => self.show(from, header, items),
+            Some(to) => self.sends(from, header, to, items, coordinates),
         };
-        outbox.counters.refused_strangers += u64::from(!(may && is_same));
-        if may && !is_same && to.is_none() && known.is_some_and(|t| t.phase == Phase::Working) {
+        let is_same = !is_held || self.is_known_as(header);
+        if may && is_same {
+            return true;
+        }
+        outbox.counters.refused_strangers += 1;
+        if !may {
+            outbox.log(format!(
+                "{from} is not who is to send node {} something of write {}, and is not heeded",
+                self.node, header.ts
+            ));
+        } else if to.is_none()
+            && self.txns.get(&header.ts).is_some_and(|t| t.phase == Phase::Working)
+        {
             // It was begun by somebody else's word.
             self.refuse(header.ts, Refusal::Aborted, outbox);
         }
-        may && is_same
+        false
     }
 
-    /// Whether a node has the columns whose parts it sends.
-    fn show(&self, from: NodeId, header: &Header, items: &[Item]) -> bool {
+    /// Whether a write is known by this header, or not at all.
+    fn is_known_as(&self, header: &Header) -> bool {
+        let Some(txn) = self.txns.get(&header.ts) else { return true };
+        let of_cell = txn.cells.first().map(|cell| cell.header);
+        let own = of_cell.or_else(|| txn.calculators.first().map(Calculator::header));
+        own.is_none_or(|own| own == *header)
+    }
+
+    /// Whether a node is to send all of this by the plan. Who coordinates may send what an endpoint has, if it has it.
+    fn sends(
+        &self,
+        from: NodeId,
+        header: &Header,
+        to: Role,
+        items: &[Item],
+        coordinates: bool,
+    ) -> bool {
+        self.cast(header, |cast| {
+            let of_columns = |i: &Item| matches!(i.part, Part::From(_) | Part::Sum { .. });
+            let may = |i: &Item| cast.sends(from, to, i) || (coordinates && !of_columns(i));
+            items.iter().all(may)
+        })
+    }
+
+    /// What is asked of who has which role in a write; not so if it makes no sense.
+    fn cast(&self, header: &Header, asked: impl FnOnce(Cast) -> bool) -> bool {
         let Some(volume) = self.map.volumes.get(&header.volume) else { return false };
         if !header.task.fits(volume) {
             return false;
         }
         let extent = volume.extent_of(header.task.first_stripe(volume));
-        let (originator, endpoint) = (header.ts.originator(), None);
+        let (originator, endpoint) = (header.ts.originator(), header.holder.map(|h| h.node));
         let calculators = header.calculators;
-        let cast = Cast { volume, extent, originator, calculators, endpoint };
-        items.iter().all(|item| cast.shows(from, item))
+        asked(Cast { volume, extent, originator, calculators, endpoint })
     }
 }

@@ -23,7 +23,7 @@ impl Worker {
         if header.holder.is_some() && self.keeps_early(from, &header, to, &items) {
             return;
         }
-        if header.holder.is_some() && !self.may_say(from, &header, to, &items, outbox) {
+        if !self.may_say(from, &header, to, &items, outbox) {
             return;
         }
         if self.fenced.contains(&ts)
@@ -109,7 +109,7 @@ impl Worker {
         let calculates = |row: &&WriteRow| row.calculator == Some(column) && !held.1;
         let own = plan.rows.iter().filter(calculates);
         let calculators: Vec<Calculator> = own
-            .map(|row| Calculator::new(g, *header, row, row.cell(g, Role::Calculator)))
+            .map(|row| Calculator::new(&volume, *header, row, row.cell(g, Role::Calculator)))
             .collect();
         let node_of = |c: usize| (c, extent.columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
@@ -117,7 +117,7 @@ impl Worker {
         let marks = markers.contains(column);
         let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
         let ranges = cells.iter().flat_map(Cell::writes).collect();
-        let txn = Txn {
+        let txn = Participation {
             epoch: self.map.epoch,
             volume: header.volume,
             extent: volume.extent_of(stripe),
@@ -336,7 +336,7 @@ impl Worker {
         if txn.ordering == Ordering::None {
             return BTreeSet::new();
         }
-        let overlaps = |earlier: &Txn, range: &Range<u64>| {
+        let overlaps = |earlier: &Participation, range: &Range<u64>| {
             let meets = |r: &Changed| r.sectors.start < range.end && range.start < r.sectors.end;
             earlier.volume == txn.volume
                 && !matches!(earlier.phase, Phase::Committed { .. })
@@ -532,12 +532,13 @@ impl Worker {
     }
 }
 
-impl Txn {
+impl Participation {
     /// Whether the endpoint has to be asked, when so many parts have come with the word to begin: for more of them, or
     /// because otherwise it would not know of the attempt before parity is marked.
     fn lacks_of_endpoint(&self, here: usize) -> bool {
         let marks = self.cells.iter().any(|c| c.kind().is_mark() && c.writes().next().is_some());
         let given = self.cells.iter().map(Cell::given).sum::<usize>();
-        marks || given > here
+        let to_calculators = self.calculators.iter().map(Calculator::given).sum::<usize>();
+        marks || given + to_calculators > here
     }
 }

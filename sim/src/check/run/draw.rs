@@ -90,7 +90,8 @@ impl Run {
             && commit == Commit::Late
         {
             Setting::Roles(controller).apply(&mut policy);
-            if matches!(policy.parity_at, Some(ParityAt::Balanced | ParityAt::Tree)) {
+            let columns = matches!(policy.parity_at, Some(ParityAt::Balanced | ParityAt::Tree));
+            if columns && controller == Roles::Central {
                 policy.parity_at = None;
             }
         }
@@ -193,7 +194,8 @@ impl Run {
         if rare.is_some() {
             world.tear_superblocks();
         }
-        if policy.controller.is_some() && Rng::with_seed(seed ^ 0x00f0_4635).u8(0..3) == 0 {
+        let can_forge = policy.controller.is_some() || policy.parity_at == Some(ParityAt::Tree);
+        if can_forge && Rng::with_seed(seed ^ 0x00f0_4635).u8(0..3) == 0 {
             world.let_a_node_forge(seed);
         }
         if Rng::with_seed(seed ^ 0x000c_10c5_5e70).u8(0..4) == 0 {

@@ -31,9 +31,18 @@ pub const EVALUATION: Evaluation = Evaluation {
     trace: None,
 };
 
-/// The names of the experiments, in the order of the paper; the last two are not in it.
-const EXPERIMENTS: [&str; 8] =
-    ["figure-5", "figure-6", "table-1", "degraded", "latency", "checklist", "commands", "traffic"];
+/// The names of the experiments, in the order of the paper; the last three are not in it.
+const EXPERIMENTS: [&str; 9] = [
+    "figure-5",
+    "figure-6",
+    "table-1",
+    "degraded",
+    "latency",
+    "checklist",
+    "commands",
+    "traffic",
+    "star-and-tree",
+];
 
 const KB: u64 = 1024;
 
@@ -129,6 +138,9 @@ struct Setup {
     commands: Commands,
     /// Whether adding up costs anything.
     xor: bool,
+    targets: u16,
+    /// Who adds up parity.
+    calculator: ParityAt,
 }
 
 /// The cases of all experiments, or of those named.
@@ -145,7 +157,12 @@ fn setup(form: Form, reads: bool, block: u64, request: u64) -> Setup {
         // "The number of such commands per request is independent of block size" (4.1).
         Form::Baseline => Commands::Column,
     };
-    Setup { form, reads, block, request, hosts: 4, loss: Loss::Nothing, commands, xor: true }
+    let calculator = match form {
+        Form::Tpt => ParityAt::Parity,
+        Form::Baseline => ParityAt::Originator,
+    };
+    let (hosts, loss, xor, targets) = (4, Loss::Nothing, true, TARGETS);
+    Setup { form, reads, block, request, hosts, loss, commands, xor, targets, calculator }
 }
 
 /// All of a list of points with each form and block.
@@ -186,6 +203,7 @@ fn setups(experiment: &str, effort: Effort) -> Vec<Setup> {
                 .map(|(_, s)| *s)
                 .collect()
         }
+        "star-and-tree" => star_and_tree(effort),
         "commands" => {
             let of = |reads| everywhere(reads, &[64 * KB, 1024 * KB]);
             let tpt = both(&of).into_iter().filter(|s: &Setup| s.form == Form::Tpt);
@@ -217,6 +235,23 @@ fn degraded() -> Vec<Setup> {
         for reads in [true, false] {
             for loss in [Loss::Nothing, Loss::Target, Loss::Reconstructed] {
                 all.push(Setup { loss, ..setup(form, reads, 32 * KB, 256 * KB) });
+            }
+        }
+    }
+    all
+}
+
+/// Full stripes by width: one at a time, and of more hosts than it takes to have something to do for all.
+fn star_and_tree(effort: Effort) -> Vec<Setup> {
+    let widths: &[u16] = if effort == Effort::Full { &[5, 9, 17, 32] } else { &[5, 17] };
+    let mut all = Vec::new();
+    for calculator in [ParityAt::Balanced, ParityAt::Tree] {
+        for targets in widths {
+            let stripe = 32 * KB * u64::from(targets - 1);
+            for hosts in [0, 16] {
+                let commands = Commands::Column;
+                let of = setup(Form::Tpt, false, 32 * KB, stripe);
+                all.push(Setup { calculator, targets: *targets, hosts, commands, ..of });
             }
         }
     }
@@ -270,6 +305,13 @@ fn case(experiment: &'static str, setup: Setup, effort: Effort) -> Case {
             point.push(("xor", Value::Switch(setup.xor)));
             metrics.extend([Metric::HostsMulti, Metric::LatencyMs]);
         }
+        "star-and-tree" => {
+            let is_tree = setup.calculator == ParityAt::Tree;
+            point.push(("calculator", name(is_tree, "tree", "star")));
+            point.push(("width", Value::Count(setup.targets.into())));
+            point.push(("hosts", Value::Count(setup.hosts.into())));
+            metrics = vec![Metric::ThroughputMbS, Metric::LatencyMs, Metric::MessagesPerOp];
+        }
         "commands" => {
             point.push(("commands", name(by_column, "column", "block")));
             metrics.push(Metric::LatencyMs);
@@ -322,10 +364,7 @@ fn system(setup: &Setup, costs: &Costs, measure: Measure) -> System {
             layout: Layout("raid5".to_string()),
             unit: setup.block,
             stripes: Stripes::Large,
-            parity_at: Some(match setup.form {
-                Form::Tpt => ParityAt::Parity,
-                Form::Baseline => ParityAt::Originator,
-            }),
+            parity_at: Some(setup.calculator),
             // "A request is either completed or rolled back" (3.3).
             commit: Commit::Late,
             ordering: Ordering::Timestamps,
@@ -355,7 +394,7 @@ fn nodes(setup: &Setup, costs: &Costs) -> Nodes {
             Form::Tpt => Roles::Controller,
             Form::Baseline => Roles::Central,
         },
-        workers: TARGETS,
+        workers: setup.targets,
         originators: 0,
         // An instruction is a nanosecond.
         mips: 1e3,
@@ -409,6 +448,7 @@ fn along(experiment: &str) -> &'static str {
         "latency" => "hosts",
         "checklist" => "system",
         "commands" => "block_kb",
+        "star-and-tree" => "width",
         _ => "request_kb",
     }
 }

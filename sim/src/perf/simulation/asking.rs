@@ -10,7 +10,7 @@ use super::super::system::Fabric;
 use super::*;
 
 /// A request that has been asked.
-pub(in crate::perf) struct Request {
+pub(in crate::perf) struct AskedRequest {
     pub(super) host: u32,
     pub(in crate::perf) ask: Ask,
     pub(super) asked: Nanos,
@@ -54,7 +54,7 @@ impl Simulation {
     pub(super) fn next_ask(&mut self, host: u32) -> Result<(), String> {
         let Some(ask) = self.draw(host as usize)? else { return Ok(()) };
         let originator = self.originator_of(host, ask.offset);
-        let request = Request { host, ask, asked: 0, originator, is_admitted: false };
+        let request = AskedRequest { host, ask, asked: 0, originator, is_admitted: false };
         let number = match self.free.pop() {
             Some(number) => {
                 self.requests[number as usize] = Some(request);
@@ -157,7 +157,7 @@ impl Simulation {
             return self.travels((r.originator, end), data, Cargo::Reply(request));
         }
         let (now, r) = (self.queue.now(), self.requests[request as usize].as_ref());
-        let Some(Request { host, ask, originator, .. }) = r else { return };
+        let Some(AskedRequest { host, ask, originator, .. }) = r else { return };
         let (host, originator) = (*host, *originator);
         let data = if ask.kind == Kind::Read { ask.len } else { 0 };
         let Some(there) = self.crosses(host, originator, data, false) else {

@@ -218,7 +218,7 @@ impl Simulation {
 
     /// Hosts ask others what this node has not answered.
     fn asked_elsewhere(&mut self, node: u32) -> Result<(), String> {
-        let at = |r: &Request| r.originator == node && r.asked > 0;
+        let at = |r: &AskedRequest| r.originator == node && r.asked > 0;
         let those = self.requests.iter().enumerate();
         let those: Vec<usize> =
             those.filter(|(_, r)| r.as_ref().is_some_and(at)).map(|(n, _)| n).collect();

@@ -1,7 +1,7 @@
 //! The events: nodes' inputs and outputs, with the time that everything takes.
 
 use accepting::Acceptance;
-use asking::Request;
+use asking::AskedRequest;
 use devices::{Device, SharedBus};
 use driver::Driver;
 use failing::Failing;
@@ -131,7 +131,7 @@ pub struct Simulation {
     replay: Option<Asks>,
     chances: Vec<fastrand::Rng>,
     /// Requests that have been drawn and not answered, by number.
-    pub(super) requests: Vec<Option<Request>>,
+    pub(super) requests: Vec<Option<AskedRequest>>,
     free: Vec<u32>,
     run: Run,
     /// What the nodes did since measuring began.
