@@ -26,6 +26,8 @@ const NAME: f64 = 20.0;
 const CHARACTER: f64 = 6.6;
 /// Names of places that do not fit side by side are turned by so many degrees; that is the sine of it.
 const TURN: (f64, f64) = (30.0, 0.5);
+/// How much larger than its coordinates a plot is on a page at most: all plots are to the same scale.
+const ENLARGED: f64 = 1.04;
 /// Which part of the room of a name its series share.
 const SHARED: f64 = 0.6;
 
@@ -89,15 +91,20 @@ impl Plot {
         let names = self.names();
         let width = if names.len() > 1 || self.has_published() { WIDTH + LEGEND } else { WIDTH };
         let turned = self.turned();
+        // A turned name ends below its place, and may begin to the left of the picture.
+        let aside = (turned / TURN.1 - LEFT).max(0.0);
         let height = (HEIGHT + turned).max(TOP + self.legend_height(&names));
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {} {}\" \
-             role=\"img\" aria-label=\"{}\">\n{style}\
-             <rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"{} 0 {} {}\" \
+             style=\"max-width: {}px\" role=\"img\" aria-label=\"{}\">\n{style}\
+             <rect class=\"ground\" x=\"{}\" width=\"100%\" height=\"100%\"/>\n\
              <text class=\"title\" x=\"{}\" y=\"22\">{}</text>\n",
-            xy(width),
+            xy(-aside),
+            xy(aside + width),
             xy(height),
+            xy((aside + width) * ENLARGED),
             escape(&self.title),
+            xy(-aside),
             xy(LEFT),
             escape(&self.title),
         );

@@ -129,6 +129,7 @@ fn between_names_there_is_no_line_and_series_stand_side_by_side() {
     let svg = plot.svg();
     assert!(!svg.contains("class=\"line\" d="), "neither in the plot nor in its legend");
     assert!(svg.contains("rotate(-30"), "names that do not fit are turned");
+    assert!(svg.contains("viewBox=\"-35.6 0 925.6 "), "and the longest is not cut: {svg}");
     // The middle of 1 is at 70 + 1.5 * 550 / 8: one stands 0.15 of a place to the left, two as far to the right.
     for at in ["162.81 ", "183.44 "] {
         assert!(svg.contains(&format!("<path class=\"dot\" d=\"M{at}")), "{at}: {svg}");

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 use weft_report::{Cell, Table};
 
-use crate::cells::{cell, plain};
 use crate::result::{Mean, Measured};
 use crate::store::{Done, Study};
+use crate::value::{cell, plain};
 use weft_terminal::{align_right, table};
 
 /// The metrics that are compared: name, heading, value.

@@ -6,12 +6,15 @@ use serde_json::Value;
 use weft_report::{Cell, Table};
 use weft_sim::perf::Estimate;
 
-use crate::cells::{cell, plain};
 use crate::result::{Measured, Run};
 use crate::store::Place;
+use crate::value::{cell, plain};
+
+/// What a run is compared by.
+type Of = fn(&Run) -> f64;
 
 /// What is compared.
-const COMPARED: [(&str, fn(&Run) -> f64); 2] =
+const COMPARED: [(&str, Of); 2] =
     [("throughput_mb_s", |r| r.throughput_mb_s), ("response_ms", |r| r.response_ms)];
 
 /// Every design beside the first of its axis, all else being equal. A design is a value that is a name: of numbers the plots
@@ -73,7 +76,7 @@ struct Difference {
 }
 
 /// Of as many runs each, and of more than one.
-fn difference(from: &[Run], to: &[Run], of: fn(&Run) -> f64) -> Option<Difference> {
+fn difference(from: &[Run], to: &[Run], of: Of) -> Option<Difference> {
     if from.len() != to.len() || from.len() < 2 {
         return None;
     }

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
-mod cells;
 pub mod compare;
 pub mod describe;
 mod differences;
@@ -25,6 +24,7 @@ pub mod scenario;
 pub mod store;
 pub mod study;
 pub mod traces;
+mod value;
 pub mod world;
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 
-use crate::cells::{cell, plain};
 use crate::differences;
 use crate::result::{Figure, METRICS, Measured, Metric};
 use crate::store::{Done, Place, Study, write};
+use crate::value::{cell, plain};
 use weft_terminal::{align_right, table};
 
 /// What the table of differences is.

@@ -50,6 +50,7 @@ fn main() {
         NodeBug::OverUndecidedWrite,
         NodeBug::ShownWhileAway,
         NodeBug::LoneSurvivor,
+        NodeBug::CommitsMarks,
         NodeBug::RepeatsBlindly,
         NodeBug::KeyUnchecked,
         NodeBug::MissingPiece,

@@ -49,6 +49,8 @@ pub enum Bug {
     OverUndecidedWrite,
     /// Who has only marked parity forgets the write though the disk that has its data is away.
     LoneSurvivor,
+    /// A write happens though nothing but a mark is left of what a disk that is gone was to write.
+    CommitsMarks,
     /// An endpoint and workers believe whoever sends them something of a request.
     KeyUnchecked,
     /// An endpoint answers its host at the controller's word, though pieces are missing.
@@ -158,6 +160,11 @@ impl NodeConfig {
     /// Whether a write is remembered until who has its data knows of it.
     pub(super) fn waits_for_holders(&self) -> bool {
         !self.has(Bug::LoneSurvivor)
+    }
+
+    /// Whether it is looked at what determines the data of those who cannot be asked.
+    pub(super) fn trusts_no_mark(&self) -> bool {
+        !self.has(Bug::CommitsMarks)
     }
 
     /// Whether keys are looked at, and who sends something.

@@ -4,7 +4,10 @@
 //! Whoever needs to know asks every voter (the participants that had a say in the write and
 //! take part now), and decides by one table. All who ask decide alike: a voter that knows
 //! nothing of the write never will (it fences itself against it), and one that is prepared
-//! stays so until somebody decides (DESIGN, section 5; TickerTAIP, Table IV).
+//! stays so until somebody decides (DESIGN, section 5; TickerTAIP, Table IV). Where parity waits, [`waiting`] has more
+//! of that table.
+
+pub(crate) mod waiting;
 
 use std::collections::BTreeMap;
 

@@ -82,9 +82,9 @@ impl Hosts {
         self.begin(0..volume.size / BLOCK, true)
     }
 
-    /// A read of everything, by someone else.
-    pub fn read_all(&mut self, volume: &Volume) -> (u64, HostOp) {
-        self.begin(0..volume.size / BLOCK, false)
+    /// A read of these blocks, by someone else.
+    pub fn read(&mut self, blocks: Blocks<u64>) -> (u64, HostOp) {
+        self.begin(blocks, false)
     }
 
     fn begin(&mut self, blocks: Blocks<u64>, writes: bool) -> (u64, HostOp) {
@@ -103,7 +103,13 @@ impl Hosts {
     }
 
     /// A request is answered.
-    pub fn answered(&mut self, id: u64, result: Result<HostData, HostError>) -> Result<(), String> {
+    /// If something `may_be_lost`, it may fail for that: then nobody knows what became of it.
+    pub fn answered(
+        &mut self,
+        id: u64,
+        result: Result<HostData, HostError>,
+        may_be_lost: bool,
+    ) -> Result<(), String> {
         if id == SCRUB {
             return match result {
                 Ok(HostData::Scrubbed(p, _)) if p.is_true() => Ok(()),
@@ -125,13 +131,26 @@ impl Hosts {
             Ok(_) => {}
             // It was asked of a node that has not come back into the cluster: nothing was done.
             Err(HostError::NotServing) => op.blocks = 0..0,
+            Err(HostError::TooManyLost) if may_be_lost && matches!(op.did, Did::Read(_)) => {
+                op.blocks = 0..0;
+            }
+            Err(HostError::TooManyLost) if may_be_lost => {
+                self.bereft.push(op.id);
+                self.free(id);
+                return Ok(());
+            }
             Err(error) => return Err(format!("request {id} failed: {error}")),
         }
         op.end = Some(self.clock);
+        self.free(id);
+        Ok(())
+    }
+
+    /// A host does not wait for a request any more.
+    fn free(&mut self, id: u64) {
         for (_, waits) in &mut self.at {
             *waits = waits.filter(|w| u64::from(*w) != id);
         }
-        Ok(())
     }
 
     /// A node dies: its hosts are not answered.
@@ -152,7 +171,7 @@ impl Hosts {
         self.ops.iter().find(waits).map(|op| op.id)
     }
 
-    /// What the last read saw, for each block.
+    /// What the last read saw, for each block; nothing if it failed.
     pub fn last_seen(&self) -> Vec<u32> {
         match self.ops.last().map(|op| &op.did) {
             Some(Did::Read(values)) => values.clone(),

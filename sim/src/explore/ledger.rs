@@ -6,6 +6,9 @@
 //!   it.
 //! - No disk commits what another one, that had prepared it, drops.
 //! - No disk commits an attempt that its originator has given up and begun anew.
+//! - Where parity waits, what those left have may not determine what a disk that is gone was to write. Then they may drop
+//!   the write. They may commit it only if that disk had prepared it, or the originator is gone too, which may have
+//!   answered its host.
 //!
 //! That is DESIGN's rule (section 5) and TickerTAIP's Table IV with late commit: after a failure
 //! the survivors finish the write if they have what it takes, else it did not happen.
@@ -28,6 +31,10 @@ struct Entry {
     lost: BTreeSet<NodeId>,
     /// Its originator has begun anew.
     given_up: bool,
+    /// Its originator has died since.
+    orphan: bool,
+    /// Of the parities some wait: so many take it at once.
+    at_once: Option<usize>,
 }
 
 /// All attempts at writes.
@@ -66,7 +73,7 @@ impl Ledger {
         let Some(Body::Write { header, .. } | Body::Part { header, .. }) = &envelope.body else {
             return;
         };
-        let Header { ts, avoid, task: Task::Write(range), .. } = *header else { return };
+        let Header { ts, avoid, waits, task: Task::Write(range), .. } = *header else { return };
         if !self.entries.contains_key(&ts) {
             // A node's hosts ask one thing at a time, so this is the same write again.
             let earlier =
@@ -74,17 +81,21 @@ impl Ledger {
             earlier.for_each(|(_, entry)| entry.given_up = true);
         }
         self.entries.entry(ts).or_insert_with(|| {
-            let plan = WritePlan::new(&volume.geometry, range, avoid, volume.policy);
+            let g = &volume.geometry;
+            let plan = WritePlan::deferring(g, range, avoid, volume.policy, waits);
             let plan = plan.expect("a plan that is carried out");
+            let waits = plan.rows.iter().map(|row| row.marked.len()).max().unwrap_or(0);
+            let at_once = (waits > 0).then(|| g.code.parity_columns() - waits);
             let node = |c: usize| (c, volume.extents[0].columns[c].0);
             let participants = plan.participants(&volume.geometry).iter().map(node).collect();
-            Entry { participants, ..Entry::default() }
+            Entry { participants, at_once, ..Entry::default() }
         });
     }
 
     /// A node dies.
     pub fn died(&mut self, node: NodeId) {
         for (ts, entry) in &mut self.entries {
+            entry.orphan |= ts.originator() == node;
             let involved =
                 ts.originator() == node || entry.participants.iter().any(|p| p.1 == node);
             if involved && entry.committed.is_empty() && entry.dropped.is_empty() {
@@ -188,11 +199,18 @@ impl Entry {
         let voters = map.voters(volume, 0, &self.participants, ts);
         let missing: Vec<NodeId> =
             voters.iter().filter(|v| !self.prepared.contains(v)).copied().collect();
+        let alone = self.undetermined(volume, &voters);
+        let unprepared = alone.iter().any(|n| !self.prepared.contains(n));
+        if commits && self.committed.len() == 1 && unprepared && !self.orphan {
+            return Err(format!(
+                "{node} commits write {ts}, of which {alone:?} have data that nothing else determines"
+            ));
+        }
         match (commits, missing.is_empty()) {
             (true, false) => {
                 Err(format!("{node} commits write {ts}, which {} has not prepared", missing[0]))
             }
-            (false, true) if first => Err(format!(
+            (false, true) if first && alone.is_empty() => Err(format!(
                 "{node} drops write {ts}, which all that have a say have prepared: {voters:?}"
             )),
             _ if !self.committed.is_empty() && !self.dropped.is_empty() => Err(format!(
@@ -201,5 +219,17 @@ impl Entry {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Those who have data of it and are not among these voters, if the parity that took it at once does not determine
+    /// what they have. With all codes explored each such parity determines one column.
+    fn undetermined(&self, volume: &Volume, voters: &[NodeId]) -> Vec<NodeId> {
+        let Some(at_once) = self.at_once else { return Vec::new() };
+        let data = volume.geometry.data_columns();
+        let gone = || self.participants.iter().filter(|p| !voters.contains(&p.1));
+        let lost: Vec<NodeId> = gone().filter(|p| p.0 < data).map(|p| p.1).collect();
+        let told =
+            at_once.saturating_sub(gone().filter(|p| p.0 >= data && p.0 < data + at_once).count());
+        if lost.len() > told { lost } else { Vec::new() }
     }
 }

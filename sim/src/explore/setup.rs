@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::policy::{Policy, Preference};
-use weft_core::units::{NodeId, SECTOR, VolumeId};
+use weft_core::policy::{Policy, Preference, Redundancy, Timing};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use crate::check::BLOCK;
 
@@ -13,6 +13,8 @@ use crate::check::BLOCK;
 pub(super) const VOLUME: VolumeId = VolumeId(1);
 /// Bytes of a stripe unit: one sector.
 const UNIT: u64 = SECTOR;
+/// Parity that waits is computed after so long.
+const IDLE: Nanos = 10 * MILLIS;
 /// Blocks of a stripe unit, as the history counts them.
 pub(super) const UNIT_BLOCKS: u64 = UNIT / BLOCK;
 
@@ -51,6 +53,8 @@ pub struct Setup {
     pub stripes: u64,
     /// The strategy of its writes, if not by cost.
     pub strategy: Option<Preference>,
+    /// If parity waits: how many parities take each write at once all the same.
+    pub deferred: Option<u8>,
     /// A node whose clock is a millisecond ahead of the others'.
     pub ahead: Option<NodeId>,
     /// The hosts.
@@ -68,6 +72,7 @@ impl Setup {
             layout: "raid4",
             columns: &[0, 1, 2],
             strategy: None,
+            deferred: None,
             ahead: None,
             nodes: 3,
             stripes,
@@ -80,6 +85,7 @@ impl Setup {
                 layout: "raid1",
                 columns: &[0, 1],
                 strategy: None,
+                deferred: None,
                 ahead: None,
                 nodes: 3,
                 stripes: 1,
@@ -91,6 +97,7 @@ impl Setup {
                 layout: "raid1",
                 columns: &[0, 1],
                 strategy: None,
+                deferred: None,
                 ahead: None,
                 nodes: 2,
                 stripes: 1,
@@ -103,6 +110,7 @@ impl Setup {
                 layout: "raid1",
                 columns: &[0, 1],
                 strategy: None,
+                deferred: None,
                 ahead: None,
                 nodes: 3,
                 stripes: 1,
@@ -115,6 +123,7 @@ impl Setup {
                 layout: "raid1",
                 columns: &[0, 1],
                 strategy: None,
+                deferred: None,
                 ahead: None,
                 nodes: 3,
                 stripes: 1,
@@ -178,6 +187,45 @@ impl Setup {
                 1,
                 vec![write(0, 0..2), read(1, 0..2)],
             ),
+            Setup {
+                deferred: Some(0),
+                ..raid4(
+                    "waits",
+                    "2+1, all parity waits; node 2, which has it, writes a unit that lies on node 0",
+                    1,
+                    vec![write(2, 0..1)],
+                )
+            },
+            Setup {
+                deferred: Some(0),
+                ..raid4(
+                    "waits-own",
+                    "2+1, all parity waits; node 0 writes a unit of its own disk",
+                    1,
+                    vec![write(0, 0..1)],
+                )
+            },
+            Setup {
+                deferred: Some(0),
+                ..raid4(
+                    "waits-far",
+                    "2+1, all parity waits; node 1, which has no part in it, writes a unit that lies on node 0",
+                    1,
+                    vec![write(1, 0..1)],
+                )
+            },
+            Setup {
+                layout: "rs:2+2",
+                columns: &[0, 1, 2, 3],
+                nodes: 4,
+                deferred: Some(1),
+                ..raid4(
+                    "waits-one",
+                    "2+2, the second parity waits; node 1 writes a unit that lies on node 0",
+                    1,
+                    vec![write(1, 0..1)],
+                )
+            },
         ]
     }
 
@@ -192,7 +240,18 @@ impl Setup {
         let geometry = Geometry::new(spec.over(self.columns.len()).expect("enough columns"), UNIT);
         let size = self.stripes * geometry.stripe_bytes();
         let columns = self.columns.iter().map(|n| (NodeId(*n), 0)).collect();
-        let policy = Policy { strategy: self.strategy, lost_wait: 0, ..Policy::default() };
+        let redundancy = self.deferred.map(|immediate_parities| Redundancy {
+            timing: Timing::Deferred,
+            immediate_parities,
+            idle: IDLE,
+            ..Redundancy::default()
+        });
+        let policy = Policy {
+            strategy: self.strategy,
+            lost_wait: 0,
+            redundancy: redundancy.unwrap_or_default(),
+            ..Policy::default()
+        };
         let extents = vec![Extent::new(0, columns)];
         Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) }
     }

@@ -65,6 +65,50 @@ fn an_attempt_that_was_given_up_never_happens() {
     }
 }
 
+/// Parity waits. What those left cannot tell is not taken to have happened while its originator is there to ask.
+#[test]
+fn one_write_whose_parity_waits_and_the_death_of_any_node() {
+    let roles = [
+        ("waits", 2, vec![Role::Data, Role::Both]),
+        ("waits-own", 2, vec![Role::Both, Role::Parity]),
+        ("waits-far", 2, vec![Role::Originator, Role::Data, Role::Parity]),
+        ("waits-one", 1, vec![Role::Both]),
+    ];
+    for (name, delays, roles) in roles {
+        let report = passes(name, Bounds { delays: Some(delays), ..Bounds::default() });
+        for died in roles {
+            for happened in [false, true] {
+                let case = Case { died, all_prepared: happened, happened };
+                assert!(report.cases.contains_key(&case), "{name}: {case:?} never occurs");
+            }
+        }
+        // All who are left have prepared it, and yet it is given up: nothing else determines what the dead disk has.
+        let given_up = |c: &Case| c.all_prepared && !c.happened;
+        let never_without = |c: &Case| c.all_prepared || !c.happened;
+        assert!(report.cases.keys().all(never_without), "{name}: {report:?}");
+        let by_data = report.cases.keys().filter(|c| given_up(c)).all(|c| c.died == Role::Data);
+        assert!(by_data, "{name}: {report:?}");
+        let expected = matches!(name, "waits" | "waits-far");
+        assert_eq!(report.cases.keys().any(given_up), expected, "{name}: {report:?}");
+    }
+}
+
+#[test]
+fn one_write_whose_parity_waits_and_the_loss_of_all_power() {
+    for name in ["waits", "waits-own"] {
+        passes(name, Bounds { crashes: 0, power_cuts: 1, delays: Some(1), ..Bounds::default() });
+    }
+}
+
+#[test]
+fn a_write_of_which_only_a_mark_is_left_is_found() {
+    let bounds = Bounds { bug: Some(Bug::CommitsMarks), delays: Some(0), ..Bounds::default() };
+    let failure = finds("waits-far", bounds);
+    assert!(failure.reason.contains("nothing else determines"), "{}", failure.reason);
+    // Hosts would see it too.
+    finds("waits-far", Bounds { rule: false, ..bounds });
+}
+
 #[test]
 fn the_same_bounds_give_the_same_report() {
     let report = |_| format!("{:?}", explore(&setup("pair"), &Bounds::default()));

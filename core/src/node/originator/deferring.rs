@@ -6,6 +6,7 @@ use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
+use crate::node::settle::waiting;
 use crate::node::{HostError, Task};
 use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, VolumeId};
@@ -142,16 +143,13 @@ impl Originator {
         let missing = participants.iter().filter(|(_, node)| !voters.contains(node));
         let missing: ColumnSet = missing.map(|(column, _)| *column).collect();
         let What::Write(range, _) = job.what else { return false };
-        if waits.is_empty() || missing.is_empty() {
+        if waits.is_empty() || missing.is_empty() || !self.config.trusts_no_mark() {
             return false;
         }
         let g = &volume.geometry;
         let Ok(plan) = Task::Write(range).plan(volume, job.avoid, waits) else { return true };
         plan.rows.iter().any(|row| {
-            let gone = g.seats_of(row.stripe, missing);
-            let is_data = |s: usize| matches!(g.layout.role(row.stripe, s), ColumnRole::Data(_));
-            let unknown = gone.union(row.seats_of(g, row.marked));
-            gone.iter().any(is_data) && !g.determines(row.stripe, unknown)
+            waiting::is_undetermined(g, row.stripe, g.seats_of(row.stripe, missing), row.marked)
         })
     }
 

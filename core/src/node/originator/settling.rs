@@ -2,6 +2,7 @@
 //! say so did not come, asked after (see [`crate::node::settle`]).
 
 use super::*;
+use crate::node::settle::waiting::{self, Decider};
 
 impl Originator {
     /// A participant knows the outcome for good.
@@ -267,19 +268,20 @@ impl Originator {
             true => inquiry.verdict(&voters),
             false => inquiry.verdict_without_votes(&voters),
         };
-        if verdict == Verdict::Wait {
-            return;
-        }
-        if verdict == Verdict::Abort {
-            return self.give_up(ts, Some(from), None, outbox);
-        }
+        let (decided, participants) = (inquiry.any_committed(), participants.clone());
+        let txn = &self.txns[&ts];
+        let undetermined =
+            self.would_lose(&txn.job, &txn.volume, &participants, &voters, txn.waits);
         // Those who are prepared wait for this node, which alone knows that nobody has been told that it happened.
-        if !inquiry.any_committed() {
-            let participants = participants.clone();
-            let txn = &self.txns[&ts];
-            if self.would_lose(&txn.job, &txn.volume, &participants, &voters, txn.waits) {
-                return self.give_up(ts, None, None, outbox);
+        let by = Decider::Originator { undetermined };
+        let waits = !txn.waits.is_empty();
+        match (verdict, waiting::verdict(verdict, decided, waits, by)) {
+            (_, Verdict::Wait) => return,
+            (Verdict::Abort, Verdict::Abort) => {
+                return self.give_up(ts, Some(from), None, outbox);
             }
+            (_, Verdict::Abort) => return self.give_up(ts, None, None, outbox),
+            (_, Verdict::Commit) => {}
         }
         let txn = self.txns.remove(&ts).expect("just seen");
         self.commit(ts, txn, voters, outbox);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::layout::ColumnRole;
 use crate::node::DirtySector;
+use crate::node::settle::waiting::{self, Decider};
 
 impl Worker {
     /// What this disk knows of a write. Who asks may take "nothing" for "never".
@@ -178,10 +179,10 @@ impl Worker {
                     }
                     verdict => verdict,
                 };
-                let decided = inquiry.any_committed();
-                match verdict {
+                let originator_asks = self.leaves_to_originator(ts);
+                let by = Decider::Voter { originator_asks };
+                match waiting::verdict(verdict, inquiry.any_committed(), txn.waits, by) {
                     Verdict::Wait => {}
-                    Verdict::Commit if !decided && self.leaves_to_originator(ts) => {}
                     Verdict::Commit => self.commit(ts, None, outbox),
                     Verdict::Abort => self.drop_txn(ts),
                 }

@@ -21,7 +21,7 @@ impl State {
         // What the dead have sent comes last, if nothing is delayed.
         let late = |l: &&(End, End)| from_dead(&l.0) && l.1 != End::Authority;
         out.extend(links.filter(late).map(deliver));
-        if out.is_empty() && self.next_timer().is_some() {
+        if out.is_empty() && self.next_timer().is_some_and(|timer| timer.0 <= self.until) {
             out.push(Choice::Pass);
         }
         out

@@ -36,7 +36,8 @@ impl Environment for State {
         result: Result<HostData, HostError>,
     ) -> Result<(), String> {
         self.tell(|| format!("{n} ANSWERS request {id}: {}", story::answer(&result)));
-        Arc::make_mut(&mut self.hosts).answered(id, result)
+        let may_be_lost = self.may_be_lost();
+        Arc::make_mut(&mut self.hosts).answered(id, result, may_be_lost)
     }
 
     fn report(&mut self, n: NodeId, report: MemberReport) {

@@ -40,6 +40,9 @@ const CLUSTER: u128 = 0x0057_6566_7401;
 /// Sectors of a disk, and of its journal: so few that the table is one page.
 const SECTORS: u64 = 700;
 const JOURNAL: u64 = 64;
+/// For so long time passes where parity waits. Who remembers something for a node that is away looks after it again and
+/// again, so such a state never comes to rest by itself.
+const LOOKED_AFTER: Nanos = 150 * MILLIS;
 /// When the world begins: far enough from zero for windows that look back.
 const BEGIN: Nanos = 1_000_000 * MILLIS;
 
@@ -93,6 +96,8 @@ struct Budget {
 #[derive(Clone)]
 pub(super) struct State {
     now: Nanos,
+    /// Time passes until then.
+    until: Nanos,
     places: Vec<Arc<Place>>,
     prints: Vec<u64>,
     seat: Arc<Seat>,
@@ -130,6 +135,7 @@ impl State {
         };
         let mut state = State {
             now: BEGIN,
+            until: Nanos::MAX,
             places: Vec::new(),
             prints: vec![0; setup.nodes],
             seat: Arc::new(Seat {
@@ -169,6 +175,7 @@ impl State {
         state.input(NodeId(0), Input::Host(id, VOLUME, op))?;
         state.rest()?;
         Arc::make_mut(&mut state.hosts).let_in(setup);
+        state.let_time_pass();
         state.ledger = Arc::default();
         state.budget = Budget {
             crashes: bounds.crashes,
@@ -188,7 +195,7 @@ impl State {
             .map(|(ends, queue)| (*ends, queue.iter().map(|p| p.1).collect::<Vec<u64>>()))
             .collect();
         print(&(
-            (self.now, &self.prints, self.seat_print),
+            (self.now, self.until, &self.prints, self.seat_print),
             (links, &self.hosts, &self.ledger),
             self.budget,
         ))
@@ -215,6 +222,13 @@ impl State {
     /// The nodes that are down.
     pub fn down(&self) -> Vec<NodeId> {
         self.nodes().filter(|n| !self.runs(*n)).collect()
+    }
+
+    /// Whether something may not be there now: parity waits, and a node is away or has yet to catch up.
+    pub fn may_be_lost(&self) -> bool {
+        let map = self.seat.authority.map();
+        let away = |n| !self.runs(n) || !map.is_up(n) || map.is_stale(n);
+        self.volume.policy.redundancy.defers() && self.nodes().any(away)
     }
 
     /// What is not as it should be once all nodes are back and everything is at rest.
@@ -248,11 +262,18 @@ impl State {
     /// Goes on without faults or delays until nothing more happens.
     pub fn rest(&mut self) -> Result<(), String> {
         const MOST: usize = 20_000;
+        self.let_time_pass();
         for _ in 0..MOST {
             let Some(step) = self.steps().into_iter().next() else { return Ok(()) };
             self.apply(&step)?;
         }
         Err(format!("does not come to rest in {MOST} steps"))
+    }
+
+    fn let_time_pass(&mut self) {
+        if self.volume.policy.redundancy.defers() {
+            self.until = self.now + LOOKED_AFTER;
+        }
     }
 
     /// Starts a node that is down. It comes up at once: what it does until its disk is open has to

@@ -1,4 +1,4 @@
-//! Values as people write them, and as tables have them.
+//! Values of axes, as they are shown.
 
 use serde_json::Value;
 use weft_report::Cell;
