@@ -98,8 +98,7 @@ mod tests {
     #[test]
     fn data_is_determined_by_parity_that_took_the_write_alone() {
         let mut seen = [0; 2];
-        for (name, width) in
-            [("raid1", 2), ("raid1", 3), ("raid4", 3), ("raid5", 4), ("raid6", 5), ("rs:3+3", 6)]
+        for (name, width) in [("raid1", 2), ("raid4", 3), ("raid5", 4), ("raid6", 5), ("rs:3+3", 6)]
         {
             let spec: LayoutSpec = name.parse().unwrap();
             let g = Geometry::new(spec.over(width).unwrap(), 4096);

@@ -139,8 +139,8 @@ struct Setup {
     /// Whether adding up costs anything.
     xor: bool,
     targets: u16,
-    /// Who adds up parity.
-    calculator: ParityAt,
+    /// Who adds up parity, if not who does in the paper.
+    calculator: Option<ParityAt>,
 }
 
 /// The cases of all experiments, or of those named.
@@ -157,12 +157,8 @@ fn setup(form: Form, reads: bool, block: u64, request: u64) -> Setup {
         // "The number of such commands per request is independent of block size" (4.1).
         Form::Baseline => Commands::Column,
     };
-    let calculator = match form {
-        Form::Tpt => ParityAt::Parity,
-        Form::Baseline => ParityAt::Originator,
-    };
     let (hosts, loss, xor, targets) = (4, Loss::Nothing, true, TARGETS);
-    Setup { form, reads, block, request, hosts, loss, commands, xor, targets, calculator }
+    Setup { form, reads, block, request, hosts, loss, commands, xor, targets, calculator: None }
 }
 
 /// All of a list of points with each form and block.
@@ -251,6 +247,7 @@ fn star_and_tree(effort: Effort) -> Vec<Setup> {
             for hosts in [0, 16] {
                 let commands = Commands::Column;
                 let of = setup(Form::Tpt, false, 32 * KB, stripe);
+                let calculator = Some(calculator);
                 all.push(Setup { calculator, targets: *targets, hosts, commands, ..of });
             }
         }
@@ -306,7 +303,7 @@ fn case(experiment: &'static str, setup: Setup, effort: Effort) -> Case {
             metrics.extend([Metric::HostsMulti, Metric::LatencyMs]);
         }
         "star-and-tree" => {
-            let is_tree = setup.calculator == ParityAt::Tree;
+            let is_tree = setup.calculator == Some(ParityAt::Tree);
             point.push(("calculator", name(is_tree, "tree", "star")));
             point.push(("width", Value::Count(setup.targets.into())));
             point.push(("hosts", Value::Count(setup.hosts.into())));
@@ -364,7 +361,10 @@ fn system(setup: &Setup, costs: &Costs, measure: Measure) -> System {
             layout: Layout("raid5".to_string()),
             unit: setup.block,
             stripes: Stripes::Large,
-            parity_at: Some(setup.calculator),
+            parity_at: Some(setup.calculator.unwrap_or(match setup.form {
+                Form::Tpt => ParityAt::Parity,
+                Form::Baseline => ParityAt::Originator,
+            })),
             // "A request is either completed or rolled back" (3.3).
             commit: Commit::Late,
             ordering: Ordering::Timestamps,
