@@ -21,8 +21,7 @@ const MOST_PLACING: usize = DiskQueue::DEEPEST as usize / 4;
 pub(super) struct Waiting {
     awaited: VecDeque<(Tag, DiskRequest)>,
     placing: VecDeque<(Tag, DiskRequest)>,
-    /// How many placing operations are in work.
-    placed: usize,
+    placing_in_work: usize,
 }
 
 /// What may yet be begun before sockets have their turn.
@@ -63,7 +62,7 @@ impl Waiting {
         if let Some(next) = self.awaited.pop_front() {
             return Some(next);
         }
-        if portion.is_used_up() || self.placed >= MOST_PLACING {
+        if portion.is_used_up() || self.placing_in_work >= MOST_PLACING {
             return None;
         }
         let next = self.placing.pop_front()?;
@@ -73,12 +72,12 @@ impl Waiting {
 
     /// An operation with this tag has been begun.
     pub fn begun(&mut self, tag: Tag) {
-        self.placed += usize::from(tag.urgency == Urgency::Placing);
+        self.placing_in_work += usize::from(tag.urgency == Urgency::Placing);
     }
 
     /// One has ended.
     pub fn ended(&mut self, tag: Tag) {
-        self.placed -= usize::from(tag.urgency == Urgency::Placing);
+        self.placing_in_work -= usize::from(tag.urgency == Urgency::Placing);
     }
 
     /// Whether nothing waits.
@@ -88,7 +87,8 @@ impl Waiting {
 
     /// Whether something waits that could be begun now.
     pub fn has_work(&self) -> bool {
-        !self.awaited.is_empty() || (!self.placing.is_empty() && self.placed < MOST_PLACING)
+        !self.awaited.is_empty()
+            || (!self.placing.is_empty() && self.placing_in_work < MOST_PLACING)
     }
 }
 
