@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_core::SECTOR;
-use weft_core::layout::{ColumnRole, Geometry, LayoutSpec};
+use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::plan::{Range, Totals, WritePlan};
 use weft_core::policy::Policy;
 use weft_core::units::ColumnSet;
@@ -64,17 +64,22 @@ impl Layout {
     }
 }
 
-/// What the column of a stripe holds, with data units by number.
-fn held(g: &Geometry, column: usize) -> String {
-    match g.layout.role(0, column) {
-        ColumnRole::Data(i) => format!("D{i}"),
-        ColumnRole::Parity(j) => format!("P{j}"),
+/// A unit of the code by its name, with data units by number.
+fn unit_name(g: &Geometry, code_column: usize) -> String {
+    match code_column.checked_sub(g.data_columns()) {
+        None => format!("D{code_column}"),
+        Some(j) => format!("P{j}"),
     }
 }
 
-/// A column of the code by its name.
-fn named(g: &Geometry, code_column: usize) -> String {
-    held(g, g.column_of(0, code_column))
+/// The units of the code that a column of the first stripe holds, as it has them on its disk.
+fn units(g: &Geometry, column: usize) -> Vec<usize> {
+    g.layout.seats_of(0, column).map(|seat| g.code_column(0, seat)).collect()
+}
+
+/// The names of what a column of the first stripe holds.
+fn held(g: &Geometry, column: usize) -> Vec<String> {
+    units(g, column).into_iter().map(|unit| unit_name(g, unit)).collect()
 }
 
 /// What a parity is the sum of.
@@ -87,18 +92,25 @@ fn equation(g: &Geometry, j: usize) -> String {
     format!("P{j} = {}", terms.join(" + "))
 }
 
-/// What is read to compute each column that is lost, in the first stripe.
-fn helpers(g: &Geometry, failed: ColumnSet) -> Vec<(usize, Vec<String>)> {
+/// What is read to compute a unit that is lost.
+struct Helpers {
+    column: usize,
+    unit: String,
+    from: Vec<String>,
+}
+
+/// What is read to compute each unit that is lost, in the first stripe.
+fn helpers(g: &Geometry, failed: ColumnSet) -> Vec<Helpers> {
     let lost_alone = failed.is_empty();
-    let columns: Vec<usize> =
-        if lost_alone { (0..g.layout.width()).collect() } else { failed.iter().collect() };
-    let of = |column: usize| {
-        let avoid = if lost_alone { ColumnSet::of(column) } else { failed };
-        let wanted = g.code_column(0, column);
-        let helpers = g.helpers(0, avoid, wanted, ColumnSet::EMPTY)?;
-        Some((column, helpers.iter().map(|c| named(g, c)).collect()))
+    let columns = if lost_alone { (0..g.layout.width()).collect() } else { failed };
+    let of = |(column, unit): (usize, usize)| {
+        let lost = if lost_alone { ColumnSet::of(column) } else { failed };
+        let from = g.helpers(0, g.seats_of(0, lost), unit, ColumnSet::EMPTY)?;
+        let from = from.iter().map(|helper| unit_name(g, helper)).collect();
+        Some(Helpers { column, unit: unit_name(g, unit), from })
     };
-    columns.into_iter().filter_map(of).collect()
+    let lost = columns.iter().flat_map(|c| units(g, c).into_iter().map(move |unit| (c, unit)));
+    lost.filter_map(of).collect()
 }
 
 /// What a write of one sector inside a stripe unit costs.
@@ -145,7 +157,7 @@ fn capacity(g: &Geometry) -> f64 {
 }
 
 fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {
-    let columns: Vec<String> = (0..g.layout.width()).map(|c| held(g, c)).collect();
+    let columns: Vec<String> = (0..g.layout.width()).map(|c| held(g, c).join(" ")).collect();
     let parities: Vec<Value> = (0..g.code.parity_columns())
         .map(|j| {
             let covers: Vec<usize> = g.code.support(j).iter().collect();
@@ -155,7 +167,7 @@ fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {
         .collect();
     let reads: Vec<Value> = helpers(g, failed)
         .into_iter()
-        .map(|(column, from)| json!({ "column": column, "holds": held(g, column), "from": from }))
+        .map(|h| json!({ "column": h.column, "holds": h.unit, "from": h.from }))
         .collect();
     let sets: Vec<Value> = recoverable(g)
         .into_iter()
@@ -199,9 +211,8 @@ fn describe(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> String {
     if !reads.is_empty() {
         out.push("\nwhat is read for a lost column:".to_string());
     }
-    for (column, from) in reads {
-        let (held, columns) = (held(g, column), from.len());
-        out.push(format!("  column {column} ({held}): {columns} of {}", from.join(" ")));
+    for Helpers { column, unit, from } in reads {
+        out.push(format!("  column {column} ({unit}): {} of {}", from.len(), from.join(" ")));
     }
     let sets = recoverable(g);
     if !sets.is_empty() {
@@ -220,15 +231,15 @@ fn groups(g: &Geometry, failed: ColumnSet) -> String {
     let mut table =
         table(["column".to_string()].into_iter().chain((0..width).map(|c| c.to_string())));
     let lost = |c: usize| if failed.contains(c) { " lost" } else { "" };
-    let holds = (0..width).map(|c| format!("{}{}", held(g, c), lost(c)));
+    let holds = (0..width).map(|c| format!("{}{}", held(g, c).join(" "), lost(c)));
     table.add_row(["holds".to_string()].into_iter().chain(holds));
     for j in 0..g.code.parity_columns() {
-        let mark = |c: usize| match g.layout.role(0, c) {
-            ColumnRole::Data(i) if g.code.support(j).contains(i) => "x",
-            ColumnRole::Parity(own) if own == j => "P",
+        let mark = |unit: usize| match unit.checked_sub(g.data_columns()) {
+            None if g.code.support(j).contains(unit) => "x",
+            Some(own) if own == j => "P",
             _ => "",
         };
-        let marks = (0..width).map(|c| mark(c).to_string());
+        let marks = (0..width).map(|c| units(g, c).into_iter().map(mark).collect::<String>());
         table.add_row([format!("group of P{j}")].into_iter().chain(marks));
     }
     table.to_string()

@@ -202,3 +202,20 @@ fn losses_are_counted_by_disks_where_a_disk_holds_two_units() {
     let expected = [(25, 25), (300, 300), (2280, 2300), (12_070, 12_650)];
     assert_eq!(counted.collect::<Vec<_>>(), expected);
 }
+
+/// In the first stripe of `drnet` five of its 25 disks hold both parities of one number: each unit is shown where it
+/// lies, and a disk that is lost has helpers for each of its units.
+#[test]
+fn both_units_of_a_disk_are_shown() {
+    let said = explained("layout drnet").unwrap();
+    let holds: Vec<&str> =
+        said["columns"].as_array().unwrap().iter().map(|c| c.as_str().unwrap()).collect();
+    let units: std::collections::BTreeSet<&str> =
+        holds.iter().flat_map(|held| held.split(' ')).collect();
+    assert_eq!(units.len(), 30, "{holds:?}");
+    assert_eq!(holds.iter().filter(|held| held.split(' ').count() == 2).count(), 5, "{holds:?}");
+
+    let reads = said["read_for_lost"].as_array().unwrap();
+    assert_eq!(reads.len(), 30);
+    assert!(reads.iter().all(|r| r["from"].as_array().unwrap().len() == 4), "{reads:?}");
+}
