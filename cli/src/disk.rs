@@ -15,6 +15,7 @@ use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
 
 use crate::args::{self, Common};
 use crate::confirm::Confirm;
+use crate::leaving;
 use crate::output::map_of;
 
 /// How often one looks how far it is.
@@ -31,6 +32,8 @@ pub enum Disk {
     Fail(Fail),
     /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; what the node has left on the disk is deleted, anything else only with --force
     Replace(Replace),
+    /// Say that a disk may fail soon: no parity waits of what is on it, and what does is computed, until --clear
+    Suspect(Suspect),
     /// Move what is on a disk that works to others while hosts go on, and use it no more; waits until it is empty (Ctrl-C ends the waiting only)
     Drain(Drain),
 }
@@ -42,6 +45,19 @@ pub struct Fail {
     which: Which,
     #[command(flatten)]
     confirm: Confirm,
+    /// Do not have parity computed first that waits of what is on it
+    #[arg(long)]
+    now: bool,
+}
+
+/// The disk that may fail.
+#[derive(Debug, Args)]
+pub struct Suspect {
+    #[command(flatten)]
+    which: Which,
+    /// It may not, or is another by now: parity may wait again
+    #[arg(long)]
+    clear: bool,
 }
 
 /// The disk to drain.
@@ -106,9 +122,17 @@ impl Disk {
         let (request, which, done) = match self {
             Disk::List(common) => return list(common),
             Disk::Add(add) => return add.run(),
-            Disk::Fail(Fail { which, confirm }) => {
-                if let Some(what) = works(&which.common.target.connect()?.status()?, which.node) {
-                    confirm.ask(&what)?;
+            Disk::Fail(Fail { which, confirm, now }) => {
+                let mut control = which.common.target.connect()?;
+                let status = control.status()?;
+                if let Some(what) = works(&status, which.node) {
+                    let left = now.then(|| leaving::unprotected(&status, which.node)).flatten();
+                    let left =
+                        left.map_or(String::new(), |left| format!("; {left}, and may be lost"));
+                    confirm.ask(&(what + &left))?;
+                }
+                if !now {
+                    leaving::make_redundant(&mut control, which.node)?;
                 }
                 let request = ControlRequest::Disk { action: DiskAction::Fail, node: which.node };
                 (request, which, "counts as lost; what was on it is rebuilt where there is room")
@@ -118,6 +142,7 @@ impl Disk {
                 (replace.request()?, &replace.which, done)
             }
             Disk::Drain(drain) => return drain.run(),
+            Disk::Suspect(suspect) => return suspect.run(),
         };
         let answer = which.common.target.connect()?.request(&request)?;
         if which.common.json {
@@ -129,6 +154,30 @@ impl Disk {
                 map_of(&answer)
             ))?;
         }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Suspect {
+    /// Says so, and returns when nothing of what is on the disk waits any more.
+    fn run(&self) -> Result<ExitCode> {
+        let (node, common) = (self.which.node, &self.which.common);
+        let mut control = common.target.connect()?;
+        let answer = match self.clear {
+            true => control.request(&ControlRequest::Disk { action: DiskAction::Trust, node })?,
+            false => leaving::suspect(&mut control, node)?,
+        };
+        if common.json {
+            say_json(answer)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        say(match self.clear {
+            true => format!("the disk of node {node} is trusted: parity may wait again"),
+            false => format!(
+                "the disk of node {node} is suspect: what is on it is redundant, and stays so; 'weft disk drain \
+                 {node}' moves it to others, 'weft disk suspect {node} --clear' trusts the disk again"
+            ),
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

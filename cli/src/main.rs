@@ -14,6 +14,7 @@ mod demo;
 mod disk;
 mod explain;
 mod explore;
+mod leaving;
 mod logging;
 mod lost;
 mod node;

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};
+use serde_json::Value;
 use weft_host::status::NodeStatus;
 use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction};
 use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::{self, Common};
 use crate::disk::Drain;
+use crate::leaving;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::{map_of, say_cut_off};
@@ -39,8 +41,8 @@ pub struct Node {
 pub enum Action {
     /// All nodes, and where they are
     List(Common),
-    /// Stop a node in good order: it finishes what it has begun, for 5 s at most, while others take new requests; its process and the other nodes of that go on
-    Stop(Which),
+    /// Stop a node in good order: parity that waits of what is on it is computed first; it finishes what it has begun, for 5 s at most, while others take new requests; its process and the other nodes of that go on
+    Stop(Stop),
     /// Kill a node at once, as if its process had died
     Kill(Which),
     /// Start a node on the disk that it had; it catches up by itself
@@ -49,6 +51,16 @@ pub enum Action {
     Drain(Drain),
     /// Take a node that is lost or drained, and holds nothing any more, out of the cluster for good
     Remove(Which),
+}
+
+/// The node to stop.
+#[derive(Debug, Args)]
+pub struct Stop {
+    #[command(flatten)]
+    which: Which,
+    /// Do not have parity computed first that waits of what is on it
+    #[arg(long)]
+    now: bool,
 }
 
 /// Which node.
@@ -96,7 +108,7 @@ impl Action {
         let (which, request, done) = match self {
             Action::List(common) => return list(common),
             Action::Drain(drain) => return drain.run().map(drop),
-            Action::Stop(w) => (w, w.act(NodeAction::Stop), "has stopped"),
+            Action::Stop(stop) => return stop.run(),
             Action::Kill(w) => (w, w.act(NodeAction::Kill), "was killed"),
             Action::Start(w) => (w, w.act(NodeAction::Start), "is up again"),
             Action::Remove(w) => {
@@ -104,14 +116,38 @@ impl Action {
             }
         };
         let answer = which.common.target.connect()?.request(&request)?;
-        if which.common.json {
-            return say_json(answer);
+        which.say(answer, done, None)
+    }
+}
+
+impl Stop {
+    fn run(&self) -> Result<()> {
+        let (which, node) = (&self.which, self.which.node);
+        let mut control = which.common.target.connect()?;
+        let left = match self.now {
+            true => leaving::unprotected(&control.status()?, node),
+            false => None,
+        };
+        let suspected = !self.now && leaving::make_redundant(&mut control, node)?;
+        let stopped = control.request(&which.act(NodeAction::Stop));
+        if suspected {
+            // Nothing waits where a node is away. When it is back, parity may wait as before.
+            leaving::trust(&mut control, node)?;
         }
-        say(format!("node {} {done} ({})", which.node, map_of(&answer)))
+        let left = left.map(|left| format!("; {left}: hosts wait for it until the node is back"));
+        which.say(stopped?, "has stopped", left)
     }
 }
 
 impl Which {
+    fn say(&self, answer: Value, done: &str, more: Option<String>) -> Result<()> {
+        if self.common.json {
+            return say_json(answer);
+        }
+        let more = more.unwrap_or_default();
+        say(format!("node {} {done} ({}){more}", self.node, map_of(&answer)))
+    }
+
     fn act(&self, action: NodeAction) -> ControlRequest {
         ControlRequest::Node { action, node: self.node }
     }

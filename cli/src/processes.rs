@@ -242,10 +242,10 @@ fn start(config: &Path) -> Result<Child> {
 
 /// Whether the nodes are in, and what hosts may use can be used.
 fn are_in(status: &Status) -> bool {
-    use NodeState::{CatchingUp, Draining, Up};
+    use NodeState::{CatchingUp, Draining, Suspect, Up};
     status.settled
         && status.cut_off.is_none()
-        && status.nodes.iter().all(|n| matches!(n.state, Up | CatchingUp | Draining))
+        && status.nodes.iter().all(|n| matches!(n.state, Up | CatchingUp | Draining | Suspect))
         && !status.volumes.iter().any(|v| v.mode == VolumeMode::Failed)
 }
 

@@ -293,6 +293,10 @@ pub enum DiskAction {
     Drain,
     /// Leave on it what is still there, and use it again.
     Undrain,
+    /// It is expected to fail: no parity waits of what is on it.
+    Suspect,
+    /// It is not expected to fail any more.
+    Trust,
 }
 
 /// What can be done about disks that are not equally full.

@@ -31,6 +31,8 @@ pub enum Bug {
     AnyWitness,
     /// What a disk shows as written while its node was away counts as later than what others wrote meanwhile.
     ShownWhileAway,
+    /// Parity waits though a disk is expected to fail.
+    SuspectWaits,
     /// A request begins before those that it is to come after are complete.
     BeginsEarly,
     /// A volume that rests is written to.
@@ -163,6 +165,10 @@ impl NodeConfig {
     }
 
     /// Whether it is looked at what determines the data of those who cannot be asked.
+    pub(super) fn heeds_suspects(&self) -> bool {
+        !self.has(Bug::SuspectWaits)
+    }
+
     pub(super) fn trusts_no_mark(&self) -> bool {
         !self.has(Bug::CommitsMarks)
     }

@@ -250,6 +250,7 @@ fn elsewhere(commands: &Commands<'_>, n: usize) -> NodeStatus {
         (false, ..) => NodeState::Down,
         _ if engine.map().is_stale(id) => NodeState::CatchingUp,
         _ if info.draining => NodeState::Draining,
+        _ if info.suspect => NodeState::Suspect,
         _ => NodeState::Up,
     };
     if info.up {
@@ -299,6 +300,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         Phase::Draining => NodeState::Stopping,
         _ if engine.map().is_stale(id) || !info.up => NodeState::CatchingUp,
         _ if info.draining => NodeState::Draining,
+        _ if info.suspect => NodeState::Suspect,
         _ => NodeState::Up,
     };
     let is_down = instance.phase == Phase::Down && !instance.wanted;
@@ -439,6 +441,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         bears: (!cut_off).then(|| survived(engine, volume)),
         latency: None,
         deleted_seconds_left: seconds_left(volume, time_of_day()),
+        nodes: volume.nodes().into_iter().map(|n| n.0).collect(),
         clients: commands.clients_of(volume.id),
         unordered_sharing: volume.unordered_sharing,
         exposed: exposed_of(commands, volume),

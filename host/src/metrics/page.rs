@@ -119,10 +119,11 @@ const MODES: [VolumeMode; 8] = [
     VolumeMode::FaultFree,
 ];
 
-const STATES: [NodeState; 8] = [
+const STATES: [NodeState; 9] = [
     NodeState::Up,
     NodeState::CatchingUp,
     NodeState::Draining,
+    NodeState::Suspect,
     NodeState::Opening,
     NodeState::Stopping,
     NodeState::Expected,

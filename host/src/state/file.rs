@@ -81,6 +81,8 @@ struct Node {
     given_up: bool,
     #[serde(default, skip_serializing_if = "is_false")]
     draining: bool,
+    #[serde(default, skip_serializing_if = "is_false")]
+    suspect: bool,
     /// Its disk's incarnation; open before it was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk: Option<String>,
@@ -212,6 +214,7 @@ fn node_entry(info: &NodeInfo) -> Node {
         up: info.up,
         given_up: info.given_up,
         draining: info.draining,
+        suspect: info.suspect,
         disk: (info.disk != 0).then(|| format!("{:016x}", info.disk)),
         sectors: info.sectors,
         reached: (info.reached.disk != 0).then_some([
@@ -226,10 +229,10 @@ fn node_info(entry: &Node) -> Result<NodeInfo> {
     let text = entry.disk.as_deref().unwrap_or("0");
     let disk = u64::from_str_radix(text, 16)
         .map_err(|_| Error(format!("disk '{text}' is not a hexadecimal number")))?;
-    let Node { up, given_up, draining, sectors, .. } = *entry;
+    let Node { up, given_up, draining, suspect, sectors, .. } = *entry;
     let of = |[life, frame, sequence]: [u64; 3]| Reached { disk, life, frame, sequence };
     let reached = entry.reached.map(of).unwrap_or_default();
-    Ok(NodeInfo { up, given_up, draining, reached, ..NodeInfo::new(disk, sectors) })
+    Ok(NodeInfo { up, given_up, draining, suspect, reached, ..NodeInfo::new(disk, sectors) })
 }
 
 fn filling_entries(v: &Volume) -> Vec<Filling> {

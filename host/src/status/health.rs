@@ -127,7 +127,9 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
         NodeState::Opening => format!("node {n} opens its disk"),
         // What was on it is elsewhere, or its volumes say that it is missing.
         NodeState::Lost | NodeState::Expected => return clock(node),
-        NodeState::Up | NodeState::Draining | NodeState::Stopping => return clock(node),
+        NodeState::Up | NodeState::Draining | NodeState::Suspect | NodeState::Stopping => {
+            return clock(node);
+        }
     };
     Some((Health::Degraded, text))
 }

@@ -133,6 +133,8 @@ pub enum NodeState {
     CatchingUp,
     /// It takes part and its columns move to other nodes.
     Draining,
+    /// It takes part, and its disk is expected to fail: no parity waits of what is on it.
+    Suspect,
     /// It opens its disk.
     Opening,
     /// It stops in good order.
@@ -152,6 +154,7 @@ impl fmt::Display for NodeState {
             NodeState::Up => "up",
             NodeState::CatchingUp => "catching-up",
             NodeState::Draining => "draining",
+            NodeState::Suspect => "suspect",
             NodeState::Opening => "opening",
             NodeState::Stopping => "stopping",
             NodeState::Expected => "expected",
@@ -435,6 +438,8 @@ pub struct VolumeStatus {
     /// How long requests took that this process answered in the last minute or two; only if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<VolumeLatency>,
+    /// The nodes that hold its columns.
+    pub nodes: Vec<u16>,
     /// Connections of hosts.
     pub clients: u64,
     /// Whether several hosts may use it though nothing orders their requests.

@@ -108,8 +108,17 @@ fn states_and_modes_are_named_on_the_page_and_written_as_they_are_shown() {
     use VolumeMode as V;
     let page = include_str!("../../../docs/status.md");
     let named = |word: &str| assert!(page.contains(&format!("`{word}`")), "{word}");
-    let states =
-        [N::Up, N::CatchingUp, N::Draining, N::Opening, N::Stopping, N::Expected, N::Down, N::Lost];
+    let states = [
+        N::Up,
+        N::CatchingUp,
+        N::Draining,
+        N::Suspect,
+        N::Opening,
+        N::Stopping,
+        N::Expected,
+        N::Down,
+        N::Lost,
+    ];
     for state in states {
         assert_eq!(json!(state), state.to_string());
         named(&state.to_string());

@@ -32,24 +32,46 @@ const WITH_DELETIONS: u8 = 13;
 /// The first version whose maps say when nodes were away.
 const WITH_TIMES_AWAY: u8 = 14;
 
+/// The first version whose maps say which disks are expected to fail.
+const WITH_SUSPECTS: u8 = 15;
+
 wire_struct!(ClusterMap {
     epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
 } check |map: &ClusterMap| {
     at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
 });
 
-wire_struct!(NodeInfo {
-    up,
-    given_up,
-    disk,
-    sectors,
-    reached,
-    draining,
-    is_host,
-    removed,
-    home,
-    process
-});
+/// In maps of before no disk was expected to fail.
+impl Wire for NodeInfo {
+    fn put(&self, w: &mut Writer) {
+        self.up.put(w);
+        self.given_up.put(w);
+        self.disk.put(w);
+        self.sectors.put(w);
+        self.reached.put(w);
+        self.draining.put(w);
+        self.is_host.put(w);
+        self.removed.put(w);
+        self.home.put(w);
+        self.process.put(w);
+        self.suspect.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        Ok(NodeInfo {
+            up: Wire::take(r)?,
+            given_up: Wire::take(r)?,
+            disk: Wire::take(r)?,
+            sectors: Wire::take(r)?,
+            reached: Wire::take(r)?,
+            draining: Wire::take(r)?,
+            is_host: Wire::take(r)?,
+            removed: Wire::take(r)?,
+            home: Wire::take(r)?,
+            process: Wire::take(r)?,
+            suspect: r.version >= WITH_SUSPECTS && Wire::take(r)?,
+        })
+    }
+}
 
 /// Maps that were kept before there were any have none.
 impl Wire for Settings {

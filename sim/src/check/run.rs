@@ -11,6 +11,7 @@ mod members;
 mod operator;
 mod rare;
 mod repeats;
+mod suspects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +61,7 @@ struct Run {
     later_rng: Rng,
     /// What is drawn of columns that move.
     move_rng: Rng,
+    suspect_rng: Option<Rng>,
     /// For the sequencer's forms that take over from one another.
     form_rng: Rng,
     /// For what the volume chooses anew, if somebody changes that in this run.
@@ -155,6 +157,7 @@ impl Run {
             None => self.draw_faults(),
         }
         self.draw_rare();
+        self.draw_suspects();
         for n in 0..self.clients.len() as u64 {
             self.world.call_after(MILLIS + n, CLIENT | n);
         }
@@ -166,6 +169,7 @@ impl Run {
         self.heal()?;
         self.beyond = false;
         self.check_balance()?;
+        self.check_suspects()?;
         self.verify()?;
         if phase + 1 < self.options.phases {
             self.resize()?;

@@ -22,6 +22,12 @@ impl World {
         self.operator(Change::Drain(id, on));
     }
 
+    /// A node's disk is expected to fail, or not any more.
+    pub fn suspect(&mut self, id: NodeId, on: bool) {
+        self.tell(|| format!("the disk of {id} is {}", if on { "suspect" } else { "trusted" }));
+        self.operator(Change::Suspect(id, on));
+    }
+
     /// The next node that is not in the map is admitted, and starts some time after that.
     pub fn admit_next(&mut self) {
         let node = NodeId(self.map().nodes.len() as u16);

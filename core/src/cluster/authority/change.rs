@@ -122,6 +122,8 @@ pub enum Change {
     RenameVolume(VolumeId, String),
     /// An operator has what is on a node's disk moved to others, or that stopped.
     Drain(NodeId, bool),
+    /// An operator expects a node's disk to fail, or does not any more.
+    Suspect(NodeId, bool),
     /// An operator has columns moved until all disks are equally full, or that stopped: what is
     /// under way then comes to its end.
     Rebalance(bool),
@@ -158,6 +160,11 @@ impl Change {
             Change::Drain(node, draining) => {
                 if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {
                     info.draining = *draining;
+                }
+            }
+            Change::Suspect(node, suspect) => {
+                if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {
+                    info.suspect = *suspect;
                 }
             }
             Change::Rebalance(on) => map.rebalancing = *on,

@@ -108,7 +108,8 @@ impl Authority {
                 info.up = false;
                 continue;
             };
-            if info.disk != 0 && arrival.disk != info.disk {
+            let is_another = info.disk != 0 && arrival.disk != info.disk;
+            if is_another {
                 empty.push(node);
             }
             *info = NodeInfo {
@@ -116,6 +117,8 @@ impl Authority {
                 given_up: false,
                 disk: arrival.disk,
                 sectors: arrival.sectors,
+                // It was the disk that was expected to fail.
+                suspect: info.suspect && !is_another,
                 ..info.clone()
             };
         }

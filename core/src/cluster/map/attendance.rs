@@ -2,6 +2,7 @@
 //! in which write.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{ClusterMap, Volume};
@@ -180,6 +181,16 @@ impl ClusterMap {
         }
         volume.extents[extent].column_of(node)?;
         self.attendance.get(&volume.id)?.stale_since.get(&node).copied()
+    }
+
+    /// Whether parity of these stripes may not wait because of a disk that is expected to fail, or is being emptied.
+    pub fn may_lose_a_disk(&self, volume: &Volume, stripes: Range<u64>) -> bool {
+        let risky = |n: NodeId| {
+            self.nodes.get(usize::from(n.0)).is_some_and(|info| info.suspect || info.draining)
+        };
+        let last = stripes.end.saturating_sub(1).max(stripes.start);
+        let extents = volume.extent_of(stripes.start)..=volume.extent_of(last);
+        volume.extents[extents].iter().any(|e| e.columns.iter().any(|c| risky(c.0)))
     }
 
     /// The times that a volume went on without a node which has yet to catch up.

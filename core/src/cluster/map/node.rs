@@ -33,6 +33,8 @@ pub struct NodeInfo {
     pub reached: Reached,
     /// Whether what is on its disk is being moved to others.
     pub draining: bool,
+    /// Whether its disk is expected to fail: no parity waits of what is on it (AFRAID 3.3).
+    pub suspect: bool,
     /// Whether it is a host that is its own controller: it serves other hosts nothing, and has no
     /// disk.
     pub is_host: bool,
@@ -55,6 +57,7 @@ impl NodeInfo {
             sectors,
             reached: Reached::default(),
             draining: false,
+            suspect: false,
             is_host: false,
             removed: false,
             home: None,

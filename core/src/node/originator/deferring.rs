@@ -67,7 +67,7 @@ pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job>
 
 impl Originator {
     /// The parities that wait in an attempt at a job. None does while a disk of the extent is lost, or has yet to get
-    /// something: what it has not is determined by that parity.
+    /// something: what it has not is determined by that parity. Nor while one may be lost soon.
     pub(super) fn parities_that_wait(
         &self,
         job: &Job,
@@ -88,7 +88,11 @@ impl Originator {
         if !job.must_wait && self.meets_unwilling(job, volume, now) {
             return ColumnSet::EMPTY;
         }
-        match waits.is_empty() || self.is_whole(volume, extent) {
+        let stripe = job.what.first_stripe(volume);
+        let at_risk = !job.must_wait
+            && self.config.heeds_suspects()
+            && self.map.may_lose_a_disk(volume, stripe..stripe + 1);
+        match waits.is_empty() || (!at_risk && self.is_whole(volume, extent)) {
             true => waits,
             false => ColumnSet::EMPTY,
         }

@@ -121,17 +121,26 @@ impl Worker {
 
     /// Whether parity waits here that is to be computed without anybody asking for it.
     pub(super) fn has_to_refresh(&self) -> bool {
-        let waits = |v: &Volume| v.policy.redundancy.timing != Timing::Never;
+        let waits =
+            |v: &Volume| v.policy.redundancy.timing != Timing::Never || self.may_lose_a_disk(v);
         !self.exposure.is_empty()
             && self.map.volumes.values().any(|v| {
                 waits(v) && !self.map.is_asleep(v) && self.hopeful(v, (0, 0), v.stripes()).is_some()
             })
     }
 
+    /// Whether a disk is expected to fail, or is being emptied, of the stripes of a volume of which there is parity here.
+    fn may_lose_a_disk(&self, volume: &Volume) -> bool {
+        let here = volume.extents.iter().filter(|e| e.column_of(self.node).is_some());
+        self.config.heeds_suspects()
+            && here.map(|e| e.first..e.first + 1).any(|s| self.map.may_lose_a_disk(volume, s))
+    }
+
     /// Whether a write may leave the parity of these stripes behind. Where parity is immediate it does so only if it cannot be
     /// computed, and then it must. Else not if somebody waits for them to be redundant, or if
     /// it is behind in more sectors then and could be computed (`adds`), and so much waits already that twice a bound is reached.
-    /// Nor if more is asked for than was achieved so far, unless it cannot be computed (`must`).
+    /// Nor if more is asked for than was achieved so far, or a disk may be lost soon, unless it cannot be computed
+    /// (`must`).
     pub(super) fn may_wait(
         &mut self,
         volume: &Volume,
@@ -143,6 +152,11 @@ impl Worker {
         let timing = volume.policy.redundancy.timing;
         if timing == Timing::Immediate {
             return self.store.has_marks();
+        }
+        let at_risk =
+            self.config.heeds_suspects() && self.map.may_lose_a_disk(volume, stripes.clone());
+        if at_risk && !must {
+            return false;
         }
         let never = timing == Timing::Never;
         let is_time =
@@ -182,6 +196,9 @@ impl Worker {
     fn due(&mut self, volume: &Volume, now: Nanos) -> Due {
         let redundancy = &volume.policy.redundancy;
         let for_target = self.is_due_for_target(volume, now);
+        if self.may_lose_a_disk(volume) {
+            return Due::All(Loop::RefreshFirst);
+        }
         match (redundancy.timing, redundancy.refresh) {
             (Timing::Never, _) => return Due::Nothing,
             (Timing::Immediate, _) | (_, Refresh::Busy) => return Due::All(Loop::Refresh),

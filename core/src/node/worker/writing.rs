@@ -104,7 +104,10 @@ impl Worker {
             let roles = cast.roles_of(row.stripe, held);
             roles.map(move |role| Cell::new(volume, header, *row, role))
         });
-        let cells: Vec<Cell> = cells.filter(|c| !c.execution.cell().is_idle()).collect();
+        // Most have one, and it is large: a vector that grows would begin with room for four.
+        let mut own: Vec<Cell> = Vec::with_capacity(plan.rows.len());
+        own.extend(cells.filter(|c| !c.execution.cell().is_idle()));
+        let cells = own;
         let column = held.0;
         let calculates = |row: &&WriteRow| row.calculator == Some(column) && !held.1;
         let own = plan.rows.iter().filter(calculates);

@@ -46,6 +46,14 @@ impl Commands<'_> {
                 let ticket = self.engine.change(Change::Drain(NodeId(node as u16), false));
                 Ok(Wait::Draining(node, false, ticket))
             }
+            DiskAction::Suspect => self.suspect(node, true),
+            DiskAction::Trust => {
+                self.engine.known(node)?;
+                if !self.engine.map().nodes[node].suspect {
+                    return fail(format!("the disk of node {node} is not expected to fail"));
+                }
+                self.suspect(node, false)
+            }
             DiskAction::Fail => {
                 self.engine.known(node)?;
                 let here = |t: &Together| t.process_of(NodeId(node as u16)) == t.us();
@@ -167,6 +175,16 @@ impl Commands<'_> {
             }
         }
         Ok(Wait::NodeUp(node))
+    }
+
+    fn suspect(&mut self, node: usize, on: bool) -> Result<Wait> {
+        self.engine.known(node)?;
+        let info = &self.engine.map().nodes[node];
+        if info.is_host || info.removed {
+            return fail(format!("node {node} has no disk; see `weft disk list`"));
+        }
+        let ticket = self.engine.change(Change::Suspect(NodeId(node as u16), on));
+        Ok(Wait::Suspected(node, on, ticket))
     }
 
     fn drain(&mut self, node: usize) -> Result<Wait> {

@@ -417,6 +417,7 @@ impl Commands<'_> {
             | Wait::DownHere(_)
             | Wait::GivenUp(..)
             | Wait::Draining(..)
+            | Wait::Suspected(..)
             | Wait::Rebalancing(..)
             | Wait::Set(..)
             | Wait::NodeAdded(..)

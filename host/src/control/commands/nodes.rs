@@ -219,6 +219,15 @@ impl Commands<'_> {
                     false => Err(overtaken()),
                 }
             }
+            Wait::Suspected(n, on, ticket) => {
+                if !self.is_made(ticket)? {
+                    return Ok(Outcome::Wait(wait));
+                }
+                match self.engine.map().nodes[*n].suspect == *on {
+                    true => done(*n),
+                    false => Err(overtaken()),
+                }
+            }
             Wait::Rebalancing(on, ticket) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));

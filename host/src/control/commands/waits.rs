@@ -25,6 +25,8 @@ pub(crate) enum Wait {
     GivenUp(usize, Ticket),
     /// The map says that the node's disk is to be emptied, or not any more.
     Draining(usize, bool, Ticket),
+    /// The map says that the node's disk is expected to fail, or not any more.
+    Suspected(usize, bool, Ticket),
     /// The map says that columns are moved until disks are equally full, or not any more.
     Rebalancing(bool, Ticket),
     /// The map says what was chosen for the cluster as a whole.

@@ -440,6 +440,7 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
             sectors: disk.1,
             reached: disk.2,
             draining,
+            suspect: disk.1 % 3 == 1,
             is_host,
             removed,
             home,

@@ -24,6 +24,7 @@ use super::lulls::Lulls;
 use super::members::Members;
 use super::operator::Operator;
 use super::rare::Rare;
+use super::suspects;
 use super::{Run, VOLUME};
 use crate::world::{Crew, World};
 
@@ -214,6 +215,7 @@ impl Run {
             rng,
             later_rng: Rng::with_seed(seed ^ 0x0001_a7e4),
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
+            suspect_rng: suspects::rng(seed, redundancy.is_some()),
             form_rng: Rng::with_seed(seed ^ 0x000f_0235),
             choice_rng: options.choices.then(|| choices::rng(seed)).flatten(),
             giving_up: GivingUp::draw(seed, &options),

@@ -33,6 +33,8 @@ pub(super) enum Fault {
     GiveUpAfter(Option<Nanos>),
     /// What is on a node's disk is moved to others, or no more of it.
     Drain(NodeId, bool),
+    /// A node's disk is expected to fail, or not any more.
+    Suspect(NodeId, bool),
     /// Columns are moved until disks are equally full, or no more of them.
     Rebalance(bool),
     /// Another form of the sequencer takes over.
@@ -269,6 +271,7 @@ impl Run {
             }
             Fault::GiveUpAfter(after) => self.world.give_up_after(after),
             Fault::Drain(node, on) if self.world.belongs(node) => self.world.drain(node, on),
+            Fault::Suspect(node, on) => self.world.suspect(node, on),
             Fault::Rebalance(on) => {
                 if let Some(op) = self.operator.as_mut() {
                     op.evens = on;
