@@ -159,6 +159,7 @@ fn a_read_is_answered_when_all_that_counts_is_here() {
         volume: VOLUME,
         range: Range { offset: 0, len: 2 * UNIT },
         avoid: ColumnSet::EMPTY,
+        calculators: Calculators::default(),
         column,
         pieces: vec![(0, Buffer::Length(len))],
     };

@@ -20,8 +20,8 @@ impl ReadPlan {
             Controller::InBand => {
                 totals.wire_bytes += self.rows.iter().map(|r| r.hi - r.lo).sum::<u64>()
             }
-            // Each that answers the controller has placed what it read at the endpoint.
-            Controller::OutOfBand => totals.messages += self.columns(g).len() as u64,
+            // Each that answers the controller has placed what it has at the endpoint.
+            Controller::OutOfBand => totals.messages += self.answering(g).len() as u64,
         }
         totals
     }

@@ -20,6 +20,7 @@ mod given;
 mod read;
 #[cfg(test)]
 mod reference;
+mod solving;
 mod span;
 mod steps;
 mod strategy;
