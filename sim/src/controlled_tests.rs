@@ -3,8 +3,9 @@
 use weft_core::cluster::{Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostOp, NodeConfig};
-use weft_core::plan::{Range, ReadPlan, Totals, WritePlan};
-use weft_core::policy::{ParityAt, Policy, Roles, Setting};
+use weft_core::order::sequencer::Standpoint;
+use weft_core::plan::{Range, Totals, explain};
+use weft_core::policy::{Commands, ParityAt, Policy, Roles, Setting};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 
 use crate::world::World;
@@ -58,6 +59,8 @@ impl Bench {
         let its = volume.extents[0].column_of(node).expect("a column");
         self.lost.insert(its);
         self.rest();
+        // Some nodes may not have entered the new epoch yet, so the first request may be asked for again.
+        self.cost(HostOp::Write(0, vec![1; SECTOR as usize].into()));
     }
 
     fn all(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -102,10 +105,10 @@ impl Bench {
     fn agrees(&mut self, range: Range) -> [u64; 2] {
         let (g, lost) = (self.geometry.clone(), self.lost);
         let bytes = (0..range.len).map(|n| (n % 251) as u8 + 1).collect::<Vec<u8>>();
-        let write = WritePlan::new(&g, range, lost, self.policy).unwrap();
-        let mut read = ReadPlan::by(&g, range, lost, self.policy).unwrap();
-        read.choose_calculators(&g, |_| 0);
-        let promised = [write.totals(&g, self.policy), read.totals_with(&g, self.policy)];
+        let promised = [true, false].map(|write| {
+            let from = Standpoint { nodes: 5, originators: 1, at_primary: false };
+            explain(&g, write, range, lost, self.policy, 1 << 30, None, from).unwrap().totals
+        });
         let ops = [HostOp::Write(range.offset, bytes.into()), HostOp::Read(range)];
         for (op, t) in ops.into_iter().zip(promised) {
             let what = format!("{op:?}").chars().take(40).collect::<String>();
@@ -159,7 +162,7 @@ fn nodes_count_what_plans_promise() {
 /// Of a lost unit nothing but its bytes goes to the endpoint. Four columns are asked, of which one solves and answers.
 #[test]
 fn a_lost_unit_is_solved_on_its_way() {
-    for (parity_at, round_trips) in [(None, 3), (Some(ParityAt::Tree), 4)] {
+    for parity_at in [None, Some(ParityAt::Tree)] {
         let settings = [Setting::Roles(Roles::Controller), Setting::ParityAt(parity_at)];
         let mut bench = Bench::new("raid5", 5, &settings);
         bench.kill(NodeId(3));
@@ -169,7 +172,24 @@ fn a_lost_unit_is_solved_on_its_way() {
         let range = Range { offset: unit * UNIT, len: UNIT };
         bench.agrees(range);
         // Request and Done; four times Read; three times Show; Place and its ReadReply. Sums, and then the unit.
-        assert_eq!(bench.cost(HostOp::Read(range)), [2 + 4 + 3 + 2, (3 + 1) * UNIT, round_trips]);
+        assert_eq!(bench.cost(HostOp::Read(range)), [2 + 4 + 3 + 2, (3 + 1) * UNIT, 3]);
+    }
+}
+
+/// With a command for each block the controller carries out a stripe at a time. It is asked once, and answers once.
+#[test]
+fn a_command_for_each_block_is_counted() {
+    for parity_at in [None, Some(ParityAt::Tree)] {
+        let commands = Setting::Commands(Commands::Block);
+        let settings = [Setting::Roles(Roles::Controller), Setting::ParityAt(parity_at), commands];
+        let mut bench = Bench::new("raid5", 5, &settings);
+        let stripe = bench.geometry.stripe_bytes();
+        let range = Range { offset: 0, len: 3 * stripe };
+        // Of a read four columns are told of each stripe, place what they have, and answer.
+        assert_eq!(bench.agrees(range)[1], 2 + 3 * 3 * 4);
+        bench.agrees(Range { offset: stripe / 2, len: 2 * stripe });
+        bench.kill(NodeId(1));
+        bench.agrees(range);
     }
 }
 

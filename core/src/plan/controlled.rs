@@ -7,7 +7,7 @@ use crate::policy::{Controller, Policy};
 use crate::units::ColumnSet;
 
 /// `Request` and `Done`.
-const AROUND: u64 = 2;
+pub(super) const AROUND: u64 = 2;
 
 impl ReadPlan {
     /// What the read costs in a volume with this policy.

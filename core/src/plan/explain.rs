@@ -2,7 +2,7 @@
 
 use super::{
     Cell, Destination, Part, PlanError, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value,
-    WritePlan, WriteRow, chunks,
+    WritePlan, WriteRow, chunks, controlled::AROUND, together,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
@@ -57,8 +57,16 @@ pub fn explain(
     // The pieces go side by side, so who calculates for one has less to do for the next.
     let mut given = vec![0; g.layout.width()];
     let extent_end = |stripe| extent_stripes.map_or(u64::MAX, |n| (stripe / n + 1) * n);
-    for chunk in chunks(g, range, max, extent_end) {
+    let together = together(g, policy.commands(), max);
+    let mut asked = None;
+    for (part, chunk) in chunks(g, range, max, extent_end)
+        .flat_map(|part| chunks(g, part, together, extent_end).map(move |chunk| (part, chunk)))
+    {
         out.chunks += 1;
+        if asked.replace(part) == Some(part) {
+            // A controller is asked once for all of a part, and answers once.
+            out.totals.messages -= policy.controller.map_or(0, |_| AROUND);
+        }
         if write {
             let mut plan = WritePlan::deferring(g, chunk, avoid, policy, ColumnSet::EMPTY)?;
             plan.choose_calculators(g, |column| given[column]);
@@ -133,7 +141,8 @@ fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
         if row.avoid.contains(seat) {
             return format!("{name}: lost");
         }
-        let solves = if row.calculator == Some(seat) { "; calculator: solve, send to O" } else { "" };
+        let solves =
+            if row.calculator == Some(seat) { "; calculator: solve, send to O" } else { "" };
         match row.sent(g, seat) {
             s if s.is_empty() => format!("{name}: -{solves}"),
             s => {

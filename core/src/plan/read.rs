@@ -71,9 +71,8 @@ impl ReadPlan {
 
     /// The columns that send the endpoint something.
     pub fn answering(&self, g: &Geometry) -> ColumnSet {
-        let sends = |column: &usize| {
-            self.rows.iter().any(|row| !row.to_endpoint(g, *column).is_empty())
-        };
+        let sends =
+            |column: &usize| self.rows.iter().any(|row| !row.to_endpoint(g, *column).is_empty());
         (0..g.layout.width()).filter(sends).collect()
     }
 }

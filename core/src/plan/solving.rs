@@ -207,9 +207,8 @@ impl ReadRow {
         if !self.columns_solve() {
             return 2;
         }
-        let to_endpoint = |cell: &Cell| {
-            cell.sends().any(|send| send.to == Destination::Role(Role::Endpoint))
-        };
+        let to_endpoint =
+            |cell: &Cell| cell.sends().any(|send| send.to == Destination::Role(Role::Endpoint));
         let cells = self.cells(g).filter(to_endpoint);
         cells.map(|cell| u32::from(self.sent_at(g, cell.at))).max().unwrap_or(2)
     }

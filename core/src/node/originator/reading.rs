@@ -69,7 +69,9 @@ impl Originator {
         let calculators = plan.choose_calculators(g, |column| self.given_to(nodes[column].0));
         let given = plan.computed_by(g).map(|(column, bytes)| (nodes[column].0, bytes)).collect();
         let (asked, missing) = match wanted {
-            Wanted::Stripes => (ColumnSet::first(g.layout.width()), ColumnSet::first(g.layout.width())),
+            Wanted::Stripes => {
+                (ColumnSet::first(g.layout.width()), ColumnSet::first(g.layout.width()))
+            }
             _ => (plan.columns(g), plan.answering(g)),
         };
         let holder = self.holder(&attempt.job).map(|(holder, _)| holder);

@@ -163,7 +163,8 @@ impl Worker {
         let hops = job.solving.as_ref().map_or(job.hops, |s| s.answered_at().max(job.hops));
         if let (Some((holder, range, avoid, calculators)), Ok(pieces)) = (job.place, &mut result) {
             let (volume, column, pieces) = (job.volume, job.column, std::mem::take(pieces));
-            let body = Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces };
+            let body =
+                Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces };
             outbox.send_after(holder.node, body, hops);
         }
         let body = Body::ReadReply { ts, column: job.column, result };

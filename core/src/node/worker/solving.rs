@@ -81,7 +81,8 @@ impl Solving {
 
     /// What has been read of a seat; `of` gives whole sectors.
     pub fn has_read(&mut self, part: &RowPart, of: impl Fn(Spans) -> Buffer) {
-        let is_it = |c: &&mut Solver| (c.row.stripe, c.role) == (part.stripe, Role::Column(part.seat));
+        let is_it =
+            |c: &&mut Solver| (c.row.stripe, c.role) == (part.stripe, Role::Column(part.seat));
         let Some(solver) = self.cells.iter_mut().find(is_it) else { return };
         let reads: SmallVec<[Spans; 2]> =
             solver.execution.cell().reads().iter().map(Spans::from).collect();
