@@ -67,7 +67,11 @@ impl Bench {
     /// A host reads; returns the name of the transaction.
     fn read(&mut self, host: NodeId, range: Range) -> Timestamp {
         let (ts, avoid, wanted) = (self.ts(host), ColumnSet::EMPTY, Wanted::Data);
-        self.say(host, Body::Read { ts, volume: V, range, avoid, wanted, holder: None });
+        let calculators = Calculators::default();
+        self.say(
+            host,
+            Body::Read { ts, volume: V, range, avoid, calculators, wanted, holder: None },
+        );
         ts
     }
 

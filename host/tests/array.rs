@@ -284,7 +284,8 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
                 "sequencer" => &[("ordering", "sequencer")][..],
                 "calculator" => &[("dispatch", "collaborative")],
                 "dispatch" | "roles" => &[("calculator", "auto")],
-                "inline" if word != "0" => &[("roles", "controller")],
+                "inline" if word != "0" => &[("roles", "controller"), ("commands", "column")],
+                "commands" if word != "column" => &[("roles", "controller"), ("inline", "0")],
                 _ => &[],
             };
             let to: Vec<_> = usual.iter().copied().chain([(choice.key, word)]).collect();

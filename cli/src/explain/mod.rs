@@ -80,14 +80,14 @@ pub struct Write {
     choices: Choices<OfWrites>,
 }
 
-/// What a request's order may be. Sequencer and lock server are on other nodes, nothing is in the way, and no lock is
+/// What a request's order may be, and what else the plan of a read depends on. Sequencer and lock server are on other nodes, nothing is in the way, and no lock is
 /// kept.
 #[derive(Clone, Debug)]
 struct OfOrder;
 
 impl Takes for OfOrder {
     fn takes(choice: &Choice) -> bool {
-        ["ordering", "sequencer", "roles"].contains(&choice.key)
+        ["ordering", "sequencer", "roles", "calculator", "commands"].contains(&choice.key)
     }
 }
 

@@ -19,9 +19,9 @@ pub fn totals(setup: Setup, failed: &[usize], request: Request) -> (Totals, u64)
     for column in failed {
         command.args(["--failed", &text(*column as u64)]);
     }
+    command.args(["--calculator", name(setup.roles)]);
     if request.write {
         command.args(["--journal", if setup.journal { "on" } else { "off" }]);
-        command.args(["--parity-at", name(setup.roles)]);
         if setup.commanded {
             command.args(["--dispatch", "commanded"]);
         }

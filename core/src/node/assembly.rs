@@ -1,15 +1,15 @@
-//! Putting together what columns send of a read.
+//! Putting together what columns send the endpoint of a read.
 
 use std::collections::BTreeMap;
 
 use crate::Buffer;
 use crate::layout::Geometry;
-use crate::plan::{Execution, Part, ReadPlan, Role};
+use crate::plan::{Execution, Part, ReadPlan, Role, Spans};
 
-/// What columns have sent, by stripe and seat.
-pub(super) type Pieces = BTreeMap<(u64, usize), Buffer>;
+/// What columns have sent, by stripe.
+pub(super) type Pieces = BTreeMap<(u64, Part), Buffer>;
 
-/// Takes what a column sends of a read of data. It comes by stripes, and in a stripe by seats.
+/// Takes what a column sends of a read of data. It comes by stripes, and in a stripe in the plan's order.
 pub(super) fn take(
     plan: &ReadPlan,
     g: &Geometry,
@@ -19,13 +19,11 @@ pub(super) fn take(
 ) {
     for (stripe, data) in sent {
         let Some(row) = plan.rows.iter().find(|r| r.stripe == stripe) else { continue };
-        let mut seats = g.layout.seats_of(stripe, column);
-        let lacks = |seat: &usize| {
-            let len = row.sent(g, *seat).len();
-            len > 0 && len == data.len() as u64 && !pieces.contains_key(&(stripe, *seat))
+        let lacks = |(part, spans): &(Part, Spans)| {
+            spans.len() == data.len() as u64 && !pieces.contains_key(&(stripe, *part))
         };
-        if let Some(seat) = seats.find(lacks) {
-            pieces.insert((stripe, seat), data);
+        if let Some((part, _)) = row.to_endpoint(g, column).into_iter().find(lacks) {
+            pieces.insert((stripe, part), data);
         }
     }
 }
@@ -36,15 +34,18 @@ pub(super) fn assemble(plan: &ReadPlan, g: &Geometry, pieces: &Pieces) -> (Vec<B
     let mut added = 0;
     for row in &plan.rows {
         let mut endpoint = Execution::new(row.cell(g, Role::Endpoint));
-        for seat in 0..g.layout.seats() {
-            let part = Part::From(g.code_column(row.stripe, seat));
-            if let Some(piece) = pieces.get(&(row.stripe, seat)) {
-                endpoint.take(part, piece.clone());
-            }
+        for (part, piece) in of_stripe(pieces, row.stripe) {
+            endpoint.take(part, piece.clone());
         }
         endpoint.advance();
         added += endpoint.take_added();
         out.extend(row.wanted(g).map(|(part, cover)| endpoint.bytes_of(part, cover.into())));
     }
     (out, added)
+}
+
+fn of_stripe(pieces: &Pieces, stripe: u64) -> impl Iterator<Item = (Part, &Buffer)> {
+    // No part comes before this one.
+    let its = pieces.range((stripe, Part::New)..).take_while(move |(key, _)| key.0 == stripe);
+    its.map(|((_, part), piece)| (*part, piece))
 }

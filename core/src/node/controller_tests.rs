@@ -159,6 +159,7 @@ fn a_read_is_answered_when_all_that_counts_is_here() {
         volume: VOLUME,
         range: Range { offset: 0, len: 2 * UNIT },
         avoid: ColumnSet::EMPTY,
+        calculators: Calculators::default(),
         column,
         pieces: vec![(0, Buffer::Length(len))],
     };
@@ -213,6 +214,55 @@ fn a_sum_counts_only_from_the_column_that_is_to_send_it() {
             _ => false,
         };
         assert_eq!((count(&bench, goes_on), refused(&bench)), (1, 1), "{roles}");
+    }
+}
+
+/// The second unit is lost. This node, which has the first, solves for it with the parity that the third shows it, before or
+/// after the word to read.
+#[test]
+fn what_is_shown_counts_only_from_the_column_that_has_it() {
+    for is_early in [false, true] {
+        let mut bench = Bench::new();
+        bench.enter(controlled(2, true), at(1));
+        bench.sent.clear();
+        let ts = Timestamp::new(900, PEER);
+        let read = Body::Read {
+            ts,
+            volume: VOLUME,
+            range: Range { offset: UNIT, len: UNIT },
+            avoid: ColumnSet::of(1),
+            calculators: Calculators::new(&[0]).expect("one"),
+            wanted: Wanted::Data,
+            holder: Some(Holder { node: THIRD, number: 1, key: Key(9) }),
+        };
+        let show = |from: usize| Body::Show {
+            ts,
+            to: Role::Calculator,
+            items: vec![Item {
+                stripe: 0,
+                part: Part::From(from),
+                data: Buffer::Length(UNIT as usize),
+            }],
+        };
+        if is_early {
+            bench.hear(PEER, show(2));
+        }
+        bench.hear(PEER, read.clone());
+        while bench.disk_works().is_some() {}
+        if !is_early {
+            bench.hear(PEER, show(2));
+        }
+        assert_eq!(refused(&bench), 1, "it has not the parity");
+        let is_placed = |b: &Body| matches!(b, Body::Place { pieces, .. } if pieces.len() == 1);
+        let is_answered = |b: &Body| matches!(b, Body::ReadReply { result: Ok(_), .. });
+        assert_eq!(count(&bench, is_placed), 0);
+        bench.hear(THIRD, show(2));
+        assert_eq!((count(&bench, is_placed), count(&bench, is_answered)), (1, 1));
+        // What comes twice begins nothing.
+        bench.hear(PEER, read);
+        bench.hear(THIRD, show(2));
+        while bench.disk_works().is_some() {}
+        assert_eq!((count(&bench, is_placed), bench.node.status().quiet), (1, true));
     }
 }
 

@@ -221,10 +221,21 @@ pub enum Body {
         range: Range,
         /// The columns that are not used.
         avoid: ColumnSet,
+        /// The columns that solve for what is lost, where the plan leaves that to one of them for each stripe.
+        calculators: Calculators,
         /// What is asked for.
         wanted: Wanted,
         /// The endpoint at which it is to be placed, if that is not who asks.
         holder: Option<Holder>,
+    },
+    /// W to W: what lost data of a read is solved from.
+    Show {
+        /// The read.
+        ts: Timestamp,
+        /// Whose cell.
+        to: Role,
+        /// The data.
+        items: Vec<Item>,
     },
     /// W to O: the part, a piece for each stripe.
     ReadReply {
@@ -401,6 +412,8 @@ pub enum Body {
         range: Range,
         /// The columns that are not used.
         avoid: ColumnSet,
+        /// The columns that solve for what is lost.
+        calculators: Calculators,
         /// The column that places it.
         column: usize,
         /// Stripes and bytes, in order.
@@ -470,7 +483,7 @@ impl Body {
             Body::ReadReply { result: Ok(pieces), .. } => {
                 pieces.iter().map(|p| p.1.len() as u64).sum()
             }
-            Body::Write { items, .. } | Body::Part { items, .. } => {
+            Body::Write { items, .. } | Body::Part { items, .. } | Body::Show { items, .. } => {
                 items.iter().map(|i| i.data.len() as u64).sum()
             }
             Body::Request(ask) => ask.wish.payload(),
@@ -485,6 +498,7 @@ impl Body {
         match self {
             Body::Read { ts, .. }
             | Body::ReadReply { ts, .. }
+            | Body::Show { ts, .. }
             | Body::Vote { ts, .. }
             | Body::Ask { ts }
             | Body::Answer { ts, .. }
@@ -509,6 +523,7 @@ impl Body {
         match self {
             Body::Read { .. } => "Read",
             Body::ReadReply { .. } => "ReadReply",
+            Body::Show { .. } => "Show",
             Body::Write { .. } => "Write",
             Body::Part { .. } => "Part",
             Body::Vote { .. } => "Vote",
@@ -549,6 +564,7 @@ impl Body {
             self,
             Body::Read { .. }
                 | Body::ReadReply { .. }
+                | Body::Show { .. }
                 | Body::Write { .. }
                 | Body::Part { .. }
                 | Body::Vote { .. }

@@ -269,9 +269,12 @@ impl Node {
         let (worker, originator, outbox) =
             (&mut self.worker, &mut self.originator, &mut self.outbox);
         match body {
-            Body::Read { ts, volume, range, avoid, wanted, holder } => {
-                worker.on_read((from, holder), ts, volume, range, avoid, wanted, outbox);
+            Body::Read { ts, volume, range, avoid, calculators, wanted, holder } => {
+                let (asked, without) = ((volume, range), (avoid, calculators));
+                worker.on_read((from, holder), ts, asked, without, wanted, outbox);
+                worker.hear_shown(ts, outbox);
             }
+            Body::Show { ts, to, items } => worker.on_show(from, ts, to, items, outbox),
             Body::ReadReply { ts, column, result } => {
                 originator.on_read_reply(ts, column, result, outbox);
             }
@@ -331,8 +334,8 @@ impl Node {
             Body::Fetch { header, column } => {
                 self.endpoint.on_fetch(from, header, column, outbox);
             }
-            Body::Place { holder, ts, volume, range, avoid, column, pieces } => {
-                let attempt = (ts, range, avoid);
+            Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces } => {
+                let attempt = (ts, range, avoid, calculators);
                 self.endpoint.on_place(from, holder, volume, attempt, (column, pieces), outbox);
             }
         }

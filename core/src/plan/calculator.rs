@@ -43,6 +43,34 @@ impl Calculators {
         self.count == 0
     }
 
+    /// Chooses for rows: of each the stripe, the columns that can calculate, the bytes that are to be added up, and those
+    /// that each column need not send, or get, if it does so.
+    pub(super) fn choose(
+        g: &Geometry,
+        rows: impl ExactSizeIterator<Item = (u64, ColumnSet, u64, Vec<u64>)>,
+        load: impl Fn(usize) -> u64,
+    ) -> Calculators {
+        let mut loads: Vec<u64> = (0..g.layout.width()).map(load).collect();
+        let count = rows.len().min(Calculators::MOST);
+        let mut chosen = Calculators { count: count as u8, ..Calculators::default() };
+        for (stripe, live, computes, saved) in rows.take(count) {
+            let parity_first = |column| {
+                let data = g.data_columns();
+                let code_column = g.code_column(stripe, column);
+                if code_column < data {
+                    g.code.parity_columns() + code_column
+                } else {
+                    code_column - data
+                }
+            };
+            let key = |c: &usize| (loads[*c], u64::MAX - saved[*c], parity_first(*c));
+            let column = live.iter().min_by_key(key).expect("a column that can be used");
+            loads[column] += computes;
+            chosen.columns[(stripe % count as u64) as usize] = column as u8;
+        }
+        chosen
+    }
+
     /// The column that calculates for a stripe.
     pub fn of(&self, stripe: u64) -> Option<usize> {
         let place = stripe.checked_rem(self.count.into())?;
@@ -58,27 +86,11 @@ impl WritePlan {
         if self.rows.iter().all(|row| row.parity_at != ParityAt::Balanced || row.target.is_some()) {
             return Calculators::default();
         }
-        let mut loads: Vec<u64> = (0..g.layout.width()).map(load).collect();
-        let count = self.rows.len().min(Calculators::MOST);
-        let mut chosen = Calculators { count: count as u8, ..Calculators::default() };
-        for row in &self.rows[..count] {
-            let computes = row.cell(g, Role::Calculator).computes();
-            let saved = row.kept_by(g);
-            let parity_first = |column| {
-                let data = g.data_columns();
-                let code_column = g.code_column(row.stripe, column);
-                if code_column < data {
-                    g.code.parity_columns() + code_column
-                } else {
-                    code_column - data
-                }
-            };
-            let live = (0..loads.len()).filter(|column| !row.avoid.contains(*column));
-            let key = |c: &usize| (loads[*c], u64::MAX - saved[*c], parity_first(*c));
-            let column = live.min_by_key(key).expect("a column that can be used");
-            loads[column] += computes;
-            chosen.columns[(row.stripe % count as u64) as usize] = column as u8;
-        }
+        let rows = self.rows.iter().map(|row| {
+            let live = (0..g.layout.width()).filter(|column| !row.avoid.contains(*column));
+            (row.stripe, live.collect(), row.cell(g, Role::Calculator).computes(), row.kept_by(g))
+        });
+        let chosen = Calculators::choose(g, rows, load);
         self.assign(g, chosen).expect("they can be used");
         chosen
     }

@@ -7,7 +7,7 @@ use crate::policy::{Controller, Policy};
 use crate::units::ColumnSet;
 
 /// `Request` and `Done`.
-const AROUND: u64 = 2;
+pub(super) const AROUND: u64 = 2;
 
 impl ReadPlan {
     /// What the read costs in a volume with this policy.
@@ -20,8 +20,8 @@ impl ReadPlan {
             Controller::InBand => {
                 totals.wire_bytes += self.rows.iter().map(|r| r.hi - r.lo).sum::<u64>()
             }
-            // Each that answers the controller has placed what it read at the endpoint.
-            Controller::OutOfBand => totals.messages += self.columns(g).len() as u64,
+            // Each that answers the controller has placed what it has at the endpoint.
+            Controller::OutOfBand => totals.messages += self.answering(g).len() as u64,
         }
         totals
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Cell, Destination, Part, PlanError, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value,
-    WritePlan, WriteRow, chunks,
+    WritePlan, WriteRow, chunks, controlled::AROUND, together,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
@@ -57,8 +57,16 @@ pub fn explain(
     // The pieces go side by side, so who calculates for one has less to do for the next.
     let mut given = vec![0; g.layout.width()];
     let extent_end = |stripe| extent_stripes.map_or(u64::MAX, |n| (stripe / n + 1) * n);
-    for chunk in chunks(g, range, max, extent_end) {
+    let together = together(g, policy.commands(), max);
+    let mut asked = None;
+    for (part, chunk) in chunks(g, range, max, extent_end)
+        .flat_map(|part| chunks(g, part, together, extent_end).map(move |chunk| (part, chunk)))
+    {
         out.chunks += 1;
+        if asked.replace(part) == Some(part) {
+            // A controller is asked once for all of a part, and answers once.
+            out.totals.messages -= policy.controller.map_or(0, |_| AROUND);
+        }
         if write {
             let mut plan = WritePlan::deferring(g, chunk, avoid, policy, ColumnSet::EMPTY)?;
             plan.choose_calculators(g, |column| given[column]);
@@ -75,7 +83,9 @@ pub fn explain(
             });
             plan.rows.iter().for_each(|r| push(&mut out.rows, write_row(g, r, policy)));
         } else {
-            let plan = ReadPlan::new(g, chunk, avoid)?;
+            let mut plan = ReadPlan::by(g, chunk, avoid, policy)?;
+            plan.choose_calculators(g, |column| given[column]);
+            plan.computed_by(g).for_each(|(column, bytes)| given[column] += bytes);
             out.totals += plan.totals_with(g, policy);
             only_read += plan.columns(g).len() as u64;
             plan.rows.iter().for_each(|r| push(&mut out.rows, read_row(g, r)));
@@ -131,12 +141,22 @@ fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
         if row.avoid.contains(seat) {
             return format!("{name}: lost");
         }
+        let solves =
+            if row.calculator == Some(seat) { "; calculator: solve, send to O" } else { "" };
         match row.sent(g, seat) {
-            s if s.is_empty() => format!("{name}: -"),
-            s => format!("{name}: read {}, send to O", s.sectors_out().len()),
+            s if s.is_empty() => format!("{name}: -{solves}"),
+            s => {
+                let to = row.cell(g, Role::Column(seat)).read_goes_to();
+                format!("{name}: read {}, send to {to}{solves}", s.sectors_out().len())
+            }
         }
     };
-    let strategy = if row.solve.is_empty() { "read" } else { "degraded read" };
+    let strategy = match (row.solve.is_empty(), row.solved_at) {
+        (true, _) => "read",
+        (false, ParityAt::Balanced) => "degraded read, solved at a column",
+        (false, ParityAt::Tree) => "degraded read, solved by a tree",
+        (false, _) => "degraded read",
+    };
     ExplainedRow {
         stripe: row.stripe,
         count: 1,
@@ -199,6 +219,22 @@ fn describe(g: &Geometry, row: &WriteRow) -> String {
 }
 
 impl Cell {
+    /// To whom what a column reads of a read goes.
+    fn read_goes_to(&self) -> String {
+        let mut to: Vec<&str> = Vec::new();
+        for send in self.sends() {
+            let name = match send.to {
+                Destination::Columns(_) => "parent",
+                Destination::Role(Role::Calculator) => "C",
+                Destination::Role(_) => "O",
+            };
+            if !to.contains(&name) {
+                to.push(name);
+            }
+        }
+        to.join(" and ")
+    }
+
     /// The cell's steps in words, in the order of TickerTAIP's Table V, with prepare before the write.
     pub fn steps_in_words(&self, policy: Policy) -> Vec<String> {
         let mut words = Vec::new();

@@ -20,6 +20,7 @@ mod given;
 mod read;
 #[cfg(test)]
 mod reference;
+mod solving;
 mod span;
 mod steps;
 mod strategy;
@@ -40,6 +41,7 @@ pub use totals::Totals;
 pub use write::{WritePlan, WriteRow};
 
 use crate::layout::Geometry;
+use crate::policy::Commands;
 use crate::units::ColumnSet;
 
 impl Range {
@@ -86,6 +88,14 @@ pub enum PlanError {
         /// The stripe.
         stripe: u64,
     },
+}
+
+/// Most bytes of a request that are carried out together, if there can be `most`: where commands are for blocks, a stripe.
+pub fn together(g: &Geometry, commands: Commands, most: u64) -> u64 {
+    match commands {
+        Commands::Column => most,
+        Commands::Block => most.min(g.stripe_bytes()),
+    }
 }
 
 /// Cuts `range` into pieces of at most `max` bytes that are atomic one by one; inner cuts

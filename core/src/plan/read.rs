@@ -1,12 +1,13 @@
 //! Rows and cells of a read.
 //!
 //! A unit on a column that cannot be used is solved for from as few others as the code allows, over
-//! the bytes wanted of it only. A column that is read in several stripes is read in one go, through
+//! the bytes wanted of it only: by the endpoint, or by columns ([`solving`](super::solving)). A column that is read in several stripes is read in one go, through
 //! the parity units in between, which are then dropped (TickerTAIP 3.1).
 
 use super::cell::{Cell, Destination, Part, Role, Send, Step, Term, Value, solution};
 use super::{PlanError, Range, Span, Spans};
 use crate::layout::{ColumnRole, Geometry};
+use crate::policy::{ParityAt, Policy};
 use crate::units::ColumnSet;
 
 /// The plan of one chunk of a read.
@@ -31,21 +32,48 @@ pub struct ReadRow {
     pub sources: ColumnSet,
     /// The seats that cannot be used.
     pub avoid: ColumnSet,
+    /// Who solves for what is lost: the endpoint (`Originator`), one column, or a tree of them.
+    pub solved_at: ParityAt,
+    /// The column that solves, if one does.
+    pub calculator: Option<usize>,
 }
 
 impl ReadPlan {
-    /// Plans a read of `range` when the columns of `avoid` cannot be used.
+    /// Plans a read of `range` when the columns of `avoid` cannot be used, and the endpoint solves for what is lost.
     pub fn new(g: &Geometry, range: Range, avoid: ColumnSet) -> Result<ReadPlan, PlanError> {
         let rows = range.stripes(g).map(|s| ReadRow::new(g, range, s, avoid));
         Ok(ReadPlan { rows: rows.collect::<Result<_, _>>()? })
     }
 
-    /// The columns that send something.
+    /// The same in a volume with this policy. Who solves, if one column does, has yet to be said.
+    pub fn by(
+        g: &Geometry,
+        range: Range,
+        avoid: ColumnSet,
+        policy: Policy,
+    ) -> Result<ReadPlan, PlanError> {
+        let mut plan = ReadPlan::new(g, range, avoid)?;
+        let solved_at = policy.reads_solved_at();
+        for row in plan.rows.iter_mut().filter(|row| !row.solve.is_empty()) {
+            row.solved_at = solved_at;
+        }
+        Ok(plan)
+    }
+
+    /// The columns that have a part in it.
     pub fn columns(&self, g: &Geometry) -> ColumnSet {
-        let sends = |row: &ReadRow, column: usize| {
+        let reads = |row: &ReadRow, column: usize| {
             g.layout.seats_of(row.stripe, column).any(|seat| !row.sent(g, seat).is_empty())
         };
-        (0..g.layout.width()).filter(|c| self.rows.iter().any(|row| sends(row, *c))).collect()
+        let has = |row: &ReadRow, column| row.calculator == Some(column) || reads(row, column);
+        (0..g.layout.width()).filter(|c| self.rows.iter().any(|row| has(row, *c))).collect()
+    }
+
+    /// The columns that send the endpoint something.
+    pub fn answering(&self, g: &Geometry) -> ColumnSet {
+        let sends =
+            |column: &usize| self.rows.iter().any(|row| !row.to_endpoint(g, *column).is_empty());
+        (0..g.layout.width()).filter(sends).collect()
     }
 }
 
@@ -58,8 +86,16 @@ impl ReadRow {
     ) -> Result<ReadRow, PlanError> {
         let (lo, hi) = range.within(g, stripe);
         let (columns, avoid) = (avoid, g.seats_of(stripe, avoid));
-        let mut row =
-            ReadRow { stripe, lo, hi, solve: Spans::EMPTY, sources: ColumnSet::EMPTY, avoid };
+        let mut row = ReadRow {
+            stripe,
+            lo,
+            hi,
+            solve: Spans::EMPTY,
+            sources: ColumnSet::EMPTY,
+            avoid,
+            solved_at: ParityAt::Originator,
+            calculator: None,
+        };
         let wanted: ColumnSet =
             (0..g.data_columns()).filter(|i| !row.cover(g, *i).is_empty()).collect();
         let gone = |i: &usize| avoid.contains(g.layout.data_column(stripe, *i));
@@ -81,19 +117,20 @@ impl ReadRow {
         Span::new(self.lo.clamp(start, end) - start, self.hi.clamp(start, end) - start)
     }
 
-    /// The part of a role: columns read and send, and the endpoint solves for what is lost.
+    /// The part of a role: columns read and send, and the endpoint, or columns, solve for what is lost.
     pub fn cell(&self, g: &Geometry, role: Role) -> Cell {
         match role {
             Role::Column(seat) => self.column_cell(g, seat),
+            Role::Calculator => self.calculator_cell(g),
             Role::Endpoint => self.endpoint_cell(g),
-            Role::Source(_) | Role::Calculator | Role::Coordinator => Cell::idle(role),
+            Role::Source(_) | Role::Coordinator => Cell::idle(role),
         }
     }
 
-    /// All cells that have steps: those of the columns in order, and then the endpoint's.
+    /// All cells that have steps: those of the columns in order, and then those of the other roles.
     pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
         let columns = (0..g.layout.seats()).map(Role::Column);
-        let roles = columns.chain([Role::Endpoint]);
+        let roles = columns.chain([Role::Calculator, Role::Endpoint]);
         roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
     }
 
@@ -106,50 +143,68 @@ impl ReadRow {
         })
     }
 
-    /// The bytes that the column of a seat sends of it.
+    /// The bytes that the column of a seat sends of it, to whomever.
     pub fn sent(&self, g: &Geometry, seat: usize) -> Spans {
         if self.avoid.contains(seat) {
             return Spans::EMPTY;
         }
-        let direct = match g.layout.role(self.stripe, seat) {
-            ColumnRole::Data(i) => self.cover(g, i),
-            ColumnRole::Parity(_) => Span::EMPTY,
-        };
         let solve = if self.sources.contains(seat) { self.solve } else { Spans::EMPTY };
-        Spans::union(solve.iter().chain([direct]))
+        Spans::union(solve.iter().chain([self.wanted_of(g, seat)]))
+    }
+
+    /// The wanted bytes that a seat has.
+    fn wanted_of(&self, g: &Geometry, seat: usize) -> Span {
+        match g.layout.role(self.stripe, seat) {
+            ColumnRole::Data(i) if !self.avoid.contains(seat) => self.cover(g, i),
+            _ => Span::EMPTY,
+        }
+    }
+
+    /// The bytes that the column of a seat sends the endpoint as they are.
+    pub(super) fn shown_to_endpoint(&self, g: &Geometry, seat: usize) -> Spans {
+        match self.solved_at {
+            ParityAt::Originator => self.sent(g, seat),
+            _ => self.wanted_of(g, seat).into(),
+        }
     }
 
     fn column_cell(&self, g: &Geometry, seat: usize) -> Cell {
         let holds = Some(g.layout.role(self.stripe, seat));
         let mut cell = Cell { holds, ..Cell::idle(Role::Column(seat)) };
-        let spans = self.sent(g, seat);
+        let read = self.sent(g, seat);
+        if read.is_empty() {
+            return cell;
+        }
+        cell.steps.push(Step::Read(read.sectors_out()));
+        let spans = self.shown_to_endpoint(g, seat);
         if !spans.is_empty() {
             let part = Part::From(g.code_column(self.stripe, seat));
             let to = Destination::Role(Role::Endpoint);
-            cell.steps.push(Step::Read(spans.sectors_out()));
             cell.steps.push(Step::Send(Send { value: Value::Old, spans, part, to }));
+        }
+        if self.sources.contains(seat) {
+            self.add_solving_steps(g, seat, &mut cell);
         }
         cell
     }
 
     fn endpoint_cell(&self, g: &Geometry) -> Cell {
         let mut cell = Cell::idle(Role::Endpoint);
-        let sent = |seat| (Part::From(g.code_column(self.stripe, seat)), self.sent(g, seat));
-        let awaited = (0..g.layout.seats()).map(sent).filter(|(_, spans)| !spans.is_empty());
-        cell.steps.push(Step::Await(awaited.collect()));
+        let sent = |column| self.to_endpoint(g, column);
+        cell.steps.push(Step::Await((0..g.layout.width()).flat_map(sent).collect()));
         for part in self.wanted(g).map(|(part, _)| part) {
-            if let Part::Solved(i) = part {
-                let solved = Value::Sum(self.solution(g, i));
+            if let (Part::Solved(i), ParityAt::Originator) = (part, self.solved_at) {
+                let solved = Value::Sum(self.solution(g, i, self.solve));
                 cell.steps.push(Step::Combine(part, self.solve, solved));
             }
         }
         cell
     }
 
-    /// The terms whose sum is a lost data unit, where lost units are wanted.
-    fn solution(&self, g: &Geometry, unit: usize) -> Vec<Term> {
+    /// The terms whose sum are these bytes of a lost data unit.
+    pub(super) fn solution(&self, g: &Geometry, unit: usize, spans: Spans) -> Vec<Term> {
         let sources = g.code_columns(self.stripe, self.sources);
-        solution(g, sources, unit, self.solve)
+        solution(g, sources, unit, spans)
     }
 }
 

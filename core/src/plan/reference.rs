@@ -74,8 +74,9 @@ impl Array {
         &self.columns[column][base..][..self.g.unit as usize]
     }
 
-    pub fn read(&self, range: Range) -> Result<Vec<u8>, PlanError> {
-        let plan = ReadPlan::new(&self.g, range, self.lost)?;
+    pub fn read(&self, range: Range, policy: Policy) -> Result<Vec<u8>, PlanError> {
+        let mut plan = ReadPlan::by(&self.g, range, self.lost, policy)?;
+        plan.choose_calculators(&self.g, |_| 0);
         let mut out = Vec::new();
         for row in &plan.rows {
             let cells: Vec<Cell> = row.cells(&self.g).collect();

@@ -267,9 +267,9 @@ fn parity_cell(g: &Geometry, j: usize, spans: Spans, value: Value) -> Cell {
 /// Reads the stripe as it is, and as it is without its first data column.
 fn assert_holds(mut array: Array, expected: &[u8]) {
     let all = Range { offset: 0, len: expected.len() as u64 };
-    assert!(array.read(all).unwrap() == expected);
+    assert!(array.read(all, Policy::default()).unwrap() == expected);
     array.lose(array.g.layout.data_column(0, 0));
-    assert!(array.read(all).unwrap() == expected);
+    assert!(array.read(all, Policy::default()).unwrap() == expected);
 }
 
 /// TPT-RAID's star is another way to build cells: data columns send what changes to one that
@@ -388,20 +388,20 @@ pub(super) fn assert_naive_by(g: &Geometry, lost: ColumnSet, stripes: u64, polic
         let data = content(n + 1, len);
         array.write(offset, &data, policy).unwrap();
         naive[offset as usize..][..len as usize].copy_from_slice(&data);
-        let written = array.read(Range { offset, len }).unwrap();
+        let written = array.read(Range { offset, len }, policy).unwrap();
         assert!(written == data, "{len} at {offset} without {lost:?}");
     }
-    assert!(array.read(whole).unwrap() == naive, "without {lost:?}");
+    assert!(array.read(whole, policy).unwrap() == naive, "without {lost:?}");
     for column in lost.iter() {
         (0..stripes).for_each(|stripe| array.rebuild(stripe, column, policy).unwrap());
         array.lost.remove(column);
     }
-    assert!(array.read(whole).unwrap() == naive, "{lost:?} was put back");
+    assert!(array.read(whole, policy).unwrap() == naive, "{lost:?} was put back");
     // What was put back must be what parity is of: others are lost in its place.
     let columns = ColumnSet::first(g.layout.width());
     let others: ColumnSet = columns.minus(lost).iter().take(g.any_losses()).collect();
     others.iter().for_each(|c| array.lose(c));
-    assert!(array.read(whole).unwrap() == naive, "{others:?} after {lost:?}");
+    assert!(array.read(whole, policy).unwrap() == naive, "{others:?} after {lost:?}");
 }
 
 pub(super) fn over_least(layout: &str) -> Geometry {
@@ -553,17 +553,17 @@ proptest! {
             let data: Vec<u8> = (0..len).map(|i| fill.wrapping_add(i as u8)).collect();
             array.write(offset, &data, policy).unwrap();
             naive[offset as usize..][..len as usize].copy_from_slice(&data);
-            let read = array.read(Range { offset: 0, len: size }).unwrap();
+            let read = array.read(Range { offset: 0, len: size }, Policy::default()).unwrap();
             prop_assert!(read == naive, "write {n} at {offset} of {len}");
         }
         let some = Range { offset: size / 3 + 17, len: size / 5 + 1 };
-        let read = array.read(some).unwrap();
+        let read = array.read(some, Policy::default()).unwrap();
         prop_assert!(read == naive[some.offset as usize..some.end() as usize]);
         for column in array.lost.iter() {
             (0..stripes).for_each(|stripe| array.rebuild(stripe, column, policy).unwrap());
         }
         array.lost = ColumnSet::EMPTY;
-        let read = array.read(Range { offset: 0, len: size }).unwrap();
+        let read = array.read(Range { offset: 0, len: size }, Policy::default()).unwrap();
         prop_assert!(read == naive, "after rebuilding");
     }
 }

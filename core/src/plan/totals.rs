@@ -46,13 +46,26 @@ impl ReadPlan {
     pub fn totals(&self, g: &Geometry) -> Totals {
         let mut tally = Tally::new(g);
         for row in &self.rows {
-            row.cells(g).for_each(|cell| tally.add(row.stripe, &cell));
+            for cell in row.cells(g) {
+                if let Role::Column(seat) = cell.at {
+                    tally.add_disk(row.stripe, seat, &cell);
+                }
+            }
         }
-        // Each column that has a part is asked, and answers with all of it.
-        let asked = tally.begun.len() as u64;
+        // Each column that has a part is asked; those that have something for the endpoint answer with all of it.
+        let (asked, answering) = (self.columns(g).len() as u64, self.answering(g).len() as u64);
         let disk_reads = tally.read.iter().map(|r| runs(r.iter().copied(), g.unit).len() as u64);
+        let (mut messages, mut wire_bytes) = (asked + answering, 0);
+        for row in &self.rows {
+            let (between, bytes) = row.between_columns(g);
+            let answers = (0..g.layout.width()).flat_map(|column| row.to_endpoint(g, column));
+            messages += between;
+            wire_bytes += bytes + answers.map(|(_, spans)| spans.len()).sum::<u64>();
+        }
+        let chain = self.rows.iter().map(|row| row.serial_messages(g)).max().unwrap_or(2);
+        let round_trips = u64::from(chain.div_ceil(2));
         let disk_reads = disk_reads.sum();
-        Totals { disk_reads, messages: 2 * asked, round_trips: 1, ..tally.totals }
+        Totals { disk_reads, messages, wire_bytes, round_trips, ..Totals::default() }
     }
 }
 

@@ -6,8 +6,8 @@ use std::fmt;
 use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
-    Commit, Dispatch, Flush, Kind, Ordering, ParityAt, Policy, PolicyError, Preference, Refresh,
-    Roles, Row, SequencerForm, Start, Timing, Valued, redundancy,
+    Commands, Commit, Dispatch, Flush, Kind, Ordering, ParityAt, Policy, PolicyError, Preference,
+    Refresh, Roles, Row, SequencerForm, Start, Timing, Valued, redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -56,6 +56,8 @@ pub enum Setting {
     DiskMttf(u64),
     /// Of [`Policy::inline`].
     Inline(u64),
+    /// Of [`Policy::commands`].
+    Commands(Commands),
 }
 
 /// A choice, by its key.
@@ -89,7 +91,7 @@ pub struct Value {
 const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 21] = [
+pub static CHOICES: [Choice; 22] = [
     Choice {
         key: "strategy",
         help: "how the parity of a stripe that is written in part comes about, where there is a choice",
@@ -279,6 +281,15 @@ pub static CHOICES: [Choice; 21] = [
         parse: |word| inline(word).map(Setting::Inline),
         of: |policy| Setting::Inline(policy.inline),
     },
+    Choice {
+        key: "commands",
+        help: "with roles=controller, for how much of a request one message tells a node what to do",
+        settles: None,
+        in_use: true,
+        values: || listed(&Commands::CHOICES),
+        parse: |word| word.parse().map(Setting::Commands),
+        of: |policy| Setting::Commands(policy.commands),
+    },
 ];
 
 /// Some of the sizes up to which writes are inline.
@@ -454,6 +465,7 @@ impl Setting {
             Setting::Start(to) => policy.redundancy.start = to,
             Setting::DiskMttf(to) => policy.redundancy.disk_mttf = to,
             Setting::Inline(to) => policy.inline = to,
+            Setting::Commands(to) => policy.commands = to,
         }
     }
 
@@ -481,6 +493,7 @@ impl Setting {
             Setting::Start(_) => Start::KEY,
             Setting::DiskMttf(_) => "disk-mttf",
             Setting::Inline(_) => "inline",
+            Setting::Commands(_) => Commands::KEY,
         }
     }
 
@@ -505,6 +518,7 @@ impl Setting {
             Setting::Start(v) => v.to_string(),
             Setting::ExposedStripes(v) | Setting::Mttdl(v) => redundancy::bound_in_words(v),
             Setting::DiskMttf(v) => v.to_string(),
+            Setting::Commands(v) => v.to_string(),
             Setting::Inline(0) => "0".to_string(),
             Setting::ExposedBytes(v) | Setting::Inline(v) => redundancy::bytes_in_words(v),
         }

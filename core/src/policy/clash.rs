@@ -1,7 +1,9 @@
 //! What is refused: words that there are none, and values that do not go together.
 
 use super::time::NoTime;
-use super::{Commit, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice};
+use super::{
+    Commands, Commit, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice,
+};
 
 /// Why a policy is refused: what was given, what it does not go with, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -152,7 +154,7 @@ impl Clash {
     }
 }
 
-const CLASHES: [Clash; 10] = [
+const CLASHES: [Clash; 12] = [
     Clash {
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
@@ -214,6 +216,19 @@ const CLASHES: [Clash; 10] = [
         if_said: false,
         why: "the controller sees no data, so it cannot say each step; set dispatch=collaborative with it, or \
               roles=central",
+    },
+    Clash {
+        one: |p| (p.commands == Commands::Block).then_some(Setting::Commands(p.commands)),
+        other: |p| (!p.sees_no_data()).then_some(Setting::Roles(p.roles())),
+        if_said: true,
+        why: "only with roles=controller there is a controller that commands nodes block by block; set that, too",
+    },
+    Clash {
+        one: |p| (p.commands == Commands::Block).then_some(Setting::Commands(p.commands)),
+        other: |p| (p.inline > 0).then_some(Setting::Inline(p.inline)),
+        if_said: false,
+        why: "bytes that come with a request go out with the commands for its columns; set inline=0 with it, or \
+              commands=column",
     },
     Clash {
         one: |p| (p.inline > 0).then_some(Setting::Inline(p.inline)),

@@ -22,8 +22,8 @@ pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
 pub use redundancy::{Flush, Redundancy, Refresh, Start, Timing};
 pub use values::{
-    Commit, Controller, Dispatch, Kind, Ordering, ParityAt, Preference, Roles, Row, SequencerForm,
-    Valued, words,
+    Commands, Commit, Controller, Dispatch, Kind, Ordering, ParityAt, Preference, Roles, Row,
+    SequencerForm, Valued, words,
 };
 
 use crate::units::{MILLIS, Nanos};
@@ -41,6 +41,8 @@ pub struct Policy {
     pub controller: Option<Controller>,
     /// With a controller that no data passes: most bytes of a write that go to it with the request all the same.
     pub inline: u64,
+    /// With such a controller: for how much of a request it tells a node in one message.
+    pub commands: Commands,
     /// When a write is decided.
     pub commit: Commit,
     /// Who goes first among requests that overlap.
@@ -87,6 +89,11 @@ impl Policy {
     /// Most bytes that may be [`inline`](Policy::inline).
     pub const MOST_INLINE: u64 = 1 << 20;
 
+    /// For how much of a request a node is told what to do in one message.
+    pub fn commands(&self) -> Commands {
+        if self.sees_no_data() { self.commands } else { Commands::Column }
+    }
+
     /// Whether a write is durable when it is answered.
     pub fn is_journaled(&self) -> bool {
         self.journal && self.commit.is_voted()
@@ -117,6 +124,7 @@ impl Default for Policy {
             dispatch: Dispatch::Collaborative,
             controller: None,
             inline: 0,
+            commands: Commands::Column,
             commit: Commit::Late,
             ordering: Ordering::Timestamps,
             sequencer: SequencerForm::Centralized,

@@ -105,6 +105,8 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ("commit=limited dispatch=commanded", "ordering=none"),
         ("", "roles=controller parity-at=parity inline=4K"),
         ("roles=controller", "inline=1M"),
+        ("", "roles=controller commands=block"),
+        ("roles=controller inline=4K", "inline=0 commands=block"),
         ("", "roles=controller calculator=tree"),
         ("calculator=balanced", "roles=controller"),
         ("commit=limited dispatch=commanded", "roles=central commit=late"),
@@ -171,6 +173,15 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
             "roles=central",
         ),
         ("", "inline=4K", "inline=4K", "roles=node", "set that"),
+        ("", "commands=block", "commands=block", "roles=node", "set that"),
+        ("roles=controller inline=4K", "commands=block", "commands=block", "inline=4K", "inline=0"),
+        (
+            "roles=controller commands=block",
+            "inline=4K",
+            "inline=4K",
+            "commands=block",
+            "commands=column",
+        ),
     ] {
         let refused = check(before, bad).unwrap_err();
         assert!(refused.starts_with(&format!("{given} does not go with {with}")), "{refused}");

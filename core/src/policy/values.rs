@@ -98,7 +98,7 @@ macro_rules! named {
     )*};
 }
 
-named!(Dispatch, Roles, Commit, Ordering, SequencerForm, Timing, Refresh, Flush, Start);
+named!(Dispatch, Roles, Commands, Commit, Ordering, SequencerForm, Timing, Refresh, Flush, Start);
 
 /// How to deal with a stripe that is written in part, where both ways are possible (TickerTAIP 3.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -207,6 +207,34 @@ impl Dispatch {
 impl Valued for Dispatch {
     const KEY: &'static str = "dispatch";
     const ROWS: &'static [Row<Self>] = &Dispatch::CHOICES;
+}
+
+/// For how much of a request a controller that no data passes tells a node in one message (TPT-RAID, section 3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Commands {
+    /// For all that a column has to do with it.
+    #[default]
+    Column,
+    /// For a block: what a column has to do with one stripe.
+    Block,
+}
+
+impl Commands {
+    /// All of them.
+    pub const CHOICES: [Row<Commands>; 2] = [
+        row(Commands::Column, "column", 1, "one for all that a column has of a request"),
+        row(
+            Commands::Block,
+            "block",
+            2,
+            "one for each stripe unit, and each stripe is atomic by itself",
+        ),
+    ];
+}
+
+impl Valued for Commands {
+    const KEY: &'static str = "commands";
+    const ROWS: &'static [Row<Self>] = &Commands::CHOICES;
 }
 
 /// Whether a controller coordinates for all nodes, and whether data passes it (TPT-RAID, section 1.1).

@@ -95,7 +95,7 @@ wire_enum!(Recollection, "recollection" {
 });
 
 wire_enum!(Body, "body" {
-    1 = Read { ts, volume, range, avoid, wanted, holder },
+    1 = Read { ts, volume, range, avoid, calculators, wanted, holder },
     2 = ReadReply { ts, column, result },
     3 = Write { header, items },
     4 = Part { header, to, items },
@@ -119,7 +119,8 @@ wire_enum!(Body, "body" {
     22 = Request(ask),
     23 = Done { volume, number, result, counted },
     24 = Fetch { header, column },
-    25 = Place { holder, ts, volume, range, avoid, column, pieces },
+    25 = Place { holder, ts, volume, range, avoid, calculators, column, pieces },
+    26 = Show { ts, to, items },
 });
 
 wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, is_gone });

@@ -10,8 +10,8 @@ use weft_core::cluster::{
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
-    Commit, Controller, Dispatch, Flush, Ordering, ParityAt, Policy, Preference, Redundancy,
-    Refresh, SequencerForm, Start, Timing, Valued,
+    Commands, Commit, Controller, Dispatch, Flush, Ordering, ParityAt, Policy, Preference,
+    Redundancy, Refresh, SequencerForm, Start, Timing, Valued,
 };
 use weft_core::units::{MAX_NODES, SECTOR};
 
@@ -34,6 +34,9 @@ const WITH_TIMES_AWAY: u8 = 14;
 
 /// The first version whose maps say which disks are expected to fail.
 const WITH_SUSPECTS: u8 = 15;
+
+/// Policies may have commands block by block since this version.
+const WITH_COMMANDS: u8 = 15;
 
 wire_struct!(ClusterMap {
     epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
@@ -274,6 +277,8 @@ fn rotation_tag(placement: Placement) -> u8 {
 const DEFERS: u8 = 2;
 /// The same: that it says which controller there is.
 const CONTROLLED: u8 = 4;
+/// A flag of a policy: its controller commands nodes block by block.
+const BY_BLOCK: u8 = 8;
 
 impl Wire for Policy {
     fn put(&self, w: &mut Writer) {
@@ -285,7 +290,9 @@ impl Wire for Policy {
         self.sequencer.put(w);
         let says = self.redundancy != Redundancy::default();
         let controlled = self.controller.is_some() || self.inline > 0;
-        let flags = [(self.journal, 1), (says, DEFERS), (controlled, CONTROLLED)];
+        let by_block = self.commands == Commands::Block;
+        let flags =
+            [(self.journal, 1), (says, DEFERS), (controlled, CONTROLLED), (by_block, BY_BLOCK)];
         flags.iter().filter(|f| f.0).map(|f| f.1).sum::<u8>().put(w);
         self.lost_wait.put(w);
         if says {
@@ -302,7 +309,8 @@ impl Wire for Policy {
         let (dispatch, commit) = (Wire::take(r)?, Wire::take(r)?);
         let (ordering, sequencer) = (Wire::take(r)?, Wire::take(r)?);
         let flags = u8::take(r)?;
-        at_most("the flags of a policy", flags.into(), (1 | DEFERS | CONTROLLED).into())?;
+        let all = 1 | DEFERS | CONTROLLED | if r.version < WITH_COMMANDS { 0 } else { BY_BLOCK };
+        at_most("the flags of a policy", flags.into(), all.into())?;
         let lost_wait = Wire::take(r)?;
         let redundancy = match flags & DEFERS {
             0 => Redundancy::default(),
@@ -314,6 +322,10 @@ impl Wire for Policy {
         };
         at_most("the bytes of a write that are inline", inline, Policy::MOST_INLINE)?;
         let journal = flags & 1 != 0;
+        let commands = match flags & BY_BLOCK {
+            0 => Commands::Column,
+            _ => Commands::Block,
+        };
         Ok(Policy {
             strategy,
             parity_at,
@@ -326,6 +338,7 @@ impl Wire for Policy {
             redundancy,
             controller,
             inline,
+            commands,
         })
     }
 }

@@ -37,6 +37,7 @@ fn body(body: &Body) -> String {
             Ok(_) => format!("ReadReply {ts}"),
             Err(refusal) => format!("ReadReply {ts} {refusal:?}"),
         },
+        Body::Show { ts, .. } => format!("Show {ts}"),
         Body::Write { header, .. } => format!("Write {}", header.ts),
         Body::Part { header, .. } => format!("Part {}", header.ts),
         Body::Vote { ts, vote: Ok(()), .. } => format!("Vote {ts} prepared"),

@@ -62,6 +62,10 @@ impl Forger {
                 }
                 items.iter_mut().for_each(|Item { data, .. }| self.nonsense(data));
             }
+            // Of a column that it has not.
+            Body::Show { items, .. } => {
+                items.iter_mut().for_each(|Item { data, .. }| self.nonsense(data));
+            }
             Body::Place { holder, pieces, .. } => {
                 self.disguise(holder);
                 pieces.iter_mut().for_each(|(_, data)| self.nonsense(data));

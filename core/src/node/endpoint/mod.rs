@@ -21,7 +21,7 @@ use super::{
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::order::{Again, Asker, HostId, Origin, RequestId};
-use crate::plan::{Range, chunks};
+use crate::plan::{Calculators, Range, chunks};
 use crate::policy::Controller;
 use crate::units::{ColumnSet, Epoch, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -359,7 +359,7 @@ impl Endpoint {
         from: NodeId,
         holder: Holder,
         volume: VolumeId,
-        attempt: (Timestamp, Range, ColumnSet),
+        attempt: (Timestamp, Range, ColumnSet, Calculators),
         (column, pieces): (usize, Vec<(u64, Buffer)>),
         outbox: &mut Outbox,
     ) {
@@ -372,7 +372,7 @@ impl Endpoint {
             return;
         }
         let part = self.parts.get_mut(&id).expect("just seen");
-        part.placed.take(&volume.geometry, attempt, column, pieces);
+        part.placed.take(volume, attempt, column, pieces);
         part.hops = part.hops.max(outbox.hops);
         self.look_at_pieces(id, outbox);
     }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::Buffer;
+use crate::cluster::Volume;
 use crate::layout::Geometry;
 use crate::node::assembly::{self, Pieces};
-use crate::plan::{Range, ReadPlan};
+use crate::plan::{Calculators, Range, ReadPlan};
 use crate::units::{ColumnSet, Timestamp};
 
 /// Attempts of which pieces are kept: an earlier one of the same range is over when a later one is here.
@@ -17,6 +18,7 @@ pub(super) struct Placed(BTreeMap<Timestamp, Attempt>);
 #[derive(Clone, Debug, Hash)]
 struct Attempt {
     range: Range,
+    calculators: Calculators,
     plan: ReadPlan,
     /// The columns that have not placed anything.
     missing: ColumnSet,
@@ -27,11 +29,12 @@ impl Placed {
     /// A column places its pieces.
     pub fn take(
         &mut self,
-        g: &Geometry,
-        (ts, range, avoid): (Timestamp, Range, ColumnSet),
+        volume: &Volume,
+        (ts, range, avoid, calculators): (Timestamp, Range, ColumnSet, Calculators),
         column: usize,
         sent: Vec<(u64, Buffer)>,
     ) {
+        let g = &volume.geometry;
         let meets = |a: &Attempt| a.range.offset < range.end() && range.offset < a.range.end();
         if self.0.range(ts..).any(|(t, a)| *t > ts && meets(a)) {
             return;
@@ -40,12 +43,16 @@ impl Placed {
         let attempt = match self.0.entry(ts) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let Ok(plan) = ReadPlan::new(g, range, avoid) else { return };
-                let missing = plan.columns(g);
-                new.insert(Attempt { range, plan, missing, pieces: Pieces::new() })
+                let Ok(mut plan) = ReadPlan::by(g, range, avoid, volume.policy) else { return };
+                if plan.assign(g, calculators).is_err() {
+                    return;
+                }
+                let missing = plan.answering(g);
+                new.insert(Attempt { range, calculators, plan, missing, pieces: Pieces::new() })
             }
         };
-        if attempt.range == range && attempt.missing.contains(column) {
+        let is_it = (attempt.range, attempt.calculators) == (range, calculators);
+        if is_it && attempt.missing.contains(column) {
             attempt.missing.remove(column);
             assembly::take(&attempt.plan, g, column, sent, &mut attempt.pieces);
         }

@@ -336,9 +336,21 @@ fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Sp
 /// Gives back the locks that devices keep for a transaction until they are told that it is over;
 /// those of who writes end with the write.
 pub(super) fn unlock(ts: Timestamp, txn: &RunningJob, outbox: &mut Outbox) {
-    if txn.policy.ordering != Ordering::DeviceLocks {
-        return;
+    if txn.policy.ordering == Ordering::DeviceLocks {
+        unlock_columns(ts, txn, outbox);
     }
+}
+
+/// The same of a read that is given up: columns may wait for what others of them will not show.
+pub(super) fn unlock_given_up(ts: Timestamp, txn: &RunningJob, outbox: &mut Outbox) {
+    match &txn.state {
+        State::Reading(reading) if reading.columns_wait() => unlock_columns(ts, txn, outbox),
+        _ => unlock(ts, txn, outbox),
+    }
+}
+
+/// Tells the columns of a transaction that write nothing that it is over.
+fn unlock_columns(ts: Timestamp, txn: &RunningJob, outbox: &mut Outbox) {
     let columns = match &txn.state {
         State::Reading(r) => r.asked,
         State::Writing(w) => w.readers,

@@ -47,7 +47,7 @@ use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use flushing::Flush;
 use job::{Job, Purpose, What};
-use locking::{Locks, unlock};
+use locking::{Locks, unlock, unlock_given_up};
 use precedence::Precedence;
 use reading::Reading;
 use recalling::Recall;
@@ -440,7 +440,7 @@ impl Originator {
         for ts in waiting {
             if matches!(self.txns[&ts].state, State::Reading(_)) {
                 let txn = self.txns.remove(&ts).expect("just seen");
-                unlock(ts, &txn, outbox);
+                unlock_given_up(ts, &txn, outbox);
                 if self.map.is_asleep(&txn.volume) {
                     // It waits for the outcome of a write, which nobody can know now.
                     self.lacks_nodes(txn.job, outbox);

@@ -1,23 +1,23 @@
 //! Reads at the originator: asking the workers, solving for lost units, putting the pieces
 //! in order; maps of holes; verifying a stripe (see [`crate::node::judge`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 use weft_bytes::Reader;
 
-use super::locking::unlock;
+use super::locking::{unlock, unlock_given_up};
 use super::{Attempt, Job, Originator, Purpose, State, Unplanned, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::Geometry;
-use crate::node::assembly::{Pieces, assemble};
+use crate::node::assembly::{Pieces, assemble, take};
 use crate::node::judge::{Unit, judge, parity_is_wrong};
 use crate::node::outbox::Outbox;
 use crate::node::{Body, HostData, MOST_UNCLEAR, Refusal, Trust, Wanted};
 use crate::order::Ordering;
-use crate::plan::{Range, ReadPlan, Span};
-use crate::units::{ColumnSet, SECTOR, Timestamp};
+use crate::plan::{Part, Range, ReadPlan, Span};
+use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp};
 
 /// A read in work.
 #[derive(Clone, Hash)]
@@ -26,13 +26,17 @@ pub(super) struct Reading {
     avoid: ColumnSet,
     /// The columns that were asked.
     pub asked: ColumnSet,
+    /// Those that have something for the endpoint and have not answered.
     missing: ColumnSet,
+    /// What it has given columns' nodes to compute.
+    pub given: Vec<(NodeId, u64)>,
+    /// Messages of the longest chain that ended here.
+    hops: u8,
     /// An endpoint gets what is read.
     is_placed: bool,
-    /// By stripe and seat.
     pieces: Pieces,
     /// The versions of their sectors, if whole stripes are read: 8 bytes each.
-    versions: BTreeMap<(u64, usize), Buffer>,
+    versions: Pieces,
 }
 
 impl Originator {
@@ -56,27 +60,37 @@ impl Originator {
         if wanted == Wanted::Stripes && !avoid.is_empty() {
             return Err(Unplanned::Verify);
         }
-        let plan = ReadPlan::new(g, range, *avoid).map_err(|_| Unplanned::Undetermined)?;
-        let columns: ColumnSet = match wanted {
-            Wanted::Stripes => ColumnSet::first(g.layout.width()),
-            _ => plan.columns(g),
+        let plan = match wanted {
+            Wanted::Data => ReadPlan::by(g, range, *avoid, volume.policy),
+            Wanted::Stripes | Wanted::Holes => ReadPlan::new(g, range, *avoid),
+        };
+        let mut plan = plan.map_err(|_| Unplanned::Undetermined)?;
+        let nodes = &volume.extents[*extent].columns;
+        let calculators = plan.choose_calculators(g, |column| self.given_to(nodes[column].0));
+        let given = plan.computed_by(g).map(|(column, bytes)| (nodes[column].0, bytes)).collect();
+        let (asked, missing) = match wanted {
+            Wanted::Stripes => {
+                (ColumnSet::first(g.layout.width()), ColumnSet::first(g.layout.width()))
+            }
+            _ => (plan.columns(g), plan.answering(g)),
         };
         let holder = self.holder(&attempt.job).map(|(holder, _)| holder);
         let holder = holder.filter(|_| wanted == Wanted::Data);
-        for column in columns.iter() {
-            let node = volume.extents[*extent].columns[column].0;
+        for column in asked.iter() {
             let (ts, volume, avoid) = (*ts, volume.id, *avoid);
-            let body = Body::Read { ts, volume, range, avoid, wanted, holder };
-            outbox.send_after(node, body, 1);
+            let body = Body::Read { ts, volume, range, avoid, calculators, wanted, holder };
+            outbox.send_after(nodes[column].0, body, 1);
         }
         Ok(Reading {
             plan,
             avoid: *avoid,
-            asked: columns,
-            missing: columns,
+            asked,
+            missing,
+            given,
+            hops: 0,
             is_placed: holder.is_some(),
-            pieces: BTreeMap::new(),
-            versions: BTreeMap::new(),
+            pieces: Pieces::new(),
+            versions: Pieces::new(),
         })
     }
 
@@ -92,14 +106,14 @@ impl Originator {
         match result {
             Err(refusal) => {
                 let txn = self.txns.remove(&ts).expect("just seen");
-                unlock(ts, &txn, outbox);
+                unlock_given_up(ts, &txn, outbox);
                 self.refused(txn.job, refusal, outbox);
                 return;
             }
             Ok(pieces) => {
                 reading.missing.remove(column);
-                let whole = matches!(txn.job.what, What::Verify { .. });
-                reading.take(&txn.volume.geometry, column, whole, pieces);
+                reading.hops = reading.hops.max(outbox.hops);
+                reading.take(&txn.volume.geometry, column, &txn.job.what, pieces);
             }
         }
         if !reading.missing.is_empty() {
@@ -107,8 +121,8 @@ impl Originator {
         }
         let txn = self.txns.remove(&ts).expect("just seen");
         unlock(ts, &txn, outbox);
-        self.count_round_trips(txn.job.purpose, outbox.hops);
         let State::Reading(reading) = txn.state else { unreachable!("just seen") };
+        self.count_round_trips(txn.job.purpose, reading.hops);
         let g = &txn.volume.geometry;
         if reading.is_placed {
             outbox.counters.controlled_bytes +=
@@ -136,7 +150,7 @@ impl Originator {
         let What::Verify { stripe, trust } = job.what else { return };
         let g = &volume.geometry;
         let units: Vec<Unit> =
-            (0..g.code.columns()).map(|c| reading.whole_unit(g, stripe, c)).collect();
+            (0..g.code.columns()).map(|c| reading.whole_unit(stripe, c)).collect();
         // Of what nobody ordered, or a host left half written, data is what there is.
         let unordered = volume.policy.ordering == Ordering::None && trust == Trust::Nobody;
         let found = match unordered || job.purpose == Purpose::Repair {
@@ -191,27 +205,37 @@ fn suspects(volume: &Volume, stripe: u64, trust: Trust) -> BTreeSet<usize> {
 }
 
 impl Reading {
-    /// What a column sends of each stripe comes by seats; of `whole` stripes the versions come after the bytes.
-    fn take(&mut self, g: &Geometry, column: usize, whole: bool, pieces: Vec<(u64, Buffer)>) {
+    /// Whether columns wait for one another, to solve for what is lost.
+    pub fn columns_wait(&self) -> bool {
+        self.plan.columns_solve()
+    }
+
+    /// What a column sends of each stripe comes by seats; of whole stripes the versions come after the bytes.
+    fn take(&mut self, g: &Geometry, column: usize, what: &What, pieces: Vec<(u64, Buffer)>) {
+        if let What::Read(_) | What::Compare(..) = what {
+            return take(&self.plan, g, column, pieces, &mut self.pieces);
+        }
+        let whole = matches!(what, What::Verify { .. });
         for (stripe, data) in pieces {
             let seats: SmallVec<[usize; 2]> = g.layout.seats_of(stripe, column).collect();
             let row = || self.plan.rows.iter().find(|r| r.stripe == stripe);
             let is_sent = |seat: usize| {
                 seats.len() == 1 || whole || row().is_some_and(|r| !r.sent(g, seat).is_empty())
             };
-            let lacks = |have: &BTreeMap<_, _>, seat: usize| !have.contains_key(&(stripe, seat));
+            let part = |seat: usize| (stripe, Part::From(g.code_column(stripe, seat)));
+            let lacks = |have: &Pieces, seat: usize| !have.contains_key(&part(seat));
             let mut sent = seats.iter().copied().filter(|seat| is_sent(*seat));
             if let Some(seat) = sent.find(|seat| lacks(&self.pieces, *seat)) {
-                self.pieces.insert((stripe, seat), data);
+                self.pieces.insert(part(seat), data);
             } else if let Some(seat) = seats.into_iter().find(|s| lacks(&self.versions, *s)) {
-                self.versions.insert((stripe, seat), data);
+                self.versions.insert(part(seat), data);
             }
         }
     }
 
     /// A unit that was read as a whole, by column of the code.
-    fn whole_unit(&self, g: &Geometry, stripe: u64, code_column: usize) -> Unit {
-        let key = (stripe, g.seat_of(stripe, code_column));
+    fn whole_unit(&self, stripe: u64, code_column: usize) -> Unit {
+        let key = (stripe, Part::From(code_column));
         let versions = self.versions.get(&key).map(Buffer::to_bytes).unwrap_or_default();
         let mut r: Reader = Reader::new(&versions);
         let versions = std::iter::from_fn(|| r.u64().ok()).map(Timestamp).collect();
@@ -240,7 +264,7 @@ impl Reading {
                     continue;
                 }
                 let spans = row.sent(g, column).sectors_out();
-                let bytes = self.pieces[&(row.stripe, column)].to_bytes();
+                let bytes = self.pieces[&(row.stripe, Part::From(i))].to_bytes();
                 let mut at = cover.lo;
                 while at < cover.hi {
                     let sector = Span::new(at, at + 1).sectors_out();

@@ -10,7 +10,7 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::{ForEndpoint, Outbox};
 use crate::node::{Holder, HostData, HostError, HostOp, LostRange};
 use crate::order::Origin;
-use crate::plan::{Range, chunks};
+use crate::plan::{Range, chunks, together};
 use crate::units::{Timestamp, VolumeId};
 
 /// A host's request in work.
@@ -153,7 +153,9 @@ impl Originator {
         range: Range,
         what: impl Fn(Range) -> What,
     ) {
-        let cut = chunks(&volume.geometry, range, self.max_chunk, |s| volume.extent_end(s));
+        let g = &volume.geometry;
+        let most = together(g, volume.policy.commands(), self.max_chunk);
+        let cut = chunks(g, range, most, |s| volume.extent_end(s));
         let mut left = 0;
         for chunk in cut {
             let pieces = match what(chunk) {

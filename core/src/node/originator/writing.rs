@@ -142,17 +142,20 @@ impl Originator {
         extent: usize,
     ) -> (Calculators, Vec<(NodeId, u64)>) {
         let (g, columns) = (&volume.geometry, &volume.extents[extent].columns);
-        let writing = |txn: &'_ RunningJob| match &txn.state {
-            State::Writing(w) => w.given.clone(),
-            _ => Vec::new(),
-        };
-        let given = |node| {
-            let all = self.txns.values().flat_map(writing).filter(move |g| g.0 == node);
-            all.map(|(_, bytes)| bytes).sum::<u64>()
-        };
-        let chosen = plan.choose_calculators(g, |column| given(columns[column].0));
+        let chosen = plan.choose_calculators(g, |column| self.given_to(columns[column].0));
         let given = plan.computed_by(g).map(|(column, bytes)| (columns[column].0, bytes));
         (chosen, given.collect())
+    }
+
+    /// Bytes that a node has been given to compute by what is in work.
+    pub(super) fn given_to(&self, node: NodeId) -> u64 {
+        let of = |txn: &'_ RunningJob| match &txn.state {
+            State::Writing(w) => w.given.clone(),
+            State::Reading(r) => r.given.clone(),
+            State::Asking(..) | State::GivingUp(..) => Vec::new(),
+        };
+        let its = self.txns.values().flat_map(of).filter(|given| given.0 == node);
+        its.map(|(_, bytes)| bytes).sum()
     }
 
     /// What the workers are told to do for a job.

@@ -26,6 +26,7 @@ impl Worker {
             self.drop_txn(ts);
         }
         self.expire_locks(now);
+        self.give_up_solving(8 * patience, outbox);
         self.give_way(outbox);
         ask.into_iter().for_each(|ts| self.inquire(ts, outbox));
         if now >= self.forgets_at {
@@ -99,6 +100,7 @@ impl Worker {
             self.began = floor;
         }
         self.early.clear();
+        self.shown.clear();
         self.reads.clear();
         self.forget_locks();
         // Their originators may have died, also such as are up again.

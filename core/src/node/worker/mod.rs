@@ -12,6 +12,7 @@
 //! - [`meta`]: what the journal keeps of a write besides its content
 //! - [`ordering`]: who may go on at this disk
 //! - [`reading`]: reads and scans
+//! - [`solving`]: what is lost of what is read
 //! - [`catchup`]: what this disk missed
 //! - [`filling`]: having that put back
 //! - [`load`]: how much there is to do
@@ -33,6 +34,7 @@ mod outcome;
 mod reading;
 mod refreshing;
 mod settling;
+mod solving;
 mod strangers;
 mod target;
 mod writing;
@@ -185,6 +187,8 @@ pub(crate) struct Worker {
     next_ticket: u64,
     /// What came of writes before the controller spoke of them.
     early: VecDeque<strangers::Early>,
+    /// What columns show of reads that have not been asked for here yet.
+    shown: VecDeque<solving::Shown>,
     /// Writes that this disk will not take part in any more.
     fenced: BTreeSet<Timestamp>,
     /// What has happened of requests whose hosts may ask again.
@@ -241,6 +245,7 @@ impl Worker {
             tickets: BTreeMap::new(),
             next_ticket: 1,
             early: VecDeque::new(),
+            shown: VecDeque::new(),
             fenced: BTreeSet::new(),
             memory: Memory::default(),
             clock_is_ahead: 0,

@@ -7,27 +7,31 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use weft_bytes::Writer;
 
+use super::solving::Solving;
 use super::{Before, Entrance, Phase, Ticket, Worker, sectors};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Holder, Output, Refusal, Wanted};
 use crate::order::{Access, Ordering};
-use crate::plan::{Range as Bytes, ReadPlan, Span, Spans, runs};
+use crate::plan::{Calculators, Range as Bytes, ReadPlan, Span, Spans, runs};
 use crate::store::{ReadDone, Scan};
-use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
+use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// A read in work.
 #[derive(Clone, Hash)]
 pub(super) struct ReadJob {
     from: NodeId,
     /// Where what is read goes, if not to who asks; and what it is asked for.
-    place: Option<(Holder, Bytes, ColumnSet)>,
-    volume: VolumeId,
-    column: usize,
+    place: Option<(Holder, Bytes, ColumnSet, Calculators)>,
+    pub volume: VolumeId,
+    pub column: usize,
     wanted: Wanted,
     rows: Vec<RowPart>,
     runs: Vec<Run>,
+    /// Its part in the solving for what is lost, if columns do that.
+    pub solving: Option<Box<Solving>>,
+    pub since: Nanos,
     /// How the volume's requests are ordered.
     ordering: Ordering,
     /// It has had to wait for another.
@@ -36,12 +40,13 @@ pub(super) struct ReadJob {
     hops: u8,
 }
 
+/// What is read of a seat's unit.
 #[derive(Clone, Hash)]
-struct RowPart {
-    stripe: u64,
-    seat: usize,
+pub(super) struct RowPart {
+    pub stripe: u64,
+    pub seat: usize,
     base: u64,
-    spans: Spans,
+    pub spans: Spans,
 }
 
 #[derive(Clone, Hash)]
@@ -59,9 +64,8 @@ impl Worker {
         &mut self,
         (from, holder): (NodeId, Option<Holder>),
         ts: Timestamp,
-        volume: VolumeId,
-        range: Bytes,
-        avoid: ColumnSet,
+        (volume, range): (VolumeId, Bytes),
+        (avoid, calculators): (ColumnSet, Calculators),
         wanted: Wanted,
         outbox: &mut Outbox,
     ) {
@@ -72,9 +76,10 @@ impl Worker {
         }
         let first = range.stripes(g).start;
         let Some(column) = volume.extent(first).column_of(self.node) else { return };
-        if self.reads.contains_key(&ts) {
+        if self.reads.contains_key(&ts) || self.fenced.contains(&ts) {
             return;
         }
+        let mut solving = None;
         let whole = Spans::from(Span::new(0, g.unit));
         let part = |stripe, spans: &dyn Fn(usize) -> Spans| {
             let seats = g.layout.seats_of(stripe, column);
@@ -86,13 +91,20 @@ impl Worker {
         };
         let mut rows: Vec<RowPart> = match wanted {
             Wanted::Stripes => range.stripes(g).flat_map(|s| part(s, &|_| whole)).collect(),
-            Wanted::Data | Wanted::Holes => match ReadPlan::new(g, range, avoid) {
-                Ok(plan) => {
-                    let rows = plan.rows.iter();
-                    rows.flat_map(|r| part(r.stripe, &|seat| r.sent(g, seat))).collect()
+            Wanted::Data | Wanted::Holes => {
+                let plan = match wanted {
+                    Wanted::Data => ReadPlan::by(g, range, avoid, volume.policy),
+                    _ => ReadPlan::new(g, range, avoid),
+                };
+                let Ok(mut plan) = plan else { return };
+                if plan.assign(g, calculators).is_err() {
+                    return;
                 }
-                Err(_) => return,
-            },
+                let rows = plan.rows.iter();
+                let parts = rows.flat_map(|r| part(r.stripe, &|seat| r.sent(g, seat))).collect();
+                solving = Solving::new(g, plan, column);
+                parts
+            }
         };
         rows.retain(|r| !r.spans.is_empty());
         let places = rows.iter().flat_map(|r| {
@@ -109,12 +121,14 @@ impl Worker {
         let runs = whole.collect();
         let job = ReadJob {
             from,
-            place: holder.map(|holder| (holder, range, avoid)),
+            place: holder.map(|holder| (holder, range, avoid, calculators)),
             volume: volume.id,
             column,
             wanted,
             rows,
             runs,
+            solving,
+            since: outbox.now,
             ordering: volume.policy.ordering,
             delayed: false,
             started: false,
@@ -146,13 +160,15 @@ impl Worker {
     ) {
         self.lend(ts, outbox.now);
         let mut result = result;
-        if let (Some((holder, range, avoid)), Ok(pieces)) = (job.place, &mut result) {
+        let hops = job.solving.as_ref().map_or(job.hops, |s| s.answered_at().max(job.hops));
+        if let (Some((holder, range, avoid, calculators)), Ok(pieces)) = (job.place, &mut result) {
             let (volume, column, pieces) = (job.volume, job.column, std::mem::take(pieces));
-            let body = Body::Place { holder, ts, volume, range, avoid, column, pieces };
-            outbox.send_after(holder.node, body, job.hops);
+            let body =
+                Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces };
+            outbox.send_after(holder.node, body, hops);
         }
         let body = Body::ReadReply { ts, column: job.column, result };
-        outbox.send_after(job.from, body, job.hops);
+        outbox.send_after(job.from, body, hops);
     }
 
     /// Starts a read that waits for nothing.
@@ -189,6 +205,10 @@ impl Worker {
         job.started = true;
         let versions = job.wanted == Wanted::Stripes;
         let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
+        if ranges.is_empty() {
+            // It only solves for others.
+            return self.solve(ts, outbox);
+        }
         for (run, range) in ranges.into_iter().enumerate() {
             let ticket = self.ticket(Ticket::Read { ts, run });
             let (first, count) = (range.start, range.end - range.start);
@@ -232,6 +252,10 @@ impl Worker {
         let all = job.runs.iter().all(|r| r.data.is_some());
         if refusal.is_none() && !all {
             return;
+        }
+        if refusal.is_none() && job.solving.is_some() {
+            job.has_read();
+            return self.solve(ts, outbox);
         }
         let job = self.reads.remove(&ts).expect("just seen");
         let result = refusal.map_or_else(|| Ok(job.pieces()), Err);
@@ -446,6 +470,16 @@ impl ReadJob {
     fn hole_pieces(&self) -> Vec<(u64, Buffer)> {
         let coarse = |row: &RowPart| RowPart { spans: row.spans.sectors_out(), ..row.clone() };
         self.rows.iter().map(|row| (row.stripe, self.gather(&coarse(row), 1))).collect()
+    }
+
+    /// All is here that is read: those cells get it that others wait for.
+    fn has_read(&mut self) {
+        let Some(mut solving) = self.solving.take() else { return };
+        for row in &self.rows {
+            let whole = |spans: Spans| self.gather(&RowPart { spans, ..row.clone() }, SECTOR);
+            solving.has_read(row, whole);
+        }
+        self.solving = Some(solving);
     }
 
     /// The bytes of a row's spans out of the runs, at `scale` bytes a sector.

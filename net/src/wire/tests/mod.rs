@@ -161,16 +161,17 @@ fn body() -> BoxedStrategy<Body> {
         vec![Undecided, All, Untouched, Touched]
     };
     prop_oneof![
-        (ts(), volume_id(), range(), any::<u32>(), wanted, option::of(holder())).prop_map(
-            |(ts, volume, range, avoid, wanted, holder)| Body::Read {
+        (ts(), volume_id(), range(), any::<u32>(), calculators(), wanted, option::of(holder()))
+            .prop_map(|(ts, volume, range, avoid, calculators, wanted, holder)| Body::Read {
                 ts,
                 volume,
                 range,
                 avoid: ColumnSet(avoid),
+                calculators,
                 wanted,
                 holder
-            }
-        ),
+            }),
+        (ts(), role(), items()).prop_map(|(ts, to, items)| Body::Show { ts, to, items }),
         (ts(), 0..32usize, result).prop_map(|(ts, column, result)| Body::ReadReply {
             ts,
             column,
@@ -228,12 +229,11 @@ fn body() -> BoxedStrategy<Body> {
             |(volume, number, result, counted)| Body::Done { volume, number, result, counted }
         ),
         (header(), 0..32usize).prop_map(|(header, column)| Body::Fetch { header, column }),
-        (holder(), ts(), volume_id(), (range(), any::<u32>()), 0..32usize, placed).prop_map(
-            |(holder, ts, volume, (range, avoid), column, pieces)| {
+        (holder(), ts(), volume_id(), (range(), any::<u32>(), calculators()), 0..32usize, placed)
+            .prop_map(|(holder, ts, volume, (range, avoid, calculators), column, pieces)| {
                 let avoid = ColumnSet(avoid);
-                Body::Place { holder, ts, volume, range, avoid, column, pieces }
-            }
-        ),
+                Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces }
+            }),
     ]
     .boxed()
 }

@@ -4,7 +4,9 @@
 //! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what they were.
 
 use fastrand::Rng;
-use weft_core::policy::{CHOICES, Choice, Commit, Dispatch, Ordering, Redundancy, Roles, Setting};
+use weft_core::policy::{
+    CHOICES, Choice, Commands, Commit, Dispatch, Ordering, Redundancy, Roles, Setting,
+};
 use weft_core::units::Nanos;
 
 use super::Run;
@@ -17,7 +19,7 @@ pub(super) fn rng(seed: u64) -> Option<Rng> {
 }
 
 /// So many choices came later: only in some runs they are drawn with the others.
-const LATER: usize = 4;
+const LATER: usize = 5;
 
 fn later(seed: u64) -> Option<Rng> {
     let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5001);
@@ -79,6 +81,10 @@ impl Run {
                     let reach = self.volume.rates().protected_h;
                     self.exposes && (hours == Redundancy::UNBOUNDED || hours as f64 <= reach)
                 }
+                // Else more is atomic in the run than later in the volume.
+                Setting::Commands(to) => {
+                    to == Commands::Column || self.volume.policy.commands == Commands::Block
+                }
                 Setting::Roles(to) => !limited || matches!(to, Roles::Node | Roles::Host),
                 Setting::ParityAt(_)
                 | Setting::Dispatch(_)
@@ -94,6 +100,8 @@ impl Run {
             Setting::Dispatch(Dispatch::Commanded) | Setting::Roles(_) => {
                 Some(Setting::ParityAt(None))
             }
+            Setting::Inline(bytes) if bytes > 0 => Some(Setting::Commands(Commands::Column)),
+            Setting::Commands(Commands::Block) => Some(Setting::Inline(0)),
             _ => None,
         }
     }

@@ -9,8 +9,8 @@ use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::policy::{
-    Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Roles, Setting,
-    Start, Timing,
+    Commands, Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Roles,
+    Setting, Start, Timing,
 };
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
@@ -91,6 +91,9 @@ impl Run {
             && commit == Commit::Late
         {
             Setting::Roles(controller).apply(&mut policy);
+            if controller == Roles::Controller {
+                policy.commands = draw_commands(seed);
+            }
             let columns = matches!(policy.parity_at, Some(ParityAt::Balanced | ParityAt::Tree));
             if columns && controller == Roles::Central {
                 policy.parity_at = None;
@@ -297,6 +300,14 @@ fn draw_commit(seed: u64) -> Commit {
 fn draw_controller(seed: u64) -> Option<Roles> {
     let mut rng = Rng::with_seed(seed ^ 0x00c0_4712_011e);
     (rng.u8(0..6) == 0).then(|| if rng.bool() { Roles::Central } else { Roles::Controller })
+}
+
+/// With a controller in one of four seeds each block has its command.
+fn draw_commands(seed: u64) -> Commands {
+    match Rng::with_seed(seed ^ 0x00c0_b10c_0001).u8(0..4) {
+        0 => Commands::Block,
+        _ => Commands::Column,
+    }
 }
 
 /// In one of four seeds parity may wait.

@@ -1,7 +1,7 @@
 //! The hosts: what they ask, and what they are answered.
 
 use weft_core::node::{HostData, HostError, HostOp};
-use weft_core::plan::{Range, chunks};
+use weft_core::plan::{Range, chunks, together};
 use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId};
 
@@ -80,7 +80,8 @@ impl Run {
         let range =
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let v = &self.volume;
-        let cut = chunks(&v.geometry, range, self.max_chunk, |s| v.extent_end(s));
+        let most = together(&v.geometry, v.policy.commands, self.max_chunk);
+        let cut = chunks(&v.geometry, range, most, |s| v.extent_end(s));
         cut.flat_map(|r| self.atomic(r)).map(|r| r.offset / BLOCK..r.end() / BLOCK).collect()
     }
 
