@@ -66,8 +66,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "How a worker keeps what is on its disk: plain, each block is written in its place, as in the \
          papers; journalled, with journal, checksums and checkpoints, as real nodes do."),
     row("nodes.coalesce", "", Range::YesNo, TT,
-        "With nodes.store = plain: whether transfers of one request that follow one another on a disk are one. Otherwise \
-         each unit of a stripe is a transfer of its own."),
+        "With nodes.store = plain: whether transfers of a write that follow one another on a disk are one. Otherwise each \
+         unit of a stripe is read and written by itself. A host's read asks a worker for one range either way."),
     row("nodes.mips", "10^6 instructions/s", Range::Number(1e-3, 1e9), TT,
         "How fast each node's processor is."),
     row("nodes.processors", "processors", Range::Whole(1, 16_384), WEFT,

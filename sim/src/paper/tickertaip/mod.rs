@@ -424,21 +424,19 @@ impl Build {
 }
 
 impl Build {
-    /// Whether transfers that follow one another on a disk are one (3.5).
+    /// Whether transfers of a write that follow one another on a disk are one (3.5).
     fn coalescing(&mut self) {
         for bytes in sizes(self.effort).into_iter().filter(|bytes| *bytes > 40 * KIB) {
-            for (op, read_share) in [("read", 1.0), ("write", 0.0)] {
-                for coalesce in [false, true] {
-                    let mut system = array(Kind::TickerTaip, 10.0, 10.0);
-                    system.workload = fixed(bytes, read_share);
-                    system.nodes.coalesce = coalesce;
-                    let point = [
-                        ("op", Value::Name(op)),
-                        ("size_bytes", Value::Count(bytes)),
-                        ("coalesce", Value::Switch(coalesce)),
-                    ];
-                    self.both("coalescing", &point, &system);
-                }
+            for coalesce in [false, true] {
+                let mut system = array(Kind::TickerTaip, 10.0, 10.0);
+                system.workload = fixed(bytes, 0.0);
+                system.nodes.coalesce = coalesce;
+                let point = [
+                    ("op", Value::Name("write")),
+                    ("size_bytes", Value::Count(bytes)),
+                    ("coalesce", Value::Switch(coalesce)),
+                ];
+                self.both("coalescing", &point, &system);
             }
         }
     }
