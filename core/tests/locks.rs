@@ -13,7 +13,7 @@ use weft_core::node::{
 use weft_core::order::{Lock, Ordering};
 use weft_core::plan::{Calculators, Part, Range};
 use weft_core::policy::{Commit, Dispatch, Policy};
-use weft_core::store::{DiskOp, Reached, StoreConfig};
+use weft_core::store::{DiskOp, PlainConfig, Reached, StoreConfig};
 use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 const SECTORS: u64 = 64;
@@ -34,7 +34,7 @@ struct Bench {
 
 impl Bench {
     fn new(ordering: Ordering) -> Bench {
-        let store = StoreConfig { plain: Some(0), ..StoreConfig::default() };
+        let store = StoreConfig { plain: Some(PlainConfig::default()), ..StoreConfig::default() };
         let config = NodeConfig { store, ..NodeConfig::default() };
         let node = Node::new(WORKER, 1, SECTORS, config);
         let mut bench = Bench { node, now: 1_000_000 * MILLIS, out: Vec::new(), config };

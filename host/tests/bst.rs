@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use weft_core::policy::{Dispatch, Ordering, Setting};
 use weft_front::nbd::client::Client;
@@ -92,7 +93,18 @@ fn apply(task: Task, seed: usize, content: &mut [u8]) -> Option<Vec<u8>> {
     Some(part.to_vec())
 }
 
-fn enter(control: &mut Control, mode: Mode) {
+/// Writes what lies before the stripes that are used: what was never written is not copied.
+fn fill(client: &mut Client<UnixStream>) {
+    const PIECE: usize = 128 * STRIPE;
+    let piece = noise(PIECE, 0);
+    for at in (0..base(0)).step_by(PIECE) {
+        let len = PIECE.min((base(0) - at) as usize);
+        client.write_at(at, &piece[..len], false).unwrap();
+    }
+}
+
+/// Has the volume go into a mode, by what is done to a node with a part of it: says which.
+fn enter(control: &mut Control, mode: Mode) -> usize {
     let status = control.request(&ControlRequest::Status).unwrap();
     let has_column = |n: &usize| status["nodes"][*n]["columns"].as_u64() > Some(0);
     let victim = (0..NODES).find(has_column).expect("a node with a column");
@@ -107,6 +119,66 @@ fn enter(control: &mut Control, mode: Mode) {
         Mode::Reconstructing => drop(disk(DiskAction::Fail)),
         Mode::Migrating => drop(disk(DiskAction::Drain)),
     }
+    // A move begins when the cluster has decided where to.
+    while mode == Mode::Migrating && now_is(control) != mode {
+        thread::sleep(Duration::from_millis(1));
+    }
+    victim
+}
+
+/// If the move is over another begins, from another disk; says so.
+fn moves_on(control: &mut Control, victim: &mut usize) -> bool {
+    let is_over = now_is(control) != Mode::Migrating;
+    if is_over {
+        let back = ControlRequest::Disk { action: DiskAction::Undrain, node: *victim };
+        control.request(&back).unwrap();
+        *victim = enter(control, Mode::Migrating);
+    }
+    is_over
+}
+
+/// The mode that the volume is in.
+fn now_is(control: &mut Control) -> Mode {
+    let status = control.request(&ControlRequest::Status).unwrap();
+    let volume = &status["volumes"][0];
+    match volume["mode"].as_str() {
+        Some("fault-free") => Mode::FaultFree,
+        Some("degraded") => Mode::Degraded,
+        Some("reconstructing") => Mode::Reconstructing,
+        Some("migrating") if volume["extents_migrating"].as_u64() > Some(0) => Mode::Migrating,
+        _ => panic!("{volume}"),
+    }
+}
+
+/// Two tasks at the same time on a stripe: some order of them explains what they answer and leave.
+fn run_pair(
+    hosts: &mut [Client<UnixStream>; 2],
+    stripe: usize,
+    content: &mut Vec<u8>,
+    tasks: [Task; 2],
+    seeds: [usize; 2],
+    place: &str,
+) {
+    let together = Barrier::new(2);
+    let answers: Vec<Option<Vec<u8>>> = thread::scope(|scope| {
+        let begun = hosts.iter_mut().zip(tasks).zip(seeds).map(|((host, task), seed)| {
+            let together = &together;
+            scope.spawn(move || {
+                together.wait();
+                act(host, stripe, task, seed)
+            })
+        });
+        let begun: Vec<_> = begun.collect();
+        begun.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    let after = hosts[0].read_at(base(stripe), STRIPE as u32).unwrap();
+    let explains = |order: &[usize; 2]| {
+        let mut serial = content.clone();
+        let same = |n: &usize| apply(tasks[*n], seeds[*n], &mut serial) == answers[*n];
+        order.iter().all(same) && serial == after
+    };
+    assert!([[0, 1], [1, 0]].iter().any(explains), "{place}: no serial order explains it");
+    *content = after.to_vec();
 }
 
 /// Every two tasks at the same time on every stripe.
@@ -120,38 +192,30 @@ fn pairs(mode: Mode) {
         for (stripe, content) in content.iter().enumerate() {
             hosts[0].write_at(base(stripe), content, false).unwrap();
         }
-        enter(&mut control, mode);
+        if matches!(mode, Mode::Reconstructing | Mode::Migrating) {
+            fill(&mut hosts[0]);
+        }
+        let mut victim = enter(&mut control, mode);
         let both = TASKS.iter().enumerate();
-        let pairs: Vec<[Task; 2]> =
-            both.flat_map(|(n, a)| TASKS[..=n].iter().map(|b| [*a, *b])).collect();
-        for (n, tasks) in pairs.into_iter().enumerate() {
+        let pairs = both.flat_map(|(n, a)| TASKS[..=n].iter().map(|b| [*a, *b]));
+        let mut seed = 0;
+        for tasks in pairs {
             for (stripe, content) in content.iter_mut().enumerate() {
-                let seeds = [n * 2 + 1, n * 2 + 2];
-                let together = Barrier::new(2);
-                let answers: Vec<Option<Vec<u8>>> = thread::scope(|scope| {
-                    let begun =
-                        hosts.iter_mut().zip(tasks).zip(seeds).map(|((host, task), seed)| {
-                            let together = &together;
-                            scope.spawn(move || {
-                                together.wait();
-                                act(host, stripe, task, seed)
-                            })
-                        });
-                    let begun: Vec<_> = begun.collect();
-                    begun.into_iter().map(|t| t.join().unwrap()).collect()
-                });
-                let after = hosts[0].read_at(base(stripe), STRIPE as u32).unwrap();
-                let explains = |order: &[usize; 2]| {
-                    let mut serial = content.clone();
-                    let same = |n: &usize| apply(tasks[*n], seeds[*n], &mut serial) == answers[*n];
-                    order.iter().all(same) && serial == after
-                };
-                assert!(
-                    [[0, 1], [1, 0]].iter().any(explains),
-                    "{mode:?}, {ordering}, {tasks:?}, stripe {stripe}: no serial order explains it"
-                );
-                *content = after.to_vec();
+                let place = format!("{mode:?}, {ordering}, {tasks:?}, stripe {stripe}");
+                // What ran when the move was over already is run again during the next.
+                let mut tries = 0..100;
+                loop {
+                    seed += 2;
+                    run_pair(&mut hosts, stripe, content, tasks, [seed - 1, seed], &place);
+                    if mode != Mode::Migrating || !moves_on(&mut control, &mut victim) {
+                        break;
+                    }
+                    assert!(tries.next().is_some(), "{place}: no move lasts as long");
+                }
             }
+        }
+        if matches!(mode, Mode::FaultFree | Mode::Degraded) {
+            assert_eq!(now_is(&mut control), mode);
         }
         drop(hosts);
         control.request(&ControlRequest::Quiesce).unwrap();

@@ -203,7 +203,7 @@ fn describe(rows: &[&Row]) -> String {
             place(&row.point),
             metric.to_string(),
             number(row.measured),
-            row.ci95.map(number).unwrap_or_default(),
+            interval(row, digits),
             row.relative_deviation.map(|d| format!("({:.1}%)", d * 100.0)).unwrap_or_default(),
             row.paper.map(|p| p.to_string()).unwrap_or_default(),
             row.paper
@@ -212,5 +212,22 @@ fn describe(rows: &[&Row]) -> String {
         ]);
     }
     align_right(&mut out, 2..7);
-    out.to_string()
+    let vague = rows.iter().filter(|r| r.is_vague()).count();
+    match vague {
+        0 => out.to_string(),
+        _ => format!(
+            "{out}\n({VAGUE}): its 95 % interval is more than a fifth of the value, so it says no more than an order of \
+             size: {vague} of {}.",
+            rows.len()
+        ),
+    }
+}
+
+/// What is put beside a value whose interval is no use.
+const VAGUE: &str = "vague";
+
+/// Half of a value's interval, and whether it is any use.
+fn interval(row: &Row, digits: usize) -> String {
+    let half = row.ci95.map(|half| format!("{half:.digits$}")).unwrap_or_default();
+    if row.is_vague() { format!("({VAGUE}) {half}") } else { half }
 }

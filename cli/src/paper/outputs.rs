@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 use weft_sim::paper::{Evaluation, Metric, Row, Value};
 
+use super::VAGUE;
+
 /// Writes everything into a directory that is there.
 pub fn write(
     dir: &Path,
@@ -29,6 +31,10 @@ pub fn write(
         }
         let key = (evaluation.along)(experiment);
         let mut draw = |name: String, plot: Plot| {
+            // The table below has a value that stands alone.
+            if plot.series.iter().map(|s| s.points.len()).sum::<usize>() < 2 {
+                return Ok(());
+            }
             put(dir, &format!("{experiment}-{name}.svg"), &plot.svg())?;
             blocks.push(Block::Plot(plot));
             anyhow::Ok(())
@@ -43,7 +49,7 @@ pub fn write(
                 draw(file(metric).to_string(), plot(experiment, key, metric, &of))?;
             }
         }
-        blocks.push(Block::Table(table(rows)));
+        blocks.push(Block::Table(table_of_page(rows)));
     }
     put(dir, "report.html", &Page { title: evaluation.title.to_string(), blocks }.html())
 }
@@ -55,14 +61,38 @@ fn put(dir: &Path, name: &str, text: &str) -> Result<()> {
 
 /// One line a row; the points' keys are columns, empty where they have no meaning.
 fn table(rows: &[&Row]) -> Table {
+    let (heads, lines) = cells(rows);
+    let mut table = Table::new(heads);
+    lines.into_iter().for_each(|line| table.row(line));
+    table
+}
+
+/// The same without columns in which nothing stands, and without what the heading says.
+fn table_of_page(rows: &[&Row]) -> Table {
+    let (heads, lines) = cells(rows);
+    let says = |n: &usize| {
+        *n > 0 && lines.iter().any(|line| !matches!(&line[*n], Cell::Text(text) if text.is_empty()))
+    };
+    let kept: Vec<usize> = (0..heads.len()).filter(says).collect();
+    let mut table = Table::new(kept.iter().map(|n| heads[*n]));
+    for mut line in lines {
+        let nothing = || Cell::Text(String::new());
+        table.row(kept.iter().map(|n| std::mem::replace(&mut line[*n], nothing())));
+    }
+    table
+}
+
+/// The heads of a table's columns, and its lines.
+fn cells<'a>(rows: &[&'a Row]) -> (Vec<&'a str>, Vec<Vec<Cell>>) {
     let mut keys: Vec<&str> = Vec::new();
     for key in rows.iter().flat_map(|r| r.point.iter().map(|p| p.0)) {
         if !keys.contains(&key) {
             keys.push(key);
         }
     }
-    let ends = ["metric", "measured", "ci95", "relative_deviation", "paper"];
-    let mut table = Table::new(["experiment"].iter().chain(&keys).chain(&ends).copied());
+    let ends = ["metric", "measured", "ci95", "vague", "relative_deviation", "paper"];
+    let heads = ["experiment"].iter().chain(&keys).chain(&ends).copied().collect();
+    let mut lines = Vec::with_capacity(rows.len());
     let number = |x: Option<f64>| x.map_or(Cell::Text(String::new()), Cell::Number);
     for row in rows {
         let value = |key: &&str| {
@@ -72,11 +102,12 @@ fn table(rows: &[&Row]) -> Table {
         let mut cells = vec![Cell::Text(row.experiment.to_string())];
         cells.extend(keys.iter().map(value));
         cells.push(Cell::Text(row.metric.name().to_string()));
-        let numbers = [Some(row.measured), row.ci95, row.relative_deviation, row.paper];
-        cells.extend(numbers.map(number));
-        table.row(cells);
+        cells.extend([Some(row.measured), row.ci95].map(number));
+        cells.push(Cell::Text(if row.is_vague() { VAGUE } else { "" }.to_string()));
+        cells.extend([row.relative_deviation, row.paper].map(number));
+        lines.push(cells);
     }
-    table
+    (heads, lines)
 }
 
 /// A metric's name in names of files.
@@ -208,7 +239,7 @@ mod tests {
             ("link_mb_s", Value::Number(link)),
         ];
         let metric = Metric::ResponseMs;
-        let (ci95, relative_deviation) = (Some(1.0), Some(0.01));
+        let (ci95, relative_deviation) = (Some(measured / 30.0), Some(0.01));
         Row { experiment: "table-7", point, metric, measured, ci95, relative_deviation, paper }
     }
 
@@ -242,6 +273,25 @@ mod tests {
         assert!(text("results.json").contains("\"metric\": \"response_ms\""));
         assert!(text("table-7-response.svg").contains("<svg"));
         assert!(text("report.html").contains(evaluation.title));
+    }
+
+    #[test]
+    fn a_value_without_a_usable_interval_says_so() {
+        let clear = row(1.0, 4096, 34.0, None);
+        let vague = Row { ci95: Some(24.5), measured: 23.9, ..clear.clone() };
+        let rows = [&clear, &vague];
+        let columns = |line: &str| line.split(',').nth(7).map(str::to_string);
+        let said: Vec<_> = table(&rows).csv().lines().map(columns).collect();
+        assert_eq!(said, ["vague", "", "vague"].map(|s| Some(s.to_string())));
+        let html = Page { title: String::new(), blocks: vec![Block::Table(table_of_page(&rows))] };
+        let html = html.html();
+        assert!(
+            html.contains("vague") && !html.contains("paper"),
+            "no paper says anything: {html}"
+        );
+        let text = super::super::describe(&rows);
+        assert!(text.contains("(vague) 24.5") && text.contains("size: 1 of 2."), "{text}");
+        assert!(!super::super::describe(&rows[..1]).contains("vague"));
     }
 
     #[test]

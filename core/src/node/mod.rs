@@ -181,6 +181,11 @@ impl Node {
         self.outbox.counters.xor_bytes + self.worker.store.counters().added_bytes
     }
 
+    /// Those of them that its worker's disk alone waits for: a write can be voted for before.
+    pub fn summed_to_write(&self) -> u64 {
+        self.outbox.counters.summed_to_write
+    }
+
     /// Handles one input at time `now`, and appends what is to be done to `out`.
     pub fn handle(&mut self, now: Nanos, input: Input, out: &mut Vec<Output>) {
         self.outbox.now = now;

@@ -17,6 +17,8 @@ pub struct NodeCounters {
     pub notices: u64,
     /// Bytes that were added up (xor, or multiplied in the code's field), the store's apart.
     pub xor_bytes: u64,
+    /// Those of them that made what a worker has its disk write.
+    pub summed_to_write: u64,
     /// Messages that were not heeded, since who sent them showed no right to what they ask or say.
     pub refused_strangers: u64,
     /// Bytes of data that have passed this node as a controller that is to see none.

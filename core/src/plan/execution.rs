@@ -24,6 +24,8 @@ pub struct Execution {
     content: Option<Buffer>,
     /// Bytes added up that have not been told yet.
     added: u64,
+    /// Those of them that made what is written: nothing that is sent waits for them.
+    summed_to_write: u64,
 }
 
 /// Old content of the own unit.
@@ -68,6 +70,7 @@ impl Execution {
             summed: 0,
             content: None,
             added: 0,
+            summed_to_write: 0,
         }
     }
 
@@ -79,6 +82,11 @@ impl Execution {
     /// Bytes that have been added up since this was last asked.
     pub fn take_added(&mut self) -> u64 {
         std::mem::take(&mut self.added)
+    }
+
+    /// The bytes that [`Execution::take_added`] tells of which made what is written: only the disk waits for them.
+    pub fn take_summed_to_write(&mut self) -> u64 {
+        std::mem::take(&mut self.summed_to_write)
     }
 
     /// Whether a read has yet to be started.
@@ -274,7 +282,9 @@ impl Execution {
         let Value::Sum(terms) = &write.value else { unreachable!("it is a sum") };
         let (term, at) = (terms[place], write.spans);
         let begins = self.summed.count_ones() == 1 && term.coefficient == 1;
-        self.added += if begins { 0 } else { data.len() as u64 };
+        let added = if begins { 0 } else { data.len() as u64 };
+        self.added += added;
+        self.summed_to_write += added;
         if data.is_zero() {
             return;
         }

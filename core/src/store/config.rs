@@ -28,11 +28,26 @@ impl std::hash::Hash for StoreCounters {
     fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
 }
 
+/// How a [`PlainStore`](super::PlainStore) puts transfers together.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct PlainConfig {
+    /// Sectors between two reads that one transfer passes over rather than that there are two.
+    pub gap: u64,
+    /// Whether neighbours go in one transfer. Otherwise each unit of a stripe has a transfer of its own.
+    pub coalesces: bool,
+}
+
+impl Default for PlainConfig {
+    fn default() -> Self {
+        PlainConfig { gap: 0, coalesces: true }
+    }
+}
+
 /// Sizes that a store is run with.
 #[derive(Clone, Copy, Debug, Hash)]
 pub struct StoreConfig {
-    /// Use a [`PlainStore`](super::PlainStore) with this gap instead of a [`JournalStore`](super::JournalStore).
-    pub plain: Option<u64>,
+    /// Use a [`PlainStore`](super::PlainStore) instead of a [`JournalStore`](super::JournalStore).
+    pub plain: Option<PlainConfig>,
     /// Use a [`JournalStore`](super::JournalStore) on a disk of lengths with a journal of so many sectors, that is full
     /// and open at once: [`JournalStore::full`](super::JournalStore::full).
     pub full: Option<u64>,

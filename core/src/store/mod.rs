@@ -59,7 +59,7 @@ use crate::units::{Epoch, SECTOR, Timestamp};
 pub use any::AnyStore;
 pub use api::Store;
 pub use change::{Change, ChangeKind, Changed};
-pub use config::{StoreConfig, StoreCounters};
+pub use config::{PlainConfig, StoreConfig, StoreCounters};
 pub use fault::StoreBug;
 pub use format::versions::{Opening, VERSIONS, Version};
 pub use format::{FORMAT_VERSION, FormatError, SUPERBLOCKS, Superblock};

@@ -303,6 +303,13 @@ pub struct Row {
     pub paper: Option<f64>,
 }
 
+impl Row {
+    /// Whether its interval is too wide for it to say much: more than a fifth of it.
+    pub fn is_vague(&self) -> bool {
+        self.ci95.is_some_and(|half| half > self.measured.abs() / 5.0)
+    }
+}
+
 fn as_map<S: serde::Serializer>(point: &Point, to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(point.iter().map(|(key, value)| (*key, value)))
 }

@@ -30,6 +30,9 @@ pub struct PathLengths {
     pub command: u64,
     /// A command at the worker that gets it, on top of `receive`.
     pub execute: u64,
+    /// A message with which a worker's own locks or timestamps are asked, or given back, on top of `receive`: looking
+    /// them up, and an entry.
+    pub lock: u64,
     /// A disk operation: set up.
     pub disk_start: u64,
     /// A disk operation: its interrupt.
@@ -68,6 +71,7 @@ impl Default for PathLengths {
             local: 250,
             command: 0,
             execute: 0,
+            lock: 0,
             disk_start: 500,
             disk_end: 500,
             unit: 60,
@@ -94,6 +98,7 @@ impl PathLengths {
         local: 0,
         command: 0,
         execute: 0,
+        lock: 0,
         disk_start: 0,
         disk_end: 0,
         unit: 0,
@@ -119,6 +124,7 @@ impl PathLengths {
             (work.local, local as f64),
             (work.commands, self.command as f64),
             (work.executed, self.execute as f64),
+            (work.locks, self.lock as f64),
             (work.disk_starts, disk_start as f64),
             (work.disk_ends, disk_end as f64),
             (work.units, self.unit as f64),
@@ -155,6 +161,8 @@ pub struct Work {
     pub commands: u64,
     /// Commands of other nodes.
     pub executed: u64,
+    /// Messages with which a worker's locks or timestamps are asked or given back.
+    pub locks: u64,
     /// Disk operations begun.
     pub disk_starts: u64,
     /// Disk operations ended.
@@ -263,6 +271,7 @@ impl Work {
             local: put(self.local, other.local),
             commands: put(self.commands, other.commands),
             executed: put(self.executed, other.executed),
+            locks: put(self.locks, other.locks),
             disk_starts: put(self.disk_starts, other.disk_starts),
             disk_ends: put(self.disk_ends, other.disk_ends),
             disk_writes: put(self.disk_writes, other.disk_writes),

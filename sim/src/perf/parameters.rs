@@ -65,6 +65,9 @@ pub const PARAMETERS: &[Parameter] = &[
     row("nodes.store", "", Range::Word(&["plain", "journalled"]), WEFT,
         "How a worker keeps what is on its disk: plain, each block is written in its place, as in the \
          papers; journalled, with journal, checksums and checkpoints, as real nodes do."),
+    row("nodes.coalesce", "", Range::YesNo, TT,
+        "With nodes.store = plain: whether transfers of a write that follow one another on a disk are one. Otherwise each \
+         unit of a stripe is read and written by itself. A host's read asks a worker for one range either way."),
     row("nodes.mips", "10^6 instructions/s", Range::Number(1e-3, 1e9), TT,
         "How fast each node's processor is."),
     row("nodes.processors", "processors", Range::Whole(1, 16_384), WEFT,
@@ -86,6 +89,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "A command to another node's worker to read or to write: sent, and its end taken in, on top of send."),
     row("nodes.path.execute", "instructions", INSTRUCTIONS, TPT,
         "Such a command at its worker, on top of receive."),
+    row("nodes.path.lock", "instructions", INSTRUCTIONS, BST,
+        "With volume.ordering = device-locks or timestamps: a message with which a worker's locks are asked or given \
+         back, or its timestamps checked and prewrites entered, on top of receive. What comes to the worker meanwhile waits."),
     row("nodes.path.round", "instructions", INSTRUCTIONS, WEFT,
         "With rounds: each round, whatever is done in it."),
     row("nodes.path.sleep", "instructions", INSTRUCTIONS, WEFT,

@@ -19,6 +19,8 @@ pub(super) struct Processor {
     pub in_hand: Option<(u32, Steps)>,
     /// Work that waits or is in hand.
     pub load: Level,
+    /// Bytes yet to be added up that only a disk's write waits for: with early commit the vote goes first.
+    pub owed_sums: u64,
     /// Time spent working since measuring began.
     pub busy: Nanos,
     /// Of one that works in rounds: whether it is in one, or about to be.
@@ -34,6 +36,7 @@ impl Processor {
             waiting: VecDeque::new(),
             in_hand: None,
             load: Level::new(0),
+            owed_sums: 0,
             busy: 0,
             awake: false,
             drowsy: false,

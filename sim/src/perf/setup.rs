@@ -5,7 +5,7 @@ use std::io::Read;
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::Geometry;
 use weft_core::node::{FillRates, NodeConfig, UNBOUNDED};
-use weft_core::store::{StoreConfig, Superblock};
+use weft_core::store::{PlainConfig, StoreConfig, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 use weft_load::random::Streams;
 use weft_load::trace::Pace;
@@ -41,6 +41,7 @@ pub(super) fn of_trace(system: &System, error: impl ToString) -> Problem {
 
 /// How nodes are run here: no request is cut, nobody loses patience.
 pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
+    let plain = PlainConfig { gap, coalesces: system.nodes.coalesce };
     let nanos = |ms: f64| (ms * 1e6).round() as Nanos;
     let recovery = &system.recovery;
     let rate = recovery.mb_s.map_or(UNBOUNDED, |rate| (rate * 1e6).round() as u64);
@@ -60,7 +61,7 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
         };
     }
     NodeConfig {
-        store: StoreConfig { plain: Some(gap), ..StoreConfig::default() },
+        store: StoreConfig { plain: Some(plain), ..StoreConfig::default() },
         max_chunk: u64::MAX / 4,
         max_in_flight: u64::MAX / 4,
         // Hosts' messages cost time: what nobody waits for rides on others.

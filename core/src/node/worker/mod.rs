@@ -384,8 +384,10 @@ impl Worker {
 
 fn store(node: NodeId, cluster: u128, sectors: u64, config: &NodeConfig) -> AnyStore {
     match config.store.plain {
-        Some(gap) => AnyStore::Plain(Box::new(PlainStore::new(sectors, gap))),
-        None if sectors == 0 => AnyStore::Plain(Box::new(PlainStore::new(0, 0))),
+        Some(plain) => AnyStore::Plain(Box::new(PlainStore::new(sectors, plain))),
+        None if sectors == 0 => {
+            AnyStore::Plain(Box::new(PlainStore::new(0, crate::store::PlainConfig::default())))
+        }
         None => AnyStore::Journal(Box::new(match config.store.full {
             Some(journal) => JournalStore::full(config.store, node.0, sectors, journal)
                 .expect("a disk that is simulated has room for its journal"),

@@ -250,6 +250,7 @@ impl Worker {
                 txn.unfinished -= 1;
             }
             outbox.counters.xor_bytes += cell.execution.take_added();
+            outbox.counters.summed_to_write += cell.execution.take_summed_to_write();
             if cell.execution.must_read() {
                 self.stalled.insert(ts);
             }

@@ -11,8 +11,8 @@ use std::ops::Range;
 
 use super::api::{HeldBack, Store};
 use super::{
-    Change, ChangeKind, DiskOp, DiskRequest, DiskResult, Event, ReadDone, Scan, StoreCounters,
-    Timestamp, Urgency,
+    Change, ChangeKind, DiskOp, DiskRequest, DiskResult, Event, PlainConfig, ReadDone, Scan,
+    StoreCounters, Timestamp, Urgency,
 };
 use crate::Buffer;
 use crate::order::{Lock, LockTable};
@@ -77,9 +77,7 @@ enum Stage {
 #[derive(Clone, Hash)]
 pub struct PlainStore {
     sectors: u64,
-    /// Sectors between two transfers of one write or read that are passed over rather than made
-    /// two of (reading only).
-    gap: u64,
+    config: PlainConfig,
     latest: Timestamp,
     txns: BTreeMap<Timestamp, PendingWrite>,
     /// Those of them that wait for their bases.
@@ -103,12 +101,11 @@ pub struct PlainStore {
 }
 
 impl PlainStore {
-    /// A store of so many sectors, open at once. Reads that are asked for together and have no
-    /// more than `gap` sectors between them become one transfer.
-    pub fn new(sectors: u64, gap: u64) -> PlainStore {
+    /// A store of so many sectors, open at once.
+    pub fn new(sectors: u64, config: PlainConfig) -> PlainStore {
         PlainStore {
             sectors,
-            gap,
+            config,
             latest: Timestamp::ZERO,
             txns: BTreeMap::new(),
             unready: BTreeSet::new(),
@@ -216,12 +213,13 @@ impl PlainStore {
         }
     }
 
-    /// Writes a committed change where it belongs; neighbours go in one transfer.
+    /// Writes a committed change where it belongs; neighbours go in one transfer, if transfers coalesce.
     fn place(&mut self, ts: Timestamp) {
         let txn = self.txns.get_mut(&ts).expect("a committed write");
         txn.stage = Stage::Placing;
         let mut changes = std::mem::take(&mut txn.changes);
         changes.sort_by_key(|c| c.sector);
+        let coalesces = self.config.coalesces;
         let mut jobs: Vec<(Range<u64>, Vec<Buffer>)> = Vec::new();
         for change in changes {
             self.mark(ts, &change);
@@ -230,7 +228,7 @@ impl PlainStore {
             }
             let pieces = self.contents(&change);
             match jobs.last_mut() {
-                Some((sectors, data)) if sectors.end == change.sector => {
+                Some((sectors, data)) if coalesces && sectors.end == change.sector => {
                     sectors.end = change.sectors().end;
                     data.extend(pieces);
                 }
@@ -301,14 +299,15 @@ impl PlainStore {
     }
 
     /// Puts together the reads that have been asked for since: those that follow one another on
-    /// the disk, or nearly, are one operation.
+    /// the disk, or nearly, are one operation, if transfers coalesce.
     fn gather(&mut self) {
         let mut asked = std::mem::take(&mut self.asked);
         asked.sort_by_key(|(_, r)| r.start);
         let mut group: Vec<(u64, Range<u64>)> = Vec::new();
         for (ticket, range) in asked {
             let end = group.iter().map(|(_, r)| r.end).max();
-            if end.is_some_and(|end| range.start > end + self.gap) {
+            if end.is_some_and(|end| !self.config.coalesces || range.start > end + self.config.gap)
+            {
                 self.ask_group(std::mem::take(&mut group));
             }
             group.push((ticket, range));

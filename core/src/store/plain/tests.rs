@@ -27,7 +27,11 @@ struct Bench {
 
 impl Bench {
     fn new(gap: u64) -> Bench {
-        let store = PlainStore::new(64, gap);
+        Bench::with(PlainConfig { gap, ..PlainConfig::default() })
+    }
+
+    fn with(config: PlainConfig) -> Bench {
+        let store = PlainStore::new(64, config);
         let mut bench = Bench { store, disk: vec![0; 64 * SECTOR_BYTES], begun: VecDeque::new() };
         assert!(matches!(bench.store.poll(), Some(Event::Opened(found)) if found.is_empty()));
         bench
@@ -191,4 +195,18 @@ fn what_will_not_come_is_forgotten() {
     assert_eq!(bench.store.held_bytes(), 0);
     bench.prepare(2, vec![delta(5, 3)]);
     assert_eq!(bench.begun(), [(5, 1, false)], "it is read again");
+}
+
+#[test]
+fn what_does_not_coalesce_is_a_transfer_each() {
+    let mut bench = Bench::with(PlainConfig { gap: 8, coalesces: false });
+    bench.store.read(1, 0, 2);
+    bench.store.read(2, 2, 2);
+    assert_eq!(bench.begun(), [(0, 2, false), (2, 2, false)]);
+    let mut bench = Bench::with(PlainConfig { gap: 8, coalesces: false });
+    let content = |sector| Change { sector, kind: ChangeKind::Content, data: bytes(1, 7) };
+    let ts = Timestamp(1);
+    bench.store.prepare(ts, Vec::new(), vec![content(4), content(5)], false);
+    bench.store.outcome(ts, true);
+    assert_eq!(bench.begun(), [(4, 1, true), (5, 1, true)]);
 }

@@ -7,12 +7,12 @@
 //! operations a host keeps going ([`OUTSTANDING`]).
 
 use weft_load::Kind;
-use weft_load::workload::{Addresses, Arrivals, Class, Requests, Think, Workload};
+use weft_load::workload::{Addresses, Arrivals, Class, Requests, Spacing, Think, Workload};
 
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
 use crate::perf::{
-    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, MessageTimes, Nodes, Ordering,
-    ParityAt, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
+    Commit, Disks, Dispatch, Fabric, Fault, FaultKind, Hosts, Layout, Links, Measure, MessageTimes,
+    Nodes, Ordering, ParityAt, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
 };
 
 /// All of it.
@@ -30,9 +30,19 @@ pub const EVALUATION: Evaluation = Evaluation {
     trace: None,
 };
 
-/// The names of the experiments, in the order of the paper; the last is not in it.
-const EXPERIMENTS: [&str; 6] =
-    ["table-2", "figure-6", "figure-9", "figure-10", "figure-11", "scale"];
+/// The names of the experiments, in the order of the paper; those after Figure 11 are not in it.
+const EXPERIMENTS: [&str; 10] = [
+    "table-2",
+    "figure-6",
+    "figure-9",
+    "figure-10",
+    "figure-10-open",
+    "figure-11",
+    "stripe-unit",
+    "lock-cost",
+    "degraded",
+    "scale",
+];
 
 /// Bytes of a block. The paper has "blocks" and no size; this is Weft's sector.
 const BLOCK: u64 = 4096;
@@ -49,7 +59,7 @@ const GROUP: u16 = 5;
 
 /// What is simulated for each line of Table 2, and for what it does not say.
 #[rustfmt::skip]
-const SETTINGS: [Setting; 16] = [
+const SETTINGS: [Setting; 17] = [
     setting("devices", "20 devices", "20 workers"),
     setting("hosts", "16 hosts", "16 nodes without disk, each asked by its own host; 1 more for locks"),
     setting("layout", "RAID level 5, 4 data + parity", "raid5, four groups of 5 devices, left-symmetric"),
@@ -65,6 +75,7 @@ const SETTINGS: [Setting; 16] = [
     setting("network", "1-2ms overhead per message", "latency uniform from 1 to 2 ms for each message"),
     setting("links", "10 MBytes/sec switched", "10 MB/s, a link to and from a switch for each node"),
     setting("processing", "750 µsec mean host/lock server message", "exponential, mean 750 us, sent or received; devices: none"),
+    setting("locks at devices", "not said", "500 instructions at 10 MIPS (50 us) for each message that asks for them or gives them back"),
     setting("clocks", "within a practical few milliseconds", "off by up to 3 ms, uniform, constant in a run"),
 ];
 
@@ -123,11 +134,31 @@ struct Setup {
     devices: u16,
     active_fraction: f64,
     message_window_ms: f64,
+    /// Operations a second that come, answered or not; `None`: each host keeps some going.
+    open_s: Option<f64>,
+    /// Blocks of a stripe unit.
+    unit_blocks: u64,
+    /// What a message that asks a device's locks or timestamps costs it.
+    lock_instructions: u64,
+    /// Whether one device is dead from the beginning.
+    degraded: bool,
 }
 
 /// Table 2.
-const BASELINE: Setup =
-    Setup { hosts: 16, devices: 20, active_fraction: 1.0, message_window_ms: 2.0 };
+const BASELINE: Setup = Setup {
+    hosts: 16,
+    devices: 20,
+    active_fraction: 1.0,
+    message_window_ms: 2.0,
+    open_s: None,
+    unit_blocks: 1,
+    lock_instructions: LOCK,
+    degraded: false,
+};
+
+/// Instructions of a look-up in a table of locks or timestamps, and an entry there; a processor of 10 MIPS takes 50 us for
+/// them. The paper says nothing of it.
+const LOCK: u64 = 500;
 
 /// The cases of all experiments, or of those named.
 fn cases(effort: Effort, only: &[String]) -> Vec<Case> {
@@ -169,6 +200,20 @@ fn setups(experiment: &str, effort: Effort) -> Vec<Setup> {
             let windows = pick(&[1.0, 2.0, 4.0, 6.0, 8.0, 10.0], &[1.0, 2.0, 10.0]);
             windows.iter().map(|w| Setup { message_window_ms: *w, ..BASELINE }).collect()
         }
+        "figure-10-open" => {
+            let rates = pick(&[300.0, 400.0, 450.0, 500.0, 550.0], &[300.0, 550.0]);
+            let at = |rate: &f64| Setup { active_fraction: 0.02, open_s: Some(*rate), ..BASELINE };
+            rates.iter().map(at).collect()
+        }
+        "stripe-unit" => {
+            let blocks = pick(&[1.0, 2.0, 4.0, 8.0], &[1.0, 4.0]);
+            blocks.iter().map(|n| Setup { unit_blocks: *n as u64, ..BASELINE }).collect()
+        }
+        "lock-cost" => {
+            let costs = pick(&[0.0, 500.0, 2_500.0, 7_500.0], &[0.0, 7_500.0]);
+            costs.iter().map(|n| Setup { lock_instructions: *n as u64, ..BASELINE }).collect()
+        }
+        "degraded" => [false, true].map(|degraded| Setup { degraded, ..BASELINE }).to_vec(),
         "scale" => {
             let sizes = [(16, 20), (64, 250), (256, 1_000)];
             sizes
@@ -186,6 +231,17 @@ fn case(experiment: &'static str, protocol: Protocol, setup: &Setup, effort: Eff
     if experiment == "scale" {
         point.push(("devices", Value::Count(setup.devices.into())));
     }
+    match experiment {
+        "figure-10-open" => {
+            point.push(("arrivals_s", Value::Number(setup.open_s.unwrap_or_default())));
+        }
+        "stripe-unit" => point.push(("unit_blocks", Value::Count(setup.unit_blocks))),
+        "lock-cost" => point.push(("lock_instructions", Value::Count(setup.lock_instructions))),
+        _ => {}
+    }
+    if experiment == "degraded" {
+        point.push(("degraded", Value::Switch(setup.degraded)));
+    }
     point.push(("active_fraction", Value::Number(setup.active_fraction)));
     point.push(("message_window_ms", Value::Number(setup.message_window_ms)));
     let mut metrics = vec![
@@ -197,7 +253,9 @@ fn case(experiment: &'static str, protocol: Protocol, setup: &Setup, effort: Eff
     match experiment {
         // "About 50% sustained utilization" (4.1).
         "table-2" => metrics.push((Metric::DeviceUtilization, Some(0.5))),
-        "scale" => metrics.push((Metric::DeviceUtilization, None)),
+        "scale" | "figure-10-open" | "stripe-unit" | "degraded" => {
+            metrics.push((Metric::DeviceUtilization, None));
+        }
         _ => {}
     }
     Case { experiment, point, system: system(protocol, setup, measure(setup, effort)), metrics }
@@ -206,6 +264,8 @@ fn case(experiment: &'static str, protocol: Protocol, setup: &Setup, effort: Eff
 /// Five runs of 500 seconds (Table 2).
 fn measure(setup: &Setup, effort: Effort) -> Measure {
     let (seconds, replications, rounds) = match effort {
+        // What grows as long as it runs says no more after a minute.
+        Effort::Full if setup.open_s.is_some() => (60.0, 5, 20),
         Effort::Full => (500.0, 5, 20),
         Effort::Quick => (8.0, 2, 8),
     };
@@ -226,8 +286,8 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
             roles: Roles::Host,
             workers: setup.devices,
             originators: 0,
-            // Messages of hosts and of the lock server cost time, and nothing else does.
-            path: PathLengths::NONE,
+            // Messages of hosts and of the lock server cost time, locks cost the devices some, and nothing else does.
+            path: PathLengths { lock: setup.lock_instructions, ..PathLengths::NONE },
             ..Nodes::default()
         },
         disks: Disks {
@@ -253,7 +313,7 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
         },
         volume: VolumeSpec {
             layout: Layout("raid5".to_string()),
-            unit: BLOCK,
+            unit: setup.unit_blocks * BLOCK,
             width: Some(GROUP),
             size_bytes: None,
             parity_at: Some(ParityAt::Originator),
@@ -263,7 +323,16 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
             // Section 3.2.3: nothing is written before the commit point, and nobody votes.
             commit: Commit::Limited,
             ordering: protocol.ordering(),
+            // Too short for the queues: what the paper names as a cause (4.4).
+            lock_timeout_ms: match setup.open_s {
+                Some(_) => 20.0,
+                None => VolumeSpec::default().lock_timeout_ms,
+            },
             ..VolumeSpec::default()
+        },
+        faults: match setup.degraded {
+            true => vec![Fault::of_node(0.0, FaultKind::NodeDies, 0)],
+            false => Vec::new(),
         },
         measure,
         ..System::under(workload(setup))
@@ -275,9 +344,12 @@ fn workload(setup: &Setup) -> Workload {
     let classes = (1..=4).flat_map(|n| [class(Kind::Read, n, 0.7), class(Kind::Write, n, 0.3)]);
     Workload {
         hosts: setup.hosts,
-        arrivals: Arrivals::Closed {
-            population: OUTSTANDING,
-            think: Think::NormalUs { mean: 80_000.0, deviation: 10_000.0 },
+        arrivals: match setup.open_s {
+            Some(rate_per_s) => Arrivals::Open { rate_per_s, spacing: Spacing::Poisson },
+            None => Arrivals::Closed {
+                population: OUTSTANDING,
+                think: Think::NormalUs { mean: 80_000.0, deviation: 10_000.0 },
+            },
         },
         requests: Requests::Mix(classes.collect()),
         addresses: Addresses::Part {
@@ -292,8 +364,11 @@ fn workload(setup: &Setup) -> Workload {
 fn along(experiment: &str) -> &'static str {
     match experiment {
         "figure-10" => "active_fraction",
+        "figure-10-open" => "arrivals_s",
         "figure-11" => "message_window_ms",
-        "table-2" => "protocol",
+        "stripe-unit" => "unit_blocks",
+        "lock-cost" => "lock_instructions",
+        "table-2" | "degraded" => "protocol",
         _ => "hosts",
     }
 }

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::super::cases_are_sound;
 use super::*;
+use crate::perf::Simulation;
 
 #[test]
 fn every_experiment_has_cases_and_every_case_can_be_simulated() {
@@ -35,4 +36,33 @@ fn table_2_is_what_is_simulated() {
     let sizes: BTreeSet<u64> = classes.iter().map(|c| c.bytes / BLOCK).collect();
     assert_eq!(sizes, BTreeSet::from([1, 2, 3, 4]));
     assert!(SETTINGS.iter().all(|s| s.experiment == "table-2"));
+}
+
+#[test]
+fn locks_cost_the_devices_that_keep_them() {
+    let latency = |protocol, lock_instructions| {
+        let setup = Setup { lock_instructions, ..BASELINE };
+        let measure = Measure { seconds: Some(4.0), replications: 1, ..Measure::default() };
+        let system = system(protocol, &setup, measure);
+        let outcome = Simulation::new(&system, 0).unwrap().run().unwrap();
+        (outcome.all.latency.mean() / 1e6, outcome.work.locks)
+    };
+    for protocol in [Protocol::DeviceLocks, Protocol::Timestamps] {
+        // 5 ms for each message, to see it from afar.
+        let (free, dear) = (latency(protocol, 0), latency(protocol, 50_000));
+        assert!(free.1 > 1000 && dear.0 > free.0 + 5.0, "{protocol:?}: {free:?} {dear:?}");
+    }
+    let (free, dear) =
+        (latency(Protocol::ServerLocking, 0), latency(Protocol::ServerLocking, 50_000));
+    assert_eq!((free.1, free), (0, dear), "its devices have none");
+}
+
+#[test]
+fn open_arrivals_do_not_wait_for_answers() {
+    let setups = setups("figure-10-open", Effort::Full);
+    let last = setups.last().unwrap();
+    assert_eq!((last.open_s, last.active_fraction), (Some(550.0), 0.02));
+    let system = system(Protocol::DeviceLocks, last, measure(last, Effort::Full));
+    assert_eq!(system.volume.lock_timeout_ms, 20.0);
+    assert!(matches!(system.workload.arrivals, Arrivals::Open { .. }));
 }

@@ -42,8 +42,8 @@ pub const EVALUATION: Evaluation = Evaluation {
     trace: None,
 };
 
-/// The names of the experiments, in the order of the paper.
-const EXPERIMENTS: [&str; 10] = [
+/// The names of the experiments, in the order of the paper; the last is about its section 3.5.
+const EXPERIMENTS: [&str; 11] = [
     "table-7",
     "figure-8",
     "figure-9",
@@ -54,6 +54,7 @@ const EXPERIMENTS: [&str; 10] = [
     "figure-14",
     "table-8",
     "figure-15",
+    "coalescing",
 ];
 
 /// The three systems compared.
@@ -103,6 +104,7 @@ fn cases(effort: Effort, only: &[String]) -> Vec<Case> {
     build.figure_14();
     build.table_8();
     build.figure_15();
+    build.coalescing();
     let wanted = |c: &Case| only.is_empty() || only.iter().any(|o| o == c.experiment);
     build.cases.into_iter().filter(wanted).collect()
 }
@@ -416,6 +418,25 @@ impl Build {
                     let case = self.cases.last_mut().expect("just added");
                     case.metrics.push((Metric::ResponseMs, None));
                 }
+            }
+        }
+    }
+}
+
+impl Build {
+    /// Whether transfers of a write that follow one another on a disk are one (3.5).
+    fn coalescing(&mut self) {
+        for bytes in sizes(self.effort).into_iter().filter(|bytes| *bytes > 40 * KIB) {
+            for coalesce in [false, true] {
+                let mut system = array(Kind::TickerTaip, 10.0, 10.0);
+                system.workload = fixed(bytes, 0.0);
+                system.nodes.coalesce = coalesce;
+                let point = [
+                    ("op", Value::Name("write")),
+                    ("size_bytes", Value::Count(bytes)),
+                    ("coalesce", Value::Switch(coalesce)),
+                ];
+                self.both("coalescing", &point, &system);
             }
         }
     }

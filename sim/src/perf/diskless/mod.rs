@@ -24,7 +24,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    fn new(first: Step) -> Steps {
+    pub fn new(first: Step) -> Steps {
         Steps { first: Some(first), later: VecDeque::new() }
     }
 

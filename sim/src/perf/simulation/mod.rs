@@ -84,6 +84,8 @@ struct Handled {
     outputs: Vec<Output>,
     /// What that took, but for the outputs.
     work: Work,
+    /// Of the bytes that were added up for it, those that only a disk's write waits for.
+    summed: u64,
     /// The input in words, if it is of the request that is followed.
     followed: Option<String>,
 }
@@ -434,7 +436,8 @@ impl Simulation {
         let unit = self.system.volume.unit;
         while let Some((node, input)) = self.processors[number as usize].waiting.pop_front() {
             let came_in = diskless::came_in(&input);
-            let Handled { outputs, mut work, followed } = self.handle(node, now, input);
+            let Handled { outputs, mut work, summed, followed } = self.handle(node, now, input);
+            work.xor_bytes = self.puts_off_sums(number, work.xor_bytes, summed, &outputs);
             outputs.iter().for_each(|o| work += Work::after(o, unit));
             work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
             if self.is_endpoint(node) {
@@ -460,14 +463,17 @@ impl Simulation {
                 self.apply(node, outputs)?;
             }
         }
+        self.adds_up_what_is_owed(number);
         Ok(())
     }
 
     /// Has a node handle an input at a time.
     fn handle(&mut self, node: u32, at: Nanos, input: Input) -> Handled {
-        let mut work = Work { executed: self.commands_in(&input), ..Work::before(&input) };
+        let (executed, locks) = (self.commands_in(&input), self.locks_in(node, &input));
+        let mut work = Work { executed, locks, ..Work::before(&input) };
         let place = &mut self.places[node as usize];
         let xor_before = place.node.xor_bytes();
+        let summed_before = place.node.summed_to_write();
         let request = self.delays.handed(&input);
         let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
         let followed = followed.map(|_| described(&input));
@@ -480,10 +486,11 @@ impl Simulation {
             self.delays.answered(request, &outputs);
         }
         work.xor_bytes = place.node.xor_bytes() - xor_before;
+        let summed = place.node.summed_to_write() - summed_before;
         if let (Some(timeline), Some(_)) = (&mut self.timeline, &followed) {
             timeline.begins(node, &outputs);
         }
-        Handled { outputs, work, followed }
+        Handled { outputs, work, summed, followed }
     }
 
     fn apply(
@@ -534,11 +541,13 @@ mod fabric_tests;
 mod failing;
 #[cfg(test)]
 mod failing_tests;
+mod locking;
 mod machines;
 mod one_sided;
 #[cfg(test)]
 mod real_nodes_tests;
 mod rounds;
+mod sums;
 #[cfg(test)]
 mod switch_tests;
 #[cfg(test)]

@@ -104,7 +104,7 @@ impl Simulation {
         let unit = self.system.volume.unit;
         while let Some((node, input)) = inputs.pop_front() {
             let began = round.at;
-            let Handled { outputs, work, followed } = self.handle(node, began, input);
+            let Handled { outputs, work, followed, .. } = self.handle(node, began, input);
             self.spend(round, work);
             for output in outputs {
                 match output {

@@ -102,9 +102,28 @@ fn what_waits_for_less_answers_sooner() {
 }
 
 #[test]
+fn early_commit_does_not_wait_until_parity_is_added_up() {
+    let with = |commit| {
+        // Whole stripes: there is no old parity to wait for.
+        let mut system = system(40_960, 0.0, 1);
+        system.workload.align_bytes = Some(40_960);
+        system.volume.commit = commit;
+        system.nodes.mips = 1.0;
+        let outcome = run(&system);
+        (mean_ms(&outcome), outcome.work.xor_bytes)
+    };
+    let (none, early, late) = (with(Commit::None), with(Commit::Early), with(Commit::Late));
+    assert!(none.0 < early.0 && early.0 + 4.0 < late.0, "{none:?} {early:?} {late:?}");
+    let sums = [none, early, late].map(|run| run.1);
+    // The sums of the last request may be under way.
+    assert!(sums.iter().all(|s| s.abs_diff(sums[0]) <= 2 * 9 * 4096), "{sums:?}");
+}
+
+#[test]
 fn a_small_write_is_four_transfers_and_a_whole_stripe_one_for_each_disk() {
-    let transfers = |bytes, align| {
+    let transfers = |bytes, align, coalesce| {
         let mut system = system(bytes, 0.0, 1);
+        system.nodes.coalesce = coalesce;
         system.workload.align_bytes = Some(align);
         system.measure =
             Measure { warm_up: WarmUp::Requests(0), requests: 50, ..Measure::default() };
@@ -119,8 +138,12 @@ fn a_small_write_is_four_transfers_and_a_whole_stripe_one_for_each_disk() {
         // The next request may have begun.
         (reads / 50, writes / 50)
     };
-    assert_eq!(transfers(4096, 4096), (2, 2));
-    assert_eq!(transfers(40_960, 40_960), (0, 11));
+    for coalesce in [false, true] {
+        assert_eq!(transfers(4096, 4096, coalesce), (2, 2));
+        assert_eq!(transfers(40_960, 40_960, coalesce), (0, 11));
+    }
+    assert_eq!(transfers(409_600, 409_600, true), (0, 11));
+    assert_eq!(transfers(409_600, 409_600, false), (0, 110));
 }
 
 #[test]

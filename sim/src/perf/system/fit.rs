@@ -200,6 +200,11 @@ impl System {
             return Err(Problem::new("links.one_sided", true, expected));
         }
         let path = &self.nodes.path;
+        if !self.nodes.coalesce && self.nodes.store == Store::Journalled {
+            let expected =
+                "the journal writes together what it has; give true, or nodes.store = plain";
+            return Err(Problem::new("nodes.coalesce", false, expected));
+        }
         if self.nodes.commands == Commands::Block && path.command + path.execute == 0 {
             let expected = "no command costs anything; give nodes.path.command or \
                             nodes.path.execute, or column";

@@ -72,6 +72,8 @@ pub struct Nodes {
     pub originators: u16,
     /// How a worker keeps what is on its disk.
     pub store: Store,
+    /// Whether a worker whose store is plain puts neighbouring transfers together.
+    pub coalesce: bool,
     /// Millions of instructions that a processor does in a second.
     pub mips: f64,
     /// How many processors the nodes share, node n on the one of number n modulo so many; if
@@ -127,6 +129,7 @@ impl Default for Nodes {
             workers: 11,
             originators: 4,
             store: Store::Plain,
+            coalesce: true,
             mips: 10.0,
             processors: None,
             rounds: false,
