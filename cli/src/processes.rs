@@ -168,6 +168,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             queue: spec.queue.unwrap_or_default(),
             limits: Limits::default(),
             only: None,
+            controller: false,
             dir: own,
         });
     }

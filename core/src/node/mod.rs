@@ -297,7 +297,7 @@ impl Node {
             }
             // Of a write whose bytes an endpoint holds only columns gather.
             Body::Part { header, .. } if header.holder.is_some() => {
-                outbox.counters.refused_strangers += 1;
+                outbox.refuse(from, || format!("is not to send a part of write {}", header.ts));
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {

@@ -31,9 +31,11 @@ pub struct Configuration {
     pub name: NodeName,
     /// Its directory.
     pub dir: PathBuf,
-    /// Its disks: block devices, or files. Each is a node of the cluster. Without one it is a host
-    /// that is its own controller: it reaches volumes by itself, and serves nothing to others.
+    /// Its disks: block devices, or files. Each is a node of the cluster. Without one it is the
+    /// controller, or a host that is its own: that reaches volumes by itself, and serves nothing to others.
     pub disks: Vec<PathBuf>,
+    /// Whether it is there to be the controller, without disks and hosts.
+    pub controller: bool,
     /// How large to make disks that are files and not there yet.
     pub disk_size: Option<u64>,
     /// Where other nodes reach it.
@@ -67,6 +69,8 @@ struct File {
     disks: Option<Vec<PathBuf>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_size: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    controller: bool,
     address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     admit: Option<String>,
@@ -124,10 +128,16 @@ impl Configuration {
         NewHome {
             address: self.address,
             labels: self.labels.clone(),
-            is_host: self.disks.is_empty(),
+            is_host: self.is_host(),
+            is_controller: self.controller,
             disks: self.disks.len().max(1),
             only: self.only.iter().flatten().map(NodeName::to_string).collect(),
         }
+    }
+
+    /// Whether it is a host that is its own controller.
+    pub(crate) fn is_host(&self) -> bool {
+        self.disks.is_empty() && !self.controller
     }
 
     /// Reads a configuration. Relative paths in it are taken from where the file is.
@@ -173,6 +183,7 @@ impl Configuration {
             dir: base.join(file.dir),
             disks,
             disk_size: file.disk_size.map(size).transpose()?,
+            controller: file.controller,
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
             metrics: file.metrics.as_deref().map(metrics_address).transpose()?,
@@ -187,6 +198,7 @@ impl Configuration {
             only,
         };
         config.check_listens()?;
+        config.check_controller()?;
         Ok(config)
     }
 
@@ -206,6 +218,22 @@ impl Configuration {
             .chain(self.admit.map(|a| ("admit", tcp(a))))
             .chain(self.metrics.map(|a| ("metrics", tcp(a))))
             .chain(self.listens.iter().map(|l| (l.key(), l.clone())))
+    }
+
+    /// Refuses disks and hosts of a process that is there to be the controller.
+    fn check_controller(&self) -> Result<()> {
+        let serves = self.listens.first().map(Listen::key);
+        let what = match self.disks.is_empty() {
+            false => Some("disks"),
+            true => serves,
+        };
+        match what.filter(|_| self.controller) {
+            Some(key) => fail(format!(
+                "controller: a process that is there to be the controller has no {key}; leave {key} out, or \
+                 controller: one with disks is the controller too, where there is no other"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Refuses to listen at one address twice.
@@ -253,6 +281,7 @@ impl Configuration {
             disk: self.disks.first().filter(|_| self.disks.len() == 1).cloned(),
             disks: (self.disks.len() > 1).then(|| self.disks.clone()),
             disk_size: self.disk_size.map(|s| s.to_string()),
+            controller: self.controller,
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
             metrics: self.metrics.map(|a| a.to_string()),
@@ -454,6 +483,25 @@ mod tests {
         let there: Vec<&str> = read.listens.iter().map(Listen::key).collect();
         assert_eq!(there, ["nbd", "nbd", "native", "native"]);
         assert!(!read.listens.contains(&Listen::native_unix("/etc/weft/weft.sock")));
+    }
+
+    #[test]
+    fn a_controller_has_neither_disks_nor_hosts() {
+        let parse = |text: &str| Configuration::parse(text, Path::new("/"));
+        let alone = "name = 'c'\ndir = 'c'\naddress = '10.0.0.9:10810'\n";
+        let config = parse(&format!("controller = true\n{alone}")).unwrap();
+        assert!(config.controller && !config.is_host() && config.new_home().is_controller);
+        assert_eq!(parse(&config.to_toml().unwrap()).unwrap(), config);
+        let host = parse(alone).unwrap();
+        assert!(host.is_host() && !host.new_home().is_controller && !host.controller);
+        for (more, why) in [
+            ("disk = 'd'", "has no disks; leave disks out"),
+            ("nbd = ['x.sock']", "has no nbd; leave nbd out"),
+            ("native = ['y.sock']", "has no native"),
+        ] {
+            let said = parse(&format!("controller = true\n{more}\n{alone}")).unwrap_err().0;
+            assert!(said.starts_with("controller: ") && said.contains(why), "{said}");
+        }
     }
 
     #[test]

@@ -93,6 +93,9 @@ const COUNTERS: [Row<Counters, u64>; 15] = [
         Some(c.damaged)
     }),
     ("node_rebuilt_sectors", "Sectors that it has rebuilt", |c| Some(c.rebuilt_sectors)),
+    ("node_refused_strangers", "Messages of requests that came without a right to them", |c| {
+        Some(c.refused_strangers)
+    }),
 ];
 
 fn of(counters: &Counters, which: fn(&Totals) -> u64) -> Option<u64> {

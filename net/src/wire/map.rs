@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use weft_code::Code;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, TimeAway, Volume,
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -53,7 +53,7 @@ impl Wire for NodeInfo {
         self.sectors.put(w);
         self.reached.put(w);
         self.draining.put(w);
-        self.is_host.put(w);
+        self.kind.put(w);
         self.removed.put(w);
         self.home.put(w);
         self.process.put(w);
@@ -67,7 +67,7 @@ impl Wire for NodeInfo {
             sectors: Wire::take(r)?,
             reached: Wire::take(r)?,
             draining: Wire::take(r)?,
-            is_host: Wire::take(r)?,
+            kind: Wire::take(r)?,
             removed: Wire::take(r)?,
             home: Wire::take(r)?,
             process: Wire::take(r)?,
@@ -75,6 +75,9 @@ impl Wire for NodeInfo {
         })
     }
 }
+
+// The first two are what was a flag: whether it is a host.
+wire_enum!(NodeKind, "kind of node" { 0 = Disk, 1 = Host, 2 = Controller });
 
 /// Maps that were kept before there were any have none.
 impl Wire for Settings {

@@ -135,6 +135,7 @@ impl Cluster {
                 queue: DiskQueue::default(),
                 limits: Limits::default(),
                 only: None,
+                controller: false,
             });
         }
         let mut cluster = Cluster {
@@ -246,6 +247,21 @@ impl Cluster {
             fault => self.network.is_some() || !fault.is_of_links(),
         };
         self.places().filter(can).collect()
+    }
+
+    /// Where volumes have a controller: that, its backup and the attached host, an endpoint, in the first three of six
+    /// rounds.
+    pub fn principal(&self, round: u32) -> Result<Option<usize>> {
+        let status = self.status(0)?;
+        let Some(volume) = status.volumes.iter().find(|v| v.controller.is_some()) else {
+            return Ok(None);
+        };
+        Ok(match round % 6 {
+            0 => volume.controller.map(usize::from),
+            1 => volume.controller_backup.map(usize::from),
+            2 => Some(self.host()),
+            _ => None,
+        })
     }
 
     /// Whether a node's disk may say of a write that it was done when it was not. A loop device says so

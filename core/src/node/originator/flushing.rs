@@ -69,7 +69,7 @@ impl Originator {
         let id = self.next_flush;
         self.next_flush += 1;
         let mut flush =
-            Flush { request, asks, left: self.map.serving().collect(), asked: outbox.now };
+            Flush { request, asks, left: self.map.with_disks().collect(), asked: outbox.now };
         // In a new epoch all are asked anew, and what they said before counts no more.
         match self.requests.get_mut(&request).map(|r| &mut r.answer) {
             Some(Answer::Refreshed(left)) => *left = 0,
