@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # What passes the ports of a controller. Five targets, a controller and four attached hosts, each in a network namespace
 # with one port, and all ports limited alike in both directions (tc tbf at both ends). Hosts read and write with
-# `roles=controller` and with `central`, requests of 1 MiB (full stripes) and of 64 KiB. Prints a table.
-# As root. WEFT chooses the binary, RATE the limit of a port (100mbit), TIME the seconds of each run (8).
+# `roles=controller` and with `central`, two requests at a time of 1 MiB (full stripes) and of 64 KiB (a unit). Prints a table.
+# As root. WEFT chooses the binary, RATE the limit of a port (200mbit), TIME the seconds of each run (6).
 # Exit status 0 if reads are at least 3 times and full-stripe writes at least 2.2 times those of central, and the controller's
 # port carries at most 2 % of the payload, or 5 % with requests of 64 KiB.
 set -eu
@@ -10,8 +10,8 @@ export LC_ALL=C
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-RATE=${RATE:-100mbit}
-TIME=${TIME:-8}
+RATE=${RATE:-200mbit}
+TIME=${TIME:-6}
 TARGETS=5
 HOSTS=4
 HEAD=$TARGETS
@@ -28,6 +28,7 @@ T=$(mktemp -d /dev/shm/weft-ports.XXXXXX)
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
     trap - EXIT INT TERM
+    exec 2>/dev/null
     cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null || true
     for n in $(seq 0 $((COUNT - 1))) switch; do ip netns delete "$SPACE-$n" 2>/dev/null || true; done
     rm -rf "$T"
@@ -69,13 +70,13 @@ start() {
         [ "$n" = 0 ] && echo "admit = \"$(address 0):10811\"" >>"$T/n$n.toml"
         [ "$n" = 0 ] && inside 0 "$WEFT" cluster init --config "$T/n0.toml" >/dev/null
         [ "$n" = 0 ] || WEFT_TOKEN=$(token) inside "$n" "$WEFT" cluster join --at "$(address 0):10811" --config "$T/n$n.toml" >/dev/null
-        inside "$n" "$WEFT" node --config "$T/n$n.toml" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
+        nsenter --net="/run/netns/$SPACE-$n" "$WEFT" node --config "$T/n$n.toml" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
         wait_until up_are $((n + 1))
     done
-    weft volume create v 512M --layout raid5 --stripe-unit 256K --roles controller --dir "$T/state0" >/dev/null
+    weft volume create v 512M --layout raid5 --stripe-unit 64K --roles controller --dir "$T/state0" >/dev/null
     wait_until controlled_by $HEAD
     for n in $(seq $((HEAD + 1)) $((COUNT - 1))); do
-        WEFT_TOKEN=$(token) inside "$n" "$WEFT" attach v --dir "$T/host$n" --name "host$n" --address "$(address "$n"):10810" \
+        WEFT_TOKEN=$(token) nsenter --net="/run/netns/$SPACE-$n" "$WEFT" attach v --dir "$T/host$n" --name "host$n" --address "$(address "$n"):10810" \
             --at "$(address 0):10811" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
         wait_until up_are $((n + 1))
     done
@@ -88,7 +89,7 @@ run() {
     before=$(passed $HEAD)
     for n in $(seq 1 $HOSTS); do
         (cd "$T" && fio --name=h --thread --ioengine=nbd --uri="nbd+unix:///v?socket=$T/host$((HEAD + n))/nbd.sock" \
-            --rw="rand$2" --randseed="$n" --bs="$3" --iodepth=4 --offset=$(((n - 1) * 128))m --size=128m \
+            --rw="rand$2" --randseed="$n" --bs="$3" --iodepth=2 --offset=$(((n - 1) * 128))m --size=128m \
             --time_based --runtime="$TIME" --output-format=json --output="$T/fio$n" >/dev/null) & jobs+=($!)
     done
     for job in "${jobs[@]}"; do wait "$job"; done

@@ -22,6 +22,7 @@ T=$(mktemp -d /dev/shm/weft-relay.XXXXXX)
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
     trap - EXIT INT TERM
+    exec 2>/dev/null
     cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null || true
     for n in 0 1 2; do ip netns delete "$SPACE-$n" 2>/dev/null || true; done
     rm -rf "$T"
@@ -68,7 +69,7 @@ for n in 0 1 2; do
     else
         WEFT_TOKEN=$(token) inside $n "$WEFT" cluster join --at "$(address 0):10811" --config "$T/n$n.toml" >/dev/null
     fi
-    inside $n "$WEFT" node --config "$T/n$n.toml" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
+    nsenter --net="/run/netns/$SPACE-$n" "$WEFT" node --config "$T/n$n.toml" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
     wait_until up_are $((n + 1))
 done
 weft volume create v 64M --layout raid4 --stripe-unit 64K --dir "$T/state0" >/dev/null

@@ -331,3 +331,28 @@ fn what_is_not_heeded_is_counted_and_logged_now_and_then() {
     assert_eq!((refused(&bench), logged(&bench)), (101, 2));
     assert!(bench.logged.last().is_some_and(|l| l.contains("101 such messages")));
 }
+
+/// The word to read comes again when the attempt is over, and what stands there is another's. The endpoint, which has not got
+/// the first piece, would take the second for one of the same attempt.
+#[test]
+fn what_is_read_for_an_endpoint_is_placed_once() {
+    let mut bench = Bench::new();
+    bench.enter(controlled(2, true), at(1));
+    bench.sent.clear();
+    let ts = Timestamp::new(900, PEER);
+    let read = Body::Read {
+        ts,
+        volume: VOLUME,
+        range: RANGE,
+        avoid: ColumnSet::EMPTY,
+        calculators: Calculators::default(),
+        wanted: Wanted::Data,
+        holder: Some(Holder { node: THIRD, number: 1, key: Key(9) }),
+    };
+    for _ in 0..2 {
+        bench.hear(PEER, read.clone());
+        while bench.disk_works().is_some() {}
+        assert_eq!(count(&bench, |b| matches!(b, Body::Place { .. })), 1);
+        bench.hear_with(PEER, vec![Notice::Unlock(ts)], None);
+    }
+}

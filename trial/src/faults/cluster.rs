@@ -44,7 +44,7 @@ pub const VOLUME_BYTES: u64 = 64 << 20;
 pub const FILES_VOLUME: &str = "files";
 const FILES_BYTES: u64 = 32 << 20;
 
-/// How long it may take to start everything.
+/// How long it may take to start everything, for each five nodes. They share the processors of one machine.
 const START: Duration = Duration::from_secs(60);
 
 /// How long everything may take to become whole.
@@ -166,9 +166,10 @@ impl Cluster {
             fs::write(cluster.config_path(n), text)?;
             cluster.start_node(n)?;
         }
-        cluster.wait_until_whole(START, Duration::ZERO)?;
+        let start = START * nodes.div_ceil(5) as u32;
+        cluster.wait_until_whole(start, Duration::ZERO)?;
         cluster.attach()?;
-        cluster.wait_until_whole(START, Duration::ZERO)?;
+        cluster.wait_until_whole(start, Duration::ZERO)?;
         Ok(cluster)
     }
 
