@@ -355,9 +355,9 @@ impl Node {
             }
             LockMessage::Back { ids, latest } => server.on_back(from, &ids, latest, outbox),
             LockMessage::Held { held } => server.on_held(from, held, outbox),
-            LockMessage::Grant { id, latest } => originator.on_grant(id, latest, outbox),
-            LockMessage::Call { ids } => originator.on_call(&ids, outbox),
-            LockMessage::Tell => originator.tell_held(outbox),
+            LockMessage::Grant { id, latest } => originator.on_grant(from, id, latest, outbox),
+            LockMessage::Call { ids } => originator.on_call(from, &ids, outbox),
+            LockMessage::Tell => originator.tell_held(from, outbox),
         }
     }
 
