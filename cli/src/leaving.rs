@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_not_protected_is_said_of_nodes_that_take_part() {
-        let said = "no parity protects up to 8.0 KiB of volume 'v' yet";
+        let said = "no parity protects up to 8.00 KiB of volume 'v' yet";
         let of = |state, redundancy, bytes| unprotected(&status(state, redundancy, bytes), 1);
         assert_eq!(of(NodeState::Up, "deferred", 8192).as_deref(), Some(said));
         assert_eq!(of(NodeState::Suspect, "never", 8192).as_deref(), Some(said));

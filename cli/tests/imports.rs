@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 33] = [
+const ORDER: [&str; 34] = [
     "args",
     "output",
     "token",
@@ -20,6 +20,7 @@ const ORDER: [&str; 33] = [
     "recover",
     "sim",
     "bench",
+    "leaving",
     "disk",
     "probe",
     "rebalance",

@@ -42,6 +42,7 @@ pub const ENTRIES: &[Entry] = entries![
     "bst/scaling",
     "bst/contention",
     "bst/reordering",
+    "bst/real",
     "examples/flash",
     "examples/replay",
     "examples/shared-bus",

@@ -61,6 +61,8 @@ pub(crate) struct Catchup {
     asking: Option<Asking>,
     /// Whether the authority has been told that nothing is stale any more.
     reported: bool,
+    /// Writes that brought stale sectors up to date and may not be in place yet.
+    freshening: BTreeSet<Timestamp>,
     /// Counts changes of what is stale.
     changes: Aside<u64>,
 }
@@ -157,6 +159,17 @@ impl Catchup {
     /// has not been reported.
     pub fn is_done(&self) -> bool {
         self.is_behind() && !self.is_asking() && self.stale.is_empty()
+    }
+
+    /// A write brought stale sectors up to date. It may not be in place yet.
+    pub fn freshened_by(&mut self, ts: Timestamp) {
+        self.freshening.insert(ts);
+    }
+
+    /// Whether all writes that brought stale sectors up to date are in place: those that are not are `open`.
+    pub fn is_fresh_for_good(&mut self, open: impl Fn(&Timestamp) -> bool) -> bool {
+        self.freshening.retain(open);
+        self.freshening.is_empty()
     }
 
     /// The authority has been told.

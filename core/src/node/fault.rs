@@ -59,6 +59,34 @@ pub enum Bug {
     MissingPiece,
 }
 
+/// What a worker has sent and taken so far: now and then a bug makes nothing of it.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub(super) struct Sent {
+    shares: u64,
+    sums: u64,
+}
+
+impl Sent {
+    /// What a data worker sends: what it should, or now and then zeros.
+    pub fn share(&mut self, config: &NodeConfig, data: Buffer) -> Buffer {
+        self.shares += 1;
+        match config.has(Bug::LostDelta) && self.shares.is_multiple_of(50) {
+            true => Buffer::Zero(data.len()),
+            false => data,
+        }
+    }
+
+    /// What a column adds to its share of what a child has summed: what came, or now and then that twice, which
+    /// cancels out.
+    pub fn sum(&mut self, config: &NodeConfig, data: Buffer) -> Buffer {
+        self.sums += 1;
+        match config.has(Bug::ChildTwice) && self.sums.is_multiple_of(50) {
+            true => Buffer::Zero(data.len()),
+            false => data,
+        }
+    }
+}
+
 impl NodeConfig {
     fn has(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
@@ -75,23 +103,6 @@ impl NodeConfig {
     /// So many votes may be missing when the host is answered.
     pub(super) fn votes_waived(&self) -> usize {
         usize::from(self.has(Bug::AnswerBeforeLastVote))
-    }
-
-    /// What a data worker sends as the share number `n`: what it should, or now and then zeros.
-    pub(super) fn share(&self, n: u64, data: Buffer) -> Buffer {
-        match self.has(Bug::LostDelta) && n.is_multiple_of(50) {
-            true => Buffer::Zero(data.len()),
-            false => data,
-        }
-    }
-
-    /// What a column adds to its share as the sum number `n` of a child: what came, or now and then that twice, which
-    /// cancels out.
-    pub(super) fn sum_of_child(&self, n: u64, data: Buffer) -> Buffer {
-        match self.has(Bug::ChildTwice) && n.is_multiple_of(50) {
-            true => Buffer::Zero(data.len()),
-            false => data,
-        }
     }
 
     /// Whether reads wait for undecided writes that come before them, and see nothing later.

@@ -105,8 +105,8 @@ impl Node {
     /// Its state at a glance.
     pub fn status(&self) -> NodeStatus {
         let mut counters = self.outbox.counters;
-        counters.retries = self.originator.retries;
-        counters.rebuilt_sectors = self.worker.rebuilt_sectors;
+        counters.retries = self.originator.retries();
+        counters.rebuilt_sectors = self.worker.rebuilt_sectors();
         counters.store = self.worker.store.counters();
         counters.totals.disk_reads = counters.store.disk_reads;
         counters.totals.disk_writes = counters.store.disk_writes;

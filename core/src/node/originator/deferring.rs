@@ -9,7 +9,7 @@ use crate::node::outbox::Outbox;
 use crate::node::settle::waiting;
 use crate::node::{HostError, Task};
 use crate::plan::{Range, Span};
-use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, VolumeId};
+use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR};
 
 /// For so long parity is not asked to wait where it would not.
 const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
@@ -203,16 +203,6 @@ impl Originator {
             job.what = What::Lose { stripe, column, part };
         }
         self.retry(job);
-    }
-
-    /// What cannot be computed, of which the node's own disk should know.
-    pub fn take_hopeless(&mut self) -> Vec<(VolumeId, u64, usize, Span)> {
-        std::mem::take(&mut self.hopeless)
-    }
-
-    /// Units that have been put back, of which the node's own disk should know.
-    pub fn take_put_back(&mut self) -> Vec<(VolumeId, u64, usize)> {
-        std::mem::take(&mut self.put_back)
     }
 
     /// A column says that what is asked of it is lost for good. Who reads goes around it. Who writes need not know it:

@@ -66,18 +66,15 @@ impl Originator {
     }
 
     fn ask_disks(&mut self, request: u64, asks: Asks, outbox: &mut Outbox) {
-        let id = self.next_flush;
-        self.next_flush += 1;
-        let mut flush =
-            Flush { request, asks, left: self.map.serving().collect(), asked: outbox.now };
+        let left = self.map.serving().collect();
+        let id = self.flushes.add(Flush { request, asks, left, asked: outbox.now });
         // In a new epoch all are asked anew, and what they said before counts no more.
         match self.requests.get_mut(&request).map(|r| &mut r.answer) {
             Some(Answer::Refreshed(left)) => *left = 0,
             Some(Answer::Lost(bytes, found)) => (*bytes, *found) = (0, Vec::new()),
             _ => {}
         }
-        flush.ask(id, outbox);
-        self.flushes.insert(id, flush);
+        self.flushes.get_mut(id).expect("just added").ask(id, outbox);
         self.end_flush(id, outbox);
     }
 
@@ -85,19 +82,19 @@ impl Originator {
     pub(super) fn tick_flushes(&mut self, outbox: &mut Outbox) {
         let (now, patience) = (outbox.now, self.config.patience);
         let late = self.flushes.iter_mut().filter(|f| now.saturating_sub(f.1.asked) >= patience);
-        late.for_each(|(id, flush)| flush.ask(*id, outbox));
+        late.for_each(|(id, flush)| flush.ask(id, outbox));
     }
 
     /// In a new epoch all are asked anew.
     pub(super) fn enter_flushes(&mut self, outbox: &mut Outbox) {
-        for flush in std::mem::take(&mut self.flushes).into_values() {
+        for flush in self.flushes.take_all() {
             self.ask_disks(flush.request, flush.asks, outbox);
         }
     }
 
     /// A disk has made safe what it had.
     pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
-        if let Some(flush) = self.flushes.get_mut(&id) {
+        if let Some(flush) = self.flushes.get_mut(id) {
             flush.left.remove(&from);
             self.end_flush(id, outbox);
         }
@@ -105,7 +102,7 @@ impl Originator {
 
     /// A disk has computed its parity, but for so many sectors.
     pub fn on_refreshed(&mut self, from: NodeId, id: u64, left: u64, outbox: &mut Outbox) {
-        let Some(flush) = self.flushes.get_mut(&id) else { return };
+        let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
             && let Some(request) = self.requests.get_mut(&flush.request)
             && let Answer::Refreshed(sum) = &mut request.answer
@@ -124,7 +121,7 @@ impl Originator {
         found: Vec<LostRange>,
         outbox: &mut Outbox,
     ) {
-        let Some(flush) = self.flushes.get_mut(&id) else { return };
+        let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
             && let Some(request) = self.requests.get_mut(&flush.request)
             && let Answer::Lost(sum, all) = &mut request.answer
@@ -140,11 +137,10 @@ impl Originator {
 
     /// It is done when no disk is left that it waits for.
     fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
-        if self.flushes.get(&id).is_some_and(|f| f.left.is_empty()) {
-            let flush = self.flushes.remove(&id).expect("just seen");
-            if let Some(request) = self.requests.remove(&flush.request) {
-                outbox.reply(flush.request, request.result());
-            }
+        if let Some(flush) = self.flushes.take_if(id, |f| f.left.is_empty())
+            && let Some(request) = self.requests.remove(&flush.request)
+        {
+            outbox.reply(flush.request, request.result());
         }
     }
 }

@@ -187,7 +187,7 @@ impl Originator {
             ids.dedup();
             ids.iter().for_each(|id| self.locks.share(*id));
             job.locked = Some(Locked { ids, turn, avoid });
-            self.ready.push_back(job);
+            self.jobs.ready(job);
             return;
         }
         let mut back = self.locks.places.holders(&locks);
@@ -235,7 +235,7 @@ impl Originator {
             return;
         }
         asking.job.locked = Some(Locked { ids: asking.granted, turn, avoid: asking.avoid });
-        self.ready.push_back(asking.job);
+        self.jobs.ready(asking.job);
     }
 
     /// A server wants back what is kept.
@@ -315,8 +315,8 @@ impl Originator {
         let turns = asking.values().filter_map(|a| a.turn).chain(queued.keys().copied());
         // All of them ask anew; none is left that could be next.
         turns.for_each(|turn| drop(self.locks.own.release(turn)));
-        self.ready.extend(asking.into_values().map(|a| a.job));
-        self.ready.extend(queued.into_values().map(|q| q.job));
+        self.jobs.all_ready(asking.into_values().map(|a| a.job));
+        self.jobs.all_ready(queued.into_values().map(|q| q.job));
         if !self.map.locks_are_served() {
             let unused = self.locks.held.iter().filter(|(_, h)| h.users == 0);
             let unused: Vec<u64> = unused.map(|(id, _)| *id).collect();

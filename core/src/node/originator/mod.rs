@@ -9,7 +9,9 @@
 //! - [`writing`]: writes and rebuilds
 //! - [`locking`]: locks from the lock server
 //! - [`reading`]: reads, maps of holes and verifying
-//! - [`waiting`]: jobs that wait for nodes that are lost
+//! - [`jobs`]: jobs that have not begun
+//! - [`lacking`]: jobs that wait for nodes that are lost
+//! - [`numbered`]: what others are asked under a number
 //! - [`recalling`]: what became of requests that are asked for again
 //! - [`deferring`]: parity that waits
 //! - [`precedence`]: requests that others keep coming before
@@ -19,7 +21,10 @@ mod check;
 mod deferring;
 mod flushing;
 mod job;
+mod jobs;
+mod lacking;
 mod locking;
+mod numbered;
 mod precedence;
 mod reading;
 mod rebuilding;
@@ -27,10 +32,9 @@ mod recalling;
 mod requests;
 mod scrubbing;
 mod settling;
-mod waiting;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::background::Background;
@@ -41,15 +45,18 @@ use super::{
     Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
-use crate::plan::Span;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
 use flushing::Flush;
 use job::{Job, Purpose, What};
+use jobs::Jobs;
+use lacking::Lacking;
 use locking::{Locks, unlock, unlock_given_up};
+use numbered::Numbered;
 use precedence::Precedence;
 use reading::Reading;
+use rebuilding::Rebuilds;
 use recalling::Recall;
 use requests::OpenRequest;
 pub(super) use requests::{range_of, whole_stripes};
@@ -112,8 +119,6 @@ enum State {
     GivingUp(Inquiry, Vec<(usize, NodeId)>, Option<Refusal>),
 }
 
-type Key = (VolumeId, u64, usize);
-
 /// Attempts at a job before its host is told that it cannot be done: with the pauses between
 /// them at least several seconds.
 const MOST_ATTEMPTS: u32 = 1000;
@@ -136,41 +141,19 @@ pub(crate) struct Originator {
     requests: BTreeMap<u64, OpenRequest>,
     /// Those of them that are scrubs.
     scrubs: BTreeSet<u64>,
-    /// Jobs that wait for room, and those that can start.
-    queue: VecDeque<Job>,
-    ready: VecDeque<Job>,
-    /// Jobs that pause before they are tried again, by the time at which they are.
-    paused: BTreeMap<(Nanos, Timestamp), Job>,
-    /// Jobs that wait for nodes that are lost.
-    waiting: VecDeque<Job>,
-    /// Since when volumes sleep.
-    asleep_since: BTreeMap<VolumeId, Nanos>,
-    /// The authority has been told that volumes that rest are to go on.
-    wake_said: bool,
-    /// When what waits to be read was last tried.
-    looked: Nanos,
-    bytes: u64,
+    jobs: Jobs,
+    lacking: Lacking,
     txns: BTreeMap<Timestamp, RunningJob>,
     /// Committed writes and the participants that have not said that they know.
     settling: BTreeMap<Timestamp, Settling>,
-    flushes: BTreeMap<u64, Flush>,
-    next_flush: u64,
+    flushes: Numbered<Flush>,
     /// Parts of requests that were asked for before, while it is not known what became of them.
-    recalls: BTreeMap<u64, Recall>,
-    next_recall: u64,
+    recalls: Numbered<Recall>,
     locks: Locks,
     precedence: Precedence,
-    rebuilding: BTreeSet<Key>,
-    parked: Vec<(Key, Job)>,
-    /// Parts of columns that nothing determines any more, of which the node's disk is to be told.
-    hopeless: Vec<(VolumeId, u64, usize, Span)>,
+    rebuilds: Rebuilds,
     /// Where parity did not wait when it was last asked to, and until when it is not asked again.
     unwilling: BTreeMap<(VolumeId, NodeId), Nanos>,
-    /// Units that have been put back, of which the node's disk is to be told.
-    put_back: Vec<Key>,
-    /// Since when disks of volumes are lost whose parity may wait.
-    exposed_since: BTreeMap<VolumeId, Nanos>,
-    pub retries: u64,
 }
 
 #[derive(Clone, Hash)]
@@ -194,29 +177,16 @@ impl Originator {
             map: Arc::new(ClusterMap::default()),
             requests: BTreeMap::new(),
             scrubs: BTreeSet::new(),
-            queue: VecDeque::new(),
-            ready: VecDeque::new(),
-            paused: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            asleep_since: BTreeMap::new(),
-            wake_said: false,
-            looked: 0,
-            bytes: 0,
+            jobs: Jobs::default(),
+            lacking: Lacking::default(),
             txns: BTreeMap::new(),
             settling: BTreeMap::new(),
-            flushes: BTreeMap::new(),
-            next_flush: 1,
-            recalls: BTreeMap::new(),
-            next_recall: 1,
+            flushes: Numbered::default(),
+            recalls: Numbered::default(),
             locks: Locks::default(),
             precedence: Precedence::default(),
-            rebuilding: BTreeSet::new(),
-            parked: Vec::new(),
-            hopeless: Vec::new(),
+            rebuilds: Rebuilds::default(),
             unwilling: BTreeMap::new(),
-            put_back: Vec::new(),
-            exposed_since: BTreeMap::new(),
-            retries: 0,
         }
     }
 
@@ -230,18 +200,21 @@ impl Originator {
         self.requests.len()
     }
 
+    /// How often jobs were tried again.
+    pub fn retries(&self) -> u64 {
+        self.jobs.retries()
+    }
+
     pub fn is_busy(&self) -> bool {
         !(self.requests.is_empty()
             && self.txns.is_empty()
             && self.settling.is_empty()
-            && self.queue.is_empty()
-            && self.ready.is_empty()
-            && self.waiting.is_empty()
-            && self.paused.is_empty()
+            && self.jobs.is_empty()
+            && self.lacking.is_empty()
             && self.recalls.is_empty()
             && !self.locks.is_busy()
             && self.precedence.is_empty()
-            && self.parked.is_empty())
+            && self.rebuilds.are_awaited_by() == 0)
     }
 
     /// What is in work, in words.
@@ -251,8 +224,8 @@ impl Originator {
             self.requests.len(),
             self.txns.len(),
             self.settling.len(),
-            self.parked.len(),
-            self.waiting.len()
+            self.rebuilds.are_awaited_by(),
+            self.lacking.len()
         )
     }
 
@@ -260,30 +233,16 @@ impl Originator {
     pub fn run(&mut self, background: &mut Background, outbox: &mut Outbox) -> bool {
         self.feed_scrubs(background, outbox);
         let mut worked = false;
-        loop {
-            if let Some(job) = self.ready.pop_front() {
-                worked = true;
-                self.launch(job, outbox);
-                continue;
-            }
-            let room = |job: &Job| {
-                self.bytes == 0 || self.bytes + job.bytes() <= self.config.max_in_flight
-            };
-            match self.queue.pop_front_if(|job| room(job)) {
-                Some(job) => {
-                    worked = true;
-                    self.launch(job, outbox);
-                }
-                None => return worked,
-            }
+        while let Some(job) = self.jobs.next(self.config.max_in_flight) {
+            worked = true;
+            self.launch(job, outbox);
         }
+        worked
     }
 
     /// Begins an attempt at a job.
     fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
-        if !std::mem::replace(&mut job.has_room, true) {
-            self.bytes += job.bytes();
-        }
+        self.jobs.take_room(&mut job);
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
             self.finish(job, Err(HostError::NoVolume), outbox);
             return;
@@ -365,10 +324,8 @@ impl Originator {
     }
 
     /// Tries a job again with a later timestamp.
-    fn retry(&mut self, mut job: Job) {
-        job.attempts += 1;
-        self.retries += 1;
-        self.ready.push_back(job);
+    fn retry(&mut self, job: Job) {
+        self.jobs.again(job);
     }
 
     /// Tries a job again that others came before: after a pause, if that goes on.
@@ -378,29 +335,20 @@ impl Originator {
     }
 
     /// Tries a job again after a pause of at most so long, and at least half of that.
-    fn retry_after(&mut self, mut job: Job, most: Nanos, outbox: &mut Outbox) {
-        job.attempts += 1;
-        self.retries += 1;
+    fn retry_after(&mut self, job: Job, most: Nanos, outbox: &mut Outbox) {
         let name = self.clock.issue(outbox.now);
         let pause = pause(most, name);
-        let due = (outbox.now + pause, name);
         // One that is due before all others is not to wait for theirs: then they would begin together,
         // and be in one another's way again.
-        if self.paused.keys().next().is_none_or(|first| due < *first) {
+        if self.jobs.pause(job, (outbox.now + pause, name)) {
             outbox.push(Output::Timer(Timer::Retry, pause));
         }
-        self.paused.insert(due, job);
     }
 
     /// Pauses may be over.
     pub fn on_retry(&mut self, outbox: &mut Outbox) {
-        while let Some(first) = self.paused.first_entry() {
-            let due = first.key().0;
-            if due > outbox.now {
-                outbox.push(Output::Timer(Timer::Retry, due - outbox.now));
-                return;
-            }
-            self.ready.push_back(first.remove());
+        if let Some(due) = self.jobs.end_pauses(outbox.now) {
+            outbox.push(Output::Timer(Timer::Retry, due - outbox.now));
         }
     }
 
@@ -412,7 +360,7 @@ impl Originator {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Repair => {}
             Purpose::Host(id) => {
-                self.give_room(&mut job);
+                self.jobs.give_room(&mut job);
                 self.part_done(id, &job, result, outbox);
             }
         }
@@ -423,7 +371,7 @@ impl Originator {
     pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
         for (volume, stripe) in stripes {
             let what = What::Verify { stripe, trust: Trust::Data };
-            self.ready.push_back(Job::new(Purpose::Repair, volume, what));
+            self.jobs.ready(Job::new(Purpose::Repair, volume, what));
         }
     }
 
@@ -530,9 +478,7 @@ impl Originator {
         }
         self.enter_scrubs(map);
         self.enter_locks(outbox);
-        for (_, job) in std::mem::take(&mut self.parked) {
-            self.ready.push_back(job);
-        }
+        self.jobs.all_ready(self.rebuilds.take_all_waiting());
         self.enter_flushes(outbox);
     }
 }

@@ -88,6 +88,6 @@ impl Originator {
     pub(super) fn give_up_claim(&mut self, job: &mut Job) {
         let Some(claim) = job.claim.take() else { return };
         self.precedence.claims.remove(&claim);
-        self.ready.extend(self.precedence.held.drain(..));
+        self.jobs.all_ready(self.precedence.held.drain(..));
     }
 }

@@ -1,7 +1,9 @@
 //! What becomes of a job that a worker refuses; having put back what its disk has not: copied from
 //! the disk that the column leaves, if there is one, or computed from the other columns.
 
-use super::{Job, Key, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
+use super::{Job, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
+use std::collections::BTreeSet;
+
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
@@ -9,7 +11,51 @@ use crate::node::{HostData, Refusal};
 use crate::plan::Span;
 use crate::units::{ColumnSet, NodeId, VolumeId};
 
+/// A unit of a volume: volume, stripe, seat.
+type Unit = (VolumeId, u64, usize);
+
+/// What is being put back, and who waits for it.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Rebuilds {
+    in_work: BTreeSet<Unit>,
+    waiting: Vec<(Unit, Job)>,
+    /// Units that have been put back, of which the node's disk is to be told.
+    done: Vec<Unit>,
+    /// Parts of columns that nothing determines any more, of which it is to be told, too.
+    hopeless: Vec<(VolumeId, u64, usize, Span)>,
+}
+
+impl Rebuilds {
+    /// How many jobs wait for a rebuild.
+    pub fn are_awaited_by(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// All jobs that wait, which wait no longer.
+    pub fn take_all_waiting(&mut self) -> impl Iterator<Item = Job> + use<> {
+        std::mem::take(&mut self.waiting).into_iter().map(|(_, job)| job)
+    }
+
+    /// The jobs that wait for a unit, which wait no longer.
+    fn take_waiting(&mut self, unit: Unit) -> Vec<Job> {
+        let (its, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|w| w.0 == unit);
+        self.waiting = others;
+        its.into_iter().map(|(_, job)| job).collect()
+    }
+}
+
 impl Originator {
+    /// What cannot be computed, of which the node's own disk should know.
+    pub fn take_hopeless(&mut self) -> Vec<(VolumeId, u64, usize, Span)> {
+        std::mem::take(&mut self.rebuilds.hopeless)
+    }
+
+    /// Units that have been put back, of which the node's own disk should know.
+    pub fn take_put_back(&mut self) -> Vec<Unit> {
+        std::mem::take(&mut self.rebuilds.done)
+    }
+
     /// A worker could not do its part of this job; the attempt is over.
     pub(super) fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
         let (seat, column, parts, behind) = match refusal {
@@ -96,7 +142,7 @@ impl Originator {
                 // What it waits for needs locks, too.
                 self.unlock_job(&mut job, outbox);
                 let key = (job.volume, parts[0].0, seat);
-                self.parked.push((key, job));
+                self.rebuilds.waiting.push((key, job));
             }
         }
     }
@@ -173,8 +219,8 @@ impl Originator {
 
     fn begin_rebuild(&mut self, job: Job) {
         let What::Rebuild { stripe, column, .. } = job.what else { return };
-        if self.rebuilding.insert((job.volume, stripe, column)) {
-            self.ready.push_back(job);
+        if self.rebuilds.in_work.insert((job.volume, stripe, column)) {
+            self.jobs.ready(job);
         }
     }
 
@@ -193,25 +239,22 @@ impl Originator {
             return;
         };
         if let What::Lose { stripe, column, part } = job.what {
-            self.hopeless.push((job.volume, stripe, column, part));
+            self.rebuilds.hopeless.push((job.volume, stripe, column, part));
         }
         let good = good && !matches!(job.what, What::Lose { .. });
         let key = (job.volume, stripe, column);
-        self.rebuilding.remove(&key);
+        self.rebuilds.in_work.remove(&key);
         if good {
-            self.put_back.push(key);
+            self.rebuilds.done.push(key);
         }
-        let (waited, rest) = std::mem::take(&mut self.parked).into_iter().partition(|p| p.0 == key);
-        self.parked = rest;
-        let waited: Vec<(Key, Job)> = waited;
         let volume = self.map.volumes.get(&job.volume);
         let defers = volume.is_some_and(|v| v.policy.is_journaled());
-        for (_, job) in waited {
+        for job in self.rebuilds.take_waiting(key) {
             if good {
-                self.ready.push_back(job);
+                self.jobs.ready(job);
             } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {
                 // It can do without what is lost if its parity is computed later, from what it writes.
-                self.ready.push_back(Job { must_wait: true, must_not_wait: false, ..job });
+                self.jobs.ready(Job { must_wait: true, must_not_wait: false, ..job });
             } else if matches!(job.what, What::Write(..)) && defers && self.nobody_is_lost(&job) {
                 // Its parity can be computed later, once no disk is behind, and nobody waits for it.
                 self.retry_later(Job { must_not_wait: false, ..job }, outbox);

@@ -26,7 +26,7 @@ use crate::node::outbox::Outbox;
 use crate::node::{Body, HostData, HostError, Recollection, Task};
 use crate::order::{Again, Asker, Origin, RequestId};
 use crate::plan::Range;
-use crate::units::{ColumnSet, NodeId};
+use crate::units::{ColumnSet, Epoch, NodeId};
 
 /// A part of a request that is asked after.
 #[derive(Clone, Hash)]
@@ -77,24 +77,9 @@ impl Originator {
         let left = nodes.collect::<BTreeSet<_>>();
         let (answers, happened) = (BTreeMap::new(), Vec::new());
         let recall = Recall { job, request, again, left, answers, happened };
-        let id = self.next_recall;
-        self.next_recall += 1;
-        self.recalls.insert(id, recall);
-        self.ask_recall(id, outbox);
-    }
-
-    fn ask_recall(&self, id: u64, outbox: &mut Outbox) {
-        let recall = &self.recalls[&id];
-        let Recall { request, again, .. } = *recall;
-        // In the epoch of an attempt it may yet begin somewhere.
-        if self.map.epoch <= again.epoch {
-            return;
-        }
-        let What::Write(range, _) = recall.job.what else { return };
-        let (volume, since) = (recall.job.volume, again.since);
-        for node in &recall.left {
-            outbox.send(*node, Body::Recall { id, request, since, volume, range });
-        }
+        let id = self.recalls.add(recall);
+        let recall = self.recalls.get_mut(id).expect("just added");
+        ask_recall(id, recall, self.map.epoch, outbox);
     }
 
     /// A worker says what it remembers.
@@ -106,7 +91,7 @@ impl Originator {
         recollection: Recollection,
         outbox: &mut Outbox,
     ) {
-        let Some(recall) = self.recalls.get_mut(&id).filter(|r| r.left.contains(&from)) else {
+        let Some(recall) = self.recalls.get_mut(id).filter(|r| r.left.contains(&from)) else {
             return;
         };
         recall.happened.extend(happened);
@@ -115,8 +100,7 @@ impl Originator {
         }
         recall.left.remove(&from);
         recall.answers.insert(from, recollection);
-        if recall.left.is_empty() {
-            let recall = self.recalls.remove(&id).expect("just seen");
+        if let Some(recall) = self.recalls.take_if(id, |r| r.left.is_empty()) {
             self.recalled(recall, outbox);
         }
     }
@@ -125,7 +109,7 @@ impl Originator {
     fn recalled(&mut self, recall: Recall, outbox: &mut Outbox) {
         let Recall { mut job, answers, happened, .. } = recall;
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
-            return self.ready.push_back(job);
+            return self.jobs.ready(job);
         };
         let What::Write(range, data) = job.what.clone() else { unreachable!("only writes are") };
         let rest = without(range, &happened);
@@ -135,7 +119,7 @@ impl Originator {
         let touched = answers.values().any(|a| *a == Recollection::Touched);
         let compares = touched && !is_known(&volume, range, &answers);
         self.give_up_claim(&mut job);
-        self.give_room(&mut job);
+        self.jobs.give_room(&mut job);
         job.recalled = true;
         if let Purpose::Host(id) = job.purpose
             && let Some(request) = self.requests.get_mut(&id)
@@ -146,7 +130,7 @@ impl Originator {
             let at = (part.offset - range.offset) as usize;
             let data = data.slice(at, at + part.len as usize);
             let what = if compares { What::Compare(part, data) } else { What::Write(part, data) };
-            self.ready.push_back(Job { what, ..job.clone() });
+            self.jobs.ready(Job { what, ..job.clone() });
         }
     }
 
@@ -163,13 +147,26 @@ impl Originator {
 
     /// What has not been answered was lost, or undecided.
     pub(super) fn tick_recalls(&mut self, outbox: &mut Outbox) {
-        self.recalls.keys().for_each(|id| self.ask_recall(*id, outbox));
+        let epoch = self.map.epoch;
+        self.recalls.iter().for_each(|(id, recall)| ask_recall(id, recall, epoch, outbox));
     }
 
     /// A new epoch: others may be asked now.
     pub(super) fn enter_recalls(&mut self) {
-        let recalls = std::mem::take(&mut self.recalls);
-        self.ready.extend(recalls.into_values().map(|r| r.job));
+        self.jobs.all_ready(self.recalls.take_all().map(|r| r.job));
+    }
+}
+
+fn ask_recall(id: u64, recall: &Recall, epoch: Epoch, outbox: &mut Outbox) {
+    let Recall { request, again, .. } = *recall;
+    // In the epoch of an attempt it may yet begin somewhere.
+    if epoch <= again.epoch {
+        return;
+    }
+    let What::Write(range, _) = recall.job.what else { return };
+    let (volume, since) = (recall.job.volume, again.since);
+    for node in &recall.left {
+        outbox.send(*node, Body::Recall { id, request, since, volume, range });
     }
 }
 

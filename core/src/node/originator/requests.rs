@@ -94,7 +94,7 @@ impl Originator {
             HostOp::Accept(range) => {
                 let jobs = deferring::accepting(&volume, range, id);
                 self.requests.insert(id, OpenRequest::new(volume.id, Answer::Done, jobs.len()));
-                self.queue.extend(jobs);
+                self.jobs.queue(jobs);
             }
             HostOp::Lost(range) => self.list_lost(id, &volume, range, outbox),
             HostOp::Scrub { from, rate, trust } => {
@@ -164,7 +164,7 @@ impl Originator {
             };
             left += pieces.len();
             let jobs = pieces.into_iter().map(|p| Job::new(Purpose::Host(id), volume.id, what(p)));
-            self.queue.extend(jobs);
+            self.jobs.queue(jobs);
         }
         let request = OpenRequest::new(volume.id, answer, left);
         self.requests.insert(id, request);

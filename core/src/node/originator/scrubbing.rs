@@ -82,7 +82,7 @@ impl Originator {
                 && background.begin(which, unit, outbox.now)
             {
                 let what = What::Verify { stripe: scrub.next, trust: scrub.trust };
-                self.ready.push_back(Job::new(Purpose::Host(*id), request.volume, what));
+                self.jobs.ready(Job::new(Purpose::Host(*id), request.volume, what));
                 scrub.next += 1;
                 request.left += 1;
             }

@@ -69,8 +69,7 @@ impl Worker {
         let stripe = txn.cells[n].row.stripe;
         for Sending { to, part, mut data } in txn.cells[n].advance() {
             if let Destination::Columns(_) = to {
-                self.shares_sent += 1;
-                data = self.config.share(self.shares_sent, data);
+                data = self.sent.share(&self.config, data);
             }
             let item = Item { stripe, part, data };
             for to in to.roles() {

@@ -11,7 +11,7 @@ use crate::units::ColumnSet;
 
 /// Looking for what a node that is behind missed.
 #[derive(Clone, Hash)]
-pub(super) struct DirtyScan {
+struct DirtyScan {
     to: NodeId,
     /// Of the extent being scanned (the last) and those to come: volume, first sector, sectors,
     /// what for.
@@ -20,13 +20,42 @@ pub(super) struct DirtyScan {
     marked: BTreeMap<VolumeId, Vec<DirtySector>>,
 }
 
+/// Telling those who are behind what was written meanwhile.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Telling {
+    /// Who has asked, of which extents.
+    asked: BTreeMap<NodeId, Vec<(VolumeId, usize)>>,
+    scan: Option<DirtyScan>,
+}
+
+impl Telling {
+    /// A node asks. If it is being answered already, that is the answer.
+    fn ask(&mut self, from: NodeId, extents: Vec<(VolumeId, usize)>) {
+        if self.scan.as_ref().is_none_or(|s| s.to != from) {
+            self.asked.insert(from, extents);
+        }
+    }
+
+    /// Whether anybody is to be told.
+    pub fn is_busy(&self) -> bool {
+        self.scan.is_some() || !self.asked.is_empty()
+    }
+
+    /// Whether the next one can be answered.
+    fn can_begin(&self) -> bool {
+        self.scan.is_none() && !self.asked.is_empty()
+    }
+
+    /// Those who have asked ask again.
+    pub fn forget_asked(&mut self) {
+        self.asked.clear();
+    }
+}
+
 impl Worker {
     /// A node that is behind asks what was written to extents since.
     pub fn on_dirty(&mut self, from: NodeId, extents: Vec<(VolumeId, usize)>) {
-        let scanning = self.dirty_scan.as_ref().is_some_and(|s| s.to == from);
-        if !scanning {
-            self.dirty_asked.insert(from, extents);
-        }
+        self.telling.ask(from, extents);
     }
 
     /// Whether a write from before this epoch is undecided here and can be decided.
@@ -38,17 +67,17 @@ impl Worker {
     }
 
     pub(super) fn run_dirty(&mut self) {
-        if self.dirty_scan.is_some() || self.dirty_asked.is_empty() || self.has_undecided() {
+        if !self.telling.can_begin() || self.has_undecided() {
             return;
         }
         // Who catches up relies on what has been decided. If this node started anew and did not know
         // of an abort any more, it might be the only one left to decide, and commit.
-        let unsafe_abort = self.store.oldest_abort().is_some_and(|ts| ts <= self.floor);
+        let unsafe_abort = self.store.oldest_abort().is_some_and(|ts| ts <= self.entered.floor());
         if unsafe_abort && self.config.waits_for_safe_aborts() {
             self.store.flush_outcomes();
             return;
         }
-        let (to, extents) = self.dirty_asked.pop_first().expect("not empty");
+        let (to, extents) = self.telling.asked.pop_first().expect("not empty");
         let mut queue = Vec::new();
         for (id, n) in extents {
             let Some(volume) = self.map.volumes.get(&id).filter(|v| n < v.extents.len()) else {
@@ -63,20 +92,20 @@ impl Worker {
                 queue.push((id, first, sectors, Scan::Marked));
             }
         }
-        self.dirty_scan =
+        self.telling.scan =
             Some(DirtyScan { to, queue, found: BTreeMap::new(), marked: BTreeMap::new() });
         self.scan_dirty();
     }
 
     fn scan_dirty(&mut self) {
-        let next = self.dirty_scan.as_ref().and_then(|s| s.queue.last()).copied();
+        let next = self.telling.scan.as_ref().and_then(|s| s.queue.last()).copied();
         let (_, first, count, what) = next.unwrap_or((VolumeId(0), 0, 0, Scan::Marked));
-        let ticket = self.ticket(Ticket::Dirty);
+        let ticket = self.tickets.issue(Ticket::Dirty);
         self.store.scan(ticket, first, count, what);
     }
 
     pub(super) fn dirty_done(&mut self, found: Vec<(u64, Timestamp)>, outbox: &mut Outbox) {
-        let Some(scan) = &mut self.dirty_scan else { return };
+        let Some(scan) = &mut self.telling.scan else { return };
         if let Some((id, _, _, what)) = scan.queue.pop()
             && let Some(volume) = self.map.volumes.get(&id)
         {
@@ -91,7 +120,7 @@ impl Worker {
             self.scan_dirty();
             return;
         }
-        let scan = self.dirty_scan.take().expect("just seen");
+        let scan = self.telling.scan.take().expect("just seen");
         let (found, marked) = (scan.found.into_iter().collect(), scan.marked.into_iter().collect());
         let owed = self.owed_to(scan.to);
         outbox.send(scan.to, Body::DirtyReply { found, marked, owed });
@@ -182,8 +211,8 @@ impl Worker {
 
     /// The map says whether this disk has missed anything.
     pub(super) fn enter_catchup(&mut self, outbox: &mut Outbox) {
-        self.dirty_scan = None;
-        self.tickets.retain(|_, t| !matches!(t, Ticket::Dirty | Ticket::Own));
+        self.telling.scan = None;
+        self.tickets.forget_scans();
         let mut behind: BTreeMap<Place, Behind> = BTreeMap::new();
         let mut asleep = false;
         for volume in self.map.volumes.values() {
@@ -193,7 +222,7 @@ impl Worker {
                 let from = extent.filling_on(self.node).unwrap_or_default();
                 let column = extent.column_of(self.node);
                 let copied = column.is_some_and(|c| extent.leaving.contains_key(&c));
-                let runs_since = from >= self.began;
+                let runs_since = from >= self.entered.first();
                 let times_away = match self.config.looks_at_times_away() {
                     true => self.map.times_away(volume.id, self.node).to_vec(),
                     false => Vec::new(),
@@ -250,15 +279,16 @@ impl Worker {
             if !self.config.catches_up_on_all() && !self.catchup.is_asking() {
                 self.catchup.miss_one();
             }
-            self.wake |= !self.catchup.is_asking();
+            if !self.catchup.is_asking() {
+                self.stalled.wake();
+            }
         } else if self.catchup.is_done() {
             // What brought it up to date must outlive this process.
             let txns = &self.txns;
             let open = |ts: &Timestamp| {
                 txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
             };
-            self.freshening.retain(open);
-            if self.freshening.is_empty() && !self.store.is_forgiving() {
+            if self.catchup.is_fresh_for_good(open) && !self.store.is_forgiving() {
                 self.catchup.reported();
                 outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
             }
@@ -276,7 +306,7 @@ impl Worker {
         let Behind { sectors, since, copied, .. } = a.extents[place].clone();
         // What was written after it came, and is lost, is not to be had from the other disk.
         let what = if copied { Scan::Since(since) } else { Scan::Kept(since) };
-        let ticket = self.ticket(Ticket::Own);
+        let ticket = self.tickets.issue(Ticket::Own);
         self.store.scan(ticket, sectors.start, sectors.end - sectors.start, what);
     }
 
@@ -285,7 +315,7 @@ impl Worker {
         a.own.extend(found);
         a.to_look_at.as_mut().and_then(Vec::pop);
         self.look_at_own();
-        self.wake = true;
+        self.stalled.wake();
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) struct Filling {
     /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
     /// looked at anew.
     looked: Aside<Option<(u64, (bool, bool))>>,
+    put_back: u64,
 }
 
 impl Filling {
@@ -39,6 +40,16 @@ impl Filling {
     /// This is to be asked for, too.
     pub fn ask(&mut self, unit: Rebuild) {
         self.asked.push(unit);
+    }
+
+    /// So many sectors have been put back.
+    pub fn put_back(&mut self, sectors: u64) {
+        self.put_back += sectors;
+    }
+
+    /// How many sectors have been put back since the node started.
+    pub fn sectors_put_back(&self) -> u64 {
+        self.put_back
     }
 
     /// What has been asked for may have failed: it is to be looked at anew.

@@ -29,7 +29,7 @@ impl Worker {
         self.give_up_solving(8 * patience, outbox);
         self.give_way(outbox);
         ask.into_iter().for_each(|ts| self.inquire(ts, outbox));
-        if now >= self.forgets_at {
+        if self.fenced.is_time_to_forget(now) {
             self.forget_old(now);
         }
         self.filling.look_anew();
@@ -49,8 +49,7 @@ impl Worker {
         let horizon = Timestamp::reading(now.saturating_sub(back), NodeId(0));
         self.admission.raise_floor(horizon);
         self.admission.bound(self.config.remembered_units);
-        self.fenced = self.fenced.split_off(&horizon);
-        self.forgets_at = now + window / 4;
+        self.fenced.forget_before(horizon, now + window / 4);
     }
 
     /// Writes that wait for room in this journal may hold room in others', where those wait
@@ -96,9 +95,6 @@ impl Worker {
     /// A new epoch: what was not prepared is gone, what was is settled with the others.
     pub fn enter(&mut self, map: &Arc<ClusterMap>, floor: Timestamp, outbox: &mut Outbox) {
         self.map = map.clone();
-        if self.began == Timestamp::ZERO {
-            self.began = floor;
-        }
         self.early.clear();
         self.shown.clear();
         self.reads.clear();
@@ -110,14 +106,14 @@ impl Worker {
         let begun = self.txns.iter().filter(|(ts, t)| begun(**ts, t));
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();
         begun.into_iter().for_each(|ts| self.drop_txn(ts));
-        self.floor = floor;
+        self.entered.enter(floor);
         self.remember_less();
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.filling.look_anew();
         self.refreshing.enter();
         self.recount_exposed(outbox.now);
-        self.dirty_asked.clear();
+        self.telling.forget_asked();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();
         for ts in unsettled {
             if self.txns.get(&ts).is_some_and(|t| t.phase != Phase::Preparing) {
@@ -134,7 +130,7 @@ impl Worker {
             worked = true;
             self.store_event(event, outbox);
         }
-        if serving && std::mem::take(&mut self.wake) {
+        if serving && self.stalled.take_change() {
             worked = true;
             self.enter_granted(outbox);
             self.wake_waiting(outbox);
@@ -150,17 +146,14 @@ impl Worker {
         for request in self.store.take_ops() {
             outbox.push(Output::Disk(request));
         }
-        worked || self.store.has_events() || (serving && self.wake)
+        worked || self.store.has_events() || (serving && self.stalled.has_changed())
     }
 
     /// Those that waited for a write to be decided try again.
     pub(super) fn wake_waiting(&mut self, outbox: &mut Outbox) {
-        for ts in std::mem::take(&mut self.stalled) {
-            self.step(ts, outbox);
-        }
-        for ts in std::mem::take(&mut self.stalled_reads) {
-            self.step_read(ts, outbox);
-        }
+        let (writes, reads) = self.stalled.take();
+        writes.into_iter().for_each(|ts| self.step(ts, outbox));
+        reads.into_iter().for_each(|ts| self.step_read(ts, outbox));
     }
 
     pub(super) fn store_event(&mut self, event: Event, outbox: &mut Outbox) {
@@ -182,7 +175,7 @@ impl Worker {
             }
             Event::Placed(ts) => self.on_outcome_safe(ts, outbox),
             Event::Flushed(ticket) => {
-                if let Some(Ticket::Flush { to, id }) = self.tickets.remove(&ticket) {
+                if let Some(Ticket::Flush { to, id }) = self.tickets.take(ticket) {
                     outbox.send(to, Body::Flushed { id });
                 }
             }
@@ -208,7 +201,7 @@ impl Worker {
 
     /// Make what has been written safe.
     pub fn on_flush(&mut self, from: NodeId, id: u64) {
-        let ticket = self.ticket(Ticket::Flush { to: from, id });
+        let ticket = self.tickets.issue(Ticket::Flush { to: from, id });
         self.store.flush(ticket);
     }
 }

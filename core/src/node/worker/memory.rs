@@ -146,7 +146,7 @@ impl Worker {
     pub(super) fn remember_less(&mut self) {
         let extents = self.map.volumes.values().flat_map(|v| &v.extents);
         let filled = extents.filter_map(|e| e.filling_on(self.node)).max();
-        self.memory.begin_after(self.began.max(filled.unwrap_or_default()));
+        self.memory.begin_after(self.entered.first().max(filled.unwrap_or_default()));
     }
 
     /// A host's request is asked for again: what became of it here?
@@ -170,7 +170,7 @@ impl Worker {
             && !self.catchup.is_asking()
             && !self.catchup.is_stale(sectors.clone())
         {
-            let ticket = self.ticket(Ticket::Recall(Recalling { to: from, id, happened }));
+            let ticket = self.tickets.issue(Ticket::Recall(Recalling { to: from, id, happened }));
             let count = sectors.end - sectors.start;
             // Inclusive: the first attempt may have been issued in the microsecond in which it was asked for.
             return self.store.scan(ticket, sectors.start, count, Scan::Since(since));

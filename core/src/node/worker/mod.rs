@@ -7,6 +7,10 @@
 //! - [`calculating`]: computing what other columns write
 //! - [`outcome`]: votes, and from prepared to forgotten
 //! - [`strangers`]: who may say what of a write
+//! - [`tickets`]: what the store has been asked for
+//! - [`entered`]: which epochs it has entered
+//! - [`fenced`]: writes in which it takes no part any more
+//! - [`stalled`]: what waits for earlier writes to be decided
 //! - [`settling`]: what became of a write whose messages did not come
 //! - [`memory`]: what became of hosts' requests, for hosts that ask again
 //! - [`meta`]: what the journal keeps of a write besides its content
@@ -22,7 +26,9 @@ mod calculating;
 mod catchup;
 mod cells;
 mod check;
+mod entered;
 mod exposure;
+mod fenced;
 mod filling;
 mod life;
 mod load;
@@ -35,15 +41,18 @@ mod reading;
 mod refreshing;
 mod settling;
 mod solving;
+mod stalled;
 mod strangers;
 mod target;
+mod tickets;
 mod writing;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::calculator::Calculator;
+use super::fault::Sent;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
@@ -60,16 +69,23 @@ use crate::store::{
 };
 use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
-use catchup::DirtyScan;
+use catchup::Telling;
 use cells::Cell;
+use entered::Entered;
 use exposure::Exposure;
+use fenced::Fenced;
 use filling::Filling;
 use load::Load;
 pub(super) use losses::joined as joined_losses;
-use memory::{Memory, Recalling};
+use memory::Memory;
 use ordering::{Before, DeviceLocks, Entrance};
 use reading::ReadJob;
 use refreshing::Refreshing;
+use solving::ShownItems;
+use stalled::Stalled;
+use strangers::EarlyParts;
+use target::Targets;
+use tickets::{Ticket, Tickets};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -143,18 +159,6 @@ struct Participation {
     since: Nanos,
 }
 
-#[derive(Clone, Debug, Hash)]
-enum Ticket {
-    Read { ts: Timestamp, run: usize },
-    Cell { ts: Timestamp, cell: usize, part: usize },
-    Flush { to: NodeId, id: u64 },
-    Holes { ts: Timestamp, run: usize },
-    Dirty,
-    Own,
-    Marks,
-    Recall(Recalling),
-}
-
 /// What a worker shows to others at once.
 #[derive(Default)]
 struct Shares(BTreeMap<(NodeId, Role), Vec<Item>>);
@@ -183,52 +187,31 @@ pub(crate) struct Worker {
     device_locks: DeviceLocks,
     txns: BTreeMap<Timestamp, Participation>,
     reads: BTreeMap<Timestamp, ReadJob>,
-    tickets: BTreeMap<u64, Ticket>,
-    next_ticket: u64,
-    /// What came of writes before the controller spoke of them.
-    early: VecDeque<strangers::Early>,
-    /// What columns show of reads that have not been asked for here yet.
-    shown: VecDeque<solving::Shown>,
-    /// Writes that this disk will not take part in any more.
-    fenced: BTreeSet<Timestamp>,
+    tickets: Tickets,
+    early: EarlyParts,
+    shown: ShownItems,
+    fenced: Fenced,
     /// What has happened of requests whose hosts may ask again.
     memory: Memory,
     /// By how much its node's clock is ahead of the cluster's time, if it is wrong.
     pub clock_is_ahead: Nanos,
-    /// When to look for what is old enough to be forgotten.
-    forgets_at: Nanos,
     inquiries: BTreeMap<Timestamp, Inquiry>,
     /// Sectors that could not be read, and have not been written since.
     damaged: BTreeSet<u64>,
     open: bool,
     catchup: Catchup,
-    /// Who is behind and has asked what was written to which extents.
-    dirty_asked: BTreeMap<NodeId, Vec<(VolumeId, usize)>>,
-    dirty_scan: Option<DirtyScan>,
+    telling: Telling,
     /// Stripes that may have been written in part by a host that is gone.
     half_written: BTreeSet<(VolumeId, u64)>,
-    /// The time of the first epoch that it entered; zero before.
-    began: Timestamp,
-    /// Writes of this epoch come after this.
-    floor: Timestamp,
+    entered: Entered,
     filling: Filling,
-    /// Writes without journal that brought stale sectors up to date and may not be in place yet.
-    freshening: BTreeSet<Timestamp>,
-    /// Something that others may wait for has changed.
-    wake: bool,
-    /// Writes, and reads, that look again then: they waited for earlier writes to be decided when they were last
-    /// looked at. Some are over by now.
-    stalled: BTreeSet<Timestamp>,
-    stalled_reads: BTreeSet<Timestamp>,
+    stalled: Stalled,
     load: Load,
     exposure: Exposure,
     refreshing: Refreshing,
-    /// What is to be achieved of volumes, and those of which it was seen that there is idle time.
-    targets: BTreeMap<VolumeId, target::Target>,
-    started: BTreeSet<VolumeId>,
-    shares_sent: u64,
-    sums_taken: u64,
-    pub rebuilt_sectors: u64,
+    targets: Targets,
+    /// What deliberate bugs go by.
+    sent: Sent,
 }
 
 impl Worker {
@@ -242,50 +225,33 @@ impl Worker {
             device_locks: DeviceLocks::default(),
             txns: BTreeMap::new(),
             reads: BTreeMap::new(),
-            tickets: BTreeMap::new(),
-            next_ticket: 1,
-            early: VecDeque::new(),
-            shown: VecDeque::new(),
-            fenced: BTreeSet::new(),
+            tickets: Tickets::default(),
+            early: EarlyParts::default(),
+            shown: ShownItems::default(),
+            fenced: Fenced::default(),
             memory: Memory::default(),
             clock_is_ahead: 0,
-            forgets_at: 0,
             inquiries: BTreeMap::new(),
             damaged: BTreeSet::new(),
             open: false,
             catchup: Catchup::default(),
-            dirty_asked: BTreeMap::new(),
-            dirty_scan: None,
+            telling: Telling::default(),
             half_written: BTreeSet::new(),
-            began: Timestamp::ZERO,
-            floor: Timestamp::ZERO,
+            entered: Entered::default(),
             filling: Filling::default(),
-            freshening: BTreeSet::new(),
-            wake: false,
-            stalled: BTreeSet::new(),
-            stalled_reads: BTreeSet::new(),
+            stalled: Stalled::default(),
             load: Load::default(),
             exposure: Exposure::default(),
             refreshing: Refreshing::default(),
-            targets: BTreeMap::new(),
-            started: BTreeSet::new(),
-            shares_sent: 0,
-            sums_taken: 0,
-            rebuilt_sectors: 0,
+            targets: Targets::default(),
+            sent: Sent::default(),
         }
-    }
-
-    fn ticket(&mut self, what: Ticket) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.tickets.insert(ticket, what);
-        ticket
     }
 
     /// Whether anything is in work or has yet to be put in place.
     pub fn is_busy(&self) -> bool {
         let behind = self.catchup.is_behind();
-        let asked = self.dirty_scan.is_some() || !self.dirty_asked.is_empty();
+        let asked = self.telling.is_busy();
         let idle = self.txns.is_empty() && self.reads.is_empty() && self.store.is_quiet();
         !idle || behind || asked || self.has_to_refresh()
     }
@@ -349,6 +315,11 @@ impl Worker {
     /// Whether hosts used the disk lately.
     pub fn hosts_are_busy(&self) -> bool {
         self.load.hosts_are_busy()
+    }
+
+    /// How many sectors have been put back on its disk since the node started.
+    pub fn rebuilt_sectors(&self) -> u64 {
+        self.filling.sectors_put_back()
     }
 
     pub fn take_rebuilds(&mut self) -> Vec<Rebuild> {

@@ -170,7 +170,9 @@ impl Worker {
         self.device_locks.waiting.remove(&ts);
         self.device_locks.lent.remove(&ts);
         let next = self.device_locks.table.release(ts);
-        self.wake |= !next.is_empty();
+        if !next.is_empty() {
+            self.stalled.wake();
+        }
         self.device_locks.granted.extend(next);
     }
 

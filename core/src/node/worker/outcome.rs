@@ -43,7 +43,7 @@ impl Worker {
         let makes_fresh = self.has_say(ts);
         // It counts as what this disk has all the same, and nobody else remembers it for this disk's sake.
         if !makes_fresh && self.catchup.is_behind() {
-            self.freshening.insert(ts);
+            self.catchup.freshened_by(ts);
         }
         for changed in ranges {
             self.log_lost(&changed, outbox);
@@ -56,16 +56,16 @@ impl Worker {
             if !kind.is_delta() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
                 let asking = self.catchup.is_asking();
                 let rebuilt = self.catchup.wrote(sectors);
-                self.rebuilt_sectors += rebuilt;
+                self.filling.put_back(rebuilt);
                 if volatile && (asking || rebuilt > 0) {
-                    self.freshening.insert(ts);
+                    self.catchup.freshened_by(ts);
                 }
             }
         }
         self.unlock(ts);
         self.inquiries.remove(&ts);
         self.load.committed();
-        self.wake = true;
+        self.stalled.wake();
         outbox.want_soon();
     }
 
@@ -98,7 +98,7 @@ impl Worker {
         match self.txns.get(&ts).map(|t| t.phase) {
             Some(Phase::Committed { .. }) => {}
             Some(_) => self.drop_txn(ts),
-            None => drop(self.fenced.insert(ts)),
+            None => self.fenced.insert(ts),
         }
     }
 

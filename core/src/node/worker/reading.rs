@@ -182,7 +182,7 @@ impl Worker {
             let ranges: Vec<Range<u64>> = job.ranges().collect();
             let ordering = job.ordering;
             self.hasten_before(ts, ordering, ranges, outbox);
-            self.stalled_reads.insert(ts);
+            self.stalled.read(ts);
             let job = self.reads.get_mut(&ts).expect("just seen");
             if !std::mem::replace(&mut job.delayed, true) {
                 outbox.push(Output::Delayed(ts.originator()));
@@ -210,7 +210,7 @@ impl Worker {
             return self.solve(ts, outbox);
         }
         for (run, range) in ranges.into_iter().enumerate() {
-            let ticket = self.ticket(Ticket::Read { ts, run });
+            let ticket = self.tickets.issue(Ticket::Read { ts, run });
             let (first, count) = (range.start, range.end - range.start);
             match versions {
                 true => self.store.read_versions(ticket, first, count),
@@ -221,7 +221,7 @@ impl Worker {
 
     /// The store has read something.
     pub(super) fn read_done(&mut self, done: ReadDone, outbox: &mut Outbox) {
-        match self.tickets.remove(&done.ticket) {
+        match self.tickets.take(done.ticket) {
             Some(Ticket::Read { ts, run }) => self.run_done(ts, run, done, outbox),
             Some(Ticket::Cell { ts, cell, part }) => {
                 self.cell_read_done(ts, cell, part, done, outbox)
@@ -321,7 +321,7 @@ impl Worker {
         let ranges: Vec<Range<u64>> =
             self.reads[&ts].runs.iter().map(|r| r.sectors.clone()).collect();
         for (run, range) in ranges.into_iter().enumerate() {
-            let ticket = self.ticket(Ticket::Holes { ts, run });
+            let ticket = self.tickets.issue(Ticket::Holes { ts, run });
             self.store.scan(ticket, range.start, range.end - range.start, Scan::Content);
         }
     }
@@ -333,7 +333,7 @@ impl Worker {
         found: Vec<(u64, Timestamp)>,
         outbox: &mut Outbox,
     ) {
-        match self.tickets.remove(&ticket) {
+        match self.tickets.take(ticket) {
             Some(Ticket::Holes { ts, run }) => self.holes_done(ts, run, &found, outbox),
             Some(Ticket::Dirty) => self.dirty_done(found, outbox),
             Some(Ticket::Own) => self.own_done(found),

@@ -84,7 +84,7 @@ impl Worker {
             return;
         }
         self.refreshing.search = Search::UnderWay;
-        let (ticket, all) = (self.ticket(Ticket::Marks), self.store.data_sectors());
+        let (ticket, all) = (self.tickets.issue(Ticket::Marks), self.store.data_sectors());
         self.store.scan(ticket, 0, all, Scan::Marked);
     }
 
@@ -93,7 +93,7 @@ impl Worker {
         let mut exposure = std::mem::take(&mut self.exposure);
         exposure.found(found, now, |sector| self.unit_at(sector));
         self.exposure = exposure;
-        self.wake = true;
+        self.stalled.wake();
     }
 
     /// Whether it is known which sectors of the disk are marked.

@@ -22,12 +22,46 @@ const MOST_SHOWN: usize = 1024;
 
 /// What a column shows of a read that has not been asked for here yet.
 #[derive(Clone, Hash)]
-pub(super) struct Shown {
+struct Shown {
     from: NodeId,
     ts: Timestamp,
     to: Role,
     items: Vec<Item>,
     since: Nanos,
+}
+
+/// What columns show of reads that have not been asked for here yet, the oldest first.
+#[derive(Clone, Default, Hash)]
+pub(super) struct ShownItems(VecDeque<Shown>);
+
+impl ShownItems {
+    /// Keeps some. If that is too much, the oldest are dropped: of the read that is returned.
+    fn keep(&mut self, shown: Shown) -> Option<Timestamp> {
+        let dropped = if self.0.len() >= MOST_SHOWN { self.0.pop_front() } else { None };
+        self.0.push_back(shown);
+        dropped.map(|shown| shown.ts)
+    }
+
+    /// Those of a read, which are kept no longer.
+    fn take(&mut self, ts: Timestamp) -> VecDeque<Shown> {
+        if self.0.is_empty() {
+            return VecDeque::new();
+        }
+        let (its, others) =
+            std::mem::take(&mut self.0).into_iter().partition(|shown| shown.ts == ts);
+        self.0 = others;
+        its
+    }
+
+    /// Drops those that came at such times.
+    fn drop_where(&mut self, late: impl Fn(Nanos) -> bool) {
+        self.0.retain(|shown| !late(shown.since));
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 /// A column's part in a read of which columns solve for what is lost.
@@ -227,8 +261,7 @@ impl Worker {
         }
         for mut item in items {
             if let Part::Sum { .. } = item.part {
-                self.sums_taken += 1;
-                item.data = self.config.sum_of_child(self.sums_taken, item.data);
+                item.data = self.sent.sum(&self.config, item.data);
             }
             solving.take(to, item);
         }
@@ -239,23 +272,15 @@ impl Worker {
 
     /// Keeps what comes before the word to read. If that is too much, the oldest is dropped, and its read tried again.
     fn keep_shown(&mut self, shown: Shown, outbox: &mut Outbox) {
-        if self.shown.len() >= MOST_SHOWN
-            && let Some(Shown { ts, .. }) = self.shown.pop_front()
-        {
+        if let Some(ts) = self.shown.keep(shown) {
             let result = Err(Refusal::Busy);
             outbox.send(ts.originator(), Body::ReadReply { ts, column: 0, result });
         }
-        self.shown.push_back(shown);
     }
 
     /// A read has been asked for: what came before is looked at now.
     pub fn hear_shown(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        if self.shown.is_empty() {
-            return;
-        }
-        let (its, others): (VecDeque<Shown>, _) =
-            std::mem::take(&mut self.shown).into_iter().partition(|shown| shown.ts == ts);
-        self.shown = others;
+        let its = self.shown.take(ts);
         if self.reads.contains_key(&ts) {
             its.into_iter().for_each(|s| self.on_show(s.from, ts, s.to, s.items, outbox));
         }
@@ -264,7 +289,7 @@ impl Worker {
     /// Gives up reads for which others have not shown what they have: they have refused, or messages are lost.
     pub(super) fn give_up_solving(&mut self, patience: Nanos, outbox: &mut Outbox) {
         let late = |since: Nanos| outbox.now.saturating_sub(since) >= patience;
-        self.shown.retain(|shown| !late(shown.since));
+        self.shown.drop_where(late);
         let waits = |solving: &Option<Box<Solving>>| solving.as_ref().is_some_and(|s| s.is_fed);
         let stuck = self.reads.iter().filter(|(_, job)| waits(&job.solving) && late(job.since));
         for ts in stuck.map(|(ts, _)| *ts).collect::<Vec<_>>() {

@@ -4,6 +4,8 @@
 //! plan, and from no others. If an endpoint holds the bytes, what it gives, or who calculates, is taken only once the
 //! controller has said who that is. All else is a stranger's: it is counted, logged, and has no effect.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 /// Parts that come before the controller's word, of which so many are kept at most.
@@ -11,11 +13,38 @@ const MOST_EARLY: usize = 256;
 
 /// A part of a write that the controller has not spoken of yet.
 #[derive(Clone, Hash)]
-pub(super) struct Early {
+struct Early {
     from: NodeId,
     header: Header,
     to: Role,
     items: Vec<Item>,
+}
+
+/// Parts of writes that the controller has not spoken of yet, the oldest first.
+#[derive(Clone, Default, Hash)]
+pub(super) struct EarlyParts(VecDeque<Early>);
+
+impl EarlyParts {
+    /// Keeps one. If that is too much, the oldest is dropped.
+    fn keep(&mut self, part: Early) {
+        if self.0.len() >= MOST_EARLY {
+            self.0.pop_front();
+        }
+        self.0.push_back(part);
+    }
+
+    /// Those of a write, which are kept no longer.
+    fn take(&mut self, ts: Timestamp) -> VecDeque<Early> {
+        let (its, others) =
+            std::mem::take(&mut self.0).into_iter().partition(|e| e.header.ts == ts);
+        self.0 = others;
+        its
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
 }
 
 impl Worker {
@@ -36,19 +65,13 @@ impl Worker {
         {
             return false;
         }
-        if self.early.len() >= MOST_EARLY {
-            self.early.pop_front();
-        }
-        self.early.push_back(Early { from, header: *header, to, items: items.to_vec() });
+        self.early.keep(Early { from, header: *header, to, items: items.to_vec() });
         true
     }
 
     /// The controller has spoken of a write: what came before is looked at now.
     pub fn hear_early(&mut self, ts: Timestamp, outbox: &mut Outbox) {
-        let (its, others) =
-            std::mem::take(&mut self.early).into_iter().partition(|e| e.header.ts == ts);
-        self.early = others;
-        let its: VecDeque<Early> = its;
+        let its = self.early.take(ts);
         if self.txns.get(&ts).is_some_and(|t| t.is_told) {
             its.into_iter()
                 .for_each(|e| self.on_part(e.from, e.header, Some(e.to), e.items, outbox));

@@ -6,6 +6,8 @@
 //! is asked for is achieved though nobody asks anybody. While a disk's share is used up, parity there takes each write, and what
 //! is marked is computed before hosts are served. That takes time, in which it stays exposed; so as much is kept in reserve.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::Worker;
 use crate::cluster::Volume;
 use crate::node::Exposed;
@@ -87,17 +89,25 @@ impl Target {
     }
 }
 
+/// What is to be achieved of volumes.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Targets {
+    of: BTreeMap<VolumeId, Target>,
+    /// The volumes of which it was seen that there is idle time.
+    started: BTreeSet<VolumeId>,
+}
+
 impl Worker {
     /// The map has changed, and with it perhaps what is asked for.
     pub(super) fn set_targets(&mut self) {
-        let before = std::mem::take(&mut self.targets);
+        let before = std::mem::take(&mut self.targets.of);
         let of = |v: &std::sync::Arc<Volume>| {
             let target = Target::of(v)?;
             let known =
                 before.get(&v.id).filter(|t| (t.share, t.enough) == (target.share, target.enough));
             Some((v.id, known.cloned().unwrap_or(target)))
         };
-        self.targets = self.map.volumes.values().filter_map(of).collect();
+        self.targets.of = self.map.volumes.values().filter_map(of).collect();
     }
 
     /// What was exposed of a volume here so far.
@@ -109,22 +119,24 @@ impl Worker {
     /// makes no difference: it is computed now.
     pub(super) fn target_allows(&mut self, volume: VolumeId, now: Nanos) -> bool {
         let so_far = self.exposed_so_far(volume, now);
-        let Some(target) = self.targets.get_mut(&volume) else { return true };
+        let Some(target) = self.targets.of.get_mut(&volume) else { return true };
         so_far.is_some_and(|so_far| target.is_open(&so_far))
     }
 
     /// Whether enough idle time was seen for parity of a volume to wait: as much as not, or as much as it takes for what is asked
     /// for if it were exposed for the rest of the time. Once it was enough, it stays so.
     pub(super) fn has_started(&mut self, volume: &Volume, now: Nanos) -> bool {
-        if volume.policy.redundancy.start == Start::Eager || self.started.contains(&volume.id) {
+        if volume.policy.redundancy.start == Start::Eager
+            || self.targets.started.contains(&volume.id)
+        {
             return true;
         }
         let Some(so_far) = self.exposed_so_far(volume.id, now) else { return false };
         let busy = u128::from(so_far.watched.saturating_sub(self.load.idle(now)));
-        let most = self.targets.get(&volume.id).map_or(WHOLE / 2, |t| t.share);
+        let most = self.targets.of.get(&volume.id).map_or(WHOLE / 2, |t| t.share);
         let enough = so_far.watched >= SEEN && busy * WHOLE <= most * u128::from(so_far.watched);
         if enough {
-            self.started.insert(volume.id);
+            self.targets.started.insert(volume.id);
         }
         enough
     }
@@ -133,7 +145,7 @@ impl Worker {
     pub(super) fn is_due_for_target(&mut self, volume: &Volume, now: Nanos) -> bool {
         let Some(so_far) = self.exposed_so_far(volume.id, now) else { return false };
         let many = self.share_of(volume, Redundancy::STRIPES_AT_TARGET);
-        let Some(target) = self.targets.get_mut(&volume.id) else { return false };
+        let Some(target) = self.targets.of.get_mut(&volume.id) else { return false };
         target.look(&so_far, now) || so_far.stripes >= many
     }
 
@@ -150,7 +162,7 @@ impl Worker {
             let so_far = self.exposed_so_far(volume.id, now).filter(|e| e.stripes > 0)?;
             let idle = self.load.last_part().saturating_add(redundancy.idle);
             let old = now.saturating_sub(so_far.age).checked_add(redundancy.exposed_for);
-            let left = self.targets.get(&volume.id).and_then(|t| t.left(&so_far));
+            let left = self.targets.of.get(&volume.id).and_then(|t| t.left(&so_far));
             let used_up = left.map(|left| now.saturating_add(left.max(1)));
             [Some(idle), old, used_up].into_iter().flatten().filter(|at| *at > now).min()
         };

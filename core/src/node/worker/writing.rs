@@ -15,9 +15,9 @@ impl Worker {
     ) {
         let ts = header.ts;
         debug_assert!(
-            ts > self.floor,
+            ts > self.entered.floor(),
             "{ts} is from before this epoch, which began at {}",
-            self.floor
+            self.entered.floor()
         );
         debug_assert!(to.is_some() || from == ts.originator());
         if header.holder.is_some() && self.keeps_early(from, &header, to, &items) {
@@ -52,8 +52,7 @@ impl Worker {
         let mut touched = Vec::with_capacity(items.len());
         for mut item in items {
             if let Part::Sum { .. } = item.part {
-                self.sums_taken += 1;
-                item.data = self.config.sum_of_child(self.sums_taken, item.data);
+                item.data = self.sent.sum(&self.config, item.data);
             }
             touched.extend(txn.take(seat, item));
         }
@@ -220,7 +219,7 @@ impl Worker {
             return;
         }
         if self.must_know_marks(ts) {
-            self.stalled.insert(ts);
+            self.stalled.write(ts);
             return;
         }
         let mut shares = Shares::default();
@@ -252,7 +251,7 @@ impl Worker {
             outbox.counters.xor_bytes += cell.execution.take_added();
             outbox.counters.summed_to_write += cell.execution.take_summed_to_write();
             if cell.execution.must_read() {
-                self.stalled.insert(ts);
+                self.stalled.write(ts);
             }
         }
         let has_fetched = txn.has_fetched;
@@ -270,7 +269,7 @@ impl Worker {
         undecided.extend(self.undecided_before_put_back(ts));
         if !undecided.is_empty() || self.copies_too_early(ts) {
             self.hasten(undecided, outbox);
-            self.stalled.insert(ts);
+            self.stalled.write(ts);
             return;
         }
         let marked = |c: &Cell| Some((c.seat, self.marked_part(c)?));
@@ -457,7 +456,7 @@ impl Worker {
         }
         self.txns.get_mut(&ts).expect("just seen").cells[n].execution.reading(ranges.len());
         for (part, range) in ranges.into_iter().enumerate() {
-            let ticket = self.ticket(Ticket::Cell { ts, cell: n, part });
+            let ticket = self.tickets.issue(Ticket::Cell { ts, cell: n, part });
             self.store.read(ticket, range.start, range.end - range.start);
         }
         Ok(())
@@ -491,8 +490,7 @@ impl Worker {
         let Sending { to, part, mut data } = sending;
         let is_share = matches!(cell.execution.cell().at, Role::Column(_));
         if let (Destination::Columns(_), true) = (to, is_share) {
-            self.shares_sent += 1;
-            data = self.config.share(self.shares_sent, data);
+            data = self.sent.share(&self.config, data);
         }
         let (header, cast) = (cell.header, cell.cast());
         let item = Item { stripe: cell.row.stripe, part, data };
@@ -532,7 +530,7 @@ impl Worker {
         self.unlock(ts);
         self.fenced.insert(ts);
         self.inquiries.remove(&ts);
-        self.wake = true;
+        self.stalled.wake();
     }
 }
 

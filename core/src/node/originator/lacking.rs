@@ -8,13 +8,39 @@
 //! What is to be written to a volume that [rests](crate::cluster::ClusterMap::rests) waits too, but only until the
 //! authority, which is told, has made a map in which the volume goes on without the nodes that left.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Job, Originator, Purpose, State, What, unlock};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, MemberReport};
-use crate::units::{Nanos, Timestamp};
+use crate::units::{Nanos, Timestamp, VolumeId};
+
+/// The jobs that wait for nodes that are lost, and since when such nodes are.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Lacking {
+    jobs: VecDeque<Job>,
+    /// Since when volumes sleep.
+    asleep_since: BTreeMap<VolumeId, Nanos>,
+    /// Since when disks of volumes are lost whose parity may wait.
+    exposed_since: BTreeMap<VolumeId, Nanos>,
+    /// The authority has been told that volumes that rest are to go on.
+    wake_said: bool,
+    /// When what waits to be read was last tried.
+    looked: Nanos,
+}
+
+impl Lacking {
+    /// How many jobs wait.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
 
 impl Originator {
     /// A job has not begun, or begins anew, and cannot go on without nodes that are lost: it waits for them,
@@ -28,10 +54,10 @@ impl Originator {
         }
         self.unlock_job(&mut job, outbox);
         self.give_up_claim(&mut job);
-        self.give_room(&mut job);
+        self.jobs.give_room(&mut job);
         job.look_anew();
         (job.attempts, job.fresh_looks) = (0, 0);
-        self.waiting.push_back(job);
+        self.lacking.jobs.push_back(job);
     }
 
     /// It is not known what became of a write that has begun, and nobody can decide it before lost nodes are
@@ -41,7 +67,7 @@ impl Originator {
         let waits = txn.policy.is_journaled() && self.may_wait(&txn.job, now);
         if waits {
             self.give_up_claim(&mut txn.job);
-            self.give_room(&mut txn.job);
+            self.jobs.give_room(&mut txn.job);
         }
         self.txns.insert(ts, txn);
         waits
@@ -68,22 +94,15 @@ impl Originator {
             return false;
         }
         let waited = |since: &Nanos| now.saturating_sub(*since);
-        let since = self.asleep_since.get(&job.volume);
-        let exposed = self.exposed_since.get(&job.volume);
+        let since = self.lacking.asleep_since.get(&job.volume);
+        let exposed = self.lacking.exposed_since.get(&job.volume);
         rests || since.max(exposed).is_some_and(|s| waited(s) < volume.policy.lost_wait)
     }
 
     /// Says that volumes that rest are to go on: once for all that wait for it.
     fn wake_resting(&mut self, outbox: &mut Outbox) {
-        if !std::mem::replace(&mut self.wake_said, true) {
+        if !std::mem::replace(&mut self.lacking.wake_said, true) {
             outbox.report(MemberReport::Wake { epoch: self.map.epoch });
-        }
-    }
-
-    /// What is not in work does not hold up what can be: requests to other volumes have its room meanwhile.
-    pub(super) fn give_room(&mut self, job: &mut Job) {
-        if std::mem::take(&mut job.has_room) {
-            self.bytes -= job.bytes();
         }
     }
 
@@ -91,56 +110,59 @@ impl Originator {
     pub(super) fn enter_waiting(&mut self, now: Nanos) {
         let map = &self.map;
         let asleep = map.volumes.values().filter(|v| map.lacks_nodes(v)).map(|v| v.id);
-        let before = std::mem::take(&mut self.asleep_since);
+        let before = std::mem::take(&mut self.lacking.asleep_since);
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
-        self.asleep_since = asleep.map(since).collect();
+        self.lacking.asleep_since = asleep.map(since).collect();
         let lost = |v: &Volume| (0..v.extents.len()).any(|n| !map.lost(v, n).is_empty());
         let exposed = map.volumes.values().filter(|v| v.policy.redundancy.defers() && lost(v));
-        let before = std::mem::take(&mut self.exposed_since);
+        let before = std::mem::take(&mut self.lacking.exposed_since);
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
-        self.exposed_since = exposed.map(|v| since(v.id)).collect();
-        self.queue.append(&mut self.waiting);
-        self.wake_said = false;
+        self.lacking.exposed_since = exposed.map(|v| since(v.id)).collect();
+        self.jobs.queue(self.lacking.jobs.drain(..));
+        self.lacking.wake_said = false;
     }
 
     /// The host of a request is gone: nothing of it waits any more.
     pub(super) fn wake_waiting_of(&mut self, request: u64) {
         let is_its = |job: &Job| matches!(job.purpose, Purpose::Host(id) if id == request);
         let (its, others): (VecDeque<Job>, _) =
-            std::mem::take(&mut self.waiting).into_iter().partition(is_its);
-        self.queue.extend(its);
-        self.waiting = others;
+            std::mem::take(&mut self.lacking.jobs).into_iter().partition(is_its);
+        self.jobs.queue(its);
+        self.lacking.jobs = others;
     }
 
     /// Some have waited for long enough, or are not wanted any more; and what is read may be there by now,
     /// because something that stood before it has been decided.
     pub(super) fn tick_waiting(&mut self, outbox: &mut Outbox) {
-        if self.asleep_since.is_empty() && self.exposed_since.is_empty() && !self.wake_said {
+        if self.lacking.asleep_since.is_empty()
+            && self.lacking.exposed_since.is_empty()
+            && !self.lacking.wake_said
+        {
             return;
         }
         let now = outbox.now;
         // It may have been lost.
-        if std::mem::take(&mut self.wake_said) {
+        if std::mem::take(&mut self.lacking.wake_said) {
             self.wake_resting(outbox);
         }
-        let looks = now.saturating_sub(self.looked) >= self.config.patience;
+        let looks = now.saturating_sub(self.lacking.looked) >= self.config.patience;
         if looks {
-            self.looked = now;
+            self.lacking.looked = now;
         }
-        for job in std::mem::take(&mut self.waiting) {
+        for job in std::mem::take(&mut self.lacking.jobs) {
             let reads = matches!(job.what, What::Read(_) | What::Holes(_) | What::Compare(..));
             if !self.may_wait(&job, now) {
                 self.fail_for_lost(job, outbox);
             } else if reads && looks {
-                self.queue.push_back(job);
+                self.jobs.queue([job]);
             } else {
-                self.waiting.push_back(job);
+                self.lacking.jobs.push_back(job);
             }
         }
         let undecided = self.txns.iter().filter(|(_, txn)| {
             let asks = matches!(txn.state, State::Asking(..) | State::GivingUp(..));
             let host = matches!(txn.job.purpose, Purpose::Host(_));
-            asks && host && self.asleep_since.contains_key(&txn.job.volume)
+            asks && host && self.lacking.asleep_since.contains_key(&txn.job.volume)
         });
         for ts in undecided.map(|(ts, _)| *ts).collect::<Vec<_>>() {
             if !self.waits_undecided(ts, now) {

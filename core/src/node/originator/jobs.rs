@@ -1,0 +1,97 @@
+//! Jobs that have not begun: they wait for room, or pause before they are tried again, or can begin.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::job::Job;
+use crate::units::{Nanos, Timestamp};
+
+/// See the module.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Jobs {
+    /// Those that wait for room.
+    queued: VecDeque<Job>,
+    /// Those that can begin whatever room there is.
+    ready: VecDeque<Job>,
+    /// Those that pause, by the time at which they are tried again.
+    paused: BTreeMap<(Nanos, Timestamp), Job>,
+    /// Bytes of those in work.
+    bytes: u64,
+    retries: u64,
+}
+
+impl Jobs {
+    /// Jobs wait for room behind those that do already.
+    pub fn queue(&mut self, jobs: impl IntoIterator<Item = Job>) {
+        self.queued.extend(jobs);
+    }
+
+    /// A job can begin.
+    pub fn ready(&mut self, job: Job) {
+        self.ready.push_back(job);
+    }
+
+    /// Jobs can begin.
+    pub fn all_ready(&mut self, jobs: impl IntoIterator<Item = Job>) {
+        self.ready.extend(jobs);
+    }
+
+    /// A job can begin again.
+    pub fn again(&mut self, mut job: Job) {
+        job.attempts += 1;
+        self.retries += 1;
+        self.ready.push_back(job);
+    }
+
+    /// A job is tried again at a time; jobs with the same time go by name. Says whether that is the first of all such times.
+    pub fn pause(&mut self, mut job: Job, due: (Nanos, Timestamp)) -> bool {
+        job.attempts += 1;
+        self.retries += 1;
+        let is_first = self.paused.keys().next().is_none_or(|first| due < *first);
+        self.paused.insert(due, job);
+        is_first
+    }
+
+    /// Those whose pause is over can begin. Returns when the next one's is.
+    pub fn end_pauses(&mut self, now: Nanos) -> Option<Nanos> {
+        while let Some(first) = self.paused.first_entry() {
+            let due = first.key().0;
+            if due > now {
+                return Some(due);
+            }
+            self.ready.push_back(first.remove());
+        }
+        None
+    }
+
+    /// The next job that can begin, with at most so many bytes in work; one alone may have more.
+    pub fn next(&mut self, most: u64) -> Option<Job> {
+        let has_room = |job: &Job| self.bytes == 0 || self.bytes + job.bytes() <= most;
+        let ready = self.ready.pop_front();
+        ready.or_else(|| self.queued.pop_front_if(|job| has_room(job)))
+    }
+
+    /// A job takes its room, if it has none.
+    pub fn take_room(&mut self, job: &mut Job) {
+        if !std::mem::replace(&mut job.has_room, true) {
+            self.bytes += job.bytes();
+        }
+    }
+
+    /// A job gives its room back, if it has any: what is not in work does not hold up what can be, and requests to other
+    /// volumes have its room meanwhile.
+    pub fn give_room(&mut self, job: &mut Job) {
+        if std::mem::take(&mut job.has_room) {
+            self.bytes -= job.bytes();
+        }
+    }
+
+    /// Whether no job waits here.
+    pub fn is_empty(&self) -> bool {
+        self.queued.is_empty() && self.ready.is_empty() && self.paused.is_empty()
+    }
+
+    /// How often jobs were tried again.
+    pub fn retries(&self) -> u64 {
+        self.retries
+    }
+}
