@@ -2,8 +2,15 @@
 
 use weft_sim::paper::{Row, Value};
 
-/// What keys end with that have a unit, and the unit.
-const UNITS: [(&str, &str); 3] = [("_mb_s", "MB/s"), ("_bytes", "bytes"), ("_ms", "ms")];
+/// What keys end with that have a unit, and the unit. The first that fits counts.
+const UNITS: [(&str, &str); 6] = [
+    ("_mb_s", "MB/s"),
+    ("_bytes", "bytes"),
+    ("_ms", "ms"),
+    ("_us", "us"),
+    ("_kb", "KB"),
+    ("_s", "1/s"),
+];
 
 /// A key in words, and its unit.
 fn in_words(key: &str) -> (String, Option<&'static str>) {
@@ -156,7 +163,7 @@ mod tests {
         assert_eq!(curve(&["mips"], &rows[0]), "mips 1");
         assert_eq!(curve(&[], &rows[0]), "measured");
         assert_eq!(label("message_window_ms"), "message window, ms");
-        assert_eq!(label("hosts"), "hosts");
+        assert_eq!((label("hosts"), label("arrivals_s")), ("hosts".into(), "arrivals, 1/s".into()));
         assert_eq!((title("figure-10-open"), title("")), ("Figure 10 open".into(), String::new()));
     }
 }
