@@ -53,7 +53,7 @@ impl Bench {
         let (reached, heard) = (Reached::default(), Vec::new());
         let (to, epoch, hops) = (WORKER, 1, 1);
         let envelope = Envelope { from, to, epoch, hops, notices, reached, heard, body };
-        self.give(Input::Message(envelope));
+        self.give(Input::Message(Box::new(envelope)));
     }
 
     fn say(&mut self, from: NodeId, body: Body) {

@@ -18,8 +18,8 @@ use weft_core::units::NodeId;
 #[derive(Debug)]
 pub struct Gate<A> {
     words: VecDeque<(NodeId, MapMessage)>,
-    letters: VecDeque<Envelope>,
-    outgoing: VecDeque<Envelope>,
+    letters: VecDeque<Box<Envelope>>,
+    outgoing: VecDeque<Box<Envelope>>,
     answers: Vec<A>,
 }
 
@@ -41,12 +41,12 @@ impl<A> Gate<A> {
     }
 
     /// A message to a node of this process.
-    pub fn letter(&mut self, letter: Envelope) {
+    pub fn letter(&mut self, letter: Box<Envelope>) {
         self.letters.push_back(letter);
     }
 
     /// A message to a node of another process.
-    pub fn letter_out(&mut self, letter: Envelope) {
+    pub fn letter_out(&mut self, letter: Box<Envelope>) {
         self.outgoing.push_back(letter);
     }
 
@@ -68,7 +68,7 @@ impl<A> Gate<A> {
     }
 
     /// The messages that may leave for other processes now.
-    pub fn take_outgoing(&mut self, may_serve: impl FnOnce() -> bool) -> VecDeque<Envelope> {
+    pub fn take_outgoing(&mut self, may_serve: impl FnOnce() -> bool) -> VecDeque<Box<Envelope>> {
         match self.outgoing.is_empty() || !may_serve() {
             true => VecDeque::new(),
             false => std::mem::take(&mut self.outgoing),
@@ -105,8 +105,8 @@ impl<A> Gate<A> {
 mod tests {
     use super::*;
 
-    fn letter(to: u16) -> Envelope {
-        Envelope {
+    fn letter(to: u16) -> Box<Envelope> {
+        Box::new(Envelope {
             from: NodeId(9),
             to: NodeId(to),
             epoch: 1,
@@ -115,7 +115,7 @@ mod tests {
             reached: Default::default(),
             heard: Vec::new(),
             body: None,
-        }
+        })
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub(super) fn assemble(plan: &ReadPlan, g: &Geometry, pieces: &Pieces) -> (Vec<B
     let mut out = Vec::with_capacity(plan.rows.len() * g.data_columns());
     let mut added = 0;
     for row in &plan.rows {
+        if row.solve.is_empty() {
+            // Nothing is added up: each piece is what is wanted of its unit.
+            out.extend(row.wanted(g).map(|(part, _)| pieces[&(row.stripe, part)].clone()));
+            continue;
+        }
         let mut endpoint = Execution::new(row.cell(g, Role::Endpoint));
         for (part, piece) in of_stripe(pieces, row.stripe) {
             endpoint.take(part, piece.clone());

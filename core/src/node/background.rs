@@ -95,6 +95,10 @@ impl Background {
 
     /// These scrubs are in work; others are over.
     pub fn keep_scrubs(&mut self, scrubs: &BTreeSet<u64>) {
+        // Nearly always there is none: scrubs come last, so it is seen at once.
+        if !matches!(self.loops.last_key_value(), Some((Loop::Scrub(_), _))) {
+            return;
+        }
         self.loops.retain(|which, _| match which {
             Loop::Fill | Loop::Refresh | Loop::RefreshFirst => true,
             Loop::Scrub(id) => scrubs.contains(id),

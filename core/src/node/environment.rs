@@ -14,7 +14,7 @@ pub trait Environment {
     type End;
 
     /// Deliver a message.
-    fn send(&mut self, node: NodeId, envelope: Envelope);
+    fn send(&mut self, node: NodeId, envelope: Box<Envelope>);
     /// Start a disk operation.
     fn start_disk(&mut self, node: NodeId, request: DiskRequest);
     /// Fire the timer after so long, unless it is set already.

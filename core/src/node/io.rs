@@ -32,7 +32,7 @@ impl Timer {
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A message from a node (perhaps itself).
-    Message(Envelope),
+    Message(Box<Envelope>),
     /// A disk operation ended.
     Disk(u64, DiskResult),
     /// A timer fired.
@@ -55,7 +55,7 @@ pub enum Input {
 #[derive(Clone, Debug, Hash)]
 pub enum Output {
     /// Deliver a message.
-    Send(Envelope),
+    Send(Box<Envelope>),
     /// Start a disk operation; its end is an [`Input::Disk`].
     Disk(DiskRequest),
     /// Fire the timer after so long, unless it is set already.

@@ -246,11 +246,11 @@ impl Node {
         }
     }
 
-    fn message(&mut self, envelope: Envelope) {
+    fn message(&mut self, envelope: Box<Envelope>) {
         self.hear(&envelope);
         if envelope.epoch > self.map.epoch {
             if self.stash.len() < STASH {
-                self.stash.push(envelope);
+                self.stash.push(*envelope);
             }
             return;
         }
@@ -261,7 +261,7 @@ impl Node {
         for notice in &envelope.notices {
             self.notice(envelope.from, *notice);
         }
-        let Envelope { from, hops, body: Some(body), .. } = envelope else { return };
+        let Envelope { from, hops, body: Some(body), .. } = *envelope else { return };
         self.outbox.hops = hops;
         self.dispatch(from, body);
         self.outbox.hops = 0;
@@ -542,7 +542,7 @@ impl Node {
         self.enter_roles(before);
         self.sequencing.enter(&self.map, &mut self.outbox);
         for envelope in std::mem::take(&mut self.stash) {
-            self.message(envelope);
+            self.message(Box::new(envelope));
         }
     }
 

@@ -96,7 +96,7 @@ impl Outbox {
         let heard = self.witness.take(to);
         let (from, epoch, reached) = (self.node, self.epoch, Reached::default());
         let envelope = Envelope { from, to, epoch, hops, notices, reached, heard, body };
-        self.out.push(Output::Send(envelope));
+        self.out.push(Output::Send(Box::new(envelope)));
     }
 
     /// Sends a message one hop after the one being handled.
@@ -233,7 +233,7 @@ impl Outbox {
         if self.urgent {
             self.flush_notices();
         }
-        for to in std::mem::take(&mut self.at_once) {
+        while let Some(to) = self.at_once.pop_first() {
             if let Some(notices) = self.notices.remove(&to) {
                 self.send_notices(to, notices);
             }

@@ -98,7 +98,7 @@ impl Bench {
         let epoch = self.node.map.epoch;
         let (reached, heard) = (Reached::default(), Vec::new());
         let envelope = Envelope { from, to: US, epoch, hops: 0, notices, reached, heard, body };
-        self.handle(Input::Message(envelope));
+        self.handle(Input::Message(Box::new(envelope)));
     }
 
     pub fn enter(&mut self, map: Arc<ClusterMap>, floor: Timestamp) {

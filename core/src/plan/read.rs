@@ -62,18 +62,13 @@ impl ReadPlan {
 
     /// The columns that have a part in it.
     pub fn columns(&self, g: &Geometry) -> ColumnSet {
-        let reads = |row: &ReadRow, column: usize| {
-            g.layout.seats_of(row.stripe, column).any(|seat| !row.sent(g, seat).is_empty())
-        };
-        let has = |row: &ReadRow, column| row.calculator == Some(column) || reads(row, column);
-        (0..g.layout.width()).filter(|c| self.rows.iter().any(|row| has(row, *c))).collect()
+        let of = |row: &ReadRow| row.reading(g).union(row.calculator.into_iter().collect());
+        self.rows.iter().map(of).fold(ColumnSet::EMPTY, ColumnSet::union)
     }
 
     /// The columns that send the endpoint something.
     pub fn answering(&self, g: &Geometry) -> ColumnSet {
-        let sends =
-            |column: &usize| self.rows.iter().any(|row| !row.to_endpoint(g, *column).is_empty());
-        (0..g.layout.width()).filter(sends).collect()
+        self.rows.iter().map(|row| row.answering(g)).fold(ColumnSet::EMPTY, ColumnSet::union)
     }
 }
 
@@ -96,8 +91,7 @@ impl ReadRow {
             solved_at: ParityAt::Originator,
             calculator: None,
         };
-        let wanted: ColumnSet =
-            (0..g.data_columns()).filter(|i| !row.cover(g, *i).is_empty()).collect();
+        let wanted: ColumnSet = row.units(g).collect();
         let gone = |i: &usize| avoid.contains(g.layout.data_column(stripe, *i));
         let lost: ColumnSet = wanted.iter().filter(gone).collect();
         if !lost.is_empty() {
@@ -108,6 +102,36 @@ impl ReadRow {
             row.sources = helpers.iter().map(|c| g.seat_of(stripe, c)).collect();
         }
         Ok(row)
+    }
+
+    /// The data units of which something is wanted.
+    fn units(&self, g: &Geometry) -> std::ops::Range<usize> {
+        match self.lo < self.hi {
+            true => (self.lo / g.unit) as usize..self.hi.div_ceil(g.unit) as usize,
+            false => 0..0,
+        }
+    }
+
+    /// The seats that have something which is wanted.
+    fn wanted_seats(&self, g: &Geometry) -> ColumnSet {
+        let seats: ColumnSet =
+            self.units(g).map(|i| g.layout.data_column(self.stripe, i)).collect();
+        seats.minus(self.avoid)
+    }
+
+    /// The columns that read something.
+    fn reading(&self, g: &Geometry) -> ColumnSet {
+        let sources = if self.solve.is_empty() { ColumnSet::EMPTY } else { self.sources };
+        g.columns_at(self.stripe, self.wanted_seats(g).union(sources.minus(self.avoid)))
+    }
+
+    /// The columns that send the endpoint something.
+    pub(super) fn answering(&self, g: &Geometry) -> ColumnSet {
+        if self.solve.is_empty() {
+            return g.columns_at(self.stripe, self.wanted_seats(g));
+        }
+        let sends = |column: &usize| !self.to_endpoint(g, *column).is_empty();
+        (0..g.layout.width()).filter(sends).collect()
     }
 
     /// The wanted bytes of data unit `i`.
@@ -136,8 +160,7 @@ impl ReadRow {
 
     /// The wanted data units: what each is to the endpoint, and which bytes of it are wanted.
     pub fn wanted(&self, g: &Geometry) -> impl Iterator<Item = (Part, Span)> {
-        let units = (0..g.data_columns()).map(|i| (i, self.cover(g, i)));
-        units.filter(|(_, cover)| !cover.is_empty()).map(|(i, cover)| {
+        self.units(g).map(|i| (i, self.cover(g, i))).map(|(i, cover)| {
             let lost = self.avoid.contains(g.layout.data_column(self.stripe, i));
             (if lost { Part::Solved(i) } else { Part::From(i) }, cover)
         })
@@ -191,7 +214,7 @@ impl ReadRow {
     fn endpoint_cell(&self, g: &Geometry) -> Cell {
         let mut cell = Cell::idle(Role::Endpoint);
         let sent = |column| self.to_endpoint(g, column);
-        cell.steps.push(Step::Await((0..g.layout.width()).flat_map(sent).collect()));
+        cell.steps.push(Step::Await(self.answering(g).iter().flat_map(sent).collect()));
         for part in self.wanted(g).map(|(part, _)| part) {
             if let (Part::Solved(i), ParityAt::Originator) = (part, self.solved_at) {
                 let solved = Value::Sum(self.solution(g, i, self.solve));

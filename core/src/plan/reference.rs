@@ -77,6 +77,7 @@ impl Array {
     pub fn read(&self, range: Range, policy: Policy) -> Result<Vec<u8>, PlanError> {
         let mut plan = ReadPlan::by(&self.g, range, self.lost, policy)?;
         plan.choose_calculators(&self.g, |_| 0);
+        short_cuts_of_reads_agree(&self.g, &plan);
         let mut out = Vec::new();
         for row in &plan.rows {
             let cells: Vec<Cell> = row.cells(&self.g).collect();
@@ -289,4 +290,21 @@ fn short_cuts_agree(g: &Geometry, row: &WriteRow, cells: &[Cell]) {
     let writes = |c: &&Cell| c.write().is_some();
     let written = cells.iter().filter(writes).map(|c| c.at);
     assert!(row.changed_seats(g).iter().map(Role::Column).eq(written));
+    for role in (0..g.layout.seats()).map(Role::Column) {
+        let is_among_them = cells.iter().any(|c| c.at == role);
+        assert_eq!(is_among_them, !row.cell(g, role).is_idle(), "{role:?} of {row:?}");
+    }
+}
+
+/// The same of a read.
+fn short_cuts_of_reads_agree(g: &Geometry, plan: &ReadPlan) {
+    let any = |of: &dyn Fn(&ReadRow, usize) -> bool| -> ColumnSet {
+        (0..g.layout.width()).filter(|c| plan.rows.iter().any(|row| of(row, *c))).collect()
+    };
+    let reads = |row: &ReadRow, column: usize| {
+        let mut seats = g.layout.seats_of(row.stripe, column);
+        row.calculator == Some(column) || seats.any(|seat| !row.sent(g, seat).is_empty())
+    };
+    assert_eq!(plan.columns(g), any(&reads));
+    assert_eq!(plan.answering(g), any(&|row, column| !row.to_endpoint(g, column).is_empty()));
 }

@@ -32,7 +32,7 @@ impl WriteRow {
     /// All cells that have steps: those of the columns in order, and then those of the other roles.
     pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
         let source = self.target.map(Role::Source);
-        let columns = (0..g.layout.seats()).map(Role::Column);
+        let columns = self.busy_seats(g).iter().map(Role::Column);
         let roles = columns.chain(source).chain([Role::Calculator, Role::Endpoint]);
         roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
     }

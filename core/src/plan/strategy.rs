@@ -51,9 +51,16 @@ impl WriteRow {
     /// Chooses where all parities go one way.
     fn choose_for(&mut self, g: &Geometry, a: &Alike, preferred: Option<Preference>) {
         let first = a.parities.iter().next().expect("a parity");
-        let small = self.new_units(g).intersection(a.support).len()
-            + a.parities.len() * self.spans(g, first).count();
-        let large = || a.support.iter().map(|i| self.leftover(g, i, first).count()).sum::<usize>();
+        let new = self.new_units(g).intersection(a.support);
+        let small = new.len() + a.parities.len() * self.spans(g, first).count();
+        let large = || {
+            // All of what has nothing new stays: often that is enough to know.
+            let least = a.support.minus(new).len();
+            match least >= small {
+                true => least,
+                false => a.support.iter().map(|i| self.leftover(g, i, first).count()).sum(),
+            }
+        };
         let prefers_large = match (a.may_be, preferred) {
             ((true, true), Some(Preference::Small)) => false,
             ((true, true), Some(Preference::Large)) => true,
@@ -82,8 +89,9 @@ impl WriteRow {
             }
             let there = |i: usize| !self.data_lost(g, i);
             let stays = |i: usize| !self.leftover(g, i, j).is_empty();
-            let small = new.intersection(support).iter().all(there);
-            let large = support.iter().filter(|i| stays(*i)).all(there);
+            let nothing_is_lost = self.avoid.is_empty();
+            let small = nothing_is_lost || new.intersection(support).iter().all(there);
+            let large = nothing_is_lost || support.iter().filter(|i| stays(*i)).all(there);
             let is_full = !support.iter().any(stays);
             let parities = ColumnSet::of(j);
             out.push(Alike { support, parities, may_be: (small, large), is_full });

@@ -7,7 +7,7 @@
 //! the contributions is the change of the parity, or its new content.
 
 use super::{PlanError, Range, Role, Span, Spans, Strategy};
-use crate::layout::{ColumnRole, Geometry};
+use crate::layout::Geometry;
 use crate::policy::{Dispatch, ParityAt, Policy};
 use crate::units::ColumnSet;
 
@@ -143,30 +143,23 @@ impl WritePlan {
 
     /// The columns that change something on their disks.
     pub fn participants(&self, g: &Geometry) -> ColumnSet {
-        let columns = 0..g.layout.width();
-        columns.filter(|&c| self.changes_of(g, c).next().is_some()).collect()
+        self.columns_at(g, |row| row.changed_seats(g))
     }
 
     /// Those of them that write nothing and only mark parity as out of date.
     pub fn markers(&self, g: &Geometry) -> ColumnSet {
-        let only_marks = |column: &usize| {
-            let mut changed = self.changes_of(g, *column).peekable();
-            changed.peek().is_some() && changed.all(|(row, seat)| row.marks(g, seat))
-        };
-        (0..g.layout.width()).filter(only_marks).collect()
+        let marked = |row: &WriteRow| row.seats_of(g, row.marked);
+        if self.rows.iter().all(|row| row.marked.is_empty()) {
+            return ColumnSet::EMPTY;
+        }
+        let write = self.columns_at(g, |row| row.changed_seats(g).minus(marked(row)));
+        self.columns_at(g, marked).intersection(self.participants(g)).minus(write)
     }
 
-    /// Of a column the rows and seats in which something changes.
-    fn changes_of<'a>(
-        &'a self,
-        g: &'a Geometry,
-        column: usize,
-    ) -> impl Iterator<Item = (&'a WriteRow, usize)> {
-        let seats = move |row: &'a WriteRow| {
-            let seats = g.layout.seats_of(row.stripe, column);
-            seats.filter(|seat| row.changes(g, *seat)).map(move |seat| (row, seat))
-        };
-        self.rows.iter().flat_map(seats)
+    /// The columns that have these seats of any row.
+    fn columns_at(&self, g: &Geometry, seats: impl Fn(&WriteRow) -> ColumnSet) -> ColumnSet {
+        let columns = |row: &WriteRow| g.columns_at(row.stripe, seats(row));
+        self.rows.iter().map(columns).fold(ColumnSet::EMPTY, ColumnSet::union)
     }
 }
 
@@ -457,27 +450,24 @@ impl WriteRow {
 
     /// The seats of which something changes.
     pub fn changed_seats(&self, g: &Geometry) -> ColumnSet {
-        (0..g.layout.seats()).filter(|seat| self.changes(g, *seat)).collect()
+        let data = self.new_units(g).iter().map(|i| g.layout.data_column(self.stripe, i));
+        let parity = self.seats_of(g, self.parities().union(self.marked));
+        let target = self.target.filter(|_| !self.parity.is_empty());
+        data.collect::<ColumnSet>()
+            .union(parity)
+            .minus(self.avoid)
+            .union(target.into_iter().collect())
     }
 
-    /// Whether something of `seat` changes on its disk: its cell has something to write.
-    pub fn changes(&self, g: &Geometry, seat: usize) -> bool {
-        if self.target == Some(seat) {
-            return !self.parity.is_empty();
+    /// The seats that may have something to do.
+    pub(super) fn busy_seats(&self, g: &Geometry) -> ColumnSet {
+        let others_show = !self.afresh.is_empty()
+            || !self.solves_from.is_empty()
+            || self.parity_at == ParityAt::Tree;
+        match others_show {
+            true => ColumnSet::first(g.layout.seats()),
+            false => self.changed_seats(g),
         }
-        if self.avoid.contains(seat) {
-            return false;
-        }
-        match g.layout.role(self.stripe, seat) {
-            ColumnRole::Data(i) => !self.cover(g, i).is_empty(),
-            ColumnRole::Parity(j) => self.parities().union(self.marked).contains(j),
-        }
-    }
-
-    /// Whether all that is done to `seat` is to mark parity as out of date.
-    fn marks(&self, g: &Geometry, seat: usize) -> bool {
-        let role = g.layout.role(self.stripe, seat);
-        matches!(role, ColumnRole::Parity(j) if self.marked.contains(j))
     }
 
     /// The seats of these parities.

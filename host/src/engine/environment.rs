@@ -11,7 +11,7 @@ use crate::disk::uring::Tag;
 impl Environment for Engine {
     type End = ();
 
-    fn send(&mut self, _: NodeId, envelope: Envelope) {
+    fn send(&mut self, _: NodeId, envelope: Box<Envelope>) {
         self.send_envelope(envelope);
     }
 

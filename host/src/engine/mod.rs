@@ -68,6 +68,8 @@ pub(crate) struct Engine {
     /// Disk operations that are to be begun.
     waiting: Waiting,
     ended: Vec<(Tag, DiskResult)>,
+    /// Always empty: its room is used again.
+    outputs: Vec<Output>,
     /// The copy of the map that all disks are to have.
     wanted: Option<Wanted>,
     /// Something may be to be done for that.
@@ -98,6 +100,7 @@ impl Engine {
             starting: true,
             waiting: Waiting::default(),
             ended: Vec::new(),
+            outputs: Vec::new(),
             wanted: None,
             copies_due: false,
             too_long: false,
@@ -362,17 +365,18 @@ impl Engine {
     fn input(&mut self, n: usize, input: Input) {
         let now = self.clock.now();
         let Some(node) = self.instances.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
-        let mut outputs = Vec::new();
+        let mut outputs = std::mem::take(&mut self.outputs);
         node.handle(now, input, &mut outputs);
         self.apply(n, outputs);
     }
 
-    fn apply(&mut self, n: usize, outputs: Vec<Output>) {
+    fn apply(&mut self, n: usize, mut outputs: Vec<Output>) {
         // A node that has ended has nothing more to say.
-        let _ = drive(self, NodeId(n as u16), outputs);
+        let _ = drive(self, NodeId(n as u16), outputs.drain(..));
+        self.outputs = outputs;
     }
 
-    fn send_envelope(&mut self, envelope: Envelope) {
+    fn send_envelope(&mut self, envelope: Box<Envelope>) {
         match self.instances.get(usize::from(envelope.to.0)) {
             Some(instance) if instance.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
             _ => self.gate.letter(envelope),

@@ -424,7 +424,7 @@ impl Engine {
     pub(super) fn send_mail(&mut self) {
         let Rule::Together(together) = &mut self.rule else { return };
         let outgoing = self.gate.take_outgoing(|| together.may_serve());
-        outgoing.into_iter().for_each(|message| together.send(message));
+        outgoing.into_iter().for_each(|message| together.send(*message));
         together.turn();
         self.take_effects();
     }
@@ -454,7 +454,7 @@ impl Engine {
             match effect {
                 Effect::Tell(node, message) => self.gate.word(node, message),
                 Effect::Restart(node) => self.restart_node(usize::from(node.0)),
-                Effect::Message(message) => self.gate.letter(message),
+                Effect::Message(message) => self.gate.letter(Box::new(message)),
                 Effect::Agreed(map) => {
                     while self.instances.len() < map.nodes.len() {
                         self.instances.push(Instance::elsewhere());

@@ -217,13 +217,20 @@ impl Work {
 
     /// To carry out an output; `unit` is the bytes of a stripe unit.
     pub(super) fn after(output: &Output, unit: u64) -> Work {
-        let none = Work::default();
+        let mut work = Work::default();
+        work.add(output, unit);
+        work
+    }
+
+    /// Adds what it takes to carry out an output.
+    pub(super) fn add(&mut self, output: &Output, unit: u64) {
         match output {
             Output::Send(m) => {
                 let bytes = m.body.as_ref().map_or(0, |b| b.payload());
-                let sent = u64::from(m.from != m.to);
-                let replies = matches!(m.body, Some(Body::Done { .. })).into();
-                Work { replies, sent, message_bytes: bytes, units: bytes.div_ceil(unit), ..none }
+                self.sent += u64::from(m.from != m.to);
+                self.replies += u64::from(matches!(m.body, Some(Body::Done { .. })));
+                self.message_bytes += bytes;
+                self.units += bytes.div_ceil(unit);
             }
             Output::Disk(request) => {
                 let (read, written) = match &request.op {
@@ -231,23 +238,20 @@ impl Work {
                     DiskOp::Write { data, .. } => (0, data.iter().map(|b| b.len() as u64).sum()),
                     DiskOp::Flush => (0, 0),
                 };
-                let disk_bytes = read + written;
-                Work {
-                    disk_starts: 1,
-                    disk_writes: u64::from(written > 0),
-                    flushes: u64::from(matches!(request.op, DiskOp::Flush)),
-                    disk_bytes,
-                    written_bytes: written,
-                    units: disk_bytes.div_ceil(unit),
-                    ..none
+                self.disk_starts += 1;
+                self.disk_writes += u64::from(written > 0);
+                self.flushes += u64::from(matches!(request.op, DiskOp::Flush));
+                self.disk_bytes += read + written;
+                self.written_bytes += written;
+                self.units += (read + written).div_ceil(unit);
+            }
+            Output::Reply(_, result) => {
+                self.replies += 1;
+                if let Ok(HostData::Bytes(pieces)) = result {
+                    self.host_bytes += pieces.iter().map(|b| b.len() as u64).sum::<u64>();
                 }
             }
-            Output::Reply(_, Ok(HostData::Bytes(pieces))) => {
-                let host_bytes = pieces.iter().map(|b| b.len() as u64).sum();
-                Work { replies: 1, host_bytes, ..none }
-            }
-            Output::Reply(..) => Work { replies: 1, ..none },
-            _ => none,
+            _ => {}
         }
     }
 

@@ -12,10 +12,10 @@ use super::{Event, MICROS, World, describe};
 impl Environment for World {
     type End = ();
 
-    fn send(&mut self, id: NodeId, envelope: Envelope) {
+    fn send(&mut self, id: NodeId, envelope: Box<Envelope>) {
         match self.together.is_some() && envelope.to != id {
             true => self.through_gate(id, envelope),
-            false => self.send_letter(envelope),
+            false => self.send_letter(*envelope),
         }
     }
 

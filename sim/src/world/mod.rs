@@ -421,7 +421,7 @@ impl World {
     fn letter(&mut self, envelope: Envelope) {
         match &mut self.together {
             Some(together) => together.letter(envelope),
-            None => self.input(envelope.to, Input::Message(envelope)),
+            None => self.input(envelope.to, Input::Message(Box::new(envelope))),
         }
     }
 

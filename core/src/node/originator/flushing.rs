@@ -43,13 +43,13 @@ impl Originator {
             true => Asks::Refresh(volume.id, Range { offset: 0, len: volume.size }),
             false => Asks::Flush,
         };
-        self.requests.insert(id, OpenRequest::new(volume.id, Answer::Done, 1));
+        self.requests.insert(id, Box::new(OpenRequest::new(volume.id, Answer::Done, 1)));
         self.ask_disks(id, asks, outbox);
     }
 
     /// Has the parity of a range computed that waits, on all disks.
     pub(super) fn refresh(&mut self, id: u64, volume: &Volume, range: Range, outbox: &mut Outbox) {
-        self.requests.insert(id, OpenRequest::new(volume.id, Answer::Refreshed(0), 1));
+        self.requests.insert(id, Box::new(OpenRequest::new(volume.id, Answer::Refreshed(0), 1)));
         self.ask_disks(id, Asks::Refresh(volume.id, range), outbox);
     }
 
@@ -61,7 +61,8 @@ impl Originator {
         range: Range,
         outbox: &mut Outbox,
     ) {
-        self.requests.insert(id, OpenRequest::new(volume.id, Answer::Lost(0, Vec::new()), 1));
+        let answer = Answer::Lost(0, Vec::new());
+        self.requests.insert(id, Box::new(OpenRequest::new(volume.id, answer, 1)));
         self.ask_disks(id, Asks::Lost(volume.id, range), outbox);
     }
 

@@ -138,12 +138,12 @@ pub(crate) struct Originator {
     /// Most bytes of an atomic piece: a part of it must fit the smallest journal.
     pub max_chunk: u64,
     map: Arc<ClusterMap>,
-    requests: BTreeMap<u64, OpenRequest>,
+    requests: BTreeMap<u64, Box<OpenRequest>>,
     /// Those of them that are scrubs.
     scrubs: BTreeSet<u64>,
     jobs: Jobs,
     lacking: Lacking,
-    txns: BTreeMap<Timestamp, RunningJob>,
+    txns: BTreeMap<Timestamp, Box<RunningJob>>,
     /// Committed writes and the participants that have not said that they know.
     settling: BTreeMap<Timestamp, Settling>,
     flushes: Numbered<Flush>,
@@ -316,7 +316,8 @@ impl Originator {
         let Attempt { ts, job, volume, extent, .. } = attempt;
         match begun {
             Ok(state) => {
-                self.txns.insert(ts, RunningJob::new(job, volume, extent, state, outbox.now));
+                let job = RunningJob::new(job, volume, extent, state, outbox.now);
+                self.txns.insert(ts, Box::new(job));
             }
             Err(Unplanned::Verify) => self.finish(job, Err(HostError::TooManyLost), outbox),
             Err(Unplanned::Undetermined) => self.nothing_determines(job, outbox),
@@ -453,7 +454,8 @@ impl Originator {
                 let state = State::Asking(Inquiry::default(), participants);
                 let txn = RunningJob::new(job, volume, extent, state, outbox.now);
                 let decided = matches!(txn.job.purpose, Purpose::Host(_));
-                self.txns.insert(ts, RunningJob { decided, policy: settling.policy, ..txn });
+                let txn = RunningJob { decided, policy: settling.policy, ..txn };
+                self.txns.insert(ts, Box::new(txn));
             }
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {

@@ -93,14 +93,15 @@ impl Originator {
             HostOp::Refresh(range) => self.refresh(id, &volume, range, outbox),
             HostOp::Accept(range) => {
                 let jobs = deferring::accepting(&volume, range, id);
-                self.requests.insert(id, OpenRequest::new(volume.id, Answer::Done, jobs.len()));
+                self.requests
+                    .insert(id, Box::new(OpenRequest::new(volume.id, Answer::Done, jobs.len())));
                 self.jobs.queue(jobs);
             }
             HostOp::Lost(range) => self.list_lost(id, &volume, range, outbox),
             HostOp::Scrub { from, rate, trust } => {
                 let answer = Answer::Scrub(Scrub::new(&volume, from, rate, trust));
                 let request = OpenRequest::new(volume.id, answer, 0);
-                self.requests.insert(id, request);
+                self.requests.insert(id, Box::new(request));
                 self.scrubs.insert(id);
             }
         }
@@ -167,7 +168,7 @@ impl Originator {
             self.jobs.queue(jobs);
         }
         let request = OpenRequest::new(volume.id, answer, left);
-        self.requests.insert(id, request);
+        self.requests.insert(id, Box::new(request));
     }
 
     pub(super) fn part_done(

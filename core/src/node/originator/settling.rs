@@ -21,7 +21,7 @@ impl Originator {
     /// A participant that waits for nobody has written its part: that is its vote too, and the answer
     /// if it has been asked.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        let alone = |t: &&mut RunningJob| !t.policy.commit.is_voted();
+        let alone = |t: &&mut Box<RunningJob>| !t.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
         let State::Writing(w) = &mut txn.state else {
             return self.on_answer(from, ts, Standing::Committed { safe: true }, outbox);
@@ -284,7 +284,7 @@ impl Originator {
             (_, Verdict::Commit) => {}
         }
         let txn = self.txns.remove(&ts).expect("just seen");
-        self.commit(ts, txn, voters, outbox);
+        self.commit(ts, *txn, voters, outbox);
     }
 
     /// A write has happened: the host is answered, the participants are told.

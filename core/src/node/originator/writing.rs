@@ -154,7 +154,7 @@ impl Originator {
             State::Reading(r) => r.given.clone(),
             State::Asking(..) | State::GivingUp(..) => Vec::new(),
         };
-        let its = self.txns.values().flat_map(of).filter(|given| given.0 == node);
+        let its = self.txns.values().map(Box::as_ref).flat_map(of).filter(|given| given.0 == node);
         its.map(|(_, bytes)| bytes).sum()
     }
 
@@ -252,7 +252,7 @@ impl Originator {
             let participants = w.participants.iter().map(|p| p.1).collect();
             let txn = self.txns.remove(&ts).expect("just seen");
             self.count_round_trips(txn.job.purpose, hops);
-            self.commit(ts, txn, participants, outbox);
+            self.commit(ts, *txn, participants, outbox);
         }
     }
 }

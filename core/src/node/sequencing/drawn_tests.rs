@@ -106,7 +106,7 @@ impl Net {
         outbox.finish(crate::store::Reached::default(), &mut out);
         for output in out {
             match output {
-                Output::Send(envelope) => self.wires.push(envelope),
+                Output::Send(envelope) => self.wires.push(*envelope),
                 Output::Reply(number, result) => {
                     assert!(result.is_err() && !self.running.contains(&number));
                     self.asked.remove(&number).expect("it was asked");

@@ -14,10 +14,10 @@ use crate::explore::story;
 impl Environment for State {
     type End = String;
 
-    fn send(&mut self, n: NodeId, envelope: Envelope) {
+    fn send(&mut self, n: NodeId, envelope: Box<Envelope>) {
         Arc::make_mut(&mut self.ledger).sent(&envelope, &self.volume);
         let to = End::Node(envelope.to);
-        self.send_packet(End::Node(n), to, Packet::Message(envelope));
+        self.send_packet(End::Node(n), to, Packet::Message(*envelope));
     }
 
     fn start_disk(&mut self, n: NodeId, request: DiskRequest) {

@@ -23,7 +23,9 @@ impl State {
     pub(super) fn deliver(&mut self, from: End, to: End, packet: Printed) -> Result<(), String> {
         self.tell(|| format!("{from} -> {to}: {}", story::describe(&packet.0)));
         match (from, to, packet.0.clone()) {
-            (_, End::Node(n), Packet::Message(envelope)) => self.input(n, Input::Message(envelope)),
+            (_, End::Node(n), Packet::Message(envelope)) => {
+                self.input(n, Input::Message(Box::new(envelope)))
+            }
             (_, End::Node(n), Packet::Tell(message)) => {
                 let before = self.node(n).map.clone();
                 if let MapMessage::Enter { map, .. } = &message {

@@ -98,6 +98,7 @@ impl Simulation {
             chances: (0..workload.hosts).map(|h| streams.stream("host", h.into())).collect(),
             requests: Vec::new(),
             free: Vec::new(),
+            used_lists: Vec::new(),
             run: Run::new(0, system.measure.warm_up.requests()),
             work: Work::default(),
             events: 0,

@@ -13,7 +13,7 @@ use crate::engine::Queue;
 impl Environment for Simulation {
     type End = String;
 
-    fn send(&mut self, _: NodeId, envelope: Envelope) {
+    fn send(&mut self, _: NodeId, envelope: Box<Envelope>) {
         if self.is_lost(&envelope) {
             return;
         }
@@ -23,7 +23,7 @@ impl Environment for Simulation {
         if from != to && self.has_lines() {
             self.messages += 1;
             let ends = (u32::from(envelope.from.0), u32::from(envelope.to.0));
-            return self.travels(ends, bytes, Cargo::Message(Box::new(envelope)));
+            return self.travels(ends, bytes, Cargo::Message(envelope));
         }
         let there = match from == to {
             true => now,
@@ -35,7 +35,7 @@ impl Environment for Simulation {
         if let Some(timeline) = self.timeline.as_mut().filter(|_| from != to) {
             timeline.sent(&envelope, now, there);
         }
-        self.queue.push(there - now, Event::Message(Box::new(envelope)));
+        self.queue.push(there - now, Event::Message(envelope));
     }
 
     fn start_disk(&mut self, node: NodeId, request: DiskRequest) {
@@ -94,8 +94,8 @@ impl Environment for AtFirst<'_> {
     type End = String;
 
     /// The lock server hears from everyone what he holds.
-    fn send(&mut self, _: NodeId, envelope: Envelope) {
-        self.0.push(0, Event::Message(Box::new(envelope)));
+    fn send(&mut self, _: NodeId, envelope: Box<Envelope>) {
+        self.0.push(0, Event::Message(envelope));
     }
 
     fn start_disk(&mut self, node: NodeId, request: DiskRequest) {

@@ -135,6 +135,8 @@ pub struct Simulation {
     /// Requests that have been drawn and not answered, by number.
     pub(super) requests: Vec<Option<AskedRequest>>,
     free: Vec<u32>,
+    /// Empty lists of outputs, to be filled again.
+    used_lists: Vec<Vec<Output>>,
     run: Run,
     /// What the nodes did since measuring began.
     pub(super) work: Work,
@@ -369,7 +371,7 @@ impl Simulation {
             // What a dead node would get is lost.
             Event::Message(envelope) if self.is_lost(&envelope) => Ok(()),
             Event::Message(envelope) => {
-                self.input(u32::from(envelope.to.0), Input::Message(*envelope))
+                self.input(u32::from(envelope.to.0), Input::Message(envelope))
             }
             Event::Timer { node, life, .. } | Event::Output { node, life, .. }
                 if self.places[node as usize].life != life =>
@@ -387,7 +389,7 @@ impl Simulation {
                 }
                 self.input(node, Input::Timer(timer))
             }
-            Event::Output { node, output, .. } => self.apply(node, [*output]),
+            Event::Output { node, output, .. } => self.apply(node, vec![*output]),
             Event::Host { host } => self.host_is_done(host),
             Event::Disk { device } => self.disk_is_due(device),
             Event::Processor { processor } if self.has_rounds() => self.round(processor),
@@ -438,7 +440,7 @@ impl Simulation {
             let came_in = diskless::came_in(&input);
             let Handled { outputs, mut work, summed, followed } = self.handle(node, now, input);
             work.xor_bytes = self.puts_off_sums(number, work.xor_bytes, summed, &outputs);
-            outputs.iter().for_each(|o| work += Work::after(o, unit));
+            outputs.iter().for_each(|output| work.add(output, unit));
             work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
             if self.is_endpoint(node) {
                 work = work.of_endpoint(self.system.links.one_sided);
@@ -477,7 +479,7 @@ impl Simulation {
         let request = self.delays.handed(&input);
         let followed = self.timeline.as_ref().filter(|t| t.has(node, &input));
         let followed = followed.map(|_| described(&input));
-        let mut outputs = Vec::new();
+        let mut outputs = self.used_lists.pop().unwrap_or_default();
         place.node.handle(self.diskless.clock(node, at), input, &mut outputs);
         if self.defers {
             self.exposure.is(node as usize, place.node.exposed_now(VOLUME).0, at);
@@ -493,12 +495,10 @@ impl Simulation {
         Handled { outputs, work, summed, followed }
     }
 
-    fn apply(
-        &mut self,
-        node: u32,
-        outputs: impl IntoIterator<Item = Output>,
-    ) -> Result<(), String> {
-        drive(self, NodeId(node as u16), outputs)
+    fn apply(&mut self, node: u32, mut outputs: Vec<Output>) -> Result<(), String> {
+        let driven = drive(self, NodeId(node as u16), outputs.drain(..));
+        self.used_lists.push(outputs);
+        driven
     }
 }
 

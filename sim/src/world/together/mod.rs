@@ -176,7 +176,7 @@ impl Together {
     /// A message has arrived at the process of the node that it is for.
     pub(super) fn letter(&mut self, envelope: Envelope) {
         let process = self.crew.process_of(envelope.to);
-        self.seats[usize::from(process.0)].gate.letter(envelope);
+        self.seats[usize::from(process.0)].gate.letter(Box::new(envelope));
     }
 }
 
@@ -416,7 +416,7 @@ impl World {
     }
 
     /// A letter of a node to another, in its process or elsewhere.
-    pub(super) fn through_gate(&mut self, id: NodeId, envelope: Envelope) {
+    pub(super) fn through_gate(&mut self, id: NodeId, envelope: Box<Envelope>) {
         let near = self.process_of(envelope.to) == self.process_of(id);
         let gate = &mut self.seat_mut(id).gate;
         match near {
@@ -443,7 +443,7 @@ impl World {
             let next = seat.gate.next(|| may);
             let outgoing = seat.gate.take_outgoing(|| may);
             let answers = seat.gate.take_answers(|| may);
-            outgoing.into_iter().for_each(|letter| self.send_letter(letter));
+            outgoing.into_iter().for_each(|letter| self.send_letter(*letter));
             self.replies.extend(answers);
             match next {
                 Some((node, input)) => self.input(node, input),
