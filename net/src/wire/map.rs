@@ -35,6 +35,9 @@ const WITH_TIMES_AWAY: u8 = 14;
 /// The first version whose maps say which disks are expected to fail.
 const WITH_SUSPECTS: u8 = 15;
 
+/// The first version whose maps have the rates at which disks are filled.
+const WITH_RATES: u8 = 16;
+
 /// Policies may have commands block by block since this version.
 const WITH_COMMANDS: u8 = 15;
 
@@ -83,12 +86,19 @@ wire_enum!(NodeKind, "kind of node" { 0 = Disk, 1 = Host, 2 = Controller });
 impl Wire for Settings {
     fn put(&self, w: &mut Writer) {
         self.give_up_after.put(w);
+        self.rebuild_floor.put(w);
+        self.rebuild_ceiling.put(w);
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
-        match r.version < WITH_SETTINGS {
-            true => Ok(Settings::default()),
-            false => Ok(Settings { give_up_after: Wire::take(r)? }),
+        if r.version < WITH_SETTINGS {
+            return Ok(Settings::default());
         }
+        let give_up_after = Wire::take(r)?;
+        let (rebuild_floor, rebuild_ceiling) = match r.version < WITH_RATES {
+            true => (None, None),
+            false => (Wire::take(r)?, Wire::take(r)?),
+        };
+        Ok(Settings { give_up_after, rebuild_floor, rebuild_ceiling })
     }
 }
 

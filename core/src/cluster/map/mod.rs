@@ -55,6 +55,13 @@ impl ClusterMap {
         self.serving().find(idle).or_else(|| self.serving().next())
     }
 
+    /// So many nodes that serve locks, or as many as there are: the server, and those that come after it in the same order.
+    pub fn lock_servers(&self, count: usize) -> Vec<NodeId> {
+        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        let others = self.serving().filter(|n| !idle(n));
+        self.serving().filter(idle).chain(others).take(count).collect()
+    }
+
     /// The node that is the server if the process of the one that is now is lost.
     pub fn next_server(&self) -> Option<NodeId> {
         let process = self.process_of(self.server()?);

@@ -45,6 +45,9 @@ impl Commands<'_> {
     /// Chooses something for the cluster as a whole.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<Wait> {
         let setting = ClusterSetting::parse(key, value).map_err(|e| Error(e.to_string()))?;
+        let mut settings = self.engine.map().settings;
+        settings.set(setting);
+        settings.check().map_err(|e| Error(e.to_string()))?;
         Ok(Wait::Set(setting, self.engine.change(Change::Set(setting))))
     }
 

@@ -509,7 +509,11 @@ fn map() -> impl Strategy<Value = ClusterMap> {
                 nodes,
                 volumes,
                 attendance,
-                settings: Settings { give_up_after },
+                settings: Settings {
+                    give_up_after,
+                    rebuild_floor: give_up_after.filter(|n| n % 2 == 0),
+                    rebuild_ceiling: give_up_after.filter(|n| n % 3 == 0),
+                },
             }
         })
 }
