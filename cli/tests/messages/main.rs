@@ -78,16 +78,22 @@ fn messages_are_what_they_were() {
     let place = Place { dir: temp.path(), port };
     let before = fs::read_to_string(SAID).unwrap();
     let (mut now, mut array) = (String::new(), None);
-    // What stands between commands is said anew; remarks and empty lines stay.
+    // What commands said is said anew; remarks and empty lines before a command stay.
+    let mut before_command = String::new();
     for line in before.lines() {
+        if line.is_empty() || line.starts_with('#') {
+            writeln!(before_command, "{line}").unwrap();
+            continue;
+        }
+        let kept = std::mem::take(&mut before_command);
         if let Some(command) = line.strip_prefix("$ ") {
-            writeln!(now, "{line}\n{}", place.ask(command).trim_end()).unwrap();
+            writeln!(now, "{kept}{line}").unwrap();
+            // Each line of it ends.
+            now.push_str(&place.ask(command));
         } else if let Some(command) = line.strip_prefix("& ") {
             drop(array.take());
             array = Some(place.start(command));
-            writeln!(now, "{line}").unwrap();
-        } else if line.is_empty() || line.starts_with('#') {
-            writeln!(now, "{line}").unwrap();
+            writeln!(now, "{kept}{line}").unwrap();
         }
     }
     drop(array);
