@@ -175,11 +175,12 @@ impl NodeConfig {
         !self.has(Bug::LoneSurvivor)
     }
 
-    /// Whether it is looked at what determines the data of those who cannot be asked.
+    /// Whether no parity waits of what is on a disk that is expected to fail.
     pub(super) fn heeds_suspects(&self) -> bool {
         !self.has(Bug::SuspectWaits)
     }
 
+    /// Whether it is looked at what determines the data of those who cannot be asked.
     pub(super) fn trusts_no_mark(&self) -> bool {
         !self.has(Bug::CommitsMarks)
     }
