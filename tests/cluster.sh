@@ -890,7 +890,7 @@ upgrading() {
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }
 # One process coordinates and no data passes it. It is killed while hosts write by another, and the next takes over; then
-# others compute parity, too.
+# others compute parity, too; then one comes that is there to be the controller.
 controlled() {
     local n S=$T/controlled
     mkdir -p "$S"
@@ -932,7 +932,32 @@ controlled() {
     wait_until healthy 3
     weft volume set v calculator=balanced --dir "$S/state3"
     verified
+    # One joins to be it: it is preferred, comes back as it, and leaves for good. It has no disk, and no hosts.
+    head_is() { printf '%s\n' 'name = "head"' 'dir = "state4"' "address = \"127.0.0.1:${PORTS[4]}\"" 'controller = true' "$@" >"$S/n4.toml"; }
+    token() { weft cluster token --dir "$S/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
+    head_is 'nbd = ["nbd4.sock"]'
+    refused 'has no nbd; leave nbd out' weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml"
+    head_is 'disk = "disk4.img"' 'disk_size = "160M"'
+    refused 'has no disks; leave disks out' weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml"
+    head_is
+    weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml" | grep 'head is node 4'
+    start_one 4
+    wait_until coordinates 4 0
+    weft status --dir "$S/state4" | grep 'volume v: the controller is node 4; if it is lost, node 0 is'
+    [ "$(weft disk list --dir "$S/state3" --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["disks"]))')" = 4 ]
+    verified --rate=,12m & writer=$!
+    sleep 1
+    kill -9 "$(cat "$S/pid4")"
+    wait_until coordinates 0 1
+    alive $writer || { echo 'fio was over before the controller died'; return 1; }
+    wait $writer
+    start_one 4
+    wait_until coordinates 4 0
+    verified
     weft scrub v --dir "$S/state3" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
+    kill "$(cat "$S/pid4")"
+    wait_until coordinates 0 1
+    weft node remove 4 --dir "$S/state0"
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }

@@ -179,6 +179,7 @@ impl Attach {
             dir: dir.to_path_buf(),
             disks: Vec::new(),
             disk_size: None,
+            controller: false,
             address,
             admit: None,
             metrics: None,

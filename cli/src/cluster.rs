@@ -40,7 +40,7 @@ pub enum Cluster {
     /// Have a process admitted again whose member's log is damaged or lost: with a new member, which has no say in
     /// what was agreed on before. Its nodes and disks stay. The process must not run
     Readmit(Readmit),
-    /// Choose something for the cluster as a whole, such as give-up-after=10m: a node that has been down for so long, or whose disk has failed, is given up without an operator, one failure domain at a time, if there is room and no volume needs it; never (the default) is the other choice
+    /// Choose something for the cluster as a whole, such as give-up-after=10m: a node that has been down for so long, or whose disk has failed, is given up without an operator, one failure domain at a time, if there is room and no volume needs it; never (the default) is the other choice. rebuild-floor=128M and rebuild-ceiling=none are bytes a second at which disks are filled while hosts use them and while none does; configured (the default) leaves it to each node's configuration
     Set(Set),
     /// Show what is chosen for the cluster as a whole
     Show(Common),

@@ -282,8 +282,9 @@ impl Replace {
 /// Shows all disks.
 fn list(common: &Common) -> Result<ExitCode> {
     let status = common.target.connect()?.status()?;
-    // A host that is its own controller has none.
-    let disks: Vec<&NodeStatus> = status.nodes.iter().filter(|n| !n.host).collect();
+    // A host that is its own controller has none, and neither has a controller.
+    let disks: Vec<&NodeStatus> =
+        status.nodes.iter().filter(|n| !n.host && !n.controller).collect();
     if common.json {
         let disks: Vec<Value> = disks.into_iter().map(described).collect();
         say_json(json!({ "disks": disks }))?;

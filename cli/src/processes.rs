@@ -26,8 +26,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, Limits, LimitsInWords, Listen, Size, Spec, found, lock, make_private_directory,
-    private_file, write_private,
+    Configuration, LOCK, Limits, LimitsInWords, Listen, Size, Spec, found, lock,
+    make_private_directory, private_file, write_private,
 };
 use weft_terminal::say;
 
@@ -50,12 +50,22 @@ pub fn run(
     let listens = hosts_listens(listens);
     let mut held = dir.is_dir().then(|| lock(dir)).transpose()?;
     listens.iter().try_for_each(Listen::check)?;
-    if held.is_none() {
+    let is_new = held.is_none();
+    if is_new {
         make_private_directory(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         held = Some(lock(dir)?);
     }
     let fresh = !node_dir(dir, 0).is_dir();
-    let paths = if fresh { make(dir, spec)? } else { existing(dir, spec)? };
+    let paths = match fresh {
+        true => make(dir, spec).inspect_err(|_| {
+            // A directory with anything else in it stays, and so does what was there before.
+            if is_new {
+                let _ = fs::remove_file(dir.join(LOCK));
+                let _ = fs::remove_dir(dir);
+            }
+        })?,
+        false => existing(dir, spec)?,
+    };
     limit_hosts(&paths, limits)?;
     let up = Arc::new(AtomicBool::new(false));
     let ran = serve(dir, &paths, &listens, fresh, &up);
@@ -168,6 +178,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             queue: spec.queue.unwrap_or_default(),
             limits: Limits::default(),
             only: None,
+            controller: false,
             dir: own,
         });
     }

@@ -17,7 +17,7 @@ use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::Target;
 use crate::output::{map_name, say_cut_off};
-use crate::volume::{troubles, volumes};
+use crate::volume::{controller, troubles, volumes};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -105,6 +105,9 @@ fn describe(status: &ArrayStatus) -> String {
     out += &nodes(&status.nodes);
     out += "\n";
     out += &volumes(&status.volumes);
+    for line in status.volumes.iter().filter_map(controller) {
+        out += &format!("\n{line}");
+    }
     for line in status.volumes.iter().flat_map(troubles).chain(status.scrubs.iter().map(scrub)) {
         out += &format!("\n{line}");
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weft_core::Buffer;
-use weft_core::cluster::{ClusterMap, Extent, NodeInfo, Volume};
+use weft_core::cluster::{ClusterMap, Extent, NodeInfo, NodeKind, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{
     Body, Envelope, Header, HostOp, Input, Item, LockMessage, MapMessage, Node, NodeConfig, Notice,
@@ -152,7 +152,7 @@ fn map(ordering: Ordering) -> ClusterMap {
     };
     let volume = Volume::new(V, "v", SIZE, &spec, g, vec![Extent::new(0, columns)]);
     let volume = Volume { policy, ..volume };
-    let host = NodeInfo { is_host: true, ..NodeInfo::new(1, 0) };
+    let host = NodeInfo { kind: NodeKind::Host, ..NodeInfo::new(1, 0) };
     let mut nodes = vec![NodeInfo::new(1, SECTORS); 3];
     nodes.extend([host.clone(), host]);
     let volumes = [(V, Arc::new(volume))].into();

@@ -322,6 +322,9 @@ pub struct NewHome {
     /// Whether it has no disk, and is a host that is its own controller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_host: bool,
+    /// Whether it has no disk and serves no host: it is there to be the controller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_controller: bool,
     /// How many disks it has, each of which is a node.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub disks: usize,

@@ -95,9 +95,12 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
+/// The file in a directory that is locked.
+pub const LOCK: &str = "weft.lock";
+
 /// Locks a directory against other processes, for as long as the file lives.
 pub fn lock(dir: &Path) -> Result<File> {
-    let path = dir.join("weft.lock");
+    let path = dir.join(LOCK);
     let mut options = private_file();
     options.read(true).write(true).create(true).truncate(false);
     let mut file = options.open(&path).map_err(at("open", &path))?;
@@ -156,6 +159,6 @@ mod tests {
         write_private(&path, b"x").unwrap();
         assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"x".to_vec()));
         drop(lock(&below).unwrap());
-        assert_eq!(mode(&below.join("weft.lock")), 0o600);
+        assert_eq!(mode(&below.join(LOCK)), 0o600);
     }
 }

@@ -58,7 +58,7 @@ pub use control_protocol::{
 pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
-pub use durable::{lock, make_private_directory, private_file, write_private};
+pub use durable::{LOCK, lock, make_private_directory, private_file, write_private};
 pub use error::{Error, Result};
 pub use length_of_time::parse_seconds;
 pub use limits::{Limits, LimitsInWords};

@@ -361,11 +361,10 @@ mod tests {
         let err = place(&new("a", 4096, "rs:3+1"), &six).unwrap_err();
         assert!(err.0.contains("'box'") && err.0.contains("there are 3"), "{err}");
         let err = place(&new("a", 4096, "raid6"), &six).unwrap_err();
-        assert!(
-            err.0.contains(
-                "at least 4 disks with different values of the label 'box', and there are 3"
-            ),
-            "{err}"
+        assert_eq!(
+            err.0,
+            "volume 'a' with layout raid6 needs at least 4 disks with different values of the label 'box', and \
+             there are 3; choose another layout, or another label with --apart (`--apart node` allows any nodes)"
         );
         let any = NewVolume { apart: "node".into(), ..new("a", 4096, "rs:3+1") };
         assert!(place(&any, &six).is_ok());

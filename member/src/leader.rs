@@ -9,7 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weft_core::cluster::{Absence, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap};
+use weft_core::cluster::{
+    Absence, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap, NodeInfo,
+};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::consensus::{Consensus, GroupChange};
@@ -37,7 +39,7 @@ const FRESH: (u64, u64) = (0, 0);
 /// Whether a process is a host that is its own controller. Its number says so, also while it has no node
 /// that runs.
 fn is_host(map: &ClusterMap, member: MemberId) -> bool {
-    map.nodes.get(usize::from(node_of(member).0)).is_some_and(|info| info.is_host)
+    map.nodes.get(usize::from(node_of(member).0)).is_some_and(NodeInfo::is_host)
 }
 
 /// How far the reign has come.

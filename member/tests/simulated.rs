@@ -7,7 +7,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weft_core::cluster::NodeInfo;
+use weft_core::cluster::{NodeInfo, NodeKind};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::{Bug, Config, Input, MemberId, node_of};
 use world::{Event, World, check, faults, first_map};
@@ -267,7 +267,7 @@ fn broken_connections_alone_hurt_nobody() {
 #[test]
 fn a_host_that_is_its_own_controller_never_votes() {
     let mut map = first_map(4);
-    map.nodes.push(NodeInfo { is_host: true, ..NodeInfo::unseen() });
+    map.nodes.push(NodeInfo { kind: NodeKind::Host, ..NodeInfo::unseen() });
     let mut world = World::of(13, map, None);
     let host = MemberId(5);
     for second in 10..20 {
@@ -279,6 +279,19 @@ fn a_host_that_is_its_own_controller_never_votes() {
     let status = world.processes[&leader].member.as_ref().unwrap().status();
     assert_eq!((status.voters.len(), status.learners.len()), (3, 2), "{status:?}");
     assert!(status.learners.contains(&host) && status.map.is_up(NodeId(4)));
+}
+
+/// One without disks that is there to be the controller is like any process: it does not come and go.
+#[test]
+fn a_controller_without_disks_votes() {
+    let mut map = first_map(4);
+    map.nodes.push(NodeInfo { kind: NodeKind::Controller, ..NodeInfo::unseen() });
+    let mut world = World::of(13, map, None);
+    world.run_until(25 * SECOND);
+    let leader = world.leader().unwrap();
+    let status = world.processes[&leader].member.as_ref().unwrap().status();
+    assert!(status.voters.contains(&MemberId(5)) && status.map.is_up(NodeId(4)), "{status:?}");
+    assert_eq!(status.map.server(), Some(NodeId(4)));
 }
 
 #[test]

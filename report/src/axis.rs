@@ -92,9 +92,18 @@ impl<'a> Range<'a> {
                 if low == high {
                     high += 1.0;
                 }
-                let step = step(high - low);
-                low = libm::floor(low / step + 1e-9) * step;
-                high = libm::ceil(high / step - 1e-9) * step;
+                // What is rounded outwards may be cut into longer steps, and has to begin at a multiple of these.
+                let (least, most) = (low, high);
+                let mut by = step(most - least);
+                loop {
+                    low = libm::floor(least / by + 1e-9) * by;
+                    high = libm::ceil(most / by - 1e-9) * by;
+                    let again = step(high - low);
+                    if again <= by {
+                        break;
+                    }
+                    by = again;
+                }
             }
         }
         Range { scale, low, high }
@@ -197,6 +206,8 @@ mod tests {
             ["-3", "-2.5", "-2", "-1.5", "-1", "-0.5", "0", "0.5"]
         );
         assert_eq!(marks(Scale::Linear, &[0.0]), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
+        let past_a_step = ["-1000", "-500", "0", "500", "1000", "1500"];
+        assert_eq!(marks(Scale::Linear, &[-514.0, 1418.0]), past_a_step);
         assert_eq!(marks(Scale::Log, &[3.0, 60.0]), ["2", "5", "10", "20", "50", "100"]);
         let one_form = ["0", "2k", "4k", "6k", "8k", "10k", "12k", "14k"];
         assert_eq!(marks(Scale::Linear, &[14_000.0]), one_form);

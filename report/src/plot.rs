@@ -36,6 +36,8 @@ const SHARED: f64 = 0.6;
 pub enum Kind {
     /// What came out here: filled marks, with a line through them unless the axis is one of names.
     Measured,
+    /// The same in no order: marks without a line.
+    Scattered,
     /// What somebody else published: hollow marks without a line.
     Published,
 }
@@ -47,8 +49,15 @@ pub struct Point {
     pub x: f64,
     /// Its place along the vertical axis.
     pub y: f64,
-    /// How far the error bar goes up and down, if it has one.
+    /// How far the error bar goes up and down, if it has one. If nothing of a plot is negative, it ends at 0.
     pub error: Option<f64>,
+}
+
+impl Point {
+    /// The lower end of its interval, which is `least` at least.
+    fn low(&self, least: f64) -> f64 {
+        (self.y - self.error.unwrap_or(0.0)).max(least)
+    }
 }
 
 /// Points that belong together.
@@ -110,7 +119,8 @@ impl Plot {
         );
         let points = || self.series.iter().flat_map(|s| &s.points);
         let x = Range::new(&self.x.scale, points().map(|p| p.x), false);
-        let ends = |p: &Point| [p.y - p.error.unwrap_or(0.0), p.y + p.error.unwrap_or(0.0), p.y];
+        let least = self.least();
+        let ends = |p: &Point| [p.low(least), p.y + p.error.unwrap_or(0.0), p.y];
         let y = Range::new(&self.y.scale, points().flat_map(ends), true);
         self.axes(&mut out, &x, &y, turned);
         for series in &self.series {
@@ -139,6 +149,12 @@ impl Plot {
             }
         }
         names
+    }
+
+    /// Where intervals end at least: what is nowhere negative cannot be.
+    fn least(&self) -> f64 {
+        let negative = self.series.iter().flat_map(|s| &s.points).any(|p| p.y < 0.0);
+        if negative { f64::NEG_INFINITY } else { 0.0 }
     }
 
     fn has_published(&self) -> bool {
@@ -216,8 +232,10 @@ impl Plot {
 
     fn legend(&self, out: &mut String, names: &[&str]) {
         let mut at = TOP + 8.0;
+        let has_lines = self.series.iter().any(|s| s.kind == Kind::Measured);
         let line = match &self.x.scale {
             crate::Scale::Names(_) => |_: f64| String::new(),
+            _ if !has_lines => |_: f64| String::new(),
             _ => |at: f64| format!("<path class=\"line\" d=\"M{} {}h22\"/>", xy(WIDTH), xy(at)),
         };
         for (n, name) in names.iter().enumerate() {
@@ -305,7 +323,7 @@ impl Drawing<'_> {
 
     fn series(&mut self, series: &Series, colour: usize) {
         let kind = match series.kind {
-            Kind::Measured => "series",
+            Kind::Measured | Kind::Scattered => "series",
             Kind::Published => "series published",
         };
         let _ = writeln!(self.out, "<g class=\"{kind} {}\" data-s=\"{colour}\">", class(colour));
@@ -332,7 +350,9 @@ impl Drawing<'_> {
         if let Some(error) = point.error {
             // What reaches below a logarithmic axis ends at the bottom.
             let high = self.place(point.x, point.y + error).map_or(y, |p| p.1);
-            let low = self.place(point.x, point.y - error).map_or(BOTTOM, |p| p.1.min(BOTTOM));
+            let low = self
+                .place(point.x, point.low(self.plot.least()))
+                .map_or(BOTTOM, |p| p.1.min(BOTTOM));
             let _ = writeln!(
                 self.out,
                 "<path class=\"error\" d=\"M{} {}V{}M{} {}h6M{} {}h6\"/>",
@@ -362,7 +382,7 @@ impl Drawing<'_> {
         };
         let error = point.error.map_or(String::new(), |e| format!(" ± {}", short(e)));
         let who = match series.kind {
-            Kind::Measured => series.name.clone(),
+            Kind::Measured | Kind::Scattered => series.name.clone(),
             Kind::Published => format!("{} (published)", series.name),
         };
         let who = if who.is_empty() { who } else { format!("{who}\n") };

@@ -73,8 +73,9 @@ impl Table {
     /// As HTML's `<table>`, numbers with four digits that count.
     pub(crate) fn html(&self) -> String {
         let mut out = String::from("<div class=\"table\"><table>\n<thead><tr>");
-        for column in &self.columns {
-            out += &format!("<th>{}</th>", escape(column));
+        for (n, column) in self.columns.iter().enumerate() {
+            let class = if self.is_of_numbers(n) { " class=\"n\"" } else { "" };
+            out += &format!("<th{class}>{}</th>", escape(column));
         }
         out += "</tr></thead>\n<tbody>\n";
         for row in &self.rows {
@@ -89,6 +90,14 @@ impl Table {
             out += "</tr>\n";
         }
         out + "</tbody>\n</table></div>\n"
+    }
+
+    /// Whether nothing but numbers stands in a column: its head stands above them.
+    fn is_of_numbers(&self, column: usize) -> bool {
+        let is_text = |cell: &Cell| matches!(cell, Cell::Text(text) if !text.is_empty());
+        let is_number = |cell: &Cell| matches!(cell, Cell::Number(_));
+        let mut cells = self.rows.iter().map(|row| &row[column]);
+        cells.clone().any(is_number) && !cells.any(is_text)
     }
 }
 
@@ -128,6 +137,10 @@ mod tests {
         assert!(html.contains("<th>a&lt;b</th>"), "{html}");
         assert!(html.contains("<td class=\"n\">12.35</td>"), "{html}");
         assert!(html.contains("<td>x&amp;y</td>"), "{html}");
+        let mut numbers = Table::new(["n", "empty"]);
+        numbers.row([Cell::Number(1.0), Cell::Empty]);
+        let html = numbers.html();
+        assert!(html.contains("<th class=\"n\">n</th><th>empty</th>"), "{html}");
     }
 
     #[test]

@@ -193,7 +193,7 @@ fn a_command_for_each_block_is_counted() {
     }
 }
 
-/// The numbers: 6 + 2m messages for a small write, two fewer if it is inline, and 2 + 3c for a read.
+/// 6 + 2m messages for a small write, two fewer if it is inline, and 2 + 3c for a read.
 #[test]
 fn small_requests_cost_so_many_messages() {
     for (layout, nodes, m) in [("raid5", 5, 1), ("raid6", 6, 2)] {

@@ -1,6 +1,7 @@
 //! `weft paper`: repeats a paper's evaluation with Weft's nodes, and sets the results beside the
 //! paper's.
 
+mod curves;
 mod outputs;
 
 use std::num::NonZeroUsize;

@@ -8,6 +8,7 @@ use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 use weft_sim::paper::{Evaluation, Metric, Row, Value};
 
 use super::VAGUE;
+use super::curves::{curve, is_name, keys_of_curves, label, title};
 
 /// Writes everything into a directory that is there.
 pub fn write(
@@ -20,7 +21,7 @@ pub fn write(
     put(dir, "results.csv", &table(&all).csv())?;
     let mut blocks = Vec::new();
     for (experiment, rows) in rows {
-        blocks.push(Block::Heading(experiment.to_string()));
+        blocks.push(Block::Heading(title(experiment)));
         let settings: Vec<_> =
             evaluation.settings.iter().filter(|s| s.experiment == *experiment).collect();
         if !settings.is_empty() {
@@ -144,10 +145,14 @@ fn file(metric: Metric) -> &'static str {
 /// One metric against another: a curve goes along `key`.
 fn curves(experiment: &str, key: &str, x: Metric, y: Metric, rows: &[&Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
-    for row in rows.iter().filter(|r| r.metric == y) {
+    let drawn: Vec<&Row> = rows.iter().copied().filter(|r| r.metric == y).collect();
+    let keys = keys_of_curves(&drawn, key);
+    for row in &drawn {
         let same = |r: &&&Row| r.metric == x && r.point == row.point;
         let Some(beside) = rows.iter().find(same) else { continue };
-        let (name, kind) = (curve(rows, row, key), Kind::Measured);
+        // Names have no order that a line could follow.
+        let kind = if is_name(row, key) { Kind::Scattered } else { Kind::Measured };
+        let name = curve(&keys, row);
         let point = Point { x: beside.measured, y: row.measured, error: row.ci95 };
         match series.iter_mut().find(|s| s.name == name) {
             Some(series) => series.points.push(point),
@@ -156,7 +161,13 @@ fn curves(experiment: &str, key: &str, x: Metric, y: Metric, rows: &[&Row]) -> P
     }
     let of = |metric: Metric| rows.iter().filter(move |r| r.metric == metric).map(|r| r.measured);
     Plot {
-        title: format!("{experiment}: {} by {}, along {key}", y.label(), x.label()),
+        title: format!(
+            "{}: {} by {}, along {}",
+            title(experiment),
+            y.label(),
+            x.label(),
+            label(key)
+        ),
         x: Axis::linear(x.label()),
         y: Axis::suiting(y.label(), of(y)),
         series,
@@ -164,7 +175,8 @@ fn curves(experiment: &str, key: &str, x: Metric, y: Metric, rows: &[&Row]) -> P
 }
 
 fn plot(experiment: &str, key: &str, metric: Metric, rows: &[&Row]) -> Plot {
-    let label = metric.label();
+    let of = metric.label();
+    let keys = keys_of_curves(rows, key);
     let values: Vec<&Value> =
         rows.iter().filter_map(|r| r.point.iter().find(|p| p.0 == key).map(|p| &p.1)).collect();
     let mut names: Vec<String> = Vec::new();
@@ -182,7 +194,7 @@ fn plot(experiment: &str, key: &str, metric: Metric, rows: &[&Row]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
     for row in rows {
         let Some((_, value)) = row.point.iter().find(|p| p.0 == key) else { continue };
-        let curve = curve(rows, row, key);
+        let curve = curve(&keys, row);
         let mut add = |kind: Kind, y: f64, error: Option<f64>| {
             let at = series.iter().position(|s| s.name == curve && s.kind == kind);
             let at = at.unwrap_or_else(|| {
@@ -197,35 +209,14 @@ fn plot(experiment: &str, key: &str, metric: Metric, rows: &[&Row]) -> Plot {
         }
     }
     let along = match names.is_empty() {
-        true => Axis::suiting(key, values.iter().map(|v| x(v))),
-        false => Axis::names(key, names.clone()),
+        true => Axis::suiting(label(key), values.iter().map(|v| x(v))),
+        false => Axis::names(label(key), names.clone()),
     };
     let y = match metric {
-        Metric::DelayedFraction | Metric::DeviceUtilization => Axis::linear(label),
-        _ => Axis::suiting(label, rows.iter().map(|r| r.measured)),
+        Metric::DelayedFraction | Metric::DeviceUtilization => Axis::linear(of),
+        _ => Axis::suiting(of, rows.iter().map(|r| r.measured)),
     };
-    Plot { title: format!("{experiment}: {label}"), x: along, y, series }
-}
-
-/// What tells a row's curve from the plot's others: the keys that are not along the axis and vary.
-fn curve(rows: &[&Row], row: &Row, along: &str) -> String {
-    let varies = |key: &str| {
-        let value = |r: &Row| r.point.iter().find(|p| p.0 == key).map(|p| p.1.clone());
-        rows.iter().any(|r| value(r) != value(row))
-    };
-    let words: Vec<String> = row
-        .point
-        .iter()
-        .filter(|(key, _)| *key != along && varies(key))
-        .map(|(key, value)| match value {
-            Value::Name(name) => name.to_string(),
-            value => format!("{key} {value}"),
-        })
-        .collect();
-    match words.is_empty() {
-        true => "measured".to_string(),
-        false => words.join(", "),
-    }
+    Plot { title: format!("{}: {of}", title(experiment)), x: along, y, series }
 }
 
 #[cfg(test)]
@@ -255,9 +246,9 @@ mod tests {
         let shape: Vec<(&str, Kind, usize)> =
             plot.series.iter().map(|s| (s.name.as_str(), s.kind, s.points.len())).collect();
         let expected = [
-            ("link_mb_s 1", Kind::Measured, 2),
-            ("link_mb_s 1", Kind::Published, 2),
-            ("link_mb_s 10", Kind::Measured, 1),
+            ("link 1 MB/s", Kind::Measured, 2),
+            ("link 1 MB/s", Kind::Published, 2),
+            ("link 10 MB/s", Kind::Measured, 1),
         ];
         assert_eq!(shape, expected);
     }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::pace::{FillRates, Pace};
 use super::{NodeConfig, UNBOUNDED};
+use crate::cluster::Settings;
 use crate::units::Nanos;
 
 /// A loop of background work. The earlier in this list, the more urgent.
@@ -54,6 +55,25 @@ impl Background {
             hosts_are_busy: false,
             most: config.rebuilds,
             most_busy: config.rebuilds_busy,
+        }
+    }
+
+    /// A map is in force: disks are filled at the rates that the cluster has chosen, or else as the node was told. Of
+    /// two that contradict one another the cluster's counts.
+    pub fn enter(&mut self, told: FillRates, settings: &Settings) {
+        let (floor, ceiling) = (settings.rebuild_floor, settings.rebuild_ceiling);
+        let fill = match (floor.unwrap_or(told.floor), ceiling.unwrap_or(told.ceiling)) {
+            (floor, most) if floor > most && ceiling.is_none() => {
+                FillRates { floor, ceiling: floor }
+            }
+            (floor, ceiling) => FillRates { floor: floor.min(ceiling), ceiling },
+        };
+        for (which, share) in &mut self.loops {
+            match which {
+                Loop::Fill | Loop::Refresh => share.rates = fill,
+                Loop::RefreshFirst => share.rates.ceiling = fill.ceiling,
+                Loop::Scrub(_) => {}
+            }
         }
     }
 
@@ -163,6 +183,27 @@ mod tests {
             background.begin(Loop::Fill, UNIT, 2000 * MILLIS),
             "without hosts the ceiling counts"
         );
+    }
+
+    #[test]
+    fn the_clusters_rates_go_before_the_nodes() {
+        let told = FillRates { floor: 8 * UNIT, ceiling: 32 * UNIT };
+        let of = |rebuild_floor, rebuild_ceiling| {
+            let mut background = background();
+            background.open_scrub(1, UNIT);
+            background
+                .enter(told, &Settings { rebuild_floor, rebuild_ceiling, ..Settings::default() });
+            assert_eq!(background.share(Loop::Scrub(1)).rates.floor, UNIT);
+            assert_eq!(background.share(Loop::RefreshFirst).rates.floor, UNBOUNDED);
+            let rates = background.share(Loop::Refresh).rates;
+            assert_eq!(background.share(Loop::Fill).rates, rates);
+            (rates.floor / UNIT, rates.ceiling / UNIT)
+        };
+        assert_eq!(of(None, None), (8, 32));
+        assert_eq!(of(Some(2 * UNIT), None), (2, 32));
+        assert_eq!(of(Some(64 * UNIT), None), (64, 64), "a floor above what the node was told");
+        assert_eq!(of(None, Some(4 * UNIT)), (4, 4), "a ceiling below it");
+        assert_eq!(of(Some(2 * UNIT), Some(UNBOUNDED)), (2, UNBOUNDED / UNIT));
     }
 
     #[test]

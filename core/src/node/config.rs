@@ -28,6 +28,9 @@ pub struct NodeConfig {
     /// How long a lock that a device serves is waited for before deadlock is presumed (shared
     /// storage 4.3).
     pub lock_timeout: Nanos,
+    /// Among how many nodes locks are divided on volumes that have a lock server: the same number at all nodes. More than
+    /// one is for simulations (4.3).
+    pub lock_servers: usize,
     /// How long locks are good for that nobody gives back (4.2.2).
     pub lease: Nanos,
     /// How long committed changes wait before they are put in place.
@@ -59,6 +62,7 @@ impl Default for NodeConfig {
             remembered_units: 1 << 18,
             remembered_writes: 1 << 17,
             lock_timeout: 200 * MILLIS,
+            lock_servers: 1,
             lease: 4_000 * MILLIS,
             place_after: 100 * MILLIS,
             rebuilds: 64,

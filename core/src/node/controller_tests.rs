@@ -3,11 +3,11 @@
 use super::test_bench::*;
 use super::*;
 use crate::Buffer;
-use crate::cluster::Attendance;
+use crate::cluster::{Attendance, NodeKind};
 use crate::order::{Asker, HostId, RequestId};
 use crate::plan::{Calculators, Part, Range, Role};
 use crate::policy::{ParityAt, Roles, Setting};
-use crate::units::ColumnSet;
+use crate::units::{ColumnSet, MILLIS};
 
 const RANGE: Range = Range { offset: 0, len: UNIT };
 
@@ -17,7 +17,7 @@ fn controlled(epoch: Epoch, by_peer: bool) -> Arc<ClusterMap> {
     let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("the volume"));
     Setting::Roles(Roles::Controller).apply(&mut volume.policy);
     if by_peer {
-        map.nodes[1].sectors = 0;
+        (map.nodes[1].kind, map.nodes[1].sectors) = (NodeKind::Controller, 0);
     }
     Arc::new(map)
 }
@@ -266,9 +266,93 @@ fn what_is_shown_counts_only_from_the_column_that_has_it() {
     }
 }
 
+/// So many requests in all. What is beyond is not kept; the endpoint asks for it again, and it is begun when there is room.
+#[test]
+fn a_controller_has_so_many_requests_in_work() {
+    let mut bench = controller();
+    let half = controlling::MOST_REQUESTS as u64 / 2;
+    let in_work = |bench: &Bench| bench.node.controlling.in_work();
+    for number in 1..=half {
+        for from in [PEER, THIRD] {
+            bench.hear(from, ask(number, Wish::Read(RANGE)));
+        }
+    }
+    assert_eq!((in_work(&bench), refused(&bench)), (controlling::MOST_REQUESTS, 0));
+    for from in [PEER, THIRD] {
+        bench.hear(from, ask(half + 1, Wish::Read(RANGE)));
+    }
+    assert_eq!((in_work(&bench), refused(&bench)), (controlling::MOST_REQUESTS, 2));
+    // One that is asked for twice has its place.
+    bench.hear(PEER, ask(half, Wish::Read(RANGE)));
+    assert_eq!(refused(&bench), 2);
+    bench.enter(controlled(3, false), at(2));
+    assert_eq!(in_work(&bench), 0, "in a new epoch all are asked for again");
+    bench.hear(PEER, ask(half + 1, Wish::Read(RANGE)));
+    assert_eq!((in_work(&bench), refused(&bench)), (1, 2));
+}
+
+/// An endpoint has so many parts in work, and so many bytes. The rest waits there until others are over.
+#[test]
+fn an_endpoint_is_bounded_in_parts_and_bytes() {
+    let asked = |bench: &Bench| count(bench, |b| matches!(b, Body::Request(_)));
+    for (limit, expected) in [(u64::MAX, endpoint::MOST_PARTS), (10 * UNIT, 10)] {
+        let mut bench = Bench::with(NodeConfig { max_in_flight: limit, ..NodeConfig::default() });
+        bench.enter(controlled(2, true), at(1));
+        bench.sent.clear();
+        let all = endpoint::MOST_PARTS as u64 + 3;
+        let write = || HostOp::Write(0, Buffer::Length(UNIT as usize));
+        (1..=all).for_each(|id| bench.handle(Input::Host(id, VOLUME, write())));
+        assert_eq!(asked(&bench), expected);
+        let (number, result) = (last_asked(&bench).number, Ok(Vec::new()));
+        bench.hear(PEER, Body::Done { volume: VOLUME, number, result, counted: vec![] });
+        assert_eq!((asked(&bench), bench.replies.len()), (expected + 1, 1), "its place is free");
+    }
+}
+
 #[test]
 fn a_controller_takes_no_bytes_but_inline_ones() {
     let mut bench = controller();
     bench.hear(PEER, ask(1, Wish::Write(RANGE, Some(Buffer::Length(UNIT as usize)))));
     assert_eq!((writes(&bench), refused(&bench)), (0, 1));
+}
+
+/// Whoever sends a lot that is not heeded does not fill the log.
+#[test]
+fn what_is_not_heeded_is_counted_and_logged_now_and_then() {
+    let mut bench = Bench::new();
+    bench.enter(controlled(2, true), at(1));
+    let logged = |bench: &Bench| bench.logged.iter().filter(|l| l.contains("not heeded")).count();
+    for number in 1..=100 {
+        bench.hear(THIRD, ask(number, Wish::Read(RANGE)));
+    }
+    assert_eq!((refused(&bench), logged(&bench)), (100, 1));
+    bench.now += 2_000 * MILLIS;
+    bench.hear(THIRD, ask(101, Wish::Read(RANGE)));
+    assert_eq!((refused(&bench), logged(&bench)), (101, 2));
+    assert!(bench.logged.last().is_some_and(|l| l.contains("101 such messages")));
+}
+
+/// The word to read comes again when the attempt is over, and what stands there is another's. The endpoint, which has not got
+/// the first piece, would take the second for one of the same attempt.
+#[test]
+fn what_is_read_for_an_endpoint_is_placed_once() {
+    let mut bench = Bench::new();
+    bench.enter(controlled(2, true), at(1));
+    bench.sent.clear();
+    let ts = Timestamp::new(900, PEER);
+    let read = Body::Read {
+        ts,
+        volume: VOLUME,
+        range: RANGE,
+        avoid: ColumnSet::EMPTY,
+        calculators: Calculators::default(),
+        wanted: Wanted::Data,
+        holder: Some(Holder { node: THIRD, number: 1, key: Key(9) }),
+    };
+    for _ in 0..2 {
+        bench.hear(PEER, read.clone());
+        while bench.disk_works().is_some() {}
+        assert_eq!(count(&bench, |b| matches!(b, Body::Place { .. })), 1);
+        bench.hear_with(PEER, vec![Notice::Unlock(ts)], None);
+    }
 }

@@ -101,7 +101,8 @@ impl Controlling {
             Wish::Read(_) => true,
         };
         if map.server() != Some(outbox.node()) || controller.is_none() || !fits {
-            outbox.counters.refused_strangers += 1;
+            outbox
+                .refuse(from, || "asks for what this node does not control, or with bytes".into());
             return Answer::Nothing;
         }
         let Ask { number, volume, .. } = ask;

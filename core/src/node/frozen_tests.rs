@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, map};
 use super::*;
 use crate::Buffer;
-use crate::cluster::{Attendance, Extent, NodeInfo, Volume};
+use crate::cluster::{Attendance, Extent, NodeInfo, NodeKind, Volume};
 use crate::plan::{Calculators, Part, Range, Role, Span};
 use crate::policy::{Commit, Dispatch};
 use crate::units::{ColumnSet, MILLIS};
@@ -184,7 +184,7 @@ fn requests_of_a_removed_volume_are_answered() {
 fn a_flush_waits_for_disks_and_not_for_hosts_that_are_their_own_controllers() {
     let mut bench = Bench::new();
     let mut map = ClusterMap::clone(&map(2, Attendance::default()));
-    map.nodes.push(NodeInfo { is_host: true, up: true, ..NodeInfo::new(1, 0) });
+    map.nodes.push(NodeInfo { kind: NodeKind::Host, up: true, ..NodeInfo::new(1, 0) });
     let volume = map.volumes.get_mut(&VOLUME).unwrap();
     Arc::make_mut(volume).policy.journal = false;
     bench.handle(Input::Map(MapMessage::Freeze { epoch: 2 }));

@@ -8,6 +8,9 @@
 //!
 //! In every epoch the server is the node that [`ClusterMap::server`] says. It begins with what
 //! all originators tell it that they hold, and grants nothing before.
+//!
+//! In simulations several may share the work (4.3): each has the locks of every n-th disk. Originators ask one after the
+//! other, in one order, so that again nothing can wait in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +74,8 @@ impl LockServer {
         self.early.clear();
         self.latest = self.latest.max(floor);
         self.unheard.clear();
-        if map.server() == Some(outbox.node()) && map.locks_are_served() {
+        let servers = map.lock_servers(self.config.lock_servers);
+        if servers.contains(&outbox.node()) && map.locks_are_served() {
             self.unheard = map.up().collect();
             self.set_timer(outbox);
         }

@@ -297,7 +297,7 @@ impl Node {
             }
             // Of a write whose bytes an endpoint holds only columns gather.
             Body::Part { header, .. } if header.holder.is_some() => {
-                outbox.counters.refused_strangers += 1;
+                outbox.refuse(from, || format!("is not to send a part of write {}", header.ts));
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {
@@ -355,9 +355,9 @@ impl Node {
             }
             LockMessage::Back { ids, latest } => server.on_back(from, &ids, latest, outbox),
             LockMessage::Held { held } => server.on_held(from, held, outbox),
-            LockMessage::Grant { id, latest } => originator.on_grant(id, latest, outbox),
-            LockMessage::Call { ids } => originator.on_call(&ids, outbox),
-            LockMessage::Tell => originator.tell_held(outbox),
+            LockMessage::Grant { id, latest } => originator.on_grant(from, id, latest, outbox),
+            LockMessage::Call { ids } => originator.on_call(from, &ids, outbox),
+            LockMessage::Tell => originator.tell_held(from, outbox),
         }
     }
 
@@ -535,8 +535,8 @@ impl Node {
         self.serving = true;
         self.outbox.enter(self.map.epoch);
         self.enter_time(floor);
-        let fits = self.worker.most_bytes();
-        self.originator.max_chunk = self.config.max_chunk.min(fits);
+        self.originator.max_chunk = self.config.max_chunk.min(self.worker.most_bytes());
+        self.background.enter(self.config.fill, &self.map.settings);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.lock_server.enter(&self.map, floor, &mut self.outbox);
         self.enter_roles(before);

@@ -8,10 +8,13 @@ use super::{
     Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
 };
 use crate::store::Reached;
-use crate::units::{Epoch, Nanos, NodeId, Timestamp};
+use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp};
 
 /// In the numbers of requests that an originator carries out for endpoints. Hosts' do not have it.
 pub(super) const FOR_ENDPOINTS: u64 = 1 << 62;
+
+/// Of messages that are not heeded one is logged in this time.
+const REFUSALS_LOGGED: Nanos = 1_000 * MILLIS;
 
 /// What became of a request for an endpoint.
 #[derive(Clone, Hash)]
@@ -37,6 +40,8 @@ pub(crate) struct Outbox {
     pub refresh_at: Option<Nanos>,
     pub tick_is_set: bool,
     pub counters: NodeCounters,
+    /// When it was logged last that a message was not heeded.
+    refusal_logged: Option<Nanos>,
     out: Vec<Output>,
     /// Requests answered since the sequencing was told.
     answered: Vec<(u64, Result<(), HostError>)>,
@@ -63,6 +68,7 @@ impl Outbox {
             refresh_at: None,
             tick_is_set: false,
             counters: NodeCounters::default(),
+            refusal_logged: None,
             out: Vec::new(),
             answered: Vec::new(),
             for_endpoints: Vec::new(),
@@ -213,6 +219,21 @@ impl Outbox {
 
     pub fn log(&mut self, line: String) {
         self.out.push(Output::Log(line));
+    }
+
+    /// A message is not heeded, since who sent it showed no right to it. All are counted. Of many one is logged in a
+    /// while, so that nobody can fill the log.
+    pub fn refuse(&mut self, from: NodeId, why: impl FnOnce() -> String) {
+        self.counters.refused_strangers += 1;
+        if self.refusal_logged.is_none_or(|at| self.now >= at + REFUSALS_LOGGED) {
+            self.refusal_logged = Some(self.now);
+            let count = self.counters.refused_strangers;
+            self.log(format!(
+                "{from} {}, and is not heeded; {count} such messages have come to {} since it was started",
+                why(),
+                self.node
+            ));
+        }
     }
 
     /// Sends the notices that wait.

@@ -46,13 +46,19 @@ pub(super) struct Bench {
     pub notices: Vec<(NodeId, Notice)>,
     pub reports: Vec<MemberReport>,
     pub replies: Vec<(u64, Result<HostData, HostError>)>,
+    pub logged: Vec<String>,
 }
 
 impl Bench {
     pub fn new() -> Bench {
+        Bench::with(NodeConfig::default())
+    }
+
+    /// With a configuration, but for the store's.
+    pub fn with(config: NodeConfig) -> Bench {
         let sectors = Superblock::JOURNAL + 4096;
         let store = StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() };
-        let config = NodeConfig { store, ..NodeConfig::default() };
+        let config = NodeConfig { store, ..config };
         let mut bench = Bench {
             node: Node::new(US, 1, sectors, config),
             now: 1_000_000,
@@ -61,6 +67,7 @@ impl Bench {
             notices: Vec::new(),
             reports: Vec::new(),
             replies: Vec::new(),
+            logged: Vec::new(),
         };
         let mut out = Vec::new();
         bench.node.start(&mut out);
@@ -79,6 +86,7 @@ impl Bench {
                 Output::Disk(request) => self.disk.push_back(request),
                 Output::Report(report) => self.reports.push(report),
                 Output::Reply(number, result) => self.replies.push((number, result)),
+                Output::Log(line) => self.logged.push(line),
                 _ => {}
             }
         }

@@ -79,6 +79,12 @@ pub enum PolicyError {
         /// Why, and what would do.
         why: &'static str,
     },
+    /// Nobody can be the controller.
+    #[error(
+        "{0} needs a process that can be the controller, and all nodes are hosts, lost or gone: have one join with \
+         `controller = true` in its configuration, or choose roles=node"
+    )]
+    NoController(Setting),
     /// There is no parity to say something of.
     #[error("{given} is for a layout with parity, and {layout} has none; leave it out")]
     NoParity {

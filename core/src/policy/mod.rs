@@ -14,7 +14,7 @@
 
 mod choices;
 mod clash;
-mod redundancy;
+pub(crate) mod redundancy;
 pub mod time;
 mod values;
 

@@ -204,7 +204,7 @@ pub(super) fn bound_in_words(bound: u64) -> String {
 }
 
 /// Reads a bound on bytes, such as 512M, or none.
-pub(super) fn bound_in_bytes(key: &'static str, word: &str) -> Result<u64, PolicyError> {
+pub(crate) fn bound_in_bytes(key: &'static str, word: &str) -> Result<u64, PolicyError> {
     if word == NONE {
         return Ok(Redundancy::UNBOUNDED);
     }
@@ -221,7 +221,7 @@ pub(super) fn bound_in_bytes(key: &'static str, word: &str) -> Result<u64, Polic
 }
 
 /// A bound on bytes in words.
-pub(super) fn bytes_in_words(bytes: u64) -> String {
+pub(crate) fn bytes_in_words(bytes: u64) -> String {
     if bytes == Redundancy::UNBOUNDED {
         return NONE.to_string();
     }

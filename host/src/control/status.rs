@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use weft_core::cluster::{
-    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, Plan, Volume, plan_balance,
+    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, NodeKind, Plan, Volume, plan_balance,
 };
 use weft_core::node::{Exposed, NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
@@ -279,9 +279,11 @@ fn why_down(engine: &Engine, node: NodeId) -> &'static str {
 
 fn tell_home(status: &mut NodeStatus, engine: &Engine, n: usize) {
     let Some(info) = engine.map().nodes.get(n) else { return };
-    if info.is_host {
-        (status.host, status.disk) = (true, None);
+    if !info.has_disk() {
+        status.disk = None;
     }
+    status.host = info.is_host();
+    status.controller = info.kind == NodeKind::Controller;
     let Some(home) = info.home.as_ref() else { return };
     status.name = Some(home.name.clone());
     status.address = Some(home.address.clone());
@@ -392,6 +394,7 @@ fn counters(c: &NodeCounters) -> Counters {
         erasures: c.store.erasures,
         damaged: c.store.damaged,
         rebuilt_sectors: c.rebuilt_sectors,
+        refused_strangers: c.refused_strangers,
     }
 }
 
@@ -485,7 +488,7 @@ fn mode(engine: &Engine, volume: &Volume) -> VolumeMode {
 fn survived(engine: &Engine, volume: &Volume) -> BTreeMap<String, usize> {
     let map = engine.map();
     let homes =
-        map.nodes.iter().filter(|i| !i.removed && !i.is_host).filter_map(|i| i.home.as_ref());
+        map.nodes.iter().filter(|i| !i.removed && i.has_disk()).filter_map(|i| i.home.as_ref());
     let labels: BTreeSet<&str> = homes.flat_map(|h| h.labels.keys().map(String::as_str)).collect();
     let processes = map.nodes.iter().any(|i| i.process.is_some());
     let labels = labels.into_iter().chain(processes.then_some(APART));

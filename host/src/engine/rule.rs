@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weft_core::cluster::{
     Absence, Arrival, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap, Extent,
-    PolicyChange, Volume, VolumeSize,
+    NodeInfo, PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::MemberReport;
 use weft_core::store::map_area::MapCopy;
@@ -38,8 +38,17 @@ pub(crate) struct Alone {
     state: State,
     /// Why the map could not be stored.
     unstored: Option<Error>,
-    /// When it is told the time next, if it is to give up who is down for long.
+    /// When it is told the time next, if anybody is down or is to be given up for being down for long.
     next_tick: Nanos,
+}
+
+impl Alone {
+    /// Whether it is told the time: it counts for how long nodes are down.
+    fn ticks(&self) -> bool {
+        let map = self.authority.map();
+        let missed = |n: &NodeInfo| !n.up && !n.given_up && !n.removed;
+        map.settings.give_up_after.is_some() || map.nodes.iter().any(missed)
+    }
 }
 
 /// How often an authority is told the time.
@@ -166,8 +175,7 @@ impl Rule {
     pub(super) fn next_due(&self) -> Option<Nanos> {
         match self {
             Rule::Alone(alone) => {
-                let ticks = alone.authority.map().settings.give_up_after.is_some();
-                ticks.then(|| alone.next_tick.saturating_sub(boot_time()))
+                alone.ticks().then(|| alone.next_tick.saturating_sub(boot_time()))
             }
             Rule::Together(together) => together.next_due(),
         }
@@ -429,8 +437,8 @@ impl Engine {
                 self.take_effects();
             }
             Rule::Alone(alone) => {
-                let (now, ticks) = (boot_time(), alone.authority.map().settings);
-                if ticks.give_up_after.is_some() && now >= alone.next_tick {
+                let now = boot_time();
+                if alone.ticks() && now >= alone.next_tick {
                     alone.next_tick = now + TICK;
                     self.tell_authority(AuthorityInput::Tick(now));
                 }

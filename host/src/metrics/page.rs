@@ -73,7 +73,7 @@ const NODES: [Row<NodeStatus, f64>; 9] = [
 ];
 
 /// What each node has counted since it was started.
-const COUNTERS: [Row<Counters, u64>; 15] = [
+const COUNTERS: [Row<Counters, u64>; 16] = [
     ("node_requests", "Requests of hosts", |c| of(c, |t| t.requests)),
     ("node_messages", "Messages between nodes, for requests", |c| of(c, |t| t.messages)),
     ("node_order_messages", "Messages that put requests in order", |c| of(c, |t| t.order_messages)),
@@ -93,6 +93,9 @@ const COUNTERS: [Row<Counters, u64>; 15] = [
         Some(c.damaged)
     }),
     ("node_rebuilt_sectors", "Sectors that it has rebuilt", |c| Some(c.rebuilt_sectors)),
+    ("node_refused_strangers", "Messages of requests that came without a right to them", |c| {
+        Some(c.refused_strangers)
+    }),
 ];
 
 fn of(counters: &Counters, which: fn(&Totals) -> u64) -> Option<u64> {

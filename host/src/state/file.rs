@@ -9,7 +9,7 @@ use weft_bytes::checksum;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, NodeInfo, Settings, TimeAway, Volume,
+    Attendance, ClusterMap, ClusterSetting, Deletion, Extent, NodeInfo, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Dispatch;
@@ -66,6 +66,9 @@ struct File {
     /// Seconds after which a node that is down is given up; open for never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     give_up_after: Option<u64>,
+    /// Rates at which disks are filled, as an operator says them; those that are chosen.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    rates: BTreeMap<String, String>,
     epoch: u64,
     #[serde(default)]
     node: Vec<Node>,
@@ -175,6 +178,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         room_used: map.room_used,
         rebalancing: map.rebalancing,
         give_up_after: map.settings.give_up_after.map(|after| after / SECOND),
+        rates: map.settings.chosen_rates().map(|(key, word)| (key.to_string(), word)).collect(),
         epoch: map.epoch,
         node: map.nodes.iter().map(node_entry).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
@@ -332,13 +336,21 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         room_used: file.room_used,
         rebalancing: file.rebalancing,
         attendance: attendances,
-        settings: Settings {
-            give_up_after: file.give_up_after.map(|after| after.saturating_mul(SECOND)),
-        },
+        settings: settings(file.give_up_after, &file.rates)?,
     };
     map.check().map_err(Error)?;
     let queue = DiskQueue::new(file.queue.as_deref(), file.queue_depth)?;
     Ok(Content { version: file.version, cluster, disk_size: file.disk_size, queue, map })
+}
+
+fn settings(give_up_after: Option<u64>, rates: &BTreeMap<String, String>) -> Result<Settings> {
+    let give_up_after = give_up_after.map(|after| after.saturating_mul(SECOND));
+    let mut settings = Settings { give_up_after, ..Settings::default() };
+    for (key, word) in rates {
+        let setting = ClusterSetting::parse(key, word).map_err(|e| Error(e.to_string()))?;
+        settings.set(setting);
+    }
+    Ok(settings)
 }
 
 fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {

@@ -59,7 +59,10 @@ impl State {
     /// Makes a new array in `dir`, which is made if need be.
     pub fn create(dir: &Path, spec: &Spec) -> Result<State> {
         spec.validate()?;
-        let sectors = data_sectors(spec.disk_size())?;
+        let info = NodeInfo::new(0, data_sectors(spec.disk_size())?);
+        let mut map = ClusterMap { nodes: vec![info; spec.nodes()], ..ClusterMap::default() };
+        // What cannot be is refused before there is anything.
+        volumes::place_first(spec, &mut map)?;
         durable::make_private_directory(dir).map_err(at("make the directory", dir))?;
         let lock = durable::lock(dir)?;
         if State::is_in(dir) {
@@ -74,7 +77,7 @@ impl State {
             cluster: durable::random(),
             disk_size: spec.disk_size(),
             queue: spec.queue.unwrap_or_default(),
-            map: ClusterMap::default(),
+            map,
         };
         let mut state = State {
             dir: dir.to_path_buf(),
@@ -83,9 +86,6 @@ impl State {
             text: String::new(),
             given_up: Vec::new(),
         };
-        let info = NodeInfo::new(0, sectors);
-        state.content.map.nodes = vec![info; spec.nodes()];
-        volumes::place_first(spec, &mut state.content.map)?;
         state.make_disks().and_then(|()| state.save(state.content.clone()))?;
         Ok(state)
     }

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use weft_core::policy::time::in_words;
 
 use super::{NodeState, NodeStatus, Status, VolumeMode, VolumeStatus};
 
@@ -77,8 +78,9 @@ fn of_volume(volume: &VolumeStatus) -> Vec<(Health, String)> {
     }
     let name = &volume.name;
     let more = match volume.survives {
-        Some(n) if n > 0 => format!("it survives {n} more"),
-        _ => "it survives no more".to_string(),
+        Some(1) => "survives one more loss".to_string(),
+        Some(n) if n > 1 => format!("survives {n} more losses"),
+        _ => "survives no more losses".to_string(),
     };
     let now = match volume.mode {
         VolumeMode::NotServed => {
@@ -95,7 +97,7 @@ fn of_volume(volume: &VolumeStatus) -> Vec<(Health, String)> {
             Some((Health::Failed, text))
         }
         VolumeMode::Degraded => {
-            Some((Health::Degraded, format!("volume {name} lacks nodes, and {more}")))
+            Some((Health::Degraded, format!("volume {name} is degraded, and {more}")))
         }
         VolumeMode::Reconstructing => {
             Some((Health::Degraded, format!("volume {name} is being rebuilt, and {more}")))
@@ -116,10 +118,13 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
     let text = match node.state {
         // Hosts that are their own controllers come and go.
         NodeState::Down if node.host => return None,
-        NodeState::Down => match &node.why {
-            Some(why) => format!("node {n} is down ({why})"),
-            None => format!("node {n} is down"),
-        },
+        NodeState::Down => {
+            let why = node.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            match &node.absence {
+                Some(a) => format!("node {n} has been down for {}{why}", in_words(a.down_seconds)),
+                None => format!("node {n} is down{why}"),
+            }
+        }
         NodeState::CatchingUp => match node.rebuild_seconds_left {
             Some(left) => format!("node {n} is catching up, for about {left} s more"),
             None => format!("node {n} is catching up"),
@@ -142,7 +147,7 @@ fn clock(node: &NodeStatus) -> Option<(Health, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ClusterStatus, ExposedStatus, MissingNode};
+    use super::super::{AbsenceStatus, ClusterStatus, ExposedStatus, MissingNode};
     use super::*;
 
     fn volume(mode: VolumeMode) -> VolumeStatus {
@@ -167,7 +172,8 @@ mod tests {
     #[test]
     fn the_worst_comes_first_and_decides() {
         let why = Some("killed".to_string());
-        let down = NodeStatus { node: 3, why, ..NodeStatus::default() };
+        let absence = Some(AbsenceStatus { down_seconds: 90, ..AbsenceStatus::default() });
+        let down = NodeStatus { node: 3, why, absence, ..NodeStatus::default() };
         let catching = NodeStatus {
             node: 1,
             state: NodeState::CatchingUp,
@@ -178,13 +184,13 @@ mod tests {
         degraded.survives = Some(1);
         assert_eq!(
             said(vec![degraded], vec![catching.clone(), down.clone()]),
-            "degraded: volume v lacks nodes, and it survives 1 more; node 1 is catching up, for about 9 s more; \
-             node 3 is down (killed)"
+            "degraded: volume v is degraded, and survives one more loss; node 1 is catching up, for about 9 s more; \
+             node 3 has been down for 90s (killed)"
         );
         assert_eq!(
             said(vec![volume(VolumeMode::Reconstructing), volume(VolumeMode::Failed)], vec![down]),
-            "failed: volume v cannot be read in 2 of 4 extents; it lacks nodes 3; volume v is being rebuilt, and it \
-             survives no more; node 3 is down (killed)"
+            "failed: volume v cannot be read in 2 of 4 extents; it lacks nodes 3; volume v is being rebuilt, and \
+             survives no more losses; node 3 has been down for 90s (killed)"
         );
         let exposed = Some(ExposedStatus { lost_bytes: 4096, ..ExposedStatus::default() });
         let lost = VolumeStatus { exposed, ..volume(VolumeMode::FaultFree) };

@@ -121,6 +121,8 @@ pub struct Counters {
     pub damaged: u64,
     /// Sectors that it has rebuilt.
     pub rebuilt_sectors: u64,
+    /// Messages of requests that it did not heed, since who sent them showed no right to them.
+    pub refused_strangers: u64,
 }
 
 /// What a node is doing.
@@ -226,6 +228,9 @@ pub struct NodeStatus {
     /// Whether it is a host that is its own controller, and has no disk; only if it is.
     #[serde(skip_serializing_if = "is_false")]
     pub host: bool,
+    /// Whether it is there to be the controller, and has neither disk nor hosts; only if it is.
+    #[serde(skip_serializing_if = "is_false")]
+    pub controller: bool,
     /// The name of its process; only in a cluster of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

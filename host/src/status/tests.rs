@@ -29,6 +29,7 @@ fn full() -> Value {
         counters: Some(Counters::default()),
         scrubs: vec![scrub.clone()],
         host: true,
+        controller: true,
         name: Some(String::new()),
         address: Some(String::new()),
         labels: Some(BTreeMap::new()),

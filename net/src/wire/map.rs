@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use weft_code::Code;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, TimeAway, Volume,
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -35,6 +35,9 @@ const WITH_TIMES_AWAY: u8 = 14;
 /// The first version whose maps say which disks are expected to fail.
 const WITH_SUSPECTS: u8 = 15;
 
+/// The first version whose maps have the rates at which disks are filled.
+const WITH_RATES: u8 = 16;
+
 /// Policies may have commands block by block since this version.
 const WITH_COMMANDS: u8 = 15;
 
@@ -53,7 +56,7 @@ impl Wire for NodeInfo {
         self.sectors.put(w);
         self.reached.put(w);
         self.draining.put(w);
-        self.is_host.put(w);
+        self.kind.put(w);
         self.removed.put(w);
         self.home.put(w);
         self.process.put(w);
@@ -67,7 +70,7 @@ impl Wire for NodeInfo {
             sectors: Wire::take(r)?,
             reached: Wire::take(r)?,
             draining: Wire::take(r)?,
-            is_host: Wire::take(r)?,
+            kind: Wire::take(r)?,
             removed: Wire::take(r)?,
             home: Wire::take(r)?,
             process: Wire::take(r)?,
@@ -76,16 +79,26 @@ impl Wire for NodeInfo {
     }
 }
 
+// The first two are what was a flag: whether it is a host.
+wire_enum!(NodeKind, "kind of node" { 0 = Disk, 1 = Host, 2 = Controller });
+
 /// Maps that were kept before there were any have none.
 impl Wire for Settings {
     fn put(&self, w: &mut Writer) {
         self.give_up_after.put(w);
+        self.rebuild_floor.put(w);
+        self.rebuild_ceiling.put(w);
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
-        match r.version < WITH_SETTINGS {
-            true => Ok(Settings::default()),
-            false => Ok(Settings { give_up_after: Wire::take(r)? }),
+        if r.version < WITH_SETTINGS {
+            return Ok(Settings::default());
         }
+        let give_up_after = Wire::take(r)?;
+        let (rebuild_floor, rebuild_ceiling) = match r.version < WITH_RATES {
+            true => (None, None),
+            false => (Wire::take(r)?, Wire::take(r)?),
+        };
+        Ok(Settings { give_up_after, rebuild_floor, rebuild_ceiling })
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use rustix::time::ClockId;
-use weft_host::{Array, Control, ControlRequest, Emulation, Handle, Listen};
+use weft_host::{Array, Control, ControlRequest, Emulation, Handle, LOCK, Listen};
 use weft_sim::perf::{Disks, Outcome, Summary, System, VolumeSpec};
 
 use self::hosts::cpu_seconds;
@@ -35,7 +35,7 @@ const SOCKET: &str = "nbd.sock";
 fn array_makes(name: &str) -> bool {
     let disk = name.strip_prefix("disk-").and_then(|rest| rest.strip_suffix(".img"));
     disk.is_some_and(|number| number.parse::<u16>().is_ok())
-        || [SOCKET, "control.sock", "weft.lock", "weft.toml", "weft.toml.new"].contains(&name)
+        || [SOCKET, "control.sock", LOCK, "weft.toml", "weft.toml.new"].contains(&name)
 }
 
 /// Runs these systems one after the other, each with a name for errors, on files in a directory,

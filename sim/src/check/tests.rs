@@ -106,6 +106,19 @@ fn an_endpoint_knows_the_attempts_at_all_pieces_of_a_write() {
     passed(62406, Options { deferral: Some(true), ..Options::DEFAULT });
 }
 
+/// The word to read comes twice, and the first answer to the endpoint is lost: the second is of a later time.
+#[test]
+fn what_is_read_for_an_endpoint_is_of_one_time() {
+    passed(
+        910557,
+        Options {
+            controller: Some(Some(Roles::Controller)),
+            deferral: Some(false),
+            ..Options::DEFAULT
+        },
+    );
+}
+
 /// An operator changes what the volume chooses while hosts use it, most of all how writes are decided.
 #[test]
 fn choices_change_in_use() {

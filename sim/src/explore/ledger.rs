@@ -33,6 +33,8 @@ struct Entry {
     given_up: bool,
     /// Its originator has died since.
     orphan: bool,
+    /// The node whose host asks for it, if that is not the originator.
+    endpoint: Option<NodeId>,
     /// Of the parities some wait: so many take it at once.
     at_once: Option<usize>,
 }
@@ -74,10 +76,13 @@ impl Ledger {
             return;
         };
         let Header { ts, avoid, waits, task: Task::Write(range), .. } = *header else { return };
+        let endpoint = header.holder.map(|h| h.node);
         if !self.entries.contains_key(&ts) {
             // A node's hosts ask one thing at a time, so this is the same write again.
-            let earlier =
-                self.entries.iter_mut().filter(|(t, _)| t.originator() == ts.originator());
+            let earlier = self
+                .entries
+                .iter_mut()
+                .filter(|(t, e)| t.originator() == ts.originator() && e.endpoint == endpoint);
             earlier.for_each(|(_, entry)| entry.given_up = true);
         }
         self.entries.entry(ts).or_insert_with(|| {
@@ -88,7 +93,7 @@ impl Ledger {
             let at_once = (waits > 0).then(|| g.code.parity_columns() - waits);
             let node = |c: usize| (c, volume.extents[0].columns[c].0);
             let participants = plan.participants(&volume.geometry).iter().map(node).collect();
-            Entry { participants, at_once, ..Entry::default() }
+            Entry { participants, at_once, endpoint, ..Entry::default() }
         });
     }
 

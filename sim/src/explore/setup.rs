@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::policy::{Policy, Preference, Redundancy, Timing};
+use weft_core::policy::{Controller, Policy, Preference, Redundancy, Timing};
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 use crate::check::BLOCK;
@@ -55,6 +55,8 @@ pub struct Setup {
     pub strategy: Option<Preference>,
     /// If parity waits: how many parities take each write at once all the same.
     pub deferred: Option<u8>,
+    /// Whether a controller coordinates that no data passes: node 0, and after its death node 1.
+    pub controlled: bool,
     /// A node whose clock is a millisecond ahead of the others'.
     pub ahead: Option<NodeId>,
     /// The hosts.
@@ -66,6 +68,19 @@ impl Setup {
     pub fn all() -> Vec<Setup> {
         let write = |node, units| Host { node: NodeId(node), asks: vec![Ask::Write(units)] };
         let read = |node, units| Host { node: NodeId(node), asks: vec![Ask::Read(units)] };
+        let mirrored = |name, about, hosts| Setup {
+            name,
+            about,
+            layout: "raid1",
+            columns: &[1, 2],
+            strategy: None,
+            deferred: None,
+            controlled: false,
+            ahead: None,
+            nodes: 3,
+            stripes: 1,
+            hosts,
+        };
         let raid4 = |name, about, stripes, hosts| Setup {
             name,
             about,
@@ -73,6 +88,7 @@ impl Setup {
             columns: &[0, 1, 2],
             strategy: None,
             deferred: None,
+            controlled: false,
             ahead: None,
             nodes: 3,
             stripes,
@@ -86,6 +102,7 @@ impl Setup {
                 columns: &[0, 1],
                 strategy: None,
                 deferred: None,
+                controlled: false,
                 ahead: None,
                 nodes: 3,
                 stripes: 1,
@@ -98,6 +115,7 @@ impl Setup {
                 columns: &[0, 1],
                 strategy: None,
                 deferred: None,
+                controlled: false,
                 ahead: None,
                 nodes: 2,
                 stripes: 1,
@@ -111,6 +129,7 @@ impl Setup {
                 columns: &[0, 1],
                 strategy: None,
                 deferred: None,
+                controlled: false,
                 ahead: None,
                 nodes: 3,
                 stripes: 1,
@@ -124,6 +143,7 @@ impl Setup {
                 columns: &[0, 1],
                 strategy: None,
                 deferred: None,
+                controlled: false,
                 ahead: None,
                 nodes: 3,
                 stripes: 1,
@@ -188,6 +208,39 @@ impl Setup {
                 vec![write(0, 0..2), read(1, 0..2)],
             ),
             Setup {
+                controlled: true,
+                ..mirrored(
+                    "takeover",
+                    "two copies on nodes 1 and 2, the controller is node 0, then node 1; node 2 writes",
+                    vec![write(2, 0..1)],
+                )
+            },
+            Setup {
+                controlled: true,
+                ..mirrored(
+                    "takeover-again",
+                    "as 'takeover', while a host of node 1 reads, writes and reads",
+                    vec![
+                        write(2, 0..1),
+                        Host {
+                            node: NodeId(1),
+                            asks: vec![Ask::Read(0..1), Ask::Write(0..1), Ask::Read(0..1)],
+                        },
+                    ],
+                )
+            },
+            Setup {
+                columns: &[1, 2, 3],
+                nodes: 4,
+                controlled: true,
+                ..raid4(
+                    "takeover-parity",
+                    "2+1 on nodes 1 to 3, the controller is node 0, then node 1; node 3 writes a unit that lies on node 2",
+                    1,
+                    vec![write(3, 1..2)],
+                )
+            },
+            Setup {
                 deferred: Some(0),
                 ..raid4(
                     "waits",
@@ -250,6 +303,7 @@ impl Setup {
             strategy: self.strategy,
             lost_wait: 0,
             redundancy: redundancy.unwrap_or_default(),
+            controller: self.controlled.then_some(Controller::OutOfBand),
             ..Policy::default()
         };
         let extents = vec![Extent::new(0, columns)];

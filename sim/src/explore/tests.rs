@@ -93,6 +93,42 @@ fn one_write_whose_parity_waits_and_the_death_of_any_node() {
     }
 }
 
+/// The controller dies at any instant, or who has a copy: the next asks first what became of the write, and it happens once.
+#[test]
+fn one_write_with_a_controller_and_the_death_of_any_node() {
+    let roles = [
+        ("takeover", vec![Role::Originator, Role::Data, Role::Parity]),
+        ("takeover-parity", vec![Role::Originator, Role::Data, Role::Parity]),
+    ];
+    for (name, roles) in roles {
+        let report = passes(name, Bounds { delays: Some(2), ..Bounds::default() });
+        assert!(report.cases.keys().all(|c| c.all_prepared == c.happened), "{name}: {report:?}");
+        for died in roles {
+            for happened in [false, true] {
+                let case = Case { died, all_prepared: happened, happened };
+                assert!(report.cases.contains_key(&case), "{name}: {case:?} never occurs");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_hosts_with_a_controller_and_the_death_of_any_node() {
+    passes("takeover-again", Bounds { delays: Some(1), ..Bounds::default() });
+}
+
+#[test]
+fn a_new_controller_that_does_not_ask_is_found() {
+    let bounds = Bounds { bug: Some(Bug::RepeatsBlindly), delays: Some(2), ..Bounds::default() };
+    let failure = finds("takeover-again", bounds);
+    assert!(failure.story.iter().any(|line| line.contains("node 0 DIES")), "{failure:?}");
+}
+
+#[test]
+fn one_write_with_a_controller_and_the_loss_of_all_power() {
+    passes("takeover", Bounds { crashes: 0, power_cuts: 1, delays: Some(1), ..Bounds::default() });
+}
+
 #[test]
 fn one_write_whose_parity_waits_and_the_loss_of_all_power() {
     for name in ["waits", "waits-own"] {

@@ -59,6 +59,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "With nodes.originators = 0: how many nodes without disk take hosts' requests; one if left out. On a torus \
          they stand in the middle of links and hosts take turns at them; in a hierarchy each is the controller \
          of the disks behind its intermediate bus."),
+    row("nodes.lock_servers", "nodes", Range::Whole(1, 64), "shared storage, 4.3",
+        "With nodes.roles = host, and locks that are served: among how many nodes without disk they are divided, each with \
+         those of every n-th disk. Hosts ask one after the other, so that nobody waits in a circle."),
     row("nodes.buffers", "requests", Range::Whole(1, 1_000_000), "DR-net, PRDC 2000",
         "With saturating arrivals: how many requests a node that takes them has accepted at most; on a torus without \
          originators, the disk that a request begins at. A host whose request meets a full one is stuck."),

@@ -56,6 +56,7 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
         return NodeConfig {
             store: StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() },
             lock_timeout: nanos(system.volume.lock_timeout_ms),
+            lock_servers: system.nodes.lock_servers as usize,
             lease: nanos(system.volume.lease_ms),
             ..filling
         };
@@ -70,6 +71,7 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
             true => 60_000 * MILLIS,
         },
         lock_timeout: nanos(system.volume.lock_timeout_ms),
+        lock_servers: system.nodes.lock_servers as usize,
         lease: nanos(system.volume.lease_ms),
         patience: FOREVER,
         timestamp_window: 60_000 * MILLIS,

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use weft_core::cluster::{
     Arrival, Attendance, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap,
-    ClusterSetting, Extent, NewNodes, NodeInfo, PolicyChange, Volume, VolumeSize,
+    ClusterSetting, Extent, NewNodes, NodeInfo, NodeKind, PolicyChange, Volume, VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, NodeStatus, Output,
@@ -246,7 +246,7 @@ impl World {
             })
             .collect();
         let volumes = volumes(data.1).into_iter().map(|v| (v.id, Arc::new(v))).collect();
-        let host = NodeInfo { is_host: true, ..NodeInfo::unseen() };
+        let host = NodeInfo { kind: NodeKind::Host, ..NodeInfo::unseen() };
         let mut nodes = vec![NodeInfo::unseen(); nodes];
         nodes.resize(nodes.len() + attached, host);
         let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };

@@ -44,7 +44,7 @@ pub const VOLUME_BYTES: u64 = 64 << 20;
 pub const FILES_VOLUME: &str = "files";
 const FILES_BYTES: u64 = 32 << 20;
 
-/// How long it may take to start everything.
+/// How long it may take to start everything, for each five nodes. They share the processors of one machine.
 const START: Duration = Duration::from_secs(60);
 
 /// How long everything may take to become whole.
@@ -139,6 +139,7 @@ impl Cluster {
                 queue: DiskQueue::default(),
                 limits: Limits::default(),
                 only: None,
+                controller: false,
             });
         }
         let mut cluster = Cluster {
@@ -171,9 +172,10 @@ impl Cluster {
             fs::write(cluster.config_path(n), text)?;
             cluster.start_node(n)?;
         }
-        cluster.wait_until_whole(START, Duration::ZERO)?;
+        let start = START * nodes.div_ceil(5) as u32;
+        cluster.wait_until_whole(start, Duration::ZERO)?;
         cluster.attach()?;
-        cluster.wait_until_whole(START, Duration::ZERO)?;
+        cluster.wait_until_whole(start, Duration::ZERO)?;
         Ok(cluster)
     }
 
@@ -268,6 +270,21 @@ impl Cluster {
             fault => self.network.is_some() || !fault.is_of_links(),
         };
         self.places().filter(can).collect()
+    }
+
+    /// Where volumes have a controller: that, its backup and the attached host, an endpoint, in the first three of six
+    /// rounds.
+    pub fn principal(&self, round: u32) -> Result<Option<usize>> {
+        let status = self.status(0)?;
+        let Some(volume) = status.volumes.iter().find(|v| v.controller.is_some()) else {
+            return Ok(None);
+        };
+        Ok(match round % 6 {
+            0 => volume.controller.map(usize::from),
+            1 => volume.controller_backup.map(usize::from),
+            2 => Some(self.host()),
+            _ => None,
+        })
     }
 
     /// Whether a node's disk may say of a write that it was done when it was not. A loop device says so

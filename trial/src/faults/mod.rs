@@ -187,7 +187,9 @@ impl Trial {
             let n = draw(&mut to_come, faults.len(), &mut rng);
             let (fault, tally) = &mut faults[n];
             let victims = cluster.victims(*fault);
-            let node = victims[rng.usize(0..victims.len())];
+            let drawn = victims[rng.usize(0..victims.len())];
+            let chosen = cluster.principal(number)?.filter(|node| victims.contains(node));
+            let node = chosen.unwrap_or(drawn);
             let what = format!("round {number}: {fault} at {}", cluster.called(node));
             let hurts = fault.hurts_data() || cluster.lies(*fault, node);
             let scrubs = hurts || number % SCRUB_EVERY == SCRUB_EVERY - 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::policy::{PolicyChange, set_policy};
 use crate::cluster::ClusterSetting;
-use crate::cluster::map::{ClusterMap, Deletion, Extent, Home, NodeInfo, Volume};
+use crate::cluster::map::{ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, Volume};
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
 /// How large a volume is to be.
@@ -48,8 +48,8 @@ pub struct NewNodes {
     pub count: usize,
     /// Where they live, if there are several processes.
     pub home: Option<Arc<Home>>,
-    /// Whether it is a host that is its own controller.
-    pub is_host: bool,
+    /// What they are for.
+    pub kind: NodeKind,
     /// The process that serves them, if it has nodes already. If none: it gets the number of the
     /// first, or each has one of its own in an array in one process.
     pub process: Option<NodeId>,
@@ -58,7 +58,7 @@ pub struct NewNodes {
 impl NewNodes {
     /// One node of an array in one process.
     pub fn one(node: NodeId) -> NewNodes {
-        NewNodes { first: node, count: 1, home: None, is_host: false, process: None }
+        NewNodes { first: node, count: 1, home: None, kind: NodeKind::Disk, process: None }
     }
 
     fn apply(&self, map: &mut ClusterMap) {
@@ -70,7 +70,7 @@ impl NewNodes {
         for n in 0..self.count {
             let process = self.process.or((n > 0).then_some(self.first));
             let info = NodeInfo::expected(self.home.clone());
-            map.nodes.push(NodeInfo { is_host: self.is_host, process, ..info });
+            map.nodes.push(NodeInfo { kind: self.kind, process, ..info });
         }
     }
 }
@@ -223,7 +223,7 @@ fn rename_volume(map: &mut ClusterMap, id: VolumeId, name: &str) {
 fn remove_node(map: &mut ClusterMap, node: NodeId) {
     let holds = map.volumes.values().any(|v| v.nodes().contains(&node));
     let info = map.nodes.get_mut(usize::from(node.0));
-    let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || i.is_host);
+    let gone = |i: &&mut NodeInfo| !i.up && (i.given_up || i.draining || !i.has_disk());
     if let Some(info) = info.filter(|i| !holds && gone(i)) {
         info.removed = true;
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::super::map::{ClusterMap, Volume};
+use super::super::map::{ClusterMap, NodeInfo, Volume};
 use crate::policy::{Ordering, PolicyError, Redundancy, Setting, Timing};
 use crate::units::VolumeId;
 
@@ -92,12 +92,16 @@ impl ClusterMap {
         let mut changed = Volume::clone(volume);
         change.apply(&mut changed);
         check_layout(&changed, &change.settings)?;
+        if change.settings.iter().any(|s| matches!(s, Setting::Roles(_))) {
+            self.check_controller(&changed)?;
+        }
         changed.policy.check_for_volume(&change.settings)
     }
 
     /// Refuses a new volume for what it chooses, of which somebody has asked for some by name.
     pub fn check_new_policy(&self, volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
         check_layout(volume, said)?;
+        self.check_controller(volume)?;
         volume.policy.check_for_volume(said)?;
         volume.policy.check_whole()?;
         match self.sequencer() {
@@ -105,6 +109,17 @@ impl ClusterMap {
                 Err(PolicyError::OtherForm { given: volume.policy.sequencer, now })
             }
             _ => Ok(()),
+        }
+    }
+}
+
+impl ClusterMap {
+    /// A volume with a controller needs a process that can be it.
+    fn check_controller(&self, volume: &Volume) -> Result<(), PolicyError> {
+        let may = |n: &NodeInfo| !n.is_host() && !n.removed && !n.given_up;
+        match volume.policy.controller.is_some() && !self.nodes.iter().any(may) {
+            true => Err(PolicyError::NoController(Setting::Roles(volume.policy.roles()))),
+            false => Ok(()),
         }
     }
 }

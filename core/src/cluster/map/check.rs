@@ -54,7 +54,7 @@ impl ClusterMap {
 
     fn wrong_with_node(&self, node: &NodeInfo) -> Option<&'static str> {
         if node.removed && node.up {
-            Some("it takes part, and has left for good")
+            Some("it is up, and has left for good")
         } else if node.process.is_some_and(|process| !self.exists(process)) {
             Some("its process has no number of a node")
         } else {

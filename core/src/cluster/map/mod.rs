@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use attendance::{Attendance, TimeAway};
-pub use node::{Home, NodeInfo};
+pub use node::{Home, NodeInfo, NodeKind};
 pub use volume::{Deletion, Extent, Volume};
 
 use super::Settings;
@@ -51,14 +51,21 @@ impl ClusterMap {
     /// The node that serves locks, and is the controller of volumes that have one: the first that takes part, one
     /// without a disk if there is one.
     pub fn server(&self) -> Option<NodeId> {
-        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        let idle = |n: &NodeId| !self.nodes[usize::from(n.0)].has_disk();
         self.serving().find(idle).or_else(|| self.serving().next())
+    }
+
+    /// So many nodes that serve locks, or as many as there are: the server, and those that come after it in the same order.
+    pub fn lock_servers(&self, count: usize) -> Vec<NodeId> {
+        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        let others = self.serving().filter(|n| !idle(n));
+        self.serving().filter(idle).chain(others).take(count).collect()
     }
 
     /// The node that is the server if the process of the one that is now is lost.
     pub fn next_server(&self) -> Option<NodeId> {
         let process = self.process_of(self.server()?);
-        let idle = |n: &NodeId| self.nodes[usize::from(n.0)].sectors == 0;
+        let idle = |n: &NodeId| !self.nodes[usize::from(n.0)].has_disk();
         let others = || self.serving().filter(|n| self.process_of(*n) != process);
         others().find(idle).or_else(|| others().next())
     }
@@ -66,7 +73,12 @@ impl ClusterMap {
     /// The nodes that take part and are not hosts that are their own controllers: those on which
     /// roles can be that serve everybody.
     pub fn serving(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.up().filter(|n| !self.nodes[usize::from(n.0)].is_host)
+        self.up().filter(|n| !self.nodes[usize::from(n.0)].is_host())
+    }
+
+    /// The nodes that take part and have a disk.
+    pub fn with_disks(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.up().filter(|n| self.nodes[usize::from(n.0)].has_disk())
     }
 
     /// Whether any volume needs a lock server.

@@ -17,6 +17,18 @@ pub struct Home {
     pub labels: BTreeMap<String, String>,
 }
 
+/// What a node is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// It drives a disk, and serves hosts.
+    #[default]
+    Disk,
+    /// A host that is its own controller: it serves other hosts nothing, and has no disk.
+    Host,
+    /// It has no disk and serves no host. It is there to plan and to keep locks for all others.
+    Controller,
+}
+
 /// What the cluster knows of a node and its disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeInfo {
@@ -35,9 +47,8 @@ pub struct NodeInfo {
     pub draining: bool,
     /// Whether its disk is expected to fail: no parity waits of what is on it (AFRAID 3.3).
     pub suspect: bool,
-    /// Whether it is a host that is its own controller: it serves other hosts nothing, and has no
-    /// disk.
-    pub is_host: bool,
+    /// What it is for.
+    pub kind: NodeKind,
     /// Whether it has left the cluster for good. Its number is not given to another.
     pub removed: bool,
     /// Where it lives, if the nodes are in several processes.
@@ -58,7 +69,7 @@ impl NodeInfo {
             reached: Reached::default(),
             draining: false,
             suspect: false,
-            is_host: false,
+            kind: NodeKind::Disk,
             removed: false,
             home: None,
             process: None,
@@ -73,5 +84,15 @@ impl NodeInfo {
     /// A node that has been admitted to the cluster and has not come yet.
     pub fn expected(home: Option<Arc<Home>>) -> NodeInfo {
         NodeInfo { up: false, home, ..NodeInfo::unseen() }
+    }
+
+    /// Whether it is a host that is its own controller.
+    pub fn is_host(&self) -> bool {
+        self.kind == NodeKind::Host
+    }
+
+    /// Whether it has a disk, or is to have one.
+    pub fn has_disk(&self) -> bool {
+        self.kind == NodeKind::Disk
     }
 }

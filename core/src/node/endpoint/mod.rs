@@ -29,7 +29,7 @@ use giving::Giving;
 use part::Part;
 
 /// Parts that an endpoint has in work at once; more wait.
-const MOST_PARTS: usize = 256;
+pub(super) const MOST_PARTS: usize = 256;
 
 /// A node's endpoint.
 #[derive(Clone, Hash)]
@@ -253,7 +253,7 @@ impl Endpoint {
         outbox: &mut Outbox,
     ) {
         if self.map.server() != Some(from) {
-            outbox.counters.refused_strangers += 1;
+            outbox.refuse(from, || "is not the controller, and says that a request is over".into());
             return;
         }
         let Some(part) = self.parts.get_mut(&id).filter(|p| p.asked.is_some()) else { return };
@@ -294,7 +294,11 @@ impl Endpoint {
         let whole = self.parts.get(&id).filter(|p| p.asked.is_some()).map(|p| p.wish.range());
         let inside = whole.is_some_and(|w| w.offset <= range.offset && range.end() <= w.end());
         if !inside || range.len == 0 || !volume.holds(range) {
-            outbox.counters.refused_strangers += u64::from(whole.is_some());
+            if whole.is_some() {
+                outbox.refuse(from, || {
+                    "wants bytes that are not of the request that it names".into()
+                });
+            }
             return None;
         }
         let extent = volume.extent(range.stripes(&volume.geometry).start);
@@ -303,11 +307,10 @@ impl Endpoint {
         if has_key && is_worker || !self.config.checks_strangers() {
             return Some(id);
         }
-        outbox.counters.refused_strangers += 1;
-        outbox.log(format!(
-            "{from} has not the key of a request of volume '{}' that it wants to act for, and is not heeded",
-            volume.name
-        ));
+        let name = &volume.name;
+        outbox.refuse(from, || {
+            format!("has not the key of a request of volume '{name}' that it acts for")
+        });
         None
     }
 
@@ -318,7 +321,7 @@ impl Endpoint {
         let extent = volume.extent(header.task.first_stripe(&volume));
         if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
         {
-            outbox.counters.refused_strangers += 1;
+            outbox.refuse(from, || "fetches for a column that it has not".into());
             return;
         }
         let part = self.parts.get_mut(&id).expect("just seen");
@@ -368,7 +371,7 @@ impl Endpoint {
         let extent = volume.extent(attempt.1.stripes(&volume.geometry).start);
         if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
         {
-            outbox.counters.refused_strangers += 1;
+            outbox.refuse(from, || "places what is of a column that it has not".into());
             return;
         }
         let part = self.parts.get_mut(&id).expect("just seen");

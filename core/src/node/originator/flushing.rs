@@ -67,7 +67,7 @@ impl Originator {
     }
 
     fn ask_disks(&mut self, request: u64, asks: Asks, outbox: &mut Outbox) {
-        let left = self.map.serving().collect();
+        let left = self.map.with_disks().collect();
         let id = self.flushes.add(Flush { request, asks, left, asked: outbox.now });
         // In a new epoch all are asked anew, and what they said before counts no more.
         match self.requests.get_mut(&request).map(|r| &mut r.answer) {

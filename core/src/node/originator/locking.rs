@@ -1,4 +1,4 @@
-//! Locks as an originator asks the lock server for them, keeps them and gives them back; and giving
+//! Locks as an originator asks the lock servers for them, keeps them and gives them back; and giving
 //! back those that devices serve.
 //!
 //! A job waits here until it has all its locks, and only then begins with a timestamp later than
@@ -13,7 +13,7 @@ use crate::node::outbox::Outbox;
 use crate::node::{Body, LockMessage, Notice, Output, Task};
 use crate::order::{Lock, LockTable, Ordering, joined};
 use crate::plan::{PlanError, ReadPlan, Role, Span, Spans, WritePlan};
-use crate::units::{ColumnSet, Nanos, SECTOR, Timestamp};
+use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp};
 
 /// The locks that a job has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,11 +26,18 @@ pub(super) struct Locked {
     pub avoid: ColumnSet,
 }
 
+/// A job that asks one server after the other. Each is asked for all that it has of the job's locks, once those before
+/// have granted theirs: so nobody waits in a circle.
 #[derive(Clone, Hash)]
 struct Asking {
     job: Job,
     avoid: ColumnSet,
+    /// What is asked for now.
     locks: Vec<Lock>,
+    /// What others are to be asked for.
+    later: VecDeque<Vec<Lock>>,
+    /// The numbers under which the rest was granted.
+    granted: Vec<u64>,
     turn: Option<u64>,
     since: Nanos,
 }
@@ -53,7 +60,7 @@ struct Held {
     keeps: bool,
 }
 
-/// What an originator has of the lock server, and wants of it.
+/// What an originator has of the lock servers, and wants of them.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Locks {
     asking: BTreeMap<u64, Asking>,
@@ -68,6 +75,14 @@ pub(super) struct Locks {
     own: LockTable<u64>,
     queued: BTreeMap<u64, Queued>,
     next: u64,
+    /// Who serves locks in this epoch.
+    servers: Vec<NodeId>,
+}
+
+/// The server of the locks of a disk: they take turns.
+fn server_of(servers: &[NodeId], locks: &[Lock]) -> Option<NodeId> {
+    let disk = locks.first().map_or(0, |lock| usize::from(lock.disk.0));
+    servers.get(disk % servers.len().max(1)).copied()
 }
 
 impl Locks {
@@ -96,11 +111,22 @@ impl Locks {
         held.users += 1;
     }
 
-    fn drop_held(&mut self, id: u64) {
-        if let Some(held) = self.held.remove(&id) {
-            self.in_use -= usize::from(held.users > 0);
-            self.places.release(id);
+    /// Forgets what was held, and says whose it is to have back.
+    fn drop_held(&mut self, id: u64) -> Option<(NodeId, u64)> {
+        let held = self.held.remove(&id)?;
+        self.in_use -= usize::from(held.users > 0);
+        self.places.release(id);
+        Some((server_of(&self.servers, &held.locks)?, id))
+    }
+
+    /// Locks by their servers, in the order in which those are asked.
+    fn by_server(&self, locks: Vec<Lock>) -> VecDeque<Vec<Lock>> {
+        let mut parts: BTreeMap<usize, Vec<Lock>> = BTreeMap::new();
+        let many = self.servers.len().max(1);
+        for lock in locks {
+            parts.entry(usize::from(lock.disk.0) % many).or_default().push(lock);
         }
+        if parts.is_empty() { VecDeque::from([Vec::new()]) } else { parts.into_values().collect() }
     }
 
     /// Forgets what nobody uses and whose lease ended before `over`: the server has it back.
@@ -166,33 +192,54 @@ impl Originator {
         }
         let mut back = self.locks.places.holders(&locks);
         back.retain(|id| self.locks.held[id].users == 0);
-        back.iter().for_each(|id| self.locks.drop_held(*id));
-        let id = self.locks.number();
-        if let Some(server) = self.map.server() {
-            let message = LockMessage::Ask { id, locks: locks.clone(), back, keeps };
-            outbox.send_after(server, Body::Lock(message), 1);
-        }
-        let asking = Asking { job, avoid, locks, turn, since: outbox.now };
-        self.locks.asking.insert(id, asking);
+        let back = back.into_iter().filter_map(|id| self.locks.drop_held(id)).collect();
+        let mut later = self.locks.by_server(locks);
+        let locks = later.pop_front().unwrap_or_default();
+        let granted = Vec::new();
+        self.ask(
+            Asking { job, avoid, locks, later, granted, turn, since: outbox.now },
+            back,
+            outbox,
+        );
     }
 
-    /// The server grants what was asked for under a number.
-    pub fn on_grant(&mut self, id: u64, latest: Timestamp, outbox: &mut Outbox) {
+    /// Asks a server for its part of a job's locks, and gives back with it what it is to have back.
+    fn ask(&mut self, asking: Asking, back: Vec<(NodeId, u64)>, outbox: &mut Outbox) {
+        let id = self.locks.number();
+        if let Some(server) = server_of(&self.locks.servers, &asking.locks) {
+            let (its, others): (Vec<_>, Vec<_>) = back.into_iter().partition(|b| b.0 == server);
+            self.give_back(others, outbox);
+            let back = its.into_iter().map(|(_, id)| id).collect();
+            let (locks, keeps) = (asking.locks.clone(), asking.turn.is_some());
+            let message = LockMessage::Ask { id, locks, back, keeps };
+            outbox.send_after(server, Body::Lock(message), 1);
+        }
+        self.locks.asking.insert(id, Asking { since: outbox.now, ..asking });
+    }
+
+    /// A server grants what was asked for under a number.
+    pub fn on_grant(&mut self, from: NodeId, id: u64, latest: Timestamp, outbox: &mut Outbox) {
         self.clock.see(latest);
         let Some(mut asking) = self.locks.asking.remove(&id) else {
             if !self.locks.held.contains_key(&id) {
-                self.give_back(vec![id], outbox);
+                self.give_back(vec![(from, id)], outbox);
             }
             return;
         };
         let (since, turn, keeps) = (asking.since, asking.turn, asking.turn.is_some());
-        self.locks.hold(id, Held { locks: asking.locks, since, users: 1, keeps });
-        asking.job.locked = Some(Locked { ids: vec![id], turn, avoid: asking.avoid });
+        let locks = std::mem::take(&mut asking.locks);
+        self.locks.hold(id, Held { locks, since, users: 1, keeps });
+        asking.granted.push(id);
+        if let Some(locks) = asking.later.pop_front() {
+            self.ask(Asking { locks, ..asking }, Vec::new(), outbox);
+            return;
+        }
+        asking.job.locked = Some(Locked { ids: asking.granted, turn, avoid: asking.avoid });
         self.jobs.ready(asking.job);
     }
 
-    /// The server wants back what is kept.
-    pub fn on_call(&mut self, ids: &[u64], outbox: &mut Outbox) {
+    /// A server wants back what is kept.
+    pub fn on_call(&mut self, from: NodeId, ids: &[u64], outbox: &mut Outbox) {
         let mut back = Vec::new();
         for id in ids {
             match self.locks.held.get_mut(id) {
@@ -202,7 +249,7 @@ impl Originator {
                 None if self.locks.asking.contains_key(id) => {}
                 _ => {
                     self.locks.drop_held(*id);
-                    back.push(*id);
+                    back.push((from, *id));
                 }
             }
         }
@@ -220,8 +267,7 @@ impl Originator {
             // One whose lease ended meanwhile is not in line to be forgotten any more.
             let over = held.since + self.config.lease <= outbox.now;
             if held.users == 0 && (!held.keeps || over) {
-                self.locks.drop_held(id);
-                back.push(id);
+                back.extend(self.locks.drop_held(id));
             }
         }
         self.give_back(back, outbox);
@@ -233,28 +279,38 @@ impl Originator {
         }
     }
 
-    fn give_back(&mut self, ids: Vec<u64>, outbox: &mut Outbox) {
-        if let Some(server) = self.map.server().filter(|_| !ids.is_empty()) {
+    /// Gives locks back to these servers.
+    fn give_back(&mut self, back: Vec<(NodeId, u64)>, outbox: &mut Outbox) {
+        let mut of: BTreeMap<NodeId, Vec<u64>> = BTreeMap::new();
+        for (server, id) in back {
+            of.entry(server).or_default().push(id);
+        }
+        for (server, ids) in of {
             let latest = self.clock.latest(outbox.now);
             outbox.send(server, Body::Lock(LockMessage::Back { ids, latest }));
         }
     }
 
-    /// Tells the server of this epoch what is held here.
-    pub fn tell_held(&mut self, outbox: &mut Outbox) {
-        let Some(server) = self.map.server() else { return };
-        let held = self.locks.held.iter();
+    /// Tells a server of this epoch what of it is held here.
+    pub fn tell_held(&mut self, server: NodeId, outbox: &mut Outbox) {
+        let its = |h: &Held| server_of(&self.locks.servers, &h.locks) == Some(server);
+        let held = self.locks.held.iter().filter(|(_, h)| its(h));
         let held = held.map(|(id, h)| (*id, h.locks.clone(), h.keeps)).collect();
         outbox.send(server, Body::Lock(LockMessage::Held { held }));
     }
 
-    /// A new epoch, perhaps with another server: what is held is made known there, and what was
+    /// A new epoch, perhaps with other servers: what is held is made known there, and what was
     /// asked for is asked for again.
     pub(super) fn enter_locks(&mut self, outbox: &mut Outbox) {
-        if self.map.locks_are_served() {
-            self.tell_held(outbox);
-        }
+        self.locks.servers = self.map.lock_servers(self.config.lock_servers);
         let asking = std::mem::take(&mut self.locks.asking);
+        // Who has but a part has nothing: all of it is asked for.
+        for id in asking.values().flat_map(|a| &a.granted) {
+            self.locks.drop_held(*id);
+        }
+        if self.map.locks_are_served() {
+            self.locks.servers.clone().into_iter().for_each(|s| self.tell_held(s, outbox));
+        }
         let queued = std::mem::take(&mut self.locks.queued);
         let turns = asking.values().filter_map(|a| a.turn).chain(queued.keys().copied());
         // All of them ask anew; none is left that could be next.
@@ -264,14 +320,17 @@ impl Originator {
         if !self.map.locks_are_served() {
             let unused = self.locks.held.iter().filter(|(_, h)| h.users == 0);
             let unused: Vec<u64> = unused.map(|(id, _)| *id).collect();
-            unused.into_iter().for_each(|id| self.locks.drop_held(id));
+            for id in unused {
+                self.locks.drop_held(id);
+            }
         }
     }
 
     /// Asks again for what has not come: a message may have been lost.
     pub(super) fn tick_locks(&mut self, outbox: &mut Outbox) {
-        let Some(server) = self.map.server() else { return };
-        for (id, asking) in &mut self.locks.asking {
+        let Locks { servers, asking, .. } = &mut self.locks;
+        for (id, asking) in asking {
+            let Some(server) = server_of(servers, &asking.locks) else { return };
             if outbox.now.saturating_sub(asking.since) >= self.config.patience {
                 asking.since = outbox.now;
                 let (locks, keeps) = (asking.locks.clone(), asking.turn.is_some());

@@ -166,6 +166,9 @@ impl Worker {
             let body =
                 Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces };
             outbox.send_after(holder.node, body, hops);
+            // A message that comes twice must not begin it again. What stands here then may be later, and the endpoint
+            // would take it for a piece of the same attempt.
+            self.fenced.insert(ts);
         }
         let body = Body::ReadReply { ts, column: job.column, result };
         outbox.send_after(job.from, body, hops);

@@ -237,7 +237,8 @@ impl Worker {
         };
         let (Some(solving), Some(volume)) = (&mut job.solving, self.map.volumes.get(&job.volume))
         else {
-            outbox.counters.refused_strangers += 1;
+            outbox
+                .refuse(from, || format!("shows something of read {ts}, which solves for nothing"));
             return;
         };
         let shows = |item: &Item| {
@@ -252,11 +253,7 @@ impl Worker {
             node_of(volume, item.stripe, sender, &solving.plan) == Some(from)
         };
         if self.config.checks_strangers() && !items.iter().all(shows) {
-            outbox.counters.refused_strangers += 1;
-            outbox.log(format!(
-                "{from} is not who is to send node {} something of read {ts}, and is not heeded",
-                self.node
-            ));
+            outbox.refuse(from, || format!("is not who is to send something of read {ts}"));
             return;
         }
         for mut item in items {

@@ -104,13 +104,9 @@ impl Worker {
         if may && is_same {
             return true;
         }
-        outbox.counters.refused_strangers += 1;
-        if !may {
-            outbox.log(format!(
-                "{from} is not who is to send node {} something of write {}, and is not heeded",
-                self.node, header.ts
-            ));
-        } else if to.is_none()
+        outbox.refuse(from, || format!("is not who is to send something of write {}", header.ts));
+        if may
+            && to.is_none()
             && self.txns.get(&header.ts).is_some_and(|t| t.phase == Phase::Working)
         {
             // It was begun by somebody else's word.

@@ -85,8 +85,7 @@ impl Together {
         // Those who have not said who they are leave descriptors for those who have.
         let strangers = transport.limits.strangers.min(Descriptors::of_process().share());
         transport.limits.strangers = strangers;
-        (transport.only, transport.relays) =
-            (home.config.only.clone(), !home.config.disks.is_empty());
+        (transport.only, transport.relays) = (home.config.only.clone(), !home.config.is_host());
         let pause = transport.limits.longest_pause.as_nanos() as Nanos;
         assert!(
             2 * pause < config.dead_after,

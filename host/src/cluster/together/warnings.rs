@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weft_core::cluster::{self, ClusterMap};
+use weft_core::cluster::{self, ClusterMap, NodeKind};
 use weft_core::units::NodeId;
 use weft_net::identity::NodeName;
 use weft_net::transport::Lost;
@@ -40,8 +40,22 @@ impl Together {
         };
         let refused = self.links.refusals().iter().map(refused);
         let own = left.into_iter().chain(anew).chain(stuck).chain(self.label_warning());
+        let own = own.chain(self.kind_warning());
         let own = own.chain(self.renewal.warning());
         own.chain(refused).collect()
+    }
+
+    /// What a process is for is said when it joins.
+    fn kind_warning(&self) -> Option<String> {
+        let first = self.map().served_by(self.us()).next()?;
+        let known = self.map().nodes[usize::from(first.0)].kind == NodeKind::Controller;
+        (known != self.home.config.controller).then(|| {
+            format!(
+                "`controller` is {} in the configuration and {known} in the cluster, which goes by what was said \
+                 when this process joined; put that back, or have it leave the cluster and join anew",
+                self.home.config.controller
+            )
+        })
     }
 
     pub(super) fn label_warning(&self) -> Option<String> {

@@ -123,7 +123,9 @@ impl Commands<'_> {
             return fail(format!("{path} is no whole path; begin it with /"));
         }
         if home.config.disks.is_empty() {
-            return fail("this process is of a host that is its own controller, and has no disks");
+            return fail(
+                "this process is a controller, or of a host that is its own, and has no disks",
+            );
         }
         if let Some(other) = home.on(&new.path).filter(|n| Some(usize::from(n.0)) != node) {
             return fail(format!("{path} is the disk of {other}; choose another"));
@@ -180,7 +182,7 @@ impl Commands<'_> {
     fn suspect(&mut self, node: usize, on: bool) -> Result<Wait> {
         self.engine.known(node)?;
         let info = &self.engine.map().nodes[node];
-        if info.is_host || info.removed {
+        if !info.has_disk() || info.removed {
             return fail(format!("node {node} has no disk; see `weft disk list`"));
         }
         let ticket = self.engine.change(Change::Suspect(NodeId(node as u16), on));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_core::cluster::{Change, ClusterMap, ClusterSetting, Home, NewNodes, NodeInfo};
+use weft_core::cluster::{Change, ClusterMap, ClusterSetting, Home, NewNodes, NodeInfo, NodeKind};
 use weft_core::units::{MAX_NODES, NodeId};
 
 use super::{Commands, Outcome, Wait, overtaken};
@@ -45,6 +45,9 @@ impl Commands<'_> {
     /// Chooses something for the cluster as a whole.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Result<Wait> {
         let setting = ClusterSetting::parse(key, value).map_err(|e| Error(e.to_string()))?;
+        let mut settings = self.engine.map().settings;
+        settings.set(setting);
+        settings.check().map_err(|e| Error(e.to_string()))?;
         Ok(Wait::Set(setting, self.engine.change(Change::Set(setting))))
     }
 
@@ -114,13 +117,17 @@ impl Commands<'_> {
                  numbers are not used twice"
             ));
         }
-        let is_host = home.is_host;
-        if !is_host {
+        let kind = match (home.is_controller, home.is_host) {
+            (true, _) => NodeKind::Controller,
+            (false, true) => NodeKind::Host,
+            (false, false) => NodeKind::Disk,
+        };
+        if kind == NodeKind::Disk {
             check_labels(map, home)?;
         }
         let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
         let first = NodeId(number as u16);
-        let new = NewNodes { first, count, home: Some(home), is_host, process: None };
+        let new = NewNodes { first, count, home: Some(home), kind, process: None };
         let ticket = self.engine.change(Change::AddNodes(new));
         Ok(Outcome::Wait(Wait::NodeAdded(number, first, name, ticket)))
     }
@@ -153,7 +160,7 @@ impl Commands<'_> {
         if info.up {
             return fail(format!("node {node} is up; stop it first (`weft node stop {node}`)"));
         }
-        if !info.given_up && !info.draining && !info.is_host {
+        if !info.given_up && !info.draining && info.has_disk() {
             return fail(format!(
                 "node {node} is expected back; move what is on it to others while it runs (`weft \
                  disk drain {node}`), or say that it will not come (`weft disk fail {node}`)"
@@ -315,7 +322,7 @@ impl Commands<'_> {
 /// A label that all nodes with disks have is one that volumes may be kept apart by: a node without it
 /// would be a failure domain by itself, and is rather a typing error.
 fn check_labels(map: &ClusterMap, home: &NewHome) -> Result<()> {
-    let counts = |i: &&NodeInfo| !i.removed && !i.is_host;
+    let counts = |i: &&NodeInfo| !i.removed && i.has_disk();
     let others: Vec<&Home> =
         map.nodes.iter().filter(counts).filter_map(|i| i.home.as_deref()).collect();
     let Some(first) = others.first() else { return Ok(()) };
@@ -340,21 +347,24 @@ mod tests {
             let pairs = text.split_whitespace().filter_map(|pair| pair.split_once('='));
             pairs.map(|(label, value)| (label.to_string(), value.to_string())).collect()
         };
-        let node = |text: &str, is_host: bool| {
+        let node = |text: &str, kind: NodeKind| {
             let home = Some(Arc::new(Home { labels: labels(text), ..Home::default() }));
-            NodeInfo { home, is_host, ..NodeInfo::new(1, 1000) }
+            NodeInfo { home, kind, ..NodeInfo::new(1, 1000) }
         };
         let try_with = |nodes: &[NodeInfo], text: &str| {
             let map = ClusterMap { nodes: nodes.to_vec(), ..ClusterMap::default() };
             let address = "127.0.0.1:1".parse().unwrap();
             let (labels, only) = (labels(text), Vec::new());
-            check_labels(&map, &NewHome { address, labels, is_host: false, disks: 1, only })
+            let (is_host, is_controller) = (false, false);
+            check_labels(&map, &NewHome { address, labels, is_host, is_controller, disks: 1, only })
         };
-        let nodes = [node("box=b1 rack=r1", false), node("box=b2", false), node("", true)];
+        let disk = |text| node(text, NodeKind::Disk);
+        let others = [NodeKind::Host, NodeKind::Controller].map(|kind| node("", kind));
+        let nodes = [&[disk("box=b1 rack=r1"), disk("box=b2")], &others[..]].concat();
         let err = try_with(&nodes, "bx=b3 rack=r1").unwrap_err();
         assert!(err.0.contains("'box'") && err.0.contains("its labels: bx, rack"), "{err}");
         assert!(try_with(&nodes, "").unwrap_err().0.contains("its labels: none"));
         assert!(try_with(&nodes, "box=b3").is_ok(), "not all have a rack");
-        assert!(try_with(&[], "bx=b3").is_ok() && try_with(&[node("", false)], "bx=b3").is_ok());
+        assert!(try_with(&[], "bx=b3").is_ok() && try_with(&[disk("")], "bx=b3").is_ok());
     }
 }

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, Settings, TimeAway, Volume,
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
@@ -441,7 +441,7 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
             reached: disk.2,
             draining,
             suspect: disk.1 % 3 == 1,
-            is_host,
+            kind: if is_host { NodeKind::Host } else { NodeKind::Disk },
             removed,
             home,
             process,
@@ -509,7 +509,11 @@ fn map() -> impl Strategy<Value = ClusterMap> {
                 nodes,
                 volumes,
                 attendance,
-                settings: Settings { give_up_after },
+                settings: Settings {
+                    give_up_after,
+                    rebuild_floor: give_up_after.filter(|n| n % 2 == 0),
+                    rebuild_ceiling: give_up_after.filter(|n| n % 3 == 0),
+                },
             }
         })
 }

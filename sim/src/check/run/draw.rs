@@ -129,6 +129,7 @@ impl Run {
             remembered_units: 1 << 18,
             remembered_writes: 1 << 17,
             lock_timeout: 30 * MILLIS,
+            lock_servers: draw_lock_servers(seed),
             lease: 500 * MILLIS,
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
@@ -300,6 +301,11 @@ fn draw_commit(seed: u64) -> Commit {
 fn draw_controller(seed: u64) -> Option<Roles> {
     let mut rng = Rng::with_seed(seed ^ 0x00c0_4712_011e);
     (rng.u8(0..6) == 0).then(|| if rng.bool() { Roles::Central } else { Roles::Controller })
+}
+
+/// Among how many nodes the locks of a lock server are divided.
+fn draw_lock_servers(seed: u64) -> usize {
+    [1, 1, 2, 3][Rng::with_seed(seed ^ 0x0010_c5e2).usize(0..4)]
 }
 
 /// With a controller in one of four seeds each block has its command.

@@ -339,14 +339,13 @@ impl Build {
     fn figure_14(&mut self) {
         for workers in [5, 8, 11, 16, 21, 26, 31] {
             let stripes = u64::from(workers - 1) * 40 * KIB;
-            let mut sizes = vec![400 * KIB, stripes];
-            sizes.dedup();
-            for bytes in sizes {
+            for (writes, bytes) in [("400-kb", 400 * KIB), ("ten-stripes", stripes)] {
                 let mut system = array(Kind::TickerTaip, 10.0, 10.0);
                 system.nodes.workers = workers;
                 system.workload = fixed(bytes, 0.0);
                 let point = [
                     ("op", Value::Name("write")),
+                    ("writes", Value::Name(writes)),
                     ("size_bytes", Value::Count(bytes)),
                     ("workers", Value::Count(workers.into())),
                 ];

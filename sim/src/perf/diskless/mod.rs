@@ -1,4 +1,4 @@
-//! Hosts that are their own controllers (shared storage, section 2), and the lock server: nodes
+//! Hosts that are their own controllers (shared storage, section 2), and the lock servers: nodes
 //! without disk, numbered after those with one.
 //!
 //! They differ from the array's own nodes in two things: each message that they send or take in
@@ -56,8 +56,10 @@ impl Iterator for Steps {
 
 /// Nodes without disk that are not the array's.
 pub(super) struct Diskless {
-    /// The number of the first, which is the lock server's; hosts follow it.
+    /// The number of the first, which is a lock server's; hosts follow those.
     first: u32,
+    /// How many lock servers there are.
+    servers: u32,
     /// Mean nanoseconds of a message.
     message: f64,
     times: MessageTimes,
@@ -76,12 +78,13 @@ impl Diskless {
         let count = count(system);
         let middle = (hosts.clock_ms * 1e6).round() as Nanos;
         let clock = |n: usize| match n {
-            // The lock server's is right: nobody's order hangs on it.
-            0 => middle,
+            // A lock server's is right: nobody's order hangs on it.
+            n if n < system.nodes.lock_servers as usize => middle,
             n => streams.stream("clock", n as u64).u64(0..=2 * middle),
         };
         Diskless {
             first: u32::from(system.nodes.workers),
+            servers: system.nodes.lock_servers,
             message: hosts.message_us * 1e3,
             times: hosts.message_times,
             chances: (0..count).map(|n| streams.stream("message", n as u64)).collect(),
@@ -92,12 +95,12 @@ impl Diskless {
 
     /// The node of a host.
     pub fn of_host(&self, host: u32) -> u32 {
-        self.first + 1 + host
+        self.first + self.servers + host
     }
 
     /// Whether a node is a host.
     pub fn is_host(&self, node: u32) -> bool {
-        self.index(node).is_some_and(|n| n > 0)
+        self.index(node).is_some_and(|n| n >= self.servers as usize)
     }
 
     fn index(&self, node: u32) -> Option<usize> {
@@ -143,7 +146,7 @@ impl Diskless {
 pub(super) fn count(system: &System) -> usize {
     match system.nodes.roles.hosts_are_nodes() {
         false => 0,
-        true => 1 + system.workload.hosts as usize,
+        true => (system.nodes.lock_servers + system.workload.hosts) as usize,
     }
 }
 

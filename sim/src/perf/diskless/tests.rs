@@ -125,6 +125,40 @@ fn ordering_costs_the_messages_that_the_paper_says() {
     }
 }
 
+/// 4.3: with a lock server for each device a small write asks two of them, one after the other.
+#[test]
+fn divided_locks_are_asked_for_at_one_server_after_the_other() {
+    let run_with = |lock_servers, read_share| {
+        let mut system = system(1, 4096, read_share);
+        system.volume.ordering = Ordering::LockServer;
+        system.nodes.lock_servers = lock_servers;
+        run(&system)
+    };
+    for (share, one, five) in [(1.0, 5.0, 5.0), (0.0, 11.0, 14.0)] {
+        for (servers, expected) in [(1, one), (5, five)] {
+            let messages = run_with(servers, share).messages;
+            assert!((messages - expected).abs() < 0.1, "{servers} servers: {messages}");
+        }
+    }
+    let latency = |servers| run_with(servers, 0.0).all.latency.mean() / 1e6;
+    // Four messages' processing and two ways more.
+    let longer = latency(5) - latency(1);
+    assert!((4.5..6.0).contains(&longer), "{longer} ms");
+}
+
+#[test]
+fn divided_locks_keep_apart_what_meets() {
+    for ordering in [Ordering::LockServer, Ordering::CallbackLocks] {
+        let mut system = system(16, 4096, 0.5);
+        system.volume.ordering = ordering;
+        system.nodes.lock_servers = 3;
+        system.workload.addresses = Addresses::Part { share: 0.002, regions: 1 };
+        let crowded = run(&system);
+        assert!(crowded.delayed > 0.1, "{ordering:?}: {}", crowded.delayed);
+        assert!(crowded.requests_s > 50.0, "{ordering:?}: {}", crowded.requests_s);
+    }
+}
+
 #[test]
 fn each_host_has_a_processor_of_its_own() {
     let of = |hosts| {

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
+use weft_core::cluster::{ClusterMap, NodeInfo, NodeKind, Volume};
 use weft_core::node::MapMessage;
 use weft_core::units::{SECTOR, Timestamp};
 use weft_load::random::Streams;
@@ -115,8 +115,13 @@ impl Simulation {
 
     /// The nodes enter their map, and hosts begin to ask.
     fn begin(&mut self, volume: Arc<Volume>) -> Result<(), String> {
+        let kind = |n: u32| match (self.diskless.has(n), self.diskless.is_host(n)) {
+            (false, _) => NodeKind::Disk,
+            (true, true) => NodeKind::Host,
+            (true, false) => NodeKind::Controller,
+        };
         let info = |(n, p): (usize, &Place)| NodeInfo {
-            is_host: self.diskless.is_host(n as u32),
+            kind: kind(n as u32),
             ..NodeInfo::new(1, p.node.data_sectors())
         };
         let nodes = self.places.iter().enumerate().map(info).collect();

@@ -93,10 +93,11 @@ impl System {
             let expected = format!("nodes.roles = {word} settles it; leave it out");
             return Err(Problem::new("volume.dispatch", self.volume.dispatch, expected));
         }
-        let nodes = u64::from(self.nodes.workers) + 1 + u64::from(self.workload.hosts);
+        let others = u64::from(self.nodes.lock_servers) + u64::from(self.workload.hosts);
+        let nodes = u64::from(self.nodes.workers) + others;
         if nodes > MOST_TIMESTAMPED {
             let expected = format!(
-                "with the workers and the lock server there would be {nodes} nodes, and timestamps \
+                "with the workers and the lock servers there would be {nodes} nodes, and timestamps \
                  tell {MOST_TIMESTAMPED} apart; give fewer"
             );
             return Err(Problem::new("workload.hosts", self.workload.hosts, expected));
@@ -204,6 +205,10 @@ impl System {
             let expected =
                 "the journal writes together what it has; give true, or nodes.store = plain";
             return Err(Problem::new("nodes.coalesce", false, expected));
+        }
+        if self.nodes.lock_servers != 1 && !self.nodes.roles.hosts_are_nodes() {
+            let expected = "locks are divided where hosts are their own controllers; give nodes.roles = host, or 1";
+            return Err(Problem::new("nodes.lock_servers", self.nodes.lock_servers, expected));
         }
         if self.nodes.commands == Commands::Block && path.command + path.execute == 0 {
             let expected = "no command costs anything; give nodes.path.command or \

@@ -70,6 +70,9 @@ pub struct Nodes {
     /// How many of the workers take hosts' requests too; with 0 a node without disk does it for
     /// all of them: the controller of a central array.
     pub originators: u16,
+    /// With hosts that are their own controllers: among how many nodes without disk the locks of a lock server are
+    /// divided.
+    pub lock_servers: u32,
     /// How a worker keeps what is on its disk.
     pub store: Store,
     /// Whether a worker whose store is plain puts neighbouring transfers together.
@@ -128,6 +131,7 @@ impl Default for Nodes {
             roles: Roles::Array,
             workers: 11,
             originators: 4,
+            lock_servers: 1,
             store: Store::Plain,
             coalesce: true,
             mips: 10.0,

@@ -9,7 +9,7 @@ mod rest;
 
 use super::*;
 use crate::cluster::message::Memory;
-use crate::cluster::{Extent, Home, NodeInfo, Place, Volume, place_volume};
+use crate::cluster::{Extent, Home, NodeInfo, NodeKind, Place, Volume, place_volume};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::store::Reached;
 use crate::units::VolumeId;

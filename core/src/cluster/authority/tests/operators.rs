@@ -1,7 +1,7 @@
 //! What operators change of volumes and nodes.
 
 use super::*;
-use crate::policy::{Commit, Dispatch, Ordering, SequencerForm, Setting};
+use crate::policy::{Commit, Dispatch, Ordering, Roles, SequencerForm, Setting};
 use crate::units::MAX_NODES;
 
 /// Whoever asked for another size had looked before columns moved: where they are now counts.
@@ -120,7 +120,7 @@ fn the_nodes_of_a_process_are_admitted_and_leave_together() {
     let new = |first: u16, count, process: Option<u16>| {
         let (home, process) = (Some(home.clone()), process.map(NodeId));
         let first = NodeId(first);
-        Change::AddNodes(NewNodes { first, count, home, is_host: false, process })
+        Change::AddNodes(NewNodes { first, count, home, kind: NodeKind::Disk, process })
     };
     let map = change(&mut a, new(3, 2, None), 20).unwrap();
     assert_eq!(map.nodes.len(), 5);
@@ -225,4 +225,59 @@ fn two_volumes_never_have_one_name() {
     change(&mut a, Change::RenameVolume(two, "other".to_string()), 80);
     change(&mut a, Change::UndeleteVolume(one), 90);
     assert_eq!(a.map().volumes[&one].visible, size);
+}
+
+/// Who joins to be the controller is it before any node with a disk, and the next by the same rule is its backup.
+#[test]
+fn a_node_that_is_there_to_be_the_controller_is_preferred() {
+    let map = |kinds: &[(NodeKind, bool)]| {
+        let node = |(kind, up): &(NodeKind, bool)| NodeInfo {
+            kind: *kind,
+            up: *up,
+            ..NodeInfo::new(1, if *kind == NodeKind::Disk { DISK } else { 0 })
+        };
+        ClusterMap { nodes: kinds.iter().map(node).collect(), ..ClusterMap::default() }
+    };
+    let both = |map: &ClusterMap| (map.server().map(|n| n.0), map.next_server().map(|n| n.0));
+    let (disk, host, controller) = (NodeKind::Disk, NodeKind::Host, NodeKind::Controller);
+    assert_eq!(both(&map(&[(disk, true), (disk, true)])), (Some(0), Some(1)));
+    let mut kinds = [(disk, true), (host, true), (controller, true), (controller, true)];
+    assert_eq!(both(&map(&kinds)), (Some(2), Some(3)));
+    kinds[2].1 = false;
+    assert_eq!(both(&map(&kinds)), (Some(3), Some(0)), "a disk's node can be it, too");
+    kinds[3].1 = false;
+    assert_eq!(both(&map(&kinds)), (Some(0), None), "a host never is");
+    assert_eq!(map(&kinds).with_disks().collect::<Vec<_>>(), [NodeId(0)]);
+}
+
+#[test]
+fn a_controller_is_refused_where_no_process_may_be_it() {
+    let mut map = started("rs:2+1", 3, 6).map().clone();
+    let controlled =
+        [Roles::Controller, Roles::Central].map(|r| PolicyChange::to([Setting::Roles(r)]));
+    let refused =
+        |map: &ClusterMap, change| map.check_policy(VolumeId(1), change).unwrap_err().to_string();
+    assert!(controlled.iter().all(|change| map.check_policy(VolumeId(1), change).is_ok()));
+    map.nodes.iter_mut().for_each(|n| n.given_up = true);
+    map.nodes.push(NodeInfo { kind: NodeKind::Host, ..NodeInfo::new(1, 0) });
+    for change in &controlled {
+        assert!(refused(&map, change).contains("have one join with `controller = true`"));
+    }
+    let mut new = Volume::clone(&map.volumes[&VolumeId(1)]);
+    controlled[0].apply(&mut new);
+    assert!(map.check_new_policy(&new, &[]).is_err());
+    map.nodes.push(NodeInfo { kind: NodeKind::Controller, ..NodeInfo::new(1, 0) });
+    assert!(map.check_policy(VolumeId(1), &controlled[0]).is_ok());
+    assert!(map.check_new_policy(&new, &[]).is_ok());
+}
+
+/// It holds nothing, so it may leave for good as soon as it is down.
+#[test]
+fn a_controller_is_admitted_and_leaves() {
+    let mut a = started("raid1", 3, 90);
+    let new = NewNodes { kind: NodeKind::Controller, ..NewNodes::one(NodeId(3)) };
+    let map = change(&mut a, Change::AddNodes(new), 20).unwrap();
+    assert_eq!(map.nodes[3].kind, NodeKind::Controller);
+    let map = change(&mut a, Change::RemoveNode(NodeId(3)), 21).unwrap();
+    assert!(map.nodes[3].removed);
 }

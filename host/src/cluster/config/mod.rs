@@ -31,9 +31,11 @@ pub struct Configuration {
     pub name: NodeName,
     /// Its directory.
     pub dir: PathBuf,
-    /// Its disks: block devices, or files. Each is a node of the cluster. Without one it is a host
-    /// that is its own controller: it reaches volumes by itself, and serves nothing to others.
+    /// Its disks: block devices, or files. Each is a node of the cluster. Without one it is the
+    /// controller, or a host that is its own: that reaches volumes by itself, and serves nothing to others.
     pub disks: Vec<PathBuf>,
+    /// Whether it is there to be the controller, without disks and hosts.
+    pub controller: bool,
     /// How large to make disks that are files and not there yet.
     pub disk_size: Option<u64>,
     /// Where other nodes reach it.
@@ -67,6 +69,8 @@ struct File {
     disks: Option<Vec<PathBuf>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_size: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    controller: bool,
     address: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     admit: Option<String>,
@@ -124,10 +128,16 @@ impl Configuration {
         NewHome {
             address: self.address,
             labels: self.labels.clone(),
-            is_host: self.disks.is_empty(),
+            is_host: self.is_host(),
+            is_controller: self.controller,
             disks: self.disks.len().max(1),
             only: self.only.iter().flatten().map(NodeName::to_string).collect(),
         }
+    }
+
+    /// Whether it is a host that is its own controller.
+    pub(crate) fn is_host(&self) -> bool {
+        self.disks.is_empty() && !self.controller
     }
 
     /// Reads a configuration. Relative paths in it are taken from where the file is.
@@ -173,6 +183,7 @@ impl Configuration {
             dir: base.join(file.dir),
             disks,
             disk_size: file.disk_size.map(size).transpose()?,
+            controller: file.controller,
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
             metrics: file.metrics.as_deref().map(metrics_address).transpose()?,
@@ -187,6 +198,7 @@ impl Configuration {
             only,
         };
         config.check_listens()?;
+        config.check_controller()?;
         Ok(config)
     }
 
@@ -206,6 +218,22 @@ impl Configuration {
             .chain(self.admit.map(|a| ("admit", tcp(a))))
             .chain(self.metrics.map(|a| ("metrics", tcp(a))))
             .chain(self.listens.iter().map(|l| (l.key(), l.clone())))
+    }
+
+    /// Refuses disks and hosts of a process that is there to be the controller.
+    fn check_controller(&self) -> Result<()> {
+        let serves = self.listens.first().map(Listen::key);
+        let what = match self.disks.is_empty() {
+            false => Some("disks"),
+            true => serves,
+        };
+        match what.filter(|_| self.controller) {
+            Some(key) => fail(format!(
+                "controller: a process that is there to be the controller has no {key}; leave {key} out, or \
+                 controller: one with disks is the controller too, where there is no other"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Refuses to listen at one address twice.
@@ -253,6 +281,7 @@ impl Configuration {
             disk: self.disks.first().filter(|_| self.disks.len() == 1).cloned(),
             disks: (self.disks.len() > 1).then(|| self.disks.clone()),
             disk_size: self.disk_size.map(|s| s.to_string()),
+            controller: self.controller,
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
             metrics: self.metrics.map(|a| a.to_string()),
@@ -371,195 +400,4 @@ fn check_label(label: &str, value: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GOOD: &str = "name = 'n1'\ndir = 'state'\ndisk = '/dev/vdb'\n\
-                        address = '10.0.0.1:10810'\nnbd = ['nbd.sock', '127.0.0.1:10809']\n\
-                        native = ['weft.sock', '127.0.0.1:10812']\n\
-                        [labels]\nbox = 'b1'\n";
-
-    #[test]
-    fn a_configuration_is_read_and_written() {
-        let base = Path::new("/etc/weft");
-        let read = Configuration::parse(GOOD, base).unwrap();
-        assert_eq!(read.dir, Path::new("/etc/weft/state"));
-        assert_eq!(read.listens[0], Listen::unix("/etc/weft/nbd.sock"));
-        assert_eq!(read.listens[2], Listen::native_unix("/etc/weft/weft.sock"));
-        assert_eq!(read.listens[3], Listen::native_tcp("127.0.0.1:10812"));
-        assert_eq!(read.home().labels["box"], "b1");
-        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!(again, read);
-    }
-
-    #[test]
-    fn metrics_have_an_address_of_their_own() {
-        let parse = |metrics: &str| {
-            Configuration::parse(&format!("metrics = '{metrics}'\n{GOOD}"), Path::new("/"))
-        };
-        assert_eq!(parse("0.0.0.0:9810").unwrap().metrics, Some("0.0.0.0:9810".parse().unwrap()));
-        for (wrong, why) in [
-            ("box1:9810", "write it like 192.168.1.11:9810"),
-            ("10.0.0.1:0", "write it like"),
-            ("10.0.0.1:10810", "address has it too"),
-        ] {
-            let said = parse(wrong).unwrap_err().0;
-            assert!(said.contains("metrics") && said.contains(why), "{said}");
-        }
-    }
-
-    #[test]
-    fn who_is_dialled_can_be_restricted_to_some() {
-        let parse = |links: &str| Configuration::parse(&format!("{GOOD}{links}"), Path::new("/"));
-        assert_eq!(parse("").unwrap().only, None);
-        let read = parse("[links]\nonly = ['n2', 'n7']\n").unwrap();
-        let names = ["n2", "n7"].map(|n| n.parse().unwrap());
-        assert_eq!(read.only, Some(names.into()));
-        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!(again, read);
-        assert_eq!(parse("[links]\nonly = []\n").unwrap().only, Some(BTreeSet::new()));
-        for (links, words) in [
-            ("only = ['n1']", "which is this process"),
-            ("only = ['N 2']", "links: only"),
-            ("onyl = ['n2']", "unknown field"),
-        ] {
-            let error = parse(&format!("[links]\n{links}\n")).unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
-        }
-    }
-
-    #[test]
-    fn every_front_end_has_a_key_of_its_own() {
-        let alone = GOOD.replace("nbd = ['nbd.sock', '127.0.0.1:10809']\n", "");
-        let alone = alone.replace("native = ['weft.sock', '127.0.0.1:10812']\n", "");
-        for front_end in &FRONT_ENDS {
-            let text = format!("{} = ['/x.sock']\n{alone}", front_end.key);
-            let read = Configuration::parse(&text, Path::new("/")).unwrap();
-            let at: Listen = format!("{}/x.sock", front_end.prefix).parse().unwrap();
-            assert_eq!(read.listens, [at]);
-            let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
-            assert_eq!(again, read);
-        }
-        let text = GOOD.replace("'weft.sock'", "5");
-        let err = Configuration::parse(&text, Path::new("/")).unwrap_err();
-        assert!(err.0.contains("line 6") && err.0.contains("expected a string"), "{err}");
-    }
-
-    #[test]
-    fn a_protocol_is_spoken_where_it_is_said_and_others_where_they_were() {
-        let mut read = Configuration::parse(GOOD, Path::new("/etc/weft")).unwrap();
-        read.listen_at(vec![Listen::native_unix("/x"), Listen::native_unix("/y")]);
-        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!(again, read);
-        let there: Vec<&str> = read.listens.iter().map(Listen::key).collect();
-        assert_eq!(there, ["nbd", "nbd", "native", "native"]);
-        assert!(!read.listens.contains(&Listen::native_unix("/etc/weft/weft.sock")));
-    }
-
-    #[test]
-    fn several_disks_are_read_and_written() {
-        assert_eq!(Configuration::parse(GOOD, Path::new("/")).unwrap().disks.len(), 1);
-        let many = GOOD.replace("disk = '/dev/vdb'", "disks = ['/dev/vdb', 'c.img']");
-        let read = Configuration::parse(&many, Path::new("/etc/weft")).unwrap();
-        assert_eq!(read.disks, ["/dev/vdb", "/etc/weft/c.img"].map(PathBuf::from));
-        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!(again, read);
-    }
-
-    #[test]
-    fn rates_have_a_floor_and_a_ceiling() {
-        let read = |more: &str| {
-            let text = GOOD.replace("dir = 'state'", &format!("dir = 'state'\n{more}"));
-            Configuration::parse(&text, Path::new("/")).unwrap()
-        };
-        assert_eq!(read("").fill, FillRates::default());
-        let slow = read("rebuild_ceiling = '8M'");
-        assert_eq!(slow.fill, FillRates { floor: 8 << 20, ceiling: 8 << 20 });
-        let both = read("rebuild_floor = '16M'\nrebuild_ceiling = '1G'");
-        assert_eq!(both.fill, FillRates { floor: 16 << 20, ceiling: 1 << 30 });
-        let again = Configuration::parse(&both.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!(again, both);
-    }
-
-    #[test]
-    fn a_disk_has_a_queue() {
-        let read = |more: &str| {
-            let text = GOOD.replace("dir = 'state'", &format!("dir = 'state'\n{more}"));
-            Configuration::parse(&text, Path::new("/")).unwrap()
-        };
-        assert_eq!(read("").queue, DiskQueue::default());
-        let queue = read("queue = 'c-look'").queue;
-        assert_eq!((queue.order(), queue.depth()), ("c-look", 2));
-        let deep = read("queue = 'sstf'\nqueue_depth = 32");
-        assert_eq!((deep.queue.order(), deep.queue.depth()), ("sstf", 32));
-        let again = Configuration::parse(&deep.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!(again, deep);
-    }
-
-    #[test]
-    fn what_hosts_may_take_is_read_and_written() {
-        let read = Configuration::parse(GOOD, Path::new("/")).unwrap();
-        assert_eq!(read.limits, Limits::default());
-        assert!(!read.to_toml().unwrap().contains("limits"));
-        let text = format!("{GOOD}\n[limits]\nconnections = 20\nrequest = '5m'\n");
-        let read = Configuration::parse(&text, Path::new("/")).unwrap();
-        assert_eq!((read.limits.connections, read.limits.request.as_secs()), (20, 300));
-        let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
-        assert_eq!(again, read);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        for (from, to, why) in [
-            ("name =", "nmae =", "unknown field `nmae`"),
-            ("'n1'", "'N 1'", "no name for a node"),
-            ("10.0.0.1:10810", "box1:10810", "write it like 192.168.1.11:10810"),
-            ("10.0.0.1:10810", "0.0.0.0:10810", "others can reach"),
-            ("'127.0.0.1:10809'", "'10809'", "neither HOST:PORT"),
-            ("'127.0.0.1:10812'", "'10812'", "native: '10812' is neither HOST:PORT"),
-            ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
-            ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
-            ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
-            (
-                "disk = '/dev/vdb'",
-                "disk = '/dev/vdb'\nadmit = '10.0.0.1:10810'",
-                "admit: 10.0.0.1:10810 is in use: address has it",
-            ),
-            (
-                "'127.0.0.1:10809'",
-                "'0.0.0.0:10810'",
-                "nbd: 0.0.0.0:10810 is in use: address has it",
-            ),
-            ("'weft.sock'", "'./nbd.sock'", "nbd.sock is in use: nbd has it"),
-            ("disk = '/dev/vdb'", "disks = []", "disks: there is none"),
-            ("disk = '/dev/vdb'", "disks = ['/dev/vdb', '/dev/vdb']", "/dev/vdb is given twice"),
-            ("dir = 'state'", "dir = 'state'\ndisks = ['/dev/vdc']", "not both"),
-            ("dir = 'state'", "dir = 'state'\nrebuild_floor = '10K'", "rebuild_floor: 10240 bytes"),
-            (
-                "dir = 'state'",
-                "dir = 'state'\nrebuild_floor = '9M'\nrebuild_ceiling = '8M'",
-                "less than",
-            ),
-            ("dir = 'state'", "dir = 'state'\nqueue = 'satf'", "queue: satf chooses by"),
-            ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is no order"),
-            ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: a disk"),
-            ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
-            ("[labels]", "[limits]\nhandshake = '0s'\n[labels]", "limits: handshake: in 0s"),
-            ("[labels]", "[limits]\nclients = 5\n[labels]", "unknown field `clients`"),
-        ] {
-            let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();
-            assert!(err.0.contains(why), "{err}");
-        }
-    }
-
-    #[test]
-    fn the_examples_are_good() {
-        let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging");
-        for (dir, count) in [("three-boxes", 3), ("five-boxes", 5)] {
-            let files = fs::read_dir(packaging.join(dir)).unwrap().map(|f| f.unwrap().path());
-            let read: Vec<_> = files.map(|f| Configuration::load(&f).unwrap()).collect();
-            assert_eq!(read.len(), count);
-            assert_eq!(read.iter().filter(|c| c.admit.is_some()).count(), 1);
-        }
-    }
-}
+mod tests;
