@@ -538,7 +538,7 @@ mod tests {
         assert_eq!(of(None, None, None), "-");
         let exposed = Some(ExposedStatus { bytes: 49_152, ..ExposedStatus::default() });
         let waiting = VolumeStatus { survives: Some(1), exposed, ..VolumeStatus::default() };
-        assert_eq!(survives(&waiting), "1 more node lost, but for 48.0 KiB exposed");
+        assert_eq!(survives(&waiting), "1 more node lost, but for 48.00 KiB exposed");
         let some = of(Some(3), Some(1568.0 / 1820.0), Some(1));
         assert_eq!(some, "any 3 more nodes, 86 % of fours, or 1 box");
         assert_eq!(of(Some(0), Some(0.5), None), "50 % of single ones");
