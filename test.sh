@@ -106,7 +106,7 @@ fuzz() { tests/fuzz.sh; }
 real() {
     build
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
-    "$weft" check --real --rounds "${WEFT_ROUNDS:-17}" --slack "${WEFT_SLACK:-30}"
+    "$weft" check --real --rounds "${WEFT_ROUNDS:-18}" --slack "${WEFT_SLACK:-30}"
     "$weft" check --real --rounds 3 --slack "${WEFT_SLACK:-30}" --roles controller --faults kill,pause,cut
     WEFT=${WEFT:-$weft} SIDE=${WEFT_SIDE:-5} tests/torus.sh
 }

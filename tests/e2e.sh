@@ -438,6 +438,95 @@ disk_lost() {
     scrub
     weft volume delete extra --yes --now
 }
+# Parity that waits. What is exposed is measured over restarts, and computed before a disk leaves on purpose. What is lost
+# with a disk that left at once is listed, cannot be read, and can be accepted as zeros.
+exposed() { status 'e = next(v for v in s["volumes"] if v["name"] == "soon")["exposed"]; sys.exit(not eval(sys.argv[1]))' "$1"; }
+burst() {
+    python3 -c 'for n in range(24): print(f"write -P {n + 1} {n * 36}k 4k")' |
+        qemu-io -f raw "nbd+unix:///soon?socket=$S" >"$T/qio" 2>&1
+    ! grep -iE 'error|failed' "$T/qio"
+}
+# The blocks of 4 KiB that cannot be read, and those that are listed as lost.
+unreadable() {
+    python3 -c 'for at in range(0, 16 << 20, 4096): print(f"read {at} 4096")' |
+        qemu-io -f raw "nbd+unix:///soon?socket=$S" >"$T/qio" 2>&1 || true
+    python3 - "$T/qio" <<'END'
+import re, sys
+done = re.findall(r"^(?:qemu-io> )*(?:read 4096/4096 bytes at offset (\d+)|(read failed.*))$", open(sys.argv[1]).read(), re.M)
+assert len(done) == (16 << 20) // 4096, len(done)
+for n, (at, failed) in enumerate(done):
+    assert failed or int(at) == n * 4096
+    if failed: print(n * 4096)
+END
+}
+lost() {
+    # It fails while something is lost.
+    (weft volume lost soon --json || true) | python3 -c '
+import json, sys
+for r in json.load(sys.stdin)["ranges"]:
+    for at in range(r["offset"], r["offset"] + r["length"], 4096): print(at)'
+}
+deferred() {
+    local most
+    weft volume create soon 16M --redundancy deferred --idle 1h --exposed-for none
+    burst
+    exposed 'e["bytes"] > 0 and e["stripes"] > 0 and e["unprotected_share"] > 0 and e["mttdl_hours"] > 0'
+    weft status | grep 'volume soon: .* are exposed'
+    most=$(status 'print(next(v for v in s["volumes"] if v["name"] == "soon")["exposed"]["most_bytes"])')
+    weft volume refresh soon
+    exposed 'e["bytes"] == 0 and e["most_bytes"] == '"$most"
+    # A node, and the array, count on from where they were.
+    weft node stop 2
+    weft node start 2
+    stop
+    start
+    exposed 'e["bytes"] == 0 and e["most_bytes"] == '"$most"' and e["unprotected_share"] > 0 and e["mean_bytes"] > 0'
+    # Nothing waits of what is on a disk that may fail, until it is trusted again.
+    burst
+    exposed 'e["bytes"] > 0'
+    weft disk suspect 2
+    node_is 2 suspect
+    exposed 'e["bytes"] == 0'
+    burst
+    exposed 'e["bytes"] == 0'
+    stop
+    start
+    node_is 2 suspect
+    weft disk suspect 2 --clear
+    refused 'not expected to fail' weft disk suspect 2 --clear
+    burst
+    exposed 'e["bytes"] > 0'
+    # Who leaves on purpose has parity computed first, or says what that would do.
+    weft node stop 3
+    exposed 'e["bytes"] == 0'
+    weft node start 3
+    wait_until whole
+    burst
+    weft node stop 3 --now | grep "no parity protects up to .* of volume 'soon' yet"
+    exposed 'e["bytes"] > 0'
+    weft node start 3
+    wait_until whole
+    weft disk fail 1 --yes
+    exposed 'e["bytes"] == 0'
+    weft disk replace 1
+    wait_until whole
+    weft volume lost soon
+    scrub soon
+    burst
+    weft disk fail 1 --now --yes
+    weft disk replace 1
+    wait_until whole
+    fails weft volume lost soon
+    lost >"$T/listed"
+    unreadable >"$T/unreadable"
+    [ -s "$T/listed" ]
+    diff "$T/listed" "$T/unreadable"
+    weft volume lost soon --accept
+    [ -z "$(unreadable)" ]
+    weft volume refresh soon
+    scrub soon
+    weft volume delete soon --yes --now
+}
 server_killed() {
     local acked i commands=()
     # Answered before: a copy that was finished.
@@ -705,6 +794,7 @@ t fio-node-killed fio_node_killed
 t fio-node-stopped fio_node_down
 t disk-replaced disk_replaced
 t disk-lost disk_lost
+t deferred deferred
 t server-killed server_killed
 t ext4-node-killed filesystem ext4
 t xfs-node-killed filesystem xfs

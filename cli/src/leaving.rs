@@ -1,6 +1,6 @@
 //! Before a disk leaves on purpose: parity that waits of what is on it is computed, and no more of it waits.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use weft_host::status::{NodeState, Status, VolumeStatus};
 use weft_host::{Control, ControlRequest, DiskAction};
@@ -13,10 +13,16 @@ fn takes_part(status: &Status, node: usize) -> bool {
     of.is_some_and(|n| matches!(n.state, Up | CatchingUp | Draining | Suspect))
 }
 
-/// The volumes that have something on a node's disk, and whose parity may wait.
+/// The volumes that have something on a node's disk, and whose parity may wait, or still does.
 fn waiting(status: &Status, node: usize) -> impl Iterator<Item = &VolumeStatus> {
     let on_it = move |v: &&VolumeStatus| v.nodes.iter().any(|n| usize::from(*n) == node);
-    status.volumes.iter().filter(on_it).filter(|v| v.choice("redundancy") != "immediate")
+    let waits = |v: &&VolumeStatus| v.choice("redundancy") != "immediate" || exposed(v) > 0;
+    status.volumes.iter().filter(on_it).filter(waits)
+}
+
+/// Bytes that only parity would protect that waits.
+fn exposed(volume: &VolumeStatus) -> u64 {
+    volume.exposed.as_ref().map_or(0, |e| e.bytes)
 }
 
 /// Says that a node's disk may fail, and waits until what is on it is redundant.
@@ -52,7 +58,8 @@ pub fn make_redundant(control: &mut Control, node: usize) -> Result<bool> {
     if !any || !takes_part(&status, node) {
         return Ok(false);
     }
-    suspect(control, node)?;
+    suspect(control, node)
+        .context("not done; with --now it would be, and what is exposed may be lost")?;
     Ok(before != Some(NodeState::Suspect))
 }
 
@@ -65,7 +72,6 @@ pub fn trust(control: &mut Control, node: usize) -> Result<()> {
 /// What parity does not protect of the volumes on a node's disk, in words, if there is anything. Not all of it need be on that
 /// disk.
 pub fn unprotected(status: &Status, node: usize) -> Option<String> {
-    let exposed = |v: &VolumeStatus| v.exposed.as_ref().map_or(0, |e| e.bytes);
     let all: Vec<String> = waiting(status, node)
         .filter(|v| takes_part(status, node) && exposed(v) > 0)
         .map(|v| format!("up to {} of volume '{}'", bytes(exposed(v)), v.name))
@@ -102,7 +108,8 @@ mod tests {
         assert_eq!(of(NodeState::Up, "deferred", 8192).as_deref(), Some(said));
         assert_eq!(of(NodeState::Suspect, "never", 8192).as_deref(), Some(said));
         assert_eq!(of(NodeState::Up, "deferred", 0), None);
-        assert_eq!(of(NodeState::Up, "immediate", 8192), None);
+        assert_eq!(of(NodeState::Up, "immediate", 8192).as_deref(), Some(said), "from before");
+        assert_eq!(of(NodeState::Up, "immediate", 0), None);
         assert_eq!(of(NodeState::Down, "deferred", 8192), None);
         assert_eq!(
             unprotected(&status(NodeState::Up, "deferred", 8192), 0),

@@ -436,13 +436,18 @@ fn exposed(name: &str, e: &ExposedStatus) -> Option<String> {
         }
         _ => String::new(),
     };
-    (e.bytes > 0 || e.lost_bytes > 0).then(|| {
-        format!(
-            "volume {name}: {} are exposed, for {:.0} s at most: parity of {} stripe units waits (mean {}, most {}, \
-             {:.1} % of the time){achieved}{lost}",
-            bytes(e.bytes),
+    let now = match e.bytes {
+        0 => "nothing is exposed".to_string(),
+        exposed => format!(
+            "{} are exposed, for {:.0} s at most: parity of {} stripe units waits",
+            bytes(exposed),
             e.oldest_seconds,
-            e.stripes,
+            e.stripes
+        ),
+    };
+    (e.most_bytes > 0 || e.lost_bytes > 0).then(|| {
+        format!(
+            "volume {name}: {now} (so far {} on the mean, {} at most, {:.1} % of the time){achieved}{lost}",
             bytes(e.mean_bytes),
             bytes(e.most_bytes),
             100.0 * e.unprotected_share
@@ -466,8 +471,16 @@ fn lacking(node: &MissingNode) -> String {
     format!("node {} ({name}{state}; {} extents)", node.node, node.extents)
 }
 
-/// What a volume bears to lose, in words.
+/// What a volume bears to lose, in words: all of it, but for what is exposed.
 pub fn survives(volume: &VolumeStatus) -> String {
+    let nodes = survived_nodes(volume);
+    match volume.exposed.as_ref().map_or(0, |e| e.bytes) {
+        0 => nodes,
+        exposed => format!("{nodes}, but for {} exposed", bytes(exposed)),
+    }
+}
+
+fn survived_nodes(volume: &VolumeStatus) -> String {
     let Some(survives) = volume.survives else { return "-".to_string() };
     let some = volume.survives_next.filter(|share| *share > 0.0);
     let nodes = match (survives, some) {
@@ -523,6 +536,9 @@ mod tests {
             assert_eq!(of(Some(survived), None, boxes), text);
         }
         assert_eq!(of(None, None, None), "-");
+        let exposed = Some(ExposedStatus { bytes: 49_152, ..ExposedStatus::default() });
+        let waiting = VolumeStatus { survives: Some(1), exposed, ..VolumeStatus::default() };
+        assert_eq!(survives(&waiting), "1 more node lost, but for 48.00 KiB exposed");
         let some = of(Some(3), Some(1568.0 / 1820.0), Some(1));
         assert_eq!(some, "any 3 more nodes, 86 % of fours, or 1 box");
         assert_eq!(of(Some(0), Some(0.5), None), "50 % of single ones");

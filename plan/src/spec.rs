@@ -336,14 +336,17 @@ pub struct Design {
     pub requests_s: Option<f64>,
     /// Hours that the rebuild of a disk takes once it has begun, as measured or simulated.
     pub rebuild_h: Option<f64>,
+    /// What this design sets in the scenario, KEY=VALUE, beside what all do: when parity is computed, for instance.
+    #[serde(default)]
+    pub set: Vec<String>,
 }
 
 fn unit_bytes() -> u64 {
     65_536
 }
 
-/// Parity that waits, as it was measured: `weft status --json` and `weft paper afraid` say both.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// Parity that waits, as it was measured: `weft status --json`, `weft sim` and `weft paper afraid` say both.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deferred {
     /// The share of time in which any stripe was exposed.

@@ -44,6 +44,7 @@ pub const ENTRIES: &[Entry] = entries![
     "bst/reordering",
     "bst/real",
     "examples/flash",
+    "examples/parity-waits",
     "examples/replay",
     "examples/shared-bus",
     "validation/emulated",

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use weft_load::stats::millis;
 use weft_report::short;
-use weft_sim::perf::{Estimate, RecoverySummary, Resource, Summary};
+use weft_sim::perf::{Estimate, ExposureSummary, RecoverySummary, Resource, Summary};
 
 /// A mean over independent runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,9 @@ pub struct Measured {
     /// What was seen of faults, if there were any.
     #[serde(default, skip_serializing_if = "Recovered::is_empty")]
     pub recovered: Recovered,
+    /// What parity that waited exposed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exposed: Option<Exposed>,
     /// Requests that were measured, over all runs.
     pub requests: u64,
     /// Requests that were left out at the beginning of each run.
@@ -124,6 +127,24 @@ pub struct Recovered {
     pub degraded_ms: Option<Mean>,
     /// The same while a disk was filled.
     pub rebuilding_ms: Option<Mean>,
+}
+
+/// What parity that waited exposed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exposed {
+    /// The share of the time in which anything was exposed.
+    pub unprotected_share: Mean,
+    /// Bytes of data in exposed stripes, on average.
+    pub lag_bytes: Mean,
+}
+
+impl From<ExposureSummary> for Exposed {
+    fn from(seen: ExposureSummary) -> Exposed {
+        Exposed {
+            unprotected_share: seen.unprotected_share.into(),
+            lag_bytes: seen.lag_bytes.into(),
+        }
+    }
 }
 
 impl Recovered {
@@ -251,6 +272,10 @@ pub const METRICS: &[Metric] = &[
         |m| m.recovered.degraded_ms.map_or_else(Figure::default, Mean::figure)),
     mean("rebuilding_ms", "rebuilding ms", "mean response time while a disk is filled, ms",
         |m| m.recovered.rebuilding_ms.map_or_else(Figure::default, Mean::figure)),
+    Metric { is_mean: true, ..share("unprotected_share", "unprotected", "share of time in which parity waits",
+        |m| m.exposed.map_or_else(Figure::default, |e| e.unprotected_share.figure())) },
+    mean("parity_lag_bytes", "lag bytes", "data in stripes whose parity waits, bytes",
+        |m| m.exposed.map_or_else(Figure::default, |e| e.lag_bytes.figure())),
 ];
 
 impl Measured {
@@ -266,6 +291,7 @@ impl Measured {
             messages: Some(summary.messages.into()),
             delayed: Some(summary.delayed.into()),
             recovered: summary.recovered.map(Recovered::from).unwrap_or_default(),
+            exposed: summary.exposed.map(Exposed::from),
             events: Some(summary.events),
             runs: summary.runs.iter().copied().map(Run::from).collect(),
             ..Measured::of_hosts(summary)
@@ -291,6 +317,7 @@ impl Measured {
             messages: None,
             delayed: None,
             recovered: Recovered::default(),
+            exposed: None,
             requests: summary.latency.count(),
             warm_up: Some(summary.warm_up),
             events: None,

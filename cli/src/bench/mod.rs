@@ -4,6 +4,7 @@ mod apart;
 mod ordered;
 mod orderings;
 mod rebuild;
+mod redundancy;
 pub mod workload;
 
 use std::fs;
@@ -60,6 +61,9 @@ pub struct Bench {
     /// between: such as rs:12+4,lrc:12+2+2
     #[arg(long, value_name = "LAYOUTS", conflicts_with_all = ["processes", "ordered", "ordering"])]
     rebuild: Option<rebuild::Choice>,
+    /// Compare small writes whose parity waits with those that bring it, and with those whose parity is never computed
+    #[arg(long, conflicts_with_all = ["processes", "ordered", "ordering", "rebuild"])]
+    redundancy: bool,
     /// What `--processes` runs as the other end of its bare sockets
     #[arg(long, hide = true)]
     echo: Option<SocketAddr>,
@@ -98,6 +102,9 @@ impl Bench {
         }
         if let Some(choice) = &self.ordering {
             return orderings::run(self, choice);
+        }
+        if self.redundancy {
+            return redundancy::run(self);
         }
         if let Some(choice) = &self.rebuild {
             return rebuild::run(self, choice);

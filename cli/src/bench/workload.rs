@@ -89,16 +89,29 @@ pub fn run(host: &mut Host, control: &mut Control, case: Case, time: Duration) -
     pump(host, case.depth, &mut load)?;
     let seconds = begun.elapsed().as_secs_f64();
     control.request(&weft_host::ControlRequest::Quiesce)?;
-    let cpu = cpu_time() - cpu;
-    let requests = load.latencies.len();
-    Ok(Measured {
-        iops: requests as f64 / seconds,
-        mb_per_s: mb_per_s(requests * u64::from(case.block), seconds),
-        mean_us: load.latencies.mean() / 1e3,
-        p50_us: load.latencies.value_at_quantile(0.5) / 1000,
-        p99_us: load.latencies.value_at_quantile(0.99) / 1000,
-        cpu_s_per_1000: cpu / requests.max(1) as f64 * 1000.0,
-    })
+    Ok(load.measured(seconds, cpu_time() - cpu))
+}
+
+/// Runs a workload in bursts for some time in all, with a pause after each that does not count. What the array does afterwards is
+/// not waited for.
+pub fn bursts(
+    host: &mut Host,
+    case: Case,
+    time: Duration,
+    burst: Duration,
+    pause: impl Fn(),
+) -> Result<Measured> {
+    let mut load = Load::new(case, host.size(), Duration::ZERO)?;
+    let (mut seconds, mut cpu) = (0.0, 0.0);
+    while seconds < time.as_secs_f64() {
+        let (begun, cpu_begun) = (Instant::now(), cpu_time());
+        load.end = begun + burst;
+        pump(host, case.depth, &mut load)?;
+        seconds += begun.elapsed().as_secs_f64();
+        cpu += cpu_time() - cpu_begun;
+        pause();
+    }
+    Ok(load.measured(seconds, cpu))
 }
 
 /// CPU time that this process has used, in seconds.
@@ -131,6 +144,19 @@ impl Load {
             data: data.into(),
             latencies: Histogram::new(3)?,
         })
+    }
+
+    /// What it came to in so many seconds, and seconds of CPU time.
+    fn measured(&self, seconds: f64, cpu: f64) -> Measured {
+        let requests = self.latencies.len();
+        Measured {
+            iops: requests as f64 / seconds,
+            mb_per_s: mb_per_s(requests * u64::from(self.case.block), seconds),
+            mean_us: self.latencies.mean() / 1e3,
+            p50_us: self.latencies.value_at_quantile(0.5) / 1000,
+            p99_us: self.latencies.value_at_quantile(0.99) / 1000,
+            cpu_s_per_1000: cpu / requests.max(1) as f64 * 1000.0,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use weft_plan::array::Array;
-use weft_plan::spec::{Simulate, Spec};
+use weft_plan::spec::{Deferred, Simulate, Spec};
 use weft_scenario::result::Measured;
 use weft_scenario::scenario::{Scenario, Setting};
 use weft_scenario::study;
@@ -13,17 +13,25 @@ use weft_scenario::world::World;
 /// # Errors
 /// If it has several points, cannot be run, or does not know what a design needs.
 pub fn simulate(spec: &mut Spec) -> Result<()> {
-    let Some(simulate) = spec.simulate.clone() else { return Ok(()) };
+    let Some(simulate) = spec.simulate.clone() else {
+        return match spec.designs.iter().position(|d| !d.set.is_empty()) {
+            Some(n) => bail!("designs[{n}].set: there is no scenario to set it in; add [simulate]"),
+            None => Ok(()),
+        };
+    };
     for n in 0..spec.designs.len() {
         let array = Array::new(spec, n)?;
         let design = &spec.designs[n];
         if design.requests_s.is_some() {
+            if !design.set.is_empty() {
+                bail!("designs[{n}].set: requests_s says how fast it is; leave out one of them");
+            }
             continue;
         }
         if design.deferred.is_some() {
             bail!(
-                "designs[{n}].deferred: scenarios have no parity that waits; give requests_s as measured, or leave \
-                 [simulate] out"
+                "designs[{n}].deferred: what waits is simulated, too; set volume.redundancy in its place, as in set = \
+                 [\"volume.redundancy.timing=deferred\"], or give requests_s as measured"
             );
         }
         let measured = run(&simulate, spec, n, &array).with_context(|| format!("designs[{n}]"))?;
@@ -32,6 +40,12 @@ pub fn simulate(spec: &mut Spec) -> Result<()> {
         let bytes = spec.disks.size_gb * 1e9;
         let design = &mut spec.designs[n];
         design.requests_s = Some(measured.requests_s.mean);
+        design.deferred = measured.exposed.map(|seen| Deferred {
+            unprotected_share: seen.unprotected_share.mean,
+            lag_bytes: seen.lag_bytes.mean,
+            // Scenarios have all parity wait, or none.
+            immediate_parities: 0,
+        });
         design.rebuild_h = design.rebuild_h.or(rate.map(|r| bytes / (r * 1e6) / 3600.0));
     }
     Ok(())
@@ -39,11 +53,13 @@ pub fn simulate(spec: &mut Spec) -> Result<()> {
 
 fn run(simulate: &Simulate, spec: &Spec, n: usize, array: &Array) -> Result<Measured> {
     let mut scenario = Scenario::open(&simulate.scenario)?;
-    for text in &simulate.set {
-        let setting: Setting = text.parse().map_err(|e| anyhow!("simulate.set: {e}"))?;
-        scenario.set(&setting, "simulate.set")?;
-    }
     let design = &spec.designs[n];
+    for (from, all) in [("simulate.set", &simulate.set), ("set", &design.set)] {
+        for text in all {
+            let setting: Setting = text.parse().map_err(|e| anyhow!("{from}: {e}"))?;
+            scenario.set(&setting, from)?;
+        }
+    }
     let mut set =
         |key: &str, value: String| scenario.set(&Setting { key: key.into(), value }, "a design's");
     set("nodes.workers", array.disks().to_string())?;
@@ -88,6 +104,38 @@ mod tests {
         assert!(design.rebuild_h.is_some_and(|h| h > 0.1 && h < 1e5), "{design:?}");
     }
 
+    /// The lag comes from the array's own code: the more hours are asked for, the less is exposed.
+    #[test]
+    fn parity_that_waits_is_simulated_and_priced() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("writes.toml");
+        let scenario = "[workload]\narrivals.open.rate_per_s = 10\nrequests.fixed = { bytes = 4096, read_share = 0.0 }\n\
+                        [measure]\nwarm_up = 0\nrequests = 300\nreplications = 2\n";
+        std::fs::write(&file, scenario).unwrap();
+        let of = |set: &str| {
+            let text = format!(
+                "disks = {{ size_gb = 1000, mttf_h = 1e6 }}\nsimulate = {{ scenario = {file:?} }}\n\
+                 [[designs]]\nlayout = \"raid5\"\ndisks = 5\nset = [{set}]"
+            );
+            let mut spec = Spec::parse(&text).unwrap();
+            simulate(&mut spec).unwrap();
+            let found = weft_plan::outcome::outcomes(&spec).unwrap();
+            (spec.designs[0].deferred, found[0].mttdl_h, spec.designs[0].requests_s.unwrap())
+        };
+        let deferred = "\"volume.redundancy.timing=deferred\"";
+        let (none, immediate_h, _) = of("");
+        let (waits, deferred_h, requests_s) = of(deferred);
+        let (_, never_h, _) = of("\"volume.redundancy.timing=never\"");
+        assert_eq!(none, None);
+        let waits = waits.expect("it was exposed");
+        assert!(waits.unprotected_share > 0.0 && waits.unprotected_share < 1.0, "{waits:?}");
+        assert!(waits.lag_bytes > 0.0 && requests_s > 1.0, "{waits:?}");
+        assert!(
+            never_h < deferred_h && deferred_h < immediate_h,
+            "{never_h:?} {deferred_h:?} {immediate_h:?}"
+        );
+    }
+
     #[test]
     fn what_a_design_says_itself_is_not_simulated() {
         let mut spec = spec(ONE, "requests_s = 5");
@@ -102,8 +150,10 @@ mod tests {
             (
                 ONE,
                 "deferred = { unprotected_share = 0.1, lag_bytes = 1 }",
-                "give requests_s as measured",
+                "set volume.redundancy in its place",
             ),
+            (ONE, "set = [\"volume.redundancy.timing=sometimes\"]", "volume.redundancy.timing"),
+            (ONE, "requests_s = 5\nset = [\"links.mb_s=10\"]", "leave out one of them"),
             ("\"links.speed=1\"", "", "there is no such key"),
             ("\"links\"", "", "is not KEY=VALUE"),
         ] {

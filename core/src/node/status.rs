@@ -70,6 +70,11 @@ impl Exposed {
         }
     }
 
+    /// Whether there is anything to be kept over the node's lives.
+    pub fn is_measured(&self) -> bool {
+        self.most_bytes > 0
+    }
+
     /// The mean of the bytes that were exposed.
     pub fn mean_bytes(&self) -> u64 {
         (self.byte_time / u128::from(self.watched.max(1))) as u64
@@ -102,6 +107,17 @@ pub struct NodeStatus {
 }
 
 impl Node {
+    /// What was measured of what its disk exposes in earlier lives: it counts with what comes. To be said before the node
+    /// enters an epoch.
+    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (VolumeId, Exposed)>) {
+        self.worker.measured_before(before);
+    }
+
+    /// What is exposed of each volume by parity that waits on its disk, now and so far.
+    pub fn exposed(&self) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
+        self.worker.exposed(self.outbox.now)
+    }
+
     /// Its state at a glance.
     pub fn status(&self) -> NodeStatus {
         let mut counters = self.outbox.counters;

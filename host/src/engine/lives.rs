@@ -108,6 +108,7 @@ impl Engine {
         if was == Phase::Down {
             return fail(format!("node {n} is down already"));
         }
+        self.keep_measures();
         if let Some(status) = self.instances[n].status() {
             self.last_epoch = self.last_epoch.max(status.epoch);
         }
@@ -214,6 +215,7 @@ impl Engine {
 
     /// Starts and stops nodes that had to wait for something.
     pub(super) fn follow_lives(&mut self) {
+        self.follow_measures();
         if let Some(e) = self.rule.take_unstored() {
             self.stop_without_map(&e.to_string());
         }
@@ -260,6 +262,7 @@ impl Engine {
     }
 
     pub(super) fn node_ready(&mut self, n: usize) {
+        self.count_on(n);
         self.instances[n].phase = Phase::Running;
         if !self.starting {
             self.log.info(&format!("node {n} is up"));

@@ -4,12 +4,14 @@
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
 //! frame (group commit). What becomes of a node's outputs is in [`environment`], how nodes start and stop in
-//! [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`].
+//! [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
+//! exposes in [`measures`].
 
 mod copies;
 mod environment;
 pub(crate) mod instance;
 mod lives;
+mod measures;
 mod rule;
 mod waiting;
 
@@ -36,6 +38,7 @@ use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::volumes::{self, Exports, NewVolume};
 
+use self::measures::Measures;
 use self::waiting::{Portion, Waiting};
 pub(crate) use rule::{Rule, Ticket};
 
@@ -76,6 +79,7 @@ pub(crate) struct Engine {
     copies_due: bool,
     /// It has been said that the map is too long for copies.
     too_long: bool,
+    measures: Measures,
 }
 
 impl Engine {
@@ -83,6 +87,10 @@ impl Engine {
     pub(crate) fn new(rule: Rule, log: Log) -> Engine {
         let instances = rule.instances();
         let ring = Ring::new();
+        let (measures, damaged) = Measures::open(rule.dir());
+        if let Some(e) = damaged {
+            log.warn(&format!("what parity that waits has exposed is counted anew: {e}"));
+        }
         if let Err(e) = &ring {
             log.info(&format!("disks are worked without io_uring: {e}"));
         }
@@ -104,6 +112,7 @@ impl Engine {
             wanted: None,
             copies_due: false,
             too_long: false,
+            measures,
         };
         engine.copy_map();
         engine

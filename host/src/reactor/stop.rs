@@ -127,6 +127,7 @@ impl Reactor {
     /// Says the last words.
     pub(super) fn farewell(&mut self) -> Stopped {
         self.hosts.send(&mut self.engine);
+        self.engine.keep_measures();
         let stopped = self.stopped();
         let farewell = json!({ "unfinished": stopped.unfinished });
         self.controls.part(&farewell, self.engine.rule.together());

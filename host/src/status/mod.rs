@@ -346,9 +346,9 @@ pub struct ExposedStatus {
     pub stripes: u64,
     /// Bytes of data that only they would protect.
     pub bytes: u64,
-    /// The mean of that since the node started.
+    /// The mean of that so far.
     pub mean_bytes: u64,
-    /// The most of that since then.
+    /// The most of that so far.
     pub most_bytes: u64,
     /// Bytes that are lost for good.
     pub lost_bytes: u64,
@@ -358,7 +358,7 @@ pub struct ExposedStatus {
     pub unprotected_share: f64,
     /// The same, at most: of several disks the sum, up to 1.
     pub unprotected_share_most: f64,
-    /// Hours until disks lose data, on average, if all goes on as since the nodes started; of a volume.
+    /// Hours until disks lose data, on average, if all goes on as so far; of a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mttdl_hours: Option<f64>,
     /// Bytes an hour that they lose, likewise.

@@ -138,6 +138,14 @@ fn forgetting_a_write_whose_data_is_away_is_found() {
     }
 }
 
+/// Nothing computes parity of a volume that does so never, but for the sake of a disk that is expected to fail.
+#[test]
+fn parity_that_waits_beside_a_suspect_disk_is_found() {
+    let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    passed(586, options);
+    assert!(fails(586, Bug::SuspectWaits, options));
+}
+
 #[test]
 fn hosts_ask_again_and_mostly_hear_what_became_of_it() {
     let mut sum = (0, 0);

@@ -45,7 +45,7 @@ mod warm_up;
 pub use costs::{PathLengths, Work};
 pub use exposure::Exposure;
 pub use machines::{Machine, Machines};
-pub use outcome::{Estimate, Outcome, RecoverySummary, Resource, Summary, Used};
+pub use outcome::{Estimate, ExposureSummary, Outcome, RecoverySummary, Resource, Summary, Used};
 pub use recovered::Recovered;
 pub use simulation::Simulation;
 pub use system::{

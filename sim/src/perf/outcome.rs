@@ -182,6 +182,8 @@ pub struct Summary {
     pub delayed: Estimate,
     /// What was seen of faults, if there were any.
     pub recovered: Option<RecoverySummary>,
+    /// What parity that waited exposed, if it did in any run.
+    pub exposed: Option<ExposureSummary>,
     /// Requests that were left out at the beginning of each run.
     pub warm_up: u64,
     /// Events of all runs.
@@ -211,6 +213,7 @@ impl Summary {
             messages: Estimate::of(runs.iter().map(|r| r.messages)),
             delayed: Estimate::of(runs.iter().map(|r| r.delayed)),
             recovered: RecoverySummary::of(runs),
+            exposed: ExposureSummary::of(runs),
             warm_up: runs[0].warm_up,
             events: runs.iter().map(|r| r.events).sum(),
             runs: runs
@@ -250,6 +253,25 @@ impl RecoverySummary {
             whole_ms: estimate(|r| r.whole_ms),
             degraded_ms: estimate(|r| r.degraded_ms),
             rebuilding_ms: estimate(|r| r.rebuilding_ms),
+        })
+    }
+}
+
+/// What parity that waited exposed, over runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExposureSummary {
+    /// The share of the time in which anything was exposed.
+    pub unprotected_share: Estimate,
+    /// Bytes of data in exposed stripes, on average: AFRAID's mean parity lag.
+    pub lag_bytes: Estimate,
+}
+
+impl ExposureSummary {
+    fn of(runs: &[Outcome]) -> Option<ExposureSummary> {
+        let any = runs.iter().any(|r| r.exposure.most_stripes > 0);
+        any.then(|| ExposureSummary {
+            unprotected_share: Estimate::of(runs.iter().map(|r| r.exposure.unprotected_share)),
+            lag_bytes: Estimate::of(runs.iter().map(|r| r.exposure.lag_bytes)),
         })
     }
 }

@@ -70,8 +70,11 @@ pub struct Cluster {
     devices: BTreeMap<usize, Device>,
     /// Why something is not possible.
     without: Option<String>,
-    /// How many nodes the volumes bear to lose.
+    /// The volumes' layout, and how many nodes they bear to lose.
+    layout: LayoutSpec,
     bears: usize,
+    /// There is parity that could wait.
+    may_wait: bool,
     /// The host has been let in.
     attached: bool,
     /// The processes, the attached host's last.
@@ -86,7 +89,8 @@ impl Cluster {
         nodes: usize,
         (layout, policy): (LayoutSpec, &[Setting]),
     ) -> Result<Cluster> {
-        let bears = layout.over(nodes)?.code()?.any_losses();
+        let code = layout.over(nodes)?.code()?;
+        let (bears, may_wait) = (code.any_losses(), code.parity_columns() > 0);
         let network = Network::new(nodes + 1);
         let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
         let network = network.ok();
@@ -141,7 +145,9 @@ impl Cluster {
         let mut cluster = Cluster {
             dir: dir.to_path_buf(),
             weft: weft.to_path_buf(),
+            layout,
             bears,
+            may_wait,
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
             configs,
@@ -181,6 +187,16 @@ impl Cluster {
     /// How many the volumes bear to lose.
     pub fn bears(&self) -> usize {
         self.bears
+    }
+
+    /// The volumes' layout.
+    pub fn layout(&self) -> LayoutSpec {
+        self.layout
+    }
+
+    /// How many data columns a stripe has.
+    pub fn data_columns(&self) -> Result<u64> {
+        Ok(self.layout.over(self.nodes())?.data_columns() as u64)
     }
 
     /// The number of the attached host.
@@ -237,11 +253,17 @@ impl Cluster {
     pub fn victims(&self, fault: Fault) -> Vec<usize> {
         let can = |n: &usize| match fault {
             // It has no disk, and does not take part as nodes do.
-            Fault::Outage | Fault::Stop | Fault::Fill | Fault::Flip | Fault::Replace
+            Fault::Outage
+            | Fault::Stop
+            | Fault::Fill
+            | Fault::Flip
+            | Fault::Replace
+            | Fault::Wipe
                 if *n == self.host() =>
             {
                 false
             }
+            Fault::Wipe => self.may_wait,
             fault if fault.is_damage() && *n == self.host() => false,
             Fault::Fill => self.mounted,
             Fault::Errors => self.devices.contains_key(n),

@@ -56,6 +56,8 @@ pub enum Fault {
     Flip,
     /// Its disk is replaced by an empty one.
     Replace,
+    /// Its disk is replaced by an empty one in a burst of writes to a volume whose parity waits.
+    Wipe,
     /// It is killed, and a page of its disk's table is zeros when it is started again.
     TablePage,
     /// The same with the whole table, or table and index.
@@ -69,7 +71,7 @@ pub enum Fault {
 }
 
 /// All faults, and their names.
-pub const FAULTS: [(Fault, &str); 17] = [
+pub const FAULTS: [(Fault, &str); 18] = [
     (Fault::Kill, "kill"),
     (Fault::Outage, "outage"),
     (Fault::Stop, "stop"),
@@ -82,6 +84,7 @@ pub const FAULTS: [(Fault, &str); 17] = [
     (Fault::Errors, "errors"),
     (Fault::Flip, "flip"),
     (Fault::Replace, "replace"),
+    (Fault::Wipe, "wipe"),
     (Fault::TablePage, "table-page"),
     (Fault::Table, "table"),
     (Fault::Journal, "journal"),
@@ -159,7 +162,12 @@ impl Fault {
             }
             Fault::Link => DETOUR,
             // The node itself says at once that it goes.
-            Fault::Stop | Fault::Replace | Fault::Fill | Fault::Errors | Fault::Flip => FALL,
+            Fault::Stop
+            | Fault::Replace
+            | Fault::Wipe
+            | Fault::Fill
+            | Fault::Errors
+            | Fault::Flip => FALL,
         }
     }
 
@@ -177,6 +185,7 @@ impl Fault {
             | Fault::Errors
             | Fault::Flip
             | Fault::Replace
+            | Fault::Wipe
             | Fault::TablePage
             | Fault::Table
             | Fault::Journal

@@ -15,6 +15,7 @@ use weft_host::{ControlRequest, NodeAction};
 use super::cluster::Cluster;
 use super::damage::{self, superblock, wait, written};
 use super::fault::{Fault, OUTAGE};
+use super::wipe::wipe;
 
 /// So much must have been written before it is hurt.
 const ENOUGH: u64 = 1 << 20;
@@ -78,19 +79,23 @@ pub fn inflict(fault: Fault, cluster: &mut Cluster, node: usize, rng: &mut Rng) 
         Fault::Journal => damage::journal(cluster, node, rng),
         Fault::Superblock => damage::superblock_copy(cluster, node, rng),
         Fault::OldCopy => damage::old_copy(cluster, node, rng),
-        Fault::Replace => {
-            cluster.ask(node, &ControlRequest::Node { action: NodeAction::Kill, node })?;
-            wait(rng, 0, 1000);
-            // What a dead node has asked of its disk has to end first.
-            let since = Instant::now();
-            let replace = ControlRequest::disk_replace(node);
-            while let Err(e) = cluster.ask(node, &replace) {
-                ensure!(since.elapsed() < Duration::from_secs(10), e);
-                thread::sleep(Duration::from_millis(20));
-            }
-            Ok(())
-        }
+        Fault::Replace => replace(cluster, node, rng),
+        Fault::Wipe => wipe(cluster, node, rng),
     }
+}
+
+/// Kills a node, and puts an empty disk in the place of its own.
+pub fn replace(cluster: &Cluster, node: usize, rng: &mut Rng) -> Result<()> {
+    cluster.ask(node, &ControlRequest::Node { action: NodeAction::Kill, node })?;
+    wait(rng, 0, 1000);
+    // What a dead node has asked of its disk has to end first.
+    let since = Instant::now();
+    let replace = ControlRequest::disk_replace(node);
+    while let Err(e) = cluster.ask(node, &replace) {
+        ensure!(since.elapsed() < Duration::from_secs(10), e);
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 /// A power cut of several boxes, or of all.

@@ -13,6 +13,7 @@
 //! - [`network`]: namespaces and what can be done to links
 //! - [`fault`]: the faults; `inflict`: does one to a node and undoes it
 //! - [`damage`]: what is done to the disks of killed nodes
+//! - [`wipe`]: a disk that is wiped while parity waits
 //! - [`hosts`]: who writes and reads blocks
 //! - [`files`]: a file system and programs on it
 //! - [`watch`]: what rounds and those beside them share
@@ -26,6 +27,7 @@ mod hosts;
 mod inflict;
 mod network;
 mod watch;
+mod wipe;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

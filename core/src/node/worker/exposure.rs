@@ -24,6 +24,8 @@ pub(super) struct Exposure {
     hopeless: BTreeSet<u64>,
     /// What that is for each volume.
     tallies: BTreeMap<VolumeId, Tally>,
+    /// What was measured of volumes before this node's life, until they are known to be on the disk.
+    before: BTreeMap<VolumeId, Exposed>,
 }
 
 /// What is exposed of a volume, as far as this disk's parity goes.
@@ -40,6 +42,8 @@ pub(super) struct Tally {
     pub exposed: Exposed,
     /// Until when what is counted by time has been counted.
     counted: Nanos,
+    /// For how long it had been looked before this node's life.
+    watched_before: Nanos,
 }
 
 /// The unit of a volume in which a sector of the disk lies.
@@ -134,11 +138,17 @@ impl Exposure {
         }
     }
 
+    /// So much was measured of volumes on this disk in earlier lives of the node. It counts with what comes.
+    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (VolumeId, Exposed)>) {
+        self.before.extend(before);
+    }
+
     /// These volumes are on the disk, and of each it is counted what is exposed; of others it is not any more.
     pub fn keep(&mut self, volumes: impl Iterator<Item = VolumeId>, now: Nanos) {
-        let mut before = std::mem::take(&mut self.tallies);
+        let mut tallies = std::mem::take(&mut self.tallies);
         for volume in volumes {
-            let tally = before.remove(&volume).unwrap_or_else(|| Tally::new(now));
+            let known = tallies.remove(&volume);
+            let tally = known.unwrap_or_else(|| Tally::new(self.before.remove(&volume), now));
             self.tallies.insert(volume, tally);
         }
     }
@@ -262,8 +272,17 @@ impl Exposure {
 }
 
 impl Tally {
-    fn new(now: Nanos) -> Tally {
-        Tally { counted: now, ..Tally::default() }
+    /// With what was measured before. What is exposed now is found on the disk.
+    fn new(before: Option<Exposed>, now: Nanos) -> Tally {
+        let Exposed { most_bytes, watched, unprotected, byte_time, .. } =
+            before.unwrap_or_default();
+        let exposed = Exposed { most_bytes, watched, unprotected, byte_time, ..Exposed::default() };
+        Tally { exposed, counted: now, watched_before: watched, ..Tally::default() }
+    }
+
+    /// For how long it has been looked in this node's life.
+    pub fn watched_now(&self, now: Nanos) -> Nanos {
+        self.so_far(now).watched - self.watched_before
     }
 
     /// What is exposed now, and was so far.
@@ -383,6 +402,11 @@ impl Worker {
         })
     }
 
+    /// What was measured of what is on this disk before this node's life.
+    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (VolumeId, Exposed)>) {
+        self.exposure.measured_before(before);
+    }
+
     /// What is exposed of each volume by parity that waits on this disk.
     pub fn exposed(&self, now: Nanos) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
         self.exposure.all(now)
@@ -395,6 +419,7 @@ impl Worker {
 
     /// The map has changed: so may have what is exposed.
     pub(super) fn recount_exposed(&mut self, now: Nanos) {
+        self.load.begins(now);
         self.set_targets();
         let here = |v: &&std::sync::Arc<crate::cluster::Volume>| {
             v.extents.iter().any(|e| e.column_of(self.node).is_some())
@@ -424,5 +449,56 @@ impl Worker {
             }
             self.refreshing.is_over((id, stripe, seat));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{MILLIS, NodeId};
+
+    const VOLUME: VolumeId = VolumeId(7);
+
+    fn unit(sector: u64) -> Option<Unit> {
+        (sector < 8).then_some(Unit { volume: VOLUME, stripe: 3, sectors: 0..8, covers: Some(4) })
+    }
+
+    fn so_far(exposure: &Exposure, now: Nanos) -> Exposed {
+        let all: Vec<_> = exposure.all(now * MILLIS).collect();
+        assert_eq!(all.len(), 1);
+        all[0].1
+    }
+
+    #[test]
+    fn what_was_measured_in_earlier_lives_counts_with_what_comes() {
+        let ts = Timestamp::new(1, NodeId(0));
+        let mut first = Exposure::default();
+        first.keep([VOLUME].into_iter(), 1_000 * MILLIS);
+        first.found(vec![(0, ts), (1, ts)], 1_500 * MILLIS, unit);
+        let before = so_far(&first, 2_000);
+        assert_eq!((before.watched, before.unprotected), (1_000 * MILLIS, 500 * MILLIS));
+        assert_eq!((before.mean_bytes(), before.most_bytes), (4 * SECTOR, 8 * SECTOR));
+
+        // The next life finds one mark on the disk, at another time of another clock.
+        let mut second = Exposure::default();
+        second.measured_before([(VOLUME, before), (VolumeId(8), before)]);
+        second.keep([VOLUME].into_iter(), 100 * MILLIS);
+        second.found(vec![(0, ts)], 100 * MILLIS, unit);
+        let after = so_far(&second, 1_100);
+        assert_eq!(
+            (after.stripes, after.bytes),
+            (1, 4 * SECTOR),
+            "what is on the disk, and no more"
+        );
+        assert_eq!((after.watched, after.unprotected), (2_000 * MILLIS, 1_500 * MILLIS));
+        assert_eq!((after.mean_bytes(), after.most_bytes), (4 * SECTOR, 8 * SECTOR));
+        assert_eq!(second.of(VOLUME).unwrap().watched_now(1_100 * MILLIS), 1_000 * MILLIS);
+
+        // It counts once, however often the map changes.
+        second.keep([VOLUME].into_iter(), 1_200 * MILLIS);
+        assert_eq!(so_far(&second, 1_200).watched, 2_100 * MILLIS);
+        second.keep([].into_iter(), 1_300 * MILLIS);
+        second.keep([VOLUME].into_iter(), 1_300 * MILLIS);
+        assert_eq!(so_far(&second, 1_300).watched, 0, "the column came anew");
     }
 }

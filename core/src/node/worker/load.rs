@@ -15,6 +15,8 @@ pub(super) struct Load {
     hosts_are_busy: bool,
     /// When the last came.
     last_part: Nanos,
+    /// Since when idle time counts.
+    began: Option<Nanos>,
     /// How long pauses between parts were, all together, of those of [`LULL`] and more.
     lulls: Nanos,
 }
@@ -26,6 +28,11 @@ const LULL: Nanos = 100 * MILLIS;
 const MOST_TICKS: u32 = 10;
 
 impl Load {
+    /// From now on idle time counts, if it does not already: what was before the node's life is not known.
+    pub fn begins(&mut self, now: Nanos) {
+        self.began.get_or_insert(now);
+    }
+
     /// A part of a host's request has come.
     pub fn host_part(&mut self, now: Nanos) {
         self.host_parts += 1;
@@ -50,7 +57,7 @@ impl Load {
 
     /// For how long hosts were silent so far, pauses of some length alone.
     pub fn idle(&self, now: Nanos) -> Nanos {
-        let pause = self.quiet_since(now);
+        let pause = now.saturating_sub(self.last_part.max(self.began.unwrap_or(now)));
         self.lulls + if pause >= LULL { pause } else { 0 }
     }
 
@@ -75,5 +82,24 @@ impl Load {
             self.ticks_busy = 0;
         }
         now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_pauses_of_some_length_in_this_life() {
+        let ms = |n: u64| n * MILLIS;
+        let mut load = Load::default();
+        assert_eq!(load.idle(ms(5_000)), 0, "nobody has looked yet");
+        load.begins(ms(5_000));
+        load.begins(ms(5_500));
+        assert_eq!(load.idle(ms(6_000)), ms(1_000));
+        load.host_part(ms(6_000));
+        load.host_part(ms(6_050));
+        assert_eq!(load.idle(ms(6_100)), ms(1_000), "short pauses do not count");
+        assert_eq!(load.idle(ms(6_150)), ms(1_100));
     }
 }

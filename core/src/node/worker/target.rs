@@ -131,10 +131,11 @@ impl Worker {
         {
             return true;
         }
-        let Some(so_far) = self.exposed_so_far(volume.id, now) else { return false };
-        let busy = u128::from(so_far.watched.saturating_sub(self.load.idle(now)));
+        // Idle time is counted in this life only.
+        let watched = self.exposure.of(volume.id).map_or(0, |tally| tally.watched_now(now));
+        let busy = u128::from(watched.saturating_sub(self.load.idle(now)));
         let most = self.targets.of.get(&volume.id).map_or(WHOLE / 2, |t| t.share);
-        let enough = so_far.watched >= SEEN && busy * WHOLE <= most * u128::from(so_far.watched);
+        let enough = watched >= SEEN && busy * WHOLE <= most * u128::from(watched);
         if enough {
             self.targets.started.insert(volume.id);
         }

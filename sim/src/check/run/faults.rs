@@ -245,6 +245,7 @@ impl Run {
                 | Fault::Choose(..)
                 | Fault::Form(_)
                 | Fault::GiveUpAfter(_)
+                | Fault::Suspect(..)
         );
         self.loses |= !spares;
         match fault {

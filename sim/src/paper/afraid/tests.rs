@@ -1,6 +1,7 @@
 use super::super::cases_are_sound;
 use super::*;
 use crate::perf::Simulation;
+use weft_core::policy::Start;
 
 #[test]
 fn every_experiment_has_cases_and_every_case_can_be_simulated() {
@@ -48,6 +49,30 @@ fn what_is_asked_for_is_achieved() {
             assert!(achieved >= 0.95 * hours as f64, "{} {hours}: {achieved}", load.name);
         }
     }
+}
+
+/// "An array could begin in a conservative RAID 5 mode, and automatically switch into AFRAID behavior once it had determined
+/// that the I/O patterns included sufficient idle time" (5).
+#[test]
+fn a_conservative_start_waits_for_idle_time() {
+    let seen = |start, arrivals: Option<Arrivals>| {
+        let mut system = system(&WORKLOADS[1], When::Baseline, Effort::Quick);
+        system.volume.redundancy.start = start;
+        if let Some(arrivals) = arrivals {
+            system.workload.arrivals = arrivals;
+        }
+        Simulation::new(&system, 0).unwrap().run().unwrap().exposure
+    };
+    let (eager, careful) = (seen(Start::Eager, None), seen(Start::Conservative, None));
+    assert!(careful.most_stripes > 0, "there was time, and parity waits: {careful:?}");
+    assert!(
+        careful.lag_bytes < eager.lag_bytes,
+        "but not from the beginning: {careful:?} {eager:?}"
+    );
+    // Hosts that never pause leave no idle time.
+    let busy = || Some(Arrivals::Closed { population: 10, think: Default::default() });
+    assert!(seen(Start::Eager, busy()).most_stripes > 0);
+    assert_eq!(seen(Start::Conservative, busy()).most_stripes, 0);
 }
 
 /// "Even the most highly utilized workload will deliver performance no worse than a RAID 5", and no parity at all is fastest.

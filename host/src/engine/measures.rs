@@ -1,0 +1,302 @@
+//! What parity that waits has exposed so far on the disks of this process, kept over restarts.
+//!
+//! A disk counts while its node runs. What it has counted is written to a file in the directory every minute, and whenever a node stops.
+//! A node that starts on the same disk counts on from there. After a crash up to a minute is missing, of the time and of
+//! what was exposed in it alike. Nothing else depends on the file: if it is damaged, counting begins anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+use serde::{Deserialize, Serialize};
+use weft_core::cluster::ClusterMap;
+use weft_core::node::{Exposed, Node};
+use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
+
+use super::Engine;
+use crate::durable;
+use crate::error::{Error, Result, at};
+
+const FILE: &str = "exposed.toml";
+const SPARE: &str = "exposed.toml.new";
+
+/// The version of the file.
+const FORMAT: i64 = 1;
+
+/// How often it is written.
+const EVERY: Nanos = 60_000 * MILLIS;
+
+/// A node, the incarnation of its disk, and a volume.
+type Key = (NodeId, u64, VolumeId);
+
+/// What was measured so far, and the file that has it.
+pub(super) struct Measures {
+    dir: PathBuf,
+    known: BTreeMap<Key, Exposed>,
+    /// What the file has, as far as is known.
+    written: String,
+    next: Nanos,
+    /// Writes it while nodes go on.
+    writer: Option<JoinHandle<Result<()>>>,
+    /// It has been said that it cannot be written.
+    told: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: i64,
+    #[serde(default)]
+    exposed: Vec<Entry>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    node: u16,
+    disk: String,
+    volume: u32,
+    most_bytes: u64,
+    watched_ns: u64,
+    unprotected_ns: u64,
+    /// Longer than what TOML's numbers hold.
+    byte_ns: String,
+}
+
+impl Measures {
+    /// What the file in a directory has, and what is wrong with it.
+    pub(super) fn open(dir: &Path) -> (Measures, Option<Error>) {
+        let (written, known, problem) = match read(&dir.join(FILE)) {
+            Ok((text, known)) => (text, known, None),
+            Err(e) => (String::new(), BTreeMap::new(), Some(e)),
+        };
+        let dir = dir.to_path_buf();
+        (Measures { dir, known, written, next: EVERY, writer: None, told: false }, problem)
+    }
+
+    /// What was measured on a node's disk.
+    fn of(&self, node: NodeId, disk: u64) -> Vec<(VolumeId, Exposed)> {
+        let last = VolumeId(u32::MAX);
+        let all = self.known.range((node, disk, VolumeId(0))..=(node, disk, last));
+        all.map(|(key, exposed)| (key.2, *exposed)).collect()
+    }
+
+    /// Takes what a node has counted by now.
+    fn take(&mut self, node: &Node) {
+        let measured = node.exposed().filter(|(_, exposed)| exposed.is_measured());
+        let key = |volume| (node.id(), node.disk(), volume);
+        self.known.extend(measured.map(|(volume, exposed)| (key(volume), exposed)));
+    }
+
+    /// Forgets what is of disks that there are no more, and of volumes that have nothing on them any more.
+    fn forget(&mut self, map: &ClusterMap) {
+        if map.epoch == 0 {
+            return;
+        }
+        let disk = |node: NodeId| map.nodes.get(usize::from(node.0)).map(|info| info.disk);
+        self.known.retain(|(node, of, volume), _| {
+            let is_on = || map.volumes.get(volume).is_some_and(|v| v.nodes().contains(node));
+            disk(*node) == Some(*of) && is_on()
+        });
+    }
+
+    /// The text that the file is to have, unless it has.
+    fn next_text(&mut self) -> Option<String> {
+        let text = in_words(&self.known);
+        let is_new = match self.known.is_empty() {
+            true => !self.written.is_empty() && text != self.written,
+            false => text != self.written,
+        };
+        is_new.then(|| {
+            self.written.clone_from(&text);
+            text
+        })
+    }
+
+    /// Waits until what is being written is. Says what went wrong, once.
+    fn join(&mut self) -> Option<Error> {
+        let ended = self.writer.take()?.join();
+        self.tell(ended.unwrap_or_else(|_| Err(Error("the thread that writes it panicked".into()))))
+    }
+
+    fn tell(&mut self, result: Result<()>) -> Option<Error> {
+        let error = result.err()?;
+        self.written.clear();
+        (!std::mem::replace(&mut self.told, true)).then_some(error)
+    }
+}
+
+fn read(path: &Path) -> Result<(String, BTreeMap<Key, Exposed>)> {
+    let text = match fs::read_to_string(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Default::default()),
+        text => text.map_err(at("read", path))?,
+    };
+    let wrong = |why: String| Error(format!("{}: {why}", path.display()));
+    let file: File = toml::from_str(&text).map_err(|e| wrong(e.message().to_string()))?;
+    if file.format != FORMAT {
+        return Err(wrong(format!("it has format {}, not {FORMAT}", file.format)));
+    }
+    let known = file.exposed.iter().map(measured).collect::<Result<_>>();
+    Ok((text, known.map_err(|Error(why)| wrong(why))?))
+}
+
+fn measured(entry: &Entry) -> Result<(Key, Exposed)> {
+    let Entry { node, disk, volume, most_bytes, watched_ns, unprotected_ns, byte_ns } = entry;
+    let disk = u64::from_str_radix(disk, 16)
+        .map_err(|_| Error(format!("disk '{disk}' is not a hexadecimal number")))?;
+    let byte_time: u128 =
+        byte_ns.parse().map_err(|_| Error(format!("byte_ns '{byte_ns}' is not a number")))?;
+    let (watched, unprotected) = (*watched_ns, *unprotected_ns);
+    let most = u128::from(*most_bytes) * u128::from(unprotected);
+    if unprotected > watched || byte_time > most || watched > i64::MAX as u64 {
+        return Err(Error(format!("what is said of volume {volume} on node {node} cannot be")));
+    }
+    let exposed =
+        Exposed { most_bytes: *most_bytes, watched, unprotected, byte_time, ..Exposed::default() };
+    Ok(((NodeId(*node), disk, VolumeId(*volume)), exposed))
+}
+
+fn in_words(known: &BTreeMap<Key, Exposed>) -> String {
+    let entry = |((node, disk, volume), e): (&Key, &Exposed)| Entry {
+        node: node.0,
+        disk: format!("{disk:016x}"),
+        volume: volume.0,
+        most_bytes: e.most_bytes,
+        watched_ns: e.watched,
+        unprotected_ns: e.unprotected,
+        byte_ns: e.byte_time.to_string(),
+    };
+    let file = File { format: FORMAT, exposed: known.iter().map(entry).collect() };
+    let text = toml::to_string(&file).expect("plain values");
+    format!(
+        "# What parity that waits has exposed so far. Do not edit it while the array runs.\n{text}"
+    )
+}
+
+impl Engine {
+    /// A node counts on from what was measured on its disk before.
+    pub(super) fn count_on(&mut self, n: usize) {
+        let Some(node) = self.instances[n].node.as_mut() else { return };
+        let before = self.measures.of(node.id(), node.disk());
+        node.measured_before(before);
+    }
+
+    /// Keeps what the nodes here have measured, if it is time.
+    pub(super) fn follow_measures(&mut self) {
+        let now = self.clock.now();
+        if now < self.measures.next
+            || self.measures.writer.as_ref().is_some_and(|w| !w.is_finished())
+        {
+            return;
+        }
+        self.measures.next = now + EVERY;
+        let failed = self.measures.join();
+        self.look_at_measures();
+        if let Some(text) = self.measures.next_text() {
+            let dir = self.measures.dir.clone();
+            self.measures.writer = Some(thread::spawn(move || write(&dir, &text)));
+        }
+        self.say_unkept(failed);
+    }
+
+    /// Keeps it at once: a node is about to end, or the process.
+    pub(crate) fn keep_measures(&mut self) {
+        let before = self.measures.join();
+        self.look_at_measures();
+        let now = match self.measures.next_text() {
+            Some(text) => {
+                let written = write(&self.measures.dir, &text);
+                self.measures.tell(written)
+            }
+            None => None,
+        };
+        self.say_unkept(before.or(now));
+    }
+
+    fn look_at_measures(&mut self) {
+        for instance in self.instances.iter().filter(|i| i.runs()) {
+            if let Some(node) = instance.node.as_ref() {
+                self.measures.take(node);
+            }
+        }
+        self.measures.forget(self.rule.map());
+    }
+
+    fn say_unkept(&self, error: Option<Error>) {
+        if let Some(e) = error {
+            self.log.warn(&format!("what parity that waits has exposed so far is not kept: {e}"));
+        }
+    }
+}
+
+fn write(dir: &Path, text: &str) -> Result<()> {
+    durable::replace(&dir.join(FILE), &dir.join(SPARE), text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exposed(factor: u64) -> Exposed {
+        Exposed {
+            most_bytes: 8192 * factor,
+            watched: 100 * factor,
+            unprotected: 40 * factor,
+            byte_time: u128::from(u64::MAX) * 3,
+            ..Exposed::default()
+        }
+    }
+
+    fn key(node: u16, disk: u64, volume: u32) -> Key {
+        (NodeId(node), disk, VolumeId(volume))
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut measures, problem) = Measures::open(dir.path());
+        assert!(problem.is_none() && measures.next_text().is_none(), "there is nothing to write");
+        let one = Exposed { byte_time: 234_567, ..exposed(1) };
+        let far =
+            Exposed { most_bytes: 1 << 50, watched: 1 << 60, unprotected: 1 << 50, ..exposed(1) };
+        measures.known =
+            BTreeMap::from([(key(1, 0xfedc_ba98_7654_3210, 2), one), (key(2, 7, 2), far)]);
+        let text = measures.next_text().unwrap();
+        assert!(measures.next_text().is_none(), "it is written once");
+        write(dir.path(), &text).unwrap();
+        let (again, problem) = Measures::open(dir.path());
+        assert!(problem.is_none(), "{problem:?}");
+        assert_eq!(again.known, measures.known);
+        assert_eq!(again.of(NodeId(2), 7), [(VolumeId(2), far)]);
+        assert_eq!(again.of(NodeId(2), 8), [], "that is another disk");
+    }
+
+    #[test]
+    fn a_damaged_file_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let entry = |disk: &str, watched: u64, byte_ns: &str| {
+            format!(
+                "format = 1\n[[exposed]]\nnode = 1\ndisk = \"{disk}\"\nvolume = 2\nmost_bytes = 4096\n\
+                 watched_ns = {watched}\nunprotected_ns = 5\nbyte_ns = \"{byte_ns}\"\n"
+            )
+        };
+        for (text, says) in [
+            ("format = 2\n".to_string(), "format 2"),
+            ("fo".to_string(), "exposed.toml"),
+            (entry("0x", 9, "7"), "hexadecimal"),
+            (entry("07", 9, "many"), "'many' is not a number"),
+            (entry("07", 4, "7"), "cannot be"),
+            (entry("07", 9, "20481"), "cannot be"),
+        ] {
+            fs::write(dir.path().join(FILE), text).unwrap();
+            let (measures, problem) = Measures::open(dir.path());
+            assert!(measures.known.is_empty());
+            let said = problem.expect(says).to_string();
+            assert!(said.contains(says), "{said}");
+        }
+        fs::write(dir.path().join(FILE), entry("07", 9, "20480")).unwrap();
+        assert!(Measures::open(dir.path()).1.is_none());
+    }
+}

@@ -1,0 +1,248 @@
+//! A disk that is wiped in a burst of writes to a volume whose parity waits. What is listed as lost is then just what
+//! cannot be read, was exposed, and can be written, or accepted as zeros; all else is what was written last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use fastrand::Rng;
+use serde_json::Value;
+use weft_front::nbd::client::{Client, ClientError};
+use weft_host::ControlRequest;
+
+use super::cluster::{Cluster, WHOLE};
+use super::damage::wait;
+use super::inflict;
+
+/// The volume that is written, its size and its stripe unit.
+const VOLUME: &str = "burst";
+const BYTES: u64 = 4 << 20;
+const UNIT: u64 = 16 << 10;
+
+const BLOCK: u64 = 4096;
+const BLOCKS: u64 = BYTES / BLOCK;
+
+/// A request that is not answered for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two writes.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The volume is known at all nodes after so long.
+const KNOWN: Duration = Duration::from_secs(10);
+
+/// What the blocks may hold, by number: the version that was written last, and those after it that failed.
+type Versions = BTreeMap<u64, Vec<u64>>;
+
+/// Wipes the disk of a node in a burst, and looks at what became of the volume.
+pub fn wipe(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
+    let other = (node + 1 + rng.usize(0..cluster.nodes() - 1)) % cluster.nodes();
+    make(cluster, other)?;
+    let mut host = Host::connect(&cluster.sockets()[other], rng.u64(..))?;
+    for block in 0..BLOCKS {
+        host.write(block, 1).context("before the burst")?;
+    }
+    ask(cluster, other, &refresh(), "sectors_left", 0)?;
+    let over = AtomicBool::new(false);
+    let (host, written) = thread::scope(|scope| {
+        let burst = scope.spawn(|| host.burst(&over).map(|written| (host, written)));
+        wait(rng, 200, 800);
+        let wiped = inflict::replace(cluster, node, rng);
+        wait(rng, 0, 200);
+        over.store(true, Ordering::Relaxed);
+        let burst = burst.join().map_err(|_| anyhow!("the host of the burst panicked"))?;
+        wiped.and(burst)
+    })?;
+    cluster.wait_until_whole(WHOLE, Duration::ZERO)?;
+    let seen = Seen { other, rows: cluster.data_columns()?, host, written };
+    seen.judge(cluster).context("after a disk was wiped in a burst")?;
+    let delete = ControlRequest::VolumeDelete { name: VOLUME.to_string(), now: true };
+    until_known(|| cluster.ask(other, &delete)).map(drop)
+}
+
+fn make(cluster: &Cluster, node: usize) -> Result<()> {
+    let choices = [("redundancy", "deferred"), ("idle", "1h"), ("exposed-for", "none")];
+    let set = choices.map(|(key, value)| (key.to_string(), value.to_string())).into();
+    let create = ControlRequest::VolumeCreate {
+        name: VOLUME.to_string(),
+        size: BYTES,
+        layout: Some(cluster.layout().to_string()),
+        stripe_unit: Some(UNIT),
+        journal: None,
+        commanded: false,
+        apart: None,
+        ordering: None,
+        sequencer: None,
+        commit: None,
+        lost_wait: None,
+        set,
+    };
+    cluster.ask(node, &create).map(drop)
+}
+
+fn refresh() -> ControlRequest {
+    ControlRequest::Refresh { volume: VOLUME.to_string(), offset: 0, length: None }
+}
+
+fn lost(accept: bool) -> ControlRequest {
+    ControlRequest::Lost { volume: VOLUME.to_string(), accept }
+}
+
+/// Asks something of which one number must be this.
+fn ask(cluster: &Cluster, node: usize, what: &ControlRequest, key: &str, is: u64) -> Result<Value> {
+    let answer = cluster.ask(node, what)?;
+    ensure!(answer[key] == is, "{key} should be {is}: {answer}");
+    Ok(answer)
+}
+
+/// A host's connection may have to end first, or a node to hear of the volume.
+fn until_known<T>(mut does: impl FnMut() -> Result<T>) -> Result<T> {
+    let since = Instant::now();
+    loop {
+        match does() {
+            Err(_) if since.elapsed() < KNOWN => thread::sleep(Duration::from_millis(20)),
+            result => return result,
+        }
+    }
+}
+
+/// Who writes and reads the volume, at another node.
+struct Host {
+    client: Client<UnixStream>,
+    rng: Rng,
+    seed: u64,
+}
+
+impl Host {
+    fn connect(socket: &Path, seed: u64) -> Result<Host> {
+        let client = until_known(|| {
+            let stream = UnixStream::connect(socket)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(Client::connect(stream, VOLUME)?)
+        })?;
+        Ok(Host { client, rng: Rng::with_seed(seed), seed })
+    }
+
+    /// Writes blocks until that is over. All hold their first version before.
+    fn burst(&mut self, over: &AtomicBool) -> Result<Versions> {
+        let mut written = Versions::new();
+        let mut version = 1;
+        while !over.load(Ordering::Relaxed) {
+            let block = self.rng.u64(0..BLOCKS);
+            version += 1;
+            let may_be = written.entry(block).or_insert_with(|| vec![1]);
+            match self.client.write_at(block * BLOCK, &self.content(block, version), false) {
+                Ok(()) => *may_be = vec![version],
+                Err(ClientError::Failed(_)) => may_be.push(version),
+                Err(e) => bail!("a write of the burst: {e}"),
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(written)
+    }
+
+    fn write(&mut self, block: u64, version: u64) -> Result<()> {
+        let content = self.content(block, version);
+        self.client
+            .write_at(block * BLOCK, &content, false)
+            .with_context(|| format!("block {block} cannot be written"))
+    }
+
+    /// A block's content; `None` if it cannot be read.
+    fn read(&mut self, block: u64) -> Result<Option<Vec<u8>>> {
+        match self.client.read_at(block * BLOCK, BLOCK as u32) {
+            Ok(bytes) => Ok(Some(bytes.to_vec())),
+            Err(ClientError::Failed(_)) => Ok(None),
+            Err(e) => bail!("block {block}: {e}"),
+        }
+    }
+
+    fn content(&self, block: u64, version: u64) -> Vec<u8> {
+        let mut rng = Rng::with_seed(self.seed ^ (block << 32 | version));
+        let mut bytes = vec![0; BLOCK as usize];
+        rng.fill(&mut bytes);
+        bytes
+    }
+}
+
+/// What was written, and who reads it.
+struct Seen {
+    other: usize,
+    /// Data columns of a stripe.
+    rows: u64,
+    host: Host,
+    written: Versions,
+}
+
+impl Seen {
+    fn judge(mut self, cluster: &mut Cluster) -> Result<()> {
+        let listed = listed(cluster, self.other)?;
+        ensure!(!listed.is_empty(), "{} blocks were written, and none is lost", self.written.len());
+        ensure!(self.unreadable()? == listed, "what is listed as lost is not what cannot be read");
+        let exposed: BTreeSet<u64> = self.written.keys().map(|b| self.row(*b)).collect();
+        let spared = listed.iter().find(|b| !exposed.contains(&self.row(**b)));
+        ensure!(spared.is_none(), "block {spared:?} is lost, and its parity never waited");
+
+        // Writing mends some, and accepting the others. What cannot be protected for their sake is then.
+        let (mended, rest): (BTreeSet<u64>, BTreeSet<u64>) =
+            listed.iter().partition(|b| **b % 2 == 0);
+        for block in &mended {
+            self.host.write(*block, u64::from(u32::MAX))?;
+        }
+        let left = self::listed(cluster, self.other)?;
+        ensure!(left == rest, "{left:?} are lost after writing, and not {rest:?}");
+        ask(cluster, self.other, &lost(true), "bytes_lost", 0)?;
+        for block in listed {
+            let wanted = match mended.contains(&block) {
+                true => self.host.content(block, u64::from(u32::MAX)),
+                false => vec![0; BLOCK as usize],
+            };
+            let found = self.host.read(block)?;
+            ensure!(found == Some(wanted), "block {block} is not what it was mended to");
+        }
+        ask(cluster, self.other, &refresh(), "sectors_left", 0)?;
+        ask(cluster, self.other, &ControlRequest::scrub(VOLUME), "mismatched", 0)?;
+        Ok(())
+    }
+
+    /// The blocks that cannot be read. All others must be what they may be.
+    fn unreadable(&mut self) -> Result<BTreeSet<u64>> {
+        let mut unreadable = BTreeSet::new();
+        for block in 0..BLOCKS {
+            let Some(found) = self.host.read(block)? else {
+                unreadable.insert(block);
+                continue;
+            };
+            let may_be = self.written.get(&block).map_or(&[1][..], Vec::as_slice);
+            let known = may_be.iter().any(|v| self.host.content(block, *v) == found);
+            ensure!(known, "block {block} holds none of the versions {may_be:?}");
+        }
+        Ok(unreadable)
+    }
+
+    /// The same number for blocks that one sector of parity covers.
+    fn row(&self, block: u64) -> u64 {
+        let (unit, within) = (block * BLOCK / UNIT, block % (UNIT / BLOCK));
+        unit / self.rows * (UNIT / BLOCK) + within
+    }
+}
+
+/// The blocks that are listed as lost.
+fn listed(cluster: &Cluster, node: usize) -> Result<BTreeSet<u64>> {
+    let answer = cluster.ask(node, &lost(false))?;
+    ensure!(answer["listed_all"] == true, "the list is not whole");
+    let mut blocks = BTreeSet::new();
+    for range in answer["ranges"].as_array().context("ranges")? {
+        let number = |key: &str| range[key].as_u64().context("a range");
+        let (from, len) = (number("offset")?, number("length")?);
+        ensure!(from % BLOCK == 0 && len % BLOCK == 0, "a part of a block is lost");
+        blocks.extend(from / BLOCK..(from + len) / BLOCK);
+    }
+    ensure!(answer["bytes_lost"] == blocks.len() as u64 * BLOCK, "bytes that are lost: {answer}");
+    Ok(blocks)
+}
