@@ -51,6 +51,7 @@ fn main() {
         NodeBug::ShownWhileAway,
         NodeBug::LoneSurvivor,
         NodeBug::CommitsMarks,
+        NodeBug::ReliesOnGoneMarks,
         NodeBug::SuspectWaits,
         NodeBug::RepeatsBlindly,
         NodeBug::KeyUnchecked,

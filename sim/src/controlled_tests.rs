@@ -4,7 +4,7 @@ use weft_core::cluster::{Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostOp, NodeConfig};
 use weft_core::order::sequencer::Standpoint;
-use weft_core::plan::{Range, Totals, explain};
+use weft_core::plan::{Asked, Range, Totals, explain};
 use weft_core::policy::{Commands, ParityAt, Policy, Roles, Setting};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 
@@ -107,7 +107,8 @@ impl Bench {
         let bytes = (0..range.len).map(|n| (n % 251) as u8 + 1).collect::<Vec<u8>>();
         let promised = [true, false].map(|write| {
             let from = Standpoint { nodes: 5, originators: 1, at_primary: false };
-            explain(&g, write, range, lost, self.policy, 1 << 30, None, from).unwrap().totals
+            let asked = if write { Asked::Write } else { Asked::Read };
+            explain(&g, asked, range, lost, self.policy, 1 << 30, None, from).unwrap().totals
         });
         let ops = [HostOp::Write(range.offset, bytes.into()), HostOp::Read(range)];
         for (op, t) in ops.into_iter().zip(promised) {

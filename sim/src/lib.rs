@@ -32,6 +32,8 @@ pub mod perf;
 #[cfg(test)]
 mod rebuild_tests;
 #[cfg(test)]
+mod refresh_tests;
+#[cfg(test)]
 mod removed_volumes_tests;
 #[cfg(test)]
 mod rewriting_tests;

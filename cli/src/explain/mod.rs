@@ -12,7 +12,7 @@ use weft_core::cluster::EXTENT_COLUMN_BYTES;
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::NodeConfig;
 use weft_core::order::sequencer::{OrderCost, Standpoint};
-use weft_core::plan::{self, Explanation, PlanError, Range, Totals};
+use weft_core::plan::{self, Asked, Explanation, PlanError, Range, Totals};
 use weft_core::policy::{Choice, Ordering, Policy, SequencerForm, Setting};
 use weft_core::units::{ColumnSet, MAX_NODES};
 use weft_host::{Size, Spec};
@@ -31,6 +31,8 @@ pub enum Explain {
     Read(Common),
     /// A write
     Write(Write),
+    /// Computing the parity that waits, where a range was written
+    Refresh(Refresh),
     /// A layout: what it covers with which parity, what it costs and what it survives
     Layout(layout::Layout),
 }
@@ -78,6 +80,18 @@ pub struct Write {
     common: Common,
     #[command(flatten)]
     choices: Choices<OfWrites>,
+    /// With --redundancy deferred or never: all parity that waits is marked as out of date already, by earlier writes
+    #[arg(long)]
+    marked: bool,
+}
+
+/// A range of which parity waits, and what the volume's policy leaves open.
+#[derive(Debug, Args)]
+pub struct Refresh {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    choices: Choices<OfWrites>,
 }
 
 /// What a request's order may be, and what else the plan of a read depends on. Sequencer and lock server are on other nodes, nothing is in the way, and no lock is
@@ -110,28 +124,53 @@ impl Explain {
         let (common, write) = match self {
             Explain::Read(common) => (common, None),
             Explain::Write(write) => (&write.common, Some(write)),
+            Explain::Refresh(refresh) => {
+                let (geometry, explanation) = refresh.explain()?;
+                return refresh.common.show(&geometry, &explanation);
+            }
             Explain::Layout(layout) => return layout.run(),
         };
         let (geometry, explanation) = explain(common, write)?;
-        if common.json {
-            say_json(as_json(&explanation, common))?;
-        } else {
-            say(describe(&geometry, &explanation, common))?;
+        common.show(&geometry, &explanation)
+    }
+}
+
+impl Refresh {
+    fn explain(&self) -> Result<(Geometry, Explanation)> {
+        let policy = self.common.policy(&self.choices.given)?;
+        if !policy.redundancy.defers() {
+            bail!("parity is up to date already; give --redundancy deferred, of which some waits");
         }
-        Ok(ExitCode::SUCCESS)
+        if !self.common.failed.is_empty() {
+            bail!("with a column lost parity does not wait, and is rebuilt; leave out --failed");
+        }
+        self.common.explain(policy, Asked::Refresh)
     }
 }
 
 fn explain(common: &Common, write: Option<&Write>) -> Result<(Geometry, Explanation)> {
-    let policy = common.policy(write)?;
-    let geometry = common.geometry()?;
-    let (range, failed) = (common.range()?, common.failed(&geometry)?);
-    let max = NodeConfig::default().max_chunk;
-    let extent = common.extent_stripes(&geometry);
-    let (at, writes) = (common.standpoint()?, write.is_some());
-    let explanation =
-        plan::explain(&geometry, writes, range, failed, policy, max, Some(extent), at)?;
-    Ok((geometry, explanation))
+    let policy = common.policy(write.map_or(&[], |w| &w.choices.given[..]))?;
+    common.explain(policy, asked(write, &policy, !common.failed.is_empty())?)
+}
+
+/// What is asked for. Only parity that waits can be marked, and writes rely on marks only where all of it does.
+fn asked(write: Option<&Write>, policy: &Policy, lacks: bool) -> Result<Asked> {
+    let Some(write) = write else { return Ok(Asked::Read) };
+    if !write.marked {
+        return Ok(Asked::Write);
+    }
+    if lacks {
+        bail!(
+            "--marked is for stripes of which no column is lost: else no parity waits; leave out --failed"
+        );
+    }
+    if !policy.relies_on_marks() {
+        bail!(
+            "--marked is for --redundancy deferred or never, with --refresh idle, no --immediate-parities, the journal and \
+             an ordering: elsewhere each write tells parity"
+        );
+    }
+    Ok(Asked::WriteToMarked)
 }
 
 /// The columns that a user says are lost.
@@ -181,8 +220,7 @@ impl Common {
     }
 
     /// All that is chosen, if it goes together. Without votes there is no journal unless it is asked for.
-    fn policy(&self, write: Option<&Write>) -> Result<Policy> {
-        let of_write = write.iter().flat_map(|w| &w.choices.given);
+    fn policy(&self, of_write: &[Setting]) -> Result<Policy> {
         let said: Vec<Setting> = self.order.given.iter().chain(of_write).copied().collect();
         let mut policy = Policy::default().with(said.iter().copied());
         if !said.iter().any(|s| matches!(s, Setting::Journal(_))) {
@@ -190,6 +228,25 @@ impl Common {
         }
         policy.check(&said)?;
         Ok(policy)
+    }
+
+    fn explain(&self, policy: Policy, asked: Asked) -> Result<(Geometry, Explanation)> {
+        let geometry = self.geometry()?;
+        let (range, failed) = (self.range()?, self.failed(&geometry)?);
+        let max = NodeConfig::default().max_chunk;
+        let (extent, at) = (self.extent_stripes(&geometry), self.standpoint()?);
+        let explanation =
+            plan::explain(&geometry, asked, range, failed, policy, max, Some(extent), at)?;
+        Ok((geometry, explanation))
+    }
+
+    fn show(&self, geometry: &Geometry, explanation: &Explanation) -> Result<ExitCode> {
+        if self.json {
+            say_json(as_json(explanation, self))?;
+        } else {
+            say(describe(geometry, explanation, self))?;
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     /// From where a sequencer sees the request.

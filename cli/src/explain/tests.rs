@@ -14,6 +14,7 @@ fn explained(line: &str) -> Result<Value> {
         Explain::Write(write) => {
             Ok(as_json(&explain(&write.common, Some(write))?.1, &write.common))
         }
+        Explain::Refresh(refresh) => Ok(as_json(&refresh.explain()?.1, &refresh.common)),
         Explain::Layout(layout) => layout.as_json(),
     }
 }
@@ -28,6 +29,58 @@ fn a_small_write_costs_four_messages() {
     assert_eq!(json["totals"], totals);
     assert_eq!((&json["chunks"], &json["rows"][0]["count"]), (&json!(1), &json!(1)));
     assert_eq!(json["rows"][0]["cells"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn where_parity_waits_a_small_write_marks_it_once() {
+    let line = |more: &str| {
+        explained(&format!("write --layout rs:4+2 --nodes 6 --offset 0 --length 4K {more}"))
+    };
+    let totals = json!({
+        "disk_reads": 0, "disk_writes": 1, "journal_writes": 3,
+        "messages": 6, "wire_bytes": 4096, "round_trips": 1,
+    });
+    let first = line("--redundancy deferred").unwrap();
+    assert_eq!(first["totals"], totals);
+    let totals = json!({
+        "disk_reads": 0, "disk_writes": 1, "journal_writes": 1,
+        "messages": 2, "wire_bytes": 4096, "round_trips": 1,
+    });
+    let again = line("--redundancy deferred --marked").unwrap();
+    assert_eq!(again["totals"], totals);
+    assert_eq!(again["rows"][0]["cells"][4], json!("P0: marked already"));
+    let one = line("--redundancy never --immediate-parities 1").unwrap();
+    assert_eq!(one["totals"]["messages"], 6);
+    for (more, says) in [
+        ("--marked", "--redundancy deferred"),
+        ("--redundancy deferred --immediate-parities 1 --marked", "each write tells parity"),
+        ("--redundancy deferred --failed 1 --marked", "leave out --failed"),
+    ] {
+        let error = line(more).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+/// Rows that were written lie side by side: they are read once, whatever was written to them, and for all parity together.
+#[test]
+fn refreshing_reads_each_data_column_once_and_writes_each_parity_once() {
+    let line = |more: &str| {
+        explained(&format!(
+            "refresh --nodes 6 --offset 4K --length 12K --redundancy deferred {more}"
+        ))
+    };
+    for (layout, reads, writes) in [("rs:4+2", 4, 2), ("raid5", 5, 1), ("raid6", 4, 2)] {
+        let totals = &line(&format!("--layout {layout}")).unwrap()["totals"];
+        assert_eq!(
+            (&totals["disk_reads"], &totals["disk_writes"]),
+            (&json!(reads), &json!(writes))
+        );
+        assert_eq!(totals["journal_writes"], 0);
+    }
+    let one = line("--layout raid6 --immediate-parities 1").unwrap();
+    assert_eq!(one["totals"]["disk_writes"], 1);
+    let error = explained("refresh --layout raid5 --offset 0 --length 4K").unwrap_err().to_string();
+    assert!(error.contains("--redundancy deferred"), "{error}");
 }
 
 #[test]

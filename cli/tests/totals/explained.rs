@@ -22,6 +22,12 @@ pub fn totals(setup: Setup, failed: &[usize], request: Request) -> (Totals, u64)
     command.args(["--calculator", name(setup.roles)]);
     if request.write {
         command.args(["--journal", if setup.journal { "on" } else { "off" }]);
+        if setup.waits {
+            command.args(["--redundancy", "never"]);
+        }
+        if setup.marked {
+            command.arg("--marked");
+        }
         if setup.commanded {
             command.args(["--dispatch", "commanded"]);
         }

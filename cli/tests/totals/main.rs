@@ -28,11 +28,23 @@ struct Setup {
     roles: Option<ParityAt>,
     /// Whether the originator commands the workers.
     commanded: bool,
+    /// Whether all parity waits, for ever; and of what is explained, whether it is marked already.
+    waits: bool,
+    marked: bool,
 }
 
 impl Setup {
     const fn new(layout: &'static str, nodes: usize) -> Setup {
-        Setup { layout, nodes, unit: 64 * KIB, journal: true, roles: None, commanded: false }
+        Setup {
+            layout,
+            nodes,
+            unit: 64 * KIB,
+            journal: true,
+            roles: None,
+            commanded: false,
+            waits: false,
+            marked: false,
+        }
     }
 }
 
@@ -180,6 +192,40 @@ fn commanded() {
     }
     let setup = Setup { commanded: true, ..Setup::new("raid6", 6) };
     agree(setup, &[(&[], &FIVE), (&[0, 4], &FIVE)]);
+}
+
+/// Parity that waits: a write marks it, and the next one to the same place relies on that. Each begins in a stripe of its
+/// own, of which nothing is marked.
+#[test]
+fn marked_parity_need_not_be_told_again() {
+    let own_stripe = |n: u64| n * MIB;
+    let writes = [
+        write(own_stripe(1), 4 * KIB),
+        write(own_stripe(2) + 68 * KIB, 12 * KIB),
+        write(own_stripe(3) + 1000, 3000),
+        write(own_stripe(4) + 64 * KIB, 64 * KIB),
+        write(own_stripe(5) + 60 * KIB, 8 * KIB),
+    ];
+    for (layout, nodes) in [("raid5", 5), ("raid6", 6), ("lrc:4+2+1", 7)] {
+        let first = Setup { waits: true, ..Setup::new(layout, nodes) };
+        let again = Setup { marked: true, ..first };
+        let mut worlds: Vec<(&str, Box<dyn World>)> = vec![
+            ("simulated", Box::new(simulated::start(first))),
+            ("running", Box::new(real::start(first))),
+        ];
+        let mut rng = Rng::with_seed(5);
+        for (name, world) in &mut worlds {
+            for request in writes {
+                for setup in [first, again, again] {
+                    let promised = explained::totals(setup, &[], request).0;
+                    let cost = world.cost(request, noise(&mut rng, request.length));
+                    assert_eq!(cost, promised, "{layout}, {name}: {request}, {setup:?}");
+                }
+            }
+        }
+        let small = explained::totals(again, &[], writes[0]).0;
+        assert_eq!((small.messages, small.journal_writes, small.disk_reads), (2, 1, 0));
+    }
 }
 
 #[test]

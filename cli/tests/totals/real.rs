@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use fastrand::Rng;
 use tempfile::TempDir;
 use weft_core::plan::Totals;
-use weft_core::policy::{Dispatch, Setting};
+use weft_core::policy::{Dispatch, Setting, Timing};
 use weft_front::nbd::client::Client;
 use weft_host::{Array, Control, ControlRequest as Asked, Handle, Listen, NodeAction, Spec};
 
@@ -31,6 +31,10 @@ pub fn start(setup: Setup) -> Running {
         stripe_unit: Some(setup.unit),
         policy: vec![
             Setting::Journal(setup.journal),
+            Setting::Redundancy(match setup.waits {
+                true => Timing::Never,
+                false => Timing::Immediate,
+            }),
             Setting::Dispatch(match setup.commanded {
                 true => Dispatch::Commanded,
                 false => Dispatch::Collaborative,

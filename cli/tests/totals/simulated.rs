@@ -5,7 +5,7 @@ use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostOp, NodeConfig};
 use weft_core::plan::{Range, Totals};
-use weft_core::policy::{Dispatch, Policy};
+use weft_core::policy::{Dispatch, Policy, Redundancy, Timing};
 use weft_core::units::{NodeId, SECTOR, VolumeId};
 use weft_sim::world;
 
@@ -47,7 +47,9 @@ fn volume(setup: Setup, disk: u64) -> Volume {
     let extents = place_volume(&geometry, VOLUME, &disks, &[], EXTENT_COLUMN_BYTES).unwrap();
     let dispatch = if setup.commanded { Dispatch::Commanded } else { Dispatch::Collaborative };
     let (parity_at, journal) = (setup.roles, setup.journal);
-    let policy = Policy { parity_at, dispatch, journal, ..Policy::default() };
+    let timing = if setup.waits { Timing::Never } else { Timing::Immediate };
+    let redundancy = Redundancy { timing, ..Redundancy::default() };
+    let policy = Policy { parity_at, dispatch, journal, redundancy, ..Policy::default() };
     Volume { policy, ..Volume::new(ID, "v", VOLUME, &layout, geometry, extents) }
 }
 

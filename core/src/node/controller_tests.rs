@@ -105,7 +105,7 @@ fn last_asked(bench: &Bench) -> Ask {
 
 fn header(ask: &Ask, ts: Timestamp, key: Key) -> Header {
     let holder = Some(Holder { node: US, number: ask.number, key });
-    let (avoid, waits) = (ColumnSet::EMPTY, ColumnSet::EMPTY);
+    let (avoid, waits) = (ColumnSet::EMPTY, crate::plan::Waits::NONE);
     let (task, asker) = (Task::Write(RANGE), Some(ask.origin.asker));
     let calculators = Calculators::default();
     Header { ts, volume: VOLUME, avoid, waits, calculators, task, asker, holder }
@@ -191,7 +191,7 @@ fn a_sum_counts_only_from_the_column_that_is_to_send_it() {
             ts: Timestamp::new(900, PEER),
             volume: VOLUME,
             avoid: ColumnSet::EMPTY,
-            waits: ColumnSet::EMPTY,
+            waits: crate::plan::Waits::NONE,
             calculators: Calculators::default(),
             task: Task::Write(Range { offset: 0, len: 2 * UNIT }),
             asker: None,

@@ -51,6 +51,8 @@ pub enum Bug {
     OverUndecidedWrite,
     /// Who has only marked parity forgets the write though the disk that has its data is away.
     LoneSurvivor,
+    /// A write relies on marks though parity has been computed since.
+    ReliesOnGoneMarks,
     /// A write happens though nothing but a mark is left of what a disk that is gone was to write.
     CommitsMarks,
     /// An endpoint and workers believe whoever sends them something of a request.
@@ -178,6 +180,11 @@ impl NodeConfig {
     /// Whether no parity waits of what is on a disk that is expected to fail.
     pub(super) fn heeds_suspects(&self) -> bool {
         !self.has(Bug::SuspectWaits)
+    }
+
+    /// Whether who is asked to rely on marks looks whether parity has been computed since.
+    pub(super) fn heeds_refreshes(&self) -> bool {
+        !self.has(Bug::ReliesOnGoneMarks)
     }
 
     /// Whether it is looked at what determines the data of those who cannot be asked.

@@ -71,7 +71,7 @@ fn nothing_is_put_back_over_an_undecided_write() {
         ts,
         volume: VOLUME,
         avoid,
-        waits: ColumnSet::EMPTY,
+        waits: crate::plan::Waits::NONE,
         calculators: Calculators::default(),
         task,
         asker: None,

@@ -3,7 +3,7 @@
 use super::{Ask, Holder, HostError, LostRange, SequenceMessage};
 use crate::Buffer;
 use crate::order::{Asker, Lock, RequestId};
-use crate::plan::{Calculators, Part, Range, Role, Span};
+use crate::plan::{Calculators, Part, Range, Role, Span, Waits};
 use crate::store::Reached;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
@@ -68,8 +68,8 @@ pub struct Header {
     pub volume: VolumeId,
     /// The columns that are not used.
     pub avoid: ColumnSet,
-    /// The parities, counted from 0, that wait: they are marked, and computed later.
-    pub waits: ColumnSet,
+    /// The parities that wait: they are marked, if they are not already, and computed later.
+    pub waits: Waits,
     /// The columns that calculate, where the plan leaves that to one of them for each stripe.
     pub calculators: Calculators,
     /// What is to be done.
@@ -85,6 +85,17 @@ pub struct Header {
 pub enum Task {
     /// A host's data.
     Write(Range),
+    /// Computing these parities, counted from 0, of a stripe from its data.
+    Refresh {
+        /// The stripe.
+        stripe: u64,
+        /// The bytes of their units, whole sectors.
+        part: Span,
+        /// Which.
+        parities: ColumnSet,
+        /// Whether a disk that hosts use refuses its part: it is done because the disks are idle.
+        gives_way: bool,
+    },
     /// Putting back a column's part of a stripe.
     Rebuild {
         /// The stripe.
@@ -160,6 +171,8 @@ pub enum Refusal {
     },
     /// Too much parity waits already: this write's must not.
     MustNotWait,
+    /// The marks that it relies on may be gone: parity that covers this column has been computed since.
+    MarksAreGone,
     /// It was aborted.
     Aborted,
     /// A lock was not to be had in time; two may be waiting for each other.

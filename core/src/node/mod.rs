@@ -408,10 +408,9 @@ impl Node {
             }
             self.background.hears_of_hosts(self.worker.hosts_are_busy());
             let worked = self.worker.run(self.serving, &mut self.background, &mut self.outbox);
-            let rebuilds = self.worker.take_rebuilds();
-            for (volume, stripe, column, part) in rebuilds {
-                self.originator.rebuild(volume, stripe, column, part);
-            }
+            self.worker.take_rebuilds().into_iter().for_each(|r| self.originator.rebuild(r));
+            let refreshes = self.worker.take_refreshes().into_iter();
+            refreshes.for_each(|(unit, gives_way)| self.originator.refresh_unit(unit, gives_way));
             for part in self.originator.take_hopeless() {
                 self.worker.is_hopeless(part);
             }

@@ -97,6 +97,15 @@ impl Outbox {
         self.witness.tell_each_other(nodes, self.node);
     }
 
+    /// Tells a node that takes no part in a write how far the disks of those have got that do, soon.
+    pub fn tell_of(&mut self, to: NodeId, nodes: &[NodeId]) {
+        if to != self.node {
+            self.witness.tell_of(to, nodes, self.node);
+            self.notices.entry(to).or_default();
+            self.soon = true;
+        }
+    }
+
     /// A message from here; how far the disk has got is filled in when all is known that is sent.
     fn envelope(&mut self, to: NodeId, hops: u8, notices: Vec<Notice>, body: Option<Body>) {
         let heard = self.witness.take(to);

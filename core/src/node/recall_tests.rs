@@ -83,7 +83,7 @@ fn a_participant_remembers_what_has_happened() {
         ts: at(1000),
         volume: VOLUME,
         avoid,
-        waits: ColumnSet::EMPTY,
+        waits: crate::plan::Waits::NONE,
         calculators: Calculators::default(),
         task,
         asker,

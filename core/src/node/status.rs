@@ -23,6 +23,8 @@ pub struct NodeCounters {
     pub refused_strangers: u64,
     /// Bytes of data that have passed this node as a controller that is to see none.
     pub controlled_bytes: u64,
+    /// Writes of which parity was not told, since it was marked as out of date already.
+    pub relied_on_marks: u64,
     /// Host requests answered.
     pub requests: u64,
     /// Transactions begun again with a later timestamp.

@@ -3,7 +3,7 @@
 
 use super::{Item, Task};
 use crate::cluster::Volume;
-use crate::plan::{Calculators, Part, PlanError, Role, WritePlan};
+use crate::plan::{Calculators, Part, PlanError, Role, Waits, WritePlan};
 use crate::units::{ColumnSet, NodeId};
 
 impl Task {
@@ -20,7 +20,8 @@ impl Task {
     pub fn first_stripe(&self, volume: &Volume) -> u64 {
         match *self {
             Task::Write(range) | Task::Accept(range) => range.stripes(&volume.geometry).start,
-            Task::Rebuild { stripe, .. }
+            Task::Refresh { stripe, .. }
+            | Task::Rebuild { stripe, .. }
             | Task::Lose { stripe, .. }
             | Task::Copy { stripe, .. } => stripe,
         }
@@ -31,6 +32,11 @@ impl Task {
         let g = &volume.geometry;
         match *self {
             Task::Write(range) | Task::Accept(range) => volume.holds(range),
+            Task::Refresh { stripe, part, parities, .. } => {
+                let all = ColumnSet::first(g.code.parity_columns());
+                let known = all.covers(parities) && g.code.covers_all();
+                stripe < volume.stripes() && part.hi <= g.unit && known
+            }
             Task::Rebuild { stripe, column, part }
             | Task::Lose { stripe, column, part }
             | Task::Copy { stripe, column, part } => {
@@ -39,17 +45,20 @@ impl Task {
         }
     }
 
-    /// Its plan when the columns of `avoid` are not used and the parities of `waits` are only marked.
+    /// Its plan when the columns of `avoid` are not used and the parities of `waits` are at most marked.
     pub fn plan(
         &self,
         volume: &Volume,
         avoid: ColumnSet,
-        waits: ColumnSet,
+        waits: impl Into<Waits>,
     ) -> Result<WritePlan, PlanError> {
         let g = &volume.geometry;
         match *self {
             Task::Write(range) | Task::Accept(range) => {
                 WritePlan::deferring(g, range, avoid, volume.policy, waits)
+            }
+            Task::Refresh { stripe, part, parities, .. } => {
+                Ok(WritePlan::refresh(g, stripe, part, parities))
             }
             Task::Rebuild { stripe, column, part } => {
                 WritePlan::rebuild(g, stripe, column, part, avoid, volume.policy)

@@ -136,7 +136,7 @@ impl Bench {
             ts,
             volume: VOLUME,
             avoid: ColumnSet::EMPTY,
-            waits: ColumnSet::EMPTY,
+            waits: crate::plan::Waits::NONE,
             calculators: Calculators::default(),
             task: Task::Write(range),
             asker: None,

@@ -1,5 +1,7 @@
 //! Requests to a volume that lacks nodes.
 
+mod relying;
+
 use std::collections::BTreeSet;
 
 use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
@@ -219,7 +221,7 @@ fn who_has_nothing_in_work_says_so_when_it_stops() {
 fn what_is_to_be_repaired_of_a_volume_that_rests_wakes_it_too() {
     let mut bench = Bench::new();
     bench.enter(resting(2), at(50));
-    bench.node.originator.rebuild(VOLUME, 0, 1, Span::new(0, UNIT));
+    bench.node.originator.rebuild((VOLUME, 0, 1, Span::new(0, UNIT)));
     pass(&mut bench, MILLIS);
     assert_eq!(bench.reports, [MemberReport::Wake { epoch: 2 }]);
     assert!(bench.node.status().waiting.contains("1 for lost nodes"));

@@ -47,11 +47,16 @@ impl Witness {
     /// Tells nodes that take part in a write how far the others' disks have got.
     pub fn tell_each_other(&mut self, nodes: &[NodeId], own: NodeId) {
         for to in nodes.iter().filter(|n| **n != own) {
-            for about in nodes.iter().filter(|n| *n != to && **n != own) {
-                let Some(reached) = self.heard.get(about).copied() else { continue };
-                if self.told.insert((*to, *about), reached) != Some(reached) {
-                    self.queue.entry(*to).or_default().push((*about, reached));
-                }
+            self.tell_of(*to, nodes, own);
+        }
+    }
+
+    /// Tells a node how far the disks of these others have got.
+    pub fn tell_of(&mut self, to: NodeId, nodes: &[NodeId], own: NodeId) {
+        for about in nodes.iter().filter(|n| **n != to && **n != own) {
+            let Some(reached) = self.heard.get(about).copied() else { continue };
+            if self.told.insert((to, *about), reached) != Some(reached) {
+                self.queue.entry(to).or_default().push((*about, reached));
             }
         }
     }

@@ -1,14 +1,15 @@
 //! A plan for people, drawn as TickerTAIP's Figure 7: stripes down, columns across.
 
 use super::{
-    Cell, Destination, Part, PlanError, Range, ReadPlan, Role, Send, Step, Strategy, Totals, Value,
-    WritePlan, WriteRow, chunks, controlled::AROUND, together,
+    Cell, Destination, Part, PlanError, Range, ReadPlan, Role, Send, Span, Step, Strategy, Totals,
+    Value, Waits, WritePlan, WriteRow, chunks, controlled::AROUND, cut, refreshes, together,
+    waiting,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
 use crate::order::sequencer::{OrderCost, Standpoint};
 use crate::policy::{ParityAt, Policy};
-use crate::units::ColumnSet;
+use crate::units::{ColumnSet, Timestamp};
 
 /// A request's plan in words and numbers.
 #[derive(Clone, Debug)]
@@ -37,13 +38,26 @@ pub struct ExplainedRow {
     pub cells: Vec<String>,
 }
 
+/// What is to be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A read.
+    Read,
+    /// A write; where parity waits, to stripes of which none is marked.
+    Write,
+    /// A write where all parity that waits is marked already.
+    WriteToMarked,
+    /// That parity which waits is computed, where a range is written.
+    Refresh,
+}
+
 /// Explains a read or a write of `range`, cut into chunks of `max` bytes, and where extents
 /// of so many stripes end. A sequencer sees the request from `standpoint`; a lock server is on another
 /// node than the originator, nothing is in the way, and no lock is kept.
 #[expect(clippy::too_many_arguments, reason = "all that a request's cost depends on")]
 pub fn explain(
     g: &Geometry,
-    write: bool,
+    asked_for: Asked,
     range: Range,
     avoid: ColumnSet,
     policy: Policy,
@@ -59,16 +73,30 @@ pub fn explain(
     let extent_end = |stripe| extent_stripes.map_or(u64::MAX, |n| (stripe / n + 1) * n);
     let together = together(g, policy.commands(), max);
     let mut asked = None;
+    let waits = waits_of(g, asked_for, avoid, &policy);
+    let pieces = |chunk| match asked_for {
+        Asked::Read | Asked::Refresh => vec![chunk],
+        Asked::Write | Asked::WriteToMarked => cut(g, &policy, chunk),
+    };
     for (part, chunk) in chunks(g, range, max, extent_end)
         .flat_map(|part| chunks(g, part, together, extent_end).map(move |chunk| (part, chunk)))
+        .flat_map(|(part, chunk)| pieces(chunk).into_iter().map(move |piece| (part, piece)))
     {
         out.chunks += 1;
         if asked.replace(part) == Some(part) {
             // A controller is asked once for all of a part, and answers once.
             out.totals.messages -= policy.controller.map_or(0, |_| AROUND);
         }
-        if write {
-            let mut plan = WritePlan::deferring(g, chunk, avoid, policy, ColumnSet::EMPTY)?;
+        if asked_for == Asked::Refresh {
+            for plan in
+                chunk.stripes(g).flat_map(|s| refreshes(g, &policy, s, rows_of(g, chunk, s)))
+            {
+                // It is not journalled: it is done when it is in place.
+                out.totals += plan.totals(g, Policy { journal: false, ..policy });
+                plan.rows.iter().for_each(|r| push(&mut out.rows, write_row(g, r, policy)));
+            }
+        } else if asked_for != Asked::Read {
+            let mut plan = WritePlan::deferring(g, chunk, avoid, policy, waits)?;
             plan.choose_calculators(g, |column| given[column]);
             plan.computed_by(g).for_each(|(column, bytes)| given[column] += bytes);
             out.totals += plan.totals(g, policy);
@@ -108,6 +136,28 @@ pub fn explain(
         out.totals.round_trips += cost.round_trips;
     }
     Ok(out)
+}
+
+/// The bytes of a stripe's units in which there is something of a range: whole sectors, from the first to the last.
+fn rows_of(g: &Geometry, range: Range, stripe: u64) -> Span {
+    let (lo, hi) = range.within(g, stripe);
+    match lo / g.unit == (hi - 1) / g.unit {
+        true => Span::new(lo % g.unit, (hi - 1) % g.unit + 1).sectors_out(),
+        false => Span::new(0, g.unit),
+    }
+}
+
+/// The parities of a write that wait. None does while a disk is lost, or without a journal.
+fn waits_of(g: &Geometry, asked_for: Asked, avoid: ColumnSet, policy: &Policy) -> Waits {
+    let marked_since = match asked_for {
+        Asked::WriteToMarked if policy.relies_on_marks() => Some(Timestamp::ZERO),
+        _ => None,
+    };
+    let writes = matches!(asked_for, Asked::Write | Asked::WriteToMarked);
+    match writes && avoid.is_empty() && policy.is_journaled() {
+        true => Waits { parities: waiting(g, policy), marked_since },
+        false => Waits::NONE,
+    }
 }
 
 /// How many columns are such.
@@ -174,7 +224,12 @@ fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
             return format!("{name}: lost");
         }
         let steps = row.cell(g, Role::Column(seat)).steps_in_words(policy);
-        let steps = if steps.is_empty() { "-".to_string() } else { steps.join(", ") };
+        let is_marked = matches!(g.layout.role(row.stripe, seat), ColumnRole::Parity(j) if row.relied_on.contains(j));
+        let steps = match steps.is_empty() {
+            true if is_marked => "marked already".to_string(),
+            true => "-".to_string(),
+            false => steps.join(", "),
+        };
         if row.calculator != Some(seat) {
             return format!("{name}: {steps}");
         }
@@ -205,6 +260,9 @@ fn describe(g: &Geometry, row: &WriteRow) -> String {
         Some(Strategy::Rebuild) => "rebuild",
         None => "small and large",
     };
+    if !row.waits().is_empty() && row.parities().is_empty() {
+        return "only data, parity waits".to_string();
+    }
     if row.parities().is_empty() {
         return format!("{strategy}, no parity");
     }

@@ -28,17 +28,19 @@ mod strategy;
 mod tests;
 mod totals;
 mod tree;
+mod waiting;
 mod write;
 
 pub use crate::units::Range;
 pub use calculator::Calculators;
 pub use cell::{Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value, Write};
 pub use execution::{Execution, Sending};
-pub use explain::{Explanation, explain};
+pub use explain::{Asked, Explanation, explain};
 pub use read::{ReadPlan, ReadRow, runs};
 pub use span::{Span, Spans, accumulate, compose};
 pub use totals::Totals;
-pub use write::{WritePlan, WriteRow};
+pub use waiting::{cut, refreshed_together, refreshes, waiting};
+pub use write::{Waits, WritePlan, WriteRow};
 
 use crate::layout::Geometry;
 use crate::policy::Commands;

@@ -80,7 +80,7 @@ impl WriteRow {
         for j in 0..g.code.parity_columns() {
             let support = g.code.support(j);
             let lost = self.avoid.contains(g.layout.parity_seat(self.stripe, j));
-            if lost || self.marked.contains(j) || new.intersection(support).is_empty() {
+            if lost || self.waits().contains(j) || new.intersection(support).is_empty() {
                 continue;
             }
             if let Some(same) = out.iter_mut().find(|a: &&mut Alike| a.support == support) {

@@ -9,7 +9,28 @@
 use super::{PlanError, Range, Role, Span, Spans, Strategy};
 use crate::layout::Geometry;
 use crate::policy::{Dispatch, ParityAt, Policy};
-use crate::units::ColumnSet;
+use crate::units::{ColumnSet, Timestamp};
+
+/// The parities of a write that wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Waits {
+    /// Which, counted from 0.
+    pub parities: ColumnSet,
+    /// A time since when all of them have been marked as out of date wherever the write covers them, if they have. Then nothing
+    /// of it need be said to them.
+    pub marked_since: Option<Timestamp>,
+}
+
+impl Waits {
+    /// No parity waits.
+    pub const NONE: Waits = Waits { parities: ColumnSet::EMPTY, marked_since: None };
+}
+
+impl From<ColumnSet> for Waits {
+    fn from(parities: ColumnSet) -> Waits {
+        Waits { parities, ..Waits::NONE }
+    }
+}
 
 /// The plan of one chunk of a write, or of the rebuilding of a column's part.
 #[derive(Clone, Debug, Hash)]
@@ -35,6 +56,8 @@ pub struct WriteRow {
     pub afresh: ColumnSet,
     /// The parities, counted from 0, that are only marked as out of date, and computed later (AFRAID 2).
     pub marked: ColumnSet,
+    /// Those that are marked already, so that nothing happens to them: there the write relies on their marks.
+    pub relied_on: ColumnSet,
     /// Where parity is computed.
     pub parity_at: ParityAt,
     /// The column whose node is the calculator; the originator's is if there is none.
@@ -70,14 +93,15 @@ impl WritePlan {
     }
 
     /// Plans a write of `range` when the columns of `avoid` cannot be used and these parities, counted from 0, wait:
-    /// they are only marked. In a stripe of which all data is new they do not, nor where a data column cannot be used.
+    /// they are only marked, unless they are already. In a stripe of which all data is new they do not, nor where a data column cannot be used.
     pub fn deferring(
         g: &Geometry,
         range: Range,
         avoid: ColumnSet,
         policy: Policy,
-        waits: ColumnSet,
+        waits: impl Into<Waits>,
     ) -> Result<WritePlan, PlanError> {
+        let waits = waits.into();
         let stripes = range.stripes(g);
         if !g.is_recoverable_in(stripes.clone(), avoid) {
             return Err(PlanError::NotRecoverable { lost: avoid });
@@ -125,6 +149,15 @@ impl WritePlan {
         Ok(WritePlan { rows: vec![WriteRow { parity_at, ..row }] })
     }
 
+    /// Plans that these parities of `stripe`, counted from 0, are computed together from its data: the bytes `part` (whole
+    /// sectors) of their units. All of them cover all data.
+    pub fn refresh(g: &Geometry, stripe: u64, part: Span, parities: ColumnSet) -> WritePlan {
+        assert!(g.code.covers_all(), "parities of different data are not computed together");
+        let nothing = ColumnSet::EMPTY;
+        let row = WriteRow::put_back(stripe, 0, part, nothing, nothing);
+        WritePlan { rows: vec![WriteRow { target: None, afresh: parities, ..row }] }
+    }
+
     /// Plans the copying of the bytes `part` (whole sectors) of `seat` of `stripe` from another
     /// disk: its column waits for the content, and no other takes part.
     pub fn copy(g: &Geometry, stripe: u64, seat: usize, part: Span) -> WritePlan {
@@ -170,7 +203,7 @@ impl WriteRow {
         stripe: u64,
         avoid: ColumnSet,
         policy: Policy,
-        waits: ColumnSet,
+        waits: Waits,
     ) -> Result<WriteRow, PlanError> {
         let (lo, hi) = range.within(g, stripe);
         let mut row = WriteRow {
@@ -181,6 +214,7 @@ impl WriteRow {
             changed: ColumnSet::EMPTY,
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
+            relied_on: ColumnSet::EMPTY,
             parity_at: ParityAt::Parity,
             calculator: None,
             commanded: policy.dispatch == Dispatch::Commanded,
@@ -191,7 +225,11 @@ impl WriteRow {
             loses: false,
         };
         row.parity = row.spans_over(g, ColumnSet::first(g.data_columns()));
-        row.marked = row.waiting(g, waits);
+        let waiting = row.waiting(g, waits.parities);
+        match waits.marked_since {
+            None => row.marked = waiting,
+            Some(_) => row.relied_on = waiting,
+        }
         row.choose_strategy(g, policy.strategy).ok_or(PlanError::NotRecoverable { lost: avoid })?;
         row.choose_place(g, policy);
         Ok(row)
@@ -213,6 +251,7 @@ impl WriteRow {
             changed: ColumnSet::EMPTY,
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
+            relied_on: ColumnSet::EMPTY,
             parity_at: ParityAt::Originator,
             calculator: None,
             commanded: false,
@@ -295,6 +334,11 @@ impl WriteRow {
     /// Whether the column of data unit `i`, or of a parity that covers it, can be used.
     fn is_remembered(&self, g: &Geometry, i: usize) -> bool {
         !self.data_lost(g, i) || !self.parities().intersection(g.code.parities_of(i)).is_empty()
+    }
+
+    /// The parities, counted from 0, that are out of date after it.
+    pub fn waits(&self) -> ColumnSet {
+        self.marked.union(self.relied_on)
     }
 
     /// The parities, counted from 0, that are computed.

@@ -99,6 +99,18 @@ impl Policy {
         self.journal && self.commit.is_voted()
     }
 
+    /// Whether writes may rely on marks that are there already. They are durable and hold until parity is computed, which
+    /// hosts' writes put off; and what reads and writes the same comes in some order.
+    pub fn relies_on_marks(&self) -> bool {
+        let redundancy = &self.redundancy;
+        let stays = redundancy.timing == Timing::Never || redundancy.refresh == Refresh::Idle;
+        redundancy.defers()
+            && redundancy.immediate_parities == 0
+            && stays
+            && self.is_journaled()
+            && self.ordering != Ordering::None
+    }
+
     /// The same policy with other values for some choices.
     pub fn with(mut self, settings: impl IntoIterator<Item = Setting>) -> Policy {
         settings.into_iter().for_each(|s| s.apply(&mut self));

@@ -9,7 +9,7 @@ use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, Origin, Place, PlaceError, RequestId};
 
 use weft_core::order::Lock;
-use weft_core::plan::{Calculators, Part, Role};
+use weft_core::plan::{Calculators, Part, Role, Waits};
 use weft_core::store::Reached;
 
 use weft_bytes::{BytesError, Read};
@@ -19,6 +19,8 @@ use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
+
+wire_struct!(Waits { parities, marked_since });
 
 wire_struct!(Header { ts, volume, avoid, waits, calculators, task, asker, holder });
 
@@ -47,6 +49,7 @@ wire_enum!(Task, "task" {
     3 = Copy { stripe, column, part },
     4 = Lose { stripe, column, part },
     5 = Accept(range),
+    6 = Refresh { stripe, part, parities, gives_way },
 });
 
 wire_enum!(Part, "part" {
@@ -78,6 +81,7 @@ wire_enum!(Refusal, "refusal" {
     3 = Aborted,
     4 = Busy,
     5 = MustNotWait,
+    6 = MarksAreGone,
 });
 
 wire_enum!(Standing, "standing" {

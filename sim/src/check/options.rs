@@ -240,6 +240,8 @@ pub struct Summary {
     /// How often a host asked again for what it had not heard the end of, and how often nobody could say what
     /// had become of it.
     pub again: (u64, u64),
+    /// Writes that relied on parity's being marked already, of nodes that run at the end.
+    pub relied: u64,
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before all who had heard of it lost their power.

@@ -434,6 +434,7 @@ impl Run {
             healing: self.healing,
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             again: self.again,
+            relied: self.world.relied_on_marks(),
             rests: self.world.rests,
             detours: self.world.detours(),
             forged: self.world.forged(),

@@ -89,7 +89,7 @@ impl Ledger {
             let g = &volume.geometry;
             let plan = WritePlan::deferring(g, range, avoid, volume.policy, waits);
             let plan = plan.expect("a plan that is carried out");
-            let waits = plan.rows.iter().map(|row| row.marked.len()).max().unwrap_or(0);
+            let waits = plan.rows.iter().map(|row| row.waits().len()).max().unwrap_or(0);
             let at_once = (waits > 0).then(|| g.code.parity_columns() - waits);
             let node = |c: usize| (c, volume.extents[0].columns[c].0);
             let participants = plan.participants(&volume.geometry).iter().map(node).collect();

@@ -336,6 +336,12 @@ impl World {
         self.places[node.0 as usize].node.as_ref().map(Node::status)
     }
 
+    /// Writes that relied on parity's being marked already, of the nodes that run.
+    pub fn relied_on_marks(&self) -> u64 {
+        let nodes = self.places.iter().filter_map(|place| place.node.as_ref());
+        nodes.map(|node| node.status().counters.relied_on_marks).sum()
+    }
+
     /// Whether a node runs.
     pub fn runs(&self, node: NodeId) -> bool {
         self.places[node.0 as usize].node.is_some()

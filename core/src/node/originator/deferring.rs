@@ -8,46 +8,11 @@ use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::settle::waiting;
 use crate::node::{HostError, Task};
-use crate::plan::{Range, Span};
+use crate::plan::{self, Range, Span, Waits};
 use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR};
 
 /// For so long parity is not asked to wait where it would not.
 const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
-
-/// Which parities of a volume wait, if nothing speaks against it.
-fn waiting_parities(volume: &Volume) -> ColumnSet {
-    let redundancy = &volume.policy.redundancy;
-    match redundancy.defers() {
-        true => {
-            let immediate = ColumnSet::first(redundancy.immediate_parities.into());
-            ColumnSet::first(volume.geometry.code.parity_columns()).minus(immediate)
-        }
-        false => ColumnSet::EMPTY,
-    }
-}
-
-/// Cuts a piece of a request further where no parity takes a write at once. What fails together then is one stripe
-/// unit: of several, survivors could not tell which were written.
-pub(super) fn cut(volume: &Volume, chunk: Range) -> Vec<Range> {
-    let g = &volume.geometry;
-    let all = ColumnSet::first(g.code.parity_columns());
-    if all.is_empty() || waiting_parities(volume) != all {
-        return vec![chunk];
-    }
-    let (stripe, unit) = (g.stripe_bytes(), g.unit);
-    let mut out = Vec::new();
-    let mut at = chunk.offset;
-    while at < chunk.end() {
-        let whole = at.is_multiple_of(stripe) && chunk.end() - at >= stripe;
-        let end = match whole {
-            true => chunk.end() / stripe * stripe,
-            false => chunk.end().min((at / unit + 1) * unit),
-        };
-        out.push(Range { offset: at, len: end - at });
-        at = end;
-    }
-    out
-}
 
 /// Cuts what is to be zeros where it is lost into jobs, one for each stripe unit.
 pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job> {
@@ -83,7 +48,7 @@ impl Originator {
         }
         let waits = match job.must_wait {
             true => ColumnSet::first(volume.geometry.code.parity_columns()),
-            false => waiting_parities(volume),
+            false => plan::waiting(&volume.geometry, &volume.policy),
         };
         if !job.must_wait && self.meets_unwilling(job, volume, now) {
             return ColumnSet::EMPTY;
@@ -100,8 +65,8 @@ impl Originator {
 
     /// Who has the parities that wait of the first stripe of a job. Jobs of which none takes a write at once are of one.
     fn waiting_nodes(job: &Job, volume: &Volume) -> Vec<NodeId> {
-        let (stripe, waits) = (job.what.first_stripe(volume), waiting_parities(volume));
         let g = &volume.geometry;
+        let (stripe, waits) = (job.what.first_stripe(volume), plan::waiting(g, &volume.policy));
         let waits = |seat: &usize| match g.layout.role(stripe, *seat) {
             ColumnRole::Parity(j) => waits.contains(j),
             ColumnRole::Data(_) => false,
@@ -127,7 +92,7 @@ impl Originator {
     }
 
     /// Whether all disks of an extent are there and have missed nothing.
-    fn is_whole(&self, volume: &Volume, extent: usize) -> bool {
+    pub(super) fn is_whole(&self, volume: &Volume, extent: usize) -> bool {
         let columns = &volume.extents[extent].columns;
         let behind = |node: NodeId| self.map.behind_since(volume, extent, node).is_some();
         self.map.lost(volume, extent).is_empty() && !columns.iter().any(|c| behind(c.0))
@@ -142,18 +107,18 @@ impl Originator {
         volume: &Volume,
         participants: &[(usize, NodeId)],
         voters: &[NodeId],
-        waits: ColumnSet,
+        waits: Waits,
     ) -> bool {
         let missing = participants.iter().filter(|(_, node)| !voters.contains(node));
         let missing: ColumnSet = missing.map(|(column, _)| *column).collect();
         let What::Write(range, _) = job.what else { return false };
-        if waits.is_empty() || missing.is_empty() || !self.config.trusts_no_mark() {
+        if waits.parities.is_empty() || missing.is_empty() || !self.config.trusts_no_mark() {
             return false;
         }
         let g = &volume.geometry;
         let Ok(plan) = Task::Write(range).plan(volume, job.avoid, waits) else { return true };
         plan.rows.iter().any(|row| {
-            waiting::is_undetermined(g, row.stripe, g.seats_of(row.stripe, missing), row.marked)
+            waiting::is_undetermined(g, row.stripe, g.seats_of(row.stripe, missing), row.waits())
         })
     }
 

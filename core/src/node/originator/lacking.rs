@@ -160,9 +160,13 @@ impl Originator {
             }
         }
         let undecided = self.txns.iter().filter(|(_, txn)| {
-            let asks = matches!(txn.state, State::Asking(..) | State::GivingUp(..));
+            let (State::Asking(_, participants) | State::GivingUp(_, participants, _)) = &txn.state
+            else {
+                return false;
+            };
             let host = matches!(txn.job.purpose, Purpose::Host(_));
-            asks && host && self.lacking.asleep_since.contains_key(&txn.job.volume)
+            let asleep = self.lacking.asleep_since.contains_key(&txn.job.volume);
+            host && (asleep || self.awaits_holder(txn, participants))
         });
         for ts in undecided.map(|(ts, _)| *ts).collect::<Vec<_>>() {
             if !self.waits_undecided(ts, now) {

@@ -372,7 +372,10 @@ pub(super) fn needed(
         }
         &What::Rebuild { stripe, column, part } => {
             let down = avoid.union(map.lost(volume, volume.extent_of(stripe)));
-            let task = Task::Rebuild { stripe, column, part };
+            let task = match job.with.is_empty() {
+                true => Task::Rebuild { stripe, column, part },
+                false => Task::Refresh { stripe, part, parities: job.with, gives_way: false },
+            };
             add_write(g, &task.plan(volume, down, ColumnSet::EMPTY)?, &mut add);
         }
         &What::Lose { stripe, column, part } => {

@@ -14,6 +14,7 @@
 //! - [`numbered`]: what others are asked under a number
 //! - [`recalling`]: what became of requests that are asked for again
 //! - [`deferring`]: parity that waits
+//! - [`relying`]: parity that is marked already
 //! - [`precedence`]: requests that others keep coming before
 //! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
 
@@ -29,6 +30,7 @@ mod precedence;
 mod reading;
 mod rebuilding;
 mod recalling;
+mod relying;
 mod requests;
 mod scrubbing;
 mod settling;
@@ -45,6 +47,7 @@ use super::{
     Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
+use crate::plan::Waits;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -58,6 +61,7 @@ use precedence::Precedence;
 use reading::Reading;
 use rebuilding::Rebuilds;
 use recalling::Recall;
+use relying::KnownMarks;
 use requests::OpenRequest;
 pub(super) use requests::{range_of, whole_stripes};
 pub use scrubbing::ScrubProgress;
@@ -76,8 +80,8 @@ struct RunningJob {
     volume: Arc<Volume>,
     /// What the volume chose when it was begun: it ends by that, whatever is chosen meanwhile.
     policy: Policy,
-    /// The parities that it marks.
-    waits: ColumnSet,
+    /// The parities that wait.
+    waits: Waits,
     /// Whether its job is over when it has happened.
     answers: bool,
     extent: usize,
@@ -154,6 +158,8 @@ pub(crate) struct Originator {
     rebuilds: Rebuilds,
     /// Where parity did not wait when it was last asked to, and until when it is not asked again.
     unwilling: BTreeMap<(VolumeId, NodeId), Nanos>,
+    /// Parity that is known to be marked.
+    known_marks: KnownMarks,
 }
 
 #[derive(Clone, Hash)]
@@ -187,6 +193,7 @@ impl Originator {
             precedence: Precedence::default(),
             rebuilds: Rebuilds::default(),
             unwilling: BTreeMap::new(),
+            known_marks: KnownMarks::default(),
         }
     }
 
@@ -267,6 +274,9 @@ impl Originator {
         }
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
+        if !job.with.is_empty() && !self.is_whole(&volume, extent) {
+            (job.with, job.gives_way) = (ColumnSet::EMPTY, false);
+        }
         let avoid = lost.union(job.avoid).union(job.mistrusts);
         let recoverable = |lost| volume.geometry.is_recoverable_in(job.what.stripes(&volume), lost);
         // What is marked stays so, however often it is looked at.
@@ -434,6 +444,7 @@ impl Originator {
         self.map = map.clone();
         self.leave_removed(outbox);
         self.enter_recalls();
+        self.known_marks.enter();
         self.enter_waiting(outbox.now);
         for (ts, settling) in std::mem::take(&mut self.settling) {
             // The participants settle it among themselves; a host that still waits is
@@ -496,7 +507,7 @@ impl RunningJob {
         let (awaited_by, policy) = (BTreeSet::new(), volume.policy);
         let waits = match &state {
             State::Writing(writing) => writing.waits(),
-            _ => ColumnSet::EMPTY,
+            _ => Waits::NONE,
         };
         RunningJob {
             job,

@@ -7,9 +7,12 @@ use std::collections::BTreeSet;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
-use crate::node::{HostData, Refusal};
-use crate::plan::Span;
+use crate::node::{HostData, HostError, Refusal};
+use crate::plan::{self, Span};
 use crate::units::{ColumnSet, NodeId, VolumeId};
+
+/// A part of a unit: volume, stripe, seat, bytes of the unit.
+type UnitPart = (VolumeId, u64, usize, Span);
 
 /// A unit of a volume: volume, stripe, seat.
 type Unit = (VolumeId, u64, usize);
@@ -29,6 +32,11 @@ impl Rebuilds {
     /// How many jobs wait for a rebuild.
     pub fn are_awaited_by(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// Whether another job waits for what one puts back.
+    fn is_awaited(&self, job: &Job) -> bool {
+        self.waiting.iter().any(|(unit, _)| Some(*unit) == job.puts_back())
     }
 
     /// All jobs that wait, which wait no longer.
@@ -64,6 +72,14 @@ impl Originator {
                 self.is_passed_over(&mut job);
                 return self.retry_later(job, outbox);
             }
+            // Hosts use one of the disks. What waits for it does not.
+            Refusal::Busy if job.gives_way => {
+                job.gives_way = false;
+                return match self.rebuilds.is_awaited(&job) {
+                    true => self.retry(job),
+                    false => self.finish(job, Err(HostError::Gone), outbox),
+                };
+            }
             Refusal::Busy => {
                 job.doubts_loss();
                 // Those that wait for one another are refused at about the same time, and would
@@ -80,6 +96,12 @@ impl Originator {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
             Refusal::Aborted => return self.retry(job),
+            // Perhaps it can be computed by itself, from others.
+            _ if !job.with.is_empty() => {
+                (job.with, job.gives_way) = (ColumnSet::EMPTY, false);
+                return self.retry(job);
+            }
+            Refusal::MarksAreGone => return self.marks_are_gone(job),
             // Where parity is immediate only a disk of an older format says so: it keeps no marks.
             Refusal::MustNotWait if job.must_wait && !self.defers(&job) => {
                 return self.lacks_nodes(job, outbox);
@@ -183,8 +205,25 @@ impl Originator {
     }
 
     /// Has a part of a column put back that its disk has yet to get.
-    pub fn rebuild(&mut self, volume: VolumeId, stripe: u64, column: usize, part: Span) {
+    pub fn rebuild(&mut self, (volume, stripe, column, part): UnitPart) {
         self.put_back(volume, stripe, column, part, false);
+    }
+
+    /// Has parity computed that waits, a part of a column; and if that column has the first of those that are computed
+    /// together, the others, too.
+    pub fn refresh_unit(&mut self, (id, stripe, column, part): UnitPart, gives_way: bool) {
+        let Some(volume) = self.map.volumes.get(&id) else { return };
+        let g = &volume.geometry;
+        let together = plan::refreshed_together(g, &volume.policy);
+        let seat = |j| g.layout.parity_seat(stripe, j);
+        let with = match g.layout.role(stripe, column) {
+            ColumnRole::Parity(_) if together.iter().next().map(seat) == Some(column) => together,
+            ColumnRole::Parity(j) if g.code.covers_all() => ColumnSet::of(j),
+            _ => ColumnSet::EMPTY,
+        };
+        let gives_way = gives_way && !with.is_empty();
+        let what = What::Rebuild { stripe, column, part };
+        self.begin_rebuild(Job { with, gives_way, ..Job::new(Purpose::Rebuild, id, what) });
     }
 
     /// Has a part of a column put back; what its disk has lost must be computed.

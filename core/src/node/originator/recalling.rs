@@ -16,7 +16,8 @@
 //!
 //! A worker of parity that covers what changes, and that was there all the time, had a part in every attempt, and so has every data worker in those
 //! that touch its column: who was down is not one that remembers. One that has only marked its parity remembers that
-//! there was an attempt, and cannot tell what became of it.
+//! there was an attempt, and cannot tell what became of it. Where writes may rely on marks parity may never have heard of one:
+//! there only who has the data is believed, and if it is away, what stands there is looked at when it is back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +117,8 @@ impl Originator {
         if rest.is_empty() {
             return self.finish(job, Ok(HostData::Done), outbox);
         }
-        let touched = answers.values().any(|a| *a == Recollection::Touched);
+        let touched = answers.values().any(|a| *a == Recollection::Touched)
+            || volume.policy.relies_on_marks();
         let compares = touched && !is_known(&volume, range, &answers);
         self.give_up_claim(&mut job);
         self.jobs.give_room(&mut job);
@@ -195,8 +197,9 @@ fn is_known(volume: &Volume, range: Range, answers: &BTreeMap<NodeId, Recollecti
     let answer = |c: usize| answers.get(&extent.columns[c].0);
     let knows = |c: usize| answer(c) == Some(&Recollection::All);
     let stands = |c: usize| knows(c) || answer(c) == Some(&Recollection::Untouched);
+    let vouches = |c: usize| knows(c) && !volume.policy.relies_on_marks();
     let known = |row: &Row| {
-        row.parity.iter().any(knows) || row.changed.minus(row.parity).iter().all(stands)
+        row.parity.iter().any(vouches) || row.changed.minus(row.parity).iter().all(stands)
     };
     columns_of(volume, range).iter().all(known)
 }

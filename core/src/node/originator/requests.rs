@@ -10,7 +10,7 @@ use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::{ForEndpoint, Outbox};
 use crate::node::{Holder, HostData, HostError, HostOp, LostRange};
 use crate::order::Origin;
-use crate::plan::{Range, chunks, together};
+use crate::plan::{self, Range, chunks, together};
 use crate::units::{Timestamp, VolumeId};
 
 /// A host's request in work.
@@ -160,7 +160,7 @@ impl Originator {
         let mut left = 0;
         for chunk in cut {
             let pieces = match what(chunk) {
-                What::Write(..) => deferring::cut(volume, chunk),
+                What::Write(..) => plan::cut(&volume.geometry, &volume.policy, chunk),
                 _ => vec![chunk],
             };
             left += pieces.len();

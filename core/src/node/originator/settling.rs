@@ -103,19 +103,26 @@ impl Originator {
             txn.state = State::Asking(Inquiry::default(), participants);
         }
         let volume = txn.volume.clone();
-        let (inquiry, participants, gives_up) = match &mut txn.state {
-            State::Asking(inquiry, participants) => (inquiry, participants, false),
-            State::GivingUp(inquiry, participants, _) => (inquiry, participants, true),
+        let participants = match &txn.state {
+            State::Asking(_, participants) | State::GivingUp(_, participants, _) => {
+                participants.clone()
+            }
             State::Reading(_) | State::Writing(_) => return,
         };
-        if self.map.is_asleep(&volume) {
+        if self.awaits_holder(&self.txns[&ts], &participants) || self.map.is_asleep(&volume) {
             if !self.waits_undecided(ts, outbox.now) {
                 let txn = self.txns.remove(&ts).expect("just seen");
                 self.fail_for_lost(txn.job, outbox);
             }
             return;
         }
-        let voters = voters(&self.map, &volume, txn.extent, participants, ts);
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        let voters = voters(&self.map, &volume, txn.extent, &participants, ts);
+        let (inquiry, gives_up) = match &mut txn.state {
+            State::Asking(inquiry, _) => (inquiry, false),
+            State::GivingUp(inquiry, ..) => (inquiry, true),
+            State::Reading(_) | State::Writing(_) => return,
+        };
         inquiry.asked = outbox.now;
         txn.started = outbox.now;
         if voters.is_empty() {
@@ -274,7 +281,7 @@ impl Originator {
             self.would_lose(&txn.job, &txn.volume, &participants, &voters, txn.waits);
         // Those who are prepared wait for this node, which alone knows that nobody has been told that it happened.
         let by = Decider::Originator { undetermined };
-        let waits = !txn.waits.is_empty();
+        let waits = !txn.waits.parities.is_empty();
         match (verdict, waiting::verdict(verdict, decided, waits, by)) {
             (_, Verdict::Wait) => return,
             (Verdict::Abort, Verdict::Abort) => {
@@ -296,7 +303,9 @@ impl Originator {
         outbox: &mut Outbox,
     ) {
         unlock(ts, &txn, outbox);
+        self.learn_marks(ts, &txn);
         outbox.tell_each_other(&participants);
+        witnesses(&txn).into_iter().for_each(|node| outbox.tell_of(node, &participants));
         for node in &participants {
             outbox.notice(*node, Notice::Commit(ts));
         }
@@ -314,6 +323,18 @@ impl Originator {
         }
         self.settling.insert(ts, settling);
     }
+}
+
+/// Who has the parities that a write relies on, and takes no part in it: they are to know how far the disks of those
+/// have got that do. Else nobody might, if the originator has the only one.
+fn witnesses(txn: &RunningJob) -> Vec<NodeId> {
+    let (volume, g) = (&txn.volume, &txn.volume.geometry);
+    let (Some(_), Some(extent)) = (txn.waits.marked_since, volume.extents.get(txn.extent)) else {
+        return Vec::new();
+    };
+    let stripe = txn.job.what.first_stripe(volume);
+    let column = |j| g.layout.column_at(stripe, g.layout.parity_seat(stripe, j));
+    txn.waits.parities.iter().map(|j| extent.columns[column(j)].0).collect()
 }
 
 /// The participants that have a say in a write now.

@@ -14,8 +14,8 @@ use crate::node::outbox::Outbox;
 use crate::node::task::Cast;
 use crate::node::{Body, Header, HostData, Item, Notice, Refusal, Task};
 use crate::plan::{
-    Calculators, Cell, Destination, Execution, Part, PlanError, Range, Role, Sending, WritePlan,
-    WriteRow,
+    Calculators, Cell, Destination, Execution, Part, PlanError, Range, Role, Sending, Waits,
+    WritePlan, WriteRow,
 };
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
@@ -41,8 +41,8 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// The parities that it marks.
-    pub fn waits(&self) -> ColumnSet {
+    /// The parities that wait.
+    pub fn waits(&self) -> Waits {
         self.header.waits
     }
 
@@ -86,9 +86,15 @@ impl Originator {
             Task::Rebuild { stripe, column: seat, .. } => {
                 self.map.lost(volume, extent).contains(g.layout.column_at(stripe, seat))
             }
-            Task::Write(_) | Task::Accept(_) | Task::Lose { .. } | Task::Copy { .. } => false,
+            Task::Write(_)
+            | Task::Accept(_)
+            | Task::Refresh { .. }
+            | Task::Lose { .. }
+            | Task::Copy { .. } => false,
         };
         let waits = self.parities_that_wait(job, volume, extent, outbox.now);
+        let waits = self.relying(job, volume, waits, outbox.now);
+        outbox.counters.relied_on_marks += u64::from(waits.marked_since.is_some());
         let plan = match gone {
             true => Err(PlanError::NotRecoverable { lost: avoid }),
             false => task.plan(volume, avoid, waits),
@@ -163,6 +169,10 @@ impl Originator {
         match job.what {
             What::Write(range, _) if job.accepts => Task::Accept(range),
             What::Write(range, _) => Task::Write(range),
+            What::Rebuild { stripe, part, .. } if !job.with.is_empty() => {
+                let (parities, gives_way) = (job.with, job.gives_way);
+                Task::Refresh { stripe, part, parities, gives_way }
+            }
             What::Rebuild { stripe, column, part } => match self.source_of(job, volume) {
                 Some(_) => Task::Copy { stripe, column, part },
                 None => Task::Rebuild { stripe, column, part },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Header, sectors};
 use crate::cluster::Volume;
+use crate::layout::ColumnRole;
 use crate::node::task::Cast;
 use crate::order::Access;
 use crate::plan::{Execution, Role, Send, Sending, Span, Value, WriteRow};
@@ -89,6 +90,15 @@ impl Cell {
             cell if cell.adds() => ChangeKind::Delta,
             cell if cell.marks() => ChangeKind::Mark,
             _ => ChangeKind::Content,
+        }
+    }
+
+    /// Whether all parity that covers its data is out of date once the write has happened. Of parity it says nothing.
+    pub fn outdates_parity(&self) -> bool {
+        let g = &self.volume.geometry;
+        match g.layout.role(self.row.stripe, self.seat) {
+            ColumnRole::Data(i) => self.row.waits().covers(g.code.parities_of(i)),
+            ColumnRole::Parity(_) => true,
         }
     }
 

@@ -37,11 +37,6 @@ impl Filling {
         std::mem::take(&mut self.asked)
     }
 
-    /// This is to be asked for, too.
-    pub fn ask(&mut self, unit: Rebuild) {
-        self.asked.push(unit);
-    }
-
     /// So many sectors have been put back.
     pub fn put_back(&mut self, sectors: u64) {
         self.put_back += sectors;

@@ -94,7 +94,7 @@ impl Worker {
 
     /// A new epoch: what was not prepared is gone, what was is settled with the others.
     pub fn enter(&mut self, map: &Arc<ClusterMap>, floor: Timestamp, outbox: &mut Outbox) {
-        self.map = map.clone();
+        let before = std::mem::replace(&mut self.map, map.clone());
         self.early.clear();
         self.shown.clear();
         self.reads.clear();
@@ -108,10 +108,12 @@ impl Worker {
         begun.into_iter().for_each(|ts| self.drop_txn(ts));
         self.entered.enter(floor);
         self.remember_less();
+        self.remember_less_of_relying(&before);
         self.admission.raise_floor(floor);
         self.inquiries.clear();
         self.filling.look_anew();
         self.refreshing.enter();
+        self.into_parity.enter(floor);
         self.recount_exposed(outbox.now);
         self.telling.forget_asked();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();

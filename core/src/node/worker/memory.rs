@@ -8,8 +8,9 @@
 //! versions of what it would have changed.
 
 use super::*;
+use crate::cluster::ClusterMap;
 use crate::order::{Asker, HostId, RequestId};
-use crate::plan::Calculators;
+use crate::plan::{Calculators, Waits};
 use crate::store::Scan;
 use crate::units::ColumnSet;
 
@@ -149,6 +150,16 @@ impl Worker {
         self.memory.begin_after(self.entered.first().max(filled.unwrap_or_default()));
     }
 
+    /// Where writes could rely on marks until now, parity has not heard of all of them: it does not vouch for what was done
+    /// before.
+    pub(super) fn remember_less_of_relying(&mut self, before: &ClusterMap) {
+        let relied = before.volumes.values().filter(|v| v.policy.relies_on_marks());
+        let relies = |id| self.map.volumes.get(id).is_some_and(|v| v.policy.relies_on_marks());
+        if relied.map(|v| &v.id).any(|id| !relies(id)) {
+            self.memory.begin_after(self.entered.floor());
+        }
+    }
+
     /// A host's request is asked for again: what became of it here?
     pub fn on_recall(
         &mut self,
@@ -198,7 +209,7 @@ impl Worker {
         let extent = volume.extent(range.stripes(&volume.geometry).start);
         let column = extent.column_of(self.node)?;
         let task = Task::Write(range);
-        let (ts, avoid, waits) = (Timestamp::ZERO, ColumnSet::EMPTY, ColumnSet::EMPTY);
+        let (ts, avoid, waits) = (Timestamp::ZERO, ColumnSet::EMPTY, Waits::NONE);
         let plan = task.plan(volume, avoid, waits).ok()?;
         let (calculators, volume_id) = (Calculators::default(), volume.id);
         let (asker, holder) = (None, None);

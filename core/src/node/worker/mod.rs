@@ -19,6 +19,7 @@
 //! - [`solving`]: what is lost of what is read
 //! - [`catchup`]: what this disk missed
 //! - [`filling`]: having that put back
+//! - [`relying`]: writes whose parity is marked already
 //! - [`load`]: how much there is to do
 //! - [`life`]: ticks, epochs, and what the store has to say
 
@@ -39,6 +40,7 @@ mod ordering;
 mod outcome;
 mod reading;
 mod refreshing;
+mod relying;
 mod settling;
 mod solving;
 mod stalled;
@@ -81,6 +83,7 @@ use memory::Memory;
 use ordering::{Before, DeviceLocks, Entrance};
 use reading::ReadJob;
 use refreshing::Refreshing;
+use relying::IntoParity;
 use solving::ShownItems;
 use stalled::Stalled;
 use strangers::EarlyParts;
@@ -114,7 +117,7 @@ struct Participation {
     participants: Vec<(usize, NodeId)>,
     /// Those of them that only mark parity as out of date.
     markers: ColumnSet,
-    /// Parity of some of its stripes is marked.
+    /// Parity of some of its stripes is out of date once it has happened.
     waits: bool,
     /// In the order of stripes.
     cells: Vec<Cell>,
@@ -209,6 +212,7 @@ pub(crate) struct Worker {
     load: Load,
     exposure: Exposure,
     refreshing: Refreshing,
+    into_parity: IntoParity,
     targets: Targets,
     /// What deliberate bugs go by.
     sent: Sent,
@@ -243,6 +247,7 @@ impl Worker {
             load: Load::default(),
             exposure: Exposure::default(),
             refreshing: Refreshing::default(),
+            into_parity: IntoParity::default(),
             targets: Targets::default(),
             sent: Sent::default(),
         }

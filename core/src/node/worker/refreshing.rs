@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Cell, Ticket, Worker};
+use super::{Cell, Rebuild, Ticket, Worker};
 use crate::cluster::Volume;
-use crate::node::Body;
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
+use crate::node::{Body, Task};
 use crate::plan::{self, Span};
 use crate::policy::{Redundancy, Refresh, Timing};
 use crate::store::Scan;
-use crate::units::{Nanos, NodeId, SECTOR, Timestamp, VolumeId};
+use crate::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// What of a disk's parity is being computed, and what is to be.
 #[derive(Clone, Default, Hash)]
@@ -24,9 +24,17 @@ pub(super) struct Refreshing {
     search: Search,
     /// Units that are being computed, or could not be, and since when. They are asked for again after a while.
     asked: BTreeMap<Place, Nanos>,
+    /// What is to be asked for, and whether it gives way where hosts use a disk.
+    to_ask: Vec<(Rebuild, bool)>,
+    /// Units that are due and that others are to compute together with theirs, and since when. If they do not, this node
+    /// asks for them after all.
+    left_to_others: BTreeMap<Place, Nanos>,
     /// Ranges that are to be redundant, and who waits for that.
     wanted: Vec<Wanted>,
 }
+
+/// For so long parity that others are to compute is left to them once it is due.
+const LEFT_FOR: Nanos = 50 * MILLIS;
 
 /// A unit: its volume, stripe and seat.
 type Place = (VolumeId, u64, usize);
@@ -66,9 +74,20 @@ impl Refreshing {
         self.asked.remove(&unit);
     }
 
+    /// A unit is being computed, whoever asked for that.
+    pub fn is_led(&mut self, unit: Place, now: Nanos) {
+        self.asked.insert(unit, now);
+    }
+
+    /// When to look at what has been left to others.
+    pub fn looks_after_others(&self) -> Option<Nanos> {
+        self.left_to_others.values().map(|since| since.saturating_add(LEFT_FOR)).min()
+    }
+
     /// The node enters an epoch: all is asked for anew.
     pub fn enter(&mut self) {
         self.asked.clear();
+        self.left_to_others.clear();
         self.wanted.clear();
     }
 }
@@ -192,6 +211,12 @@ impl Worker {
         (bound.saturating_mul(parities as u64) / width as u64).max(1)
     }
 
+    /// Whether hosts have used the disk so lately that a refresh which gives way is refused.
+    pub(super) fn refuses_to_refresh(&self, task: &Task, volume: &Volume, now: Nanos) -> bool {
+        let gives_way = matches!(task, Task::Refresh { gives_way: true, .. });
+        gives_way && self.load.quiet_since(now) < volume.policy.redundancy.idle
+    }
+
     /// Which of a volume's parity is due.
     fn due(&mut self, volume: &Volume, now: Nanos) -> Due {
         let redundancy = &volume.policy.redundancy;
@@ -220,6 +245,7 @@ impl Worker {
     /// Asks for parity to be computed that is due.
     pub(super) fn ask_refresh(&mut self, background: &mut Background, now: Nanos) {
         if self.exposure.is_empty() {
+            self.refreshing.left_to_others.clear();
             return self.refreshing.asked.clear();
         }
         self.forget_asked(now);
@@ -241,6 +267,11 @@ impl Worker {
         }
     }
 
+    /// What is to be asked for since this was last called.
+    pub fn take_refreshes(&mut self) -> Vec<(Rebuild, bool)> {
+        std::mem::take(&mut self.refreshing.to_ask)
+    }
+
     /// What was asked for of a unit is done. If it was marked again meanwhile, it is asked for again.
     pub fn is_put_back(&mut self, unit: (VolumeId, u64, usize)) {
         self.refreshing.is_over(unit);
@@ -255,6 +286,27 @@ impl Worker {
                 && volume.is_some_and(|v| self.marked_of(v, stripe, seat).is_some())
         });
         self.refreshing.asked = asked;
+        let mut left = std::mem::take(&mut self.refreshing.left_to_others);
+        left.retain(|&(id, stripe, seat), _| {
+            let volume = self.map.volumes.get(&id);
+            volume.is_some_and(|v| self.marked_of(v, stripe, seat).is_some())
+        });
+        self.refreshing.left_to_others = left;
+    }
+
+    /// Whether a unit of parity is left to another for now: who has the first of those that are computed together leads.
+    fn is_left_to_another(&mut self, volume: &Volume, unit: &Marked, now: Nanos) -> bool {
+        let g = &volume.geometry;
+        let mut together = plan::refreshed_together(g, &volume.policy)
+            .iter()
+            .map(|j| g.layout.parity_seat(unit.stripe, j));
+        let leads = together.next() == Some(unit.seat);
+        if leads || !together.any(|seat| seat == unit.seat) {
+            return false;
+        }
+        let place = (volume.id, unit.stripe, unit.seat);
+        let since = *self.refreshing.left_to_others.entry(place).or_insert(now);
+        now.saturating_sub(since) < LEFT_FOR
     }
 
     /// Asks for what is marked of some stripes, as much as may be in work.
@@ -267,8 +319,8 @@ impl Worker {
         now: Nanos,
     ) {
         let most = background.most(which, now);
-        let mut from = (stripes.start, 0);
-        while self.refreshing.asked.len() < most
+        let (mut from, mut left) = ((stripes.start, 0), 0);
+        while self.refreshing.asked.len() + left < most
             && let Some(unit) = self.hopeful(volume, from, stripes.end)
         {
             from = unit.next();
@@ -276,11 +328,24 @@ impl Worker {
             if self.refreshing.asked.contains_key(&key) {
                 continue;
             }
+            if self.is_left_to_another(volume, &unit, now) {
+                left += 1;
+                continue;
+            }
             if !background.begin(which, unit.part.len(), now) {
                 return;
             }
-            self.refreshing.asked.insert(key, now);
-            self.filling.ask((volume.id, unit.stripe, unit.seat, unit.part));
+            let Redundancy { timing, refresh, idle, .. } = volume.policy.redundancy;
+            let when_idle = (timing, refresh) == (Timing::Deferred, Refresh::Idle);
+            let gives_way = when_idle && which == Loop::Refresh;
+            // Where it has to give way it is soon asked for again.
+            let since = match gives_way {
+                true => now.saturating_add(idle).saturating_sub(self.config.patience),
+                false => now,
+            };
+            self.refreshing.asked.insert(key, since);
+            let asked = (volume.id, unit.stripe, unit.seat, unit.part);
+            self.refreshing.to_ask.push((asked, gives_way));
         }
     }
 

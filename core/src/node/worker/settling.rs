@@ -94,7 +94,9 @@ impl Worker {
             its && *node != self.node && !txn.markers.contains(*column)
         };
         let defers = volume.policy.redundancy.defers() || txn.waits;
-        let remembers = defers && self.config.waits_for_holders();
+        // What computes parity brings nobody any data.
+        let brings = txn.writes != EVERYTHING;
+        let remembers = defers && brings && self.config.waits_for_holders();
         let holders = txn.participants.iter().filter(|_| remembers).filter(has);
         holders.map(|(_, node)| *node).collect()
     }

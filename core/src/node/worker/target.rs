@@ -167,7 +167,8 @@ impl Worker {
             let used_up = left.map(|left| now.saturating_add(left.max(1)));
             [Some(idle), old, used_up].into_iter().flatten().filter(|at| *at > now).min()
         };
-        self.map.volumes.values().filter_map(of).min()
+        let others = self.refreshing.looks_after_others().filter(|at| *at > now);
+        self.map.volumes.values().filter_map(of).chain(others).min()
     }
 }
 

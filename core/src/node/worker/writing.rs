@@ -130,14 +130,14 @@ impl Worker {
             journal: volume.policy.is_journaled()
                 && match header.task {
                     Task::Write(_) | Task::Accept(_) => true,
-                    Task::Rebuild { .. } | Task::Lose { .. } => false,
+                    Task::Refresh { .. } | Task::Rebuild { .. } | Task::Lose { .. } => false,
                     Task::Copy { .. } => cells.iter().any(Cell::is_parity),
                 },
             alone: !volume.policy.commit.is_voted(),
             originator: coordinator,
             participants,
             markers,
-            waits: plan.rows.iter().any(|row| !row.marked.is_empty()),
+            waits: plan.rows.iter().any(|row| !row.waits().is_empty()),
             unfinished: cells.len() + calculators.len(),
             cells,
             calculators,
@@ -148,7 +148,10 @@ impl Worker {
             ranges,
             writes: match header.task {
                 Task::Write(range) | Task::Accept(range) => range,
-                Task::Rebuild { .. } | Task::Lose { .. } | Task::Copy { .. } => EVERYTHING,
+                Task::Refresh { .. }
+                | Task::Rebuild { .. }
+                | Task::Lose { .. }
+                | Task::Copy { .. } => EVERYTHING,
             },
             ordering: volume.policy.ordering,
             delayed: false,
@@ -168,6 +171,10 @@ impl Worker {
         if let Task::Write(_) = header.task {
             self.load.host_part(outbox.now);
         }
+        if let Task::Refresh { stripe, .. } = header.task {
+            let parities = txn.cells.iter().filter(|cell| cell.is_parity());
+            parities.for_each(|c| self.refreshing.is_led((volume.id, stripe, c.seat), outbox.now));
+        }
         if let Some(asker) = header.asker {
             self.memory.hear(asker, header.ts);
         }
@@ -183,9 +190,22 @@ impl Worker {
         let marks = || txn.ranges.iter().filter(|r| r.kind.is_mark());
         let must = marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
         let adds = !must && marks().any(|r| !self.exposure.has_all(&r.sectors));
+        self.note_into_parity(header.ts, &txn);
+        let marks_stand = match header.waits.marked_since {
+            Some(since) => self.marks_stand(since, &txn),
+            None => true,
+        };
         self.txns.insert(header.ts, txn);
         if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
+            return false;
+        }
+        if !marks_stand {
+            self.refuse(header.ts, Refusal::MarksAreGone, outbox);
+            return false;
+        }
+        if self.refuses_to_refresh(&header.task, &volume, outbox.now) {
+            self.refuse(header.ts, Refusal::Busy, outbox);
             return false;
         }
         // A disk of an older format keeps no marks: what it has lost can only be written in whole stripes.

@@ -1,6 +1,7 @@
 //! Round trips of arbitrary messages, and what bad bytes come to.
 
 mod fixed;
+mod header;
 mod images;
 mod requests;
 
@@ -23,7 +24,7 @@ use weft_core::node::{
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
-use weft_core::plan::{Calculators, Part, Range, Role, Span};
+use weft_core::plan::{Calculators, Part, Range, Role, Span, Waits};
 use weft_core::policy::{CHOICES, Choice, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
@@ -31,6 +32,8 @@ use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 use weft_bytes::BytesError;
 
 use requests::{asked, asker, done, holder};
+
+use header::{calculators, header};
 
 use super::{MAX_BULK, Message, VERSION, WireError};
 
@@ -60,46 +63,6 @@ fn range() -> impl Strategy<Value = Range> {
 
 fn span() -> impl Strategy<Value = Span> {
     (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Span { lo: a.min(b), hi: a.max(b) })
-}
-
-fn header() -> impl Strategy<Value = Header> {
-    let task = prop_oneof![
-        range().prop_map(Task::Write),
-        range().prop_map(Task::Accept),
-        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Copy {
-            stripe,
-            column,
-            part,
-        }),
-        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Lose {
-            stripe,
-            column,
-            part,
-        }),
-        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Rebuild {
-            stripe,
-            column,
-            part
-        }),
-    ];
-    let asker = option::of(asker());
-    let columns = || any::<u32>().prop_map(ColumnSet);
-    let asked = (asker, option::of(holder()));
-    let fields = (ts(), volume_id(), columns(), columns(), calculators(), task, asked);
-    fields.prop_map(|(ts, volume, avoid, waits, calculators, task, (asker, holder))| Header {
-        ts,
-        volume,
-        avoid,
-        waits,
-        calculators,
-        task,
-        asker,
-        holder,
-    })
-}
-
-fn calculators() -> impl Strategy<Value = Calculators> {
-    vec(0..32u8, 0..=Calculators::MOST).prop_map(|c| Calculators::new(&c).expect("not too many"))
 }
 
 fn items() -> impl Strategy<Value = Vec<Item>> {
@@ -135,6 +98,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::Aborted),
         Just(Refusal::Busy),
         Just(Refusal::MustNotWait),
+        Just(Refusal::MarksAreGone),
     ]
 }
 

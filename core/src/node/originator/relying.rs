@@ -1,0 +1,151 @@
+//! Marks that stand as far as an originator knows: it has had them made. A write to what they cover goes to the disk
+//! that has the data and to nobody else (`worker/relying.rs`, where it is refused if they do not stand any more).
+
+use std::collections::BTreeMap;
+
+use super::{Job, Originator, Purpose, RunningJob, What};
+use crate::cluster::Volume;
+use crate::plan::{Range, Waits};
+use crate::policy::Timing;
+use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
+
+/// Of so many sectors of parity it is known that they are marked; of more the older half is forgotten.
+const MOST: usize = 1 << 17;
+
+/// Sectors of parity, by the stripe and the sector in its units: which parities are marked there, and since when.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct KnownMarks {
+    sectors: BTreeMap<(VolumeId, u64, u64), (ColumnSet, Timestamp)>,
+    /// When each volume was last written.
+    written: BTreeMap<VolumeId, Nanos>,
+}
+
+impl KnownMarks {
+    /// The node enters an epoch: nothing is known any more.
+    pub fn enter(&mut self) {
+        *self = KnownMarks::default();
+    }
+
+    /// These parities have been marked where they cover a range.
+    fn learn(&mut self, volume: &Volume, range: Range, parities: ColumnSet, ts: Timestamp) {
+        let Some((stripe, sectors)) = in_one_unit(volume, range) else { return };
+        for sector in sectors {
+            let known = self.sectors.entry((volume.id, stripe, sector)).or_insert((parities, ts));
+            *known = match parities.covers(known.0) {
+                true => (parities, ts),
+                false => (known.0.union(parities), ts.min(known.1)),
+            };
+        }
+        if self.sectors.len() > MOST {
+            self.forget_half();
+        }
+    }
+
+    /// A time since when these parities have been marked wherever they cover a range.
+    fn since(&self, volume: &Volume, range: Range, parities: ColumnSet) -> Option<Timestamp> {
+        let (stripe, sectors) = in_one_unit(volume, range)?;
+        let mut since = None;
+        for sector in sectors {
+            let (marked, ts) = self.sectors.get(&(volume.id, stripe, sector))?;
+            if !marked.covers(parities) {
+                return None;
+            }
+            since = Some(since.map_or(*ts, |s: Timestamp| s.min(*ts)));
+        }
+        since
+    }
+
+    /// Nothing is known any more of these stripes of a volume.
+    fn forget(&mut self, volume: VolumeId, stripes: std::ops::Range<u64>) {
+        let from = (volume, stripes.start, 0);
+        let its = self.sectors.range(from..(volume, stripes.end, 0));
+        for key in its.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.sectors.remove(&key);
+        }
+    }
+
+    fn forget_half(&mut self) {
+        let mut times: Vec<Timestamp> = self.sectors.values().map(|known| known.1).collect();
+        let half = times.len() / 2;
+        let (_, middle, _) = times.select_nth_unstable(half);
+        let middle = *middle;
+        self.sectors.retain(|_, known| known.1 > middle);
+    }
+}
+
+/// The stripe of a range that lies in one data unit and is not all data of the stripe, and the sectors of the unit.
+fn in_one_unit(volume: &Volume, range: Range) -> Option<(u64, std::ops::Range<u64>)> {
+    let g = &volume.geometry;
+    let unit = range.offset / g.unit;
+    if range.len == 0 || (range.end() - 1) / g.unit != unit || range.len == g.stripe_bytes() {
+        return None;
+    }
+    let first = range.offset % g.unit;
+    let sectors = first / SECTOR..(first + range.len).div_ceil(SECTOR);
+    Some((range.stripes(g).start, sectors))
+}
+
+/// The parities that cover a range that lies in one data unit.
+fn covering(volume: &Volume, range: Range) -> ColumnSet {
+    let g = &volume.geometry;
+    g.code.parities_of((range.offset % g.stripe_bytes() / g.unit) as usize)
+}
+
+impl Originator {
+    /// The parities of an attempt that wait, with the time since when they have been marked, if that is known. It relies
+    /// on marks only if all parity that covers what it changes waits: else those who take it at once are told anyway.
+    pub(super) fn relying(
+        &mut self,
+        job: &Job,
+        volume: &Volume,
+        parities: ColumnSet,
+        now: Nanos,
+    ) -> Waits {
+        let What::Write(range, _) = job.what else { return parities.into() };
+        let is_host = matches!(job.purpose, Purpose::Host(_));
+        if parities.is_empty() || !is_host || job.must_wait || !volume.policy.relies_on_marks() {
+            return parities.into();
+        }
+        let redundancy = &volume.policy.redundancy;
+        let before = self.known_marks.written.insert(volume.id, now).unwrap_or(now);
+        // By now it has been computed, or is about to be.
+        if redundancy.timing == Timing::Deferred && now.saturating_sub(before) >= redundancy.idle {
+            self.known_marks.forget(volume.id, 0..u64::MAX);
+        }
+        let covering = covering(volume, range);
+        let marked_since = match parities.covers(covering) {
+            true => self.known_marks.since(volume, range, covering),
+            false => None,
+        };
+        Waits { parities, marked_since }
+    }
+
+    /// A write has happened that has marked parity.
+    pub(super) fn learn_marks(&mut self, ts: Timestamp, txn: &RunningJob) {
+        let What::Write(range, _) = txn.job.what else { return };
+        let Waits { parities, marked_since: None } = txn.waits else { return };
+        if !parities.is_empty() && !txn.job.must_wait && txn.policy.relies_on_marks() {
+            let marked = parities.intersection(covering(&txn.volume, range));
+            self.known_marks.learn(&txn.volume, range, marked, ts);
+        }
+    }
+
+    /// A write relied on marks that may be gone.
+    pub(super) fn marks_are_gone(&mut self, job: Job) {
+        if let Some(volume) = self.map.volumes.get(&job.volume) {
+            self.known_marks.forget(volume.id, job.what.stripes(volume));
+        }
+        self.retry(job);
+    }
+
+    /// Whether only a disk that is away can say what became of a write, and may come back: one that relied on marks has no
+    /// participant but who has its data.
+    pub(super) fn awaits_holder(&self, txn: &RunningJob, participants: &[(usize, NodeId)]) -> bool {
+        let extent = txn.volume.extents.get(txn.extent);
+        let may_return = |(column, node): &(usize, NodeId)| {
+            let its = extent.and_then(|e| e.columns.get(*column)).is_some_and(|c| c.0 == *node);
+            its && !self.map.is_up(*node)
+        };
+        txn.waits.marked_since.is_some() && participants.iter().any(may_return)
+    }
+}

@@ -1,0 +1,129 @@
+//! Writes that rely on marks (AFRAID 2): all parity that covers what they change is marked as out of date already, so
+//! nobody but the disk that has the data need be told.
+//!
+//! Such a write names a time since when the marks stand. They do not stand any more if parity has been computed since, which
+//! this disk knows: of all parity that covers a unit the first that is computed after all of it was marked is computed from
+//! that unit, since nothing else tells what is in it. So each time that this disk shows data for parity, or writes data
+//! together with parity, it takes note of when. A write that names an earlier time is refused. One that is admitted keeps
+//! out who would read before it (`order/admission.rs`), and who reads after it waits until it is decided.
+//! docs/architecture.md, "Writes that rely on marks", has the argument.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::{Participation, Worker};
+use crate::units::Timestamp;
+
+/// So many sectors are noted together.
+const TOGETHER: u64 = 16;
+
+/// Of so many runs of sectors it is noted; of more the older half is forgotten.
+const MOST: usize = 1 << 17;
+
+/// When data of this disk last went into parity.
+#[derive(Clone, Debug, Default, Hash)]
+pub(super) struct IntoParity {
+    /// By runs of sectors.
+    latest: BTreeMap<u64, Timestamp>,
+    /// Of what is not there it is not known, but it is not later than this.
+    forgotten: Timestamp,
+}
+
+impl IntoParity {
+    /// The node enters an epoch: nothing of it is earlier than this.
+    pub fn enter(&mut self, floor: Timestamp) {
+        self.latest.clear();
+        self.forgotten = floor;
+    }
+
+    /// Parity is computed from these sectors at that time.
+    pub fn note(&mut self, ts: Timestamp, sectors: &Range<u64>) {
+        for run in runs(sectors) {
+            let latest = self.latest.entry(run).or_default();
+            *latest = ts.max(*latest);
+        }
+        if self.latest.len() > MOST {
+            self.forget_half();
+        }
+    }
+
+    /// Whether no parity has been computed from these sectors since then.
+    pub fn nothing_since(&self, ts: Timestamp, sectors: &Range<u64>) -> bool {
+        let mut noted = runs(sectors).filter_map(|run| self.latest.get(&run));
+        ts > self.forgotten && noted.all(|latest| *latest < ts)
+    }
+
+    fn forget_half(&mut self) {
+        let mut times: Vec<Timestamp> = self.latest.values().copied().collect();
+        let half = times.len() / 2;
+        let (_, middle, _) = times.select_nth_unstable(half);
+        self.forgotten = self.forgotten.max(*middle);
+        let forgotten = self.forgotten;
+        self.latest.retain(|_, latest| *latest > forgotten);
+    }
+}
+
+fn runs(sectors: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
+    sectors.start / TOGETHER..sectors.end.div_ceil(TOGETHER)
+}
+
+impl Worker {
+    /// Takes note of data that goes into parity by a write. A write that leaves all parity of it behind puts it into none.
+    pub(super) fn note_into_parity(&mut self, ts: Timestamp, txn: &Participation) {
+        for cell in txn.cells.iter().filter(|cell| !cell.outdates_parity()) {
+            cell.accesses().for_each(|(sectors, _)| self.into_parity.note(ts, &sectors));
+        }
+    }
+
+    /// Whether the marks that a write relies on still stand, which it says have stood since then. Where something of what it
+    /// changes is not here, or is marked as lost, parity must hear that it is there again.
+    pub(super) fn marks_stand(&self, since: Timestamp, txn: &Participation) -> bool {
+        let is_here = |sectors: &Range<u64>| {
+            !self.catchup.is_stale(sectors.clone())
+                && !self.exposure.has(sectors)
+                && sectors.clone().all(|s| !self.damaged.contains(&s))
+        };
+        let stands = |sectors: &Range<u64>| {
+            self.into_parity.nothing_since(since, sectors) || !self.config.heeds_refreshes()
+        };
+        txn.ranges.iter().all(|changed| is_here(&changed.sectors) && stands(&changed.sectors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::NodeId;
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::new(micros, NodeId(0))
+    }
+
+    #[test]
+    fn what_went_into_parity_is_known_until_it_is_forgotten() {
+        let mut into = IntoParity::default();
+        into.enter(at(100));
+        assert!(!into.nothing_since(at(100), &(0..1)), "of an earlier epoch");
+        assert!(into.nothing_since(at(101), &(0..1)));
+        into.note(at(200), &(15..17));
+        into.note(at(150), &(15..17));
+        assert!(!into.nothing_since(at(200), &(0..1)), "the same run, at the same time");
+        assert!(into.nothing_since(at(201), &(0..40)));
+        assert!(!into.nothing_since(at(199), &(31..40)));
+        assert!(into.nothing_since(at(199), &(32..40)), "another run");
+        into.enter(at(300));
+        assert!(!into.nothing_since(at(201), &(32..40)));
+    }
+
+    #[test]
+    fn of_too_much_the_older_half_is_forgotten_and_counts_as_computed() {
+        let mut into = IntoParity::default();
+        for run in 0..=MOST as u64 {
+            into.note(at(1000 + run), &(run * TOGETHER..run * TOGETHER + 1));
+        }
+        assert!(into.latest.len() <= MOST / 2 + 1);
+        let never_noted = 1u64 << 40..(1 << 40) + 1;
+        assert!(!into.nothing_since(at(1000), &never_noted));
+        assert!(into.nothing_since(at(1001 + MOST as u64), &never_noted));
+    }
+}

@@ -1,0 +1,53 @@
+//! Headers of writes, drawn.
+
+use super::*;
+
+pub(super) fn header() -> impl Strategy<Value = Header> {
+    let task = prop_oneof![
+        range().prop_map(Task::Write),
+        range().prop_map(Task::Accept),
+        (any::<u64>(), span(), any::<u32>().prop_map(ColumnSet), any::<bool>()).prop_map(
+            |(stripe, part, parities, gives_way)| Task::Refresh {
+                stripe,
+                part,
+                parities,
+                gives_way
+            }
+        ),
+        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Copy {
+            stripe,
+            column,
+            part,
+        }),
+        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Lose {
+            stripe,
+            column,
+            part,
+        }),
+        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Rebuild {
+            stripe,
+            column,
+            part
+        }),
+    ];
+    let asker = option::of(asker());
+    let columns = || any::<u32>().prop_map(ColumnSet);
+    let asked = (asker, option::of(holder()));
+    let waits = (columns(), option::of(ts()))
+        .prop_map(|(parities, marked_since)| Waits { parities, marked_since });
+    let fields = (ts(), volume_id(), columns(), waits, calculators(), task, asked);
+    fields.prop_map(|(ts, volume, avoid, waits, calculators, task, (asker, holder))| Header {
+        ts,
+        volume,
+        avoid,
+        waits,
+        calculators,
+        task,
+        asker,
+        holder,
+    })
+}
+
+pub(super) fn calculators() -> impl Strategy<Value = Calculators> {
+    vec(0..32u8, 0..=Calculators::MOST).prop_map(|c| Calculators::new(&c).expect("not too many"))
+}

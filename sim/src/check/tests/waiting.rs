@@ -1,0 +1,62 @@
+//! Seeds in which parity waits, and deliberate bugs of it.
+
+use super::*;
+
+/// The disk that has the data of a write goes away just after its host was answered; who marked the parity remembers it.
+#[test]
+fn forgetting_a_write_whose_data_is_away_is_found() {
+    let options = Options { deferral: Some(true), members: Some(false), ..PATIENT };
+    for seed in [375, 465] {
+        passed(seed, options);
+        assert!(fails(seed, Bug::LoneSurvivor, options), "seed {seed}");
+    }
+}
+
+/// Parity is computed, and a write that comes later does not mark it. In one of ten runs that shows.
+#[test]
+fn relying_on_marks_that_are_gone_is_found() {
+    let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    let mut relied = 0;
+    for seed in [3, 23, 36, 43, 84] {
+        relied += passed(seed, options).relied;
+        assert!(fails(seed, Bug::ReliesOnGoneMarks, options), "seed {seed}");
+    }
+    assert!(relied > 10, "{relied} writes relied on marks");
+}
+
+/// Nothing computes parity of a volume that does so never, but for the sake of a disk that is expected to fail.
+#[test]
+fn parity_that_waits_beside_a_suspect_disk_is_found() {
+    let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    passed(586, options);
+    assert!(fails(586, Bug::SuspectWaits, options));
+}
+
+/// Parity waits in all of these.
+#[test]
+fn seeds_that_failed_with_parity_that_waits() {
+    let seeds = [
+        170,  // parity that was away did not see that a write was marked whose data was away too
+        500,  // a disk gave up what it had for a write that only parity had prepared
+        1345, // of two damaged sectors side by side the first was marked as lost, and the second never named
+        2397, // participants settled a write among themselves that its originator gave up later
+        2682, // the same, and an old value was read after a new one
+        3867, // a write that had to leave its parity behind was refused because a bound was reached
+        4117, // what a disk has counted as lost before the disk knew what it had missed
+        4279, // marked parity was taken for proof that data was not written, while other parity was away
+        9120, // of what was refused only a part could be put back, and the rest was never named alone
+    ];
+    let by_drnet = [
+        33, // what nothing determines counted towards a bound, and a write that could do without it waited for ever
+        1012, // both units of a column were copied where one was
+        1050, // a helper refused a message that came twice, and the attempt was given up after it had happened
+        1091, // of two parities on a column one was written and one marked
+        1112, // damaged data whose parity is marked was never said to be lost
+    ];
+    let drnet = Some("drnet".parse().expect("a layout"));
+    let seeds = seeds.into_iter().map(|seed| (seed, None));
+    for (seed, layout) in seeds.chain(by_drnet.into_iter().map(|seed| (seed, drnet))) {
+        let options = Options { deferral: Some(true), layout, ..Options::DEFAULT };
+        assert!(run_seed(seed, options).is_ok(), "seed {seed}");
+    }
+}
