@@ -48,7 +48,7 @@ fn where_parity_waits_a_small_write_marks_it_once() {
     });
     let again = line("--redundancy deferred --marked").unwrap();
     assert_eq!(again["totals"], totals);
-    assert_eq!(again["rows"][0]["cells"][4], json!("P0: marked already"));
+    assert_eq!(again["rows"][0]["cells"][5], json!("P0: marked already"));
     let one = line("--redundancy never --immediate-parities 1").unwrap();
     assert_eq!(one["totals"]["messages"], 6);
     for (more, says) in [

@@ -93,8 +93,6 @@ pub enum Task {
         part: Span,
         /// Which.
         parities: ColumnSet,
-        /// Whether a disk that hosts use refuses its part: it is done because the disks are idle.
-        gives_way: bool,
     },
     /// Putting back a column's part of a stripe.
     Rebuild {

@@ -410,7 +410,7 @@ impl Node {
             let worked = self.worker.run(self.serving, &mut self.background, &mut self.outbox);
             self.worker.take_rebuilds().into_iter().for_each(|r| self.originator.rebuild(r));
             let refreshes = self.worker.take_refreshes().into_iter();
-            refreshes.for_each(|(unit, gives_way)| self.originator.refresh_unit(unit, gives_way));
+            refreshes.for_each(|unit| self.originator.refresh_unit(unit));
             for part in self.originator.take_hopeless() {
                 self.worker.is_hopeless(part);
             }

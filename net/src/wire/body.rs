@@ -49,7 +49,7 @@ wire_enum!(Task, "task" {
     3 = Copy { stripe, column, part },
     4 = Lose { stripe, column, part },
     5 = Accept(range),
-    6 = Refresh { stripe, part, parities, gives_way },
+    6 = Refresh { stripe, part, parities },
 });
 
 wire_enum!(Part, "part" {

@@ -54,8 +54,6 @@ pub(super) struct Job {
     pub marked: ColumnSet,
     /// The parities, counted from 0, that are computed in one go from the data: the one that it puts back, and others.
     pub with: ColumnSet,
-    /// Whether that gives way where hosts use a disk.
-    pub gives_way: bool,
     /// All its parity waits, since it cannot be computed now; no parity of it may.
     pub must_wait: bool,
     pub must_not_wait: bool,
@@ -88,7 +86,6 @@ impl Job {
             bad: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
             with: ColumnSet::EMPTY,
-            gives_way: false,
             must_wait: false,
             must_not_wait: false,
             accepts: false,
@@ -115,14 +112,6 @@ impl Job {
     pub fn look_anew(&mut self) {
         (self.avoid, self.bad, self.marked) =
             (ColumnSet::EMPTY, ColumnSet::EMPTY, ColumnSet::EMPTY);
-    }
-
-    /// The volume, stripe and seat of what it puts back.
-    pub fn puts_back(&self) -> Option<(VolumeId, u64, usize)> {
-        match self.what {
-            What::Rebuild { stripe, column, .. } => Some((self.volume, stripe, column)),
-            _ => None,
-        }
     }
 
     /// Bytes that it holds while in work.

@@ -374,7 +374,7 @@ pub(super) fn needed(
             let down = avoid.union(map.lost(volume, volume.extent_of(stripe)));
             let task = match job.with.is_empty() {
                 true => Task::Rebuild { stripe, column, part },
-                false => Task::Refresh { stripe, part, parities: job.with, gives_way: false },
+                false => Task::Refresh { stripe, part, parities: job.with },
             };
             add_write(g, &task.plan(volume, down, ColumnSet::EMPTY)?, &mut add);
         }

@@ -275,7 +275,7 @@ impl Originator {
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
         if !job.with.is_empty() && !self.is_whole(&volume, extent) {
-            (job.with, job.gives_way) = (ColumnSet::EMPTY, false);
+            job.with = ColumnSet::EMPTY;
         }
         let avoid = lost.union(job.avoid).union(job.mistrusts);
         let recoverable = |lost| volume.geometry.is_recoverable_in(job.what.stripes(&volume), lost);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
-use crate::node::{HostData, HostError, Refusal};
+use crate::node::{HostData, Refusal};
 use crate::plan::{self, Span};
 use crate::units::{ColumnSet, NodeId, VolumeId};
 
@@ -32,11 +32,6 @@ impl Rebuilds {
     /// How many jobs wait for a rebuild.
     pub fn are_awaited_by(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Whether another job waits for what one puts back.
-    fn is_awaited(&self, job: &Job) -> bool {
-        self.waiting.iter().any(|(unit, _)| Some(*unit) == job.puts_back())
     }
 
     /// All jobs that wait, which wait no longer.
@@ -72,14 +67,6 @@ impl Originator {
                 self.is_passed_over(&mut job);
                 return self.retry_later(job, outbox);
             }
-            // Hosts use one of the disks. What waits for it does not.
-            Refusal::Busy if job.gives_way => {
-                job.gives_way = false;
-                return match self.rebuilds.is_awaited(&job) {
-                    true => self.retry(job),
-                    false => self.finish(job, Err(HostError::Gone), outbox),
-                };
-            }
             Refusal::Busy => {
                 job.doubts_loss();
                 // Those that wait for one another are refused at about the same time, and would
@@ -98,7 +85,7 @@ impl Originator {
             Refusal::Aborted => return self.retry(job),
             // Perhaps it can be computed by itself, from others.
             _ if !job.with.is_empty() => {
-                (job.with, job.gives_way) = (ColumnSet::EMPTY, false);
+                job.with = ColumnSet::EMPTY;
                 return self.retry(job);
             }
             Refusal::MarksAreGone => return self.marks_are_gone(job),
@@ -211,7 +198,7 @@ impl Originator {
 
     /// Has parity computed that waits, a part of a column; and if that column has the first of those that are computed
     /// together, the others, too.
-    pub fn refresh_unit(&mut self, (id, stripe, column, part): UnitPart, gives_way: bool) {
+    pub fn refresh_unit(&mut self, (id, stripe, column, part): UnitPart) {
         let Some(volume) = self.map.volumes.get(&id) else { return };
         let g = &volume.geometry;
         let together = plan::refreshed_together(g, &volume.policy);
@@ -221,9 +208,8 @@ impl Originator {
             ColumnRole::Parity(j) if g.code.covers_all() => ColumnSet::of(j),
             _ => ColumnSet::EMPTY,
         };
-        let gives_way = gives_way && !with.is_empty();
         let what = What::Rebuild { stripe, column, part };
-        self.begin_rebuild(Job { with, gives_way, ..Job::new(Purpose::Rebuild, id, what) });
+        self.begin_rebuild(Job { with, ..Job::new(Purpose::Rebuild, id, what) });
     }
 
     /// Has a part of a column put back; what its disk has lost must be computed.

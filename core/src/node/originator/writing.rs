@@ -170,8 +170,7 @@ impl Originator {
             What::Write(range, _) if job.accepts => Task::Accept(range),
             What::Write(range, _) => Task::Write(range),
             What::Rebuild { stripe, part, .. } if !job.with.is_empty() => {
-                let (parities, gives_way) = (job.with, job.gives_way);
-                Task::Refresh { stripe, part, parities, gives_way }
+                Task::Refresh { stripe, part, parities: job.with }
             }
             What::Rebuild { stripe, column, part } => match self.source_of(job, volume) {
                 Some(_) => Task::Copy { stripe, column, part },

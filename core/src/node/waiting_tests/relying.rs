@@ -162,25 +162,3 @@ fn parity_is_not_computed_before_a_write_that_relies_on_its_mark() {
     let late = matches!(said, Body::Vote { vote: Err(Refusal::Late(ts)), .. } if ts >= at(50));
     assert!(late, "{said:?}");
 }
-
-/// Who has parity cannot tell whether hosts use the disks that have its data.
-#[test]
-fn a_disk_that_hosts_use_is_not_read_for_parity_that_is_computed_when_disks_are_idle() {
-    let mut bench = bench();
-    peer_writes(&mut bench, 30, None);
-    bench.hear_with(PEER, vec![Notice::Commit(at(30))], None);
-    let task = |gives_way| {
-        let (part, parities) = (Span::new(0, UNIT), ColumnSet::first(1));
-        Task::Refresh { stripe: 0, part, parities, gives_way }
-    };
-    let refresh = |bench: &mut Bench, time: u64, gives_way| {
-        tell(bench, Timestamp::new(time, THIRD), Waits::NONE, task(gives_way), vec![])
-    };
-    let said = refresh(&mut bench, 40, true);
-    assert!(matches!(said, Body::Vote { vote: Err(Refusal::Busy), .. }), "{said:?}");
-    let said = refresh(&mut bench, 50, false);
-    assert!(matches!(said, Body::Part { .. }), "a bound does not give way: {said:?}");
-    bench.now += 100 * MILLIS;
-    let said = refresh(&mut bench, 60, true);
-    assert!(matches!(said, Body::Part { .. }), "{said:?}");
-}

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use super::{Cell, Rebuild, Ticket, Worker};
 use crate::cluster::Volume;
+use crate::node::Body;
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
-use crate::node::{Body, Task};
 use crate::plan::{self, Span};
 use crate::policy::{Redundancy, Refresh, Timing};
 use crate::store::Scan;
@@ -24,8 +24,8 @@ pub(super) struct Refreshing {
     search: Search,
     /// Units that are being computed, or could not be, and since when. They are asked for again after a while.
     asked: BTreeMap<Place, Nanos>,
-    /// What is to be asked for, and whether it gives way where hosts use a disk.
-    to_ask: Vec<(Rebuild, bool)>,
+    /// What is to be asked for.
+    to_ask: Vec<Rebuild>,
     /// Units that are due and that others are to compute together with theirs, and since when. If they do not, this node
     /// asks for them after all.
     left_to_others: BTreeMap<Place, Nanos>,
@@ -211,12 +211,6 @@ impl Worker {
         (bound.saturating_mul(parities as u64) / width as u64).max(1)
     }
 
-    /// Whether hosts have used the disk so lately that a refresh which gives way is refused.
-    pub(super) fn refuses_to_refresh(&self, task: &Task, volume: &Volume, now: Nanos) -> bool {
-        let gives_way = matches!(task, Task::Refresh { gives_way: true, .. });
-        gives_way && self.load.quiet_since(now) < volume.policy.redundancy.idle
-    }
-
     /// Which of a volume's parity is due.
     fn due(&mut self, volume: &Volume, now: Nanos) -> Due {
         let redundancy = &volume.policy.redundancy;
@@ -268,7 +262,7 @@ impl Worker {
     }
 
     /// What is to be asked for since this was last called.
-    pub fn take_refreshes(&mut self) -> Vec<(Rebuild, bool)> {
+    pub fn take_refreshes(&mut self) -> Vec<Rebuild> {
         std::mem::take(&mut self.refreshing.to_ask)
     }
 
@@ -335,17 +329,8 @@ impl Worker {
             if !background.begin(which, unit.part.len(), now) {
                 return;
             }
-            let Redundancy { timing, refresh, idle, .. } = volume.policy.redundancy;
-            let when_idle = (timing, refresh) == (Timing::Deferred, Refresh::Idle);
-            let gives_way = when_idle && which == Loop::Refresh;
-            // Where it has to give way it is soon asked for again.
-            let since = match gives_way {
-                true => now.saturating_add(idle).saturating_sub(self.config.patience),
-                false => now,
-            };
-            self.refreshing.asked.insert(key, since);
-            let asked = (volume.id, unit.stripe, unit.seat, unit.part);
-            self.refreshing.to_ask.push((asked, gives_way));
+            self.refreshing.asked.insert(key, now);
+            self.refreshing.to_ask.push((volume.id, unit.stripe, unit.seat, unit.part));
         }
     }
 

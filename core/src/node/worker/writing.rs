@@ -204,10 +204,6 @@ impl Worker {
             self.refuse(header.ts, Refusal::MarksAreGone, outbox);
             return false;
         }
-        if self.refuses_to_refresh(&header.task, &volume, outbox.now) {
-            self.refuse(header.ts, Refusal::Busy, outbox);
-            return false;
-        }
         // A disk of an older format keeps no marks: what it has lost can only be written in whole stripes.
         if matches!(header.task, Task::Lose { .. }) && !self.store.has_marks() {
             self.refuse(header.ts, Refusal::Aborted, outbox);

@@ -6,14 +6,8 @@ pub(super) fn header() -> impl Strategy<Value = Header> {
     let task = prop_oneof![
         range().prop_map(Task::Write),
         range().prop_map(Task::Accept),
-        (any::<u64>(), span(), any::<u32>().prop_map(ColumnSet), any::<bool>()).prop_map(
-            |(stripe, part, parities, gives_way)| Task::Refresh {
-                stripe,
-                part,
-                parities,
-                gives_way
-            }
-        ),
+        (any::<u64>(), span(), any::<u32>().prop_map(ColumnSet))
+            .prop_map(|(stripe, part, parities)| Task::Refresh { stripe, part, parities }),
         (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Copy {
             stripe,
             column,
