@@ -163,6 +163,11 @@ impl Code {
         self.rows.len()
     }
 
+    /// Whether these are all parities of it, counted from 0.
+    pub fn has_parities(&self, parities: ColumnSet) -> bool {
+        ColumnSet::first(self.parity_columns()).covers(parities)
+    }
+
     /// How many columns there are: `k + m`.
     pub fn columns(&self) -> usize {
         self.data + self.rows.len()

@@ -33,8 +33,7 @@ impl Task {
         match *self {
             Task::Write(range) | Task::Accept(range) => volume.holds(range),
             Task::Refresh { stripe, part, parities, .. } => {
-                let all = ColumnSet::first(g.code.parity_columns());
-                let known = all.covers(parities) && g.code.covers_all();
+                let known = g.code.has_parities(parities) && g.code.covers_all();
                 stripe < volume.stripes() && part.hi <= g.unit && known
             }
             Task::Rebuild { stripe, column, part }
