@@ -140,6 +140,8 @@ pub struct Options {
     pub controller: Option<Option<Roles>>,
     /// Whether columns may calculate for one another.
     pub columns: bool,
+    /// Whether the locks of a lock server may be divided among several nodes.
+    pub divides_locks: bool,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
@@ -186,6 +188,7 @@ impl Options {
         gives_up: None,
         controller: None,
         columns: true,
+        divides_locks: true,
         deferral: None,
         ordering: None,
         sequencer: None,

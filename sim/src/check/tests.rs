@@ -29,7 +29,10 @@ const PATIENT: Options = Options { gives_up: Some(false), ..UNCONTROLLED };
 const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSELVES };
 
 /// What was drawn when no column calculated for others.
-const BY_THEMSELVES: Options = Options { columns: false, ..Options::DEFAULT };
+const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
+
+/// What was drawn when one node served all locks.
+const UNDIVIDED: Options = Options { divides_locks: false, ..Options::DEFAULT };
 
 /// What was drawn when nobody changed what a volume chooses.
 const FIXED: Options = Options { choices: false, deferral: Some(false), ..PATIENT };
@@ -96,7 +99,7 @@ fn putting_back_over_an_undecided_write_is_found() {
 fn believing_what_a_disk_shows_from_while_it_was_away_is_found() {
     let seed = 41346;
     let controller = Some(Some(Roles::Controller));
-    let options = Options { controller, deferral: Some(false), ..Options::DEFAULT };
+    let options = Options { controller, deferral: Some(false), ..UNDIVIDED };
     passed(seed, options);
     assert!(fails(seed, Bug::ShownWhileAway, options));
 }

@@ -129,7 +129,7 @@ impl Run {
             remembered_units: 1 << 18,
             remembered_writes: 1 << 17,
             lock_timeout: 30 * MILLIS,
-            lock_servers: draw_lock_servers(seed),
+            lock_servers: if options.divides_locks { draw_lock_servers(seed) } else { 1 },
             lease: 500 * MILLIS,
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
