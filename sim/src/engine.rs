@@ -31,7 +31,7 @@ impl<E> Ord for Entry<E> {
 /// Events in the order of their time; of those at one time, in the order they were put in.
 pub struct Queue<E> {
     heap: BinaryHeap<Reverse<Entry<E>>>,
-    /// Those that happen at the time that it is now, and were put in at that time: about half of all, which need no heap.
+    /// Those that happen at the time that it is now, and were put in at that time: they need no heap.
     /// Those of the heap with the same time were put in before.
     at_once: VecDeque<E>,
     now: Nanos,

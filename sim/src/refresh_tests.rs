@@ -96,7 +96,7 @@ fn rows_side_by_side_cost_one_read_of_each_data_column_and_one_write_of_each_par
         }
         // Each row was marked once, by what was written to it first.
         assert_eq!(bench.relied(), 27, "{layout}");
-        // Asked for, so that no disk refuses because hosts have used it lately while others have read already.
+        // Asked for, so that all of it is due at once, whichever disk was used last.
         bench.refresh();
         bench.until(Bench::is_quiet);
         let after = bench.transfers();
