@@ -6,14 +6,20 @@ use std::collections::{BinaryHeap, VecDeque};
 use weft_core::units::Nanos;
 
 struct Entry<E> {
-    at: Nanos,
-    order: u64,
+    /// The time, and below that how many were put in before: one number, since that is compared at once.
+    key: u128,
     event: E,
+}
+
+impl<E> Entry<E> {
+    fn at(&self) -> Nanos {
+        (self.key >> 64) as Nanos
+    }
 }
 
 impl<E> PartialEq for Entry<E> {
     fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
+        self.key == other.key
     }
 }
 impl<E> Eq for Entry<E> {}
@@ -24,7 +30,7 @@ impl<E> PartialOrd for Entry<E> {
 }
 impl<E> Ord for Entry<E> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
+        self.key.cmp(&other.key)
     }
 }
 
@@ -56,18 +62,19 @@ impl<E> Queue<E> {
             return self.at_once.push_back(event);
         }
         self.order += 1;
-        self.heap.push(Reverse(Entry { at: self.now + after, order: self.order, event }));
+        let key = u128::from(self.now + after) << 64 | u128::from(self.order);
+        self.heap.push(Reverse(Entry { key, event }));
     }
 
     /// Takes the next event; time goes on to it.
     pub fn pop(&mut self) -> Option<E> {
-        let is_before = self.heap.peek().is_some_and(|Reverse(first)| first.at == self.now);
+        let is_before = self.heap.peek().is_some_and(|Reverse(first)| first.at() == self.now);
         if !is_before && let Some(event) = self.at_once.pop_front() {
             return Some(event);
         }
         let Reverse(entry) = self.heap.pop()?;
-        debug_assert!(entry.at >= self.now);
-        self.now = entry.at;
+        debug_assert!(entry.at() >= self.now);
+        self.now = entry.at();
         Some(entry.event)
     }
 

@@ -190,6 +190,11 @@ impl Outbox {
         self.for_endpoints.push(over);
     }
 
+    /// Whether any are over since they were asked for last.
+    pub fn has_answered_for_endpoints(&self) -> bool {
+        !self.for_endpoints.is_empty()
+    }
+
     /// Those that are over since this was asked last.
     pub fn take_answered_for_endpoints(&mut self) -> Vec<ForEndpoint> {
         std::mem::take(&mut self.for_endpoints)

@@ -40,11 +40,12 @@ impl Node {
 
     /// Asks the controller for what waits, and tells endpoints what is over. Says whether there was anything.
     pub(super) fn run_roles(&mut self) -> bool {
-        let answered = self.outbox.take_answered_for_endpoints();
-        let asked = self.endpoint.run(self.originator.clock(), &mut self.outbox);
-        let worked = asked || !answered.is_empty();
-        for over in answered {
-            self.controlling.answered(over, &mut self.outbox);
+        let mut worked = self.endpoint.run(self.originator.clock(), &mut self.outbox);
+        if self.outbox.has_answered_for_endpoints() {
+            worked = true;
+            for over in self.outbox.take_answered_for_endpoints() {
+                self.controlling.answered(over, &mut self.outbox);
+            }
         }
         worked
     }

@@ -139,6 +139,8 @@ impl PathLengths {
             (work.xor_bytes, self.xor_byte),
         ]
         .into_iter()
+        // Of most kinds there is none, and to see that costs less than to count with it.
+        .filter(|(count, _)| *count > 0)
         .map(|(count, cost)| count as f64 * cost)
         .sum()
     }

@@ -7,13 +7,12 @@
 //! are begun again after a pause are not followed, nor need they be: their request counts as delayed
 //! already.
 
-use std::collections::BTreeMap;
-
+use rustc_hash::FxHashMap;
 use weft_core::node::{Body, Envelope, Input, LockMessage, Output};
 use weft_core::units::{NodeId, Timestamp};
 
 /// What messages call a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Name {
     /// A transaction of it.
     Transaction(Timestamp),
@@ -43,12 +42,15 @@ impl Name {
 /// Requests in work, and whether others have delayed them.
 #[derive(Default)]
 pub(super) struct Delays {
-    of: BTreeMap<Name, u32>,
-    requests: BTreeMap<u32, Known>,
+    /// It is never gone through, so that the order does not matter.
+    of: FxHashMap<Name, u32>,
+    /// By number: numbers of requests that are over are used again.
+    requests: Vec<Known>,
 }
 
 #[derive(Default)]
 struct Known {
+    is_in_work: bool,
     names: Vec<Name>,
     delayed: bool,
 }
@@ -59,7 +61,7 @@ impl Delays {
         match input {
             Input::Host(number, ..) | Input::Ordered(number, ..) | Input::Named(number, ..) => {
                 let number = *number as u32;
-                self.requests.insert(number, Known::default());
+                self.begins(number);
                 Some(number)
             }
             Input::Message(m) => {
@@ -81,7 +83,7 @@ impl Delays {
                 Output::Send(m) => {
                     let name = Name::of(m).filter(|n| !self.of.contains_key(n));
                     let Some(name) = name.filter(|n| n.originator() == m.from) else { continue };
-                    if let Some(known) = self.requests.get_mut(&number) {
+                    if let Some(known) = in_work(&mut self.requests, number) {
                         known.names.push(name);
                         self.of.insert(name, number);
                     }
@@ -91,20 +93,36 @@ impl Delays {
         }
     }
 
+    /// A request is in work. One that is asked once more begins with nothing known of it.
+    fn begins(&mut self, number: u32) {
+        let place = number as usize;
+        if place >= self.requests.len() {
+            self.requests.resize_with(place + 1, Known::default);
+        }
+        let known = &mut self.requests[place];
+        (known.is_in_work, known.delayed) = (true, false);
+        known.names.clear();
+    }
+
     fn delayed(&mut self, number: u32) {
-        if let Some(known) = self.requests.get_mut(&number) {
+        if let Some(known) = in_work(&mut self.requests, number) {
             known.delayed = true;
         }
     }
 
     /// A request has its reply: says whether others delayed it.
     pub fn done(&mut self, number: u32) -> bool {
-        let known = self.requests.remove(&number).unwrap_or_default();
-        known.names.iter().for_each(|name| {
-            self.of.remove(name);
-        });
+        let Some(known) = in_work(&mut self.requests, number) else { return false };
+        known.is_in_work = false;
+        for name in known.names.drain(..) {
+            self.of.remove(&name);
+        }
         known.delayed
     }
+}
+
+fn in_work(requests: &mut [Known], number: u32) -> Option<&mut Known> {
+    requests.get_mut(number as usize).filter(|known| known.is_in_work)
 }
 
 /// Whether a message says that a transaction has to begin again.

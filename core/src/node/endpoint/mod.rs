@@ -185,6 +185,9 @@ impl Endpoint {
 
     /// Asks for what waits, as far as there is room. Says whether there was anything.
     pub fn run(&mut self, clock: &mut NodeClock, outbox: &mut Outbox) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
         let mut worked = false;
         let mut left = VecDeque::new();
         while let Some(id) = self.waiting.pop_front() {

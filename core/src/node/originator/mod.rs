@@ -236,15 +236,12 @@ impl Originator {
         )
     }
 
-    /// Starts what can be started. Returns whether there was anything.
-    pub fn run(&mut self, background: &mut Background, outbox: &mut Outbox) -> bool {
+    /// Starts what can be started.
+    pub fn run(&mut self, background: &mut Background, outbox: &mut Outbox) {
         self.feed_scrubs(background, outbox);
-        let mut worked = false;
         while let Some(job) = self.jobs.next(self.config.max_in_flight) {
-            worked = true;
             self.launch(job, outbox);
         }
-        worked
     }
 
     /// Begins an attempt at a job.

@@ -54,6 +54,11 @@ impl Originator {
         std::mem::take(&mut self.rebuilds.hopeless)
     }
 
+    /// Whether the node's own worker should know of anything.
+    pub fn has_news_for_worker(&self) -> bool {
+        !(self.rebuilds.done.is_empty() && self.rebuilds.hopeless.is_empty())
+    }
+
     /// Units that have been put back, of which the node's own disk should know.
     pub fn take_put_back(&mut self) -> Vec<Unit> {
         std::mem::take(&mut self.rebuilds.done)

@@ -32,6 +32,11 @@ pub(super) struct Filling {
 }
 
 impl Filling {
+    /// Whether anything is to be asked for.
+    pub fn has_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// What is to be asked for since this was last called.
     pub fn take_asked(&mut self) -> Vec<Rebuild> {
         std::mem::take(&mut self.asked)

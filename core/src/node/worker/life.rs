@@ -125,15 +125,12 @@ impl Worker {
         self.enter_catchup(outbox);
     }
 
-    /// Follows up on what the store has to say. Returns whether there was anything.
+    /// Follows up on what the store has to say. Returns whether it has more to say by now, or there is more to follow up on.
     pub fn run(&mut self, serving: bool, background: &mut Background, outbox: &mut Outbox) -> bool {
-        let mut worked = false;
         while let Some(event) = self.store.poll() {
-            worked = true;
             self.store_event(event, outbox);
         }
         if serving && self.stalled.take_change() {
-            worked = true;
             self.enter_granted(outbox);
             self.wake_waiting(outbox);
         }
@@ -148,7 +145,7 @@ impl Worker {
         for request in self.store.take_ops() {
             outbox.push(Output::Disk(request));
         }
-        worked || self.store.has_events() || (serving && self.stalled.has_changed())
+        self.store.has_events() || (serving && self.stalled.has_changed())
     }
 
     /// Those that waited for a write to be decided try again.

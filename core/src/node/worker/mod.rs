@@ -327,6 +327,11 @@ impl Worker {
         self.filling.sectors_put_back()
     }
 
+    /// Whether there is anything for the originator of its node to do.
+    pub fn has_wishes(&self) -> bool {
+        self.filling.has_asked() || self.refreshing.has_to_ask() || !self.half_written.is_empty()
+    }
+
     pub fn take_rebuilds(&mut self) -> Vec<Rebuild> {
         self.filling.take_asked()
     }

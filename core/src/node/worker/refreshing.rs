@@ -74,6 +74,19 @@ impl Refreshing {
         self.asked.remove(&unit);
     }
 
+    /// Whether anything is to be asked for.
+    pub fn has_to_ask(&self) -> bool {
+        !self.to_ask.is_empty()
+    }
+
+    /// No parity waits: what was asked for is done, whoever did it.
+    fn nothing_is_exposed(&mut self) {
+        if !(self.asked.is_empty() && self.left_to_others.is_empty()) {
+            self.asked.clear();
+            self.left_to_others.clear();
+        }
+    }
+
     /// A unit is being computed, whoever asked for that.
     pub fn is_led(&mut self, unit: Place, now: Nanos) {
         self.asked.insert(unit, now);
@@ -239,8 +252,7 @@ impl Worker {
     /// Asks for parity to be computed that is due.
     pub(super) fn ask_refresh(&mut self, background: &mut Background, now: Nanos) {
         if self.exposure.is_empty() {
-            self.refreshing.left_to_others.clear();
-            return self.refreshing.asked.clear();
+            return self.refreshing.nothing_is_exposed();
         }
         self.forget_asked(now);
         for wanted in self.refreshing.wanted.clone() {
@@ -400,6 +412,9 @@ impl Worker {
 
     /// Tells those who wait for ranges to be redundant of those that are.
     pub(super) fn answer_refreshed(&mut self, outbox: &mut Outbox) {
+        if self.refreshing.wanted.is_empty() {
+            return;
+        }
         for mut wanted in std::mem::take(&mut self.refreshing.wanted) {
             match self.left_of(&mut wanted, outbox.now) {
                 Some(left) => outbox.send(wanted.to, Body::Refreshed { id: wanted.id, left }),

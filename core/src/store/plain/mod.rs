@@ -301,6 +301,9 @@ impl PlainStore {
     /// Puts together the reads that have been asked for since: those that follow one another on
     /// the disk, or nearly, are one operation, if transfers coalesce.
     fn gather(&mut self) {
+        if self.asked.is_empty() {
+            return;
+        }
         let mut asked = std::mem::take(&mut self.asked);
         asked.sort_by_key(|(_, r)| r.start);
         let mut group: Vec<(u64, Range<u64>)> = Vec::new();
