@@ -252,7 +252,7 @@ impl Outbox {
 
     /// Sends the notices that wait.
     pub fn flush_notices(&mut self) {
-        for (to, notices) in std::mem::take(&mut self.notices) {
+        while let Some((to, notices)) = self.notices.pop_first() {
             self.send_notices(to, notices);
         }
         self.urgent = false;

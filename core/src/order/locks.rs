@@ -77,13 +77,15 @@ pub struct LockTable<Owner> {
     /// Sectors of the longest lock that there has been: what overlaps a range begins at most so far
     /// before it.
     longest: u64,
+    /// How many of the entries wait.
+    waiting: usize,
     next: u64,
 }
 
 impl<Owner> Default for LockTable<Owner> {
     fn default() -> Self {
         let (entries, turns) = (BTreeMap::new(), BTreeMap::new());
-        LockTable { entries, turns, disks: BTreeMap::new(), longest: 0, next: 0 }
+        LockTable { entries, turns, disks: BTreeMap::new(), longest: 0, waiting: 0, next: 0 }
     }
 }
 
@@ -109,6 +111,7 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
             let ends = there.entry((start, turn, lock.exclusive)).or_default();
             *ends = end.max(*ends);
         }
+        self.waiting += usize::from(!entry.granted);
         self.turns.insert(entry.owner, turn);
         self.entries.insert(turn, entry);
     }
@@ -152,11 +155,16 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
                 self.disks.remove(&lock.disk);
             }
         }
+        self.waiting -= usize::from(!left.granted);
         let mut now = Vec::new();
+        if self.waiting == 0 {
+            return now;
+        }
         for turn in self.against(turn.., &left.locks) {
             if !self.entries[&turn].granted && !self.is_barred(turn, &self.entries[&turn].locks) {
                 let entry = self.entries.get_mut(&turn).expect("just seen");
                 entry.granted = true;
+                self.waiting -= 1;
                 now.push(entry.owner);
             }
         }
@@ -209,6 +217,7 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         self.entries.clear();
         self.turns.clear();
         self.disks.clear();
+        self.waiting = 0;
     }
 }
 
@@ -277,6 +286,7 @@ mod tests {
                     t.ask(owner, vec![lock(from, from + len, exclusive)]);
                 }
                 let entries: Vec<_> = t.entries.values().collect();
+                prop_assert_eq!(t.waiting, entries.iter().filter(|e| !e.granted).count());
                 for (n, e) in entries.iter().enumerate() {
                     let barred = entries[..n].iter().any(|b| b.locks[0].conflicts(&e.locks[0]));
                     prop_assert_eq!(e.granted, !barred);

@@ -251,6 +251,9 @@ impl OpenRequest {
         }
         Ok(match self.answer {
             Answer::Done => HostData::Done,
+            Answer::Bytes(mut parts) if parts.len() == 1 => {
+                HostData::Bytes(parts.pop_first().expect("just counted").1)
+            }
             Answer::Bytes(parts) => HostData::Bytes(parts.into_values().flatten().collect()),
             Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
             Answer::Refreshed(left) => HostData::Refreshed(left),

@@ -189,7 +189,7 @@ pub(crate) struct Worker {
     admission: Admission,
     device_locks: DeviceLocks,
     txns: BTreeMap<Timestamp, Participation>,
-    reads: BTreeMap<Timestamp, ReadJob>,
+    reads: BTreeMap<Timestamp, Box<ReadJob>>,
     tickets: Tickets,
     early: EarlyParts,
     shown: ShownItems,

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use weft_bytes::Writer;
 
 use super::solving::Solving;
@@ -81,16 +80,17 @@ impl Worker {
         }
         let mut solving = None;
         let whole = Spans::from(Span::new(0, g.unit));
-        let part = |stripe, spans: &dyn Fn(usize) -> Spans| {
-            let seats = g.layout.seats_of(stripe, column);
-            let part = |seat| {
-                let base = volume.sector(stripe, seat);
-                RowPart { stripe, seat, base, spans: spans(seat) }
-            };
-            seats.map(part).collect::<SmallVec<[RowPart; 2]>>()
+        let mut rows = Vec::new();
+        let mut add = |stripe, spans: &dyn Fn(usize) -> Spans| {
+            for seat in g.layout.seats_of(stripe, column) {
+                let spans = spans(seat);
+                if !spans.is_empty() {
+                    rows.push(RowPart { stripe, seat, base: volume.sector(stripe, seat), spans });
+                }
+            }
         };
-        let mut rows: Vec<RowPart> = match wanted {
-            Wanted::Stripes => range.stripes(g).flat_map(|s| part(s, &|_| whole)).collect(),
+        match wanted {
+            Wanted::Stripes => range.stripes(g).for_each(|s| add(s, &|_| whole)),
             Wanted::Data | Wanted::Holes => {
                 let plan = match wanted {
                     Wanted::Data => ReadPlan::by(g, range, avoid, volume.policy),
@@ -100,13 +100,10 @@ impl Worker {
                 if plan.assign(g, calculators).is_err() {
                     return;
                 }
-                let rows = plan.rows.iter();
-                let parts = rows.flat_map(|r| part(r.stripe, &|seat| r.sent(g, seat))).collect();
+                plan.rows.iter().for_each(|r| add(r.stripe, &|seat| r.sent(g, seat)));
                 solving = Solving::new(g, plan, column);
-                parts
             }
-        };
-        rows.retain(|r| !r.spans.is_empty());
+        }
         let places = rows.iter().flat_map(|r| {
             r.spans
                 .sectors_out()
@@ -119,7 +116,7 @@ impl Worker {
             versions: Vec::new(),
         });
         let runs = whole.collect();
-        let job = ReadJob {
+        let job = Box::new(ReadJob {
             from,
             place: holder.map(|holder| (holder, range, avoid, calculators)),
             volume: volume.id,
@@ -133,7 +130,7 @@ impl Worker {
             delayed: false,
             started: false,
             hops: outbox.hops + 1,
-        };
+        });
         if wanted == Wanted::Holes {
             self.reads.insert(ts, job);
             self.start_holes(ts);
@@ -238,6 +235,9 @@ impl Worker {
         let Some(job) = self.reads.get(&ts) else { return };
         // Damage comes first: what is only marked cannot be computed before. It may lie between what is wanted.
         let parts = |missing: &[u64]| {
+            if missing.is_empty() {
+                return None;
+            }
             let missing: BTreeSet<u64> = missing.iter().copied().collect();
             job.parts_where(|r| hull(r, |s| missing.contains(&s)))
         };
@@ -448,9 +448,13 @@ impl ReadJob {
 
     /// What each stripe's cells send, by seats; of whole stripes the bytes, and then the versions of the sectors.
     fn pieces(&self) -> Vec<(u64, Buffer)> {
-        let bytes = self.rows.iter().map(|row| (row.stripe, self.gather(row, SECTOR)));
-        let versions = self.rows.iter().filter_map(|row| Some((row.stripe, self.versions(row)?)));
-        bytes.chain(versions).collect()
+        let mut pieces = Vec::with_capacity(self.rows.len());
+        pieces.extend(self.rows.iter().map(|row| (row.stripe, self.gather(row, SECTOR))));
+        if self.wanted == Wanted::Stripes {
+            let versions = |row: &RowPart| Some((row.stripe, self.versions(row)?));
+            pieces.extend(self.rows.iter().filter_map(versions));
+        }
+        pieces
     }
 
     /// The versions of a row's sectors, 8 bytes each, if the store has told them.
@@ -497,10 +501,10 @@ impl ReadJob {
             let data = run.data.as_ref().expect("all runs are here");
             data.slice(into as usize, (into + len) as usize)
         };
-        let mut parts: Vec<Buffer> = row.spans.iter().map(slice).collect();
-        if parts.len() == 1 {
-            return parts.remove(0);
+        if row.spans.count() == 1 {
+            return row.spans.iter().map(slice).next().expect("just counted");
         }
+        let parts: Vec<Buffer> = row.spans.iter().map(slice).collect();
         if parts.iter().any(Buffer::is_length) {
             return Buffer::Length(parts.iter().map(Buffer::len).sum());
         }

@@ -98,15 +98,16 @@ impl Worker {
         if plan.assign(g, calculators).is_err() {
             return false;
         }
-        let cells = plan.rows.iter().flat_map(|row| {
-            let (volume, header) = (&volume, *header);
-            let roles = cast.roles_of(row.stripe, held);
-            roles.map(move |role| Cell::new(volume, header, *row, role))
-        });
         // Most have one, and it is large: a vector that grows would begin with room for four.
-        let mut own: Vec<Cell> = Vec::with_capacity(plan.rows.len());
-        own.extend(cells.filter(|c| !c.execution.cell().is_idle()));
-        let cells = own;
+        let mut cells: Vec<Cell> = Vec::with_capacity(plan.rows.len());
+        for row in &plan.rows {
+            for role in cast.roles_of(row.stripe, held) {
+                cells.push(Cell::new(&volume, *header, *row, role));
+                if cells.last().is_some_and(|cell| cell.execution.cell().is_idle()) {
+                    cells.pop();
+                }
+            }
+        }
         let column = held.0;
         let calculates = |row: &&WriteRow| row.calculator == Some(column) && !held.1;
         let own = plan.rows.iter().filter(calculates);
