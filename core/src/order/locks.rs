@@ -71,9 +71,9 @@ pub struct LockTable<Owner> {
     /// By turn: the order of asking.
     entries: BTreeMap<u64, Entry<Owner>>,
     turns: BTreeMap<Owner, u64>,
-    /// Each disk's locks, held or waited for: where they begin, whose turn, whether exclusive; and
+    /// All locks, held or waited for: the disk, where they begin, whose turn, whether exclusive; and
     /// where they end. A server has thousands, and looks only at those that are near.
-    disks: BTreeMap<NodeId, BTreeMap<(u64, u64, bool), u64>>,
+    places: BTreeMap<(NodeId, u64, u64, bool), u64>,
     /// Sectors of the longest lock that there has been: what overlaps a range begins at most so far
     /// before it.
     longest: u64,
@@ -85,7 +85,7 @@ pub struct LockTable<Owner> {
 impl<Owner> Default for LockTable<Owner> {
     fn default() -> Self {
         let (entries, turns) = (BTreeMap::new(), BTreeMap::new());
-        LockTable { entries, turns, disks: BTreeMap::new(), longest: 0, waiting: 0, next: 0 }
+        LockTable { entries, turns, places: BTreeMap::new(), longest: 0, waiting: 0, next: 0 }
     }
 }
 
@@ -107,8 +107,8 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         for lock in &entry.locks {
             let Range { start, end } = lock.sectors;
             self.longest = self.longest.max(end - start);
-            let there = self.disks.entry(lock.disk).or_default();
-            let ends = there.entry((start, turn, lock.exclusive)).or_default();
+            let place = (lock.disk, start, turn, lock.exclusive);
+            let ends = self.places.entry(place).or_default();
             *ends = end.max(*ends);
         }
         self.waiting += usize::from(!entry.granted);
@@ -125,13 +125,12 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     /// The turns of those with a lock that conflicts with this one.
     fn conflicting(&self, lock: &Lock) -> impl Iterator<Item = u64> {
         let Range { start, end } = lock.sectors;
-        let (first, last) = ((start.saturating_sub(self.longest), 0, false), (end, 0, false));
-        let near = self.disks.get(&lock.disk).into_iter().flat_map(move |d| d.range(first..last));
+        let first = (lock.disk, start.saturating_sub(self.longest), 0, false);
+        let near = self.places.range(first..(lock.disk, end, 0, false));
         let exclusive = lock.exclusive;
-        let conflicts = move |((_, _, theirs), ends): &(&(u64, u64, bool), &u64)| {
-            **ends > start && (exclusive || *theirs)
-        };
-        near.filter(conflicts).map(|((_, turn, _), _)| *turn)
+        let conflicts = move |theirs: bool, ends: u64| ends > start && (exclusive || theirs);
+        near.filter(move |((.., theirs), ends)| conflicts(*theirs, **ends))
+            .map(|((_, _, turn, _), _)| *turn)
     }
 
     /// The turns, in order, of those with a lock that one of these conflicts with.
@@ -149,11 +148,7 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
         let Some(turn) = self.turns.remove(&owner) else { return Vec::new() };
         let left = self.entries.remove(&turn).expect("turns and entries go together");
         for lock in &left.locks {
-            let there = self.disks.entry(lock.disk).or_default();
-            there.remove(&(lock.sectors.start, turn, lock.exclusive));
-            if there.is_empty() {
-                self.disks.remove(&lock.disk);
-            }
+            self.places.remove(&(lock.disk, lock.sectors.start, turn, lock.exclusive));
         }
         self.waiting -= usize::from(!left.granted);
         let mut now = Vec::new();
@@ -216,7 +211,7 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.turns.clear();
-        self.disks.clear();
+        self.places.clear();
         self.waiting = 0;
     }
 }

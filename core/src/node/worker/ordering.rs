@@ -158,7 +158,8 @@ impl Worker {
 
     /// The originator of a transaction says that it is over.
     pub fn on_unlock(&mut self, ts: Timestamp) {
-        let waits = |job: &Box<super::reading::ReadJob>| !job.has_started() || job.solving.is_some();
+        let waits =
+            |job: &Box<super::reading::ReadJob>| !job.has_started() || job.solving.is_some();
         if self.reads.get(&ts).is_some_and(waits) {
             self.reads.remove(&ts);
         }
