@@ -5,7 +5,7 @@
 //! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with
 //! `central` or `controller` a controller coordinates in all runs, and with `uncontrolled` in none; with `fixed` nobody
 //! changes what the volume chooses; with `gives-up` nodes that are down for long are given up by themselves in all
-//! runs, and with `waits` in none; with `deferred` parity may wait in all runs; with `steady` hosts are never
+//! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the command draws; with `steady` hosts are never
 //! silent all together; with `layout=NAME` all volumes have it; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
@@ -76,7 +76,7 @@ fn main() {
     let found = roles.into_iter().find(|(word, _)| has(word)).map(|(_, roles)| Some(roles));
     let controller = found.or(has("uncontrolled").then_some(None));
     let lulls = !has("steady");
-    let deferral = Some(has("deferred"));
+    let deferral = (!has("drawn")).then_some(has("deferred"));
     let choices = !has("fixed");
     let gives_up = match (has("gives-up"), has("waits")) {
         (true, _) => Some(true),

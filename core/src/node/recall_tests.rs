@@ -4,7 +4,7 @@ use super::test_bench::*;
 use super::*;
 use crate::Buffer;
 use crate::cluster::Attendance;
-use crate::order::{Again, Asker, HostId, RequestId};
+use crate::order::{Again, Asker, HostId, Origin, RequestId};
 use crate::plan::{Calculators, Part, Range};
 use crate::units::ColumnSet;
 
@@ -70,6 +70,27 @@ fn in_the_epoch_of_its_attempts_nobody_is_asked() {
     assert_eq!(recalls(&bench), 0, "a message of an attempt may be on its way");
     bench.enter(map(2, Attendance::default()), at(1));
     assert_eq!(recalls(&bench), 2);
+}
+
+/// Those who voted on an attempt have been left by their columns, or have forgotten: what they say of it does not
+/// count, and the attempt may have happened.
+#[test]
+fn an_attempt_that_nobody_has_a_say_in_is_asked_after_and_not_begun_again() {
+    let mut bench = Bench::new();
+    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: None };
+    let data = Buffer::Length(UNIT as usize);
+    bench.handle(Input::Named(1, VOLUME, origin, None, HostOp::Write(0, data)));
+    assert!(writes(&bench));
+    bench.sent.clear();
+    let counts_from = [US, THIRD].map(|n| (n, at(1 << 40))).into();
+    bench.enter(map(2, Attendance { counts_from, ..Attendance::default() }), at(1));
+    assert!(!bench.has_sent(|b| matches!(b, Body::Ask { .. })), "{:?}", bench.sent);
+    assert_eq!(recalls(&bench), 2);
+    assert!(!writes(&bench), "it may have happened, and have been written over");
+    answer(&mut bench, US, vec![], Recollection::Touched);
+    answer(&mut bench, THIRD, vec![RANGE], Recollection::All);
+    assert!(!writes(&bench));
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
 }
 
 /// What a participant is told and remembers.

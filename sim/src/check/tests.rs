@@ -123,6 +123,13 @@ fn what_is_read_for_an_endpoint_is_of_one_time() {
     );
 }
 
+/// Of two who took part one commits alone, and its column leaves it before its originator hears of that; the other has
+/// forgotten. The attempt may have been seen and written over: it is not begun again.
+#[test]
+fn an_attempt_in_which_nobody_has_a_say_is_not_begun_again() {
+    passed(5004606, Options { deferral: Some(false), ..Options::DEFAULT });
+}
+
 /// An operator changes what the volume chooses while hosts use it, most of all how writes are decided.
 #[test]
 fn choices_change_in_use() {

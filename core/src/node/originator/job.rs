@@ -5,8 +5,9 @@ use super::locking::Locked;
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::Trust;
+use crate::order::Again;
 use crate::plan::{Range, Span};
-use crate::units::{ColumnSet, VolumeId};
+use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +43,14 @@ pub(super) enum What {
     },
 }
 
+/// An attempt in doubt.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Doubt {
+    pub again: Again,
+    /// Who took part. What they remember of it is true, though they have no say in it.
+    pub participants: Vec<NodeId>,
+}
+
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Job {
     pub purpose: Purpose,
@@ -72,6 +81,8 @@ pub(super) struct Job {
     pub locked: Option<Locked>,
     /// It is known that it has not happened before.
     pub recalled: bool,
+    /// An attempt at it that may have happened, in which nobody has a say any more.
+    pub in_doubt: Option<Box<Doubt>>,
     /// Its bytes count as in work.
     pub has_room: bool,
 }
@@ -96,8 +107,16 @@ impl Job {
             mistrusts: ColumnSet::EMPTY,
             locked: None,
             recalled: false,
+            in_doubt: None,
             has_room: false,
         }
+    }
+
+    /// Nobody has a say any more in an attempt at it that began before this epoch.
+    pub fn doubts(&mut self, ts: Timestamp, now: Epoch, participants: Vec<NodeId>) {
+        let again = Again { since: ts, epoch: now - 1 };
+        self.in_doubt = Some(Box::new(Doubt { again, participants }));
+        self.recalled = false;
     }
 
     /// Whether something is lost for good is found out anew: it is put back if it can be.

@@ -3,7 +3,8 @@
 //! of them is done before it is known what became of them.
 //!
 //! Each part is asked after at the workers that it would change, in an epoch after that of all attempts, so
-//! that none of those can begin there any more:
+//! that none of those can begin there any more. So is a part whose attempt was begun by this node, if by now nobody is left
+//! who had a say in it:
 //!
 //! | what they say | what becomes of the part |
 //! |---|---|
@@ -27,7 +28,7 @@ use crate::node::outbox::Outbox;
 use crate::node::{Body, HostData, HostError, Recollection, Task};
 use crate::order::{Again, Asker, Origin, RequestId};
 use crate::plan::Range;
-use crate::units::{ColumnSet, Epoch, NodeId};
+use crate::units::{ColumnSet, Epoch, NodeId, Timestamp};
 
 /// A part of a request that is asked after.
 #[derive(Clone, Hash)]
@@ -53,13 +54,28 @@ impl Originator {
         self.origin(job).map(|o| o.asker)
     }
 
-    /// If it must be known first what became of a write that was asked for before: which, and since when.
-    pub(super) fn must_recall(&self, job: &Job, volume: &Volume) -> Option<(RequestId, Again)> {
-        let open = matches!(job.what, What::Write(..)) && !job.recalled;
+    /// If it can be asked what became of a write that was asked for before: where it comes from.
+    pub(super) fn recallable(&self, job: &Job, volume: &Volume) -> Option<Origin> {
         // Of what is not voted on a part may have happened whatever the others say.
         let voted = volume.policy.commit.is_voted();
-        let origin = self.origin(job).filter(|_| open && voted && self.config.recalls())?;
-        origin.again.map(|again| (origin.asker.id, again))
+        let is_write = matches!(job.what, What::Write(..));
+        self.origin(job).filter(|_| is_write && voted && self.config.recalls())
+    }
+
+    /// If it must be known first what became of a write that was asked for before: which, and since when.
+    pub(super) fn must_recall(&self, job: &Job, volume: &Volume) -> Option<(RequestId, Again)> {
+        let origin = self.recallable(job, volume).filter(|_| !job.recalled)?;
+        let in_doubt = job.in_doubt.as_ref().map(|doubt| doubt.again);
+        in_doubt.or(origin.again).map(|again| (origin.asker.id, again))
+    }
+
+    /// Nobody has a say any more in whether an attempt at a job has happened. Those who decided it have been left by their
+    /// columns, which took it along, or were away; and another host may have written over it. So it is asked what became
+    /// of it before it is begun again.
+    pub(super) fn recall_attempt(&mut self, ts: Timestamp, participants: &[(usize, NodeId)]) {
+        let mut job = self.txns.remove(&ts).expect("an attempt in work").job;
+        job.doubts(ts, self.map.epoch, participants.iter().map(|p| p.1).collect());
+        self.retry(job);
     }
 
     /// Asks what became of a write.
@@ -74,8 +90,9 @@ impl Originator {
         let extent = volume.extent_of(job.what.first_stripe(volume));
         let columns = &volume.extents[extent].columns;
         let involved = columns_of(volume, range).into_iter().flat_map(|row| row.changed.iter());
-        let nodes = involved.map(|c| columns[c].0).filter(|n| self.map.is_up(*n));
-        let left = nodes.collect::<BTreeSet<_>>();
+        let took_part = job.in_doubt.iter().flat_map(|doubt| &doubt.participants);
+        let nodes = involved.map(|c| columns[c].0).chain(took_part.copied());
+        let left = nodes.filter(|n| self.map.is_up(*n)).collect::<BTreeSet<_>>();
         let (answers, happened) = (BTreeMap::new(), Vec::new());
         let recall = Recall { job, request, again, left, answers, happened };
         let id = self.recalls.add(recall);

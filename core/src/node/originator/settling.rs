@@ -116,6 +116,14 @@ impl Originator {
             }
             return;
         }
+        let txn = &self.txns[&ts];
+        let is_open = matches!(txn.state, State::Asking(..)) && !txn.decided;
+        if is_open
+            && self.recallable(&txn.job, &volume).is_some()
+            && self.map.voters(&volume, txn.extent, &participants, ts).is_empty()
+        {
+            return self.recall_attempt(ts, &participants);
+        }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         let voters = voters(&self.map, &volume, txn.extent, &participants, ts);
         let (inquiry, gives_up) = match &mut txn.state {
