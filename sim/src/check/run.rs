@@ -357,9 +357,10 @@ impl Run {
         self.compare_losses()
     }
 
-    /// What is said to be lost is what could not be read.
+    /// What is said to be lost is what could not be read. Reading it has it put back where that can be, and what cannot is
+    /// lost only then; with locks that may take some leases.
     fn compare_losses(&mut self) -> Result<(), String> {
-        self.until("what is lost is marked", |run| run.world.is_settled())?;
+        self.until_whole()?;
         let id = self.next_op;
         self.next_op += 1;
         self.losses = Some(id);
