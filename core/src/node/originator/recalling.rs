@@ -17,7 +17,8 @@
 //!
 //! A worker of parity that covers what changes, and that was there all the time, had a part in every attempt, and so has every data worker in those
 //! that touch its column: who was down is not one that remembers. One that has only marked its parity remembers that
-//! there was an attempt, and cannot tell what became of it. Where writes may rely on marks parity may never have heard of one:
+//! there was an attempt, and cannot tell what became of it; if it does not remember that far back, what it has marked counts
+//! as written since. Where writes may rely on marks parity may never have heard of one:
 //! there only who has the data is believed, and if it is away, what stands there is looked at when it is back.
 
 use std::collections::{BTreeMap, BTreeSet};

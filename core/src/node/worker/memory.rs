@@ -180,7 +180,10 @@ impl Worker {
         } else if let Some(sectors) = self.sectors_changed(volume, range)
             && !self.catchup.is_asking()
             && !self.catchup.is_stale(sectors.clone())
+            && self.knows_marks()
+            && !self.exposure.has(&sectors)
         {
+            // A mark is no version: what is marked may have been changed by any number of writes.
             let ticket = self.tickets.issue(Ticket::Recall(Recalling { to: from, id, happened }));
             let count = sectors.end - sectors.start;
             // Inclusive: the first attempt may have been issued in the microsecond in which it was asked for.

@@ -34,6 +34,13 @@ fn parity_that_waits_beside_a_suspect_disk_is_found() {
     assert!(fails(586, Bug::SuspectWaits, options));
 }
 
+/// A request is asked for again while who has its data is away. Who has the parity has started anew, and marked it since:
+/// then it cannot say that nothing has been written.
+#[test]
+fn what_is_marked_does_not_vouch_for_data() {
+    passed(6004311, Options { members: Some(true), ..Options::DEFAULT });
+}
+
 /// Parity waits in all of these.
 #[test]
 fn seeds_that_failed_with_parity_that_waits() {
