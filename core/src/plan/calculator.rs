@@ -78,49 +78,91 @@ impl Calculators {
     }
 }
 
+/// A row, of a write or a read, that may be left to a column to calculate.
+pub(super) trait Row {
+    /// Its stripe's number in the volume.
+    fn stripe(&self) -> u64;
+    /// The columns that cannot calculate for it.
+    fn avoid(&self) -> ColumnSet;
+    /// Whether one column, which is yet to be chosen, calculates for it.
+    fn is_left_to_a_column(&self) -> bool;
+    /// The bytes that whoever calculates adds up.
+    fn computes(&self, g: &Geometry) -> u64;
+    /// Bytes that each column need not send, or get, if it calculates itself.
+    fn kept_by(&self, g: &Geometry) -> Vec<u64>;
+    /// The column that calculates, if one does.
+    fn calculator(&mut self) -> &mut Option<usize>;
+}
+
+/// Chooses who calculates for the rows that leave it to a column: of those that can be used the one whose node has
+/// least to compute, `load` of columns, or is given least by the rows before. Where that ties it is the one that
+/// would have most to send or to get.
+pub(super) fn choose_calculators<R: Row>(
+    rows: &mut [R],
+    g: &Geometry,
+    load: impl Fn(usize) -> u64,
+) -> Calculators {
+    if !rows.iter().any(R::is_left_to_a_column) {
+        return Calculators::default();
+    }
+    let all = rows.iter().map(|row| {
+        let live = (0..g.layout.width()).filter(|column| !row.avoid().contains(*column));
+        (row.stripe(), live.collect(), row.computes(g), row.kept_by(g))
+    });
+    let chosen = Calculators::choose(g, all, load);
+    assign(rows, g, chosen).expect("they can be used");
+    chosen
+}
+
+/// Has these columns calculate, as somebody else has chosen them.
+pub(super) fn assign<R: Row>(
+    rows: &mut [R],
+    g: &Geometry,
+    chosen: Calculators,
+) -> Result<(), PlanError> {
+    for row in rows.iter_mut().filter(|row| row.is_left_to_a_column()) {
+        let (stripe, avoid) = (row.stripe(), row.avoid());
+        let can = |column: &usize| *column < g.layout.width() && !avoid.contains(*column);
+        let column = chosen.of(stripe).filter(can);
+        *row.calculator() = Some(column.ok_or(PlanError::NoCalculator { stripe })?);
+    }
+    Ok(())
+}
+
 impl WritePlan {
-    /// Chooses who calculates for the rows that leave it to a column: of those that can be used the one whose node has
-    /// least to compute, `load` of columns, or is given least by the rows before. Where that ties it is the one that
-    /// would have most to send or to get.
+    /// Chooses who calculates for the rows that leave it to a column; `load` is what each column has to compute already.
     pub fn choose_calculators(&mut self, g: &Geometry, load: impl Fn(usize) -> u64) -> Calculators {
-        if self.rows.iter().all(|row| row.parity_at != ParityAt::Balanced || row.target.is_some()) {
-            return Calculators::default();
-        }
-        let rows = self.rows.iter().map(|row| {
-            let live = (0..g.layout.width()).filter(|column| !row.avoid.contains(*column));
-            (row.stripe, live.collect(), row.cell(g, Role::Calculator).computes(), row.kept_by(g))
-        });
-        let chosen = Calculators::choose(g, rows, load);
-        self.assign(g, chosen).expect("they can be used");
-        chosen
+        choose_calculators(&mut self.rows, g, load)
     }
 
     /// Of each row that a column calculates for that column, and the bytes that it adds up.
     pub fn computed_by<'a>(&'a self, g: &'a Geometry) -> impl Iterator<Item = (usize, u64)> + 'a {
-        let computes = |row: &WriteRow| row.cell(g, Role::Calculator).computes();
-        self.rows.iter().filter_map(move |row| Some((row.calculator?, computes(row))))
+        self.rows.iter().filter_map(move |row| Some((row.calculator?, row.computes(g))))
     }
 
     /// Has these columns calculate, as somebody else has chosen them.
     pub fn assign(&mut self, g: &Geometry, chosen: Calculators) -> Result<(), PlanError> {
-        let apart =
-            |row: &&mut WriteRow| row.parity_at == ParityAt::Balanced && row.target.is_none();
-        for row in self.rows.iter_mut().filter(apart) {
-            let can = |column: &usize| *column < g.layout.width() && !row.avoid.contains(*column);
-            let column = chosen.of(row.stripe).filter(can);
-            row.calculator = Some(column.ok_or(PlanError::NoCalculator { stripe: row.stripe })?);
-        }
-        Ok(())
+        assign(&mut self.rows, g, chosen)
     }
 }
 
-impl WriteRow {
-    /// Whether columns compute for one another, so that what a cell sends goes in one message to each who gets it.
-    pub fn columns_compute(&self) -> bool {
-        matches!(self.parity_at, ParityAt::Balanced | ParityAt::Tree)
+impl Row for WriteRow {
+    fn stripe(&self) -> u64 {
+        self.stripe
     }
 
-    /// Bytes that each column need not send, or get, if it calculates itself.
+    fn avoid(&self) -> ColumnSet {
+        self.avoid
+    }
+
+    fn is_left_to_a_column(&self) -> bool {
+        self.parity_at == ParityAt::Balanced && self.target.is_none()
+    }
+
+    fn computes(&self, g: &Geometry) -> u64 {
+        self.cell(g, Role::Calculator).computes()
+    }
+
     fn kept_by(&self, g: &Geometry) -> Vec<u64> {
         let mut kept = vec![0; g.layout.width()];
         let to_calculator = |send: &&Send| send.to == Destination::Role(Role::Calculator);
@@ -142,6 +184,17 @@ impl WriteRow {
             }
         }
         kept
+    }
+
+    fn calculator(&mut self) -> &mut Option<usize> {
+        &mut self.calculator
+    }
+}
+
+impl WriteRow {
+    /// Whether columns compute for one another, so that what a cell sends goes in one message to each who gets it.
+    pub fn columns_compute(&self) -> bool {
+        matches!(self.parity_at, ParityAt::Balanced | ParityAt::Tree)
     }
 
     /// What the column of data unit `i` sends the calculator besides old content that is solved from: what changes, for

@@ -7,6 +7,7 @@
 
 use smallvec::SmallVec;
 
+use super::calculator::{self, Row};
 use super::cell::{Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value};
 use super::{Calculators, PlanError, ReadPlan, ReadRow, Spans};
 use crate::layout::Geometry;
@@ -38,32 +39,47 @@ impl ReadPlan {
     /// Chooses who solves for the rows that leave it to a column, as for writes: see
     /// [`WritePlan::choose_calculators`](super::WritePlan::choose_calculators).
     pub fn choose_calculators(&mut self, g: &Geometry, load: impl Fn(usize) -> u64) -> Calculators {
-        if self.rows.iter().all(|row| row.solved_at != ParityAt::Balanced) {
-            return Calculators::default();
-        }
-        let rows = self.rows.iter().map(|row| {
-            let live = (0..g.layout.width()).filter(|column| !row.avoid.contains(*column));
-            (row.stripe, live.collect(), row.cell(g, Role::Calculator).computes(), row.kept_by(g))
-        });
-        let chosen = Calculators::choose(g, rows, load);
-        self.assign(g, chosen).expect("they can be used");
-        chosen
+        calculator::choose_calculators(&mut self.rows, g, load)
     }
 
     /// Of each row that a column solves for that column, and the bytes that it adds up.
     pub fn computed_by<'a>(&'a self, g: &'a Geometry) -> impl Iterator<Item = (usize, u64)> + 'a {
-        let computes = |row: &ReadRow| row.cell(g, Role::Calculator).computes();
-        self.rows.iter().filter_map(move |row| Some((row.calculator?, computes(row))))
+        self.rows.iter().filter_map(move |row| Some((row.calculator?, row.computes(g))))
     }
 
     /// Has these columns solve, as somebody else has chosen them.
     pub fn assign(&mut self, g: &Geometry, chosen: Calculators) -> Result<(), PlanError> {
-        for row in self.rows.iter_mut().filter(|row| row.solved_at == ParityAt::Balanced) {
-            let can = |column: &usize| *column < g.layout.width() && !row.avoid.contains(*column);
-            let column = chosen.of(row.stripe).filter(can);
-            row.calculator = Some(column.ok_or(PlanError::NoCalculator { stripe: row.stripe })?);
+        calculator::assign(&mut self.rows, g, chosen)
+    }
+}
+
+impl Row for ReadRow {
+    fn stripe(&self) -> u64 {
+        self.stripe
+    }
+
+    fn avoid(&self) -> ColumnSet {
+        self.avoid
+    }
+
+    fn is_left_to_a_column(&self) -> bool {
+        self.solved_at == ParityAt::Balanced
+    }
+
+    fn computes(&self, g: &Geometry) -> u64 {
+        self.cell(g, Role::Calculator).computes()
+    }
+
+    fn kept_by(&self, g: &Geometry) -> Vec<u64> {
+        let mut kept = vec![0; g.layout.width()];
+        for seat in self.sources.iter() {
+            kept[g.layout.column_at(self.stripe, seat)] += self.solve.len();
         }
-        Ok(())
+        kept
+    }
+
+    fn calculator(&mut self) -> &mut Option<usize> {
+        &mut self.calculator
     }
 }
 
@@ -171,15 +187,6 @@ impl ReadRow {
             cell.steps.push(Step::Send(Send { value, spans, part, to }));
         }
         cell
-    }
-
-    /// Bytes that each column need not send if it solves itself.
-    fn kept_by(&self, g: &Geometry) -> Vec<u64> {
-        let mut kept = vec![0; g.layout.width()];
-        for seat in self.sources.iter() {
-            kept[g.layout.column_at(self.stripe, seat)] += self.solve.len();
-        }
-        kept
     }
 
     /// Whether what the column of a seat sends another role stays in its node.
