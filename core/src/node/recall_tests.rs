@@ -81,9 +81,15 @@ fn an_attempt_that_nobody_has_a_say_in_is_asked_after_and_not_begun_again() {
     let data = Buffer::Length(UNIT as usize);
     bench.handle(Input::Named(1, VOLUME, origin, None, HostOp::Write(0, data)));
     assert!(writes(&bench));
+    bench.enter(map(2, Attendance::default()), at(1));
+    assert!(
+        bench.has_sent(|b| matches!(b, Body::Ask { .. })),
+        "they may decide it now: {:?}",
+        bench.sent
+    );
     bench.sent.clear();
     let counts_from = [US, THIRD].map(|n| (n, at(1 << 40))).into();
-    bench.enter(map(2, Attendance { counts_from, ..Attendance::default() }), at(1));
+    bench.enter(map(3, Attendance { counts_from, ..Attendance::default() }), at(1));
     assert!(!bench.has_sent(|b| matches!(b, Body::Ask { .. })), "{:?}", bench.sent);
     assert_eq!(recalls(&bench), 2);
     assert!(!writes(&bench), "it may have happened, and have been written over");

@@ -91,6 +91,8 @@ struct RunningJob {
     awaited_by: BTreeSet<NodeId>,
     /// A host's write that has happened, in an earlier epoch: the host waits until it is in place.
     decided: bool,
+    /// When it was asked after before some had a say in it: they may have decided it among themselves.
+    may_be_decided: bool,
     /// What a helper refused when the others may have prepared already.
     refusal: Option<Refusal>,
 }
@@ -517,6 +519,7 @@ impl RunningJob {
             started,
             awaited_by,
             decided: false,
+            may_be_decided: false,
             refusal: None,
         }
     }

@@ -70,9 +70,9 @@ impl Originator {
         in_doubt.or(origin.again).map(|again| (origin.asker.id, again))
     }
 
-    /// Nobody has a say any more in whether an attempt at a job has happened. Those who decided it have been left by their
-    /// columns, which took it along, or were away; and another host may have written over it. So it is asked what became
-    /// of it before it is begun again.
+    /// Nobody has a say any more in whether an attempt at a job has happened, though some had. They may have decided it, and
+    /// have been left by their columns since, which took it along, or been away; and another host may have written over it.
+    /// So it is asked what became of it before it is begun again.
     pub(super) fn recall_attempt(&mut self, ts: Timestamp, participants: &[(usize, NodeId)]) {
         let mut job = self.txns.remove(&ts).expect("an attempt in work").job;
         job.doubts(ts, self.map.epoch, participants.iter().map(|p| p.1).collect());

@@ -117,14 +117,14 @@ impl Originator {
             return;
         }
         let txn = &self.txns[&ts];
+        let somebody_says = !self.map.voters(&volume, txn.extent, &participants, ts).is_empty();
         let is_open = matches!(txn.state, State::Asking(..)) && !txn.decided;
-        if is_open
-            && self.recallable(&txn.job, &volume).is_some()
-            && self.map.voters(&volume, txn.extent, &participants, ts).is_empty()
-        {
+        let may_be_decided = is_open && txn.may_be_decided;
+        if may_be_decided && !somebody_says && self.recallable(&txn.job, &volume).is_some() {
             return self.recall_attempt(ts, &participants);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
+        txn.may_be_decided |= somebody_says;
         let voters = voters(&self.map, &volume, txn.extent, &participants, ts);
         let (inquiry, gives_up) = match &mut txn.state {
             State::Asking(inquiry, _) => (inquiry, false),
