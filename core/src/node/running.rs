@@ -1,0 +1,72 @@
+//! What a node does after each input: its roles follow up on what it has set in motion, until there is nothing left.
+
+use super::Node;
+
+impl Node {
+    /// Follows up on everything the input set in motion, until there is nothing left.
+    pub(super) fn run(&mut self) {
+        loop {
+            self.tell_worker();
+            self.background.hears_of_hosts(self.worker.hosts_are_busy());
+            let mut has_more =
+                self.worker.run(self.serving, &mut self.background, &mut self.outbox);
+            self.tell_originator();
+            if self.serving {
+                self.originator.run(&mut self.background, &mut self.outbox);
+                has_more |= self.run_roles();
+            }
+            has_more |= self.run_sequencing();
+            if !has_more && !self.originator.has_news_for_worker() {
+                break;
+            }
+        }
+        if self.serving
+            && let Some(at) = self.worker.next_refresh(self.outbox.now)
+        {
+            self.outbox.want_refresh(at);
+        }
+        if self.is_busy() {
+            self.outbox.want_tick(self.config.patience.min(self.config.place_after));
+        }
+    }
+
+    /// What the originator found out about units that the worker had asked for.
+    fn tell_worker(&mut self) {
+        if !self.originator.has_news_for_worker() {
+            return;
+        }
+        for unit in self.originator.take_put_back() {
+            self.worker.is_put_back(unit);
+        }
+        for part in self.originator.take_hopeless() {
+            self.worker.is_hopeless(part);
+        }
+    }
+
+    /// What the worker wants put back, refreshed or verified.
+    fn tell_originator(&mut self) {
+        if !self.worker.has_wishes() {
+            return;
+        }
+        self.worker.take_rebuilds().into_iter().for_each(|r| self.originator.rebuild(r));
+        let refreshes = self.worker.take_refreshes().into_iter();
+        refreshes.for_each(|unit| self.originator.refresh_unit(unit));
+        self.originator.repair(self.worker.take_half_written());
+    }
+
+    /// Follows up on requests that are over, and on those that have their turn. Returns whether there was anything.
+    fn run_sequencing(&mut self) -> bool {
+        if self.outbox.has_answered() {
+            for (number, result) in self.outbox.take_answered() {
+                self.origins.remove(&number);
+                self.sequencing.answered(number, &result, &mut self.outbox);
+            }
+        }
+        let mut worked = self.sequencing.run(&mut self.outbox);
+        while let Some((number, volume, op)) = self.sequencing.next_begun() {
+            worked = true;
+            self.begin(number, volume, op);
+        }
+        worked || self.outbox.has_answered()
+    }
+}
