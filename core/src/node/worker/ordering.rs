@@ -158,9 +158,8 @@ impl Worker {
 
     /// The originator of a transaction says that it is over.
     pub fn on_unlock(&mut self, ts: Timestamp) {
-        let waits =
-            |job: &Box<super::reading::ReadJob>| !job.has_started() || job.solving.is_some();
-        if self.reads.get(&ts).is_some_and(waits) {
+        let job = self.reads.get(&ts);
+        if job.is_some_and(|job| !job.has_started() || job.solving.is_some()) {
             self.reads.remove(&ts);
         }
         self.unlock(ts);
