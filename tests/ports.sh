@@ -17,33 +17,19 @@ HOSTS=4
 HEAD=$TARGETS
 COUNT=$((TARGETS + 1 + HOSTS))
 SPACE=wp$$
+SUBNET=10.78.0
 LIMIT=60
-for command in ip tc fio; do
-    command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
-done
-[ "$(id -u)" = 0 ] || { echo "skipped: it needs root"; exit 0; }
+needs ip tc fio
 # In memory: it is ports that are to limit.
 T=$(mktemp -d /dev/shm/weft-ports.XXXXXX)
-
-weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
-clean() {
-    trap - EXIT INT TERM
-    exec 2>/dev/null
-    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null || true
-    for n in $(seq 0 $((COUNT - 1))) switch; do ip netns delete "$SPACE-$n" 2>/dev/null || true; done
-    rm -rf "$T"
-}
-trap clean EXIT
+trap clean_spaces EXIT
 trap 'exit 1' INT TERM
 
-address() { echo "10.78.0.$(($1 + 1))"; }
-inside() { nsenter --net="/run/netns/$SPACE-$1" "${@:2}"; }
 # limit SPACE DEVICE: so much leaves it, and no more
 limit() { tc -n "$1" qdisc add dev "$2" root tbf rate "$RATE" burst 128k latency 100ms; }
 # A machine: a namespace with one port at the switch.
 machine() {
-    ip netns add "$SPACE-$1"
-    ip -n "$SPACE-$1" link set lo up
+    space "$1"
     ip -n "$SPACE-$1" link add eth0 type veth peer name "p$1" netns "$SPACE-switch"
     ip -n "$SPACE-$1" address add "$(address "$1")/24" dev eth0
     ip -n "$SPACE-$1" link set eth0 up
@@ -53,13 +39,11 @@ machine() {
 }
 # What has passed a machine's port, both ways.
 passed() { ip -n "$SPACE-$1" -s -j link show eth0 | python3 tests/python/port_bytes.py; }
-status() { weft status --json --dir "$T/state0" | python3 -c "import json, sys; s = json.load(sys.stdin); $1"; }
-up_are() { status "sys.exit(sum(n['state'] == 'up' for n in s['nodes']) != $1)"; }
-controlled_by() { status "sys.exit(s['volumes'][0].get('controller') != $1)"; }
+controlled_by() { status 0 "sys.exit(s['volumes'][0].get('controller') != $1)"; }
 
 start() {
     local n
-    ip netns add "$SPACE-switch"
+    space switch
     ip -n "$SPACE-switch" link add br0 type bridge
     ip -n "$SPACE-switch" link set br0 up
     for n in $(seq 0 $((COUNT - 1))); do machine "$n"; done
@@ -70,18 +54,17 @@ start() {
         [ "$n" = 0 ] && echo "admit = \"$(address 0):10811\"" >>"$T/n$n.toml"
         [ "$n" = 0 ] && inside 0 "$WEFT" cluster init --config "$T/n0.toml" >/dev/null
         [ "$n" = 0 ] || WEFT_TOKEN=$(token) inside "$n" "$WEFT" cluster join --at "$(address 0):10811" --config "$T/n$n.toml" >/dev/null
-        nsenter --net="/run/netns/$SPACE-$n" "$WEFT" node --config "$T/n$n.toml" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
-        wait_until up_are $((n + 1))
+        run_node "$n"
+        wait_until up_are 0 $((n + 1))
     done
     weft volume create v 512M --layout raid5 --stripe-unit 64K --roles controller --dir "$T/state0" >/dev/null
     wait_until controlled_by $HEAD
     for n in $(seq $((HEAD + 1)) $((COUNT - 1))); do
-        WEFT_TOKEN=$(token) nsenter --net="/run/netns/$SPACE-$n" "$WEFT" attach v --dir "$T/host$n" --name "host$n" --address "$(address "$n"):10810" \
-            --at "$(address 0):10811" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
-        wait_until up_are $((n + 1))
+        WEFT_TOKEN=$(token) in_background "$n" attach v --dir "$T/host$n" --name "host$n" --address "$(address "$n"):10810" \
+            --at "$(address 0):10811"
+        wait_until up_are 0 $((n + 1))
     done
 }
-token() { weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
 
 # run ROLES READ|WRITE SIZE: all hosts at once, each in a quarter of its own; a line of the results
 run() {

@@ -11,38 +11,14 @@ WEFT=$(realpath "${WEFT:-target/release/weft}")
 TURNS=${TURNS:-3}
 TIME=${TIME:-4}
 SPACE=wr$$
+SUBNET=10.76.0
 LIMIT=60
-for command in ip fio; do
-    command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
-done
-[ "$(id -u)" = 0 ] || { echo "skipped: it needs root"; exit 0; }
+needs ip fio
 # In memory: it is links that are to count.
 T=$(mktemp -d /dev/shm/weft-relay.XXXXXX)
-
-weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
-clean() {
-    trap - EXIT INT TERM
-    exec 2>/dev/null
-    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null || true
-    for n in 0 1 2; do ip netns delete "$SPACE-$n" 2>/dev/null || true; done
-    rm -rf "$T"
-}
-trap clean EXIT
+trap clean_spaces EXIT
 trap 'exit 1' INT TERM
 
-address() { echo "10.76.0.$(($1 + 1))"; }
-inside() { nsenter --net="/run/netns/$SPACE-$1" "${@:2}"; }
-# cable A B: between two, with a route to the other end and nowhere else
-cable() {
-    ip -n "$SPACE-$1" link add "to$2" type veth peer name "to$1" netns "$SPACE-$2"
-    ip -n "$SPACE-$1" address add "$(address "$1")" peer "$(address "$2")/32" dev "to$2"
-    ip -n "$SPACE-$2" address add "$(address "$2")" peer "$(address "$1")/32" dev "to$1"
-    ip -n "$SPACE-$1" link set "to$2" up
-    ip -n "$SPACE-$2" link set "to$1" up
-}
-status() { weft status --json --dir "$T/state$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
-up_are() { status 0 "sys.exit(sum(n['state'] == 'up' for n in s['nodes']) != $1)"; }
-token() { weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
 # through A B N: whether A talks to B through so many others
 through() { status "$1" "sys.exit([len(d['through']) for d in s['cluster']['detours'] if d['to'] == $2 and d['through']] != [1] * $3)"; }
 # The middle of what a read takes, in microseconds.
@@ -52,11 +28,7 @@ takes() {
     python3 tests/python/fio_median.py "$T/fio"
 }
 
-for n in 0 1 2; do
-    ip netns add "$SPACE-$n"
-    ip -n "$SPACE-$n" link set lo up
-    ip -n "$SPACE-$n" address add "$(address "$n")/32" dev lo
-done
+for n in 0 1 2; do cabled "$n"; done
 cable 0 1
 cable 0 2
 cable 1 2
@@ -69,8 +41,8 @@ for n in 0 1 2; do
     else
         WEFT_TOKEN=$(token) inside $n "$WEFT" cluster join --at "$(address 0):10811" --config "$T/n$n.toml" >/dev/null
     fi
-    nsenter --net="/run/netns/$SPACE-$n" "$WEFT" node --config "$T/n$n.toml" >>"$T/log$n" 2>&1 & echo $! >"$T/pid$n"
-    wait_until up_are $((n + 1))
+    run_node "$n"
+    wait_until up_are 0 $((n + 1))
 done
 weft volume create v 64M --layout raid4 --stripe-unit 64K --dir "$T/state0" >/dev/null
 HOST=0

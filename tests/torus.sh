@@ -12,26 +12,15 @@ SIDE=${SIDE:-5}
 COUNT=$((SIDE * SIDE))
 T=$(mktemp -d /tmp/weft-torus.XXXXXX)
 SPACE=wt$$
+SUBNET=10.79.0
 LIMIT=120
 passed=0 failed=0
-for command in ip fio; do
-    command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
-done
-[ "$(id -u)" = 0 ] || { echo "skipped: it needs root"; exit 0; }
-
-weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
-clean() {
-    trap - EXIT INT TERM
-    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
-    for n in $(seq 0 $((COUNT - 1))); do ip netns delete "$SPACE-$n" 2>/dev/null; done
-    rm -rf "$T"
-}
-trap clean EXIT
+needs ip fio
+trap clean_spaces EXIT
 trap 'exit 1' INT TERM
 
 right_of() { echo $(($1 / SIDE * SIDE + ($1 + 1) % SIDE)); }
 below() { echo $((($1 + SIDE) % COUNT)); }
-address() { echo "10.79.0.$(($1 + 1))"; }
 # neighbours N: the processes that N has a link to
 neighbours() {
     local m
@@ -42,19 +31,6 @@ neighbours() {
         fi
     done
 }
-# cable A B: a link between two, with a route to the other end and nowhere else
-cable() {
-    ip -n "$SPACE-$1" link show "to$2" >/dev/null 2>&1 && return
-    ip -n "$SPACE-$1" link add "to$2" type veth peer name "to$1" netns "$SPACE-$2"
-    ip -n "$SPACE-$1" address add "$(address "$1")" peer "$(address "$2")/32" dev "to$2"
-    ip -n "$SPACE-$2" address add "$(address "$2")" peer "$(address "$1")/32" dev "to$1"
-    ip -n "$SPACE-$1" link set "to$2" up
-    ip -n "$SPACE-$2" link set "to$1" up
-}
-run_node() { nsenter --net="/run/netns/$SPACE-$1" "$WEFT" node --config "$T/n$1.toml" >>"$T/log$1" 2>&1 & echo $! >"$T/pid$1"; }
-# The status as node N sees it, as Python's s.
-status() { weft status --json --dir "$T/state$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
-up_are() { status "$1" "sys.exit(sum(n['state'] == 'up' for n in s['nodes']) != $2)"; }
 # mode_is N MODE [VOLUME]: a volume's mode as node N sees it
 mode_is() { status "$1" "sys.exit([v['mode'] for v in s['volumes'] if v['name'] == '${3:-v}'] != ['$2'])"; }
 epoch() { status 1 "print(s['epoch'])"; }
@@ -62,9 +38,7 @@ epoch() { status 1 "print(s['epoch'])"; }
 founding() {
     local n m only
     for n in $(seq 0 $((COUNT - 1))); do
-        ip netns add "$SPACE-$n" && ip -n "$SPACE-$n" link set lo up
-        # The process listens at its address, whichever links there are.
-        ip -n "$SPACE-$n" address add "$(address "$n")/32" dev lo
+        cabled "$n"
     done
     for n in $(seq 0 $((COUNT - 1))); do
         cable "$n" "$(right_of "$n")"
@@ -88,7 +62,7 @@ founding() {
     weft volume create v 192M --layout rs:4+2 --dir "$T/state0"
     [ $((SIDE % 5)) != 0 ] || weft volume create d 192M --layout drnet --dir "$T/state0"
 }
-in_space() { nsenter --net="/run/netns/$SPACE-$1" timeout -k 5 $LIMIT "$WEFT" "${@:2}"; }
+in_space() { inside "$1" timeout -k 5 $LIMIT "$WEFT" "${@:2}"; }
 reached() {
     # Half of the processes of a torus of five are not neighbours.
     weft status --dir "$T/state0" >"$T/said"

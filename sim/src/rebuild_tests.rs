@@ -25,12 +25,12 @@ struct Rebuild {
 }
 
 impl Rebuild {
-    fn new(layout: &str, victim: NodeId) -> Rebuild {
+    fn new(layout: &str, victim: NodeId, config: NodeConfig) -> Rebuild {
         let layout: LayoutSpec = layout.parse().unwrap();
         let nodes = layout.least_nodes();
         let geometry = Geometry::new(layout.over(nodes).unwrap(), UNIT * SECTOR);
         let (size, stripe) = (STRIPES * geometry.stripe_bytes(), geometry.stripe_bytes());
-        let world = World::new(7, nodes, 4800, 1024, NodeConfig::default(), |data| {
+        let world = World::new(7, nodes, 4800, 1024, config, |data| {
             let rooms = Room::apart(&vec![data; nodes]);
             let extents = place_volume(&geometry, size, &rooms, &[], ONE_EXTENT).unwrap();
             vec![Volume::new(VOLUME, "v", size, &layout, geometry, extents)]
@@ -58,48 +58,98 @@ impl Rebuild {
         self.world.replies.pop().expect("just seen").1.expect("all disks are there");
     }
 
+    /// A sector of a node's disk cannot be read: the first that it has of a stripe.
+    fn spoil(&mut self, node: NodeId, stripe: u64) {
+        let volume = self.world.map().volumes[&VOLUME].clone();
+        let column =
+            volume.extents[0].columns.iter().position(|c| c.0 == node).expect("it has one");
+        let sector = self.world.data.0 + volume.sector(stripe, column);
+        self.world.disk(node).spoil(sector);
+    }
+
     /// Everything comes to rest, and in place.
     fn rest(&mut self) {
         let until = self.world.now() + 3_000 * MILLIS;
         while self.world.now() < until && self.world.step().is_some() {}
     }
 
-    fn read_bytes(&mut self) -> Vec<u64> {
-        (0..self.nodes as u16).map(|n| self.world.disk(NodeId(n)).asked.read_bytes).collect()
+    /// What has been read of each disk: how often, and how many bytes.
+    fn read(&mut self) -> Vec<(u64, u64)> {
+        let asked = (0..self.nodes as u16).map(|n| self.world.disk(NodeId(n)).asked);
+        asked.map(|asked| (asked.reads, asked.read_bytes)).collect()
     }
 
-    /// Fills an empty disk in the place of the victim's, and says how many bytes each other disk has read for that.
-    fn run(mut self, victim: NodeId) -> Vec<u64> {
+    /// Fills an empty disk in the place of the victim's, and says what that took.
+    fn run(mut self, victim: NodeId) -> Cost {
         self.world.kill(victim, false);
         self.rest();
-        let before = self.read_bytes();
+        let (before, sent) = (self.read(), self.world.sent);
         self.world.replace_disk(victim);
         self.world.start_node(victim);
         self.rest();
         let map = self.world.map();
         assert!(map.is_up(victim) && !map.is_stale(victim), "it is filled");
-        let after = self.read_bytes();
+        let messages = self.world.sent - sent;
+        let after = self.read();
         let others = (0..self.nodes).filter(|n| *n != usize::from(victim.0));
-        others.map(|n| after[n] - before[n]).collect()
+        let read = others.map(|n| (after[n].0 - before[n].0, after[n].1 - before[n].1));
+        let (reads, bytes): (Vec<u64>, Vec<u64>) = read.filter(|read| read.1 > 0).unzip();
+        Cost { lost: self.lost_bytes, bytes, reads: reads.iter().sum(), messages }
     }
 }
 
-/// Bytes that were lost, and those that each helper has read for them.
-fn helpers(layout: &str, victim: NodeId) -> (u64, Vec<u64>) {
-    let rebuild = Rebuild::new(layout, victim);
-    let lost = rebuild.lost_bytes;
-    (lost, rebuild.run(victim).into_iter().filter(|read| *read > 0).collect())
+/// What it took to fill a disk.
+#[derive(Debug)]
+struct Cost {
+    /// Bytes that were lost.
+    lost: u64,
+    /// Those that each helper has read for them, and in how many accesses all of them have.
+    bytes: Vec<u64>,
+    reads: u64,
+    /// Messages between all nodes meanwhile.
+    messages: u64,
+}
+
+fn cost(layout: &str, victim: NodeId, config: NodeConfig) -> Cost {
+    Rebuild::new(layout, victim, config).run(victim)
 }
 
 #[test]
 fn a_rebuild_of_drnet_reads_a_third_of_what_a_wide_code_does_and_loads_its_helpers_alike() {
     for victim in [NodeId(3), NodeId(12)] {
-        let (lost, read) = helpers("drnet", victim);
+        let Cost { lost, bytes: read, .. } = cost("drnet", victim, NodeConfig::default());
         assert_eq!(read.len(), 8, "{read:?}");
         assert_eq!(read.iter().sum::<u64>(), 4 * lost);
         let (least, most) = (read.iter().min().unwrap(), read.iter().max().unwrap());
         assert!(10 * most <= 11 * least, "within 10 % of one another: {read:?}");
-        let (lost, read) = helpers("rs:12+4", victim);
+        let Cost { lost, bytes: read, .. } = cost("rs:12+4", victim, NodeConfig::default());
         assert_eq!(read.iter().sum::<u64>(), 12 * lost);
     }
+}
+
+#[test]
+fn adjacent_units_that_are_rebuilt_together_take_fewer_messages_and_reads() {
+    for layout in ["raid5", "rs:4+2", "rs:12+4", "lrc:12+2+2", "grid:3x3", "drnet"] {
+        let together = NodeConfig::default();
+        let alone = NodeConfig { rebuilt_together: 0, ..together };
+        let (alone, together) = (cost(layout, NodeId(1), alone), cost(layout, NodeId(1), together));
+        assert_eq!(alone.bytes, together.bytes, "{layout}: the same is read of the same helpers");
+        // What the rest of the cluster says meanwhile is in both.
+        assert!(2 * together.messages < alone.messages, "{layout}: {alone:?} {together:?}");
+        assert!(together.reads < alone.reads, "{layout}: {alone:?} {together:?}");
+    }
+}
+
+/// A helper cannot read what it has of one stripe: only that one goes around it.
+#[test]
+fn what_cannot_be_rebuilt_together_is_rebuilt_stripe_by_stripe() {
+    let (victim, helper) = (NodeId(1), NodeId(2));
+    let together = NodeConfig::default();
+    let alone = cost("rs:4+2", victim, NodeConfig { rebuilt_together: 0, ..together });
+    let whole = cost("rs:4+2", victim, together);
+    let mut rebuild = Rebuild::new("rs:4+2", victim, together);
+    (0..6).for_each(|stripe| rebuild.spoil(helper, 8 + stripe));
+    let spoilt = rebuild.run(victim);
+    assert!(spoilt.messages > whole.messages, "{spoilt:?} {whole:?}");
+    assert!(2 * spoilt.messages < alone.messages, "others stay together: {spoilt:?} {alone:?}");
 }

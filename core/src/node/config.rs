@@ -39,6 +39,8 @@ pub struct NodeConfig {
     pub rebuilds: usize,
     /// Those while hosts use it, and stripes being verified at once by a scrub.
     pub rebuilds_busy: usize,
+    /// Most bytes of adjacent units that are rebuilt together, if it is more than one unit.
+    pub rebuilt_together: u64,
     /// How fast the disk is filled by catching up.
     pub fill: FillRates,
     /// The bounds of the graph of requests.
@@ -67,6 +69,7 @@ impl Default for NodeConfig {
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
+            rebuilt_together: 256 << 10,
             fill: FillRates::default(),
             sequencer: Limits::default(),
             secret: 0,

@@ -65,7 +65,7 @@ fn nothing_is_put_back_over_an_undecided_write() {
     bench.begin_write(at(100));
     while bench.disk_works().is_some() {}
     let ts = at(200);
-    let task = Task::Rebuild { stripe: 0, column: 0, part: Span::new(0, UNIT) };
+    let task = Task::Rebuild { stripe: 0, stripes: 1, column: 0, part: Span::new(0, UNIT) };
     let avoid = ColumnSet::of(0);
     let header = Header {
         ts,

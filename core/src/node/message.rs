@@ -94,13 +94,15 @@ pub enum Task {
         /// Which.
         parities: ColumnSet,
     },
-    /// Putting back a column's part of a stripe.
+    /// Putting back a column's part of adjacent stripes.
     Rebuild {
-        /// The stripe.
+        /// The first stripe.
         stripe: u64,
-        /// The column.
+        /// How many stripes.
+        stripes: u64,
+        /// The column; of a second unit, which is alone, its seat.
         column: usize,
-        /// The bytes of the unit, whole sectors.
+        /// The bytes of each unit, whole sectors.
         part: Span,
     },
     /// A column's part of a stripe is lost for good: what it is made of is out of date.

@@ -3,7 +3,7 @@
 
 use super::{Item, Task};
 use crate::cluster::Volume;
-use crate::plan::{Calculators, Part, PlanError, Role, Waits, WritePlan};
+use crate::plan::{Calculators, Part, PlanError, Role, Span, Waits, WritePlan};
 use crate::units::{ColumnSet, NodeId};
 
 impl Task {
@@ -14,6 +14,12 @@ impl Task {
             Task::Write(range) if is_held && range.len > volume.policy.inline => 3,
             _ => 1,
         }
+    }
+
+    /// Whether it is about several stripes that are rebuilt together: what of them goes the same way at the same time
+    /// goes in one message.
+    pub fn is_joined(&self) -> bool {
+        matches!(self, Task::Rebuild { stripes: 2.., .. })
     }
 
     /// The first stripe that it is about.
@@ -36,9 +42,10 @@ impl Task {
                 let known = g.code.has_parities(parities) && g.code.covers_all();
                 stripe < volume.stripes() && part.hi <= g.unit && known
             }
-            Task::Rebuild { stripe, column, part }
-            | Task::Lose { stripe, column, part }
-            | Task::Copy { stripe, column, part } => {
+            Task::Rebuild { stripe, stripes, column, part } => {
+                joins(volume, stripe, stripes, column, part) && part.hi <= g.unit
+            }
+            Task::Lose { stripe, column, part } | Task::Copy { stripe, column, part } => {
                 stripe < volume.stripes() && column < g.layout.seats() && part.hi <= g.unit
             }
         }
@@ -59,13 +66,33 @@ impl Task {
             Task::Refresh { stripe, part, parities, .. } => {
                 Ok(WritePlan::refresh(g, stripe, part, parities))
             }
-            Task::Rebuild { stripe, column, part } => {
-                WritePlan::rebuild(g, stripe, column, part, avoid, volume.policy)
+            Task::Rebuild { stripe, stripes, column, part } => {
+                let stripes = stripe..stripe + stripes;
+                WritePlan::rebuild(g, stripes, column, part, avoid, volume.policy)
             }
             Task::Lose { stripe, column, part } => Ok(WritePlan::lose(g, stripe, column, part)),
             Task::Copy { stripe, column, part } => Ok(WritePlan::copy(g, stripe, column, part)),
         }
     }
+}
+
+/// Most bytes of a column that one task rebuilds, if it is more than one unit.
+const MOST_JOINED: u64 = 4 << 20;
+
+/// Whether these bytes of a seat's units in so many stripes can be rebuilt together: the stripes lie in one extent, and the
+/// seat is the same column's in all of them.
+pub(super) fn joins(volume: &Volume, stripe: u64, stripes: u64, seat: usize, part: Span) -> bool {
+    let layout = &volume.geometry.layout;
+    let Some(end) = stripe.checked_add(stripes).filter(|end| *end <= volume.stripes()) else {
+        return false;
+    };
+    let together = || {
+        let of_column = seat < layout.width() && !part.is_empty();
+        of_column
+            && stripes.saturating_mul(part.len()) <= MOST_JOINED
+            && volume.extent_of(stripe) == volume.extent_of(end - 1)
+    };
+    seat < layout.seats() && stripes > 0 && (stripes == 1 || together())
 }
 
 /// Who has which role in a task: the columns' roles by the stripe map, the others at the originator, but for the

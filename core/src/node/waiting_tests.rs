@@ -5,6 +5,7 @@ mod relying;
 use std::collections::BTreeSet;
 
 use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
+use super::worker::Run;
 use super::*;
 use crate::Buffer;
 use crate::cluster::Attendance;
@@ -221,7 +222,8 @@ fn who_has_nothing_in_work_says_so_when_it_stops() {
 fn what_is_to_be_repaired_of_a_volume_that_rests_wakes_it_too() {
     let mut bench = Bench::new();
     bench.enter(resting(2), at(50));
-    bench.node.originator.rebuild((VOLUME, 0, 1, Span::new(0, UNIT)));
+    let part = Span::new(0, UNIT);
+    bench.node.originator.rebuild(Run { volume: VOLUME, stripe: 0, stripes: 1, seat: 1, part });
     pass(&mut bench, MILLIS);
     assert_eq!(bench.reports, [MemberReport::Wake { epoch: 2 }]);
     assert!(bench.node.status().waiting.contains("1 for lost nodes"));

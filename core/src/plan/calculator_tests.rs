@@ -121,7 +121,8 @@ fn the_originator_computes_nothing() {
                 assert!(!calculates || row.calculator.is_some(), "{row:?}");
             }
             let whole = Span::new(0, U);
-            let plan = WritePlan::rebuild(&g, 0, 1, whole, ColumnSet::EMPTY, policy(at)).unwrap();
+            let plan =
+                WritePlan::rebuild(&g, 0..1, 1, whole, ColumnSet::EMPTY, policy(at)).unwrap();
             assert!(plan.rows[0].cell(&g, Role::Calculator).is_idle());
         }
     }

@@ -94,6 +94,11 @@ impl Execution {
         matches!(self.old, Old::Wanted)
     }
 
+    /// Whether nothing is read, or all of it is here.
+    pub fn has_read(&self) -> bool {
+        !matches!(self.old, Old::Wanted | Old::Reading(_))
+    }
+
     /// The read has been started, in so many parts.
     pub fn reading(&mut self, parts: usize) {
         self.old = Old::Reading(vec![None; parts]);

@@ -105,12 +105,21 @@ impl Array {
         Ok(())
     }
 
-    /// Puts back what a lost column holds of a stripe.
-    pub fn rebuild(&mut self, stripe: u64, column: usize, policy: Policy) -> Result<(), PlanError> {
-        let whole = Span::new(0, self.g.unit);
-        for seat in self.g.layout.seats_of(stripe, column) {
-            let plan = WritePlan::rebuild(&self.g, stripe, seat, whole, self.lost, policy)?;
-            self.write_row(&plan.rows[0], &[]);
+    /// Puts back what a lost column holds of stripes: first units together, second units by themselves.
+    pub fn rebuild(
+        &mut self,
+        stripes: std::ops::Range<u64>,
+        column: usize,
+        policy: Policy,
+    ) -> Result<(), PlanError> {
+        let layout = self.g.layout;
+        let second = |stripe| layout.seats_of(stripe, column).skip(1).map(move |s| (stripe, s));
+        let second = stripes.clone().flat_map(second);
+        let runs = second.map(|(stripe, seat)| (stripe..stripe + 1, seat));
+        for (stripes, seat) in std::iter::once((stripes, column)).chain(runs) {
+            let whole = Span::new(0, self.g.unit);
+            let plan = WritePlan::rebuild(&self.g, stripes, seat, whole, self.lost, policy)?;
+            plan.rows.iter().for_each(|row| self.write_row(row, &[]));
         }
         Ok(())
     }

@@ -393,7 +393,7 @@ pub(super) fn assert_naive_by(g: &Geometry, lost: ColumnSet, stripes: u64, polic
     }
     assert!(array.read(whole, policy).unwrap() == naive, "without {lost:?}");
     for column in lost.iter() {
-        (0..stripes).for_each(|stripe| array.rebuild(stripe, column, policy).unwrap());
+        array.rebuild(0..stripes, column, policy).unwrap();
         array.lost.remove(column);
     }
     assert!(array.read(whole, policy).unwrap() == naive, "{lost:?} was put back");
@@ -560,7 +560,7 @@ proptest! {
         let read = array.read(some, Policy::default()).unwrap();
         prop_assert!(read == naive[some.offset as usize..some.end() as usize]);
         for column in array.lost.iter() {
-            (0..stripes).for_each(|stripe| array.rebuild(stripe, column, policy).unwrap());
+            array.rebuild(0..stripes, column, policy).unwrap();
         }
         array.lost = ColumnSet::EMPTY;
         let read = array.read(Range { offset: 0, len: size }, Policy::default()).unwrap();

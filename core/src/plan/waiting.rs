@@ -37,8 +37,10 @@ pub fn refreshes(g: &Geometry, policy: &Policy, stripe: u64, part: Span) -> Vec<
     let seat = |j| g.layout.parity_seat(stripe, j);
     let alone = |j| match g.code.covers_all() {
         true => WritePlan::refresh(g, stripe, part, ColumnSet::of(j)),
-        false => WritePlan::rebuild(g, stripe, seat(j), part, ColumnSet::EMPTY, *policy)
-            .expect("all disks are there"),
+        false => {
+            WritePlan::rebuild(g, stripe..stripe + 1, seat(j), part, ColumnSet::EMPTY, *policy)
+                .expect("all disks are there")
+        }
     };
     waiting(g, policy).iter().map(alone).collect()
 }

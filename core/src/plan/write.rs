@@ -127,26 +127,17 @@ impl WritePlan {
         Ok(WritePlan { rows })
     }
 
-    /// Plans the rebuilding of the bytes `part` (whole sectors) of `seat` of `stripe`, without its column.
+    /// Plans the rebuilding of the bytes `part` (whole sectors) of `seat` in each of these stripes, without its column.
     pub fn rebuild(
         g: &Geometry,
-        stripe: u64,
+        stripes: std::ops::Range<u64>,
         seat: usize,
         part: Span,
         avoid: ColumnSet,
         policy: Policy,
     ) -> Result<WritePlan, PlanError> {
-        let lost = avoid.union(ColumnSet::of(g.layout.column_at(stripe, seat)));
-        let avoid = g.seats_of(stripe, lost);
-        let helpers = g
-            .helpers(stripe, avoid, g.code_column(stripe, seat), ColumnSet::EMPTY)
-            .ok_or(PlanError::NotRecoverable { lost })?;
-        let row = WriteRow::put_back(stripe, seat, part, avoid, helpers);
-        let parity_at = match policy.parity_at {
-            Some(there @ (ParityAt::Balanced | ParityAt::Tree)) => there,
-            _ => row.parity_at,
-        };
-        Ok(WritePlan { rows: vec![WriteRow { parity_at, ..row }] })
+        let row = |stripe| WriteRow::rebuild(g, stripe, seat, part, avoid, policy);
+        Ok(WritePlan { rows: stripes.map(row).collect::<Result<_, _>>()? })
     }
 
     /// Plans that these parities of `stripe`, counted from 0, are computed together from its data: the bytes `part` (whole
@@ -233,6 +224,28 @@ impl WriteRow {
         row.choose_strategy(g, policy.strategy).ok_or(PlanError::NotRecoverable { lost: avoid })?;
         row.choose_place(g, policy);
         Ok(row)
+    }
+
+    /// A row that puts back the bytes `part` of one unit, computed from others.
+    fn rebuild(
+        g: &Geometry,
+        stripe: u64,
+        seat: usize,
+        part: Span,
+        avoid: ColumnSet,
+        policy: Policy,
+    ) -> Result<WriteRow, PlanError> {
+        let lost = avoid.union(ColumnSet::of(g.layout.column_at(stripe, seat)));
+        let avoid = g.seats_of(stripe, lost);
+        let helpers = g
+            .helpers(stripe, avoid, g.code_column(stripe, seat), ColumnSet::EMPTY)
+            .ok_or(PlanError::NotRecoverable { lost })?;
+        let row = WriteRow::put_back(stripe, seat, part, avoid, helpers);
+        let parity_at = match policy.parity_at {
+            Some(there @ (ParityAt::Balanced | ParityAt::Tree)) => there,
+            _ => row.parity_at,
+        };
+        Ok(WriteRow { parity_at, ..row })
     }
 
     /// A row that writes nothing but the bytes `part` of one unit, which come from the originator.

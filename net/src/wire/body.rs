@@ -45,7 +45,7 @@ wire_enum!(Notice, "notice" {
 
 wire_enum!(Task, "task" {
     1 = Write(range),
-    2 = Rebuild { stripe, column, part },
+    2 = Rebuild { stripe, stripes, column, part },
     3 = Copy { stripe, column, part },
     4 = Lose { stripe, column, part },
     5 = Accept(range),

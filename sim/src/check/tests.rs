@@ -524,7 +524,7 @@ fn giving_up_two_failure_domains_at_once_is_found() {
 fn judging_losses_by_number_is_found() {
     let layout = Some("lrc:4+2+1".parse().unwrap());
     let options = Options { gives_up: Some(true), members: Some(false), layout, ..BY_THEMSELVES };
-    authority_bug_is_found(AuthorityBug::ByNumber, 1, options);
+    authority_bug_is_found(AuthorityBug::ByNumber, 310, options);
 }
 
 #[test]

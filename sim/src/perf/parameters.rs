@@ -324,6 +324,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "How many units a disk that is filled has put back at once while no host uses it."),
     row("recovery.at_once_busy", "stripe units", Range::Whole(1, 65_536), WEFT,
         "How many while hosts use it."),
+    row("recovery.together_bytes", "bytes", Range::Whole(0, 4_194_304), WEFT,
+        "How many bytes of adjacent units are put back together: each helper gets one message for all of them. 0: each unit by \
+         itself."),
     row("recovery.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), WEFT,
         "How fast a disk is filled at most. If left out, as fast as it goes."),
 

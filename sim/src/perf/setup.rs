@@ -48,6 +48,7 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
     let filling = NodeConfig {
         rebuilds: recovery.at_once as usize,
         rebuilds_busy: recovery.at_once_busy as usize,
+        rebuilt_together: recovery.together_bytes,
         fill: FillRates { floor: rate, ceiling: rate },
         ..NodeConfig::default()
     };

@@ -127,6 +127,9 @@ impl Originator {
     /// lost what a rebuild needs, nothing determines the content any more. Of a longer part the first half
     /// is tried by itself, since perhaps only some sectors are lost.
     pub(super) fn nothing_determines(&mut self, mut job: Job, outbox: &mut Outbox) {
+        if job.joined().is_some() {
+            return self.part(job, outbox);
+        }
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
             return self.lacks_nodes(job, outbox);
         };
@@ -146,7 +149,7 @@ impl Originator {
             job.look_anew();
             return self.retry_later(job, outbox);
         }
-        let What::Rebuild { stripe, column, part } = job.what else {
+        let What::Rebuild { stripe, column, part, .. } = job.what else {
             return self.lacks_nodes(job, outbox);
         };
         // The disk that the column leaves may have it, unless it has said that it has not.
@@ -163,7 +166,7 @@ impl Originator {
         if part.len() > SECTOR {
             let half = (part.len() / 2).next_multiple_of(SECTOR);
             let part = Span::new(part.lo, part.lo + half);
-            job.what = What::Rebuild { stripe, column, part };
+            job.what = What::Rebuild { stripe, stripes: 1, column, part };
         } else {
             job.what = What::Lose { stripe, column, part };
         }

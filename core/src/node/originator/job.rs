@@ -26,8 +26,10 @@ pub(super) enum What {
     Write(Range, Buffer),
     /// Whether what stands there is what was to be written.
     Compare(Range, Buffer),
+    /// A part of a column is put back, in adjacent stripes.
     Rebuild {
         stripe: u64,
+        stripes: u64,
         column: usize,
         part: Span,
     },
@@ -122,7 +124,7 @@ impl Job {
     /// Whether something is lost for good is found out anew: it is put back if it can be.
     pub fn doubts_loss(&mut self) -> bool {
         let What::Lose { stripe, column, part } = self.what else { return false };
-        self.what = What::Rebuild { stripe, column, part };
+        self.what = What::Rebuild { stripe, stripes: 1, column, part };
         self.look_anew();
         true
     }
@@ -131,6 +133,14 @@ impl Job {
     pub fn look_anew(&mut self) {
         (self.avoid, self.bad, self.marked) =
             (ColumnSet::EMPTY, ColumnSet::EMPTY, ColumnSet::EMPTY);
+    }
+
+    /// The stripes of a rebuild of several.
+    pub fn joined(&self) -> Option<std::ops::Range<u64>> {
+        match self.what {
+            What::Rebuild { stripe, stripes: stripes @ 2.., .. } => Some(stripe..stripe + stripes),
+            _ => None,
+        }
     }
 
     /// Bytes that it holds while in work.
@@ -156,9 +166,8 @@ impl What {
             What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {
                 r.stripes(&volume.geometry)
             }
-            What::Rebuild { stripe, .. }
-            | What::Lose { stripe, .. }
-            | What::Verify { stripe, .. } => *stripe..*stripe + 1,
+            What::Rebuild { stripe, stripes, .. } => *stripe..*stripe + *stripes,
+            What::Lose { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
         }
     }
 

@@ -370,10 +370,10 @@ pub(super) fn needed(
         What::Write(range, _) => {
             add_write(g, &Task::Write(*range).plan(volume, avoid, ColumnSet::EMPTY)?, &mut add);
         }
-        &What::Rebuild { stripe, column, part } => {
+        &What::Rebuild { stripe, stripes, column, part } => {
             let down = avoid.union(map.lost(volume, volume.extent_of(stripe)));
             let task = match job.with.is_empty() {
-                true => Task::Rebuild { stripe, column, part },
+                true => Task::Rebuild { stripe, stripes, column, part },
                 false => Task::Refresh { stripe, part, parities: job.with },
             };
             add_write(g, &task.plan(volume, down, ColumnSet::EMPTY)?, &mut add);

@@ -271,6 +271,9 @@ impl Originator {
             self.finish(job, Err(error), outbox);
             return;
         }
+        if self.must_part(&job, &volume) {
+            return self.part(job, outbox);
+        }
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
         if !job.with.is_empty() && !self.is_whole(&volume, extent) {

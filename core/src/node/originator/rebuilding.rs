@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
+use crate::node::worker::Run;
 use crate::node::{HostData, Refusal};
 use crate::plan::{self, Span};
 use crate::units::{ColumnSet, NodeId, VolumeId};
@@ -66,6 +67,12 @@ impl Originator {
 
     /// A worker could not do its part of this job; the attempt is over.
     pub(super) fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
+        if job.joined().is_some() {
+            if let Refusal::Late(latest) = refusal {
+                self.clock.see(latest);
+            }
+            return self.part(job, outbox);
+        }
         let (seat, column, parts, behind) = match refusal {
             Refusal::Late(latest) => {
                 self.clock.see(latest);
@@ -161,6 +168,25 @@ impl Originator {
         }
     }
 
+    /// What cannot be rebuilt together is rebuilt stripe by stripe: what is in the way of one is not in that of the others.
+    pub(super) fn part(&mut self, mut job: Job, outbox: &mut Outbox) {
+        let What::Rebuild { column, part, .. } = job.what else { return };
+        self.unlock_job(&mut job, outbox);
+        self.give_up_claim(&mut job);
+        for stripe in job.joined().into_iter().flatten() {
+            let what = What::Rebuild { stripe, stripes: 1, column, part };
+            let alone = Job::new(Purpose::Rebuild, job.volume, what);
+            self.jobs.ready(Job { computes: job.computes, ..alone });
+        }
+    }
+
+    /// Whether the stripes of a rebuild of several cannot be rebuilt together as things are: the volume has become smaller,
+    /// or they are to be copied.
+    pub(super) fn must_part(&self, job: &Job, volume: &Volume) -> bool {
+        let Some(stripes) = job.joined() else { return false };
+        stripes.end > volume.stripes() || self.source_of(job, volume).is_some()
+    }
+
     /// Whether the node of a seat's column cannot be used by the map.
     fn is_away(&self, job: &Job, stripe: u64, seat: usize) -> bool {
         let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
@@ -196,9 +222,23 @@ impl Originator {
         self.map.volumes.get(&job.volume).is_some_and(|v| self.source_of(job, v).is_some())
     }
 
-    /// Has a part of a column put back that its disk has yet to get.
-    pub fn rebuild(&mut self, (volume, stripe, column, part): UnitPart) {
-        self.put_back(volume, stripe, column, part, false);
+    /// Has a part of a column put back that its disk has yet to get, in adjacent stripes.
+    pub fn rebuild(&mut self, run: Run) {
+        let Run { volume, stripe, stripes, seat: column, part } = run;
+        let mut begun: Vec<Run> = Vec::new();
+        for stripe in stripe..stripe + stripes {
+            // What is being put back already is done by itself.
+            if self.rebuilds.in_work.insert((volume, stripe, column)) {
+                match begun.last_mut().filter(|last| last.stripe + last.stripes == stripe) {
+                    Some(last) => last.stripes += 1,
+                    None => begun.push(Run { stripe, stripes: 1, ..run }),
+                }
+            }
+        }
+        for Run { stripe, stripes, .. } in begun {
+            let what = What::Rebuild { stripe, stripes, column, part };
+            self.jobs.ready(Job::new(Purpose::Rebuild, volume, what));
+        }
     }
 
     /// Has parity computed that waits, a part of a column; and if that column has the first of those that are computed
@@ -213,7 +253,7 @@ impl Originator {
             ColumnRole::Parity(j) if g.code.covers_all() => ColumnSet::of(j),
             _ => ColumnSet::EMPTY,
         };
-        let what = What::Rebuild { stripe, column, part };
+        let what = What::Rebuild { stripe, stripes: 1, column, part };
         self.begin_rebuild(Job { with, ..Job::new(Purpose::Rebuild, id, what) });
     }
 
@@ -226,7 +266,8 @@ impl Originator {
         part: Span,
         computes: bool,
     ) {
-        let job = Job::new(Purpose::Rebuild, volume, What::Rebuild { stripe, column, part });
+        let what = What::Rebuild { stripe, stripes: 1, column, part };
+        let job = Job::new(Purpose::Rebuild, volume, what);
         self.begin_rebuild(Job { computes, ..job });
     }
 
@@ -242,7 +283,7 @@ impl Originator {
         let volume_of = self.map.volumes.get(&volume);
         let column = volume_of.map_or(seat, |v| v.geometry.layout.column_at(stripe, seat));
         let mistrusts = wrong.minus(ColumnSet::of(column));
-        let what = What::Rebuild { stripe, column: seat, part };
+        let what = What::Rebuild { stripe, stripes: 1, column: seat, part };
         let job = Job::new(Purpose::Rebuild, volume, what);
         self.begin_rebuild(Job { computes: true, mistrusts, ..job });
     }
@@ -264,22 +305,28 @@ impl Originator {
 
     /// A rebuild is done, or cannot be: those that waited for it go on.
     pub(super) fn rebuilt(&mut self, job: &Job, good: bool, outbox: &mut Outbox) {
-        let (What::Rebuild { stripe, column, .. } | What::Lose { stripe, column, .. }) = job.what
-        else {
-            return;
+        let (stripes, column) = match job.what {
+            What::Rebuild { stripe, stripes, column, .. } => (stripe..stripe + stripes, column),
+            What::Lose { stripe, column, part } => {
+                self.rebuilds.hopeless.push((job.volume, stripe, column, part));
+                (stripe..stripe + 1, column)
+            }
+            _ => return,
         };
-        if let What::Lose { stripe, column, part } = job.what {
-            self.rebuilds.hopeless.push((job.volume, stripe, column, part));
-        }
         let good = good && !matches!(job.what, What::Lose { .. });
-        let key = (job.volume, stripe, column);
-        self.rebuilds.in_work.remove(&key);
-        if good {
-            self.rebuilds.done.push(key);
+        for stripe in stripes {
+            self.unit_rebuilt((job.volume, stripe, column), good, outbox);
         }
-        let volume = self.map.volumes.get(&job.volume);
+    }
+
+    fn unit_rebuilt(&mut self, unit: Unit, good: bool, outbox: &mut Outbox) {
+        self.rebuilds.in_work.remove(&unit);
+        if good {
+            self.rebuilds.done.push(unit);
+        }
+        let volume = self.map.volumes.get(&unit.0);
         let defers = volume.is_some_and(|v| v.policy.is_journaled());
-        for job in self.rebuilds.take_waiting(key) {
+        for job in self.rebuilds.take_waiting(unit) {
             if good {
                 self.jobs.ready(job);
             } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {

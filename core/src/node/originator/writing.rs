@@ -172,9 +172,9 @@ impl Originator {
             What::Rebuild { stripe, part, .. } if !job.with.is_empty() => {
                 Task::Refresh { stripe, part, parities: job.with }
             }
-            What::Rebuild { stripe, column, part } => match self.source_of(job, volume) {
+            What::Rebuild { stripe, stripes, column, part } => match self.source_of(job, volume) {
                 Some(_) => Task::Copy { stripe, column, part },
-                None => Task::Rebuild { stripe, column, part },
+                None => Task::Rebuild { stripe, stripes, column, part },
             },
             What::Lose { stripe, column, part } => Task::Lose { stripe, column, part },
             _ => unreachable!("not a write"),
@@ -189,6 +189,9 @@ impl Originator {
         let calculators = header.calculators;
         let (volume, extent) = (&txn.volume, txn.extent);
         let cast = Cast { volume, extent, originator, calculators, endpoint: None };
+        // What is rebuilt together goes on together.
+        let is_joined = header.task.is_joined();
+        let mut gathered: SmallVec<[usize; 4]> = SmallVec::new();
         for item in items {
             let Ok(n) = w.plan.rows.binary_search_by_key(&item.stripe, |r| r.stripe) else {
                 continue;
@@ -204,13 +207,18 @@ impl Originator {
                 continue;
             }
             w.gathering -= 1;
-            if !w.plan.rows[n].asks_first {
+            if is_joined {
+                gathered.push(n);
+            } else if !w.plan.rows[n].asks_first {
                 hand_out(w, n..n + 1, cast, outbox);
             } else if w.gathering == 0 {
                 // The commit point (shared storage 3.2.3).
                 w.is_past_commit_point = true;
                 hand_out(w, 0..w.plan.rows.len(), cast, outbox);
             }
+        }
+        if !gathered.is_empty() {
+            hand_out(w, gathered, cast, outbox);
         }
     }
 
@@ -268,7 +276,12 @@ impl Originator {
 
 /// Computes what could not be computed before columns had shown what they have, for some rows of a
 /// write, and gives it, and the new data that was kept until now, to the workers.
-fn hand_out(w: &mut Writing, rows: std::ops::Range<usize>, cast: Cast, outbox: &mut Outbox) {
+fn hand_out(
+    w: &mut Writing,
+    rows: impl IntoIterator<Item = usize>,
+    cast: Cast,
+    outbox: &mut Outbox,
+) {
     let mut parcels: Vec<(NodeId, Role, Vec<Item>)> = Vec::new();
     for n in rows {
         let Some(calculator) = w.calculators.get_mut(n).and_then(Option::as_mut) else { continue };

@@ -138,7 +138,7 @@ fn who_has_the_data_refuses_once_parity_has_been_computed_from_it() {
     assert!(prepared(&said), "nothing has been computed: {said:?}");
     bench.hear_with(PEER, vec![Notice::Commit(at(30))], None);
     // Parity is computed where it lies.
-    let task = Task::Rebuild { stripe: 0, column: 2, part: Span::new(0, UNIT) };
+    let task = Task::Rebuild { stripe: 0, stripes: 1, column: 2, part: Span::new(0, UNIT) };
     let ts = Timestamp::new(40, THIRD);
     let said = tell(&mut bench, ts, Waits::NONE, task, vec![]);
     assert!(matches!(said, Body::Part { .. }), "it shows what it has: {said:?}");
@@ -157,7 +157,7 @@ fn who_has_the_data_refuses_once_parity_has_been_computed_from_it() {
 fn parity_is_not_computed_before_a_write_that_relies_on_its_mark() {
     let mut bench = bench();
     peer_writes(&mut bench, 50, Some(at(10)));
-    let task = Task::Rebuild { stripe: 0, column: 2, part: Span::new(0, UNIT) };
+    let task = Task::Rebuild { stripe: 0, stripes: 1, column: 2, part: Span::new(0, UNIT) };
     let said = tell(&mut bench, Timestamp::new(40, THIRD), Waits::NONE, task, vec![]);
     let late = matches!(said, Body::Vote { vote: Err(Refusal::Late(ts)), .. } if ts >= at(50));
     assert!(late, "{said:?}");

@@ -33,7 +33,12 @@ impl Participation {
 
 impl Worker {
     /// Goes on with the calculators as far as that can be. Returns the cells here for which something came of it.
-    pub(super) fn calculate(&mut self, ts: Timestamp, outbox: &mut Outbox) -> Vec<usize> {
+    pub(super) fn calculate(
+        &mut self,
+        ts: Timestamp,
+        shares: &mut Shares,
+        outbox: &mut Outbox,
+    ) -> Vec<usize> {
         let mut touched = Vec::new();
         let txn = self.txns.get_mut(&ts).expect("a write in work");
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return touched };
@@ -55,6 +60,10 @@ impl Worker {
                     continue;
                 }
                 let node = volume.extents[txn.extent].columns[column].0;
+                if header.task.is_joined() {
+                    shares.add(node, to, sent_at, item);
+                    continue;
+                }
                 let items = vec![item];
                 outbox.send_after(node, Body::Part { header, to, items }, sent_at);
             }
@@ -63,7 +72,13 @@ impl Worker {
     }
 
     /// Goes on with a cell as far as that can be. What it sends goes in one message to each who gets it.
-    pub(super) fn send_to_columns(&mut self, ts: Timestamp, n: usize, outbox: &mut Outbox) {
+    pub(super) fn send_to_columns(
+        &mut self,
+        ts: Timestamp,
+        n: usize,
+        shares: &mut Shares,
+        outbox: &mut Outbox,
+    ) {
         let txn = self.txns.get_mut(&ts).expect("a write in work");
         let mut parcels: SmallVec<[(Role, Vec<Item>); 2]> = SmallVec::new();
         let stripe = txn.cells[n].row.stripe;
@@ -86,6 +101,10 @@ impl Worker {
         let cell = &txn.cells[n];
         for (to, items) in parcels {
             let node = cell.cast().node(stripe, to).expect("a role in this plan");
+            if cell.header.task.is_joined() {
+                items.into_iter().for_each(|item| shares.add(node, to, cell.sent_at, item));
+                continue;
+            }
             outbox.send_after(node, Body::Part { header: cell.header, to, items }, cell.sent_at);
         }
     }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{Rebuild, Worker};
+use super::{Run, Worker};
+use crate::cluster::Volume;
 use crate::node::background::{Background, Loop};
 use crate::node::catchup::Aside;
+use crate::node::task::joins;
 use crate::plan::Span;
 use crate::units::{Nanos, SECTOR, VolumeId};
 
@@ -15,11 +17,14 @@ const MOST_HELD: u64 = 32 << 20;
 /// in work, looking after each would cost more than all else that is done for it here.
 const PARTS: u64 = 8;
 
+/// Most units that a column has in one stripe.
+const MOST_UNITS: usize = 2;
+
 /// What is being put back.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Filling {
     /// What is to be asked for.
-    asked: Vec<Rebuild>,
+    asked: Vec<Run>,
     /// Stripes and seats of what has been asked for since the last tick.
     in_work: BTreeSet<(VolumeId, u64, usize)>,
     /// Those that count as begun at the rate that is kept to, also if they are asked for again.
@@ -38,8 +43,25 @@ impl Filling {
     }
 
     /// What is to be asked for since this was last called.
-    pub fn take_asked(&mut self) -> Vec<Rebuild> {
+    pub fn take_asked(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.asked)
+    }
+
+    /// A unit's part is to be asked for: together with that of the stripe before, if both are at most so many bytes. Of a column
+    /// with two units in a stripe, what comes between is asked for by itself.
+    fn ask(&mut self, run: Run, volume: &Volume, most: u64) {
+        let part = run.part;
+        let goes_on = |last: &&mut Run| {
+            let stripes = last.stripes + 1;
+            **last == Run { stripe: last.stripe, stripes: last.stripes, ..run }
+                && last.stripe + last.stripes == run.stripe
+                && stripes * part.len() <= most
+                && joins(volume, last.stripe, stripes, run.seat, part)
+        };
+        match self.asked.iter_mut().rev().take(MOST_UNITS).find(goes_on) {
+            Some(last) => last.stripes += 1,
+            None => self.asked.push(run),
+        }
     }
 
     /// So many sectors have been put back.
@@ -109,7 +131,8 @@ impl Worker {
             }
             if self.filling.in_work.insert((id, stripe, seat)) {
                 let span = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
-                self.filling.asked.push((id, stripe, seat, span));
+                let run = Run { volume: id, stripe, stripes: 1, seat, part: span };
+                self.filling.ask(run, &map.volumes[&id], self.config.rebuilt_together);
             }
             from = hi;
         }

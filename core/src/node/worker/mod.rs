@@ -164,7 +164,26 @@ struct Participation {
 
 /// What a worker shows to others at once.
 #[derive(Default)]
-struct Shares(BTreeMap<(NodeId, Role), Vec<Item>>);
+struct Shares(BTreeMap<(NodeId, Role, u8), Vec<Item>>);
+
+impl Shares {
+    /// Something for a role at a node, of a message with this number in a chain.
+    fn add(&mut self, node: NodeId, to: Role, sent_at: u8, item: Item) {
+        self.0.entry((node, to, sent_at)).or_default().push(item);
+    }
+}
+
+/// Parts of units to be put back together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Run {
+    pub volume: VolumeId,
+    /// The first stripe, and how many there are.
+    pub stripe: u64,
+    pub stripes: u64,
+    pub seat: usize,
+    /// The bytes of each unit.
+    pub part: Span,
+}
 
 /// A part of a unit to be put back: volume, stripe, seat, bytes of the unit.
 pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
@@ -332,7 +351,7 @@ impl Worker {
         self.filling.has_asked() || self.refreshing.has_to_ask() || !self.half_written.is_empty()
     }
 
-    pub fn take_rebuilds(&mut self) -> Vec<Rebuild> {
+    pub fn take_rebuilds(&mut self) -> Vec<Run> {
         self.filling.take_asked()
     }
 

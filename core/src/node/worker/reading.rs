@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use weft_bytes::Writer;
 
 use super::solving::Solving;
@@ -55,6 +56,9 @@ struct Run {
     /// Of whole stripes: the newest write in each sector.
     versions: Vec<Timestamp>,
 }
+
+/// What cells are to read: the cell, the part of its read, and the sectors.
+pub(super) type CellReads = SmallVec<[(usize, usize, Range<u64>); 2]>;
 
 impl Worker {
     /// An originator wants this column's part of a range.
@@ -223,9 +227,7 @@ impl Worker {
     pub(super) fn read_done(&mut self, done: ReadDone, outbox: &mut Outbox) {
         match self.tickets.take(done.ticket) {
             Some(Ticket::Read { ts, run }) => self.run_done(ts, run, done, outbox),
-            Some(Ticket::Cell { ts, cell, part }) => {
-                self.cell_read_done(ts, cell, part, done, outbox)
-            }
+            Some(Ticket::Cells { ts, cells }) => self.cells_read(ts, &cells, done, outbox),
             _ => {}
         }
     }
@@ -291,32 +293,55 @@ impl Worker {
         (latest > ts && self.keeps_from_later(ordering)).then_some(latest)
     }
 
-    fn cell_read_done(
+    /// Asks the store for what cells are to read: what adjoins in one go.
+    pub(super) fn read_cells(&mut self, ts: Timestamp, reads: &mut CellReads) {
+        let mut reads = reads.drain(..).peekable();
+        while let Some((cell, part, mut range)) = reads.next() {
+            let mut cells = SmallVec::from_buf([(cell, part)]);
+            while let Some((cell, part, next)) = reads.next_if(|next| next.2.start == range.end) {
+                cells.push((cell, part));
+                range.end = next.end;
+            }
+            let ticket = self.tickets.issue(Ticket::Cells { ts, cells });
+            self.store.read(ticket, range.start, range.end - range.start);
+        }
+    }
+
+    fn cells_read(
         &mut self,
         ts: Timestamp,
-        cell: usize,
-        part: usize,
+        cells: &[(usize, usize)],
         done: ReadDone,
         outbox: &mut Outbox,
     ) {
         self.find_damage(&done);
-        let Some(txn) = self.txns.get(&ts) else { return };
-        if txn.phase != Phase::Working {
-            return;
+        let Some(txn) = self.txns.get(&ts).filter(|t| t.phase == Phase::Working) else { return };
+        let sectors = |&(cell, part): &(usize, usize)| -> Range<u64> {
+            txn.cells[cell].read_ranges().nth(part).expect("a part of the read")
+        };
+        let ranges: SmallVec<[Range<u64>; 1]> = cells.iter().map(sectors).collect();
+        let read = ranges[0].start..ranges[ranges.len() - 1].end;
+        if let Some(later) = self.raced(ts, txn.ordering, &done, read.clone()) {
+            return self.refuse(ts, Refusal::Late(later), outbox);
         }
-        let work = &txn.cells[cell];
-        let sectors = work.read_ranges().nth(part).expect("a part of the read");
-        let ordering = txn.ordering;
-        if let Some(later) = self.raced(ts, ordering, &done, sectors) {
-            self.refuse(ts, Refusal::Late(later), outbox);
-        } else if let (missing @ [first, ..], marked) = done.missing() {
-            let span = work.span_of(*first..missing[missing.len() - 1] + 1);
-            let (seat, stripe) = (work.seat, work.row.stripe);
-            self.refuse(ts, not_there(seat, vec![(stripe, span)], NotThere::of(marked)), outbox);
-        } else {
-            let txn = self.txns.get_mut(&ts).expect("just seen");
-            txn.cells[cell].execution.read_arrived(part, done.data);
-            self.step_cells(ts, std::iter::once(cell), outbox);
+        if let (missing @ [first, ..], marked) = done.missing() {
+            let its = ranges.iter().position(|r| r.contains(first)).expect("something read");
+            let last = missing.iter().rfind(|s| ranges[its].contains(s)).expect("the first is");
+            let work = &txn.cells[cells[its].0];
+            let part = (work.row.stripe, work.span_of(*first..last + 1));
+            let refusal = not_there(work.seat, vec![part], NotThere::of(marked));
+            return self.refuse(ts, refusal, outbox);
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        let at = |sector: u64| ((sector - read.start) * SECTOR) as usize;
+        for (&(cell, part), sectors) in cells.iter().zip(ranges) {
+            let data = done.data.slice(at(sectors.start), at(sectors.end));
+            txn.cells[cell].execution.read_arrived(part, data);
+        }
+        // What is rebuilt together goes on when all of it has been read.
+        match txn.is_joined() {
+            true => self.step(ts, outbox),
+            false => self.step_cells(ts, cells.iter().map(|c| c.0), outbox),
         }
     }
 

@@ -2,16 +2,31 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use super::memory::Recalling;
 use crate::units::{NodeId, Timestamp};
 
 /// What the store was asked for.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Ticket {
-    Read { ts: Timestamp, run: usize },
-    Cell { ts: Timestamp, cell: usize, part: usize },
-    Flush { to: NodeId, id: u64 },
-    Holes { ts: Timestamp, run: usize },
+    Read {
+        ts: Timestamp,
+        run: usize,
+    },
+    /// Parts of the reads of cells, which adjoin: cell, and number of the part.
+    Cells {
+        ts: Timestamp,
+        cells: SmallVec<[(usize, usize); 1]>,
+    },
+    Flush {
+        to: NodeId,
+        id: u64,
+    },
+    Holes {
+        ts: Timestamp,
+        run: usize,
+    },
     Dirty,
     Own,
     Marks,

@@ -1,6 +1,6 @@
 //! A write at a worker, from its first message until it is handed to the store.
 
-use super::reading::{NotThere, not_there};
+use super::reading::{CellReads, NotThere, not_there};
 use super::*;
 
 impl Worker {
@@ -239,25 +239,32 @@ impl Worker {
             self.stalled.write(ts);
             return;
         }
-        let mut shares = Shares::default();
+        let (mut shares, mut reads) = (Shares::default(), CellReads::new());
+        let is_joined = self.txns[&ts].is_joined();
         let mut cells: Vec<usize> = cells.collect();
         let mut next = 0;
         loop {
             let Some(&n) = cells.get(next) else {
                 // What it computes for others may be for its own cells, too.
-                cells.extend(self.calculate(ts, outbox));
+                cells.extend(self.calculate(ts, &mut shares, outbox));
                 match next == cells.len() {
                     true => break,
                     false => continue,
                 }
             };
             next += 1;
-            if let Err(refusal) = self.start_read(ts, n, outbox) {
+            if let Err(refusal) = self.start_read(ts, n, &mut reads, outbox) {
                 self.refuse(ts, refusal, outbox);
                 return;
             }
-            self.send_share(ts, n, &mut shares, outbox);
+            if !is_joined {
+                self.read_cells(ts, &mut reads);
+            }
+            if !is_joined || self.txns[&ts].has_read() {
+                self.send_share(ts, n, &mut shares, outbox);
+            }
         }
+        self.read_cells(ts, &mut reads);
         let txn = self.txns.get_mut(&ts).expect("just seen");
         for n in cells {
             let cell = &mut txn.cells[n];
@@ -271,12 +278,10 @@ impl Worker {
                 self.stalled.write(ts);
             }
         }
-        let has_fetched = txn.has_fetched;
-        if let Some(header) = txn.cells.first().map(|c| c.header) {
-            for ((node, to), items) in shares.0 {
-                // What takes no read is new.
-                let hops = if has_fetched { 4 } else { 2 };
-                outbox.send_after(node, Body::Part { header, to, items }, hops);
+        let of_cell = txn.cells.first().map(|c| c.header);
+        if let Some(header) = of_cell.or_else(|| txn.calculators.first().map(Calculator::header)) {
+            for ((node, to, sent_at), items) in shares.0 {
+                outbox.send_after(node, Body::Part { header, to, items }, sent_at);
             }
         }
         if txn.unfinished > 0 || txn.fetches {
@@ -441,7 +446,14 @@ impl Worker {
         }
     }
 
-    fn start_read(&mut self, ts: Timestamp, n: usize, outbox: &mut Outbox) -> Result<(), Refusal> {
+    /// Has what a cell is to read wanted, if it may be read now.
+    fn start_read(
+        &mut self,
+        ts: Timestamp,
+        n: usize,
+        reads: &mut CellReads,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
         let txn = &self.txns[&ts];
         let cell = &txn.cells[n];
         self.refuse_change_of_missing(cell)?;
@@ -472,10 +484,7 @@ impl Worker {
             return Err(not_there(cell.seat, parts, NotThere::Behind { known }));
         }
         self.txns.get_mut(&ts).expect("just seen").cells[n].execution.reading(ranges.len());
-        for (part, range) in ranges.into_iter().enumerate() {
-            let ticket = self.tickets.issue(Ticket::Cell { ts, cell: n, part });
-            self.store.read(ticket, range.start, range.end - range.start);
-        }
+        reads.extend(ranges.into_iter().enumerate().map(|(part, range)| (n, part, range)));
         Ok(())
     }
 
@@ -484,7 +493,7 @@ impl Worker {
     fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just seen");
         if txn.cells[n].row.columns_compute() {
-            return self.send_to_columns(ts, n, outbox);
+            return self.send_to_columns(ts, n, shares, outbox);
         }
         for sending in txn.cells[n].advance() {
             self.send_part(ts, n, sending, shares, outbox);
@@ -514,8 +523,8 @@ impl Worker {
         let waits = !cell.execution.cell().reads().is_empty();
         for to in to.roles() {
             let node = cast.node(item.stripe, to).expect("a role in this plan");
-            match matches!(to, Role::Column(_)) && !waits {
-                true => shares.0.entry((node, to)).or_default().push(item.clone()),
+            match header.task.is_joined() || (matches!(to, Role::Column(_)) && !waits) {
+                true => shares.add(node, to, hops, item.clone()),
                 false => {
                     let items = vec![item.clone()];
                     outbox.send_after(node, Body::Part { header, to, items }, hops);
@@ -552,6 +561,18 @@ impl Worker {
 }
 
 impl Participation {
+    /// See [`Task::is_joined`].
+    pub(super) fn is_joined(&self) -> bool {
+        let of_cell = self.cells.first().map(|c| c.header);
+        let header = of_cell.or_else(|| self.calculators.first().map(Calculator::header));
+        header.is_some_and(|header| header.task.is_joined())
+    }
+
+    /// Whether all is here that its cells read.
+    fn has_read(&self) -> bool {
+        self.cells.iter().all(|cell| cell.execution.has_read())
+    }
+
     /// Whether the endpoint has to be asked, when so many parts have come with the word to begin: for more of them, or
     /// because otherwise it would not know of the attempt before parity is marked.
     fn lacks_of_endpoint(&self, here: usize) -> bool {

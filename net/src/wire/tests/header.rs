@@ -18,11 +18,9 @@ pub(super) fn header() -> impl Strategy<Value = Header> {
             column,
             part,
         }),
-        (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Rebuild {
-            stripe,
-            column,
-            part
-        }),
+        (any::<u64>(), any::<u64>(), 0..32usize, span()).prop_map(
+            |(stripe, stripes, column, part)| Task::Rebuild { stripe, stripes, column, part }
+        ),
     ];
     let asker = option::of(asker());
     let columns = || any::<u32>().prop_map(ColumnSet);

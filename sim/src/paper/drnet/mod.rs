@@ -296,7 +296,13 @@ fn system(setup: &Setup, measure: Measure) -> System {
             ..VolumeSpec::default()
         },
         faults: (0..setup.failed).flat_map(|n| replaced(failing(form, n))).collect(),
-        recovery: Recovery { at_once: PREFETCHED, at_once_busy: PREFETCHED, ..Recovery::default() },
+        // The paper asks for block by block.
+        recovery: Recovery {
+            at_once: PREFETCHED,
+            at_once_busy: PREFETCHED,
+            together_bytes: 0,
+            ..Recovery::default()
+        },
         measure,
         ..System::under(Workload {
             hosts: (disks / PER_INTERFACE).into(),

@@ -86,6 +86,8 @@ pub struct Recovery {
     pub at_once: u32,
     /// The same while hosts use the disk.
     pub at_once_busy: u32,
+    /// Bytes of adjacent units that are put back together at most, if it is more than one unit.
+    pub together_bytes: u64,
     /// 10^6 bytes a second at which a disk is filled at most; as fast as it goes if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mb_s: Option<f64>,
@@ -100,6 +102,7 @@ impl Default for Recovery {
             map_ms: 10.0,
             at_once: real.rebuilds as u32,
             at_once_busy: real.rebuilds_busy as u32,
+            together_bytes: real.rebuilt_together,
             mb_s: None,
         }
     }
@@ -111,6 +114,7 @@ impl Recovery {
         within("recovery.map_ms", self.map_ms)?;
         within("recovery.at_once", f64::from(self.at_once))?;
         within("recovery.at_once_busy", f64::from(self.at_once_busy))?;
+        within("recovery.together_bytes", self.together_bytes as f64)?;
         self.mb_s.map_or(Ok(()), |rate| within("recovery.mb_s", rate))
     }
 }
