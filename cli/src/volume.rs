@@ -1,6 +1,7 @@
 //! `weft volume`: creates, lists, shows, changes and deletes volumes.
 
 mod deleting;
+mod ranges;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -100,6 +101,9 @@ pub struct Set {
     name: String,
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value, help = help_for_set())]
     set: Vec<(String, String)>,
+    /// Only for the bytes from A up to B, such as 1G..2G: whole stripes, and keys about redundancy
+    #[arg(long, value_name = "A..B", value_parser = range)]
+    range: Option<(u64, u64)>,
     /// ordering=none also for a volume that several hosts use, or are to use
     #[arg(long)]
     force: bool,
@@ -243,9 +247,9 @@ impl Volume {
                     let before = set.insert(key.clone(), value.clone());
                     ensure!(before.is_none(), "'{key}' is given twice; give it once");
                 }
-                let request =
-                    ControlRequest::VolumeSet { name: s.name.clone(), set, force: s.force };
-                (&s.common, request)
+                let range = s.range.map(|(from, to)| (from, to - from));
+                let (name, force) = (s.name.clone(), s.force);
+                (&s.common, ControlRequest::VolumeSet { name, set, force, range })
             }
             Volume::Resize(r) => {
                 let (name, size, force) = (r.name.clone(), r.size, r.force);
@@ -292,6 +296,9 @@ impl Volume {
             say(line)?;
         }
         if let Some(line) = redundancy(volume) {
+            say(line)?;
+        }
+        for line in ranges::in_words(volume) {
             say(line)?;
         }
         for line in troubles(volume) {

@@ -145,6 +145,9 @@ pub enum ControlRequest {
         /// Also what may corrupt data.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
+        /// Offset and length of the bytes for which it is to be so; all that lie in no such range if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        range: Option<(u64, u64)>,
     },
     /// All volumes.
     VolumeList,
@@ -394,6 +397,16 @@ mod tests {
                     name: "v".into(),
                     set: [("ordering".into(), "none".into())].into(),
                     force: false,
+                    range: None,
+                },
+            ),
+            (
+                r#"{"cmd":"volume-set","name":"v","set":{"redundancy":"never"},"range":[0,9]}"#,
+                ControlRequest::VolumeSet {
+                    name: "v".into(),
+                    set: [("redundancy".into(), "never".into())].into(),
+                    force: false,
+                    range: Some((0, 9)),
                 },
             ),
             (

@@ -8,8 +8,11 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::PolicyChange;
 use weft_core::policy::{
-    self, CHOICES, Choice, Dispatch, Ordering, Policy, PolicyError, Roles, SequencerForm, Setting,
+    self, CHOICES, Choice, Dispatch, IN_RANGES, Ordering, Policy, PolicyError, Roles,
+    SequencerForm, Setting,
 };
+
+use weft_core::units::Range;
 
 use crate::error::{Error, Result, fail};
 
@@ -29,20 +32,32 @@ pub(crate) fn words(policy: &Policy) -> Vec<(String, String)> {
     CHOICES.iter().filter(says).map(|c| (in_files(c), c.word_of(policy))).collect()
 }
 
+/// The words for what a range of a volume can have for itself, by their keys in JSON.
+pub(crate) fn words_of_range(policy: &Policy) -> BTreeMap<String, String> {
+    let says = |c: &&Choice| IN_RANGES.contains(&c.key);
+    CHOICES.iter().filter(says).map(|c| (in_files(c), c.word_of(policy))).collect()
+}
+
 /// A choice's key in files and JSON.
 fn in_files(choice: &Choice) -> String {
     choice.key.replace('-', "_")
 }
 
 /// What is to be otherwise, from words.
-pub(crate) fn change(set: &BTreeMap<String, String>, force: bool) -> Result<PolicyChange> {
+pub(crate) fn change(
+    set: &BTreeMap<String, String>,
+    force: bool,
+    range: Option<(u64, u64)>,
+) -> Result<PolicyChange> {
+    let settable = |c: &Choice| c.in_use && (range.is_none() || IN_RANGES.contains(&c.key));
     if set.is_empty() {
         let keys: Vec<String> =
-            CHOICES.iter().filter(|c| c.in_use).map(|c| format!("{}=...", c.key)).collect();
+            CHOICES.iter().filter(|c| settable(c)).map(|c| format!("{}=...", c.key)).collect();
         return fail(format!("say what is to be set: {}", keys.join(", ")));
     }
     let settings = policy::settings(set, |c| c.in_use).map_err(refused)?;
-    Ok(PolicyChange { settings, unordered_sharing: force })
+    let range = range.map(|(offset, len)| Range { offset, len });
+    Ok(PolicyChange { settings, unordered_sharing: force, range })
 }
 
 /// What a new volume is given, from words.
@@ -154,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_change_names_what_can_be_changed() {
-        let set = |key: &str, value: &str| change(&[(key.into(), value.into())].into(), false);
+        let set =
+            |key: &str, value: &str| change(&[(key.into(), value.into())].into(), false, None);
         for choice in CHOICES.iter().filter(|c| c.in_use) {
             for word in choice.words() {
                 let to = PolicyChange::to([choice.parse(word).unwrap()]);
@@ -162,7 +178,7 @@ mod tests {
             }
         }
         assert!(set("journal", "off").unwrap_err().0.contains("there are strategy"));
-        let nothing = change(&BTreeMap::new(), true).unwrap_err().0;
+        let nothing = change(&BTreeMap::new(), true, None).unwrap_err().0;
         assert!(nothing.contains("say what") && nothing.contains("calculator=..."), "{nothing}");
     }
 }

@@ -191,7 +191,8 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
     let mut control = Control::connect(array.dir()).unwrap();
     let mut set = |name: &str, what: &[(&str, &str)]| {
         let set = what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let request = ControlRequest::VolumeSet { name: name.into(), set, force: false };
+        let request =
+            ControlRequest::VolumeSet { name: name.into(), set, force: false, range: None };
         control.request(&request).map(|answer| answer["volume"]["sequencer"].clone())
     };
     let mut client = open(dir.path(), "a");
@@ -268,7 +269,12 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
     let mut client = open(dir.path(), "a");
     let mut n = 0;
     let mut set = |what: &[(&str, &str)]| {
-        let ask = ControlRequest::VolumeSet { name: "a".into(), set: words(what), force: true };
+        let ask = ControlRequest::VolumeSet {
+            name: "a".into(),
+            set: words(what),
+            force: true,
+            range: None,
+        };
         let set = control.request(&ask);
         n += 1;
         client.write_at(n * 1000, &pattern(10_000), false).unwrap();
@@ -326,7 +332,7 @@ fn a_volume_is_set_while_it_is_in_use() {
     let mut control = Control::connect(array.dir()).unwrap();
     let mut set = |what: &[(&str, &str)], force: bool| {
         let set = what.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        control.request(&ControlRequest::VolumeSet { name: "a".into(), set, force })
+        control.request(&ControlRequest::VolumeSet { name: "a".into(), set, force, range: None })
     };
     let mut client = open(dir.path(), "a");
     let mut other = open(dir.path(), "a");
@@ -418,5 +424,56 @@ fn a_disk_is_added_and_takes_what_another_had() {
         7
     );
     drop(client);
+    array.shutdown().unwrap();
+}
+
+/// What is exposed of a range is said apart; ranges are there after a restart.
+#[test]
+fn ranges_have_a_redundancy_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    let show = |control: &mut Control| {
+        let shown = control.request(&ControlRequest::VolumeShow { name: "a".into() }).unwrap();
+        shown["volume"].clone()
+    };
+    let whole = show(&mut control);
+    let stripe = whole["size"].as_u64().unwrap() / whole["stripes"].as_u64().unwrap();
+    let mut set = |range, (key, word): (&str, &str)| {
+        let set = [(key.to_string(), word.to_string())].into();
+        let range = Some(range);
+        let name = "a".to_string();
+        control.request(&ControlRequest::VolumeSet { name, set, force: false, range })
+    };
+    let never = ("redundancy", "never");
+    let refused = set((1, stripe), never).unwrap_err().to_string();
+    assert!(refused.contains(&format!("0..{} would do", 2 * stripe)), "{refused}");
+    let refused = set((0, stripe), ("flush", "redundant")).unwrap_err().to_string();
+    assert!(refused.contains("volume as a whole") && refused.contains("exposed-for"));
+    set((stripe, 2 * stripe), never).unwrap();
+
+    let mut client = open(dir.path(), "a");
+    for n in 0..4 {
+        client.write_at(n * stripe, &pattern(4096), false).unwrap();
+    }
+    let mut control = Control::connect(array.dir()).unwrap();
+    let shown = show(&mut control);
+    let range = &shown["ranges"][0];
+    assert_eq!((&range["offset"], &range["length"]), (&stripe.into(), &(2 * stripe).into()));
+    assert_eq!(
+        (&range["redundancy"], &shown["redundancy"]),
+        (&"never".into(), &"immediate".into())
+    );
+    let exposed = &range["exposed"];
+    assert!(exposed["stripes"].as_u64() >= Some(2) && exposed["bytes"].as_u64() > Some(0));
+    for key in ["stripes", "bytes"] {
+        assert_eq!(exposed[key], shown["exposed"][key], "all of it is in the range");
+    }
+    drop(client);
+    array.shutdown().unwrap();
+
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    assert_eq!(show(&mut control)["ranges"][0]["redundancy"], "never");
     array.shutdown().unwrap();
 }

@@ -69,7 +69,9 @@ fn a_host_that_says_good_bye_is_gone_whatever_it_has_outstanding() {
     for ordering in ["timestamps", "sequencer"] {
         let mut host = Host::new(dir.path(), 7);
         let set = [("ordering".to_string(), ordering.to_string())].into();
-        control.request(&Command::VolumeSet { name: "a".into(), set, force: false }).unwrap();
+        control
+            .request(&Command::VolumeSet { name: "a".into(), set, force: false, range: None })
+            .unwrap();
         host.write(1, &[1000]);
         (2..300).for_each(|n| host.write(n, &[]));
         host.good_bye();

@@ -5,8 +5,10 @@
 //! with processes, and with `unattached` in none; with `late` or `limited` writes are decided so; with
 //! `central` or `controller` a controller coordinates in all runs, and with `uncontrolled` in none; with `fixed` nobody
 //! changes what the volume chooses; with `gives-up` nodes that are down for long are given up by themselves in all
-//! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the command draws; with `steady` hosts are never
-//! silent all together; with `layout=NAME` all volumes have it; with `once` the story is told of the run as it is.
+//! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the
+//! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it; with
+//! `undivided` there is one lock server; with `unranged` no range of the volume chooses for itself; with `once` the
+//! story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::{Commit, Roles};
@@ -98,6 +100,8 @@ fn main() {
         gives_up,
         deferral,
         layout,
+        divides_locks: !has("undivided"),
+        ranges: !has("unranged"),
         ..Options::default()
     };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();

@@ -153,7 +153,12 @@ fn middle(rounds: &[Round]) -> Round {
 
 fn set(control: &mut Control, ordering: Ordering) -> Result<()> {
     let set = [("ordering".to_string(), ordering.to_string())].into();
-    control.request(&ControlRequest::VolumeSet { name: VOLUME.to_string(), set, force: false })?;
+    control.request(&ControlRequest::VolumeSet {
+        name: VOLUME.to_string(),
+        set,
+        force: false,
+        range: None,
+    })?;
     control.request(&ControlRequest::Quiesce)?;
     Ok(())
 }

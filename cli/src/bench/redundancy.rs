@@ -196,7 +196,12 @@ fn one(
 
 fn set(control: &mut Control, choices: &[(&str, &str)]) -> Result<()> {
     let set = choices.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-    control.request(&ControlRequest::VolumeSet { name: VOLUME.to_string(), set, force: false })?;
+    control.request(&ControlRequest::VolumeSet {
+        name: VOLUME.to_string(),
+        set,
+        force: false,
+        range: None,
+    })?;
     Ok(())
 }
 

@@ -15,8 +15,8 @@ pub use authority::{
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{
-    APART, APART_BY_NODE, Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind,
-    TimeAway, Volume,
+    APART, APART_BY_NODE, Area, Attendance, ClusterMap, Deletion, Extent, Home, MOST_RANGES,
+    NodeInfo, NodeKind, PolicyRange, Stripes, TimeAway, Volume,
 };
 pub use message::{MapMessage, MemberReport, Memory};
 pub use moves::{can_drain, is_crowded};

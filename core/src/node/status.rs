@@ -2,6 +2,7 @@
 
 use super::Node;
 use super::ScrubProgress;
+use crate::cluster::Area;
 use crate::plan::Totals;
 use crate::store::StoreCounters;
 use crate::units::{Epoch, Nanos, VolumeId};
@@ -98,6 +99,8 @@ pub struct NodeStatus {
     pub scrubs: Vec<(VolumeId, ScrubProgress)>,
     /// What is exposed of each volume by parity that waits on its disk.
     pub exposed: Vec<(VolumeId, Exposed)>,
+    /// The same of the areas of volumes that have ranges.
+    pub exposed_areas: Vec<((VolumeId, Area), Exposed)>,
     /// Nothing is in work, nothing unsettled, everything in place.
     pub quiet: bool,
     /// What keeps it from being quiet, in words.
@@ -117,7 +120,13 @@ impl Node {
 
     /// What is exposed of each volume by parity that waits on its disk, now and so far.
     pub fn exposed(&self) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
-        self.worker.exposed(self.outbox.now)
+        let all = self.worker.exposed(self.outbox.now);
+        all.filter(|((_, area), _)| *area == Area::Whole).map(|((id, _), exposed)| (id, exposed))
+    }
+
+    /// The same of the areas of volumes that have ranges.
+    fn exposed_areas(&self) -> impl Iterator<Item = ((VolumeId, Area), Exposed)> + '_ {
+        self.worker.exposed(self.outbox.now).filter(|((_, area), _)| *area != Area::Whole)
     }
 
     /// Its state at a glance.
@@ -134,7 +143,8 @@ impl Node {
             epoch: self.map.epoch,
             serving: self.serving,
             stale_sectors: self.stale_sectors(),
-            exposed: self.worker.exposed(self.outbox.now).collect(),
+            exposed: self.exposed().collect(),
+            exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()
                 - self.controlling.in_work(),
             scrubs: self.originator.scrubs(),

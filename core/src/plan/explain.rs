@@ -155,7 +155,7 @@ fn waits_of(g: &Geometry, asked_for: Asked, avoid: ColumnSet, policy: &Policy) -
     };
     let writes = matches!(asked_for, Asked::Write | Asked::WriteToMarked);
     match writes && avoid.is_empty() && policy.is_journaled() {
-        true => Waits { parities: waiting(g, policy), marked_since },
+        true => Waits { marked_since, ..waiting(g, policy).into() },
         false => Waits::NONE,
     }
 }

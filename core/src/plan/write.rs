@@ -19,11 +19,14 @@ pub struct Waits {
     /// A time since when all of them have been marked as out of date wherever the write covers them, if they have. Then nothing
     /// of it need be said to them.
     pub marked_since: Option<Timestamp>,
+    /// Whether they wait because nothing determines one of them, rather than by the volume's policy: then no bound of that keeps
+    /// the others from it.
+    pub must: bool,
 }
 
 impl Waits {
     /// No parity waits.
-    pub const NONE: Waits = Waits { parities: ColumnSet::EMPTY, marked_since: None };
+    pub const NONE: Waits = Waits { parities: ColumnSet::EMPTY, marked_since: None, must: false };
 }
 
 impl From<ColumnSet> for Waits {

@@ -54,6 +54,43 @@ pub enum PolicyError {
         /// How many of them may be immediate.
         most: usize,
     },
+    /// A range of bytes that does not begin and end where stripes do.
+    #[error(
+        "{from}..{to} is no range of whole stripes: they have {stripe} bytes each, and the volume {size} in all; {near_from}..{near_to} would do"
+    )]
+    NoStripes {
+        /// Where it begins.
+        from: u64,
+        /// Where it ends.
+        to: u64,
+        /// The bytes of a stripe.
+        stripe: u64,
+        /// The bytes of the volume.
+        size: u64,
+        /// Where one begins that is near.
+        near_from: u64,
+        /// Where that ends.
+        near_to: u64,
+    },
+    /// A choice that is not about stripes.
+    #[error("{given} is for the volume as a whole; a range can have its own {known}")]
+    NotInRanges {
+        /// What was given.
+        given: Setting,
+        /// What a range can have.
+        known: String,
+    },
+    /// More ranges than a volume can have.
+    #[error(
+        "the volume would have {would} ranges with a redundancy of their own, and it can have {most}; give ranges that lie beside \
+         one another the same values"
+    )]
+    TooManyRanges {
+        /// How many there would be.
+        would: usize,
+        /// How many there can be.
+        most: usize,
+    },
     /// Disks do not do so well, even if no parity ever waits.
     #[error(
         "{given} is more than {layout} achieves with immediate parity on these disks: {most} hours; ask for less, or for none"

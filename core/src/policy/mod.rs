@@ -20,7 +20,7 @@ mod values;
 
 pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
-pub use redundancy::{Flush, Redundancy, Refresh, Start, Timing};
+pub use redundancy::{Flush, IN_RANGES, Redundancy, Refresh, Start, Timing};
 pub use values::{
     Commands, Commit, Controller, Dispatch, Kind, Ordering, ParityAt, Preference, Roles, Row,
     SequencerForm, Valued, words,

@@ -5,6 +5,17 @@ use super::values::{Row, Valued, row};
 use super::{Kind, PolicyError};
 use crate::units::{MILLIS, Nanos};
 
+/// The keys of the choices that a range of a volume can have for itself: those about stripes. Others are about the volume.
+pub const IN_RANGES: [&str; 7] = [
+    "redundancy",
+    "immediate-parities",
+    "refresh",
+    "idle",
+    "exposed-stripes",
+    "exposed-bytes",
+    "exposed-for",
+];
+
 /// When the parity of a stripe that is written in part is computed, and within which bounds it may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Redundancy {

@@ -17,6 +17,7 @@ pub(crate) mod absences;
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod connections;
+pub(crate) mod exposed;
 pub(crate) mod losses;
 pub(crate) mod offers;
 pub(crate) mod peer_status;

@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 use weft_core::cluster::{
     APART, APART_BY_NODE, ClusterMap, Extent, Fullness, NodeKind, Plan, Volume, plan_balance,
 };
-use weft_core::node::{Exposed, NodeConfig, NodeCounters, ScrubProgress};
+use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 use weft_net::transport::{Reach, Reached};
 
 use crate::cluster::Together;
-use crate::control::absences;
 use crate::control::commands::{Commands, seconds_left, time_of_day};
 use crate::control::peer_status::PeerStatus;
+use crate::control::{absences, exposed};
 use crate::engine::Engine;
 use crate::engine::instance::{Instance, Phase};
 use crate::hosts::Hosts;
 use crate::policy;
 use crate::sessions::Session;
 use crate::status::{
-    ClusterStatus, Counters, Detour, Evenness, ExposedStatus, HostStatus, MissingNode, NodeState,
-    NodeStatus, RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
+    ClusterStatus, Counters, Detour, Evenness, HostStatus, MissingNode, NodeState, NodeStatus,
+    RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
 /// How everything is.
@@ -330,10 +330,10 @@ fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Inst
     status.stale_sectors = life.stale_sectors;
     status.in_flight = Some(life.in_flight);
     status.quiet = Some(life.quiet);
+    status.exposed = exposed::on_disk(engine.map(), &life);
     status.waiting = Some(life.waiting);
     status.counters = Some(counters(&life.counters));
     status.scrubs = scrubs(engine, n, &life.scrubs);
-    status.exposed = life.exposed.iter().filter_map(|(id, e)| exposed(*id, e)).collect();
     if life.clock_is_ahead > 0 {
         status.clock_is_ahead_seconds = Some(life.clock_is_ahead / 1_000_000_000);
     }
@@ -341,38 +341,6 @@ fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Inst
         status.rebuilt_bytes_per_second = Some(rate as u64);
         status.rebuild_seconds_left = Some(((left * SECTOR) as f64 / rate).ceil() as u64);
     }
-}
-
-/// What parity that waits on a disk exposes of a volume, if it does or did.
-fn exposed(volume: VolumeId, exposed: &Exposed) -> Option<ExposedStatus> {
-    let any = exposed.most_bytes > 0 || exposed.lost_bytes > 0;
-    let share = exposed.unprotected as f64 / exposed.watched.max(1) as f64;
-    any.then(|| ExposedStatus {
-        volume: volume.0,
-        stripes: exposed.stripes,
-        bytes: exposed.bytes,
-        mean_bytes: exposed.mean_bytes(),
-        most_bytes: exposed.most_bytes,
-        lost_bytes: exposed.lost_bytes,
-        oldest_seconds: exposed.age as f64 / 1e9,
-        unprotected_share: share,
-        unprotected_share_most: share,
-        ..ExposedStatus::default()
-    })
-}
-
-/// What all nodes say of that, and what it means by AFRAID's equations. What the disks do not know of one another counts
-/// against them: that no two were exposed at a time.
-fn exposed_of(commands: &Commands<'_>, volume: &Volume) -> Option<ExposedStatus> {
-    let nodes = nodes(commands).into_iter().flat_map(|n| n.exposed);
-    let none = ExposedStatus { volume: volume.id.0, ..ExposedStatus::default() };
-    let sum = nodes.filter(|e| e.volume == volume.id.0).fold(none, ExposedStatus::with);
-    let any = volume.policy.redundancy.defers() || sum.stripes > 0 || sum.lost_bytes > 0;
-    any.then(|| ExposedStatus {
-        mttdl_hours: Some(volume.rates().mttdl(sum.unprotected_share_most)),
-        mdlr_bytes_per_hour: Some(volume.mdlr(sum.mean_bytes as f64)),
-        ..sum
-    })
 }
 
 fn counters(c: &NodeCounters) -> Counters {
@@ -409,7 +377,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
     let cut_off = is_cut_off(engine);
     let migrating = volume.extents.iter().filter(|e| !e.leaving.is_empty()).count();
     let reconstructs = |e: &&Extent| e.filling.keys().any(|c| !e.leaving.contains_key(c));
-    let [degraded, exposed, failed] = Standing::WORSE.map(|s| extents_that(engine, volume, s));
+    let [degraded, critical, failed] = Standing::WORSE.map(|s| extents_that(engine, volume, s));
     let lacks = |extent: usize, node: NodeId| lacks(engine, volume, extent, node);
     let survives = engine.map().survives(volume, APART_BY_NODE, lacks);
     // Of one more than that an MDS code survives none.
@@ -417,6 +385,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
     let next = some.then(|| engine.map().survived_share(volume, survives + 1, lacks)).flatten();
     let words =
         policy::words(&volume.policy).into_iter().map(|(key, word)| (key.to_string(), word));
+    let nodes = nodes(commands);
     let controlled = volume.policy.controller.map(|_| engine.map());
     VolumeStatus {
         name: volume.name.clone(),
@@ -430,11 +399,11 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         extents_reconstructing: volume.extents.iter().filter(reconstructs).count(),
         extents_migrating: migrating,
         extents_degraded: degraded.0,
-        extents_critical: exposed.0,
+        extents_critical: critical.0,
         extents_failed: failed.0,
         stripes: volume.stripes(),
         stripes_degraded: degraded.1,
-        stripes_critical: exposed.1,
+        stripes_critical: critical.1,
         stripes_failed: failed.1,
         missing: missing(engine, volume),
         forgot: engine.map().forgetful(volume.id).map(|n| n.0).collect(),
@@ -447,7 +416,8 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         nodes: volume.nodes().into_iter().map(|n| n.0).collect(),
         clients: commands.clients_of(volume.id),
         unordered_sharing: volume.unordered_sharing,
-        exposed: exposed_of(commands, volume),
+        exposed: exposed::of(volume, &nodes),
+        ranges: exposed::ranges(volume, &nodes),
         controller: controlled.and_then(|map| map.server()).map(|n| n.0),
         controller_backup: controlled.and_then(|map| map.next_server()).map(|n| n.0),
         warning: warning(&volume.policy),

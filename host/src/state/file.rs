@@ -9,10 +9,11 @@ use weft_bytes::checksum;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{
-    Attendance, ClusterMap, ClusterSetting, Deletion, Extent, NodeInfo, Settings, TimeAway, Volume,
+    Attendance, ClusterMap, ClusterSetting, Deletion, Extent, NodeInfo, PolicyRange, Settings,
+    TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::policy::Dispatch;
+use weft_core::policy::{Dispatch, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -160,6 +161,9 @@ struct VolumeEntry {
     extents: Vec<(u64, Vec<(u16, u64)>)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     filling: Vec<Filling>,
+    /// Ranges with a redundancy of their own: first stripe, the one after the last, and what is not usual in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    ranges: Vec<(u64, u64, PolicyEntry)>,
 }
 
 /// The file's text.
@@ -269,6 +273,11 @@ fn attendance_entry(a: &Attendance) -> AttendanceEntry {
     }
 }
 
+fn range_entry(range: &PolicyRange) -> (u64, u64, PolicyEntry) {
+    let policy = Policy { redundancy: range.redundancy, ..Policy::default() };
+    (range.first, range.end, PolicyEntry::of(&policy).unwrap_or_default())
+}
+
 fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
     let extent = |e: &Extent| (e.first, e.columns.iter().map(|c| (c.0.0, c.1)).collect());
     VolumeEntry {
@@ -286,6 +295,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         attendance: map.attendance.get(&v.id).map(attendance_entry),
         extents: v.extents.iter().map(extent).collect(),
         filling: filling_entries(v),
+        ranges: v.ranges.iter().map(range_entry).collect(),
     }
 }
 
@@ -427,7 +437,17 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
             extent.leaving.insert(column, (NodeId(node), sector));
         }
     }
+    let mut ranges = Vec::with_capacity(entry.ranges.len());
+    for (first, end, policy) in entry.ranges {
+        let begins = ranges.last().map_or(0, |before: &PolicyRange| before.end);
+        if first < begins || end <= first || end > stripes {
+            return fail(format!("the ranges of volume '{}' do not fit its size", entry.name));
+        }
+        let redundancy = policy.policy(true, false)?.redundancy;
+        ranges.push(PolicyRange { first, end, redundancy });
+    }
     Ok(Volume {
+        ranges,
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),
         deletion: Deletion { since: entry.deleted },

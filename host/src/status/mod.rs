@@ -3,6 +3,7 @@
 //!
 //! An answer of another version of Weft may lack a field: then it has its default.
 
+mod exposed;
 mod health;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::iter::Sum;
 
 use serde::{Deserialize, Serialize};
 
+pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
 
 /// How an array is, as the process that is asked knows it.
@@ -336,57 +338,6 @@ impl fmt::Display for VolumeMode {
     }
 }
 
-/// What parity that waits exposes of a volume: on the disk of a node, or on all.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ExposedStatus {
-    /// The volume's number.
-    pub volume: u32,
-    /// Units of parity that are out of date, at least in part.
-    pub stripes: u64,
-    /// Bytes of data that only they would protect.
-    pub bytes: u64,
-    /// The mean of that so far.
-    pub mean_bytes: u64,
-    /// The most of that so far.
-    pub most_bytes: u64,
-    /// Bytes that are lost for good.
-    pub lost_bytes: u64,
-    /// For how long the oldest has waited.
-    pub oldest_seconds: f64,
-    /// The share of time in which something waited, 0 to 1.
-    pub unprotected_share: f64,
-    /// The same, at most: of several disks the sum, up to 1.
-    pub unprotected_share_most: f64,
-    /// Hours until disks lose data, on average, if all goes on as so far; of a volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mttdl_hours: Option<f64>,
-    /// Bytes an hour that they lose, likewise.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mdlr_bytes_per_hour: Option<f64>,
-}
-
-impl ExposedStatus {
-    /// What several disks expose together. Of parities that wait on several disks for the same data each counts. The share
-    /// of time is at least that of the disk on which it is largest.
-    pub fn with(self, other: ExposedStatus) -> ExposedStatus {
-        ExposedStatus {
-            volume: self.volume,
-            stripes: self.stripes + other.stripes,
-            bytes: self.bytes + other.bytes,
-            mean_bytes: self.mean_bytes + other.mean_bytes,
-            most_bytes: self.most_bytes + other.most_bytes,
-            lost_bytes: self.lost_bytes + other.lost_bytes,
-            oldest_seconds: self.oldest_seconds.max(other.oldest_seconds),
-            unprotected_share: self.unprotected_share.max(other.unprotected_share),
-            unprotected_share_most: (self.unprotected_share_most + other.unprotected_share_most)
-                .min(1.0),
-            mttdl_hours: None,
-            mdlr_bytes_per_hour: None,
-        }
-    }
-}
-
 /// A volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -453,6 +404,9 @@ pub struct VolumeStatus {
     /// something is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed: Option<ExposedStatus>,
+    /// The ranges that have a redundancy of their own; only if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<RangeStatus>,
     /// The node that is its controller; only if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<u16>,

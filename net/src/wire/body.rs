@@ -20,7 +20,7 @@ wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
 
-wire_struct!(Waits { parities, marked_since });
+wire_struct!(Waits { parities, marked_since, must });
 
 wire_struct!(Header { ts, volume, avoid, waits, calculators, task, asker, holder });
 

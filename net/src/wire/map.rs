@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use weft_code::Code;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, Settings, TimeAway, Volume,
+    Attendance, ClusterMap, Deletion, Extent, Home, MOST_RANGES, NodeInfo, NodeKind, PolicyRange,
+    Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -144,14 +145,68 @@ wire_struct!(TimeAway { from, until });
 
 wire_struct!(Extent { first, columns, filling, leaving });
 
-wire_struct!(Volume {
-    id, name, size, layout, geometry, policy, extents, apart, visible, unordered_sharing, deletion
-} check check_volume);
+/// The first version whose volumes have ranges with a redundancy of their own.
+const WITH_RANGES: u8 = 17;
+
+wire_struct!(PolicyRange { first, end, redundancy });
+
+impl Wire for Volume {
+    fn put(&self, w: &mut Writer) {
+        self.id.put(w);
+        self.name.put(w);
+        self.size.put(w);
+        self.layout.put(w);
+        self.geometry.put(w);
+        self.policy.put(w);
+        self.extents.put(w);
+        self.apart.put(w);
+        self.visible.put(w);
+        self.unordered_sharing.put(w);
+        self.deletion.put(w);
+        self.ranges.put(w);
+    }
+
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let volume = Volume {
+            id: Wire::take(r)?,
+            name: Wire::take(r)?,
+            size: Wire::take(r)?,
+            layout: Wire::take(r)?,
+            geometry: Wire::take(r)?,
+            policy: Wire::take(r)?,
+            extents: Wire::take(r)?,
+            apart: Wire::take(r)?,
+            visible: Wire::take(r)?,
+            unordered_sharing: Wire::take(r)?,
+            deletion: Wire::take(r)?,
+            ranges: match r.version < WITH_RANGES {
+                true => Vec::new(),
+                false => Wire::take(r)?,
+            },
+        };
+        check_volume(&volume)?;
+        Ok(volume)
+    }
+}
+
+/// Ranges lie in order in the volume, and are not too many.
+fn check_ranges(volume: &Volume) -> Read<()> {
+    at_most("the ranges of a volume", volume.ranges.len() as u64, MOST_RANGES as u64)?;
+    let mut from = 0;
+    for range in &volume.ranges {
+        if range.first < from || range.end <= range.first || range.end > volume.stripes() {
+            return Err(BytesError::Bounds { what: "a range's first stripe", value: range.first });
+        }
+        from = range.end;
+    }
+    Ok(())
+}
 
 /// What the core relies on when it looks something up in a stripe map.
 fn check_volume(volume: &Volume) -> Read<()> {
     let bounds = |what, value| Err(BytesError::Bounds { what, value });
     at_most("a volume's size", volume.size, MAX_VOLUME)?;
+    check_ranges(volume)?;
     let mut from = 0;
     for (n, extent) in volume.extents.iter().enumerate() {
         // The first begins at stripe 0, and each has at least one.

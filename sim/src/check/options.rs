@@ -134,6 +134,8 @@ pub struct Options {
     pub local: bool,
     /// Whether an operator may change what the volume chooses while hosts use it.
     pub choices: bool,
+    /// Whether he may have ranges of it choose for themselves when parity is computed, where it may wait.
+    pub ranges: bool,
     /// Whether nodes that are down for long are given up by themselves; drawn if open.
     pub gives_up: Option<bool>,
     /// Which controller coordinates, if it is not drawn whether one does.
@@ -185,6 +187,7 @@ impl Options {
         layout: None,
         local: true,
         choices: true,
+        ranges: true,
         gives_up: None,
         controller: None,
         columns: true,

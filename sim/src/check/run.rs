@@ -9,6 +9,7 @@ mod hosts;
 mod lulls;
 mod members;
 mod operator;
+mod ranges;
 mod rare;
 mod repeats;
 mod suspects;
@@ -66,6 +67,8 @@ struct Run {
     form_rng: Rng,
     /// For what the volume chooses anew, if somebody changes that in this run.
     choice_rng: Option<Rng>,
+    /// What an operator has ranges of the volume choose is drawn from it, in runs in which he does.
+    range_rng: Option<Rng>,
     /// When nodes are given up by themselves, if they are in this run.
     giving_up: Option<GivingUp>,
     /// For disks that refuse to write.

@@ -28,6 +28,7 @@ impl VolumeSize {
         sized.extents.extend(self.more.iter().cloned());
         let stripes = sized.stripes();
         sized.extents.retain(|e| e.first < stripes);
+        sized.tidy_ranges();
         map.volumes.insert(id, Arc::new(sized));
         // Without room for more it can only become smaller, or stay in its last stripe.
         let grows = self.more.is_empty() && stripes > before.stripes();

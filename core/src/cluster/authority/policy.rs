@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::super::map::{ClusterMap, NodeInfo, Volume};
-use crate::policy::{Ordering, PolicyError, Redundancy, Setting, Timing};
-use crate::units::VolumeId;
+use super::super::map::{ClusterMap, MOST_RANGES, NodeInfo, Volume};
+use crate::policy::{IN_RANGES, Ordering, PolicyError, Redundancy, Setting, Timing};
+use crate::units::{Range, VolumeId};
 
 /// What is to be otherwise of a volume's policy; what is not named stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -14,21 +14,55 @@ pub struct PolicyChange {
     pub settings: Vec<Setting>,
     /// With an ordering of [`Ordering::None`]: whether several hosts may write all the same.
     pub unordered_sharing: bool,
+    /// For which bytes of the volume, whole stripes; else it is for all that lie in no range with values of its own.
+    pub range: Option<Range>,
 }
 
 impl PolicyChange {
     /// To these values.
     pub fn to(settings: impl IntoIterator<Item = Setting>) -> PolicyChange {
-        PolicyChange { settings: settings.into_iter().collect(), unordered_sharing: false }
+        PolicyChange { settings: settings.into_iter().collect(), ..PolicyChange::default() }
     }
 
     /// Makes it.
     pub fn apply(&self, volume: &mut Volume) {
+        if let Some(range) = self.range {
+            if let Some(stripes) = volume.whole_stripes_of(range) {
+                volume.set_range(stripes, &self.settings);
+            }
+            return;
+        }
         volume.policy = volume.policy.with(self.settings.iter().copied());
+        volume.tidy_ranges();
         if self.settings.iter().any(|s| matches!(s, Setting::Ordering(_))) {
             let unordered = volume.policy.ordering == Ordering::None;
             volume.unordered_sharing = unordered && self.unordered_sharing;
         }
+    }
+}
+
+/// A range can have it for itself, and is one.
+fn check_range(
+    volume: &Volume,
+    changed: &Volume,
+    change: &PolicyChange,
+) -> Result<(), PolicyError> {
+    let Some(range) = change.range else { return Ok(()) };
+    if let Some(given) = change.settings.iter().copied().find(|s| !IN_RANGES.contains(&s.key())) {
+        return Err(PolicyError::NotInRanges { given, known: IN_RANGES.join(", ") });
+    }
+    let (stripe, size) = (volume.geometry.stripe_bytes(), volume.size);
+    if volume.whole_stripes_of(range).is_none() {
+        let (from, to) = (range.offset, range.offset.saturating_add(range.len));
+        let near_from = (from / stripe * stripe).min((size - 1) / stripe * stripe);
+        let near_to = to.div_ceil(stripe).saturating_mul(stripe).max(near_from + stripe).min(size);
+        return Err(PolicyError::NoStripes { from, to, stripe, size, near_from, near_to });
+    }
+    match changed.ranges.len() {
+        would if would > MOST_RANGES => {
+            Err(PolicyError::TooManyRanges { would, most: MOST_RANGES })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -68,15 +102,15 @@ fn check_target(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
 
 /// Where parity waits, one parity at least does.
 fn check_waiting(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
-    let redundancy = volume.policy.redundancy;
     let parities = volume.geometry.code.parity_columns();
-    let immediate = usize::from(redundancy.immediate_parities);
+    let most = volume.redundancies().map(|r| r.immediate_parities).max().unwrap_or(0);
+    let immediate = usize::from(most);
     let of_waiting =
         |s: &Setting| matches!(s, Setting::Redundancy(_) | Setting::ImmediateParities(_));
     let is_said = said.iter().any(of_waiting);
     match is_said && immediate > 0 && immediate >= parities {
         true => Err(PolicyError::NoneWaits {
-            given: Setting::ImmediateParities(redundancy.immediate_parities),
+            given: Setting::ImmediateParities(most),
             layout: volume.layout.clone(),
             parities,
             most: parities.saturating_sub(1),
@@ -91,6 +125,7 @@ impl ClusterMap {
         let Some(volume) = self.volumes.get(&id) else { return Ok(()) };
         let mut changed = Volume::clone(volume);
         change.apply(&mut changed);
+        check_range(volume, &changed, change)?;
         check_layout(&changed, &change.settings)?;
         if change.settings.iter().any(|s| matches!(s, Setting::Roles(_))) {
             self.check_controller(&changed)?;

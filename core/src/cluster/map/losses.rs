@@ -7,6 +7,13 @@ use crate::exposure::{Disks, Rates};
 use crate::units::{ColumnSet, NodeId};
 
 impl Volume {
+    /// How many parities take each write at once wherever parity may wait; by its own policy if it may nowhere.
+    fn immediate_parities(&self) -> usize {
+        let waiting = self.redundancies().filter(|r| r.defers());
+        let fewest = waiting.map(|r| r.immediate_parities).min();
+        fewest.unwrap_or(self.policy.redundancy.immediate_parities).into()
+    }
+
     /// The disks that hold it, and how its operator says that they fail.
     pub fn disks(&self) -> Disks {
         Disks::new(self.nodes().len(), self.policy.redundancy.disk_mttf as f64)
@@ -15,7 +22,7 @@ impl Volume {
     /// Mean times until its disks lose data, with all parity there and with what may wait out of date. As in AFRAID's (2a)
     /// it counts as a loss if as many disks are lost as cannot be borne, whichever they are.
     pub fn rates(&self) -> Rates {
-        let immediate = usize::from(self.policy.redundancy.immediate_parities);
+        let immediate = self.immediate_parities();
         let g = &self.geometry;
         Rates::new(&self.disks(), g.any_losses(), g.any_losses_with(immediate))
     }
@@ -23,7 +30,7 @@ impl Volume {
     /// Bytes an hour that its disks lose, with so many bytes exposed on average (AFRAID's (5)).
     pub fn mdlr(&self, mean_lag: f64) -> f64 {
         let (disks, g) = (self.disks(), &self.geometry);
-        let immediate = usize::from(self.policy.redundancy.immediate_parities);
+        let immediate = self.immediate_parities();
         let on_each = self.size as f64 / disks.count;
         disks.mdlr_catastrophic(g.any_losses() + 1, on_each, 1.0)
             + disks.mdlr_unprotected(g.any_losses_with(immediate) + 1, mean_lag)

@@ -4,6 +4,7 @@ mod attendance;
 mod check;
 mod losses;
 mod node;
+mod ranges;
 mod room;
 mod volume;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub use attendance::{Attendance, TimeAway};
 pub use node::{Home, NodeInfo, NodeKind};
+pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
 pub use volume::{Deletion, Extent, Volume};
 
 use super::Settings;

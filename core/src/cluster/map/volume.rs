@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::APART;
+use super::{APART, PolicyRange};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
 use crate::policy::Policy;
@@ -87,6 +87,8 @@ pub struct Volume {
     pub geometry: Geometry,
     /// How its writes are planned and decided.
     pub policy: Policy,
+    /// Runs of stripes with a redundancy of their own, in order: at most [`MOST_RANGES`](super::MOST_RANGES).
+    pub ranges: Vec<PolicyRange>,
     /// The stripe map, in the order of stripes; the first extent begins at stripe 0.
     pub extents: Vec<Extent>,
     /// The label of failure domains, such as `box`: no two columns of an extent are on nodes
@@ -142,6 +144,7 @@ impl Volume {
             layout: layout.to_string(),
             geometry,
             policy: Policy::default(),
+            ranges: Vec::new(),
             extents,
             apart: APART.to_string(),
             visible: size,
@@ -155,6 +158,7 @@ impl Volume {
         self.size = self.visible;
         let stripes = self.stripes();
         self.extents.retain(|e| e.first < stripes);
+        self.tidy_ranges();
     }
 
     /// The nodes that hold parts of it, or from which parts are being copied.

@@ -48,7 +48,9 @@ impl Originator {
         }
         let waits = match job.must_wait {
             true => ColumnSet::first(volume.geometry.code.parity_columns()),
-            false => plan::waiting(&volume.geometry, &volume.policy),
+            false => {
+                plan::waiting(&volume.geometry, &volume.policy_at(job.what.first_stripe(volume)))
+            }
         };
         if !job.must_wait && self.meets_unwilling(job, volume, now) {
             return ColumnSet::EMPTY;
@@ -66,7 +68,8 @@ impl Originator {
     /// Who has the parities that wait of the first stripe of a job. Jobs of which none takes a write at once are of one.
     fn waiting_nodes(job: &Job, volume: &Volume) -> Vec<NodeId> {
         let g = &volume.geometry;
-        let (stripe, waits) = (job.what.first_stripe(volume), plan::waiting(g, &volume.policy));
+        let stripe = job.what.first_stripe(volume);
+        let waits = plan::waiting(g, &volume.policy_at(stripe));
         let waits = |seat: &usize| match g.layout.role(stripe, *seat) {
             ColumnRole::Parity(j) => waits.contains(j),
             ColumnRole::Data(_) => false,
@@ -144,7 +147,7 @@ impl Originator {
         let others = job.avoid.minus(job.bad).minus(of);
         // What is lost is marked as such where there is a journal; marks may be from before the volume's policy was changed.
         let marks = volume.policy.is_journaled();
-        let waits = volume.policy.redundancy.defers() || !job.marked.is_empty();
+        let waits = volume.redundancy_at(stripe).defers() || !job.marked.is_empty();
         if waits && !others.minus(self.map.lost(&volume, extent)).is_empty() {
             job.look_anew();
             return self.retry_later(job, outbox);

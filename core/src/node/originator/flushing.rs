@@ -37,7 +37,7 @@ impl Originator {
     /// With the journal, what was acknowledged is safe already. It may have to be redundant, too.
     pub(super) fn flush(&mut self, id: u64, volume: &Volume, outbox: &mut Outbox) {
         let redundancy = &volume.policy.redundancy;
-        let waits = redundancy.defers() && redundancy.flush == policy::Flush::Redundant;
+        let waits = volume.defers() && redundancy.flush == policy::Flush::Redundant;
         let asks = match volume.policy.is_journaled() {
             true if !waits => return outbox.reply(id, Ok(HostData::Done)),
             true => Asks::Refresh(volume.id, Range { offset: 0, len: volume.size }),

@@ -114,7 +114,7 @@ impl Originator {
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
         self.lacking.asleep_since = asleep.map(since).collect();
         let lost = |v: &Volume| (0..v.extents.len()).any(|n| !map.lost(v, n).is_empty());
-        let exposed = map.volumes.values().filter(|v| v.policy.redundancy.defers() && lost(v));
+        let exposed = map.volumes.values().filter(|v| v.defers() && lost(v));
         let before = std::mem::take(&mut self.lacking.exposed_since);
         let since = |v| (v, before.get(&v).copied().unwrap_or(now));
         self.lacking.exposed_since = exposed.map(|v| since(v.id)).collect();

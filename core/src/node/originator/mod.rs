@@ -506,7 +506,8 @@ impl RunningJob {
         state: State,
         started: Nanos,
     ) -> RunningJob {
-        let (awaited_by, policy) = (BTreeSet::new(), volume.policy);
+        let policy = volume.policy_at(job.what.first_stripe(&volume));
+        let awaited_by = BTreeSet::new();
         let waits = match &state {
             State::Writing(writing) => writing.waits(),
             _ => Waits::NONE,

@@ -200,7 +200,8 @@ impl Originator {
 
     /// Whether parity may wait in the volume of a job.
     fn defers(&self, job: &Job) -> bool {
-        self.map.volumes.get(&job.volume).is_some_and(|v| v.policy.redundancy.defers())
+        let volume = self.map.volumes.get(&job.volume);
+        volume.is_some_and(|v| v.redundancy_at(job.what.first_stripe(v)).defers())
     }
 
     /// Whether a seat holds data in the first of these parts.
@@ -246,7 +247,7 @@ impl Originator {
     pub fn refresh_unit(&mut self, (id, stripe, column, part): UnitPart) {
         let Some(volume) = self.map.volumes.get(&id) else { return };
         let g = &volume.geometry;
-        let together = plan::refreshed_together(g, &volume.policy);
+        let together = plan::refreshed_together(g, &volume.policy_at(stripe));
         let seat = |j| g.layout.parity_seat(stripe, j);
         let with = match g.layout.role(stripe, column) {
             ColumnRole::Parity(_) if together.iter().next().map(seat) == Some(column) => together,

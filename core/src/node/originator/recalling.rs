@@ -135,8 +135,8 @@ impl Originator {
         if rest.is_empty() {
             return self.finish(job, Ok(HostData::Done), outbox);
         }
-        let touched = answers.values().any(|a| *a == Recollection::Touched)
-            || volume.policy.relies_on_marks();
+        let touched =
+            answers.values().any(|a| *a == Recollection::Touched) || volume.relies_on_marks();
         let compares = touched && !is_known(&volume, range, &answers);
         self.give_up_claim(&mut job);
         self.jobs.give_room(&mut job);
@@ -215,7 +215,7 @@ fn is_known(volume: &Volume, range: Range, answers: &BTreeMap<NodeId, Recollecti
     let answer = |c: usize| answers.get(&extent.columns[c].0);
     let knows = |c: usize| answer(c) == Some(&Recollection::All);
     let stands = |c: usize| knows(c) || answer(c) == Some(&Recollection::Untouched);
-    let vouches = |c: usize| knows(c) && !volume.policy.relies_on_marks();
+    let vouches = |c: usize| knows(c) && !volume.relies_on_marks();
     let known = |row: &Row| {
         row.parity.iter().any(vouches) || row.changed.minus(row.parity).iter().all(stands)
     };

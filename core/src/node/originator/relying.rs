@@ -102,11 +102,15 @@ impl Originator {
         now: Nanos,
     ) -> Waits {
         let What::Write(range, _) = job.what else { return parities.into() };
+        if job.must_wait {
+            return Waits { must: true, ..parities.into() };
+        }
         let is_host = matches!(job.purpose, Purpose::Host(_));
-        if parities.is_empty() || !is_host || job.must_wait || !volume.policy.relies_on_marks() {
+        let policy = volume.policy_at(job.what.first_stripe(volume));
+        if parities.is_empty() || !is_host || !policy.relies_on_marks() {
             return parities.into();
         }
-        let redundancy = &volume.policy.redundancy;
+        let redundancy = policy.redundancy;
         let before = self.known_marks.written.insert(volume.id, now).unwrap_or(now);
         // By now it has been computed, or is about to be.
         if redundancy.timing == Timing::Deferred && now.saturating_sub(before) >= redundancy.idle {
@@ -117,13 +121,13 @@ impl Originator {
             true => self.known_marks.since(volume, range, covering),
             false => None,
         };
-        Waits { parities, marked_since }
+        Waits { parities, marked_since, must: false }
     }
 
     /// A write has happened that has marked parity.
     pub(super) fn learn_marks(&mut self, ts: Timestamp, txn: &RunningJob) {
         let What::Write(range, _) = txn.job.what else { return };
-        let Waits { parities, marked_since: None } = txn.waits else { return };
+        let Waits { parities, marked_since: None, .. } = txn.waits else { return };
         if !parities.is_empty() && !txn.job.must_wait && txn.policy.relies_on_marks() {
             let marked = parities.intersection(covering(&txn.volume, range));
             self.known_marks.learn(&txn.volume, range, marked, ts);

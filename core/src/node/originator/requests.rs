@@ -156,11 +156,13 @@ impl Originator {
     ) {
         let g = &volume.geometry;
         let most = together(g, volume.policy.commands(), self.max_chunk);
-        let cut = chunks(g, range, most, |s| volume.extent_end(s));
+        let cut = chunks(g, range, most, |s| volume.extent_end(s).min(volume.redundancy_end(s)));
         let mut left = 0;
         for chunk in cut {
             let pieces = match what(chunk) {
-                What::Write(..) => plan::cut(&volume.geometry, &volume.policy, chunk),
+                What::Write(..) => {
+                    plan::cut(g, &volume.policy_at(chunk.offset / g.stripe_bytes()), chunk)
+                }
                 _ => vec![chunk],
             };
             left += pieces.len();

@@ -10,10 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::{Changed, Rebuild, Worker};
+use crate::cluster::Area;
 use crate::layout::ColumnRole;
 use crate::node::Exposed;
 use crate::store::ChangeKind;
 use crate::units::{Nanos, SECTOR, Timestamp, VolumeId};
+
+/// What is counted: a volume, and what of it.
+pub(super) type Counted = (VolumeId, Area);
 
 /// The marked sectors of a disk, as far as they are known.
 #[derive(Clone, Default, Hash)]
@@ -22,8 +26,8 @@ pub(super) struct Exposure {
     marks: BTreeMap<u64, (Timestamp, Nanos)>,
     /// Marked sectors that cannot be computed, since data that they cover is lost for good.
     hopeless: BTreeSet<u64>,
-    /// What that is for each volume.
-    tallies: BTreeMap<VolumeId, Tally>,
+    /// What that is for each volume, and for the areas of those that have ranges.
+    tallies: BTreeMap<Counted, Tally>,
     /// What was measured of volumes before this node's life, until they are known to be on the disk.
     before: BTreeMap<VolumeId, Exposed>,
 }
@@ -50,11 +54,21 @@ pub(super) struct Tally {
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub volume: VolumeId,
+    /// Where its stripe is counted besides in all of the volume.
+    pub area: Option<Area>,
     pub stripe: u64,
     /// The disk's sectors.
     pub sectors: Range<u64>,
     /// Of parity, how many data columns it covers.
     pub covers: Option<u64>,
+}
+
+impl Unit {
+    /// Where it counts.
+    fn counted(&self) -> impl Iterator<Item = Counted> + use<> {
+        let volume = self.volume;
+        [Some(Area::Whole), self.area].into_iter().flatten().map(move |area| (volume, area))
+    }
 }
 
 impl Exposure {
@@ -110,8 +124,8 @@ impl Exposure {
 
     /// A sector of a unit is marked, or no more.
     fn count(&mut self, unit: Option<&Unit>, more: bool, now: Nanos) {
-        if let Some(unit) = unit {
-            self.tallies.entry(unit.volume).or_default().count(unit, more, now);
+        for counted in unit.into_iter().flat_map(Unit::counted) {
+            self.tallies.entry(counted).or_default().count(unit.expect("it is one's"), more, now);
         }
     }
 
@@ -131,8 +145,9 @@ impl Exposure {
             let here: Vec<Nanos> = self.marks.range(sector..from).map(|(_, m)| m.1).collect();
             for since in here {
                 self.count(unit.as_ref(), true, now);
-                if let Some(tally) = unit.as_ref().and_then(|u| self.tallies.get_mut(&u.volume)) {
-                    tally.oldest = tally.oldest.min(since);
+                for counted in unit.iter().flat_map(Unit::counted) {
+                    let oldest = &mut self.tallies.get_mut(&counted).expect("just counted").oldest;
+                    *oldest = since.min(*oldest);
                 }
             }
         }
@@ -143,13 +158,16 @@ impl Exposure {
         self.before.extend(before);
     }
 
-    /// These volumes are on the disk, and of each it is counted what is exposed; of others it is not any more.
-    pub fn keep(&mut self, volumes: impl Iterator<Item = VolumeId>, now: Nanos) {
+    /// These volumes and areas are on the disk, and of each it is counted what is exposed; of others it is not any more.
+    pub fn keep(&mut self, all: impl Iterator<Item = Counted>, now: Nanos) {
         let mut tallies = std::mem::take(&mut self.tallies);
-        for volume in volumes {
-            let known = tallies.remove(&volume);
-            let tally = known.unwrap_or_else(|| Tally::new(self.before.remove(&volume), now));
-            self.tallies.insert(volume, tally);
+        for counted in all {
+            let known = tallies.remove(&counted);
+            let before = match counted {
+                (volume, Area::Whole) => self.before.remove(&volume),
+                _ => None,
+            };
+            self.tallies.insert(counted, known.unwrap_or_else(|| Tally::new(before, now)));
         }
     }
 
@@ -205,8 +223,10 @@ impl Exposure {
     pub fn give_up(&mut self, unit: &Unit, sectors: Range<u64>) {
         for sector in sectors {
             let more = self.hopeless.insert(sector) && self.marks.contains_key(&sector);
-            if let Some(tally) = self.tallies.get_mut(&unit.volume).filter(|_| more) {
-                tally.give_up(unit);
+            for counted in unit.counted().filter(|_| more) {
+                if let Some(tally) = self.tallies.get_mut(&counted) {
+                    tally.give_up(unit);
+                }
             }
         }
     }
@@ -216,10 +236,11 @@ impl Exposure {
         let given_up = self.hopeless.range(sectors.clone()).copied().collect::<Vec<u64>>();
         for sector in given_up {
             self.hopeless.remove(&sector);
-            if let Some(unit) = unit.filter(|_| self.marks.contains_key(&sector))
-                && let Some(tally) = self.tallies.get_mut(&unit.volume)
-            {
-                tally.hope(unit);
+            let Some(unit) = unit.filter(|_| self.marks.contains_key(&sector)) else { continue };
+            for counted in unit.counted() {
+                if let Some(tally) = self.tallies.get_mut(&counted) {
+                    tally.hope(unit);
+                }
             }
         }
     }
@@ -233,21 +254,26 @@ impl Exposure {
         }
     }
 
-    /// It was looked at all of a volume's marks, and the oldest is from then.
-    pub fn oldest_is(&mut self, volume: VolumeId, since: Nanos) {
-        if let Some(tally) = self.tallies.get_mut(&volume) {
+    /// It was looked at all marks of an area, and the oldest is from then.
+    pub fn oldest_is(&mut self, counted: Counted, since: Nanos) {
+        if let Some(tally) = self.tallies.get_mut(&counted) {
             tally.oldest = since;
         }
     }
 
     /// What is counted of a volume.
     pub fn of(&self, volume: VolumeId) -> Option<&Tally> {
-        self.tallies.get(&volume)
+        self.in_area(volume, Area::Whole)
     }
 
-    /// Of each volume on the disk what is exposed, now and so far.
-    pub fn all(&self, now: Nanos) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
-        self.tallies.iter().map(move |(id, tally)| (*id, tally.so_far(now)))
+    /// What is counted of some of its stripes.
+    pub fn in_area(&self, volume: VolumeId, area: Area) -> Option<&Tally> {
+        self.tallies.get(&(volume, area))
+    }
+
+    /// Of each volume on the disk, and of each area of those that have ranges, what is exposed, now and so far.
+    pub fn all(&self, now: Nanos) -> impl Iterator<Item = (Counted, Exposed)> + '_ {
+        self.tallies.iter().map(move |(counted, tally)| (*counted, tally.so_far(now)))
     }
 
     /// What it has, in words.
@@ -266,7 +292,19 @@ impl Exposure {
             let marked = |(stripe, n): (&u64, &u32)| tally.stripes.get(stripe) >= Some(n);
             assert!(tally.hopeless.iter().all(marked), "more is given up than is marked");
         }
-        let counted: u64 = self.tallies.values().map(Tally::sectors).sum();
+        for (volume, whole) in
+            self.tallies.iter().filter(|t| t.0.1 == Area::Whole).map(|t| (t.0.0, t.1))
+        {
+            let areas = self.tallies.range((volume, Area::Rest)..=(volume, Area::Range(u64::MAX)));
+            let counted: Vec<u64> = areas.map(|(_, tally)| tally.sectors()).collect();
+            let sum: u64 = counted.iter().sum();
+            assert!(
+                counted.is_empty() || sum == whole.sectors(),
+                "{sum} in the areas of {volume:?}"
+            );
+        }
+        let whole = self.tallies.iter().filter(|t| t.0.1 == Area::Whole);
+        let counted: u64 = whole.map(|t| t.1.sectors()).sum();
         assert!(counted <= self.marks.len() as u64, "{counted} marks of {}", self.marks.len());
     }
 }
@@ -398,7 +436,8 @@ impl Worker {
                 ColumnRole::Parity(j) => Some(volume.geometry.code.support(j).len() as u64),
             };
             let sectors = first..first + volume.unit_sectors();
-            Some(Unit { volume: volume.id, stripe, sectors, covers })
+            let area = volume.area_of(stripe);
+            Some(Unit { volume: volume.id, area, stripe, sectors, covers })
         })
     }
 
@@ -407,8 +446,8 @@ impl Worker {
         self.exposure.measured_before(before);
     }
 
-    /// What is exposed of each volume by parity that waits on this disk.
-    pub fn exposed(&self, now: Nanos) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
+    /// What is exposed of each volume, and of each area of those that have ranges, by parity that waits on this disk.
+    pub fn exposed(&self, now: Nanos) -> impl Iterator<Item = (Counted, Exposed)> + '_ {
         self.exposure.all(now)
     }
 
@@ -424,10 +463,16 @@ impl Worker {
         let here = |v: &&std::sync::Arc<crate::cluster::Volume>| {
             v.extents.iter().any(|e| e.column_of(self.node).is_some())
         };
-        let volumes = self.map.volumes.values().filter(here).map(|v| v.id);
+        let areas = |v: &std::sync::Arc<crate::cluster::Volume>| {
+            let in_ranges = v.areas().into_iter().map(|a| a.area).filter(|a| *a != Area::Whole);
+            let all: Vec<Area> = [Area::Whole].into_iter().chain(in_ranges).collect();
+            let id = v.id;
+            all.into_iter().map(move |area| (id, area))
+        };
+        let all = self.map.volumes.values().filter(here).flat_map(areas);
         let mut exposure = std::mem::take(&mut self.exposure);
         exposure.look_anew();
-        exposure.keep(volumes, now);
+        exposure.keep(all, now);
         exposure.recount(now, |sector| self.unit_at(sector));
         self.exposure = exposure;
     }
@@ -460,7 +505,13 @@ mod tests {
     const VOLUME: VolumeId = VolumeId(7);
 
     fn unit(sector: u64) -> Option<Unit> {
-        (sector < 8).then_some(Unit { volume: VOLUME, stripe: 3, sectors: 0..8, covers: Some(4) })
+        (sector < 8).then_some(Unit {
+            volume: VOLUME,
+            area: None,
+            stripe: 3,
+            sectors: 0..8,
+            covers: Some(4),
+        })
     }
 
     fn so_far(exposure: &Exposure, now: Nanos) -> Exposed {
@@ -473,7 +524,7 @@ mod tests {
     fn what_was_measured_in_earlier_lives_counts_with_what_comes() {
         let ts = Timestamp::new(1, NodeId(0));
         let mut first = Exposure::default();
-        first.keep([VOLUME].into_iter(), 1_000 * MILLIS);
+        first.keep([(VOLUME, Area::Whole)].into_iter(), 1_000 * MILLIS);
         first.found(vec![(0, ts), (1, ts)], 1_500 * MILLIS, unit);
         let before = so_far(&first, 2_000);
         assert_eq!((before.watched, before.unprotected), (1_000 * MILLIS, 500 * MILLIS));
@@ -482,7 +533,7 @@ mod tests {
         // The next life finds one mark on the disk, at another time of another clock.
         let mut second = Exposure::default();
         second.measured_before([(VOLUME, before), (VolumeId(8), before)]);
-        second.keep([VOLUME].into_iter(), 100 * MILLIS);
+        second.keep([(VOLUME, Area::Whole)].into_iter(), 100 * MILLIS);
         second.found(vec![(0, ts)], 100 * MILLIS, unit);
         let after = so_far(&second, 1_100);
         assert_eq!(
@@ -495,10 +546,10 @@ mod tests {
         assert_eq!(second.of(VOLUME).unwrap().watched_now(1_100 * MILLIS), 1_000 * MILLIS);
 
         // It counts once, however often the map changes.
-        second.keep([VOLUME].into_iter(), 1_200 * MILLIS);
+        second.keep([(VOLUME, Area::Whole)].into_iter(), 1_200 * MILLIS);
         assert_eq!(so_far(&second, 1_200).watched, 2_100 * MILLIS);
         second.keep([].into_iter(), 1_300 * MILLIS);
-        second.keep([VOLUME].into_iter(), 1_300 * MILLIS);
+        second.keep([(VOLUME, Area::Whole)].into_iter(), 1_300 * MILLIS);
         assert_eq!(so_far(&second, 1_300).watched, 0, "the column came anew");
     }
 }

@@ -153,8 +153,8 @@ impl Worker {
     /// Where writes could rely on marks until now, parity has not heard of all of them: it does not vouch for what was done
     /// before.
     pub(super) fn remember_less_of_relying(&mut self, before: &ClusterMap) {
-        let relied = before.volumes.values().filter(|v| v.policy.relies_on_marks());
-        let relies = |id| self.map.volumes.get(id).is_some_and(|v| v.policy.relies_on_marks());
+        let relied = before.volumes.values().filter(|v| v.relies_on_marks());
+        let relies = |id| self.map.volumes.get(id).is_some_and(|v| v.relies_on_marks());
         if relied.map(|v| &v.id).any(|id| !relies(id)) {
             self.memory.begin_after(self.entered.floor());
         }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Cell, Rebuild, Ticket, Worker};
-use crate::cluster::Volume;
+use crate::cluster::{Area, Stripes, Volume};
 use crate::node::Body;
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
@@ -153,11 +153,16 @@ impl Worker {
 
     /// Whether parity waits here that is to be computed without anybody asking for it.
     pub(super) fn has_to_refresh(&self) -> bool {
-        let waits =
-            |v: &Volume| v.policy.redundancy.timing != Timing::Never || self.may_lose_a_disk(v);
+        let waits = |v: &Volume, a: &Stripes| {
+            a.redundancy.timing != Timing::Never || self.may_lose_a_disk(v)
+        };
+        let hopes = |v: &Volume, a: &Stripes| {
+            a.runs.iter().any(|run| self.hopeful(v, (run.start, 0), run.end).is_some())
+        };
         !self.exposure.is_empty()
-            && self.map.volumes.values().any(|v| {
-                waits(v) && !self.map.is_asleep(v) && self.hopeful(v, (0, 0), v.stripes()).is_some()
+            && self.map.volumes.values().filter(|v| !self.map.is_asleep(v)).any(|v| {
+                self.exposure.of(v.id).is_some_and(|t| t.oldest().is_some())
+                    && v.areas().iter().any(|area| waits(v, area) && hopes(v, area))
             })
     }
 
@@ -181,7 +186,8 @@ impl Worker {
         must: bool,
         now: Nanos,
     ) -> bool {
-        let timing = volume.policy.redundancy.timing;
+        let redundancy = *volume.redundancy_at(stripes.start);
+        let (timing, area) = (redundancy.timing, volume.area_of(stripes.start));
         if timing == Timing::Immediate {
             return self.store.has_marks();
         }
@@ -201,14 +207,16 @@ impl Worker {
         };
         self.store.has_marks()
             && !self.refreshing.wanted.iter().any(meets)
-            && (!adds || never || !self.exceeds(volume, 2))
+            && (!adds
+                || never
+                || !self.exceeds(volume, area.unwrap_or(Area::Whole), &redundancy, 2))
     }
 
-    /// Whether this disk's share of so many times one of the volume's bounds is exposed. What nothing determines does
+    /// Whether this disk's share of so many times one of an area's bounds is exposed. What nothing determines does
     /// not count: no refresh would help it, and writes that could do without it would wait for ever.
-    fn exceeds(&self, volume: &Volume, times: u64) -> bool {
-        let Some(tally) = self.exposure.of(volume.id) else { return false };
-        let Redundancy { exposed_stripes, exposed_bytes, .. } = volume.policy.redundancy;
+    fn exceeds(&self, volume: &Volume, area: Area, bounds: &Redundancy, times: u64) -> bool {
+        let Some(tally) = self.exposure.in_area(volume.id, area) else { return false };
+        let Redundancy { exposed_stripes, exposed_bytes, .. } = *bounds;
         let share = |bound: u64| match bound {
             Redundancy::UNBOUNDED => bound,
             _ => self.share_of(volume, bound.saturating_mul(times)),
@@ -224,9 +232,9 @@ impl Worker {
         (bound.saturating_mul(parities as u64) / width as u64).max(1)
     }
 
-    /// Which of a volume's parity is due.
-    fn due(&mut self, volume: &Volume, now: Nanos) -> Due {
-        let redundancy = &volume.policy.redundancy;
+    /// Which of an area's parity is due.
+    fn due(&mut self, volume: &Volume, area: &Stripes, now: Nanos) -> Due {
+        let redundancy = &area.redundancy;
         let for_target = self.is_due_for_target(volume, now);
         if self.may_lose_a_disk(volume) {
             return Due::All(Loop::RefreshFirst);
@@ -237,7 +245,7 @@ impl Worker {
             (_, Refresh::First) => return Due::All(Loop::RefreshFirst),
             (Timing::Deferred, Refresh::Idle) => {}
         }
-        if for_target || self.exceeds(volume, 1) {
+        if for_target || self.exceeds(volume, area.area, redundancy, 1) {
             return Due::All(Loop::RefreshFirst);
         }
         if self.load.quiet_since(now) >= redundancy.idle {
@@ -261,14 +269,19 @@ impl Worker {
             }
         }
         for volume in self.map.volumes.values().cloned().collect::<Vec<_>>() {
-            let all = 0..volume.stripes();
             if self.map.is_asleep(&volume) {
                 continue;
             }
-            match self.due(&volume, now) {
-                Due::Nothing => {}
-                Due::All(which) => self.ask_units(&volume, all, which, background, now),
-                Due::MarkedBy(by) => self.ask_old(&volume, by, background, now),
+            for area in volume.areas() {
+                match self.due(&volume, &area, now) {
+                    Due::Nothing => {}
+                    Due::All(which) => {
+                        for run in area.runs {
+                            self.ask_units(&volume, run, which, background, now);
+                        }
+                    }
+                    Due::MarkedBy(by) => self.ask_old(&volume, &area, by, background, now),
+                }
             }
         }
     }
@@ -303,7 +316,7 @@ impl Worker {
     /// Whether a unit of parity is left to another for now: who has the first of those that are computed together leads.
     fn is_left_to_another(&mut self, volume: &Volume, unit: &Marked, now: Nanos) -> bool {
         let g = &volume.geometry;
-        let mut together = plan::refreshed_together(g, &volume.policy)
+        let mut together = plan::refreshed_together(g, &volume.policy_at(unit.stripe))
             .iter()
             .map(|j| g.layout.parity_seat(unit.stripe, j));
         let leads = together.next() == Some(unit.seat);
@@ -346,22 +359,32 @@ impl Worker {
         }
     }
 
-    /// Asks for what was marked by then, if the oldest was.
-    fn ask_old(&mut self, volume: &Volume, by: Nanos, background: &mut Background, now: Nanos) {
-        let oldest = self.exposure.of(volume.id).and_then(|t| t.oldest());
+    /// Asks for what was marked of an area by then, if the oldest was.
+    fn ask_old(
+        &mut self,
+        volume: &Volume,
+        area: &Stripes,
+        by: Nanos,
+        background: &mut Background,
+        now: Nanos,
+    ) {
+        let oldest = self.exposure.in_area(volume.id, area.area).and_then(|t| t.oldest());
         if oldest.is_none_or(|oldest| oldest > by) {
             return;
         }
-        let (mut from, mut oldest) = ((0, 0), now);
-        while let Some(unit) = self.hopeful(volume, from, volume.stripes()) {
-            from = unit.next();
-            if unit.since <= by {
-                let one = unit.stripe..unit.stripe + 1;
-                self.ask_units(volume, one, Loop::RefreshFirst, background, now);
+        let mut oldest = now;
+        for run in &area.runs {
+            let mut from = (run.start, 0);
+            while let Some(unit) = self.hopeful(volume, from, run.end) {
+                from = unit.next();
+                if unit.since <= by {
+                    let one = unit.stripe..unit.stripe + 1;
+                    self.ask_units(volume, one, Loop::RefreshFirst, background, now);
+                }
+                oldest = oldest.min(unit.since);
             }
-            oldest = oldest.min(unit.since);
         }
-        self.exposure.oldest_is(volume.id, oldest);
+        self.exposure.oldest_is((volume.id, area.area), oldest);
     }
 
     /// The first unit from this stripe and seat on, before stripe `end`, of which parity here is marked and can be

@@ -93,7 +93,7 @@ impl Worker {
             let its = extent.columns.get(*column).is_some_and(|c| c.0 == *node);
             its && *node != self.node && !txn.markers.contains(*column)
         };
-        let defers = volume.policy.redundancy.defers() || txn.waits;
+        let defers = volume.defers() || txn.waits;
         // What computes parity brings nobody any data.
         let brings = txn.writes != EVERYTHING;
         let remembers = defers && brings && self.config.waits_for_holders();

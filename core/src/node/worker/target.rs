@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Worker;
-use crate::cluster::Volume;
+use crate::cluster::{Stripes, Volume};
 use crate::node::Exposed;
 use crate::policy::{Redundancy, Refresh, Start, Timing};
 use crate::units::{MILLIS, Nanos, VolumeId};
@@ -40,8 +40,10 @@ pub(super) struct Target {
 impl Target {
     /// Of a volume that has one.
     fn of(volume: &Volume) -> Option<Target> {
-        let Redundancy { timing, mttdl, .. } = volume.policy.redundancy;
-        if timing != Timing::Deferred || mttdl == Redundancy::UNBOUNDED {
+        let mttdl = volume.policy.redundancy.mttdl;
+        if volume.redundancies().all(|r| r.timing != Timing::Deferred)
+            || mttdl == Redundancy::UNBOUNDED
+        {
             return None;
         }
         let of_volume = volume.rates().exposed_share(mttdl as f64).max(0.0);
@@ -51,7 +53,7 @@ impl Target {
             reserve: LEAST_RESERVE,
             late_since: None,
             is_closed: true,
-            enough: volume.policy.redundancy.idle,
+            enough: volume.redundancies().map(|r| r.idle).max().unwrap_or(0),
         })
     }
 
@@ -155,20 +157,25 @@ impl Worker {
         if self.exposure.is_empty() {
             return None;
         }
-        let of = |volume: &std::sync::Arc<Volume>| {
-            let redundancy = &volume.policy.redundancy;
+        let of = |(volume, area): (&std::sync::Arc<Volume>, Stripes)| {
+            let redundancy = &area.redundancy;
             if redundancy.timing != Timing::Deferred || redundancy.refresh != Refresh::Idle {
                 return None;
             }
-            let so_far = self.exposed_so_far(volume.id, now).filter(|e| e.stripes > 0)?;
+            let its = self.exposure.in_area(volume.id, area.area).map(|t| t.so_far(now));
+            let age = its.filter(|e| e.stripes > 0)?.age;
+            let so_far = self.exposed_so_far(volume.id, now)?;
             let idle = self.load.last_part().saturating_add(redundancy.idle);
-            let old = now.saturating_sub(so_far.age).checked_add(redundancy.exposed_for);
+            let old = now.saturating_sub(age).checked_add(redundancy.exposed_for);
             let left = self.targets.of.get(&volume.id).and_then(|t| t.left(&so_far));
             let used_up = left.map(|left| now.saturating_add(left.max(1)));
             [Some(idle), old, used_up].into_iter().flatten().filter(|at| *at > now).min()
         };
         let others = self.refreshing.looks_after_others().filter(|at| *at > now);
-        self.map.volumes.values().filter_map(of).chain(others).min()
+        let areas = |v: &'_ std::sync::Arc<Volume>| v.areas();
+        let volumes = self.map.volumes.values();
+        let all = volumes.flat_map(|v| areas(v).into_iter().map(move |area| (v, area)));
+        all.filter_map(of).chain(others).min()
     }
 }
 

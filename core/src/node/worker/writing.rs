@@ -189,7 +189,9 @@ impl Worker {
             _ => None,
         };
         let marks = || txn.ranges.iter().filter(|r| r.kind.is_mark());
-        let must = marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
+        // Here it may be computed all the same: of two parities that cover different data one, and not the other.
+        let must =
+            header.waits.must || marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
         let adds = !must && marks().any(|r| !self.exposure.has_all(&r.sectors));
         self.note_into_parity(header.ts, &txn);
         let marks_stand = match header.waits.marked_since {

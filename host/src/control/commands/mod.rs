@@ -324,8 +324,8 @@ impl Commands<'_> {
                 let spec = Spec { stripe_unit, apart, policy, ..Spec::default() };
                 Outcome::Wait(self.create(&asked, (name, size), layout, spec)?)
             }
-            ControlRequest::VolumeSet { name, set, force } => {
-                Outcome::Wait(self.set_policy(&name, policy::change(&set, force)?)?)
+            ControlRequest::VolumeSet { name, set, force, range } => {
+                Outcome::Wait(self.set_policy(&name, policy::change(&set, force, range)?)?)
             }
             ControlRequest::VolumeResize { name, size, force } => {
                 Outcome::Wait(self.resize(&asked, (&name, size), force)?)

@@ -25,8 +25,8 @@ pub(super) fn header() -> impl Strategy<Value = Header> {
     let asker = option::of(asker());
     let columns = || any::<u32>().prop_map(ColumnSet);
     let asked = (asker, option::of(holder()));
-    let waits = (columns(), option::of(ts()))
-        .prop_map(|(parities, marked_since)| Waits { parities, marked_since });
+    let waits = (columns(), option::of(ts()), any::<bool>())
+        .prop_map(|(parities, marked_since, must)| Waits { parities, marked_since, must });
     let fields = (ts(), volume_id(), columns(), waits, calculators(), task, asked);
     fields.prop_map(|(ts, volume, avoid, waits, calculators, task, (asker, holder))| Header {
         ts,

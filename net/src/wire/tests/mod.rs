@@ -14,7 +14,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, Settings, TimeAway, Volume,
+    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, PolicyRange, Settings,
+    TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
@@ -421,6 +422,10 @@ fn volume() -> impl Strategy<Value = Volume> {
             visible: count as u64,
             unordered_sharing: count % 2 == 1,
             deletion: Deletion { since: (count % 3 == 1).then_some(extent_stripes) },
+            ranges: (count % 2 == 1)
+                .then_some(PolicyRange { first: 0, end: 1, redundancy: policy.redundancy })
+                .into_iter()
+                .collect(),
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,

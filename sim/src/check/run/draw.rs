@@ -17,7 +17,6 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 
 use super::super::options::Options;
 use super::super::places::Places;
-use super::choices;
 use super::giving_up::GivingUp;
 use super::hosts::Client;
 use super::lulls::Lulls;
@@ -26,6 +25,7 @@ use super::operator::Operator;
 use super::rare::Rare;
 use super::suspects;
 use super::{Run, VOLUME};
+use super::{choices, ranges};
 use crate::world::{Crew, World};
 
 impl Run {
@@ -226,6 +226,7 @@ impl Run {
             move_rng: Rng::with_seed(seed ^ 0x0003_0f3e),
             suspect_rng: suspects::rng(seed, redundancy.is_some()),
             form_rng: Rng::with_seed(seed ^ 0x000f_0235),
+            range_rng: redundancy.filter(|_| options.ranges).and_then(|_| ranges::rng(seed)),
             choice_rng: options.choices.then(|| choices::rng(seed)).flatten(),
             giving_up: GivingUp::draw(seed, &options),
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),

@@ -41,6 +41,8 @@ pub(super) enum Fault {
     Form(SequencerForm),
     /// The volume is to choose this, and that with it.
     Choose(Setting, Option<Setting>),
+    /// An operator has some of the volume's stripes, counted in 64ths of them, choose this.
+    ChooseIn(u64, u64, [Setting; 2]),
     /// What happens to processes.
     Member(MemberFault),
 }
@@ -201,6 +203,7 @@ impl Run {
             self.plan(at, Fault::Form(form));
         }
         self.draw_choices(span);
+        self.draw_ranges(span);
     }
 
     /// A fault will happen. The disk of a node that is to die may have refused to write before, which
@@ -243,6 +246,7 @@ impl Run {
                 | Fault::Return(_)
                 | Fault::Power
                 | Fault::Choose(..)
+                | Fault::ChooseIn(..)
                 | Fault::Form(_)
                 | Fault::GiveUpAfter(_)
                 | Fault::Suspect(..)
@@ -286,6 +290,7 @@ impl Run {
             Fault::Choose(one, other) => {
                 self.world.set_policy(VOLUME, PolicyChange::to([one].into_iter().chain(other)));
             }
+            Fault::ChooseIn(from, to, settings) => self.choose_in(from, to, settings),
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Damage(node, damage) => self.damage(node, damage),
             Fault::Refuse(node) => {

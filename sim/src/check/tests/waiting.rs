@@ -2,11 +2,14 @@
 
 use super::*;
 
+/// Drawn as before there were ranges.
+const UNRANGED: Options = Options { ranges: false, ..Options::DEFAULT };
+
 /// The disk that has the data of a write goes away just after its host was answered; who marked the parity remembers it.
 #[test]
 fn forgetting_a_write_whose_data_is_away_is_found() {
     let (gives_up, controller) = (Some(false), Some(None));
-    let drawn = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    let drawn = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
     let options = Options { gives_up, controller, ..drawn };
     for seed in [9, 60] {
         passed(seed, options);
@@ -17,7 +20,7 @@ fn forgetting_a_write_whose_data_is_away_is_found() {
 /// Parity is computed, and a write that comes later does not mark it. In one of ten runs that shows.
 #[test]
 fn relying_on_marks_that_are_gone_is_found() {
-    let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    let options = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
     let mut relied = 0;
     for seed in [3, 36, 43, 48, 84] {
         relied += passed(seed, options).relied;
@@ -29,7 +32,7 @@ fn relying_on_marks_that_are_gone_is_found() {
 /// Nothing computes parity of a volume that does so never, but for the sake of a disk that is expected to fail.
 #[test]
 fn parity_that_waits_beside_a_suspect_disk_is_found() {
-    let options = Options { deferral: Some(true), members: Some(false), ..Options::DEFAULT };
+    let options = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
     passed(586, options);
     assert!(fails(586, Bug::SuspectWaits, options));
 }
@@ -65,7 +68,25 @@ fn seeds_that_failed_with_parity_that_waits() {
     let drnet = Some("drnet".parse().expect("a layout"));
     let seeds = seeds.into_iter().map(|seed| (seed, None));
     for (seed, layout) in seeds.chain(by_drnet.into_iter().map(|seed| (seed, drnet))) {
-        let options = Options { deferral: Some(true), layout, ..Options::DEFAULT };
+        let options = Options { deferral: Some(true), layout, ..UNRANGED };
         assert!(run_seed(seed, options).is_ok(), "seed {seed}");
+    }
+}
+
+/// Data is lost for good. Of the parities of its stripe one covers it and cannot be computed, and another does not and can: there a bound
+/// would not have it wait.
+#[test]
+fn a_write_whose_parity_must_wait_goes_on() {
+    let deferred = Options { deferral: Some(true), ..UNRANGED };
+    let controller = Options { controller: Some(Some(Roles::Controller)), ..deferred };
+    assert!(run_seed(3100090, controller).is_ok());
+    assert!(run_seed(1710037, Options { divides_locks: false, ..deferred }).is_ok());
+}
+
+/// Ranges of the volume choose for themselves when their parity is computed, and change that in use.
+#[test]
+fn ranges_choose_for_themselves() {
+    for seed in 0..12 {
+        passed(seed, Options { deferral: Some(true), ..Options::DEFAULT });
     }
 }

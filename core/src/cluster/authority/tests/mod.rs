@@ -5,6 +5,7 @@ mod columns;
 mod forgetting;
 mod giving_up;
 mod operators;
+mod ranges;
 mod rest;
 
 use super::*;
