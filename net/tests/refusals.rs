@@ -107,7 +107,7 @@ fn a_wrong_version_is_refused_and_both_are_named() {
     let mut header = frame::header(1, &[]);
     header[4] = 9;
     socket.write_all(&header).unwrap();
-    nodes[0].logged("speaks version 9 of the protocol and this one version 2");
+    nodes[0].logged("speaks version 9 of the protocol and this one version 3");
     let answer = read_to_end(socket);
     let text = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with(b"WEFT") && text.contains("version 9"), "{text}");

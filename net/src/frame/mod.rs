@@ -20,7 +20,7 @@ use weft_bytes::checksum;
 use weft_bytes::{Read, Reader, Writer};
 
 /// The version of the protocol between processes: frames, handshake and messages.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes of a frame's header.
 pub const HEADER: usize = 16;

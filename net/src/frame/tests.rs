@@ -100,7 +100,7 @@ fn errors_say_what_was_wrong() {
     later[4] = 7;
     let error = one(&later[..6]).unwrap_err();
     assert_eq!(error, FrameError::Version { theirs: 7 });
-    assert!(error.to_string().contains("version 7") && error.to_string().contains("version 2"));
+    assert!(error.to_string().contains("version 7") && error.to_string().contains("version 3"));
 
     let small = read_all(&mut FrameReader::new(99), &bytes_of(&frame), &[7]);
     assert_eq!(small.unwrap_err(), FrameError::TooLong { len: 100, max: 99 });

@@ -1,7 +1,6 @@
 //! One connection and what it is in the middle of.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use weft_core::units::NodeId;
 use weft_route::Why;
 
 use super::hello::MAX_GREETING;
+use super::notes::Place;
 use super::pipe::Wire;
 use super::session::{Chunks, Session, framed};
 use super::stream::Stream;
@@ -58,7 +58,7 @@ pub(super) struct Link {
     pub cursor: Option<u64>,
     /// What is said for others' circuits, and waits.
     relayed: VecDeque<Chunks>,
-    pub address: SocketAddr,
+    pub place: Place,
     pub dialled: Option<NodeId>,
     pub state: State,
     /// When it is given up if it has not come further. Not used while it is up.
@@ -75,12 +75,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub fn new(
-        stream: Stream,
-        address: SocketAddr,
-        dialled: Option<NodeId>,
-        deadline: Instant,
-    ) -> Link {
+    pub fn new(stream: Stream, place: Place, dialled: Option<NodeId>, deadline: Instant) -> Link {
         Link {
             stream,
             path: Vec::new(),
@@ -91,7 +86,7 @@ impl Link {
             age: 0,
             cursor: None,
             relayed: VecDeque::new(),
-            address,
+            place,
             dialled,
             state: if dialled.is_some() { State::Connecting } else { State::Greeting },
             deadline,
@@ -116,6 +111,11 @@ impl Link {
     /// Whether it goes over others.
     pub fn is_circuit(&self) -> bool {
         matches!(self.stream.wire, Wire::Circuit(_))
+    }
+
+    /// Whether it is a Unix socket.
+    pub fn is_near(&self) -> bool {
+        matches!(self.stream.wire, Wire::Near(_))
     }
 
     /// Puts a frame behind what is being sent.

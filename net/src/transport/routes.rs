@@ -166,6 +166,7 @@ impl Driver {
             self.tell_what_came(peer);
             self.look_after_orphan(peer, now);
             self.open_circuit(peer, now);
+            self.dial_near(peer, now);
         }
     }
 
@@ -293,12 +294,12 @@ impl Driver {
     ) -> Token {
         let token = self.next_token();
         let relay = self.peers.get(&circuit.neighbour).and_then(|k| k.direct);
-        let address = relay.and_then(|t| self.links.get(&t)).map(|l| l.address);
-        let address = address.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let place = relay.and_then(|t| self.links.get(&t)).map(|l| l.place.clone());
+        let place = place.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)).into());
         let pipe = Pipe::new(circuit, self.router.room(circuit));
         let deadline = now + self.config.limits.handshake;
         let stream = Stream::new(Wire::Circuit(pipe), tls);
-        let mut link = Link::new(stream, address, dialled, deadline);
+        let mut link = Link::new(stream, place, dialled, deadline);
         (link.state, link.writable, link.path) = (State::Greeting, true, path);
         self.links.insert(token, link);
         self.circuits.insert(circuit, token);
@@ -323,6 +324,12 @@ impl Driver {
         if known.direct.take_if(|t| *t == token).is_some() {
             let mut out = Vec::new();
             self.router.disconnected(peer, &mut out);
+            if let Some(before) = known.near.before.take() {
+                // Its other end never used the connection that took its place.
+                known.direct = Some(before);
+                let life = known.session.as_ref().map_or(0, |s| s.life);
+                self.router.connected(self.nanos(now), peer, life, &mut out);
+            }
             self.route(now, out);
         }
         let Some(known) = self.peers.get_mut(&peer) else { return };

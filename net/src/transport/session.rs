@@ -101,6 +101,11 @@ impl Session {
         }
     }
 
+    /// Whether it is the one of this number with this life.
+    pub fn is(&self, number: u64, life: u64) -> bool {
+        (self.number, self.life) == (number, life)
+    }
+
     /// From now on our frames go over this connection.
     pub fn move_to(&mut self, carrier: Token) {
         (self.carrier, self.begun, self.orphaned) = (carrier, false, None);

@@ -68,7 +68,7 @@ impl Stream {
     pub fn pipe(&mut self) -> Option<&mut Pipe> {
         match &mut self.wire {
             Wire::Circuit(pipe) => Some(pipe),
-            Wire::Socket(_) => None,
+            Wire::Socket(_) | Wire::Near(_) => None,
         }
     }
 
@@ -157,9 +157,11 @@ impl Stream {
     pub fn finish(&mut self, chunks: &mut VecDeque<Bytes>) {
         // The other side is refused: whether it hears why is up to it.
         let _ = self.write(chunks);
-        if let Wire::Socket(socket) = &self.wire {
-            let _ = socket.shutdown(std::net::Shutdown::Write);
-        }
+        let _ = match &self.wire {
+            Wire::Socket(socket) => socket.shutdown(std::net::Shutdown::Write),
+            Wire::Near(socket) => socket.shutdown(std::net::Shutdown::Write),
+            Wire::Circuit(_) => Ok(()),
+        };
     }
 
     /// Reads and forgets. Returns whether more may come.
