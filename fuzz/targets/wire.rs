@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use weft_net::frame::{self, Frame, FrameReader, MAX_PAYLOAD};
+use weft_net::frame::{self, Frame, FrameReader, MAX_PAYLOAD, Way};
 use weft_net::transport::{hello_again, word_again};
 use weft_net::wire::Message;
 
@@ -20,7 +20,7 @@ fn message(payload: Bytes) {
 /// Any payload comes out of its frame as it went in.
 fn framed(payload: Bytes, most: usize) {
     let kind = frame::FIRST_KIND;
-    let bytes = [&frame::header(kind, std::slice::from_ref(&payload))[..], &payload].concat();
+    let bytes = [&frame::header(kind, std::slice::from_ref(&payload), Way::Bare)[..], &payload].concat();
     assert_eq!(stream(&bytes, most), (vec![Frame { kind, payload }], None));
 }
 
@@ -39,7 +39,7 @@ fn word(kind: u8, bytes: &[u8]) {
 
 /// The frames in a stream, and why it ends before its end.
 fn stream(bytes: &[u8], most: usize) -> (Vec<Frame>, Option<String>) {
-    let (mut reader, mut frames) = (FrameReader::new(MAX_PAYLOAD), Vec::new());
+    let (mut reader, mut frames) = (FrameReader::new(MAX_PAYLOAD, Way::Bare), Vec::new());
     for mut piece in bytes.chunks(most) {
         while !piece.is_empty() {
             match reader.push(&mut piece) {

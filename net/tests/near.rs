@@ -242,7 +242,9 @@ fn hello(pair: &mut Pair, session: u64) -> Vec<u8> {
     payload.extend([2]);
     payload.extend(b"n1");
     let payload = bytes::Bytes::from(payload);
-    stream.write_all(&frame::header(1, std::slice::from_ref(&payload))).unwrap();
+    stream
+        .write_all(&frame::header(1, std::slice::from_ref(&payload), frame::Way::Guarded))
+        .unwrap();
     stream.write_all(&payload).unwrap();
     let mut answer = vec![0; 200];
     let len = loop {

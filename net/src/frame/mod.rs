@@ -7,12 +7,13 @@
 //!      6      1  kind: below 16 the transport's own, from 16 on the owner's
 //!      7      1  zero
 //!      8      4  length of the payload, at most 16 MiB
-//!     12      4  CRC-32C of bytes 0..12 and the payload
+//!     12      4  CRC-32C of bytes 0..12 and, by a bare connection, the payload
 //!     16         the payload
 //! ```
 //!
 //! Numbers are little-endian. The checksum covers the header too, so that a frame whose kind
-//! was spoiled is not taken for another. [`FrameReader`] is fed bytes as they come and yields
+//! was spoiled is not taken for another. What goes over TLS or does not leave the machine is not
+//! spoiled on the way: there the checksum covers the header alone ([`Way`]). [`FrameReader`] is fed bytes as they come and yields
 //! frames; it does no I/O.
 
 use bytes::Bytes;
@@ -35,6 +36,15 @@ const MAGIC: [u8; 4] = *b"WEFT";
 
 /// A payload of at least so many bytes that have not come yet is worth reading in place.
 const LARGE: usize = 64 << 10;
+
+/// What frames go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// What may spoil them: the checksum covers the payload too.
+    Bare,
+    /// What delivers them as they were sent: TLS, or the kernel of one machine.
+    Guarded,
+}
 
 /// A frame as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +97,7 @@ fn hint(bytes: &[u8; 4]) -> &'static str {
 }
 
 /// The header of a frame with this payload.
-pub fn header(kind: u8, payload: &[Bytes]) -> Vec<u8> {
+pub fn header(kind: u8, payload: &[Bytes], way: Way) -> Vec<u8> {
     let len: usize = payload.iter().map(Bytes::len).sum();
     debug_assert!(len <= MAX_PAYLOAD);
     let mut w: Writer = Writer::with_room(HEADER);
@@ -97,7 +107,8 @@ pub fn header(kind: u8, payload: &[Bytes]) -> Vec<u8> {
     w.u8(0);
     w.u32(len as u32);
     let begin = checksum::crc32c(w.written());
-    w.u32(payload.iter().fold(begin, |crc, bytes| checksum::crc32c_append(crc, bytes)));
+    let covered = if way == Way::Bare { payload } else { &[] };
+    w.u32(covered.iter().fold(begin, |crc, bytes| checksum::crc32c_append(crc, bytes)));
     w.finish()
 }
 
@@ -121,9 +132,8 @@ impl Fields {
 #[derive(Debug)]
 struct Arriving {
     kind: u8,
-    /// The checksum that the frame is to have, and that of the header, which it begins with.
-    crc: u32,
-    begin: u32,
+    /// The checksum that the frame is to have, and that of the header, which it begins with; if it covers the payload.
+    sums: Option<(u32, u32)>,
     /// As long as the frame says.
     len: usize,
     /// Has room for all of it from the beginning, and after what has come nothing that counts.
@@ -135,6 +145,7 @@ struct Arriving {
 /// Turns a stream of bytes into frames.
 #[derive(Debug)]
 pub struct FrameReader {
+    way: Way,
     max: usize,
     header: [u8; HEADER],
     /// How much of the header has come, while no payload is arriving.
@@ -145,8 +156,9 @@ pub struct FrameReader {
 impl FrameReader {
     /// A reader that refuses a first frame with a payload of more than `first` bytes (a
     /// stranger's), and later ones of more than [`MAX_PAYLOAD`].
-    pub fn new(first: usize) -> FrameReader {
-        FrameReader { max: first.min(MAX_PAYLOAD), header: [0; HEADER], filled: 0, arriving: None }
+    pub fn new(first: usize, way: Way) -> FrameReader {
+        let max = first.min(MAX_PAYLOAD);
+        FrameReader { way, max, header: [0; HEADER], filled: 0, arriving: None }
     }
 
     /// Takes bytes from the front of `bytes` until there is a frame or nothing is left.
@@ -197,7 +209,8 @@ impl FrameReader {
         if arriving.filled < arriving.len {
             return Ok(None);
         }
-        if checksum::crc32c_append(arriving.begin, &arriving.payload) != arriving.crc {
+        let is_spoiled = |(crc, begin)| checksum::crc32c_append(begin, &arriving.payload) != crc;
+        if arriving.sums.is_some_and(is_spoiled) {
             return Err(FrameError::Checksum);
         }
         let kind = arriving.kind;
@@ -231,12 +244,16 @@ impl FrameReader {
         if len as usize > self.max {
             return Err(FrameError::TooLong { len, max: self.max });
         }
+        let begin = checksum::crc32c(&self.header[..HEADER - 4]);
+        if self.way == Way::Guarded && begin != crc {
+            return Err(FrameError::Checksum);
+        }
         self.filled = 0;
         self.max = MAX_PAYLOAD;
         let len = len as usize;
         let payload = Vec::with_capacity(len);
-        let begin = checksum::crc32c(&self.header[..HEADER - 4]);
-        self.arriving = Some(Arriving { kind, crc, begin, len, payload, filled: 0 });
+        let sums = (self.way == Way::Bare).then_some((crc, begin));
+        self.arriving = Some(Arriving { kind, sums, len, payload, filled: 0 });
         Ok(())
     }
 }

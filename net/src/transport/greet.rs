@@ -31,7 +31,7 @@ impl Driver {
         let hello = Hello { session, ..self.us.clone() }.encode();
         if let Some(link) = self.links.get_mut(&token) {
             link.state = State::Greeting;
-            link.queue(HELLO, vec![hello]);
+            link.queue((HELLO, vec![hello]));
         }
     }
 
@@ -86,8 +86,8 @@ impl Driver {
                 let came = session.came(*cursor, HEADER + frame.payload.len());
                 *cursor += 1;
                 link.spare = 0;
-                if let Some(chunks) = session.tells(false) {
-                    link.queue_chunks(chunks);
+                if let Some(told) = session.tells(false) {
+                    link.queue(told);
                 }
                 if came == Came::Next {
                     self.shared.deliver(Event::Received { peer, frame }, None);
@@ -141,9 +141,9 @@ impl Driver {
             known.near.before = earlier.take_if(|_| !dialled);
         }
         if !dialled {
-            link.queue(HELLO, vec![ours]);
+            link.queue((HELLO, vec![ours]));
         }
-        place.into_iter().for_each(|chunks| link.queue_chunks(chunks));
+        place.into_iter().for_each(|place| link.queue(place));
         link.state = State::Up { peer, session: number, since: now };
         if !goes_on {
             let outbox = Arc::new(Outbox::new(peer, self.config.limits.queue_bytes));

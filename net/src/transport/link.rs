@@ -10,10 +10,11 @@ use weft_route::Why;
 use super::hello::MAX_GREETING;
 use super::notes::Place;
 use super::pipe::Wire;
-use super::session::{Chunks, Session, framed};
+use super::queues::Outgoing;
+use super::session::Session;
 use super::stream::Stream;
 use super::{Lost, hello};
-use crate::frame::{Frame, FrameReader};
+use crate::frame::{self, Frame, FrameReader};
 
 /// As much is taken from the session, and of what is relayed, before it is written.
 const AHEAD: usize = 256 << 10;
@@ -57,7 +58,7 @@ pub(super) struct Link {
     /// The number of the owner's frame that comes next, when the other side has said it.
     pub cursor: Option<u64>,
     /// What is said for others' circuits, and waits.
-    relayed: VecDeque<Chunks>,
+    relayed: VecDeque<Outgoing>,
     pub place: Place,
     pub dialled: Option<NodeId>,
     pub state: State,
@@ -76,6 +77,7 @@ pub(super) struct Link {
 
 impl Link {
     pub fn new(stream: Stream, place: Place, dialled: Option<NodeId>, deadline: Instant) -> Link {
+        let way = stream.way();
         Link {
             stream,
             path: Vec::new(),
@@ -93,7 +95,7 @@ impl Link {
             readable: false,
             writable: dialled.is_none(),
             ending: false,
-            reader: FrameReader::new(MAX_GREETING),
+            reader: FrameReader::new(MAX_GREETING, way),
             sending: VecDeque::new(),
             sending_bytes: 0,
         }
@@ -119,21 +121,17 @@ impl Link {
     }
 
     /// Puts a frame behind what is being sent.
-    pub fn queue(&mut self, kind: u8, payload: Vec<Bytes>) {
-        self.queue_chunks(framed(kind, payload));
-    }
-
-    /// Puts a frame that is made up behind what is being sent.
-    pub fn queue_chunks(&mut self, chunks: Chunks) {
-        for chunk in chunks {
+    pub fn queue(&mut self, (kind, payload): Outgoing) {
+        let header = Bytes::from(frame::header(kind, &payload, self.stream.way()));
+        for chunk in std::iter::once(header).chain(payload).filter(|c| !c.is_empty()) {
             self.sending_bytes += chunk.len();
             self.sending.push_back(chunk);
         }
     }
 
     /// Says something of a circuit, in its turn with what the owner sends. Returns how many wait.
-    pub fn relay(&mut self, kind: u8, payload: Vec<Bytes>) -> usize {
-        self.relayed.push_back(framed(kind, payload));
+    pub fn relay(&mut self, frame: Outgoing) -> usize {
+        self.relayed.push_back(frame);
         self.relayed.len()
     }
 
@@ -145,7 +143,7 @@ impl Link {
             if relayed.is_none() && own.is_none() {
                 return;
             }
-            relayed.into_iter().chain(own).for_each(|c| self.queue_chunks(c));
+            relayed.into_iter().chain(own).for_each(|frame| self.queue(frame));
         }
     }
 
@@ -184,7 +182,7 @@ impl Link {
         self.sending.clear();
         let mut reason = why.to_string();
         reason.truncate(reason.floor_char_boundary(MAX_GREETING));
-        self.queue(hello::REFUSED, vec![reason.into()]);
+        self.queue((hello::REFUSED, vec![reason.into()]));
         self.stream.finish(&mut self.sending);
     }
 }

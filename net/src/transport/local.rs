@@ -28,7 +28,7 @@ use super::driver::Driver;
 use super::link::Link;
 use super::notes::{Notes, Place};
 use super::pipe::Wire;
-use super::session::{Chunks, framed};
+use super::queues::Outgoing;
 use super::stream::Stream;
 
 /// The kind of a frame that says where one's Unix socket is.
@@ -174,12 +174,12 @@ fn parse(payload: &[u8]) -> Read<(Machine, PathBuf)> {
 
 impl Driver {
     /// What one that dialled us is told.
-    pub(super) fn place(&self) -> Option<Chunks> {
+    pub(super) fn place(&self) -> Option<Outgoing> {
         let (door, local) = self.door.as_ref().zip(self.config.local.as_ref())?;
         let mut w: Writer = Writer::with_room(128);
         w.u128(local.machine.0);
         w.raw(door.path.as_os_str().as_bytes());
-        Some(framed(LOCAL, vec![w.finish().into()]))
+        Some((LOCAL, vec![w.finish().into()]))
     }
 
     /// One that we dialled says where its socket is.

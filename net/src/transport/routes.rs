@@ -93,11 +93,11 @@ impl Driver {
     fn say(&mut self, now: Instant, to: NodeId, word: &Word) {
         let Some(token) = self.peers.get(&to).and_then(|k| k.direct) else { return };
         let Some(link) = self.links.get_mut(&token).filter(|l| l.is_up()) else { return };
-        let (kind, payload) = word.encode();
+        let frame = word.encode();
         self.work.insert(token);
         let waiting = match word {
-            Word::Here { .. } | Word::LinkState(_) => return link.queue(kind, payload),
-            _ => link.relay(kind, payload),
+            Word::Here { .. } | Word::LinkState(_) => return link.queue(frame),
+            _ => link.relay(frame),
         };
         match word {
             // An end that sends its window in crumbs.
@@ -178,8 +178,7 @@ impl Driver {
         if link.missed > SILENT_TICKS + 1 {
             return self.lose(token, Lost::Mute, now);
         }
-        let (kind, payload) = Word::Here { hears: true, digest: 0 }.encode();
-        link.queue(kind, payload);
+        link.queue(Word::Here { hears: true, digest: 0 }.encode());
         self.work.insert(token);
         link.age += 1;
         let (looks, long) = (link.age % REROUTE == 0 && self.us.node > peer, link.path.len());
@@ -232,8 +231,8 @@ impl Driver {
         };
         let carrier = session.carrier;
         let Some(link) = self.links.get_mut(&carrier).filter(|l| l.is_up()) else { return };
-        if let Some(chunks) = session.tells(true) {
-            link.queue_chunks(chunks);
+        if let Some(told) = session.tells(true) {
+            link.queue(told);
             self.work.insert(carrier);
         }
     }

@@ -12,7 +12,7 @@ use rustls::Connection;
 
 use super::Lost;
 use super::pipe::{Pipe, Wire};
-use crate::frame::{Frame, FrameReader};
+use crate::frame::{Frame, FrameReader, Way};
 use crate::identity::{ClusterId, NodeName, describe, peer_of};
 
 /// What rustls may hold of encrypted bytes.
@@ -69,6 +69,14 @@ impl Stream {
         match &mut self.wire {
             Wire::Circuit(pipe) => Some(pipe),
             Wire::Socket(_) | Wire::Near(_) => None,
+        }
+    }
+
+    /// Whether what goes over it may be spoiled.
+    pub fn way(&self) -> Way {
+        match (&self.tls, &self.wire) {
+            (None, Wire::Socket(_) | Wire::Circuit(_)) => Way::Bare,
+            _ => Way::Guarded,
         }
     }
 
