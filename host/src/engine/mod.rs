@@ -48,10 +48,6 @@ pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
 /// For so long what comes is taken and worked on before what it leads to is sent to other processes.
 const ROUND: Nanos = 100_000;
 
-static ROUND_NS: std::sync::LazyLock<Nanos> = std::sync::LazyLock::new(|| {
-    std::env::var("WEFT_ROUND").ok().and_then(|v| v.parse().ok()).unwrap_or(ROUND)
-});
-
 /// Messages that are delivered before sockets and timers have their turn.
 const MOST_MESSAGES: usize = 20_000;
 
@@ -301,7 +297,7 @@ impl Engine {
     }
 
     fn is_in_round(&self, since: Option<Nanos>) -> bool {
-        since.is_none_or(|since| boot_time().saturating_sub(since) < *ROUND_NS)
+        since.is_none_or(|since| boot_time().saturating_sub(since) < ROUND)
     }
 
     /// Whether there is something that [`Engine::run`] would do.

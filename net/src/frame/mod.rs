@@ -35,7 +35,7 @@ pub const FIRST_KIND: u8 = 16;
 const MAGIC: [u8; 4] = *b"WEFT";
 
 /// A payload of at least so many bytes that have not come yet is worth reading in place.
-const LARGE: usize = 64 << 10;
+const LARGE: usize = 16 << 10;
 
 /// What frames go over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,10 +136,8 @@ struct Arriving {
     sums: Option<(u32, u32)>,
     /// As long as the frame says.
     len: usize,
-    /// Has room for all of it from the beginning, and after what has come nothing that counts.
+    /// What has come; it has room for the rest, and for no more.
     payload: Vec<u8>,
-    /// How much has come.
-    filled: usize,
 }
 
 /// Turns a stream of bytes into frames.
@@ -169,11 +167,10 @@ impl FrameReader {
     pub fn push(&mut self, bytes: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
         loop {
             if let Some(arriving) = &mut self.arriving {
-                let n = (arriving.len - arriving.filled).min(bytes.len());
-                arriving.payload.truncate(arriving.filled);
+                let n = (arriving.len - arriving.payload.len()).min(bytes.len());
                 arriving.payload.extend_from_slice(&bytes[..n]);
                 *bytes = &bytes[n..];
-                return self.advance(n);
+                return self.whole();
             }
             let n = (HEADER - self.filled).min(bytes.len());
             self.header[self.filled..self.filled + n].copy_from_slice(&bytes[..n]);
@@ -187,26 +184,21 @@ impl FrameReader {
         }
     }
 
-    /// Where the rest of a large payload goes, if one is arriving: to be read in place, without
-    /// a copy. [`FrameReader::advance`] says how much was.
-    pub fn large(&mut self) -> Option<&mut [u8]> {
-        let arriving = self.arriving.as_mut()?;
-        if arriving.len - arriving.filled < LARGE {
-            return None;
-        }
-        arriving.payload.resize(arriving.len, 0);
-        Some(&mut arriving.payload[arriving.filled..])
+    /// What the rest of a large payload is to be appended to, if one is arriving: to be read in place, without
+    /// a copy. It has room for that and no more. [`FrameReader::whole`] is to be asked then.
+    pub fn large(&mut self) -> Option<&mut Vec<u8>> {
+        let Arriving { payload, len, .. } = self.arriving.as_mut()?;
+        (*len - payload.len() >= LARGE && payload.capacity() == *len).then_some(payload)
     }
 
-    /// `n` bytes of the payload have come. The frame, if it is whole.
+    /// The frame, if all of its payload has come.
     ///
     /// # Errors
     ///
     /// If its checksum is wrong.
-    pub fn advance(&mut self, n: usize) -> Result<Option<Frame>, FrameError> {
+    pub fn whole(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(arriving) = &mut self.arriving else { return Ok(None) };
-        arriving.filled += n;
-        if arriving.filled < arriving.len {
+        if arriving.payload.len() < arriving.len {
             return Ok(None);
         }
         let is_spoiled = |(crc, begin)| checksum::crc32c_append(begin, &arriving.payload) != crc;
@@ -253,7 +245,7 @@ impl FrameReader {
         let len = len as usize;
         let payload = Vec::with_capacity(len);
         let sums = (self.way == Way::Bare).then_some((crc, begin));
-        self.arriving = Some(Arriving { kind, sums, len, payload, filled: 0 });
+        self.arriving = Some(Arriving { kind, sums, len, payload });
         Ok(())
     }
 }

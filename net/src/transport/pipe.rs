@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use bytes::{Buf, Bytes};
 use mio::net::{TcpStream, UnixStream};
@@ -88,6 +89,17 @@ pub(super) enum Wire {
     Near(UnixStream),
     /// Through others.
     Circuit(Pipe),
+}
+
+impl Wire {
+    /// The socket, if it is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Wire::Socket(socket) => Some(socket.as_fd()),
+            Wire::Near(socket) => Some(socket.as_fd()),
+            Wire::Circuit(_) => None,
+        }
+    }
 }
 
 impl Read for Wire {

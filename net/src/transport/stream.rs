@@ -1,6 +1,6 @@
 //! A connection's bytes: a socket or a circuit, with or without TLS.
 //!
-//! Without TLS, chunks go out in vectored writes and large payloads are read in place. With
+//! Without TLS, chunks go out in vectored writes and large payloads are read in place, into memory that is not zeroed before. With
 //! TLS, rustls encrypts from the chunks and decrypts into its own buffer, of which the frame is
 //! copied.
 
@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
 
 use bytes::{Buf, Bytes};
+use rustix::buffer::spare_capacity;
 use rustls::Connection;
 
 use super::Lost;
@@ -97,13 +98,15 @@ impl Stream {
         frames: &mut Vec<Frame>,
     ) -> Result<Progress, Lost> {
         if self.tls.is_none()
-            && let Some(space) = reader.large()
+            && let Some(payload) = reader.large()
+            && let Some(socket) = self.wire.socket()
         {
-            let wanted = space.len();
-            let Some(bytes) = try_io(|| self.wire.read(space))? else {
+            let wanted = payload.capacity() - payload.len();
+            let read = || Ok(rustix::io::read(socket, spare_capacity(payload))?);
+            let Some(bytes) = try_io(read)? else {
                 return Ok(Progress { bytes: 0, blocked: true });
             };
-            frames.extend(reader.advance(bytes)?);
+            frames.extend(reader.whole()?);
             return if bytes == 0 {
                 Err(Lost::Closed)
             } else {
