@@ -231,6 +231,26 @@ fn one_that_answers_too_late_goes_on_over_the_first_connection() {
     pair.until_both(Over::Unix);
 }
 
+#[test]
+fn one_that_is_stopped_and_takes_nothing_is_given_up() {
+    let mut pair = Pair::on([Some(5), None]);
+    let addresses = [pair.nodes[0].address()];
+    let mut config = pair.config(1, Some(5), &addresses);
+    config.limits.silence = Duration::from_millis(500);
+    pair.nodes[1] = Turned::start(config);
+    pair.until_both(Over::Unix);
+    let end = Instant::now() + PATIENCE;
+    while pair.nodes[1].downs == 0 {
+        assert!(Instant::now() < end, "it is kept");
+        (0..20).for_each(|_| pair.nodes[1].send(0));
+        pair.nodes[1].turn();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    pair.nodes[0].sent = 0;
+    pair.until("up again", |p| p.nodes[1].ups[&0] == 2 && p.nodes[0].downs == 1);
+    pair.until_both(Over::Unix);
+}
+
 /// Says hello over a Unix socket, and hears the answer.
 fn hello(pair: &mut Pair, session: u64) -> Vec<u8> {
     let mut stream = UnixStream::connect(pair.socket()).unwrap();

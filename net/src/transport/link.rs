@@ -120,6 +120,11 @@ impl Link {
         matches!(self.stream.wire, Wire::Near(_))
     }
 
+    /// Whether something waits that the socket does not take.
+    pub fn is_stuck(&self) -> bool {
+        !self.writable && !self.sending.is_empty()
+    }
+
     /// Puts a frame behind what is being sent.
     pub fn queue(&mut self, (kind, payload): Outgoing) {
         let header = Bytes::from(frame::header(kind, &payload, self.stream.way()));

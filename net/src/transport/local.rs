@@ -22,6 +22,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Uid, geteuid};
 use weft_bytes::{Read, Reader, Writer};
 use weft_core::units::NodeId;
+use weft_route::TICK;
 
 use super::Lost;
 use super::driver::Driver;
@@ -227,6 +228,18 @@ impl Driver {
                 self.greet(token);
             }
             Err(why) => self.note_near(peer, Place::Socket(path), why, now),
+        }
+    }
+
+    /// Gives up a connection within the machine over which nothing comes, and that takes nothing: its other end is stopped.
+    /// Over TCP the kernel does that.
+    pub(super) fn look_after_near(&mut self, peer: NodeId, now: Instant) {
+        let Some(token) = self.peers.get(&peer).and_then(|k| k.direct) else { return };
+        let Some(link) = self.links.get_mut(&token).filter(|l| l.is_near()) else { return };
+        link.missed += 1;
+        let silent = Duration::from_nanos(TICK) * link.missed;
+        if link.is_stuck() && silent > self.config.limits.silence {
+            self.lose(token, Lost::Mute, now);
         }
     }
 

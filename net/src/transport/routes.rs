@@ -161,6 +161,7 @@ impl Driver {
         self.route(now, out);
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
             self.look_after_circuit(peer, now);
+            self.look_after_near(peer, now);
             self.choose(peer);
             self.drop_spare(peer, now);
             self.tell_what_came(peer);
