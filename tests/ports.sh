@@ -52,6 +52,7 @@ start() {
         [ "$n" = $HEAD ] && echo 'controller = true' >>"$T/n$n.toml"
         [ "$n" = $HEAD ] || printf '%s\n' "disk = \"disk$n.img\"" 'disk_size = "256M"' >>"$T/n$n.toml"
         [ "$n" = 0 ] && echo "admit = \"$(address 0):10811\"" >>"$T/n$n.toml"
+        printf '%s\n' '[links]' 'local = "tls"' >>"$T/n$n.toml"
         [ "$n" = 0 ] && inside 0 "$WEFT" cluster init --config "$T/n0.toml" >/dev/null
         [ "$n" = 0 ] || WEFT_TOKEN=$(token) inside "$n" "$WEFT" cluster join --at "$(address 0):10811" --config "$T/n$n.toml" >/dev/null
         run_node "$n"

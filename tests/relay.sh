@@ -35,8 +35,9 @@ cable 1 2
 for n in 0 1 2; do
     printf '%s\n' "name = \"n$n\"" "dir = \"state$n\"" "disk = \"disk$n.img\"" 'disk_size = "160M"' \
         "address = \"$(address "$n"):10810\"" "nbd = [\"nbd$n.sock\"]" >"$T/n$n.toml"
+    [ $n = 0 ] && echo "admit = \"$(address 0):10811\"" >>"$T/n0.toml"
+    printf '%s\n' '[links]' 'local = "tls"' >>"$T/n$n.toml"
     if [ $n = 0 ]; then
-        echo "admit = \"$(address 0):10811\"" >>"$T/n0.toml"
         inside 0 "$WEFT" cluster init --config "$T/n0.toml" >/dev/null
     else
         WEFT_TOKEN=$(token) inside $n "$WEFT" cluster join --at "$(address 0):10811" --config "$T/n$n.toml" >/dev/null

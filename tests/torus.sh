@@ -46,7 +46,7 @@ founding() {
         only=$(for m in $(neighbours "$n"); do if [ "$m" -lt "$n" ]; then printf '"n%s", ' "$m"; fi; done)
         printf '%s\n' "name = \"n$n\"" "dir = \"state$n\"" "disk = \"disk$n.img\"" 'disk_size = "128M"' \
             "address = \"$(address "$n"):10810\"" "nbd = [\"nbd$n.sock\"]" \
-            '[labels]' "box = \"b$n\"" "x = \"$((n % SIDE))\"" "y = \"$((n / SIDE))\"" '[links]' "only = [$only]" >"$T/n$n.toml"
+            '[labels]' "box = \"b$n\"" "x = \"$((n % SIDE))\"" "y = \"$((n / SIDE))\"" '[links]' "only = [$only]" 'local = "tls"' >"$T/n$n.toml"
     done
     in_space 0 cluster init --config "$T/n0.toml"
     run_node 0

@@ -189,6 +189,7 @@ impl Attach {
             queue: DiskQueue::default(),
             limits: Limits::default(),
             only: None,
+            local: Default::default(),
         };
         config.listen_at(self.listens());
         let place = NewDirectory::make(dir)?;

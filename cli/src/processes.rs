@@ -26,7 +26,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, LOCK, Limits, LimitsInWords, Listen, Size, Spec, found, lock,
+    Configuration, LOCK, Limits, LimitsInWords, Listen, LocalLinks, Size, Spec, found, lock,
     make_private_directory, private_file, write_private,
 };
 use weft_terminal::say;
@@ -46,6 +46,7 @@ pub fn run(
     spec: &Spec,
     listens: &[Listen],
     limits: &LimitsInWords,
+    local: Option<LocalLinks>,
 ) -> Result<ExitCode> {
     let listens = hosts_listens(listens);
     let mut held = dir.is_dir().then(|| lock(dir)).transpose()?;
@@ -57,14 +58,14 @@ pub fn run(
     }
     let fresh = !node_dir(dir, 0).is_dir();
     let paths = match fresh {
-        true => make(dir, spec).inspect_err(|_| {
+        true => make(dir, spec, local).inspect_err(|_| {
             // A directory with anything else in it stays, and so does what was there before.
             if is_new {
                 let _ = fs::remove_file(dir.join(LOCK));
                 let _ = fs::remove_dir(dir);
             }
         })?,
-        false => existing(dir, spec)?,
+        false => existing(dir, spec, local)?,
     };
     limit_hosts(&paths, limits)?;
     let up = Arc::new(AtomicBool::new(false));
@@ -111,7 +112,7 @@ fn config_path(dir: &Path, node: usize) -> PathBuf {
 }
 
 /// The configurations of the nodes that are there.
-fn existing(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
+fn existing(dir: &Path, spec: &Spec, local: Option<LocalLinks>) -> Result<Vec<PathBuf>> {
     let count = (0..).take_while(|n| node_dir(dir, *n).is_dir()).count();
     if let Some(nodes) = spec.nodes.filter(|n| *n != count) {
         bail!(
@@ -141,17 +142,19 @@ fn existing(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             dir.display()
         );
     }
-    if let Some(queue) = spec.queue {
+    if spec.queue.is_some() || local.is_some() {
         for path in &paths {
-            let config = Configuration { queue, ..Configuration::load(path)? };
-            write_config(path, &config)?;
+            let before = Configuration::load(path)?;
+            let queue = spec.queue.unwrap_or(before.queue);
+            let local = local.unwrap_or(before.local);
+            write_config(path, &Configuration { queue, local, ..before })?;
         }
     }
     Ok(paths)
 }
 
 /// Makes the nodes, and the cluster of them.
-fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
+fn make(dir: &Path, spec: &Spec, local: Option<LocalLinks>) -> Result<Vec<PathBuf>> {
     if dir.join("weft.toml").exists() {
         bail!("{} holds an array in one process; choose another directory", dir.display());
     }
@@ -178,6 +181,7 @@ fn make(dir: &Path, spec: &Spec) -> Result<Vec<PathBuf>> {
             queue: spec.queue.unwrap_or_default(),
             limits: Limits::default(),
             only: None,
+            local: local.unwrap_or_default(),
             controller: false,
             dir: own,
         });

@@ -10,8 +10,8 @@ use weft_core::SECTOR;
 use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{
-    AbsenceStatus, Detour, Evenness, Health, HostStatus, LatencyStatus, NodeStatus, ScrubStatus,
-    Status as ArrayStatus, Summary, VolumeStatus,
+    AbsenceStatus, Detour, Evenness, Health, HostStatus, LatencyStatus, LinkStatus, NodeStatus,
+    ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
 };
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
@@ -119,6 +119,9 @@ fn describe(status: &ArrayStatus) -> String {
     for listen in &status.listens {
         out += &format!("\nlistens at {listen}");
     }
+    for line in status.cluster.iter().filter_map(|c| links(&c.links)) {
+        out += &format!("\n{line}");
+    }
     for line in status.cluster.iter().flat_map(|c| detours(&c.detours)) {
         out += &format!("\n{line}");
     }
@@ -204,6 +207,18 @@ fn balance(balance: &Evenness) -> String {
         (_, true) => format!("\n{range}; `weft cluster rebalance` makes them equally full"),
         _ => String::new(),
     }
+}
+
+/// How this process reaches the others.
+fn links(all: &[LinkStatus]) -> Option<String> {
+    let kinds = [("unix", "a Unix socket"), ("tls", "TLS"), ("tcp", "TCP"), ("relayed", "others")];
+    let of = |(over, words): &(&str, &str)| {
+        let to = all.iter().filter(|l| l.over == *over).map(|l| l.to.to_string());
+        let to: Vec<String> = to.collect();
+        (!to.is_empty()).then(|| format!("{} by {words}", to.join(", ")))
+    };
+    let ways: Vec<String> = kinds.iter().filter_map(of).collect();
+    (!ways.is_empty()).then(|| format!("this process reaches {}", ways.join("; ")))
 }
 
 /// As many pairs that talk through others are shown one by one.

@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Limits, Listen, Spec};
+use weft_host::{Array, DiskQueue, Limits, Listen, LocalLinks, Spec};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits};
@@ -56,6 +56,9 @@ pub struct Up {
     /// Run each node in a process of its own, on loopback
     #[arg(long)]
     processes: bool,
+    /// How these processes connect: unix (sockets) or tls [default: unix, or what the array had]
+    #[arg(long, value_name = "unix|tls", requires = "processes")]
+    local: Option<LocalLinks>,
     /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
@@ -82,7 +85,8 @@ impl Up {
         let limits = self.limits.words().over(Limits::default())?;
         serve_metrics(self.metrics, &self.dir)?;
         if self.processes {
-            return processes::run(&self.dir, &spec, &self.listen, &self.limits.words());
+            let limits = self.limits.words();
+            return processes::run(&self.dir, &spec, &self.listen, &limits, self.local);
         }
         if args::node_dir(&self.dir, 0).is_dir() {
             bail!(

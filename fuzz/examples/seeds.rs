@@ -85,7 +85,11 @@ fn wire() {
     for (name, message) in images("net/src/wire/images") {
         write("wire", &name, &[&[0], &message]);
         if message.len() < 100 {
-            stream.extend(frame::header(frame::FIRST_KIND, &[message.clone().into()]));
+            stream.extend(frame::header(
+                frame::FIRST_KIND,
+                &[message.clone().into()],
+                frame::Way::Bare,
+            ));
             stream.extend(message);
         }
     }

@@ -4,7 +4,8 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use weft_net::frame::{self, Frame, FrameReader, MAX_PAYLOAD};
+use weft_net::frame::{self, Frame, FrameReader, MAX_PAYLOAD, Way};
+use weft_net::letters;
 use weft_net::transport::{hello_again, word_again};
 use weft_net::wire::Message;
 
@@ -17,10 +18,18 @@ fn message(payload: Bytes) {
     assert_eq!(again.encode().concat(), bytes);
 }
 
+/// The letters of a round that come out of a frame are what goes into one.
+fn letters(payload: Bytes) {
+    if let Ok(letters) = letters::split(&payload) {
+        assert_eq!(letters::join(letters.into_iter().map(|l| vec![l]).collect()).concat(), payload);
+    }
+}
+
 /// Any payload comes out of its frame as it went in.
 fn framed(payload: Bytes, most: usize) {
     let kind = frame::FIRST_KIND;
-    let bytes = [&frame::header(kind, std::slice::from_ref(&payload))[..], &payload].concat();
+    let bytes =
+        [&frame::header(kind, std::slice::from_ref(&payload), Way::Bare)[..], &payload].concat();
     assert_eq!(stream(&bytes, most), (vec![Frame { kind, payload }], None));
 }
 
@@ -39,7 +48,7 @@ fn word(kind: u8, bytes: &[u8]) {
 
 /// The frames in a stream, and why it ends before its end.
 fn stream(bytes: &[u8], most: usize) -> (Vec<Frame>, Option<String>) {
-    let (mut reader, mut frames) = (FrameReader::new(MAX_PAYLOAD), Vec::new());
+    let (mut reader, mut frames) = (FrameReader::new(MAX_PAYLOAD, Way::Bare), Vec::new());
     for mut piece in bytes.chunks(most) {
         while !piece.is_empty() {
             match reader.push(&mut piece) {
@@ -57,6 +66,7 @@ fuzz_target!(|input: &[u8]| {
     match how & 3 {
         0 | 1 => {
             framed(Bytes::copy_from_slice(bytes), most);
+            letters(Bytes::copy_from_slice(bytes));
             message(Bytes::copy_from_slice(bytes));
         }
         2 => {

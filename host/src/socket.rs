@@ -6,6 +6,17 @@ use std::os::fd::{AsRawFd, RawFd};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 
+/// What the poll says of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ready {
+    /// There may be something to read.
+    pub(crate) readable: bool,
+    /// It may take something.
+    pub(crate) writable: bool,
+    /// The other side will send no more, which only reading to the end shows.
+    pub(crate) ended: bool,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) enum Stream {

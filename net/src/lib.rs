@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! messages     wire        what nodes and the authority say <-> chunks of bytes
+//! rounds       letters     the letters of a round, in one frame
 //! frames       frame       magic, version, kind, length, checksum
 //! who is who   identity    cluster id, certificate authority, certificates, join tokens, TLS
 //! connections  transport   listen, dial, handshake, bounded queues, back-pressure
@@ -18,8 +19,9 @@
 
 pub mod frame;
 pub mod identity;
+pub mod letters;
 pub mod transport;
 pub mod wire;
 
-/// The kind of the frames that carry a [`wire::Message`].
-pub const MESSAGE: u8 = frame::FIRST_KIND;
+/// The kind of the frames that carry [`letters`], each a [`wire::Message`].
+pub const LETTERS: u8 = frame::FIRST_KIND;

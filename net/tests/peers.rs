@@ -109,7 +109,7 @@ fn messages_of_nodes_go_through() {
     let (heard, body) = (vec![(NodeId(2), reached)], Some(body));
     let envelope = Envelope { from, to, epoch: 5, hops: 2, notices, reached, heard, body };
     let message = Message::Envelope(envelope);
-    nodes[1].transport.send(to, weft_net::MESSAGE, message.encode()).unwrap();
+    nodes[1].transport.send(to, weft_net::LETTERS, message.encode()).unwrap();
     let decoded = Message::decode(&nodes[0].frame().1).unwrap();
     assert_eq!(format!("{decoded:?}"), format!("{message:?}"));
 }

@@ -104,10 +104,10 @@ fn a_client_without_certificate_is_refused() {
 fn a_wrong_version_is_refused_and_both_are_named() {
     let (mut nodes, addresses) = Cluster::new(false, 2).start();
     let mut socket = connect(addresses[0]);
-    let mut header = frame::header(1, &[]);
+    let mut header = frame::header(1, &[], frame::Way::Bare);
     header[4] = 9;
     socket.write_all(&header).unwrap();
-    nodes[0].logged("speaks version 9 of the protocol and this one version 2");
+    nodes[0].logged("speaks version 9 of the protocol and this one version 3");
     let answer = read_to_end(socket);
     let text = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with(b"WEFT") && text.contains("version 9"), "{text}");
@@ -130,12 +130,12 @@ fn garbage_is_refused_with_and_without_tls() {
 fn frames_before_the_hello_are_refused() {
     let (mut nodes, addresses) = Cluster::new(false, 2).start();
     let mut socket = connect(addresses[0]);
-    socket.write_all(&frame::header(16, &[])).unwrap();
+    socket.write_all(&frame::header(16, &[], frame::Way::Bare)).unwrap();
     nodes[0].logged("a frame of kind 16 came where none such belongs");
     read_to_end(socket);
     let mut socket = connect(addresses[0]);
     let payload = vec![0; 5000].into();
-    socket.write_all(&frame::header(1, &[payload])).unwrap();
+    socket.write_all(&frame::header(1, &[payload], frame::Way::Bare)).unwrap();
     nodes[0].logged("at most 1024 are allowed here");
     read_to_end(socket);
     assert_undisturbed(&mut nodes);

@@ -180,7 +180,7 @@ fn measure(bench: &Bench, medium: &Medium) -> Result<(Vec<Pair>, Rebuild)> {
     };
     let dir = Scratch::new("weft-bench-", &medium.dir)?;
     let processes = Processes::start(bench, dir.path())?;
-    let name = format!("{}, {NODES} processes", medium.name);
+    let name = format!("{}, {NODES} processes by Unix sockets", medium.name);
     let socket = dir.path().join("nbd.sock");
     let apart = run_cases(bench, &name, &socket, &node_dir(dir.path(), 0), &cases)?;
     let rebuild = rebuild(bench, medium, dir.path())?;
@@ -337,7 +337,7 @@ impl Processes {
     fn start(bench: &Bench, dir: &Path) -> Result<Processes> {
         let spec = bench.spec();
         let child = Command::new(std::env::current_exe()?)
-            .args(["up", "--processes", "--nodes", &NODES.to_string()])
+            .args(["up", "--processes", "--local", "unix", "--nodes", &NODES.to_string()])
             .args(["--disk-size", &spec.disk_size().to_string()])
             .args(["--volume", &format!("{VOLUME}:{}", bench.size())])
             .arg("--dir")

@@ -1,8 +1,43 @@
-//! Which processes one dials, if not all: `[links] only` of its configuration.
+//! `[links]` of a process's configuration: which others it dials, if not all, and how those of its machine connect.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, fail};
+
+/// How the processes of one machine connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalLinks {
+    /// By Unix sockets, where that goes.
+    #[default]
+    Unix,
+    /// As those of different machines do.
+    Tls,
+}
+
+impl fmt::Display for LocalLinks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LocalLinks::Unix => "unix",
+            LocalLinks::Tls => "tls",
+        })
+    }
+}
+
+impl FromStr for LocalLinks {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<LocalLinks> {
+        match text {
+            "unix" => Ok(LocalLinks::Unix),
+            "tls" => Ok(LocalLinks::Tls),
+            _ => fail(format!(
+                "'{text}' is no way to connect the processes of one machine; give unix or tls"
+            )),
+        }
+    }
+}
 
 /// Refuses names of processes that there are not: with a typing error there would be one connection less.
 pub(crate) fn refuse_strangers<'a>(

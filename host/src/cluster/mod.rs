@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `config` | the process's configuration, as its operator writes it |
 //! | `codec` | maps as bytes |
-//! | `dialled` | which processes one dials, if not all |
+//! | `dialled` | which processes one dials, if not all, and how |
 //! | `home` | the process's directory: identity, number, the member's log; its disks |
 //! | `disks` | which node of it is on which disk |
 //! | `found` | founding a cluster |
@@ -39,6 +39,7 @@ mod together;
 pub use admission::{join, join_as_host};
 pub use certificate::{JoinRequest, certify, join_certified, join_request, renewed};
 pub use config::Configuration;
+pub use dialled::LocalLinks;
 pub(crate) use dialled::refuse_strangers;
 pub use found::{Invitation, found};
 pub use home::Home;

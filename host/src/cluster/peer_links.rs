@@ -13,21 +13,22 @@ use mio::{Registry, Token};
 use weft_bytes::{Reader, Writer};
 use weft_core::node::Envelope;
 use weft_core::units::NodeId;
+use weft_net::letters;
 use weft_net::transport::{Config, Driver, Event, Lost, Note, Peer, Reach, SendError, Transport};
 use weft_net::wire::Message;
 
 use crate::error::{Error, Result, fail};
 use crate::log::Log;
 
-const MESSAGE: u8 = weft_net::MESSAGE;
-const MEMBER: u8 = MESSAGE + 1;
-const ASK: u8 = MESSAGE + 2;
-const ANSWER: u8 = MESSAGE + 3;
-const STATUS: u8 = MESSAGE + 4;
-const LEFT: u8 = MESSAGE + 5;
-const HANG_UP: u8 = MESSAGE + 6;
-const RENEW: u8 = MESSAGE + 16;
-const RENEWED: u8 = MESSAGE + 17;
+const LETTERS: u8 = weft_net::LETTERS;
+const MEMBER: u8 = LETTERS + 1;
+const ASK: u8 = LETTERS + 2;
+const ANSWER: u8 = LETTERS + 3;
+const STATUS: u8 = LETTERS + 4;
+const LEFT: u8 = LETTERS + 5;
+const HANG_UP: u8 = LETTERS + 6;
+const RENEW: u8 = LETTERS + 16;
+const RENEWED: u8 = LETTERS + 17;
 
 /// Messages that wait for a node that is about to be connected; more are lost.
 const MOST_EXPECTED: usize = 1024;
@@ -69,6 +70,10 @@ pub(super) struct PeerLinks {
     /// Those that are back, and are about to be connected.
     expected: BTreeSet<NodeId>,
     waiting: BTreeMap<NodeId, VecDeque<Vec<Bytes>>>,
+    /// Those to whom something waits that could go.
+    due: BTreeSet<NodeId>,
+    /// What has come and has not been taken.
+    came: VecDeque<(NodeId, PeerEvent)>,
     /// Those that we dialled and that would not have us, and why, as it happens.
     refused: Receiver<(NodeId, Lost)>,
     /// Those that would not have us the last time.
@@ -96,7 +101,19 @@ impl PeerLinks {
             .map_err(|e| Error(e.to_string()))?;
         let (up, expected, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
         let refusals = BTreeMap::new();
-        Ok(PeerLinks { transport, driver, up, expected, waiting, refused, refusals, log })
+        let (due, came) = (BTreeSet::new(), VecDeque::new());
+        Ok(PeerLinks {
+            transport,
+            driver,
+            up,
+            expected,
+            waiting,
+            due,
+            came,
+            refused,
+            refusals,
+            log,
+        })
     }
 
     /// A socket is ready.
@@ -126,6 +143,7 @@ impl PeerLinks {
 
     /// Moves bytes as far as that goes without waiting.
     pub(super) fn turn(&mut self) {
+        std::mem::take(&mut self.due).into_iter().for_each(|peer| self.send_waiting(peer));
         self.driver.turn();
         self.refusals.extend(self.refused.try_iter());
     }
@@ -137,7 +155,11 @@ impl PeerLinks {
 
     /// The next thing that has come, and from whom.
     pub(super) fn next(&mut self) -> Result<Option<(NodeId, PeerEvent)>> {
-        while let Some(event) = self.transport.next_event() {
+        loop {
+            if let Some(next) = self.came.pop_front() {
+                return Ok(Some(next));
+            }
+            let Some(event) = self.transport.next_event() else { return Ok(None) };
             let (peer, event) = match event {
                 Event::Up { peer, .. } => {
                     self.up.insert(peer);
@@ -162,6 +184,10 @@ impl PeerLinks {
                 Event::Stopped { why } => {
                     return fail(format!("cannot talk to other nodes: {why}"));
                 }
+                Event::Received { peer, frame } if frame.kind == LETTERS => {
+                    self.open_letters(peer, &frame.payload);
+                    continue;
+                }
                 Event::Received { peer, frame } => match read(frame.kind, &frame.payload) {
                     Ok(event) => (peer, event),
                     Err(why) => {
@@ -172,10 +198,25 @@ impl PeerLinks {
             };
             return Ok(Some((peer, event)));
         }
-        Ok(None)
     }
 
-    /// Sends a node's message to the process of the node that it is for, now or when there is room.
+    /// Takes the letters of a round apart.
+    fn open_letters(&mut self, peer: NodeId, payload: &Bytes) {
+        let dropped = |why: String| format!("the process of node {}: {why}; dropped", peer.0);
+        match letters::split(payload) {
+            Ok(letters) => {
+                for letter in letters {
+                    match read_letter(&letter) {
+                        Ok(event) => self.came.push_back((peer, event)),
+                        Err(why) => self.log.warn(&dropped(why)),
+                    }
+                }
+            }
+            Err(why) => self.log.warn(&dropped(why.to_string())),
+        }
+    }
+
+    /// Sends a node's message to the process of the node that it is for, with the next turn or when there is room.
     /// If there is no connection, nor one about to be, it is lost, as messages may be.
     pub(super) fn send(&mut self, to: NodeId, message: Envelope) {
         let up = self.up.contains(&to);
@@ -184,7 +225,7 @@ impl PeerLinks {
             waiting.push_back(Message::Envelope(message).encode());
         }
         if up {
-            self.send_waiting(to);
+            self.due.insert(to);
         }
     }
 
@@ -204,11 +245,12 @@ impl PeerLinks {
 
     fn send_waiting(&mut self, to: NodeId) {
         let Some(waiting) = self.waiting.get_mut(&to) else { return };
-        while let Some(payload) = waiting.pop_front() {
-            match self.transport.send(to, MESSAGE, payload.clone()) {
+        while !waiting.is_empty() {
+            let round = next_frame(waiting);
+            match self.transport.send(to, LETTERS, letters::join(round.clone())) {
                 Ok(()) => {}
                 Err(SendError::Full { .. }) => {
-                    waiting.push_front(payload);
+                    round.into_iter().rev().for_each(|letter| waiting.push_front(letter));
                     return;
                 }
                 Err(SendError::Down { .. }) => waiting.clear(),
@@ -285,6 +327,26 @@ impl PeerLinks {
     }
 }
 
+/// Takes the letters of the next frame off the front: the first, and more while they are not too long together.
+fn next_frame(waiting: &mut VecDeque<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
+    let (mut frame, mut bytes) = (Vec::new(), 0);
+    while let Some(letter) = waiting.front() {
+        bytes += letter.iter().map(Bytes::len).sum::<usize>();
+        if bytes > letters::JOINED && !frame.is_empty() {
+            break;
+        }
+        frame.extend(waiting.pop_front());
+    }
+    frame
+}
+
+fn read_letter(letter: &Bytes) -> std::result::Result<PeerEvent, String> {
+    match Message::decode(letter).map_err(|e| e.to_string())? {
+        Message::Envelope(message) => Ok(PeerEvent::Message(message)),
+        _ => Err("a message that is for nobody".to_string()),
+    }
+}
+
 fn read(kind: u8, payload: &Bytes) -> std::result::Result<PeerEvent, String> {
     let numbered = || {
         let mut r: Reader = Reader::new(payload);
@@ -292,10 +354,6 @@ fn read(kind: u8, payload: &Bytes) -> std::result::Result<PeerEvent, String> {
         Ok::<_, String>((number, r.rest().to_vec()))
     };
     match kind {
-        MESSAGE => match Message::decode(payload).map_err(|e| e.to_string())? {
-            Message::Envelope(message) => Ok(PeerEvent::Message(message)),
-            _ => Err("a message that is for nobody".to_string()),
-        },
         MEMBER => Ok(PeerEvent::Member(payload.to_vec())),
         ASK => numbered().map(|(number, text)| PeerEvent::Ask(number, text)),
         ANSWER => numbered().map(|(number, text)| PeerEvent::Answer(number, text)),
@@ -305,5 +363,21 @@ fn read(kind: u8, payload: &Bytes) -> std::result::Result<PeerEvent, String> {
         RENEW => Ok(PeerEvent::Renew(payload.to_vec())),
         RENEWED => Ok(PeerEvent::Renewed(payload.to_vec())),
         kind => Err(format!("a frame of unknown kind {kind}; run the same version on all nodes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_of_a_round_go_together_up_to_a_length() {
+        let letter = |len: usize| vec![vec![1; len / 2].into(), vec![2; len - len / 2].into()];
+        let lens = [100, 4200, 4200, letters::JOINED, 100, 2 * letters::JOINED, 50, 60];
+        let mut waiting: VecDeque<Vec<Bytes>> = lens.iter().map(|len| letter(*len)).collect();
+        let frames =
+            std::iter::from_fn(|| Some(next_frame(&mut waiting)).filter(|f| !f.is_empty()));
+        let frames: Vec<usize> = frames.map(|frame| frame.len()).collect();
+        assert_eq!(frames, [3, 1, 1, 1, 2]);
     }
 }

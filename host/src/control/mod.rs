@@ -11,6 +11,7 @@
 //! | `refresh` | having parity computed that waits |
 //! | `scrub` | a scrub, as it is asked for and answered |
 //! | `status` | how everything is, as JSON |
+//! | `ways` | how this process reaches the others |
 //! | `peer_status` | how things are in other processes, as they said last |
 
 pub(crate) mod absences;
@@ -24,3 +25,4 @@ pub(crate) mod peer_status;
 pub(crate) mod refresh;
 pub(crate) mod scrub;
 pub(crate) mod status;
+mod ways;

@@ -9,11 +9,11 @@ use weft_core::cluster::{
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
-use weft_net::transport::{Reach, Reached};
 
 use crate::cluster::Together;
 use crate::control::commands::{Commands, seconds_left, time_of_day};
 use crate::control::peer_status::PeerStatus;
+use crate::control::ways::{detours, links};
 use crate::control::{absences, exposed};
 use crate::engine::Engine;
 use crate::engine::instance::{Instance, Phase};
@@ -21,7 +21,7 @@ use crate::hosts::Hosts;
 use crate::policy;
 use crate::sessions::Session;
 use crate::status::{
-    ClusterStatus, Counters, Detour, Evenness, HostStatus, MissingNode, NodeState, NodeStatus,
+    ClusterStatus, Counters, Evenness, HostStatus, MissingNode, NodeState, NodeStatus,
     RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
@@ -96,23 +96,10 @@ fn cluster(together: &Together, others: &PeerStatus) -> ClusterStatus {
         disowned: together.is_disowned(),
         connected: together.connected().map(|n| n.0).collect(),
         left: together.home().has_left(),
+        links: links(together),
         detours: detours(together).into_iter().chain(others).collect(),
         warnings: together.warnings(),
     }
-}
-
-/// Whom this process reaches not as it should, or through others.
-fn detours(together: &Together) -> Vec<Detour> {
-    let from = together.us().0;
-    let detour = |reach: Reach| {
-        let through = match reach.by {
-            Reached::Direct => Vec::new(),
-            Reached::Through(relays) => relays.iter().map(|r| r.0).collect(),
-        };
-        let notable = reach.is_bad || !through.is_empty();
-        notable.then_some(Detour { from, to: reach.peer.0, through, bad: reach.is_bad })
-    };
-    together.reach().into_iter().filter_map(detour).collect()
 }
 
 /// Said by a process that reaches no majority.

@@ -23,7 +23,7 @@ use weft_core::node::{
 };
 use weft_core::order::{Origin, Place};
 use weft_core::store::DiskResult;
-use weft_core::units::{Epoch, NodeId, Timestamp, VolumeId};
+use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
 
 use crate::clock::{Clock, boot_time};
@@ -44,6 +44,9 @@ pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
+
+/// For so long what comes is taken and worked on before what it leads to is sent to other processes.
+const ROUND: Nanos = 100_000;
 
 /// Messages that are delivered before sockets and timers have their turn.
 const MOST_MESSAGES: usize = 20_000;
@@ -259,19 +262,25 @@ impl Engine {
     /// came to that: if nodes keep each other busy, or their disks, sockets and timers must have their turn.
     pub(crate) fn run(&mut self) -> bool {
         let mut left = MOST_MESSAGES;
+        let mut since = self.round_begins();
         loop {
             self.receive_mail();
             while left > 0 && self.deliver() {
                 left -= 1;
             }
             let gives_way = self.start_disk_operations();
+            let any_ended = self.feed_ended();
+            let goes_on = any_ended && left > 0 && !gives_way;
+            if goes_on && self.is_in_round(since) {
+                continue;
+            }
             self.send_mail();
+            since = self.round_begins();
             if left == 0 || gives_way {
-                self.feed_ended();
                 self.follow_lives();
                 return false;
             }
-            if self.feed_ended() {
+            if any_ended {
                 continue;
             }
             self.follow_lives();
@@ -280,6 +289,15 @@ impl Engine {
                 return true;
             }
         }
+    }
+
+    /// When a round begins that ends with letters to other processes, if there are any.
+    fn round_begins(&self) -> Option<Nanos> {
+        self.rule.together().map(|_| boot_time())
+    }
+
+    fn is_in_round(&self, since: Option<Nanos>) -> bool {
+        since.is_none_or(|since| boot_time().saturating_sub(since) < ROUND)
     }
 
     /// Whether there is something that [`Engine::run`] would do.

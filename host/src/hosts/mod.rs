@@ -38,6 +38,7 @@ use crate::sessions::connections::Connections;
 use crate::sessions::link::End;
 use crate::sessions::numbered::NumberedHosts;
 use crate::sessions::{Said, Session};
+use crate::socket::Ready;
 use crate::status::VolumeLatency;
 
 /// All hosts of this process.
@@ -129,8 +130,8 @@ impl Hosts {
     }
 
     /// Takes note of what the poll says. Says whether there is such a connection.
-    pub(crate) fn ready(&mut self, id: usize, readable: bool, writable: bool) -> bool {
-        self.connections.ready(id, readable, writable)
+    pub(crate) fn ready(&mut self, id: usize, ready: Ready) -> bool {
+        self.connections.ready(id, ready)
     }
 
     /// Whether any may have something to say.

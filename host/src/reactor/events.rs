@@ -8,6 +8,8 @@ use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
+use crate::socket::Ready;
+
 const WAKER: Token = Token(0);
 pub(super) const RING: Token = Token(1);
 pub(super) const SIGNALS: Token = Token(2);
@@ -34,7 +36,7 @@ pub(super) enum Happened<'a> {
     /// At a connection to another process.
     Peer(&'a Event),
     /// At a connection that came in.
-    Connection { id: usize, readable: bool, writable: bool },
+    Connection { id: usize, ready: Ready },
     /// Somebody waits at a listener.
     Caller(usize),
 }
@@ -87,8 +89,11 @@ impl Poller {
             token if token >= PEERS.0 => Some(Happened::Peer(event)),
             id if id >= CONNECTIONS => Some(Happened::Connection {
                 id,
-                readable: event.is_readable() || event.is_read_closed(),
-                writable: event.is_writable(),
+                ready: Ready {
+                    readable: event.is_readable() || event.is_read_closed(),
+                    writable: event.is_writable(),
+                    ended: event.is_read_closed() || event.is_error(),
+                },
             }),
             token if token >= LISTENERS => Some(Happened::Caller(token - LISTENERS)),
             _ => None,

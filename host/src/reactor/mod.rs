@@ -276,8 +276,8 @@ impl Reactor {
         for happened in self.poller.happened() {
             match happened {
                 Happened::Peer(event) => self.engine.peer_is_ready(event),
-                Happened::Connection { id, readable, writable } => {
-                    if !self.hosts.ready(id, readable, writable) && readable {
+                Happened::Connection { id, ready } => {
+                    if !self.hosts.ready(id, ready) && ready.readable {
                         self.controls.receive(id);
                     }
                 }

@@ -13,7 +13,7 @@ use super::numbered::Failure;
 use super::patience::Patience;
 use super::room::Room;
 use super::{Refused, Said, Session};
-use crate::socket::Stream;
+use crate::socket::{Ready, Stream};
 use crate::volumes::Exports;
 
 /// A protocol: what its machine and nodes say to each other, in the words of both.
@@ -112,8 +112,8 @@ impl<P: Protocol> Connection<P> {
 }
 
 impl<P: Protocol> Session for Connection<P> {
-    fn ready(&mut self, readable: bool, writable: bool) {
-        self.link.ready(readable, writable);
+    fn ready(&mut self, ready: Ready) {
+        self.link.ready(ready);
     }
 
     fn wants_to_receive(&self) -> bool {

@@ -13,6 +13,7 @@ use super::numbered::Failure;
 use super::room::Room;
 use super::{Refused, Said, Session};
 use crate::limits::Limits;
+use crate::socket::Ready;
 use crate::volumes::Exports;
 
 /// How often one looks which hosts keep us waiting for too long, while any does.
@@ -86,9 +87,9 @@ impl Connections {
     }
 
     /// Takes note of what the poll says. Says whether there is such a connection.
-    pub(crate) fn ready(&mut self, id: usize, readable: bool, writable: bool) -> bool {
+    pub(crate) fn ready(&mut self, id: usize, ready: Ready) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
-        session.ready(readable, writable);
+        session.ready(ready);
         self.to_send.insert(id);
         if session.wants_to_receive() {
             self.to_receive.insert(id);

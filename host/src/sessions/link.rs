@@ -9,7 +9,7 @@ use weft_front::Service;
 
 use crate::sessions::patience::Patience;
 use crate::sessions::room::Room;
-use crate::socket::Stream;
+use crate::socket::{Ready, Stream};
 
 /// Slices that one system call writes at most.
 const SLICES: usize = 256;
@@ -40,6 +40,8 @@ pub(crate) struct Link<M> {
     pub(crate) peer: String,
     readable: bool,
     writable: bool,
+    /// It is to be read to its end.
+    ended: bool,
     /// Something may have been received that there was no room for.
     pub(crate) stalled: bool,
     bounds: Bounds,
@@ -61,6 +63,7 @@ impl<M: Service> Link<M> {
             peer,
             readable: true,
             writable: true,
+            ended: false,
             stalled: false,
             bounds,
             in_work: HashMap::new(),
@@ -128,9 +131,10 @@ impl<M: Service> Link<M> {
     }
 
     /// Takes note of what the poll says.
-    pub(crate) fn ready(&mut self, readable: bool, writable: bool) {
-        self.readable |= readable;
-        self.writable |= writable;
+    pub(crate) fn ready(&mut self, ready: Ready) {
+        self.readable |= ready.readable;
+        self.writable |= ready.writable;
+        self.ended |= ready.ended;
     }
 
     /// Whether there may be something to receive.
@@ -141,10 +145,14 @@ impl<M: Service> Link<M> {
     /// Reads once. Says whether there are new bytes to look at.
     pub(crate) fn receive(&mut self) -> Result<bool, End> {
         loop {
-            match self.stream.read(self.machine.space()) {
+            let space = self.machine.space();
+            let wanted = space.len();
+            match self.stream.read(space) {
                 Ok(0) => return Err(End::Closed),
                 Ok(n) => {
                     self.machine.filled(n);
+                    // What comes after the socket was read empty the poll says anew.
+                    self.readable = n == wanted || self.ended;
                     return Ok(true);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -178,5 +186,45 @@ impl<M: Service> Link<M> {
             true => Err(End::Closed),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use weft_front::nbd::server::Server;
+
+    use super::*;
+
+    fn link() -> (Link<Server>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let ours = mio::net::UnixStream::from_std(ours);
+        let bounds = Bounds { bytes: 1 << 20, requests: 16 };
+        (Link::new(Stream::Unix(ours), String::new(), Server::default(), bounds), theirs)
+    }
+
+    const COME: Ready = Ready { readable: true, writable: false, ended: false };
+
+    #[test]
+    fn what_was_read_empty_is_read_when_the_poll_says_so() {
+        let (mut link, mut theirs) = link();
+        theirs.write_all(b"abc").unwrap();
+        assert!(link.receive().is_ok_and(|new| new) && !link.wants_to_receive());
+        theirs.write_all(b"d").unwrap();
+        link.ready(COME);
+        assert!(link.wants_to_receive() && link.receive().is_ok_and(|new| new));
+        assert!(!link.wants_to_receive());
+    }
+
+    #[test]
+    fn what_came_with_the_end_is_read_to_the_end() {
+        let (mut link, mut theirs) = link();
+        theirs.write_all(b"abc").unwrap();
+        drop(theirs);
+        link.ready(Ready { ended: true, ..COME });
+        assert!(link.receive().is_ok_and(|new| new) && link.wants_to_receive());
+        assert!(matches!(link.receive(), Err(End::Closed)));
     }
 }

@@ -38,7 +38,7 @@ use numbered::Failure;
 use patience::Patience;
 use room::Room;
 
-use crate::socket::Stream;
+use crate::socket::{Ready, Stream};
 use crate::volumes::Exports;
 
 /// The protocols that hosts can speak. A new one is a module and its line here.
@@ -80,7 +80,7 @@ impl FrontEnd {
 /// What serves one connection of a host.
 pub(crate) trait Session: Send {
     /// Takes note of what the poll says.
-    fn ready(&mut self, readable: bool, writable: bool);
+    fn ready(&mut self, ready: Ready);
 
     /// Whether there may be something to receive and room for it.
     fn wants_to_receive(&self) -> bool;

@@ -5,6 +5,7 @@
 
 mod exposed;
 mod health;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
+pub use ways::{Detour, LinkStatus};
 
 /// How an array is, as the process that is asked knows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -520,24 +522,12 @@ pub struct ClusterStatus {
     pub connected: Vec<u16>,
     /// Whether this process has left for good.
     pub left: bool,
+    /// How this process reaches those that it is connected to.
+    pub links: Vec<LinkStatus>,
     /// Where two processes have no good connection of their own, as far as is known.
     pub detours: Vec<Detour>,
     /// What an operator should see to.
     pub warnings: Vec<String>,
-}
-
-/// How a process reaches another to which it has no good connection of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Detour {
-    /// The process that says so.
-    pub from: u16,
-    /// The other.
-    pub to: u16,
-    /// The processes that what the first says goes through, the nearest first; none if it goes directly all the same.
-    pub through: Vec<u16>,
-    /// Whether there should be a good connection between the two.
-    pub bad: bool,
 }
 
 #[cfg(test)]

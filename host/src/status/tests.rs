@@ -67,6 +67,7 @@ fn full() -> Value {
         hosts: vec![HostStatus::default()],
         scrubs: vec![scrub],
         cluster: Some(ClusterStatus {
+            links: vec![LinkStatus::default()],
             detours: vec![Detour::default()],
             ..ClusterStatus::default()
         }),

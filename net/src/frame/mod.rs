@@ -7,12 +7,13 @@
 //!      6      1  kind: below 16 the transport's own, from 16 on the owner's
 //!      7      1  zero
 //!      8      4  length of the payload, at most 16 MiB
-//!     12      4  CRC-32C of bytes 0..12 and the payload
+//!     12      4  CRC-32C of bytes 0..12 and, by a bare connection, the payload
 //!     16         the payload
 //! ```
 //!
 //! Numbers are little-endian. The checksum covers the header too, so that a frame whose kind
-//! was spoiled is not taken for another. [`FrameReader`] is fed bytes as they come and yields
+//! was spoiled is not taken for another. What goes over TLS or does not leave the machine is not
+//! spoiled on the way: there the checksum covers the header alone ([`Way`]). [`FrameReader`] is fed bytes as they come and yields
 //! frames; it does no I/O.
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use weft_bytes::checksum;
 use weft_bytes::{Read, Reader, Writer};
 
 /// The version of the protocol between processes: frames, handshake and messages.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Bytes of a frame's header.
 pub const HEADER: usize = 16;
@@ -34,7 +35,16 @@ pub const FIRST_KIND: u8 = 16;
 const MAGIC: [u8; 4] = *b"WEFT";
 
 /// A payload of at least so many bytes that have not come yet is worth reading in place.
-const LARGE: usize = 64 << 10;
+const LARGE: usize = 16 << 10;
+
+/// What frames go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// What may spoil them: the checksum covers the payload too.
+    Bare,
+    /// What delivers them as they were sent: TLS, or the kernel of one machine.
+    Guarded,
+}
 
 /// A frame as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +97,7 @@ fn hint(bytes: &[u8; 4]) -> &'static str {
 }
 
 /// The header of a frame with this payload.
-pub fn header(kind: u8, payload: &[Bytes]) -> Vec<u8> {
+pub fn header(kind: u8, payload: &[Bytes], way: Way) -> Vec<u8> {
     let len: usize = payload.iter().map(Bytes::len).sum();
     debug_assert!(len <= MAX_PAYLOAD);
     let mut w: Writer = Writer::with_room(HEADER);
@@ -97,7 +107,8 @@ pub fn header(kind: u8, payload: &[Bytes]) -> Vec<u8> {
     w.u8(0);
     w.u32(len as u32);
     let begin = checksum::crc32c(w.written());
-    w.u32(payload.iter().fold(begin, |crc, bytes| checksum::crc32c_append(crc, bytes)));
+    let covered = if way == Way::Bare { payload } else { &[] };
+    w.u32(covered.iter().fold(begin, |crc, bytes| checksum::crc32c_append(crc, bytes)));
     w.finish()
 }
 
@@ -121,20 +132,18 @@ impl Fields {
 #[derive(Debug)]
 struct Arriving {
     kind: u8,
-    /// The checksum that the frame is to have, and that of the header, which it begins with.
-    crc: u32,
-    begin: u32,
+    /// The checksum that the frame is to have, and that of the header, which it begins with; if it covers the payload.
+    sums: Option<(u32, u32)>,
     /// As long as the frame says.
     len: usize,
-    /// Has room for all of it from the beginning, and after what has come nothing that counts.
+    /// What has come; it has room for the rest, and for no more.
     payload: Vec<u8>,
-    /// How much has come.
-    filled: usize,
 }
 
 /// Turns a stream of bytes into frames.
 #[derive(Debug)]
 pub struct FrameReader {
+    way: Way,
     max: usize,
     header: [u8; HEADER],
     /// How much of the header has come, while no payload is arriving.
@@ -145,8 +154,9 @@ pub struct FrameReader {
 impl FrameReader {
     /// A reader that refuses a first frame with a payload of more than `first` bytes (a
     /// stranger's), and later ones of more than [`MAX_PAYLOAD`].
-    pub fn new(first: usize) -> FrameReader {
-        FrameReader { max: first.min(MAX_PAYLOAD), header: [0; HEADER], filled: 0, arriving: None }
+    pub fn new(first: usize, way: Way) -> FrameReader {
+        let max = first.min(MAX_PAYLOAD);
+        FrameReader { way, max, header: [0; HEADER], filled: 0, arriving: None }
     }
 
     /// Takes bytes from the front of `bytes` until there is a frame or nothing is left.
@@ -157,11 +167,10 @@ impl FrameReader {
     pub fn push(&mut self, bytes: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
         loop {
             if let Some(arriving) = &mut self.arriving {
-                let n = (arriving.len - arriving.filled).min(bytes.len());
-                arriving.payload.truncate(arriving.filled);
+                let n = (arriving.len - arriving.payload.len()).min(bytes.len());
                 arriving.payload.extend_from_slice(&bytes[..n]);
                 *bytes = &bytes[n..];
-                return self.advance(n);
+                return self.whole();
             }
             let n = (HEADER - self.filled).min(bytes.len());
             self.header[self.filled..self.filled + n].copy_from_slice(&bytes[..n]);
@@ -175,29 +184,25 @@ impl FrameReader {
         }
     }
 
-    /// Where the rest of a large payload goes, if one is arriving: to be read in place, without
-    /// a copy. [`FrameReader::advance`] says how much was.
-    pub fn large(&mut self) -> Option<&mut [u8]> {
-        let arriving = self.arriving.as_mut()?;
-        if arriving.len - arriving.filled < LARGE {
-            return None;
-        }
-        arriving.payload.resize(arriving.len, 0);
-        Some(&mut arriving.payload[arriving.filled..])
+    /// What the rest of a large payload is to be appended to, if one is arriving: to be read in place, without
+    /// a copy. It has room for that and no more. [`FrameReader::whole`] is to be asked then.
+    pub fn large(&mut self) -> Option<&mut Vec<u8>> {
+        let Arriving { payload, len, .. } = self.arriving.as_mut()?;
+        (*len - payload.len() >= LARGE && payload.capacity() == *len).then_some(payload)
     }
 
-    /// `n` bytes of the payload have come. The frame, if it is whole.
+    /// The frame, if all of its payload has come.
     ///
     /// # Errors
     ///
     /// If its checksum is wrong.
-    pub fn advance(&mut self, n: usize) -> Result<Option<Frame>, FrameError> {
+    pub fn whole(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(arriving) = &mut self.arriving else { return Ok(None) };
-        arriving.filled += n;
-        if arriving.filled < arriving.len {
+        if arriving.payload.len() < arriving.len {
             return Ok(None);
         }
-        if checksum::crc32c_append(arriving.begin, &arriving.payload) != arriving.crc {
+        let is_spoiled = |(crc, begin)| checksum::crc32c_append(begin, &arriving.payload) != crc;
+        if arriving.sums.is_some_and(is_spoiled) {
             return Err(FrameError::Checksum);
         }
         let kind = arriving.kind;
@@ -231,12 +236,16 @@ impl FrameReader {
         if len as usize > self.max {
             return Err(FrameError::TooLong { len, max: self.max });
         }
+        let begin = checksum::crc32c(&self.header[..HEADER - 4]);
+        if self.way == Way::Guarded && begin != crc {
+            return Err(FrameError::Checksum);
+        }
         self.filled = 0;
         self.max = MAX_PAYLOAD;
         let len = len as usize;
         let payload = Vec::with_capacity(len);
-        let begin = checksum::crc32c(&self.header[..HEADER - 4]);
-        self.arriving = Some(Arriving { kind, crc, begin, len, payload, filled: 0 });
+        let sums = (self.way == Way::Bare).then_some((crc, begin));
+        self.arriving = Some(Arriving { kind, sums, len, payload });
         Ok(())
     }
 }

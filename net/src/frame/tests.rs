@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn bytes_of(frame: &Frame) -> Vec<u8> {
-    let mut out = header(frame.kind, std::slice::from_ref(&frame.payload)).to_vec();
+    let mut out = header(frame.kind, std::slice::from_ref(&frame.payload), Way::Bare).to_vec();
     out.extend_from_slice(&frame.payload);
     out
 }
@@ -28,7 +28,7 @@ fn read_all(
 }
 
 fn one(bytes: &[u8]) -> Result<Vec<Frame>, FrameError> {
-    read_all(&mut FrameReader::new(MAX_PAYLOAD), bytes, &[usize::MAX])
+    read_all(&mut FrameReader::new(MAX_PAYLOAD, Way::Bare), bytes, &[usize::MAX])
 }
 
 proptest! {
@@ -40,7 +40,7 @@ proptest! {
         let frames: Vec<Frame> =
             frames.into_iter().map(|(kind, p)| Frame { kind, payload: p.into() }).collect();
         let stream: Vec<u8> = frames.iter().flat_map(bytes_of).collect();
-        let read = read_all(&mut FrameReader::new(MAX_PAYLOAD), &stream, &pieces).unwrap();
+        let read = read_all(&mut FrameReader::new(MAX_PAYLOAD, Way::Bare), &stream, &pieces).unwrap();
         prop_assert_eq!(read, frames);
     }
 
@@ -64,16 +64,32 @@ proptest! {
 }
 
 #[test]
+fn by_a_guarded_way_the_header_alone_is_checked() {
+    let payload = Bytes::from(vec![3; 500]);
+    let mut stream = header(16, std::slice::from_ref(&payload), Way::Guarded);
+    stream.extend_from_slice(&payload);
+    let read = |bytes: &[u8], way| read_all(&mut FrameReader::new(MAX_PAYLOAD, way), bytes, &[9]);
+    let whole = read(&stream, Way::Guarded).unwrap();
+    assert_eq!(whole, [Frame { kind: 16, payload }]);
+    assert_eq!(read(&stream, Way::Bare), Err(FrameError::Checksum), "the two ends differ");
+    for at in 6..HEADER {
+        let mut spoiled = stream.clone();
+        spoiled[at] ^= 1;
+        assert!(read(&spoiled, Way::Guarded).is_err(), "byte {at}");
+    }
+}
+
+#[test]
 fn large_payloads_are_read_in_place() {
     let frame = Frame { kind: 20, payload: vec![9; 4 * LARGE].into() };
     let stream = bytes_of(&frame);
-    let mut reader = FrameReader::new(MAX_PAYLOAD);
+    let mut reader = FrameReader::new(MAX_PAYLOAD, Way::Bare);
     let (mut first, rest) = stream.split_at(HEADER + 10);
     assert_eq!(reader.push(&mut first).unwrap(), None);
-    let space = reader.large().unwrap();
-    assert_eq!(space.len(), rest.len());
-    space.copy_from_slice(rest);
-    assert_eq!(reader.advance(rest.len()).unwrap(), Some(frame));
+    let payload = reader.large().unwrap();
+    assert_eq!(payload.capacity() - payload.len(), rest.len());
+    payload.extend_from_slice(rest);
+    assert_eq!(reader.whole().unwrap(), Some(frame));
     assert!(reader.large().is_none());
 }
 
@@ -82,12 +98,12 @@ fn what_is_read_in_place_only_in_part_is_pushed_to_its_end() {
     let payload: Vec<u8> = (0..2 * LARGE).map(|n| (n % 251) as u8).collect();
     let frame = Frame { kind: 20, payload: payload.into() };
     let stream = bytes_of(&frame);
-    let mut reader = FrameReader::new(MAX_PAYLOAD);
+    let mut reader = FrameReader::new(MAX_PAYLOAD, Way::Bare);
     let (mut first, rest) = stream.split_at(HEADER + 10);
     assert_eq!(reader.push(&mut first).unwrap(), None);
     let (here, mut rest) = rest.split_at(LARGE);
-    reader.large().unwrap()[..here.len()].copy_from_slice(here);
-    assert_eq!(reader.advance(here.len()).unwrap(), None);
+    reader.large().unwrap().extend_from_slice(here);
+    assert_eq!(reader.whole().unwrap(), None);
     assert!(reader.large().is_none(), "what is left is not worth it");
     assert_eq!(reader.push(&mut rest).unwrap(), Some(frame));
     assert!(rest.is_empty());
@@ -100,15 +116,15 @@ fn errors_say_what_was_wrong() {
     later[4] = 7;
     let error = one(&later[..6]).unwrap_err();
     assert_eq!(error, FrameError::Version { theirs: 7 });
-    assert!(error.to_string().contains("version 7") && error.to_string().contains("version 2"));
+    assert!(error.to_string().contains("version 7") && error.to_string().contains("version 3"));
 
-    let small = read_all(&mut FrameReader::new(99), &bytes_of(&frame), &[7]);
+    let small = read_all(&mut FrameReader::new(99, Way::Bare), &bytes_of(&frame), &[7]);
     assert_eq!(small.unwrap_err(), FrameError::TooLong { len: 100, max: 99 });
     let empty = Frame { kind: 1, payload: Bytes::new() };
     let both = [bytes_of(&empty), bytes_of(&frame)].concat();
-    let read = read_all(&mut FrameReader::new(99), &both, &[usize::MAX]);
+    let read = read_all(&mut FrameReader::new(99, Way::Bare), &both, &[usize::MAX]);
     assert_eq!(read.unwrap(), [empty, frame.clone()], "the bound is for the first alone");
-    let mut endless = header(16, &[]);
+    let mut endless = header(16, &[], Way::Bare);
     endless[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
     let said = one(&endless).unwrap_err();
     assert_eq!(said, FrameError::TooLong { len: u32::MAX, max: MAX_PAYLOAD });

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use weft_core::units::NodeId;
 
+use super::local::Local;
 use crate::frame::MAX_PAYLOAD;
 use crate::identity::{ClusterId, Identity, NodeName};
 
@@ -25,6 +26,8 @@ pub struct Config {
     pub peers: Vec<Peer>,
     /// If only some of them are to be dialled: these.
     pub only: Option<BTreeSet<NodeName>>,
+    /// If processes of this machine are to connect by Unix sockets: where ours is.
+    pub local: Option<Local>,
     /// Whether others' circuits may go through here.
     pub relays: bool,
     /// Whether connections are encrypted and nodes prove who they are.
@@ -43,6 +46,7 @@ impl Config {
             listen,
             peers: Vec::new(),
             only: None,
+            local: None,
             relays: true,
             security: Security::Tls(identity),
             limits: Limits::default(),

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
+use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 use rustix::net::sockopt;
 use rustls::{ClientConnection, Connection, ServerConnection};
@@ -21,11 +21,30 @@ use crate::identity::{NodeName, server_name};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Driver {
+    /// Takes all that have connected.
     pub(super) fn accept(&mut self, now: Instant) {
         self.accept_at = None;
-        while let Some(listener) = &self.listener {
-            match listener.accept() {
-                Ok((socket, address)) => self.admit(socket, address, now),
+        self.take_all(
+            |driver| driver.listener.as_ref().map(TcpListener::accept),
+            |driver, (socket, address)| driver.admit(socket, address, now),
+            now,
+        );
+        self.take_all(
+            |driver| driver.door.as_ref().map(|d| d.listener.accept()),
+            |driver, (socket, _)| driver.admit_near(socket, now),
+            now,
+        );
+    }
+
+    fn take_all<S>(
+        &mut self,
+        accept: impl Fn(&Driver) -> Option<io::Result<S>>,
+        admit: impl Fn(&mut Driver, S),
+        now: Instant,
+    ) {
+        while let Some(accepted) = accept(self) {
+            match accepted {
+                Ok(socket) => admit(self, socket),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e)
                     if matches!(
@@ -59,7 +78,7 @@ impl Driver {
         };
         let deadline = now + self.config.limits.handshake;
         self.add_link(
-            Link::new(Stream::new(Wire::Socket(socket), tls), address, None, deadline),
+            Link::new(Stream::new(Wire::Socket(socket), tls), address.into(), None, deadline),
             now,
         );
     }
@@ -90,7 +109,8 @@ impl Driver {
         match stream {
             Ok(stream) => {
                 let deadline = now + self.config.limits.handshake;
-                let token = self.add_link(Link::new(stream, address, Some(node), deadline), now);
+                let token =
+                    self.add_link(Link::new(stream, address.into(), Some(node), deadline), now);
                 if let Some(known) = self.peers.get_mut(&node) {
                     known.direct = token;
                 }
@@ -109,18 +129,24 @@ impl Driver {
         Token(self.next_token - 1)
     }
 
-    fn add_link(&mut self, mut link: Link, now: Instant) -> Option<Token> {
+    pub(super) fn add_link(&mut self, mut link: Link, now: Instant) -> Option<Token> {
         let token = self.next_token();
-        let Wire::Socket(socket) = &mut link.stream.wire else { return None };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(e) = self.registry.register(socket, token, interest) {
-            self.notes.note(now, link.address, link.dialled, Lost::Io(e.to_string()));
-            if let Some(known) = link.dialled.and_then(|node| self.peers.get_mut(&node)) {
+        let registered = match &mut link.stream.wire {
+            Wire::Socket(socket) => self.registry.register(socket, token, interest),
+            Wire::Near(socket) => self.registry.register(socket, token, interest),
+            Wire::Circuit(_) => return None,
+        };
+        if let Err(e) = registered {
+            self.notes.note(now, link.place, link.dialled, Lost::Io(e.to_string()));
+            if let Some(known) = link.dialled.and_then(|node| self.peers.get_mut(&node))
+                && known.direct.is_none()
+            {
                 known.dial_at = Some(now + known.pause.take());
             }
             return None;
         }
-        if link.dialled.is_none() {
+        if let (Wire::Socket(socket), None) = (&link.stream.wire, link.dialled) {
             set_options(socket, self.config.limits.silence);
         }
         self.links.insert(token, link);

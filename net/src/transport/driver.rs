@@ -21,6 +21,7 @@ use weft_route::{Circuit, Router};
 use super::connect::{connected, set_options};
 use super::hello::Hello;
 use super::link::{Link, State};
+use super::local::{Door, Near};
 use super::notes::Notes;
 use super::pause::Pause;
 use super::pipe::Wire;
@@ -46,7 +47,9 @@ pub(super) struct Known {
     pub direct: Option<Token>,
     /// Its connection through others, beginning or up.
     pub circuit: Option<Token>,
-    /// When one may be begun again.
+    /// The way to it within this machine.
+    pub near: Near,
+    /// When a circuit may be begun again.
     pub circuit_at: Option<Instant>,
     /// What the owner sends and gets, if it is up.
     pub session: Option<Session>,
@@ -58,13 +61,15 @@ pub(super) struct Known {
 /// The working end of a transport.
 pub struct Driver {
     pub(super) registry: Registry,
-    /// The token of the listener.
-    listens: Token,
+    /// The tokens of the listener and of the door.
+    listens: [Token; 2],
     pub(super) shared: Arc<Shared>,
     pub(super) config: Config,
     pub(super) tls: Option<(Arc<ClientConfig>, Arc<ServerConfig>)>,
     pub(super) us: Hello,
     pub(super) listener: Option<TcpListener>,
+    /// Where processes of this machine connect.
+    pub(super) door: Option<Door>,
     pub(super) accept_at: Option<Instant>,
     pub(super) peers: BTreeMap<NodeId, Known>,
     /// By token; tokens are not used again.
@@ -123,14 +128,18 @@ impl Driver {
             node: config.node,
             name: config.name.clone(),
         };
+        let mut notes = Notes::new(log, config.limits.log_pause);
+        let listens = [first, Token(first.0 + 1)];
+        let door = Door::of(config.local.as_ref(), &registry, listens[1], &mut notes);
         let mut driver = Driver {
             registry,
-            listens: first,
+            listens,
             shared: Arc::new(Shared::new(config.limits.undelivered_bytes, rouse)),
-            notes: Notes::new(log, config.limits.log_pause),
+            notes,
             tls,
             us,
             listener,
+            door,
             accept_at: None,
             peers: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -139,7 +148,7 @@ impl Driver {
             sessions: 0,
             started: Instant::now(),
             work: BTreeSet::new(),
-            next_token: first.0 + 1,
+            next_token: first.0 + 2,
             scratch: vec![0; SCRATCH],
             config,
         };
@@ -164,7 +173,7 @@ impl Driver {
     /// One of the sockets is ready, or something else is that is none of ours.
     pub fn ready(&mut self, event: &Readiness) {
         let now = Instant::now();
-        if event.token() == self.listens {
+        if self.listens.contains(&event.token()) {
             self.accept(now);
         } else {
             self.note_readiness(event.token(), event, now);
@@ -278,6 +287,7 @@ impl Driver {
         let known = Known {
             direct: None,
             circuit: None,
+            near: Near::default(),
             circuit_at: None,
             session: None,
             dial_at: we_dial.then_some(now),
@@ -359,7 +369,8 @@ impl Driver {
     /// A connection is over, or does not come about.
     pub(super) fn lose(&mut self, token: Token, why: Lost, now: Instant) {
         let Some(link) = self.links.get_mut(&token) else { return };
-        let (address, dialled) = (link.address, link.dialled);
+        let (place, dialled) = (link.place.clone(), link.dialled);
+        let near = link.is_near();
         let through =
             link.path.iter().find(|p| **p != self.us.node && Some(**p) != dialled).copied();
         let why = match (link.ended, why) {
@@ -374,14 +385,17 @@ impl Driver {
                 let (peer, session) = (*peer, *session);
                 self.part(token, peer, session, why, now);
             }
-            State::Connecting => self.notes.note(now, address, dialled, why),
+            State::Connecting => self.notes.note(now, place, dialled, why),
             State::Greeting => {
                 keep = why.can_be_told();
                 if keep {
                     link.refuse(&why, now + LEAVING);
                     self.work.insert(token);
                 }
-                self.notes.note_through(now, address, dialled, through, why);
+                match dialled.filter(|_| near) {
+                    Some(peer) => self.note_near(peer, place, why, now),
+                    None => self.notes.note_through(now, place, dialled, through, why),
+                }
             }
             State::Leaving => {}
         }
@@ -403,6 +417,8 @@ impl Driver {
         for known in self.peers.values_mut() {
             known.circuit.take_if(|t| *t == token);
             known.direct.take_if(|t| *t == token);
+            known.near.dialled.take_if(|t| *t == token);
+            known.near.before.take_if(|t| *t == token);
         }
         let is_circuit = self.links.get(&token).is_some_and(Link::is_circuit);
         let Some(known) = dialled.and_then(|d| self.peers.get_mut(&d)) else { return };
@@ -420,6 +436,7 @@ impl Driver {
         match &mut link.stream.wire {
             // Closing the socket takes it out of the poll anyway.
             Wire::Socket(socket) => drop(self.registry.deregister(socket)),
+            Wire::Near(socket) => drop(self.registry.deregister(socket)),
             Wire::Circuit(pipe) => {
                 let circuit = pipe.circuit;
                 self.end_circuit(circuit, now);

@@ -13,6 +13,7 @@ use weft_route::Word;
 use super::driver::Driver;
 use super::hello::{HELLO, Hello, HelloError, REFUSED};
 use super::link::State;
+use super::local::LOCAL;
 use super::queues::Outbox;
 use super::session::{Came, FROM, HAD, Session, count};
 use super::{Event, Lost};
@@ -30,7 +31,7 @@ impl Driver {
         let hello = Hello { session, ..self.us.clone() }.encode();
         if let Some(link) = self.links.get_mut(&token) {
             link.state = State::Greeting;
-            link.queue(HELLO, vec![hello]);
+            link.queue((HELLO, vec![hello]));
         }
     }
 
@@ -47,6 +48,10 @@ impl Driver {
                 let word = Word::decode(kind, &frame.payload).map_err(|_| Lost::Kind(kind))?;
                 self.hear(token, peer, word, now);
                 Ok(())
+            }
+            (State::Up { peer, .. }, LOCAL) => {
+                let peer = *peer;
+                self.told_place(token, peer, &frame.payload, now)
             }
             (State::Greeting | State::Up { .. }, REFUSED) => {
                 Err(Lost::Refused(String::from_utf8_lossy(&frame.payload).into_owned()))
@@ -81,8 +86,8 @@ impl Driver {
                 let came = session.came(*cursor, HEADER + frame.payload.len());
                 *cursor += 1;
                 link.spare = 0;
-                if let Some(chunks) = session.tells(false) {
-                    link.queue_chunks(chunks);
+                if let Some(told) = session.tells(false) {
+                    link.queue(told);
                 }
                 if came == Came::Next {
                     self.shared.deliver(Event::Received { peer, frame }, None);
@@ -101,7 +106,12 @@ impl Driver {
         }
         let shown = shown.map(|s| s.1);
         let listed = self.peers.get(&hello.node).map(|k| &k.peer.name);
-        Ok(hello.check(&self.us, shown.as_ref(), link.dialled, listed)?)
+        hello.check(&self.us, shown.as_ref(), link.dialled, listed)?;
+        let session = self.peers.get(&hello.node).and_then(|k| k.session.as_ref());
+        match session.is_some_and(|s| s.is(hello.session, hello.life)) || !link.is_near() {
+            true => Ok(()),
+            false => Err(HelloError::NoSession.into()),
+        }
     }
 
     /// The other side is who it should be: its session goes on, or another begins.
@@ -110,23 +120,30 @@ impl Driver {
         let Some(link) = self.links.get(&token) else { return };
         let (dialled, is_circuit) = (link.dialled.is_some(), link.is_circuit());
         let session = self.peers.get(&peer).and_then(|k| k.session.as_ref());
-        let same = |s: &&Session| (s.number, s.life) == (hello.session, hello.life);
-        let goes_on = session.filter(same).is_some();
+        let goes_on = session.is_some_and(|s| s.is(hello.session, hello.life));
+        let is_near = link.is_near();
         if !goes_on {
             self.end_session(peer, Lost::Replaced, now);
         }
         // The one that was dialled names it.
         let number = if goes_on || dialled { hello.session } else { self.next_session() };
         let ours = Hello { session: number, ..self.us.clone() }.encode();
+        let place = self.place().filter(|_| !dialled && !is_near && !is_circuit);
         let (Some(link), Some(known)) = (self.links.get_mut(&token), self.peers.get_mut(&peer))
         else {
             return;
         };
-        let place = if is_circuit { &mut known.circuit } else { &mut known.direct };
-        let earlier = place.replace(token).filter(|t| *t != token);
-        if !dialled {
-            link.queue(HELLO, vec![ours]);
+        let held = if is_circuit { &mut known.circuit } else { &mut known.direct };
+        let mut earlier = held.replace(token).filter(|t| *t != token);
+        if is_near {
+            known.near.dialled = None;
+            // The dialler ends it, when it has heard that this one is up.
+            known.near.before = earlier.take_if(|_| !dialled);
         }
+        if !dialled {
+            link.queue((HELLO, vec![ours]));
+        }
+        place.into_iter().for_each(|place| link.queue(place));
         link.state = State::Up { peer, session: number, since: now };
         if !goes_on {
             let outbox = Arc::new(Outbox::new(peer, self.config.limits.queue_bytes));

@@ -86,6 +86,9 @@ pub enum HelloError {
     /// The node with the higher number dials.
     #[error("node {0} has dialled us, but we dial it: the node with the higher number dials")]
     WrongWay(u16),
+    /// A Unix socket begins no session.
+    #[error("a connection within a machine goes on with a session, and it names another")]
+    NoSession,
     /// Another than the one that was dialled.
     #[error("node {found} answers at the address of node {dialled}; correct the addresses")]
     OtherNode {

@@ -1,7 +1,6 @@
 //! One connection and what it is in the middle of.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -9,11 +8,13 @@ use weft_core::units::NodeId;
 use weft_route::Why;
 
 use super::hello::MAX_GREETING;
+use super::notes::Place;
 use super::pipe::Wire;
-use super::session::{Chunks, Session, framed};
+use super::queues::Outgoing;
+use super::session::Session;
 use super::stream::Stream;
 use super::{Lost, hello};
-use crate::frame::{Frame, FrameReader};
+use crate::frame::{self, Frame, FrameReader};
 
 /// As much is taken from the session, and of what is relayed, before it is written.
 const AHEAD: usize = 256 << 10;
@@ -57,8 +58,8 @@ pub(super) struct Link {
     /// The number of the owner's frame that comes next, when the other side has said it.
     pub cursor: Option<u64>,
     /// What is said for others' circuits, and waits.
-    relayed: VecDeque<Chunks>,
-    pub address: SocketAddr,
+    relayed: VecDeque<Outgoing>,
+    pub place: Place,
     pub dialled: Option<NodeId>,
     pub state: State,
     /// When it is given up if it has not come further. Not used while it is up.
@@ -75,12 +76,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub fn new(
-        stream: Stream,
-        address: SocketAddr,
-        dialled: Option<NodeId>,
-        deadline: Instant,
-    ) -> Link {
+    pub fn new(stream: Stream, place: Place, dialled: Option<NodeId>, deadline: Instant) -> Link {
+        let way = stream.way();
         Link {
             stream,
             path: Vec::new(),
@@ -91,14 +88,14 @@ impl Link {
             age: 0,
             cursor: None,
             relayed: VecDeque::new(),
-            address,
+            place,
             dialled,
             state: if dialled.is_some() { State::Connecting } else { State::Greeting },
             deadline,
             readable: false,
             writable: dialled.is_none(),
             ending: false,
-            reader: FrameReader::new(MAX_GREETING),
+            reader: FrameReader::new(MAX_GREETING, way),
             sending: VecDeque::new(),
             sending_bytes: 0,
         }
@@ -118,22 +115,28 @@ impl Link {
         matches!(self.stream.wire, Wire::Circuit(_))
     }
 
-    /// Puts a frame behind what is being sent.
-    pub fn queue(&mut self, kind: u8, payload: Vec<Bytes>) {
-        self.queue_chunks(framed(kind, payload));
+    /// Whether it is a Unix socket.
+    pub fn is_near(&self) -> bool {
+        matches!(self.stream.wire, Wire::Near(_))
     }
 
-    /// Puts a frame that is made up behind what is being sent.
-    pub fn queue_chunks(&mut self, chunks: Chunks) {
-        for chunk in chunks {
+    /// Whether something waits that the socket does not take.
+    pub fn is_stuck(&self) -> bool {
+        !self.writable && !self.sending.is_empty()
+    }
+
+    /// Puts a frame behind what is being sent.
+    pub fn queue(&mut self, (kind, payload): Outgoing) {
+        let header = Bytes::from(frame::header(kind, &payload, self.stream.way()));
+        for chunk in std::iter::once(header).chain(payload).filter(|c| !c.is_empty()) {
             self.sending_bytes += chunk.len();
             self.sending.push_back(chunk);
         }
     }
 
     /// Says something of a circuit, in its turn with what the owner sends. Returns how many wait.
-    pub fn relay(&mut self, kind: u8, payload: Vec<Bytes>) -> usize {
-        self.relayed.push_back(framed(kind, payload));
+    pub fn relay(&mut self, frame: Outgoing) -> usize {
+        self.relayed.push_back(frame);
         self.relayed.len()
     }
 
@@ -145,7 +148,7 @@ impl Link {
             if relayed.is_none() && own.is_none() {
                 return;
             }
-            relayed.into_iter().chain(own).for_each(|c| self.queue_chunks(c));
+            relayed.into_iter().chain(own).for_each(|frame| self.queue(frame));
         }
     }
 
@@ -184,7 +187,7 @@ impl Link {
         self.sending.clear();
         let mut reason = why.to_string();
         reason.truncate(reason.floor_char_boundary(MAX_GREETING));
-        self.queue(hello::REFUSED, vec![reason.into()]);
+        self.queue((hello::REFUSED, vec![reason.into()]));
         self.stream.finish(&mut self.sending);
     }
 }

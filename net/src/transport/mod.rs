@@ -1,4 +1,4 @@
-//! Frames between the nodes of a cluster, over TCP.
+//! Frames between the nodes of a cluster, over TCP, and within a machine over Unix sockets.
 //!
 //! A [`Transport`] is the owner's end; a [`Driver`] does the work, usually on a thread of its own
 //! ([`Transport::start`]). For each pair of nodes there is one connection. **The node with the
@@ -21,7 +21,7 @@
 //! to dial has it.
 //!
 //! Of the files here, `driver` does the work, `thread` turns it, `connect` and `greet` are how a
-//! connection begins, `link` and `stream` one connection, `session` what goes on when connections change,
+//! connection begins, `local` the one within a machine, `link` and `stream` one connection, `session` what goes on when connections change,
 //! `routes` and `pipe` circuits through others, `queues` what is between the owner and the driver.
 
 mod config;
@@ -30,6 +30,7 @@ mod driver;
 mod greet;
 mod hello;
 mod link;
+mod local;
 mod notes;
 mod pause;
 mod pipe;
@@ -56,8 +57,9 @@ pub use driver::Driver;
 pub use hello::HelloError;
 #[doc(hidden)]
 pub use hello::{hello_again, word_again};
-pub use notes::Note;
-pub use reach::{Reach, Reached};
+pub use local::{Local, Machine, SOCKET};
+pub use notes::{Note, Place};
+pub use reach::{Over, Reach, Reached};
 
 use crate::frame::{FIRST_KIND, Frame, FrameError, HEADER, MAX_PAYLOAD};
 use crate::identity::IdentityError;
@@ -144,6 +146,12 @@ pub enum Lost {
     /// It dialled again.
     #[error("the node has connected anew")]
     Replaced,
+    /// The other end of a Unix socket.
+    #[error("it is of user {0}; processes of one user connect within a machine")]
+    OtherUser(u32),
+    /// There is no Unix socket.
+    #[error("{0}; processes of this machine connect by TLS")]
+    NoSocket(String),
     /// It carries nothing, and there is a circuit that does.
     #[error("nothing comes over the connection")]
     Mute,

@@ -3,17 +3,42 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weft_core::units::NodeId;
 
 use super::Lost;
 
+/// Where a connection goes to or comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An address.
+    Address(SocketAddr),
+    /// A Unix socket.
+    Socket(PathBuf),
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Place {
+        Place::Address(address)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Address(address) => address.fmt(f),
+            Place::Socket(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// A connection that did not come about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The address of the other side.
-    pub address: SocketAddr,
+    /// Where the other side is; of one that came in by a Unix socket, that socket.
+    pub place: Place,
     /// The node that we dialled; none if the other side did.
     pub dialled: Option<NodeId>,
     /// The process whose address that is, if it was to relay the connection.
@@ -26,9 +51,12 @@ pub struct Note {
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.dialled {
-            Some(node) => write!(f, "no connection to {node} at {}", self.address)?,
-            None => write!(f, "refused a connection from {}", self.address)?,
+        let place = &self.place;
+        match (self.dialled, place, &self.why) {
+            (Some(node), ..) => write!(f, "no connection to {node} at {place}")?,
+            (None, _, Lost::NoSocket(_)) => write!(f, "nobody connects to {place}")?,
+            (None, Place::Socket(_), _) => write!(f, "refused a connection to {place}")?,
+            (None, Place::Address(_), _) => write!(f, "refused a connection from {place}")?,
         }
         if let Some(relay) = self.through {
             write!(f, ", {relay}, which relays")?;
@@ -48,6 +76,7 @@ const ADDRESSES: usize = 256;
 enum Source {
     Dialled(NodeId),
     From(IpAddr),
+    Machine,
     Others,
 }
 
@@ -63,21 +92,31 @@ impl Notes {
         Notes { log, pause, seen: BTreeMap::new() }
     }
 
-    pub fn note(&mut self, now: Instant, address: SocketAddr, dialled: Option<NodeId>, why: Lost) {
-        self.note_through(now, address, dialled, None, why);
+    pub fn note(
+        &mut self,
+        now: Instant,
+        place: impl Into<Place>,
+        dialled: Option<NodeId>,
+        why: Lost,
+    ) {
+        self.note_through(now, place.into(), dialled, None, why);
     }
 
     pub fn note_through(
         &mut self,
         now: Instant,
-        address: SocketAddr,
+        place: Place,
         dialled: Option<NodeId>,
         through: Option<NodeId>,
         why: Lost,
     ) {
         let pause = self.pause;
         let is_over = |since: Instant| now.saturating_duration_since(since) >= pause;
-        let mut source = dialled.map_or(Source::From(address.ip()), Source::Dialled);
+        let from = match &place {
+            Place::Address(address) => Source::From(address.ip()),
+            Place::Socket(_) => Source::Machine,
+        };
+        let mut source = dialled.map_or(from, Source::Dialled);
         if !self.seen.contains_key(&source) && self.seen.len() >= ADDRESSES {
             self.seen.retain(|_, (since, _)| !is_over(*since));
             if self.seen.len() >= ADDRESSES {
@@ -93,7 +132,7 @@ impl Notes {
             None => 0,
         };
         self.seen.insert(source, (now, 0));
-        (self.log)(&Note { address, dialled, through, why, more });
+        (self.log)(&Note { place, dialled, through, why, more });
     }
 }
 
@@ -115,8 +154,9 @@ mod tests {
             notes.note(at(second), address, None, Lost::Closed);
         }
         notes.note(at(10), from(1, 3), None, Lost::Closed);
-        let said: Vec<_> = logged.try_iter().map(|n| (n.address, n.more)).collect();
-        assert_eq!(said, [(from(1, 1), 0), (from(2, 1), 0), (from(1, 3), 1)]);
+        let said: Vec<_> = logged.try_iter().map(|n| (n.place, n.more)).collect();
+        let expected = [(from(1, 1).into(), 0), (from(2, 1).into(), 0), (from(1, 3).into(), 1)];
+        assert_eq!(said, expected);
         for n in 0..2000u32 {
             let address = SocketAddr::from((n.to_be_bytes(), 9));
             notes.note(at(11), address, None, Lost::Closed);

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use bytes::{Buf, Bytes};
-use mio::net::TcpStream;
+use mio::net::{TcpStream, UnixStream};
 use weft_route::Circuit;
 
 /// What goes in one word at most: other connections' bytes need not wait for more.
@@ -82,14 +83,30 @@ impl Write for Pipe {
 
 /// What carries a connection.
 pub(super) enum Wire {
+    /// A socket over TCP.
     Socket(TcpStream),
+    /// One within the machine.
+    Near(UnixStream),
+    /// Through others.
     Circuit(Pipe),
+}
+
+impl Wire {
+    /// The socket, if it is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Wire::Socket(socket) => Some(socket.as_fd()),
+            Wire::Near(socket) => Some(socket.as_fd()),
+            Wire::Circuit(_) => None,
+        }
+    }
 }
 
 impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Wire::Socket(socket) => socket.read(buffer),
+            Wire::Near(socket) => socket.read(buffer),
             Wire::Circuit(pipe) => pipe.read(buffer),
         }
     }
@@ -99,6 +116,7 @@ impl Write for Wire {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Wire::Socket(socket) => socket.write(bytes),
+            Wire::Near(socket) => socket.write(bytes),
             Wire::Circuit(pipe) => pipe.write(bytes),
         }
     }
@@ -106,6 +124,7 @@ impl Write for Wire {
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Wire::Socket(socket) => socket.write_vectored(slices),
+            Wire::Near(socket) => socket.write_vectored(slices),
             Wire::Circuit(pipe) => pipe.write_vectored(slices),
         }
     }
@@ -113,6 +132,7 @@ impl Write for Wire {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Wire::Socket(socket) => socket.flush(),
+            Wire::Near(socket) => socket.flush(),
             Wire::Circuit(pipe) => pipe.flush(),
         }
     }

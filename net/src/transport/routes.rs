@@ -93,11 +93,11 @@ impl Driver {
     fn say(&mut self, now: Instant, to: NodeId, word: &Word) {
         let Some(token) = self.peers.get(&to).and_then(|k| k.direct) else { return };
         let Some(link) = self.links.get_mut(&token).filter(|l| l.is_up()) else { return };
-        let (kind, payload) = word.encode();
+        let frame = word.encode();
         self.work.insert(token);
         let waiting = match word {
-            Word::Here { .. } | Word::LinkState(_) => return link.queue(kind, payload),
-            _ => link.relay(kind, payload),
+            Word::Here { .. } | Word::LinkState(_) => return link.queue(frame),
+            _ => link.relay(frame),
         };
         match word {
             // An end that sends its window in crumbs.
@@ -161,11 +161,13 @@ impl Driver {
         self.route(now, out);
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
             self.look_after_circuit(peer, now);
+            self.look_after_near(peer, now);
             self.choose(peer);
             self.drop_spare(peer, now);
             self.tell_what_came(peer);
             self.look_after_orphan(peer, now);
             self.open_circuit(peer, now);
+            self.dial_near(peer, now);
         }
     }
 
@@ -177,8 +179,7 @@ impl Driver {
         if link.missed > SILENT_TICKS + 1 {
             return self.lose(token, Lost::Mute, now);
         }
-        let (kind, payload) = Word::Here { hears: true, digest: 0 }.encode();
-        link.queue(kind, payload);
+        link.queue(Word::Here { hears: true, digest: 0 }.encode());
         self.work.insert(token);
         link.age += 1;
         let (looks, long) = (link.age % REROUTE == 0 && self.us.node > peer, link.path.len());
@@ -231,8 +232,8 @@ impl Driver {
         };
         let carrier = session.carrier;
         let Some(link) = self.links.get_mut(&carrier).filter(|l| l.is_up()) else { return };
-        if let Some(chunks) = session.tells(true) {
-            link.queue_chunks(chunks);
+        if let Some(told) = session.tells(true) {
+            link.queue(told);
             self.work.insert(carrier);
         }
     }
@@ -293,12 +294,12 @@ impl Driver {
     ) -> Token {
         let token = self.next_token();
         let relay = self.peers.get(&circuit.neighbour).and_then(|k| k.direct);
-        let address = relay.and_then(|t| self.links.get(&t)).map(|l| l.address);
-        let address = address.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let place = relay.and_then(|t| self.links.get(&t)).map(|l| l.place.clone());
+        let place = place.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)).into());
         let pipe = Pipe::new(circuit, self.router.room(circuit));
         let deadline = now + self.config.limits.handshake;
         let stream = Stream::new(Wire::Circuit(pipe), tls);
-        let mut link = Link::new(stream, address, dialled, deadline);
+        let mut link = Link::new(stream, place, dialled, deadline);
         (link.state, link.writable, link.path) = (State::Greeting, true, path);
         self.links.insert(token, link);
         self.circuits.insert(circuit, token);
@@ -323,6 +324,12 @@ impl Driver {
         if known.direct.take_if(|t| *t == token).is_some() {
             let mut out = Vec::new();
             self.router.disconnected(peer, &mut out);
+            if let Some(before) = known.near.before.take() {
+                // Its other end never used the connection that took its place.
+                known.direct = Some(before);
+                let life = known.session.as_ref().map_or(0, |s| s.life);
+                self.router.connected(self.nanos(now), peer, life, &mut out);
+            }
             self.route(now, out);
         }
         let Some(known) = self.peers.get_mut(&peer) else { return };

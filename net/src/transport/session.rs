@@ -15,8 +15,8 @@ use mio::Token;
 use weft_bytes::{Reader, Writer};
 
 use super::Lost;
-use super::queues::Outbox;
-use crate::frame;
+use super::queues::{Outbox, Outgoing};
+use crate::frame::HEADER;
 
 /// The kind of a frame that says how many of the owner's frames have come.
 pub(super) const HAD: u8 = 9;
@@ -27,20 +27,11 @@ pub(super) const FROM: u8 = 10;
 /// After so many bytes the other side is told what has come; else at the next tick.
 const TELL: usize = 256 << 10;
 
-/// A frame as it is written: its header, and the payload's chunks.
-pub(super) type Chunks = Vec<Bytes>;
-
-/// A frame to be written.
-pub(super) fn framed(kind: u8, payload: Vec<Bytes>) -> Chunks {
-    let header = Bytes::from(frame::header(kind, &payload));
-    std::iter::once(header).chain(payload).filter(|c| !c.is_empty()).collect()
-}
-
 /// A frame with a count.
-pub(super) fn counted(kind: u8, count: u64) -> Chunks {
+pub(super) fn counted(kind: u8, count: u64) -> Outgoing {
     let mut w: Writer = Writer::with_room(8);
     w.u64(count);
-    framed(kind, vec![w.finish().into()])
+    (kind, vec![w.finish().into()])
 }
 
 /// The count in a frame.
@@ -73,7 +64,7 @@ pub(super) struct Session {
     /// It has been told which frame comes next.
     begun: bool,
     /// Frames that have been sent and may not have come, the oldest first, and its number.
-    kept: VecDeque<Chunks>,
+    kept: VecDeque<Outgoing>,
     first: u64,
     /// The number of the frame that goes over the carrier next.
     next: u64,
@@ -101,29 +92,33 @@ impl Session {
         }
     }
 
+    /// Whether it is the one of this number with this life.
+    pub fn is(&self, number: u64, life: u64) -> bool {
+        (self.number, self.life) == (number, life)
+    }
+
     /// From now on our frames go over this connection.
     pub fn move_to(&mut self, carrier: Token) {
         (self.carrier, self.begun, self.orphaned) = (carrier, false, None);
     }
 
     /// The next frame to be written to the carrier.
-    pub fn next(&mut self) -> Option<Chunks> {
+    pub fn next(&mut self) -> Option<Outgoing> {
         if !self.begun {
             (self.begun, self.next) = (true, self.first);
             return Some(counted(FROM, self.first));
         }
         let place = (self.next - self.first) as usize;
-        let chunks = match self.kept.get(place) {
+        let frame = match self.kept.get(place) {
             Some(again) => again.clone(),
             None => {
-                let (kind, payload) = self.outbox.take()?;
-                let chunks = framed(kind, payload);
-                self.kept.push_back(chunks.clone());
-                chunks
+                let frame = self.outbox.take()?;
+                self.kept.push_back(frame.clone());
+                frame
             }
         };
         self.next += 1;
-        Some(chunks)
+        Some(frame)
     }
 
     /// The other side has had so many. Returns whether the owner waits for the room.
@@ -133,7 +128,8 @@ impl Session {
         }
         let mut bytes = 0;
         while self.first < count {
-            bytes += self.kept.pop_front().map_or(0, |c| c.iter().map(Bytes::len).sum());
+            let payload = |(_, p): Outgoing| p.iter().map(Bytes::len).sum::<usize>();
+            bytes += self.kept.pop_front().map_or(0, |frame| HEADER + payload(frame));
             self.first += 1;
         }
         // What was to be sent again has come meanwhile: the connection is told with which it goes on.
@@ -157,7 +153,7 @@ impl Session {
     }
 
     /// If the other side is to be told how many have come: now, or because much has.
-    pub fn tells(&mut self, now: bool) -> Option<Chunks> {
+    pub fn tells(&mut self, now: bool) -> Option<Outgoing> {
         if self.told == self.came || !(now || self.untold >= TELL) {
             return None;
         }
@@ -181,7 +177,7 @@ mod tests {
 
     /// The payloads of all that is to be written.
     fn written(s: &mut Session) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| s.next()).map(|c| c[1].to_vec()).collect()
+        std::iter::from_fn(|| s.next()).map(|(_, payload)| payload[0].to_vec()).collect()
     }
 
     #[test]
@@ -202,7 +198,7 @@ mod tests {
         assert_eq!(came, [Came::Before, Came::Next, Came::Next]);
         // The connection before is late with the third.
         assert_eq!(them.came(2, 1), Came::Before);
-        assert_eq!(them.tells(true).unwrap()[1].as_ref(), 4u64.to_le_bytes());
+        assert_eq!(them.tells(true).unwrap().1[0].as_ref(), 4u64.to_le_bytes());
         assert_eq!(them.tells(true), None, "once");
         us.has_had(4).unwrap();
         assert!(us.kept.is_empty());

@@ -1,6 +1,6 @@
 //! A connection's bytes: a socket or a circuit, with or without TLS.
 //!
-//! Without TLS, chunks go out in vectored writes and large payloads are read in place. With
+//! Without TLS, chunks go out in vectored writes and large payloads are read in place, into memory that is not zeroed before. With
 //! TLS, rustls encrypts from the chunks and decrypts into its own buffer, of which the frame is
 //! copied.
 
@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, ErrorKind, IoSlice, Read, Write};
 
 use bytes::{Buf, Bytes};
+use rustix::buffer::spare_capacity;
 use rustls::Connection;
 
 use super::Lost;
 use super::pipe::{Pipe, Wire};
-use crate::frame::{Frame, FrameReader};
+use crate::frame::{Frame, FrameReader, Way};
 use crate::identity::{ClusterId, NodeName, describe, peer_of};
 
 /// What rustls may hold of encrypted bytes.
@@ -68,7 +69,15 @@ impl Stream {
     pub fn pipe(&mut self) -> Option<&mut Pipe> {
         match &mut self.wire {
             Wire::Circuit(pipe) => Some(pipe),
-            Wire::Socket(_) => None,
+            Wire::Socket(_) | Wire::Near(_) => None,
+        }
+    }
+
+    /// Whether what goes over it may be spoiled.
+    pub fn way(&self) -> Way {
+        match (&self.tls, &self.wire) {
+            (None, Wire::Socket(_) | Wire::Circuit(_)) => Way::Bare,
+            _ => Way::Guarded,
         }
     }
 
@@ -89,13 +98,15 @@ impl Stream {
         frames: &mut Vec<Frame>,
     ) -> Result<Progress, Lost> {
         if self.tls.is_none()
-            && let Some(space) = reader.large()
+            && let Some(payload) = reader.large()
+            && let Some(socket) = self.wire.socket()
         {
-            let wanted = space.len();
-            let Some(bytes) = try_io(|| self.wire.read(space))? else {
+            let wanted = payload.capacity() - payload.len();
+            let read = || Ok(rustix::io::read(socket, spare_capacity(payload))?);
+            let Some(bytes) = try_io(read)? else {
                 return Ok(Progress { bytes: 0, blocked: true });
             };
-            frames.extend(reader.advance(bytes)?);
+            frames.extend(reader.whole()?);
             return if bytes == 0 {
                 Err(Lost::Closed)
             } else {
@@ -157,9 +168,11 @@ impl Stream {
     pub fn finish(&mut self, chunks: &mut VecDeque<Bytes>) {
         // The other side is refused: whether it hears why is up to it.
         let _ = self.write(chunks);
-        if let Wire::Socket(socket) = &self.wire {
-            let _ = socket.shutdown(std::net::Shutdown::Write);
-        }
+        let _ = match &self.wire {
+            Wire::Socket(socket) => socket.shutdown(std::net::Shutdown::Write),
+            Wire::Near(socket) => socket.shutdown(std::net::Shutdown::Write),
+            Wire::Circuit(_) => Ok(()),
+        };
     }
 
     /// Reads and forgets. Returns whether more may come.

@@ -19,7 +19,9 @@ use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
 use weft_core::policy::Setting;
 use weft_host::status::{NodeState, Status, VolumeMode};
-use weft_host::{Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, Spec, found};
+use weft_host::{
+    Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, LocalLinks, Spec, found,
+};
 
 use super::device::Device;
 use super::fault::Fault;
@@ -139,6 +141,8 @@ impl Cluster {
                 queue: DiskQueue::default(),
                 limits: Limits::default(),
                 only: None,
+                // What cuts links must cut all that is said.
+                local: if network.is_some() { LocalLinks::Tls } else { LocalLinks::Unix },
                 controller: false,
             });
         }

@@ -11,6 +11,7 @@ use weft_core::cluster;
 use weft_core::node::FillRates;
 use weft_net::identity::NodeName;
 
+use super::dialled::LocalLinks;
 use super::disks::check_distinct;
 use super::home::refuse_taken;
 use crate::control_protocol::NewHome;
@@ -56,6 +57,8 @@ pub struct Configuration {
     pub limits: Limits,
     /// If it is to dial only some of the other processes: these. It reaches the others through them.
     pub only: Option<BTreeSet<NodeName>>,
+    /// How it connects to processes of its machine.
+    pub local: LocalLinks,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,11 +95,24 @@ struct File {
     labels: BTreeMap<String, String>,
 }
 
-/// Whom it has connections to.
-#[derive(Serialize, Deserialize)]
+/// Whom it has connections to, and how.
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinksInWords {
-    only: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    only: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    local: Option<String>,
+}
+
+impl LinksInWords {
+    /// What stands in the file; nothing if all is as usual.
+    fn of(config: &Configuration) -> Option<LinksInWords> {
+        let names = |only: &BTreeSet<NodeName>| only.iter().map(NodeName::to_string).collect();
+        let only = config.only.as_ref().map(names);
+        let local = (config.local != LocalLinks::default()).then(|| config.local.to_string());
+        (only.is_some() || local.is_some()).then_some(LinksInWords { only, local })
+    }
 }
 
 /// Where hosts reach a process, by the protocols' keys.
@@ -177,7 +193,9 @@ impl Configuration {
         }
         let fill = fill(file.rebuild_floor.as_deref(), file.rebuild_ceiling.as_deref())?;
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
-        let only = file.links.map(|links| names(&links.only, &file.name)).transpose()?;
+        let links = file.links.unwrap_or_default();
+        let only = links.only.map(|only| names(&only, &file.name)).transpose()?;
+        let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
             dir: base.join(file.dir),
@@ -196,6 +214,7 @@ impl Configuration {
                 .over(Limits::default())
                 .map_err(|e| Error(format!("limits: {e}")))?,
             only,
+            local: local.map_err(|e: Error| Error(format!("links: local: {e}")))?,
         };
         config.check_listens()?;
         config.check_controller()?;
@@ -291,10 +310,7 @@ impl Configuration {
             queue,
             queue_depth,
             limits: LimitsInWords::of(&self.limits),
-            links: self
-                .only
-                .as_ref()
-                .map(|only| LinksInWords { only: only.iter().map(NodeName::to_string).collect() }),
+            links: LinksInWords::of(self),
             labels: self.labels.clone(),
         };
         toml::to_string(&Written { places, file })

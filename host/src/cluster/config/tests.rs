@@ -37,7 +37,7 @@ fn metrics_have_an_address_of_their_own() {
 }
 
 #[test]
-fn who_is_dialled_can_be_restricted_to_some() {
+fn who_is_dialled_and_how_can_be_restricted() {
     let parse = |links: &str| Configuration::parse(&format!("{GOOD}{links}"), Path::new("/"));
     assert_eq!(parse("").unwrap().only, None);
     let read = parse("[links]\nonly = ['n2', 'n7']\n").unwrap();
@@ -46,9 +46,15 @@ fn who_is_dialled_can_be_restricted_to_some() {
     let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
     assert_eq!(again, read);
     assert_eq!(parse("[links]\nonly = []\n").unwrap().only, Some(BTreeSet::new()));
+    assert_eq!(read.local, LocalLinks::Unix);
+    let read = parse("[links]\nlocal = 'tls'\n").unwrap();
+    assert_eq!((read.local, read.only.clone()), (LocalLinks::Tls, None));
+    let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+    assert_eq!(again, read);
     for (links, words) in [
         ("only = ['n1']", "which is this process"),
         ("only = ['N 2']", "links: only"),
+        ("local = 'tcp'", "give unix or tls"),
         ("onyl = ['n2']", "unknown field"),
     ] {
         let error = parse(&format!("[links]\n{links}\n")).unwrap_err().to_string();

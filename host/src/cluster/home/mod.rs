@@ -8,7 +8,7 @@
 //! | `joining-key.pem` | the key of a process that has asked to be admitted, until it is |
 //! | `cluster.toml` | its number, its disks, and the processes that it knew last |
 //! | `member.log`, `member.witness` | the member's log, and how far it must go (docs/membership.md) |
-//! | `weft.lock`, `control.sock` | while it runs |
+//! | `weft.lock`, `control.sock`, `peers.sock` | while it runs: its lock, where commands reach it, where processes of its machine do |
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

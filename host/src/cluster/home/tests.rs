@@ -16,6 +16,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         queue: Default::default(),
         limits: Default::default(),
         only: None,
+        local: Default::default(),
         controller: false,
     }
 }

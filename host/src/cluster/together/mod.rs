@@ -15,10 +15,11 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::store::map_area::MapCopy;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
-use weft_net::transport::{self, Reach};
+use weft_net::transport::{self, Local, Machine, Reach};
 
 use crate::clock::boot_time;
 use crate::cluster::codec::{AGREED, Codec};
+use crate::cluster::dialled::LocalLinks;
 use crate::cluster::home::{Home, Known};
 use crate::cluster::memory::{Memory, lost};
 use crate::cluster::peer_links::{PeerEvent, PeerLinks};
@@ -86,6 +87,15 @@ impl Together {
         let strangers = transport.limits.strangers.min(Descriptors::of_process().share());
         transport.limits.strangers = strangers;
         (transport.only, transport.relays) = (home.config.only.clone(), !home.config.is_host());
+        if home.config.local == LocalLinks::Unix {
+            let directory = home.dir().to_path_buf();
+            match Machine::this() {
+                Ok(machine) => transport.local = Some(Local { directory, machine }),
+                Err(e) => log.warn(&format!(
+                    "the kernel does not say which machine this is ({e}); processes of it connect by TLS"
+                )),
+            }
+        }
         let pause = transport.limits.longest_pause.as_nanos() as Nanos;
         assert!(
             2 * pause < config.dead_after,
