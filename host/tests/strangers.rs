@@ -238,6 +238,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         queue: Default::default(),
         limits: Limits::default(),
         only: None,
+        local: Default::default(),
         controller: false,
     }
 }

@@ -5,7 +5,7 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostOp, NodeConfig};
 use weft_core::order::sequencer::Standpoint;
 use weft_core::plan::{Asked, Range, Totals, explain};
-use weft_core::policy::{Commands, ParityAt, Policy, Roles, Setting};
+use weft_core::policy::{CalculatedAt, Commands, Policy, Roles, Setting};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 
 use crate::world::World;
@@ -141,12 +141,12 @@ fn ranges(g: &Geometry) -> Vec<Range> {
 fn nodes_count_what_plans_promise() {
     for (layout, nodes) in [("raid5", 5), ("raid6", 6), ("rs:2+1", 3), ("lrc:4+2+1", 7)] {
         for roles in [Roles::Controller, Roles::Central] {
-            let columns = [Some(ParityAt::Balanced), Some(ParityAt::Tree)];
-            for parity_at in [None, Some(ParityAt::Parity)].into_iter().chain(columns) {
-                if roles == Roles::Central && parity_at.is_some() {
+            let columns = [Some(CalculatedAt::Balanced), Some(CalculatedAt::Tree)];
+            for calculated_at in [None, Some(CalculatedAt::Parity)].into_iter().chain(columns) {
+                if roles == Roles::Central && calculated_at.is_some() {
                     continue;
                 }
-                let settings = [Setting::Roles(roles), Setting::ParityAt(parity_at)];
+                let settings = [Setting::Roles(roles), Setting::CalculatedAt(calculated_at)];
                 let mut bench = Bench::new(layout, nodes, &settings);
                 for range in ranges(&bench.geometry.clone()) {
                     bench.agrees(range);
@@ -163,8 +163,8 @@ fn nodes_count_what_plans_promise() {
 /// Of a lost unit nothing but its bytes goes to the endpoint. Four columns are asked, of which one solves and answers.
 #[test]
 fn a_lost_unit_is_solved_on_its_way() {
-    for parity_at in [None, Some(ParityAt::Tree)] {
-        let settings = [Setting::Roles(Roles::Controller), Setting::ParityAt(parity_at)];
+    for calculated_at in [None, Some(CalculatedAt::Tree)] {
+        let settings = [Setting::Roles(Roles::Controller), Setting::CalculatedAt(calculated_at)];
         let mut bench = Bench::new("raid5", 5, &settings);
         bench.kill(NodeId(3));
         let g = bench.geometry.clone();
@@ -180,9 +180,10 @@ fn a_lost_unit_is_solved_on_its_way() {
 /// With a command for each block the controller carries out a stripe at a time. It is asked once, and answers once.
 #[test]
 fn a_command_for_each_block_is_counted() {
-    for parity_at in [None, Some(ParityAt::Tree)] {
+    for calculated_at in [None, Some(CalculatedAt::Tree)] {
         let commands = Setting::Commands(Commands::Block);
-        let settings = [Setting::Roles(Roles::Controller), Setting::ParityAt(parity_at), commands];
+        let settings =
+            [Setting::Roles(Roles::Controller), Setting::CalculatedAt(calculated_at), commands];
         let mut bench = Bench::new("raid5", 5, &settings);
         let stripe = bench.geometry.stripe_bytes();
         let range = Range { offset: 0, len: 3 * stripe };

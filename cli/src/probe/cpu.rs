@@ -194,7 +194,7 @@ fn system(
         align_bytes: None,
     });
     system.volume.size_bytes = Some(volume);
-    system.volume.parity_at = None;
+    system.volume.calculated_at = None;
     // As much data takes as long.
     let requests = (requests * 64 * KIB / (bytes + 56 * KIB)).max(20);
     system.measure = Measure {

@@ -118,7 +118,7 @@ fn parts_of_different_sweeps_are_not_put_together() {
 /// A scenario that a real array runs in moments.
 const TINY: &str = "title = \"tiny\"\n\
     nodes = { workers = 3, originators = 2 }\n\
-    volume = { unit = 8192, size_bytes = 1048576, commit = \"early\", parity_at = \"solely\" }\n\
+    volume = { unit = 8192, size_bytes = 1048576, commit = \"early\", calculator = \"solely\" }\n\
     workload.hosts = 3\n\
     workload.arrivals.closed.population = 2\n\
     workload.requests.fixed = { bytes = 4096, read_share = 0.5 }\n\

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use weft_core::plan::Totals;
-use weft_core::policy::ParityAt;
+use weft_core::policy::CalculatedAt;
 
 use super::{Request, Setup};
 
@@ -38,14 +38,14 @@ pub fn totals(setup: Setup, failed: &[usize], request: Request) -> (Totals, u64)
     (of(&json["totals"]), json["chunks"].as_u64().unwrap())
 }
 
-fn name(roles: Option<ParityAt>) -> &'static str {
+fn name(roles: Option<CalculatedAt>) -> &'static str {
     match roles {
         None => "auto",
-        Some(ParityAt::Originator) => "originator",
-        Some(ParityAt::Solely) => "solely",
-        Some(ParityAt::Parity) => "parity",
-        Some(ParityAt::Balanced) => "balanced",
-        Some(ParityAt::Tree) => "tree",
+        Some(CalculatedAt::Originator) => "originator",
+        Some(CalculatedAt::Solely) => "solely",
+        Some(CalculatedAt::Parity) => "parity",
+        Some(CalculatedAt::Balanced) => "balanced",
+        Some(CalculatedAt::Tree) => "tree",
     }
 }
 

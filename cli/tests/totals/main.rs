@@ -9,7 +9,7 @@ use std::fmt;
 
 use fastrand::Rng;
 use weft_core::plan::Totals;
-use weft_core::policy::ParityAt;
+use weft_core::policy::CalculatedAt;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -25,7 +25,7 @@ struct Setup {
     unit: u64,
     journal: bool,
     /// Where parity is computed, if that is forced. A running array leaves it to the plan.
-    roles: Option<ParityAt>,
+    roles: Option<CalculatedAt>,
     /// Whether the originator commands the workers.
     commanded: bool,
     /// Whether all parity waits, for ever; and of what is explained, whether it is marked already.
@@ -157,7 +157,7 @@ fn raid5_without_journal() {
 
 #[test]
 fn raid5_with_forced_roles() {
-    for roles in [ParityAt::Originator, ParityAt::Solely, ParityAt::Parity] {
+    for roles in [CalculatedAt::Originator, CalculatedAt::Solely, CalculatedAt::Parity] {
         for journal in [true, false] {
             let setup = Setup { roles: Some(roles), journal, ..Setup::new("raid5", 5) };
             agree(setup, &[(&[], &FIVE), (&[4], &FIVE)]);
@@ -168,7 +168,7 @@ fn raid5_with_forced_roles() {
 /// Columns that compute for one another: a star, and a tree.
 #[test]
 fn columns_calculate() {
-    for roles in [ParityAt::Balanced, ParityAt::Tree] {
+    for roles in [CalculatedAt::Balanced, CalculatedAt::Tree] {
         for (layout, nodes) in [("raid5", 5), ("raid6", 6), ("lrc:4+2+1", 7), ("grid:2x2", 9)] {
             let setup = Setup { roles: Some(roles), ..Setup::new(layout, nodes) };
             agree(setup, &[(&[], &FIVE), (&[4], &FIVE)]);
@@ -235,7 +235,7 @@ fn raid6() {
 
 #[test]
 fn raid6_with_forced_roles() {
-    for roles in [ParityAt::Originator, ParityAt::Solely, ParityAt::Parity] {
+    for roles in [CalculatedAt::Originator, CalculatedAt::Solely, CalculatedAt::Parity] {
         let setup = Setup { roles: Some(roles), ..Setup::new("raid6", 6) };
         agree(setup, &[(&[], &FIVE), (&[5], &FIVE), (&[5, 2], &FIVE)]);
     }

@@ -46,10 +46,10 @@ fn volume(setup: Setup, disk: u64) -> Volume {
     let disks = Place::apart(&vec![disk; setup.nodes]);
     let extents = place_volume(&geometry, VOLUME, &disks, &[], EXTENT_COLUMN_BYTES).unwrap();
     let dispatch = if setup.commanded { Dispatch::Commanded } else { Dispatch::Collaborative };
-    let (parity_at, journal) = (setup.roles, setup.journal);
+    let (calculated_at, journal) = (setup.roles, setup.journal);
     let timing = if setup.waits { Timing::Never } else { Timing::Immediate };
     let redundancy = Redundancy { timing, ..Redundancy::default() };
-    let policy = Policy { parity_at, dispatch, journal, redundancy, ..Policy::default() };
+    let policy = Policy { calculated_at, dispatch, journal, redundancy, ..Policy::default() };
     Volume { policy, ..Volume::new(ID, "v", VOLUME, &layout, geometry, extents) }
 }
 

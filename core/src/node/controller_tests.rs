@@ -6,7 +6,7 @@ use crate::Buffer;
 use crate::cluster::{Attendance, NodeKind};
 use crate::order::{Asker, HostId, RequestId};
 use crate::plan::{Calculators, Part, Range, Role};
-use crate::policy::{ParityAt, Roles, Setting};
+use crate::policy::{CalculatedAt, Roles, Setting};
 use crate::units::{ColumnSet, MILLIS};
 
 const RANGE: Range = Range { offset: 0, len: UNIT };
@@ -183,7 +183,7 @@ fn a_sum_counts_only_from_the_column_that_is_to_send_it() {
         let mut map = ClusterMap::clone(&controlled(2, true));
         let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("the volume"));
         Setting::Roles(roles).apply(&mut volume.policy);
-        volume.policy.parity_at = Some(ParityAt::Tree);
+        volume.policy.calculated_at = Some(CalculatedAt::Tree);
         let mut bench = Bench::new();
         bench.enter(Arc::new(map), at(1));
         let holder = Holder { node: THIRD, number: 1, key: Key(9) };

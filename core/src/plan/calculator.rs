@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::cell::{Cell, Destination, Part, Role, Send, Term, Value};
 use super::{PlanError, Spans, WritePlan, WriteRow};
 use crate::layout::{ColumnRole, Geometry};
-use crate::policy::ParityAt;
+use crate::policy::CalculatedAt;
 use crate::units::ColumnSet;
 
 /// The columns that calculate for the stripes of a request. Of a long one they take turns.
@@ -156,7 +156,7 @@ impl Row for WriteRow {
     }
 
     fn is_left_to_a_column(&self) -> bool {
-        self.parity_at == ParityAt::Balanced && self.target.is_none()
+        self.calculated_at == CalculatedAt::Balanced && self.target.is_none()
     }
 
     fn computes(&self, g: &Geometry) -> u64 {
@@ -194,7 +194,7 @@ impl Row for WriteRow {
 impl WriteRow {
     /// Whether columns compute for one another, so that what a cell sends goes in one message to each who gets it.
     pub fn columns_compute(&self) -> bool {
-        matches!(self.parity_at, ParityAt::Balanced | ParityAt::Tree)
+        matches!(self.calculated_at, CalculatedAt::Balanced | CalculatedAt::Tree)
     }
 
     /// What the column of data unit `i` sends the calculator besides old content that is solved from: what changes, for
@@ -245,7 +245,7 @@ impl WriteRow {
     /// The number in a chain of messages of what a role sends, where columns compute for one another: the first tells a
     /// column to begin, and with the `new_at`-th it has what is new.
     pub fn sent_at(&self, g: &Geometry, role: Role, new_at: u8) -> u8 {
-        match (role, self.parity_at) {
+        match (role, self.calculated_at) {
             (Role::Calculator, _) => {
                 let to_it =
                     |cell: &Cell| cell.sends().any(|s| s.to == Destination::Role(Role::Calculator));
@@ -257,7 +257,7 @@ impl WriteRow {
                 };
                 self.cells(g).filter(to_it).map(at).max().unwrap_or(1) + 1
             }
-            (Role::Column(seat), ParityAt::Tree) => {
+            (Role::Column(seat), CalculatedAt::Tree) => {
                 self.tree_heights(g, new_at)[g.code_column(self.stripe, seat)]
             }
             (role, _) => self.cell(g, role).begun_at(new_at) + 1,
@@ -268,8 +268,8 @@ impl WriteRow {
     pub(super) fn serial_messages_of_columns(&self, g: &Geometry, new_at: u8) -> u32 {
         let calculated = self.sent_at(g, Role::Calculator, new_at);
         let heights = self.tree_heights(g, new_at);
-        let sent_by = |from: usize| match self.parity_at {
-            ParityAt::Tree => heights[from],
+        let sent_by = |from: usize| match self.calculated_at {
+            CalculatedAt::Tree => heights[from],
             _ => self.sent_at(g, Role::Column(g.seat_of(self.stripe, from)), new_at),
         };
         let arrival = |seat: usize, part: Part| match part {

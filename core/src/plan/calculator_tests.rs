@@ -3,23 +3,23 @@
 
 use super::tests::{U, assert_naive_by, geometry, over_least};
 use super::*;
-use crate::policy::{Controller, ParityAt, Policy};
+use crate::policy::{CalculatedAt, Controller, Policy};
 
-fn policy(parity_at: ParityAt) -> Policy {
-    Policy { parity_at: Some(parity_at), ..Policy::default() }
+fn policy(calculated_at: CalculatedAt) -> Policy {
+    Policy { calculated_at: Some(calculated_at), ..Policy::default() }
 }
 
-const COLUMNS: [ParityAt; 2] = [ParityAt::Balanced, ParityAt::Tree];
+const COLUMNS: [CalculatedAt; 2] = [CalculatedAt::Balanced, CalculatedAt::Tree];
 
 /// The plan of a write of whole units from the beginning of stripe 0.
-fn written(g: &Geometry, units: u64, avoid: ColumnSet, at: ParityAt) -> WritePlan {
+fn written(g: &Geometry, units: u64, avoid: ColumnSet, at: CalculatedAt) -> WritePlan {
     let range = Range { offset: 0, len: units * g.unit };
     WritePlan::new(g, range, avoid, policy(at)).unwrap()
 }
 
 #[test]
 fn any_calculator_is_naive_raid_without_any_recoverable_columns() {
-    let all = [ParityAt::Originator, ParityAt::Solely, ParityAt::Parity];
+    let all = [CalculatedAt::Originator, CalculatedAt::Solely, CalculatedAt::Parity];
     for layout in ["raid5", "raid6", "rs:2+2", "rs:1+2", "rs:6+2", "rs:5+3", "lrc:4+2+1"] {
         let g = over_least(layout);
         // Of one data column three units are three stripes, which leave no choice where to begin.
@@ -36,14 +36,14 @@ fn any_calculator_is_naive_raid_without_any_recoverable_columns() {
 /// With a controller that no data passes a column gathers what has to be, whatever was chosen.
 #[test]
 fn a_controller_leaves_all_that_is_gathered_to_columns() {
-    let chosen = [None, Some(ParityAt::Solely), Some(ParityAt::Parity)];
+    let chosen = [None, Some(CalculatedAt::Solely), Some(CalculatedAt::Parity)];
     for layout in ["raid5", "rs:2+2", "rs:4+3", "lrc:4+2+1"] {
         let g = over_least(layout);
         let sets = (0..1u32 << g.layout.width()).map(ColumnSet);
         for lost in sets.filter(|lost| g.is_always_recoverable(*lost)) {
-            for parity_at in chosen.into_iter().chain(COLUMNS.map(Some)) {
+            for calculated_at in chosen.into_iter().chain(COLUMNS.map(Some)) {
                 let controller = Some(Controller::OutOfBand);
-                let policy = Policy { parity_at, controller, ..Policy::default() };
+                let policy = Policy { calculated_at, controller, ..Policy::default() };
                 assert_naive_by(&g, lost, 3, policy);
                 for units in 1..=2 * g.data_columns() as u64 {
                     let range = Range { offset: g.unit / 2, len: units * g.unit };
@@ -83,10 +83,10 @@ fn columns_of_drnet_calculate_as_naive_raid() {
 #[test]
 fn a_star_sends_each_unit_on_once() {
     let g = geometry(4, 2);
-    let plan = written(&g, 4, ColumnSet::EMPTY, ParityAt::Balanced);
+    let plan = written(&g, 4, ColumnSet::EMPTY, CalculatedAt::Balanced);
     let row = plan.rows[0];
     assert_eq!(row.calculator, Some(g.layout.parity_column(0, 0)));
-    let t = plan.totals(&g, policy(ParityAt::Balanced));
+    let t = plan.totals(&g, policy(CalculatedAt::Balanced));
     assert_eq!((t.messages, t.wire_bytes), (4 + 4 + 1 + 6, (4 + 4 + 1) * U));
     // To a data column, to the calculator, to the other parity, and its vote.
     assert_eq!((row.serial_messages(&g), t.round_trips), (4, 2));
@@ -96,12 +96,12 @@ fn a_star_sends_each_unit_on_once() {
 #[test]
 fn a_tree_is_as_deep_as_it_has_to_be() {
     let g = geometry(8, 1);
-    let plan = written(&g, 8, ColumnSet::EMPTY, ParityAt::Tree);
+    let plan = written(&g, 8, ColumnSet::EMPTY, CalculatedAt::Tree);
     let row = plan.rows[0];
     let sends = |i: usize| row.sent_at(&g, Role::Column(g.layout.data_column(0, i)), 1);
     assert_eq!([7, 3, 1, 0].map(sends), [2, 3, 4, 5]);
     assert_eq!(row.serial_messages(&g), 6);
-    let t = plan.totals(&g, policy(ParityAt::Tree));
+    let t = plan.totals(&g, policy(CalculatedAt::Tree));
     assert_eq!((t.messages, t.wire_bytes), (8 + 8 + 9, (8 + 8) * U));
     // Nobody takes in more than two sums.
     for cell in row.cells(&g) {
@@ -134,7 +134,7 @@ fn who_has_least_to_compute_calculates() {
     let range = Range { offset: 0, len: 12 * g.stripe_bytes() };
     let lost = ColumnSet::of(2);
     let plan =
-        || WritePlan::deferring(&g, range, lost, policy(ParityAt::Balanced), ColumnSet::EMPTY);
+        || WritePlan::deferring(&g, range, lost, policy(CalculatedAt::Balanced), ColumnSet::EMPTY);
     // All have as much: they take turns.
     let mut turns = plan().unwrap();
     turns.choose_calculators(&g, |_| 0);
@@ -158,7 +158,7 @@ fn who_cannot_calculate_is_not_believed() {
     let range = Range { offset: 0, len: U };
     let told = |columns: &[u8]| {
         let lost = ColumnSet::of(2);
-        let balanced = policy(ParityAt::Balanced);
+        let balanced = policy(CalculatedAt::Balanced);
         let mut plan = WritePlan::deferring(&g, range, lost, balanced, ColumnSet::EMPTY).unwrap();
         plan.assign(&g, Calculators::new(columns).unwrap())
     };

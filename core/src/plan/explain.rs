@@ -8,7 +8,7 @@ use super::{
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
 use crate::order::sequencer::{OrderCost, Standpoint};
-use crate::policy::{ParityAt, Policy};
+use crate::policy::{CalculatedAt, Policy};
 use crate::units::{ColumnSet, Timestamp};
 
 /// A request's plan in words and numbers.
@@ -203,8 +203,8 @@ fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
     };
     let strategy = match (row.solve.is_empty(), row.solved_at) {
         (true, _) => "read",
-        (false, ParityAt::Balanced) => "degraded read, solved at a column",
-        (false, ParityAt::Tree) => "degraded read, solved by a tree",
+        (false, CalculatedAt::Balanced) => "degraded read, solved at a column",
+        (false, CalculatedAt::Tree) => "degraded read, solved by a tree",
         (false, _) => "degraded read",
     };
     ExplainedRow {
@@ -217,7 +217,7 @@ fn read_row(g: &Geometry, row: &super::ReadRow) -> ExplainedRow {
 
 fn write_row(g: &Geometry, row: &WriteRow, policy: Policy) -> ExplainedRow {
     // As the row has it: that is not always what was chosen.
-    let policy = Policy { parity_at: Some(row.parity_at), ..policy };
+    let policy = Policy { calculated_at: Some(row.calculated_at), ..policy };
     let unit = |seat: usize| {
         let name = held(g, row.stripe, seat);
         if row.avoid.contains(seat) {
@@ -266,12 +266,12 @@ fn describe(g: &Geometry, row: &WriteRow) -> String {
     if row.parities().is_empty() {
         return format!("{strategy}, no parity");
     }
-    let place = match row.parity_at {
-        ParityAt::Originator => "at originator",
-        ParityAt::Solely => "solely at parity",
-        ParityAt::Parity => "at parity",
-        ParityAt::Balanced => "at a column",
-        ParityAt::Tree => "by a tree",
+    let place = match row.calculated_at {
+        CalculatedAt::Originator => "at originator",
+        CalculatedAt::Solely => "solely at parity",
+        CalculatedAt::Parity => "at parity",
+        CalculatedAt::Balanced => "at a column",
+        CalculatedAt::Tree => "by a tree",
     };
     format!("{strategy}, parity {place}")
 }
@@ -296,7 +296,8 @@ impl Cell {
     /// The cell's steps in words, in the order of TickerTAIP's Table V, with prepare before the write.
     pub fn steps_in_words(&self, policy: Policy) -> Vec<String> {
         let mut words = Vec::new();
-        let calculator = if policy.parity_at == Some(ParityAt::Balanced) { "C" } else { "O" };
+        let calculator =
+            if policy.calculated_at == Some(CalculatedAt::Balanced) { "C" } else { "O" };
         for step in &self.steps {
             match step {
                 Step::Read(spans) => words.push(format!("read {}", spans.len())),

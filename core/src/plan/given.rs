@@ -2,7 +2,7 @@
 
 use super::{Cell, Destination, Part, Role, Send, Spans, WriteRow};
 use crate::layout::Geometry;
-use crate::policy::ParityAt;
+use crate::policy::CalculatedAt;
 
 impl WriteRow {
     /// What a seat gets of the endpoint, or of a calculator that waits for no column: so much of it as can be had at once.
@@ -22,8 +22,8 @@ impl WriteRow {
     /// How many parts the endpoint gives the calculator, where a column is that.
     pub fn given_to_calculator(&self, g: &Geometry) -> usize {
         let to = Destination::Role(Role::Calculator);
-        match self.parity_at {
-            ParityAt::Balanced => {
+        match self.calculated_at {
+            CalculatedAt::Balanced => {
                 self.cell(g, Role::Endpoint).sends().filter(|s| s.to == to).count()
             }
             _ => 0,
@@ -33,7 +33,7 @@ impl WriteRow {
     /// The cells from which columns get something at once: the endpoint's, and the calculator's if no column is that and
     /// it waits for none.
     pub fn giving_cells(&self, g: &Geometry) -> Vec<Cell> {
-        let of_column = self.parity_at == ParityAt::Balanced;
+        let of_column = self.calculated_at == CalculatedAt::Balanced;
         let calculator = (!of_column).then(|| self.cell(g, Role::Calculator));
         let calculator = calculator.filter(|cell| !cell.gathers());
         std::iter::once(self.cell(g, Role::Endpoint)).chain(calculator).collect()

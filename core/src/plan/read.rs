@@ -7,7 +7,7 @@
 use super::cell::{Cell, Destination, Part, Role, Send, Step, Term, Value, solution};
 use super::{PlanError, Range, Span, Spans};
 use crate::layout::{ColumnRole, Geometry};
-use crate::policy::{ParityAt, Policy};
+use crate::policy::{CalculatedAt, Policy};
 use crate::units::ColumnSet;
 
 /// The plan of one chunk of a read.
@@ -33,7 +33,7 @@ pub struct ReadRow {
     /// The seats that cannot be used.
     pub avoid: ColumnSet,
     /// Who solves for what is lost: the endpoint (`Originator`), one column, or a tree of them.
-    pub solved_at: ParityAt,
+    pub solved_at: CalculatedAt,
     /// The column that solves, if one does.
     pub calculator: Option<usize>,
 }
@@ -88,7 +88,7 @@ impl ReadRow {
             solve: Spans::EMPTY,
             sources: ColumnSet::EMPTY,
             avoid,
-            solved_at: ParityAt::Originator,
+            solved_at: CalculatedAt::Originator,
             calculator: None,
         };
         let wanted: ColumnSet = row.units(g).collect();
@@ -186,7 +186,7 @@ impl ReadRow {
     /// The bytes that the column of a seat sends the endpoint as they are.
     pub(super) fn shown_to_endpoint(&self, g: &Geometry, seat: usize) -> Spans {
         match self.solved_at {
-            ParityAt::Originator => self.sent(g, seat),
+            CalculatedAt::Originator => self.sent(g, seat),
             _ => self.wanted_of(g, seat).into(),
         }
     }
@@ -216,7 +216,7 @@ impl ReadRow {
         let sent = |column| self.to_endpoint(g, column);
         cell.steps.push(Step::Await(self.answering(g).iter().flat_map(sent).collect()));
         for part in self.wanted(g).map(|(part, _)| part) {
-            if let (Part::Solved(i), ParityAt::Originator) = (part, self.solved_at) {
+            if let (Part::Solved(i), CalculatedAt::Originator) = (part, self.solved_at) {
                 let solved = Value::Sum(self.solution(g, i, self.solve));
                 cell.steps.push(Step::Combine(part, self.solve, solved));
             }

@@ -11,21 +11,21 @@ use super::calculator::{self, Row};
 use super::cell::{Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value};
 use super::{Calculators, PlanError, ReadPlan, ReadRow, Spans};
 use crate::layout::Geometry;
-use crate::policy::{Dispatch, ParityAt, Policy};
+use crate::policy::{CalculatedAt, Dispatch, Policy};
 use crate::units::ColumnSet;
 
 impl Policy {
     /// Who solves for what is lost when it is read: who holds the bytes, unless columns compute for one another, or no data
     /// is to pass who plans.
-    pub(super) fn reads_solved_at(self) -> ParityAt {
-        match self.parity_at {
-            Some(there @ (ParityAt::Balanced | ParityAt::Tree))
+    pub(super) fn reads_solved_at(self) -> CalculatedAt {
+        match self.calculated_at {
+            Some(there @ (CalculatedAt::Balanced | CalculatedAt::Tree))
                 if self.dispatch == Dispatch::Collaborative =>
             {
                 there
             }
-            _ if self.sees_no_data() => ParityAt::Balanced,
-            _ => ParityAt::Originator,
+            _ if self.sees_no_data() => CalculatedAt::Balanced,
+            _ => CalculatedAt::Originator,
         }
     }
 }
@@ -63,7 +63,7 @@ impl Row for ReadRow {
     }
 
     fn is_left_to_a_column(&self) -> bool {
-        self.solved_at == ParityAt::Balanced
+        self.solved_at == CalculatedAt::Balanced
     }
 
     fn computes(&self, g: &Geometry) -> u64 {
@@ -86,7 +86,7 @@ impl Row for ReadRow {
 impl ReadRow {
     /// Whether columns solve for what is lost of it.
     pub fn columns_solve(&self) -> bool {
-        self.solved_at != ParityAt::Originator
+        self.solved_at != CalculatedAt::Originator
     }
 
     /// The lost units of which something is wanted, and what.
@@ -105,7 +105,9 @@ impl ReadRow {
         let mut sent: SmallVec<_> = own.filter(|(_, spans)| !spans.is_empty()).collect();
         if self.columns_solve() {
             let solves = |i: usize| match self.solved_at {
-                ParityAt::Tree => self.members(g, i).first().map(|s| g.column_of(self.stripe, *s)),
+                CalculatedAt::Tree => {
+                    self.members(g, i).first().map(|s| g.column_of(self.stripe, *s))
+                }
                 _ => self.calculator,
             };
             let solved = self.lost(g).filter(|(i, _)| solves(*i) == Some(column));
@@ -118,12 +120,12 @@ impl ReadRow {
     pub(super) fn add_solving_steps(&self, g: &Geometry, seat: usize, cell: &mut Cell) {
         let s = g.code_column(self.stripe, seat);
         match self.solved_at {
-            ParityAt::Balanced => {
+            CalculatedAt::Balanced => {
                 let to = Destination::Role(Role::Calculator);
                 let (value, spans, part) = (Value::Old, self.solve, Part::From(s));
                 cell.steps.push(Step::Send(Send { value, spans, part, to }));
             }
-            ParityAt::Tree => self.add_tree_steps(g, s, cell),
+            CalculatedAt::Tree => self.add_tree_steps(g, s, cell),
             _ => {}
         }
     }
@@ -176,7 +178,7 @@ impl ReadRow {
     /// A column solves for all that is lost.
     pub(super) fn calculator_cell(&self, g: &Geometry) -> Cell {
         let mut cell = Cell::idle(Role::Calculator);
-        if self.solved_at != ParityAt::Balanced {
+        if self.solved_at != CalculatedAt::Balanced {
             return cell;
         }
         let shown = |seat| (Part::From(g.code_column(self.stripe, seat)), self.solve);

@@ -12,7 +12,7 @@ use super::cell::{
 };
 use super::{Spans, WriteRow};
 use crate::layout::{ColumnRole, Geometry};
-use crate::policy::ParityAt;
+use crate::policy::CalculatedAt;
 use crate::units::ColumnSet;
 
 impl WriteRow {
@@ -41,12 +41,12 @@ impl WriteRow {
         let role = g.layout.role(self.stripe, seat);
         let mut cell = Cell { holds: Some(role), ..Cell::idle(Role::Column(seat)) };
         if self.target == Some(seat) {
-            let value = match (self.loses, self.parity_at) {
+            let value = match (self.loses, self.calculated_at) {
                 (true, _) => Value::Mark,
-                (false, ParityAt::Balanced) => {
+                (false, CalculatedAt::Balanced) => {
                     Value::Sum(self.solution(g, g.code_column(self.stripe, seat)))
                 }
-                (false, ParityAt::Tree) => {
+                (false, CalculatedAt::Tree) => {
                     Value::Sum(self.sum_of_tree(g, g.code_column(self.stripe, seat)))
                 }
                 _ => Value::Given(Part::Result),
@@ -72,17 +72,17 @@ impl WriteRow {
         if self.solves_from.contains(code_column) {
             // It shows all that it has where parity changes.
             cell.steps.retain(|step| !matches!(step, Step::Read(_)) && !shows_old(step));
-            if self.parity_at != ParityAt::Tree {
+            if self.calculated_at != CalculatedAt::Tree {
                 cell.steps.insert(0, Step::Send(self.show(code_column, self.parity)));
             }
-            if self.parity_at == ParityAt::Balanced && !cell.new.is_empty() {
+            if self.calculated_at == CalculatedAt::Balanced && !cell.new.is_empty() {
                 // All goes to the calculator in one message.
                 let new = (Part::New, cell.new.into());
                 cell.steps.insert(0, Step::Await(smallvec![new]));
             }
             cell.steps.insert(0, Step::Read(self.parity));
         }
-        if self.parity_at == ParityAt::Tree {
+        if self.calculated_at == CalculatedAt::Tree {
             self.add_tree_steps(g, code_column, &mut cell);
         }
         if self.asks_first && cell.sends().next().is_none() && cell.write().is_some() {
@@ -109,11 +109,11 @@ impl WriteRow {
         if !needed.is_empty() {
             cell.steps.push(Step::Read(needed));
         }
-        if self.parity_at == ParityAt::Originator {
+        if self.calculated_at == CalculatedAt::Originator {
             let old = self.needs_old(g, i);
             cell.steps.extend((!old.is_empty()).then(|| Step::Send(self.show(i, old))));
         }
-        if self.parity_at == ParityAt::Balanced {
+        if self.calculated_at == CalculatedAt::Balanced {
             cell.steps.extend(self.for_star(g, i, changed, afresh).map(Step::Send));
         }
         for (value, spans, parities) in self.shares(g, i, changed, afresh) {
@@ -134,10 +134,12 @@ impl WriteRow {
         changed: ColumnSet,
         afresh: ColumnSet,
     ) -> SmallVec<[(Value, Spans, ColumnSet); 2]> {
-        let (of_change, of_content) = match self.parity_at {
-            ParityAt::Originator | ParityAt::Balanced | ParityAt::Tree => return SmallVec::new(),
-            ParityAt::Parity => (Value::Change, Value::Content),
-            ParityAt::Solely => (Value::Old, Value::Old),
+        let (of_change, of_content) = match self.calculated_at {
+            CalculatedAt::Originator | CalculatedAt::Balanced | CalculatedAt::Tree => {
+                return SmallVec::new();
+            }
+            CalculatedAt::Parity => (Value::Change, Value::Content),
+            CalculatedAt::Solely => (Value::Old, Value::Old),
         };
         let mut out = SmallVec::new();
         let new = self.cover(g, i);
@@ -153,10 +155,10 @@ impl WriteRow {
     /// The bytes of data unit `i` that its column sends to the column of parity `j`, which is computed
     /// afresh there.
     fn shared_with(&self, g: &Geometry, i: usize, j: usize) -> Spans {
-        match self.parity_at {
-            ParityAt::Parity => self.spans(g, j),
-            ParityAt::Solely => self.leftover(g, i, j),
-            ParityAt::Originator | ParityAt::Balanced | ParityAt::Tree => Spans::EMPTY,
+        match self.calculated_at {
+            CalculatedAt::Parity => self.spans(g, j),
+            CalculatedAt::Solely => self.leftover(g, i, j),
+            CalculatedAt::Originator | CalculatedAt::Balanced | CalculatedAt::Tree => Spans::EMPTY,
         }
     }
 
@@ -195,8 +197,8 @@ impl WriteRow {
             cell.steps.push(Step::Write(Write { is_change, ..self.result(spans) }));
             return;
         }
-        let terms = match self.parity_at {
-            ParityAt::Tree => self.sum_of_tree(g, g.data_columns() + j),
+        let terms = match self.calculated_at {
+            CalculatedAt::Tree => self.sum_of_tree(g, g.data_columns() + j),
             _ => self.terms_at_parity(g, j),
         };
         cell.steps.push(Step::Write(Write { value: Value::Sum(terms), spans, is_change }));
@@ -217,7 +219,7 @@ impl WriteRow {
             if !sent.is_empty() && !lost {
                 terms.push(Term::new(c, Part::From(i), sent));
             }
-            if !new.is_empty() && (lost || self.parity_at == ParityAt::Solely) {
+            if !new.is_empty() && (lost || self.calculated_at == CalculatedAt::Solely) {
                 terms.push(Term::new(c, Part::NewOf(i), new));
             }
         }
@@ -256,7 +258,9 @@ impl WriteRow {
         if self.copies() || (!self.is_calculated() && !self.asks_first) {
             return Awaited::new();
         }
-        if self.parity_at == ParityAt::Originator && !self.commanded && self.solves_from.is_empty()
+        if self.calculated_at == CalculatedAt::Originator
+            && !self.commanded
+            && self.solves_from.is_empty()
         {
             // Data that somebody needs the old content of, and nobody else.
             let shown = |i: usize| (Part::From(i), self.needs_old(g, i));
@@ -280,8 +284,8 @@ impl WriteRow {
         }
         let support = |j: usize| g.code.support(j);
         let covered = self.parities().iter().fold(ColumnSet::EMPTY, |all, j| all.union(support(j)));
-        let new = match self.parity_at {
-            ParityAt::Balanced => {
+        let new = match self.calculated_at {
+            CalculatedAt::Balanced => {
                 self.new_units(g).iter().filter(|&i| self.data_lost(g, i)).collect()
             }
             _ => self.new_units(g),
@@ -318,8 +322,8 @@ impl WriteRow {
         }
         for j in self.parities().iter() {
             let seat = g.layout.parity_seat(self.stripe, j);
-            let terms = match self.parity_at {
-                ParityAt::Balanced if !self.decodes() => self.terms_of_star(g, j),
+            let terms = match self.calculated_at {
+                CalculatedAt::Balanced if !self.decodes() => self.terms_of_star(g, j),
                 _ => self.terms_at_calculator(g, j),
             };
             cell.steps.push(self.result_for(seat, terms, self.spans(g, j)));
@@ -366,7 +370,7 @@ impl WriteRow {
                 cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
             }
             let adding = self.parities().intersection(g.code.parities_of(i));
-            let for_parities = self.parity_at == ParityAt::Solely || self.data_lost(g, i);
+            let for_parities = self.calculated_at == CalculatedAt::Solely || self.data_lost(g, i);
             if !self.is_calculated() && for_parities && !adding.is_empty() {
                 let to = Destination::Columns(self.seats_of(g, adding));
                 cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
@@ -383,14 +387,14 @@ impl WriteRow {
 
     /// Whether the calculator adds up parity: the originator, or a column.
     pub(super) fn is_calculated(&self) -> bool {
-        matches!(self.parity_at, ParityAt::Originator | ParityAt::Balanced)
+        matches!(self.calculated_at, CalculatedAt::Originator | CalculatedAt::Balanced)
     }
 
     /// What a column shows the calculator; of what a column puts back that column.
     pub(super) fn show(&self, code_column: usize, spans: Spans) -> Send {
         let (value, part) = (Value::Old, Part::From(code_column));
-        let to = match (self.parity_at, self.target) {
-            (ParityAt::Balanced, Some(target)) => Destination::Columns(ColumnSet::of(target)),
+        let to = match (self.calculated_at, self.target) {
+            (CalculatedAt::Balanced, Some(target)) => Destination::Columns(ColumnSet::of(target)),
             _ => Destination::Role(Role::Calculator),
         };
         Send { value, spans, part, to }
@@ -409,7 +413,7 @@ impl WriteRow {
 
     /// Messages in the longest chain that ends with a vote.
     pub fn serial_messages(&self, g: &Geometry) -> u32 {
-        if let ParityAt::Balanced | ParityAt::Tree = self.parity_at {
+        if let CalculatedAt::Balanced | CalculatedAt::Tree = self.calculated_at {
             return self.serial_messages_of_columns(g, 1);
         }
         let gathers = self.calculator_cell(g).gathers();

@@ -4,7 +4,7 @@ use super::Strategy;
 use super::reference::Array;
 use super::*;
 use crate::layout::{Geometry, Grid, Layout, LayoutSpec, Local, Placement, Rotating};
-use crate::policy::{Commit, Dispatch, ParityAt, Policy, Preference};
+use crate::policy::{CalculatedAt, Commit, Dispatch, Policy, Preference};
 use crate::units::{ColumnSet, SECTOR};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;
@@ -349,20 +349,16 @@ fn any_policy() -> impl Strategy_<Value = Policy> {
         prop_oneof![Just(None), Just(Some(Preference::Small)), Just(Some(Preference::Large))];
     let place = prop_oneof![
         Just(None),
-        Just(Some(ParityAt::Originator)),
-        Just(Some(ParityAt::Solely)),
-        Just(Some(ParityAt::Parity)),
-        Just(Some(ParityAt::Balanced)),
-        Just(Some(ParityAt::Tree))
+        Just(Some(CalculatedAt::Originator)),
+        Just(Some(CalculatedAt::Solely)),
+        Just(Some(CalculatedAt::Parity)),
+        Just(Some(CalculatedAt::Balanced)),
+        Just(Some(CalculatedAt::Tree))
     ];
     let dispatch = prop_oneof![3 => Just(Dispatch::Collaborative), 1 => Just(Dispatch::Commanded)];
     let commit = prop_oneof![Just(Commit::Late), Just(Commit::Limited)];
-    (strategy, place, dispatch, commit).prop_map(|(strategy, parity_at, dispatch, commit)| Policy {
-        strategy,
-        parity_at,
-        dispatch,
-        commit,
-        ..Policy::default()
+    (strategy, place, dispatch, commit).prop_map(|(strategy, calculated_at, dispatch, commit)| {
+        Policy { strategy, calculated_at, dispatch, commit, ..Policy::default() }
     })
 }
 

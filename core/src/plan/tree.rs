@@ -11,7 +11,7 @@ use weft_code::{Code, gf};
 use super::cell::{Awaited, Cell, Destination, Part, Send, Step, Term, Value};
 use super::{Spans, WriteRow};
 use crate::layout::Geometry;
-use crate::policy::ParityAt;
+use crate::policy::CalculatedAt;
 use crate::units::ColumnSet;
 
 /// A row's trees.
@@ -180,7 +180,7 @@ impl WriteRow {
     /// new.
     pub(super) fn tree_heights(&self, g: &Geometry, new_at: u8) -> [u8; Code::MAX_COLUMNS] {
         let mut heights = [2; Code::MAX_COLUMNS];
-        if self.parity_at != ParityAt::Tree {
+        if self.calculated_at != CalculatedAt::Tree {
             return heights;
         }
         let trees = Trees::new(self, g);

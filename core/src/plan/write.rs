@@ -8,7 +8,7 @@
 
 use super::{PlanError, Range, Role, Span, Spans, Strategy};
 use crate::layout::Geometry;
-use crate::policy::{Dispatch, ParityAt, Policy};
+use crate::policy::{CalculatedAt, Dispatch, Policy};
 use crate::units::{ColumnSet, Timestamp};
 
 /// The parities of a write that wait.
@@ -62,7 +62,7 @@ pub struct WriteRow {
     /// Those that are marked already, so that nothing happens to them: there the write relies on their marks.
     pub relied_on: ColumnSet,
     /// Where parity is computed.
-    pub parity_at: ParityAt,
+    pub calculated_at: CalculatedAt,
     /// The column whose node is the calculator; the originator's is if there is none.
     pub calculator: Option<usize>,
     /// Whether the originator hands out new data only when it knows all that is to be written,
@@ -209,7 +209,7 @@ impl WriteRow {
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
             relied_on: ColumnSet::EMPTY,
-            parity_at: ParityAt::Parity,
+            calculated_at: CalculatedAt::Parity,
             calculator: None,
             commanded: policy.dispatch == Dispatch::Commanded,
             asks_first: policy.asks_first(),
@@ -244,11 +244,11 @@ impl WriteRow {
             .helpers(stripe, avoid, g.code_column(stripe, seat), ColumnSet::EMPTY)
             .ok_or(PlanError::NotRecoverable { lost })?;
         let row = WriteRow::put_back(stripe, seat, part, avoid, helpers);
-        let parity_at = match policy.parity_at {
-            Some(there @ (ParityAt::Balanced | ParityAt::Tree)) => there,
-            _ => row.parity_at,
+        let calculated_at = match policy.calculated_at {
+            Some(there @ (CalculatedAt::Balanced | CalculatedAt::Tree)) => there,
+            _ => row.calculated_at,
         };
-        Ok(WriteRow { parity_at, ..row })
+        Ok(WriteRow { calculated_at, ..row })
     }
 
     /// A row that writes nothing but the bytes `part` of one unit, which come from the originator.
@@ -268,7 +268,7 @@ impl WriteRow {
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
             relied_on: ColumnSet::EMPTY,
-            parity_at: ParityAt::Originator,
+            calculated_at: CalculatedAt::Originator,
             calculator: None,
             commanded: false,
             asks_first: false,
@@ -393,34 +393,36 @@ impl WriteRow {
     /// Where parity is computed. Of a volume with a controller that no data passes a column gathers what has to be.
     fn choose_place(&mut self, g: &Geometry, policy: Policy) {
         self.choose_cheapest(g, policy);
-        let there = self.parity_at == ParityAt::Originator && policy.sees_no_data();
+        let there = self.calculated_at == CalculatedAt::Originator && policy.sees_no_data();
         if there && self.cell(g, Role::Calculator).gathers() {
-            self.parity_at = ParityAt::Balanced;
+            self.calculated_at = CalculatedAt::Balanced;
         }
     }
 
     /// Fewest bytes on the wire, then fewest steps one after the other.
     fn choose_cheapest(&mut self, g: &Geometry, policy: Policy) {
-        let columns_do = match policy.parity_at {
-            Some(there @ (ParityAt::Balanced | ParityAt::Tree)) if !self.commanded => Some(there),
+        let columns_do = match policy.calculated_at {
+            Some(there @ (CalculatedAt::Balanced | CalculatedAt::Tree)) if !self.commanded => {
+                Some(there)
+            }
             _ => None,
         };
         if let Some(there) = columns_do.filter(|_| !self.parities().is_empty()) {
-            self.parity_at = there;
+            self.calculated_at = there;
             return;
         }
         if self.decodes() || self.commanded || columns_do.is_some() {
-            self.parity_at = ParityAt::Originator;
+            self.calculated_at = CalculatedAt::Originator;
             return;
         }
-        let places = [ParityAt::Originator, ParityAt::Solely, ParityAt::Parity];
+        let places = [CalculatedAt::Originator, CalculatedAt::Solely, CalculatedAt::Parity];
         let cheapest =
             || places.into_iter().min_by_key(|&p| self.place_cost(g, p)).expect("three places");
-        self.parity_at = policy.parity_at.unwrap_or_else(cheapest);
+        self.calculated_at = policy.calculated_at.unwrap_or_else(cheapest);
     }
 
     /// Bytes on the wire beyond the new data itself, and messages in a chain.
-    fn place_cost(&self, g: &Geometry, place: ParityAt) -> (u64, u32) {
+    fn place_cost(&self, g: &Geometry, place: CalculatedAt) -> (u64, u32) {
         if g.code.covers_all() {
             return self.place_cost_of_all(g, place);
         }
@@ -432,29 +434,29 @@ impl WriteRow {
         for j in self.changed.iter() {
             let covered = new_in(g.code.support(j));
             bytes += match place {
-                ParityAt::Originator => self.spans(g, j).len(),
-                ParityAt::Solely => 2 * covered,
-                ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree => covered,
+                CalculatedAt::Originator => self.spans(g, j).len(),
+                CalculatedAt::Solely => 2 * covered,
+                CalculatedAt::Parity | CalculatedAt::Balanced | CalculatedAt::Tree => covered,
             };
-            chain = if place == ParityAt::Originator { 4 } else { 3 };
+            chain = if place == CalculatedAt::Originator { 4 } else { 3 };
         }
         for j in self.afresh.iter() {
             let support = g.code.support(j);
             let old: u64 = support.iter().map(|i| self.leftover(g, i, j).len()).sum();
             let spans = self.spans(g, j).len();
             let (of_parity, hops) = match (place, old > 0) {
-                (ParityAt::Originator, true) => (spans, 4),
-                (ParityAt::Originator, false) => (spans, 2),
-                (ParityAt::Solely, true) => (old + new_in(support), 3),
-                (ParityAt::Solely, false) => (new_in(support), 2),
-                (ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree, _) => {
+                (CalculatedAt::Originator, true) => (spans, 4),
+                (CalculatedAt::Originator, false) => (spans, 2),
+                (CalculatedAt::Solely, true) => (old + new_in(support), 3),
+                (CalculatedAt::Solely, false) => (new_in(support), 2),
+                (CalculatedAt::Parity | CalculatedAt::Balanced | CalculatedAt::Tree, _) => {
                     (spans * support.len() as u64, 3)
                 }
             };
             bytes += of_parity;
             chain = chain.max(hops);
         }
-        if place == ParityAt::Originator {
+        if place == CalculatedAt::Originator {
             // What the originator is shown, it is shown once.
             let shown = |i: usize| self.needs_old(g, i).len();
             bytes += (0..g.data_columns()).map(shown).sum::<u64>();
@@ -463,15 +465,15 @@ impl WriteRow {
     }
 
     /// The same where all parities cover all data, and so go one way.
-    fn place_cost_of_all(&self, g: &Geometry, place: ParityAt) -> (u64, u32) {
+    fn place_cost_of_all(&self, g: &Geometry, place: CalculatedAt) -> (u64, u32) {
         let parities = self.parities().len() as u64;
         let new = if parities == 0 { 0 } else { self.hi - self.lo };
         let result = parities * self.parity.len();
         if self.afresh.is_empty() {
             return match place {
-                ParityAt::Originator => (new + result, if parities == 0 { 0 } else { 4 }),
-                ParityAt::Solely => (2 * parities * new, if parities == 0 { 0 } else { 3 }),
-                ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree => {
+                CalculatedAt::Originator => (new + result, if parities == 0 { 0 } else { 4 }),
+                CalculatedAt::Solely => (2 * parities * new, if parities == 0 { 0 } else { 3 }),
+                CalculatedAt::Parity | CalculatedAt::Balanced | CalculatedAt::Tree => {
                     (parities * new, if parities == 0 { 0 } else { 3 })
                 }
             };
@@ -479,9 +481,9 @@ impl WriteRow {
         let old = g.data_columns() as u64 * self.parity.len() - new;
         let reads = old > 0;
         match place {
-            ParityAt::Originator => (old + result, if reads { 4 } else { 2 }),
-            ParityAt::Solely => (parities * (old + new), if reads { 3 } else { 2 }),
-            ParityAt::Parity | ParityAt::Balanced | ParityAt::Tree => {
+            CalculatedAt::Originator => (old + result, if reads { 4 } else { 2 }),
+            CalculatedAt::Solely => (parities * (old + new), if reads { 3 } else { 2 }),
+            CalculatedAt::Parity | CalculatedAt::Balanced | CalculatedAt::Tree => {
                 (result * g.data_columns() as u64, 3)
             }
         }
@@ -523,7 +525,7 @@ impl WriteRow {
     pub(super) fn busy_seats(&self, g: &Geometry) -> ColumnSet {
         let others_show = !self.afresh.is_empty()
             || !self.solves_from.is_empty()
-            || self.parity_at == ParityAt::Tree;
+            || self.calculated_at == CalculatedAt::Tree;
         match others_show {
             true => ColumnSet::first(g.layout.seats()),
             false => self.changed_seats(g),

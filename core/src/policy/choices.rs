@@ -6,8 +6,8 @@ use std::fmt;
 use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
-    Commands, Commit, Dispatch, Flush, Kind, Ordering, ParityAt, Policy, PolicyError, Preference,
-    Refresh, Roles, Row, SequencerForm, Start, Timing, Valued, redundancy,
+    CalculatedAt, Commands, Commit, Dispatch, Flush, Kind, Ordering, Policy, PolicyError,
+    Preference, Refresh, Roles, Row, SequencerForm, Start, Timing, Valued, redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -16,8 +16,8 @@ use crate::units::{MILLIS, Nanos};
 pub enum Setting {
     /// Of [`Policy::strategy`].
     Strategy(Option<Preference>),
-    /// Of [`Policy::parity_at`].
-    ParityAt(Option<ParityAt>),
+    /// Of [`Policy::calculated_at`].
+    CalculatedAt(Option<CalculatedAt>),
     /// Of [`Policy::dispatch`].
     Dispatch(Dispatch),
     /// Of [`Policy::controller`] and [`Policy::dispatch`].
@@ -106,9 +106,9 @@ pub static CHOICES: [Choice; 22] = [
         help: "where parity, and what is lost, is computed",
         settles: None,
         in_use: true,
-        values: || listed(&ParityAt::CHOICES),
-        parse: |word| Valued::named(word).map(Setting::ParityAt),
-        of: |policy| Setting::ParityAt(policy.parity_at),
+        values: || listed(&CalculatedAt::CHOICES),
+        parse: |word| Valued::named(word).map(Setting::CalculatedAt),
+        of: |policy| Setting::CalculatedAt(policy.calculated_at),
     },
     Choice {
         key: "dispatch",
@@ -445,7 +445,7 @@ impl Setting {
     pub fn apply(self, policy: &mut Policy) {
         match self {
             Setting::Strategy(to) => policy.strategy = to,
-            Setting::ParityAt(to) => policy.parity_at = to,
+            Setting::CalculatedAt(to) => policy.calculated_at = to,
             Setting::Dispatch(to) => policy.dispatch = to,
             Setting::Roles(to) => (policy.controller, policy.dispatch) = to.parts(),
             Setting::Commit(to) => policy.commit = to,
@@ -473,7 +473,7 @@ impl Setting {
     pub fn key(self) -> &'static str {
         match self {
             Setting::Strategy(_) => Option::<Preference>::KEY,
-            Setting::ParityAt(_) => Option::<ParityAt>::KEY,
+            Setting::CalculatedAt(_) => Option::<CalculatedAt>::KEY,
             Setting::Dispatch(_) => Dispatch::KEY,
             Setting::Roles(_) => Roles::KEY,
             Setting::Commit(_) => Commit::KEY,
@@ -501,7 +501,7 @@ impl Setting {
     pub fn word(self) -> String {
         match self {
             Setting::Strategy(v) => v.word().to_string(),
-            Setting::ParityAt(v) => v.word().to_string(),
+            Setting::CalculatedAt(v) => v.word().to_string(),
             Setting::Dispatch(v) => v.to_string(),
             Setting::Roles(v) => v.to_string(),
             Setting::Commit(v) => v.to_string(),

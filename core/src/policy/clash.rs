@@ -2,7 +2,7 @@
 
 use super::time::NoTime;
 use super::{
-    Commands, Commit, Dispatch, Ordering, ParityAt, Policy, SequencerForm, Setting, choice,
+    CalculatedAt, Commands, Commit, Dispatch, Ordering, Policy, SequencerForm, Setting, choice,
 };
 
 /// Why a policy is refused: what was given, what it does not go with, and what would do.
@@ -219,8 +219,8 @@ const CLASHES: [Clash; 12] = [
     },
     Clash {
         one: |p| {
-            let there = !matches!(p.parity_at, None | Some(ParityAt::Originator));
-            there.then_some(Setting::ParityAt(p.parity_at))
+            let there = !matches!(p.calculated_at, None | Some(CalculatedAt::Originator));
+            there.then_some(Setting::CalculatedAt(p.calculated_at))
         },
         other: |p| (p.dispatch == Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
         if_said: false,
@@ -248,7 +248,8 @@ const CLASHES: [Clash; 12] = [
     Clash {
         one: |p| p.sees_no_data().then_some(Setting::Roles(p.roles())),
         other: |p| {
-            (p.parity_at == Some(ParityAt::Originator)).then_some(Setting::ParityAt(p.parity_at))
+            (p.calculated_at == Some(CalculatedAt::Originator))
+                .then_some(Setting::CalculatedAt(p.calculated_at))
         },
         if_said: false,
         why: "the controller sees no data, so it cannot compute parity; set calculator=auto, parity, balanced or tree with it",

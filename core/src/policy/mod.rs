@@ -22,7 +22,7 @@ pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
 pub use redundancy::{Flush, IN_RANGES, Redundancy, Refresh, Start, Timing};
 pub use values::{
-    Commands, Commit, Controller, Dispatch, Kind, Ordering, ParityAt, Preference, Roles, Row,
+    CalculatedAt, Commands, Commit, Controller, Dispatch, Kind, Ordering, Preference, Roles, Row,
     SequencerForm, Valued, words,
 };
 
@@ -34,7 +34,7 @@ pub struct Policy {
     /// How to deal with stripes that are written in part, where there is a choice.
     pub strategy: Option<Preference>,
     /// Where parity is computed.
-    pub parity_at: Option<ParityAt>,
+    pub calculated_at: Option<CalculatedAt>,
     /// Who works out what each worker does.
     pub dispatch: Dispatch,
     /// Whether a controller coordinates for all nodes, and whether data passes it.
@@ -132,7 +132,7 @@ impl Default for Policy {
     fn default() -> Self {
         Policy {
             strategy: None,
-            parity_at: None,
+            calculated_at: None,
             dispatch: Dispatch::Collaborative,
             controller: None,
             inline: 0,

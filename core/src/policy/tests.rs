@@ -23,7 +23,7 @@ fn numbers<T: Valued>() {
 #[test]
 fn numbers_and_words_are_used_once() {
     numbers::<Option<Preference>>();
-    numbers::<Option<ParityAt>>();
+    numbers::<Option<CalculatedAt>>();
     numbers::<Dispatch>();
     numbers::<Roles>();
     numbers::<Commit>();

@@ -135,7 +135,7 @@ impl Valued for Option<Preference> {
 
 /// Where parity is computed (TickerTAIP 3.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ParityAt {
+pub enum CalculatedAt {
     /// At the originator.
     Originator,
     /// At the parity columns alone.
@@ -148,31 +148,31 @@ pub enum ParityAt {
     Tree,
 }
 
-impl ParityAt {
+impl CalculatedAt {
     /// With leaving it to cost.
-    pub const CHOICES: [Row<Option<ParityAt>>; 6] = [
+    pub const CHOICES: [Row<Option<CalculatedAt>>; 6] = [
         row(None, "auto", 0, "where it costs least"),
-        row(Some(ParityAt::Originator), "originator", 1, "at the node that the host asks"),
+        row(Some(CalculatedAt::Originator), "originator", 1, "at the node that the host asks"),
         row(
-            Some(ParityAt::Solely),
+            Some(CalculatedAt::Solely),
             "solely",
             2,
             "at the parity's node, from what the others send as it is",
         ),
         row(
-            Some(ParityAt::Parity),
+            Some(CalculatedAt::Parity),
             "parity",
             3,
             "at the parity's node, from partial results of the data's nodes",
         ),
         row(
-            Some(ParityAt::Balanced),
+            Some(CalculatedAt::Balanced),
             "balanced",
             4,
             "for each stripe at the node with the least to compute, of those that have a column of it",
         ),
         row(
-            Some(ParityAt::Tree),
+            Some(CalculatedAt::Tree),
             "tree",
             5,
             "at all nodes that have a share: sums climb a binary tree of them",
@@ -180,9 +180,9 @@ impl ParityAt {
     ];
 }
 
-impl Valued for Option<ParityAt> {
+impl Valued for Option<CalculatedAt> {
     const KEY: &'static str = "calculator";
-    const ROWS: &'static [Row<Self>] = &ParityAt::CHOICES;
+    const ROWS: &'static [Row<Self>] = &CalculatedAt::CHOICES;
 }
 
 /// Who works out what each worker does (DESIGN, section 4).

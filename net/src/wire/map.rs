@@ -11,7 +11,7 @@ use weft_core::cluster::{
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
 use weft_core::policy::{
-    Commands, Commit, Controller, Dispatch, Flush, Ordering, ParityAt, Policy, Preference,
+    CalculatedAt, Commands, Commit, Controller, Dispatch, Flush, Ordering, Policy, Preference,
     Redundancy, Refresh, SequencerForm, Start, Timing, Valued,
 };
 use weft_core::units::{MAX_NODES, SECTOR};
@@ -351,7 +351,7 @@ const BY_BLOCK: u8 = 8;
 impl Wire for Policy {
     fn put(&self, w: &mut Writer) {
         self.strategy.put(w);
-        self.parity_at.put(w);
+        self.calculated_at.put(w);
         self.dispatch.put(w);
         self.commit.put(w);
         self.ordering.put(w);
@@ -373,7 +373,7 @@ impl Wire for Policy {
     }
 
     fn take(r: &mut Reader<'_>) -> Read<Self> {
-        let (strategy, parity_at) = (Wire::take(r)?, Wire::take(r)?);
+        let (strategy, calculated_at) = (Wire::take(r)?, Wire::take(r)?);
         let (dispatch, commit) = (Wire::take(r)?, Wire::take(r)?);
         let (ordering, sequencer) = (Wire::take(r)?, Wire::take(r)?);
         let flags = u8::take(r)?;
@@ -396,7 +396,7 @@ impl Wire for Policy {
         };
         Ok(Policy {
             strategy,
-            parity_at,
+            calculated_at,
             dispatch,
             commit,
             ordering,
@@ -448,7 +448,7 @@ macro_rules! wire_choice {
 }
 
 wire_choice!(Preference, "strategy", Some, Some(chosen) => chosen);
-wire_choice!(ParityAt, "place of parity", Some, Some(chosen) => chosen);
+wire_choice!(CalculatedAt, "place of parity", Some, Some(chosen) => chosen);
 wire_choice!(Dispatch, "kind of dispatch");
 wire_choice!(Commit, "kind of commit");
 wire_choice!(Ordering, "ordering");

@@ -55,4 +55,4 @@ pub use system::{
 };
 pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};
-pub use weft_core::policy::{Commit, Dispatch, Ordering, ParityAt};
+pub use weft_core::policy::{CalculatedAt, Commit, Dispatch, Ordering};

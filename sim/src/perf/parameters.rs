@@ -2,7 +2,7 @@
 //! its default comes from; the default itself is the value's own. The workload's keys are in
 //! [`weft_load::workload::PARAMETERS`], those of a disk's file in [`weft_model::spec::parameters`].
 
-use weft_core::policy::{Commit, Dispatch, Ordering, ParityAt, SequencerForm, words};
+use weft_core::policy::{CalculatedAt, Commit, Dispatch, Ordering, SequencerForm, words};
 pub use weft_model::spec::Range;
 
 /// A key of a system.
@@ -248,7 +248,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.size_bytes", "bytes", Range::Whole(4096, 1 << 60), WEFT,
         "How large the volume is, a multiple of 4096, if it is not to take all the room: it lies at \
          the beginning of each disk."),
-    row("volume.parity_at", "", Range::Word(&words(&ParityAt::CHOICES)), TT,
+    row("volume.calculator", "", Range::Word(&words(&CalculatedAt::CHOICES)), TT,
         "Where parity is computed: where it costs least, at the originator, or at the parity's \
          worker from what it is sent (solely) or from partial results of the data's workers \
          (parity)."),

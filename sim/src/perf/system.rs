@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use weft_core::layout::LayoutSpec;
 use weft_core::policy::Roles::Central;
 use weft_core::policy::{
-    Commit, Dispatch, Ordering, ParityAt, Policy, Preference, SequencerForm, Setting,
+    CalculatedAt, Commit, Dispatch, Ordering, Policy, Preference, SequencerForm, Setting,
 };
 use weft_core::store::Superblock;
 use weft_core::units::SECTOR;
@@ -84,8 +84,8 @@ pub struct VolumeSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
     /// Where parity is computed; where it is cheapest if open.
-    #[serde(with = "by_word")]
-    pub parity_at: Option<ParityAt>,
+    #[serde(with = "by_word", rename = "calculator")]
+    pub calculated_at: Option<CalculatedAt>,
     /// Whether parity may be computed from what is not written, where that reads less
     /// (TickerTAIP's large-stripe policy).
     pub stripes: Stripes,
@@ -120,7 +120,7 @@ impl Default for VolumeSpec {
             unit: 4096,
             width: None,
             size_bytes: None,
-            parity_at: Some(ParityAt::Parity),
+            calculated_at: Some(CalculatedAt::Parity),
             stripes: Stripes::Large,
             dispatch: Dispatch::Collaborative,
             commit: Commit::Late,
@@ -309,7 +309,7 @@ impl System {
         let volume = &self.volume;
         let policy = Policy {
             strategy: (volume.stripes == Stripes::Small).then_some(Preference::Small),
-            parity_at: volume.parity_at,
+            calculated_at: volume.calculated_at,
             dispatch: volume.dispatch,
             commit: volume.commit,
             ordering: volume.ordering,

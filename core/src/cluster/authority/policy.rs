@@ -69,7 +69,7 @@ fn check_range(
 /// What is asked for goes with the volume's layout.
 fn check_layout(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
     let of_parity = |s: &Setting| match s {
-        Setting::Strategy(Some(_)) | Setting::ParityAt(Some(_)) => true,
+        Setting::Strategy(Some(_)) | Setting::CalculatedAt(Some(_)) => true,
         Setting::Redundancy(timing) => *timing != Timing::Immediate,
         _ => false,
     };

@@ -86,7 +86,7 @@ impl Run {
                     to == Commands::Column || self.volume.policy.commands == Commands::Block
                 }
                 Setting::Roles(to) => !limited || matches!(to, Roles::Node | Roles::Host),
-                Setting::ParityAt(_)
+                Setting::CalculatedAt(_)
                 | Setting::Dispatch(_)
                 | Setting::Journal(_)
                 | Setting::Inline(_) => true,
@@ -98,7 +98,7 @@ impl Run {
         match setting {
             Setting::Commit(Commit::Limited) => Some(Setting::Dispatch(Dispatch::Commanded)),
             Setting::Dispatch(Dispatch::Commanded) | Setting::Roles(_) => {
-                Some(Setting::ParityAt(None))
+                Some(Setting::CalculatedAt(None))
             }
             Setting::Inline(bytes) if bytes > 0 => Some(Setting::Commands(Commands::Column)),
             Setting::Commands(Commands::Block) => Some(Setting::Inline(0)),

@@ -9,8 +9,8 @@ use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::policy::{
-    Commands, Commit, Dispatch, Flush, ParityAt, Policy, Preference, Redundancy, Refresh, Roles,
-    Setting, Start, Timing,
+    CalculatedAt, Commands, Commit, Dispatch, Flush, Policy, Preference, Redundancy, Refresh,
+    Roles, Setting, Start, Timing,
 };
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
@@ -76,7 +76,7 @@ impl Run {
         let mut other = Rng::with_seed(seed ^ 0x0004_d15b);
         let mut policy = draw_policy(&mut rng, &mut other);
         if policy.dispatch != Dispatch::Commanded && options.columns {
-            policy.parity_at = draw_columns(seed).or(policy.parity_at);
+            policy.calculated_at = draw_columns(seed).or(policy.calculated_at);
         }
         let form = SequencerForm::ALL[other.usize(0..SequencerForm::ALL.len())];
         policy.sequencer = options.sequencer.unwrap_or(form);
@@ -94,9 +94,10 @@ impl Run {
             if controller == Roles::Controller {
                 policy.commands = draw_commands(seed);
             }
-            let columns = matches!(policy.parity_at, Some(ParityAt::Balanced | ParityAt::Tree));
+            let columns =
+                matches!(policy.calculated_at, Some(CalculatedAt::Balanced | CalculatedAt::Tree));
             if columns && controller == Roles::Central {
-                policy.parity_at = None;
+                policy.calculated_at = None;
             }
         }
         let parities = geometry.code.parity_columns();
@@ -204,7 +205,8 @@ impl Run {
         if rare.is_some() {
             world.tear_superblocks();
         }
-        let can_forge = policy.controller.is_some() || policy.parity_at == Some(ParityAt::Tree);
+        let can_forge =
+            policy.controller.is_some() || policy.calculated_at == Some(CalculatedAt::Tree);
         if can_forge && Rng::with_seed(seed ^ 0x00f0_4635).u8(0..3) == 0 {
             world.let_a_node_forge(seed);
         }
@@ -365,10 +367,10 @@ fn draw_lost_wait(seed: u64) -> Nanos {
 }
 
 /// Columns compute for one another in one of three seeds.
-fn draw_columns(seed: u64) -> Option<ParityAt> {
+fn draw_columns(seed: u64) -> Option<CalculatedAt> {
     match Rng::with_seed(seed ^ 0x0000_ca1c_01a7).u8(0..6) {
-        0 => Some(ParityAt::Balanced),
-        1 => Some(ParityAt::Tree),
+        0 => Some(CalculatedAt::Balanced),
+        1 => Some(CalculatedAt::Tree),
         _ => None,
     }
 }
@@ -380,13 +382,13 @@ fn draw_policy(rng: &mut Rng, other: &mut Rng) -> Policy {
         None,
         None,
         None,
-        Some(ParityAt::Originator),
-        Some(ParityAt::Solely),
-        Some(ParityAt::Parity),
+        Some(CalculatedAt::Originator),
+        Some(CalculatedAt::Solely),
+        Some(CalculatedAt::Parity),
     ];
     Policy {
         strategy: strategies[rng.usize(0..strategies.len())],
-        parity_at: places[rng.usize(0..places.len())],
+        calculated_at: places[rng.usize(0..places.len())],
         dispatch: match other.u8(0..6) {
             0 => Dispatch::Commanded,
             _ => Dispatch::Collaborative,

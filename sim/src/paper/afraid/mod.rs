@@ -14,8 +14,8 @@ use weft_model::schedule::Policy as Scheduler;
 
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
 use crate::perf::{
-    Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering, Outcome,
-    ParityAt, PathLengths, Recovery, RedundancySpec, Stripes, System, VolumeSpec, WarmUp,
+    CalculatedAt, Commit, Disks, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering,
+    Outcome, PathLengths, Recovery, RedundancySpec, Stripes, System, VolumeSpec, WarmUp,
 };
 use workloads::{Load, WORKLOADS};
 
@@ -193,7 +193,7 @@ fn system(load: &Load, when: When, effort: Effort) -> System {
             layout: Layout("raid5".to_string()),
             unit: UNIT,
             stripes: Stripes::Large,
-            parity_at: Some(ParityAt::Originator),
+            calculated_at: Some(CalculatedAt::Originator),
             dispatch: Dispatch::Commanded,
             // Parity that waits needs votes; they take no time here.
             commit: Commit::Late,

@@ -11,8 +11,8 @@ use weft_load::workload::{Addresses, Arrivals, Class, Requests, Spacing, Think, 
 
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
 use crate::perf::{
-    Commit, Disks, Dispatch, Fabric, Fault, FaultKind, Hosts, Layout, Links, Measure, MessageTimes,
-    Nodes, Ordering, ParityAt, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
+    CalculatedAt, Commit, Disks, Dispatch, Fabric, Fault, FaultKind, Hosts, Layout, Links, Measure,
+    MessageTimes, Nodes, Ordering, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
 };
 
 /// All of it.
@@ -337,7 +337,7 @@ fn system(protocol: Protocol, setup: &Setup, measure: Measure) -> System {
             unit: setup.unit_blocks * BLOCK,
             width: Some(GROUP),
             size_bytes: None,
-            parity_at: Some(ParityAt::Originator),
+            calculated_at: Some(CalculatedAt::Originator),
             // Table 1: small, large and full-stripe writes.
             stripes: Stripes::Large,
             dispatch: Dispatch::Commanded,

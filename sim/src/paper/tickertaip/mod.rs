@@ -11,7 +11,8 @@ use weft_model::schedule::Policy as Scheduler;
 
 use super::{Case, Effort, Evaluation, Metric, Value};
 use crate::perf::{
-    Commit, Dispatch, Fabric, Layout, Links, Measure, Nodes, ParityAt, Stripes, System, VolumeSpec,
+    CalculatedAt, Commit, Dispatch, Fabric, Layout, Links, Measure, Nodes, Stripes, System,
+    VolumeSpec,
 };
 
 /// Requests outstanding in all when throughput is measured: of each of nine streams of requests,
@@ -128,7 +129,11 @@ fn array(kind: Kind, mips: f64, link_mb_s: f64) -> System {
             unit: 4 * KIB,
             width: None,
             size_bytes: None,
-            parity_at: Some(if central { ParityAt::Originator } else { ParityAt::Parity }),
+            calculated_at: Some(if central {
+                CalculatedAt::Originator
+            } else {
+                CalculatedAt::Parity
+            }),
             stripes: Stripes::Large,
             // Its workers "did read and write operations only when directed to do so".
             dispatch: if central { Dispatch::Commanded } else { Dispatch::Collaborative },
@@ -250,15 +255,17 @@ impl Build {
     /// Effect of the place where parity is computed; 1 MB random writes.
     fn figure_9(&mut self) {
         for mips in [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0] {
-            for (name, at) in [("originator", ParityAt::Originator), ("parity", ParityAt::Parity)] {
+            for (name, at) in
+                [("originator", CalculatedAt::Originator), ("parity", CalculatedAt::Parity)]
+            {
                 let mut system = array(Kind::TickerTaip, mips, 10.0);
                 system.workload = fixed(MIB, 0.0);
-                system.volume.parity_at = Some(at);
+                system.volume.calculated_at = Some(at);
                 let point = [
                     ("op", Value::Name("write")),
                     ("size_bytes", Value::Count(MIB)),
                     ("mips", Value::Number(mips)),
-                    ("parity_at", Value::Name(name)),
+                    ("calculator", Value::Name(name)),
                 ];
                 self.both("figure-9", &point, &system);
             }

@@ -12,8 +12,8 @@ use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
 use crate::perf::{
-    Commands, Commit, Disks, Fabric, Fault, FaultKind, Hosts, Layout, Links, Machine, Measure,
-    Nodes, Ordering, Outcome, ParityAt, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
+    CalculatedAt, Commands, Commit, Disks, Fabric, Fault, FaultKind, Hosts, Layout, Links, Machine,
+    Measure, Nodes, Ordering, Outcome, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
 };
 
 /// All of it.
@@ -140,7 +140,7 @@ struct Setup {
     xor: bool,
     targets: u16,
     /// Who adds up parity, if not who does in the paper.
-    calculator: Option<ParityAt>,
+    calculator: Option<CalculatedAt>,
 }
 
 /// The cases of all experiments, or of those named.
@@ -241,7 +241,7 @@ fn degraded() -> Vec<Setup> {
 fn star_and_tree(effort: Effort) -> Vec<Setup> {
     let widths: &[u16] = if effort == Effort::Full { &[5, 9, 17, 32] } else { &[5, 17] };
     let mut all = Vec::new();
-    for calculator in [ParityAt::Balanced, ParityAt::Tree] {
+    for calculator in [CalculatedAt::Balanced, CalculatedAt::Tree] {
         for targets in widths {
             let stripe = 32 * KB * u64::from(targets - 1);
             for hosts in [0, 16] {
@@ -303,7 +303,7 @@ fn case(experiment: &'static str, setup: Setup, effort: Effort) -> Case {
             metrics.extend([Metric::HostsMulti, Metric::LatencyMs]);
         }
         "star-and-tree" => {
-            let is_tree = setup.calculator == Some(ParityAt::Tree);
+            let is_tree = setup.calculator == Some(CalculatedAt::Tree);
             point.push(("calculator", name(is_tree, "tree", "star")));
             point.push(("width", Value::Count(setup.targets.into())));
             point.push(("hosts", Value::Count(setup.hosts.into())));
@@ -361,9 +361,9 @@ fn system(setup: &Setup, costs: &Costs, measure: Measure) -> System {
             layout: Layout("raid5".to_string()),
             unit: setup.block,
             stripes: Stripes::Large,
-            parity_at: Some(setup.calculator.unwrap_or(match setup.form {
-                Form::Tpt => ParityAt::Parity,
-                Form::Baseline => ParityAt::Originator,
+            calculated_at: Some(setup.calculator.unwrap_or(match setup.form {
+                Form::Tpt => CalculatedAt::Parity,
+                Form::Baseline => CalculatedAt::Originator,
             })),
             // "A request is either completed or rolled back" (3.3).
             commit: Commit::Late,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::perf::Roles;
 use crate::perf::{
-    Commit, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering, ParityAt,
+    CalculatedAt, Commit, Dispatch, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering,
     PathLengths, Simulation, VolumeSpec, WarmUp,
 };
 use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
@@ -32,7 +32,7 @@ fn system(hosts: u32, bytes: u64, read_share: f64) -> System {
         hosts: Hosts { ask_us: 0.0, reply_us: 0.0, message_us: 750.0, ..Hosts::default() },
         volume: VolumeSpec {
             layout: Layout("raid5".to_string()),
-            parity_at: Some(ParityAt::Originator),
+            calculated_at: Some(CalculatedAt::Originator),
             dispatch: Dispatch::Commanded,
             commit: Commit::Limited,
             ..VolumeSpec::default()

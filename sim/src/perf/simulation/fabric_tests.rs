@@ -1,6 +1,6 @@
 use super::*;
 use crate::perf::{
-    Commit, Dispatch, Fabric, Fault, FaultKind, Hierarchy, Layout, Measure, Ordering, ParityAt,
+    CalculatedAt, Commit, Dispatch, Fabric, Fault, FaultKind, Hierarchy, Layout, Measure, Ordering,
     PathLengths, Stripes, Switching, Torus, WarmUp,
 };
 use weft_load::workload::{Arrivals, Think};
@@ -36,7 +36,7 @@ fn behind_buses(disks: u16, read_share: f64) -> System {
     let mut system = drnet(disks, read_share);
     (system.nodes.controllers, system.nodes.buffers) = (Some(disks / 50), Some(250));
     (system.nodes.mips, system.volume.dispatch) = (200.0, Dispatch::Commanded);
-    system.volume.parity_at = Some(ParityAt::Originator);
+    system.volume.calculated_at = Some(CalculatedAt::Originator);
     (system.links.fabric, system.links.mb_s) = (Fabric::Hierarchy, 1000.0);
     system.links.set_up_us = 1.0;
     system.links.hierarchy = Some(Hierarchy::default());

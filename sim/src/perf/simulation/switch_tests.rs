@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::perf::{
-    Commands, Dispatch, Fabric, Layout, Machines, Measure, ParityAt, PathLengths, Roles, WarmUp,
+    CalculatedAt, Commands, Dispatch, Fabric, Layout, Machines, Measure, PathLengths, Roles, WarmUp,
 };
 
 /// A controller at a switch with hosts and workers, disks that answer at once. A byte takes a nanosecond of a port, and
@@ -177,7 +177,7 @@ fn what_cannot_be_at_a_switch_is_refused_by_its_key() {
         (
             |s| {
                 (s.nodes.roles, s.hosts.at_switch) = (Roles::Controller, false);
-                s.volume.parity_at = Some(ParityAt::Originator);
+                s.volume.calculated_at = Some(CalculatedAt::Originator);
             },
             "nodes.roles",
         ),

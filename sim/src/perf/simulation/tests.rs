@@ -1,7 +1,7 @@
 use super::*;
 use crate::perf::Roles;
 use crate::perf::{
-    Commit, Fabric, Hosts, Lane, Layout, Links, Measure, PILOT, ParityAt, PathLengths, WarmUp,
+    CalculatedAt, Commit, Fabric, Hosts, Lane, Layout, Links, Measure, PILOT, PathLengths, WarmUp,
 };
 use weft_core::units::MILLIS;
 use weft_load::trace::Fit;
@@ -259,7 +259,7 @@ fn a_request_that_is_followed_is_told_to_programs_in_nanoseconds_since_it_was_as
 fn central_systems_have_a_controller_and_hosts_come_in_an_open_stream_too() {
     let mut system = system(40_960, 0.3, 4);
     system.nodes.originators = 0;
-    system.volume.parity_at = Some(ParityAt::Originator);
+    system.volume.calculated_at = Some(CalculatedAt::Originator);
     system.volume.commit = Commit::None;
     system.workload.arrivals =
         Arrivals::Open { rate_per_s: 5.0, spacing: weft_load::workload::Spacing::Poisson };
@@ -517,7 +517,7 @@ fn nobody_starves_at_a_stripe_that_all_write_to() {
         let system: System = toml::from_str(&format!(
             "nodes = {{ workers = 5, originators = 0, mips = 1000 }}\ndisks.model = \"hp-c3325\"\n\
              links = {{ fabric = \"bus\", mb_s = 1000, latency_us = 0 }}\n\
-             volume = {{ layout = \"raid5\", unit = 8192, parity_at = \"originator\", \
+             volume = {{ layout = \"raid5\", unit = 8192, calculator = \"originator\", \
              dispatch = \"commanded\", commit = \"{commit}\", size_bytes = 32768 }}\n\
              workload = {{ hosts = 1, arrivals.closed.population = 100, \
              requests.fixed = {{ bytes = 4096, read_share = 0.1 }} }}\n\
