@@ -22,7 +22,7 @@ fn forgetting_a_write_whose_data_is_away_is_found() {
 fn relying_on_marks_that_are_gone_is_found() {
     let options = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
     let mut relied = 0;
-    for seed in [10, 36, 43, 48, 84] {
+    for seed in [3, 36, 43, 48, 84] {
         relied += passed(seed, options).relied;
         assert!(fails(seed, Bug::ReliesOnGoneMarks, options), "seed {seed}");
     }
