@@ -138,6 +138,13 @@ impl Background {
         may
     }
 
+    /// A loop begins so many bytes together with what it has begun just now: they count as well.
+    pub fn begin_with_another(&mut self, which: Loop, bytes: u64) {
+        let hosts_are_busy = self.hosts_are_busy;
+        let share = self.share(which);
+        share.pace.take(bytes, share.rates.at(hosts_are_busy));
+    }
+
     fn share(&mut self, which: Loop) -> &mut Share {
         self.loops.get_mut(&which).expect("a loop asks while it is open")
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::{Run, Worker};
-use crate::cluster::Volume;
+use crate::cluster::{ClusterMap, Volume};
 use crate::node::background::{Background, Loop};
 use crate::node::catchup::Aside;
 use crate::node::task::joins;
 use crate::plan::Span;
-use crate::units::{Nanos, SECTOR, VolumeId};
+use crate::units::{Nanos, NodeId, SECTOR, VolumeId};
 
 /// Bytes that wait to be put in place above which no more is rebuilt.
 const MOST_HELD: u64 = 32 << 20;
@@ -20,15 +20,20 @@ const PARTS: u64 = 8;
 /// Most units that a column has in one stripe.
 const MOST_UNITS: usize = 2;
 
+/// Volume, stripe, seat.
+type Unit = (VolumeId, u64, usize);
+
 /// What is being put back.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Filling {
     /// What is to be asked for.
     asked: Vec<Run>,
-    /// Stripes and seats of what has been asked for since the last tick.
-    in_work: BTreeSet<(VolumeId, u64, usize)>,
+    /// Stripes and seats of what has been asked for.
+    in_work: BTreeSet<Unit>,
+    /// It may have failed, and is to be asked for again.
+    asks_again: bool,
     /// Those that count as begun at the rate that is kept to, also if they are asked for again.
-    paced: BTreeSet<(VolumeId, u64, usize)>,
+    paced: BTreeSet<Unit>,
     /// What it looked like when it was last looked what is to be rebuilt: how often what is stale had
     /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
     /// looked at anew.
@@ -47,21 +52,34 @@ impl Filling {
         std::mem::take(&mut self.asked)
     }
 
-    /// A unit's part is to be asked for: together with that of the stripe before, if both are at most so many bytes. Of a column
-    /// with two units in a stripe, what comes between is asked for by itself.
-    fn ask(&mut self, run: Run, volume: &Volume, most: u64) {
+    /// The run that a unit's part goes on, if both are at most so many bytes together. Of a column with two units in a stripe,
+    /// what comes between is a run by itself.
+    fn gone_on(&mut self, run: &Run, volume: &Volume, most: u64) -> Option<&mut Run> {
         let part = run.part;
         let goes_on = |last: &&mut Run| {
             let stripes = last.stripes + 1;
-            **last == Run { stripe: last.stripe, stripes: last.stripes, ..run }
+            **last == Run { stripe: last.stripe, stripes: last.stripes, ..*run }
                 && last.stripe + last.stripes == run.stripe
                 && stripes * part.len() <= most
                 && joins(volume, last.stripe, stripes, run.seat, part)
         };
-        match self.asked.iter_mut().rev().take(MOST_UNITS).find(goes_on) {
+        self.asked.iter_mut().rev().take(MOST_UNITS).find(goes_on)
+    }
+
+    /// A unit's part is to be asked for, together with that of the stripe before if it can be.
+    fn ask(&mut self, run: Run, volume: &Volume, most: u64) {
+        match self.gone_on(&run, volume, most) {
             Some(last) => last.stripes += 1,
             None => self.asked.push(run),
         }
+    }
+
+    /// How many units may be in work now. They are begun as many at a time as are put back together: were each begun when
+    /// another is done, each would be a run by itself. At least half of all that may be in work are not waited for.
+    fn up_to(&self, most: usize, together: u64, unit: u64) -> usize {
+        let units = usize::try_from(together / unit).unwrap_or(usize::MAX);
+        let (run, now) = (units.min(most / 2).max(1), self.in_work.len());
+        now + most.saturating_sub(now) / run * run
     }
 
     /// So many sectors have been put back.
@@ -76,7 +94,7 @@ impl Filling {
 
     /// What has been asked for may have failed: it is to be looked at anew.
     pub fn look_anew(&mut self) {
-        self.in_work.clear();
+        self.asks_again = true;
         self.looked = Aside(None);
     }
 }
@@ -92,52 +110,83 @@ impl Worker {
             return;
         }
         self.filling.looked.0 = Some((changes, state));
-        let stale = self.catchup.stale();
-        let map = &self.map;
-        let unit = |id: &VolumeId, stripe: u64, seat: usize| {
-            let volume = map.volumes.get(id)?;
-            volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
-            let first = volume.sector(stripe, seat);
-            Some((first, first + volume.unit_sectors()))
-        };
-        let is_stale = |(id, stripe, seat): &(VolumeId, u64, usize)| {
-            unit(id, *stripe, *seat).is_some_and(|(lo, hi)| stale.range(lo..hi).next().is_some())
-        };
+        let (stale, map) = (self.catchup.stale(), self.map.clone());
+        let is_stale = |unit: &Unit| stale_part(stale, &map, self.node, *unit).is_some();
         self.filling.in_work.retain(is_stale);
         self.filling.paced.retain(is_stale);
-        let mut from = 0;
-        let mut homeless = Vec::new();
+        let again = match std::mem::take(&mut self.filling.asks_again) {
+            true => self.filling.in_work.clone(),
+            false => BTreeSet::new(),
+        };
         // What has been rebuilt must come into place some time.
         let most = if has_room { background.most(Loop::Fill, now) } else { 0 };
-        while self.filling.in_work.len() < most {
-            let Some(&sector) = stale.range(from..).next() else { break };
-            let home = map.volumes.values().find_map(|v| {
-                v.stripe_at(self.node, sector).map(|(stripe, seat, _)| (v.id, stripe, seat))
-            });
-            let Some((id, stripe, seat)) = home else {
-                homeless.push(sector);
-                from = sector + 1;
-                continue;
-            };
-            let (lo, hi) = unit(&id, stripe, seat).expect("a place in a volume");
-            let part = stale.range(lo..hi);
-            let (first, last) = (part.clone().next(), part.last());
-            let (first, last) = (first.expect("stale here"), last.expect("stale here"));
-            if !self.filling.paced.contains(&(id, stripe, seat)) {
-                if !background.begin(Loop::Fill, (last + 1 - first) * SECTOR, now) {
-                    break;
-                }
-                self.filling.paced.insert((id, stripe, seat));
+        let homeless = self.ask_more(most, now, background);
+        for unit in again {
+            if let Some((run, _)) = stale_part(self.catchup.stale(), &map, self.node, unit) {
+                self.filling.ask(run, &map.volumes[&unit.0], self.config.rebuilt_together);
             }
-            if self.filling.in_work.insert((id, stripe, seat)) {
-                let span = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
-                let run = Run { volume: id, stripe, stripes: 1, seat, part: span };
-                self.filling.ask(run, &map.volumes[&id], self.config.rebuilt_together);
-            }
-            from = hi;
         }
         background.has_in_work(Loop::Fill, self.filling.in_work.len());
         // Sectors of volumes that have been deleted since.
         homeless.into_iter().for_each(|s| self.catchup.forget(s));
     }
+
+    /// Asks for stale units that are not in work, until so many are at most. Returns the stale sectors that are no volume's.
+    fn ask_more(&mut self, most: usize, now: Nanos, background: &mut Background) -> Vec<u64> {
+        let (stale, map) = (self.catchup.stale(), self.map.clone());
+        let together = self.config.rebuilt_together;
+        let (mut from, mut homeless, mut up_to) = (0, Vec::new(), None);
+        while let Some(&sector) = stale.range(from..).next() {
+            let home = map.volumes.values().find_map(|v| {
+                v.stripe_at(self.node, sector).map(|(stripe, seat, _)| (v, (v.id, stripe, seat)))
+            });
+            let Some((volume, unit)) = home else {
+                homeless.push(sector);
+                from = sector + 1;
+                continue;
+            };
+            let (run, end) = stale_part(stale, &map, self.node, unit).expect("stale here");
+            from = end;
+            if self.filling.in_work.contains(&unit) {
+                continue;
+            }
+            let bytes = volume.unit_sectors() * SECTOR;
+            let up_to = *up_to.get_or_insert_with(|| self.filling.up_to(most, together, bytes));
+            if self.filling.in_work.len() >= up_to {
+                break;
+            }
+            if !self.filling.paced.contains(&unit) {
+                let bytes = run.part.len();
+                // A run is not divided.
+                if self.filling.gone_on(&run, volume, together).is_some() {
+                    background.begin_with_another(Loop::Fill, bytes);
+                } else if !background.begin(Loop::Fill, bytes, now) {
+                    break;
+                }
+                self.filling.paced.insert(unit);
+            }
+            self.filling.in_work.insert(unit);
+            self.filling.ask(run, volume, together);
+        }
+        homeless
+    }
+}
+
+/// What of a unit is stale on a node's disk, as a run of its own, and the sector after the unit. `None` if nothing is, or
+/// the unit is not there.
+fn stale_part(
+    stale: &BTreeSet<u64>,
+    map: &ClusterMap,
+    node: NodeId,
+    (id, stripe, seat): Unit,
+) -> Option<(Run, u64)> {
+    let volume = map.volumes.get(&id)?;
+    volume.seats_on(node, stripe).find(|s| *s == seat)?;
+    let lo = volume.sector(stripe, seat);
+    let hi = lo + volume.unit_sectors();
+    let mut part = stale.range(lo..hi);
+    let first = *part.next()?;
+    let last = part.next_back().copied().unwrap_or(first);
+    let part = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
+    Some((Run { volume: id, stripe, stripes: 1, seat, part }, hi))
 }

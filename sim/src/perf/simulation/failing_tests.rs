@@ -72,6 +72,22 @@ fn it_goes_faster_with_more_at_once_and_not_above_its_rate() {
     assert!(bound < 0.055, "{bound}");
 }
 
+/// Units of a run are in place one after the other. Were each followed by a new one, the next runs would be of one unit.
+#[test]
+fn units_are_put_back_together_while_hosts_use_the_disk() {
+    let with = |together_bytes| {
+        let mut system = system(&[(0.1, NodeDies, 0), (0.5, DiskReplaced, 0)]);
+        (system.volume.unit, system.disks.size_bytes) = (16_384, Some(16 << 20));
+        let think = Think::ConstantUs(100_000.0);
+        system.workload.arrivals = Arrivals::Closed { population: 1, think };
+        (system.recovery.at_once, system.recovery.at_once_busy) = (8, 8);
+        system.recovery.together_bytes = together_bytes;
+        run(&system).work.sent
+    };
+    let (alone, together) = (with(0), with(65_536));
+    assert!(together * 2 < alone, "{together} {alone}");
+}
+
 #[test]
 fn who_asked_a_node_that_died_is_answered_by_another() {
     // Node 0 takes the requests of host 0, and never returns.
