@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two writes.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// So many writes of the burst are over before the disk is wiped: with two parities for each block both wait for some that
+/// the disk has.
+const ENOUGH: u64 = BLOCKS / 6;
+
+/// And the burst takes no longer until then.
+const BURST: Duration = Duration::from_secs(60);
+
 /// The volume is known at all nodes after so long.
 const KNOWN: Duration = Duration::from_secs(10);
 
@@ -47,10 +54,14 @@ pub fn wipe(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
         host.write(block, 1).context("before the burst")?;
     }
     ask(cluster, other, &refresh(), "sectors_left", 0)?;
-    let over = AtomicBool::new(false);
+    let (over, so_far) = (AtomicBool::new(false), AtomicU64::new(0));
     let (host, written) = thread::scope(|scope| {
-        let burst = scope.spawn(|| host.burst(&over).map(|written| (host, written)));
+        let burst = scope.spawn(|| host.burst(&over, &so_far).map(|written| (host, written)));
         wait(rng, 200, 800);
+        let since = Instant::now();
+        while so_far.load(Ordering::Relaxed) < ENOUGH && since.elapsed() < BURST {
+            thread::sleep(Duration::from_millis(5));
+        }
         let wiped = inflict::replace(cluster, node, rng);
         wait(rng, 0, 200);
         over.store(true, Ordering::Relaxed);
@@ -128,8 +139,8 @@ impl Host {
         Ok(Host { client, rng: Rng::with_seed(seed), seed })
     }
 
-    /// Writes blocks until that is over. All hold their first version before.
-    fn burst(&mut self, over: &AtomicBool) -> Result<Versions> {
+    /// Writes blocks until that is over, and counts them. All hold their first version before.
+    fn burst(&mut self, over: &AtomicBool, so_far: &AtomicU64) -> Result<Versions> {
         let mut written = Versions::new();
         let mut version = 1;
         while !over.load(Ordering::Relaxed) {
@@ -141,6 +152,7 @@ impl Host {
                 Err(ClientError::Failed(_)) => may_be.push(version),
                 Err(e) => bail!("a write of the burst: {e}"),
             }
+            so_far.fetch_add(1, Ordering::Relaxed);
             thread::sleep(PAUSE);
         }
         Ok(written)
