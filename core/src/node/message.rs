@@ -406,6 +406,13 @@ pub enum Body {
         /// what was to be written, or it is not known what became of it.
         counted: Vec<Timestamp>,
     },
+    /// Controller to endpoint: what is repeated here I do not know, or not any more. Ask for it anew, whole.
+    Anew {
+        /// The volume.
+        volume: VolumeId,
+        /// The endpoint's number.
+        number: u64,
+    },
     /// W to endpoint: what my cells get of you, please; take note of the attempt.
     Fetch {
         /// The attempt.
@@ -527,7 +534,7 @@ impl Body {
             Body::Recall { .. } | Body::Recalled { .. } => None,
             Body::Dirty { .. } | Body::DirtyReply { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
-            Body::Request(_) | Body::Done { .. } => None,
+            Body::Request(_) | Body::Done { .. } | Body::Anew { .. } => None,
         }
     }
 
@@ -558,6 +565,7 @@ impl Body {
             Body::Sequence(message) => message.name(),
             Body::Request(_) => "Request",
             Body::Done { .. } => "Done",
+            Body::Anew { .. } => "Anew",
             Body::Fetch { .. } => "Fetch",
             Body::Place { .. } => "Place",
         }
@@ -583,6 +591,7 @@ impl Body {
                 | Body::Vote { .. }
                 | Body::Request(_)
                 | Body::Done { .. }
+                | Body::Anew { .. }
                 | Body::Fetch { .. }
                 | Body::Place { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
