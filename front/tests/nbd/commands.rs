@@ -11,7 +11,8 @@ use crate::disk::BLOCK;
 use crate::loopback::{Loopback, SIZE, client, pattern};
 use crate::raw::{code, drain, feed, request, serving};
 
-const SIMPLE: Settings = Settings { structured: false, allocation: false, exposed: false, go: true };
+const SIMPLE: Settings =
+    Settings { structured: false, allocation: false, exposed: false, go: true };
 
 #[test]
 fn every_command_does_its_work() {

@@ -125,6 +125,8 @@ wire_enum!(Body, "body" {
     24 = Fetch { header, column },
     25 = Place { holder, ts, volume, range, avoid, calculators, column, pieces },
     26 = Show { ts, to, items },
+    27 = Exposed { id, volume, range },
+    28 = ExposedHere { id, until, found },
 });
 
 wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, is_gone });
