@@ -23,10 +23,14 @@ fn controlled(epoch: Epoch, by_peer: bool) -> Arc<ClusterMap> {
 }
 
 fn ask(number: u64, wish: Wish) -> Body {
+    staged(number, wish, Stage::New)
+}
+
+fn staged(number: u64, wish: Wish, stage: Stage) -> Body {
     let id = RequestId { host: HostId(7), number };
     let origin = Origin { asker: Asker { id, oldest: 1 }, again: None };
-    let (key, after, is_gone) = (Key(9), at(500), false);
-    Body::Request(Ask { number, oldest: 1, key, volume: VOLUME, wish, origin, after, is_gone })
+    let (key, after) = (Key(9), at(500));
+    Body::Request(Ask { number, oldest: 1, key, volume: VOLUME, wish, origin, after, stage })
 }
 
 fn controller() -> Bench {
@@ -76,6 +80,25 @@ fn a_request_that_comes_twice_happens_once_and_without_its_bytes() {
         "it is told again, and not done again"
     );
     assert_eq!(bench.node.status().counters.controlled_bytes, 0);
+}
+
+/// A repeat without bytes begins nothing. Where the request is not known the endpoint is told to ask anew.
+#[test]
+fn what_is_repeated_begins_nothing_and_is_asked_for_anew_where_it_is_not_known() {
+    let mut bench = controller();
+    let anew = |bench: &Bench| count(bench, |b| matches!(b, Body::Anew { number: 1, .. }));
+    for wish in [Wish::Write(RANGE, None), Wish::Read(RANGE)] {
+        bench.sent.clear();
+        bench.hear(PEER, staged(1, wish, Stage::Repeated));
+        assert_eq!((bench.sent.len(), anew(&bench)), (1, 1));
+    }
+    bench.hear(PEER, ask(1, Wish::Write(RANGE, None)));
+    let told = writes(&bench);
+    bench.hear(PEER, staged(1, Wish::Write(RANGE, None), Stage::Repeated));
+    assert!(told > 0 && (writes(&bench), anew(&bench)) == (told, 1), "it is in work");
+    bench.hear(PEER, staged(2, Wish::Write(RANGE, None), Stage::Abandoned));
+    let gone = |b: &Body| matches!(b, Body::Done { number: 2, result: Err(HostError::Gone), .. });
+    assert_eq!((count(&bench, gone), writes(&bench), refused(&bench)), (1, told, 0));
 }
 
 #[test]
@@ -132,6 +155,42 @@ fn bytes_stay_at_the_endpoint_and_go_to_who_has_the_key_and_the_column() {
     assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
     bench.hear(US, Body::Fetch { header: header(&ask, at(950), ask.key), column: 0 });
     assert_eq!(count(&bench, gives), 1, "the key is dead");
+}
+
+/// All data passes the controller. It gets a write's bytes once, and again when it says that it has not got them.
+#[test]
+fn bytes_go_to_the_controller_once_and_anew_when_it_asks_for_them() {
+    let mut map = ClusterMap::clone(&controlled(2, true));
+    let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("the volume"));
+    Setting::Roles(Roles::Central).apply(&mut volume.policy);
+    let mut bench = Bench::new();
+    bench.enter(Arc::new(map.clone()), at(1));
+    let write = |at| HostOp::Write(at, Buffer::Length(UNIT as usize));
+    bench.handle(Input::Host(1, VOLUME, write(0)));
+    let asked = |bench: &Bench| {
+        let ask = last_asked(bench);
+        (count(bench, |b| matches!(b, Body::Request(_))), ask.stage, ask.wish.payload())
+    };
+    assert_eq!(asked(&bench), (1, Stage::New, UNIT));
+    bench.now += NodeConfig::default().patience;
+    bench.handle(Input::Timer(Timer::Tick));
+    assert_eq!(asked(&bench), (2, Stage::Repeated, 0));
+    let anew = Body::Anew { volume: VOLUME, number: last_asked(&bench).number };
+    bench.hear(THIRD, anew.clone());
+    assert_eq!((asked(&bench).0, refused(&bench)), (2, 1), "it is not the controller");
+    bench.hear(PEER, anew.clone());
+    assert_eq!(asked(&bench), (3, Stage::New, UNIT));
+    map.epoch = 3;
+    bench.enter(Arc::new(map), at(2));
+    assert_eq!(asked(&bench), (4, Stage::New, UNIT), "this one has not been asked");
+    bench.handle(Input::HostGone(1));
+    assert_eq!(asked(&bench), (5, Stage::Abandoned, 0));
+    bench.hear(PEER, anew.clone());
+    assert_eq!(asked(&bench), (6, Stage::Abandoned, 0));
+    let (number, result) = (last_asked(&bench).number, Err(HostError::Gone));
+    bench.hear(PEER, Body::Done { volume: VOLUME, number, result, counted: vec![] });
+    bench.hear(PEER, anew);
+    assert_eq!(asked(&bench).0, 6, "it is over");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::outbox::{FOR_ENDPOINTS, ForEndpoint, Outbox};
-use super::{Ask, Body, Holder, HostData, HostError, HostOp, Wish};
+use super::{Ask, Body, Holder, HostData, HostError, HostOp, Stage, Wish};
 use crate::Buffer;
 use crate::cluster::ClusterMap;
 use crate::order::Origin;
@@ -97,7 +97,10 @@ impl Controlling {
         let most = policy.filter(|p| p.sees_no_data()).map_or(u64::MAX, |p| p.inline);
         let fits = match &ask.wish {
             Wish::Write(range, Some(data)) => data.len() as u64 == range.len && range.len <= most,
-            Wish::Write(_, None) => controller == Some(Controller::OutOfBand),
+            Wish::Write(_, None) if ask.stage == Stage::New => {
+                controller == Some(Controller::OutOfBand)
+            }
+            Wish::Write(_, None) => true,
             Wish::Read(_) => true,
         };
         if map.server() != Some(outbox.node()) || controller.is_none() || !fits {
@@ -112,10 +115,11 @@ impl Controlling {
             return Answer::Nothing;
         }
         if let Some(id) = asking.in_work.get(&number) {
-            return if ask.is_gone { Answer::Abandon(*id) } else { Answer::Nothing };
+            let is_gone = ask.stage == Stage::Abandoned;
+            return if is_gone { Answer::Abandon(*id) } else { Answer::Nothing };
         }
         let ended = asking.ended.get(&number).cloned();
-        let gone = ask.is_gone.then_some((Err(HostError::Gone), Vec::new()));
+        let gone = (ask.stage == Stage::Abandoned).then_some((Err(HostError::Gone), Vec::new()));
         if let Some((ended, counted)) = ended.or(gone) {
             // A message from before the host was gone may come after this one.
             asking.ended.insert(number, (ended.clone(), counted.clone()));
@@ -126,6 +130,11 @@ impl Controlling {
         if number - asking.oldest >= AHEAD || self.open.len() >= MOST_REQUESTS {
             // It is asked for again.
             outbox.counters.refused_strangers += 1;
+            return Answer::Nothing;
+        }
+        if ask.stage == Stage::Repeated {
+            // It was lost, or its answer was: that would come before this one.
+            outbox.send(from, Body::Anew { volume, number });
             return Answer::Nothing;
         }
         self.next += 1;

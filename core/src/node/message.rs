@@ -426,6 +426,13 @@ pub enum Body {
         /// what was to be written, or it is not known what became of it.
         counted: Vec<Timestamp>,
     },
+    /// Controller to endpoint: what is repeated here I do not know, or not any more. Ask for it anew, whole.
+    Anew {
+        /// The volume.
+        volume: VolumeId,
+        /// The endpoint's number.
+        number: u64,
+    },
     /// W to endpoint: what my cells get of you, please; take note of the attempt.
     Fetch {
         /// The attempt.

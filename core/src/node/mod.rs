@@ -68,7 +68,7 @@ pub use message::{
 };
 pub use originator::ScrubProgress;
 pub use pace::{FillRates, UNBOUNDED};
-pub use request_message::{Ask, Holder, Wish};
+pub use request_message::{Ask, Holder, Stage, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
 pub use status::{Exposed, NodeCounters, NodeStatus};
@@ -342,6 +342,10 @@ impl Node {
             Body::Request(_) => unreachable!("dealt with above"),
             Body::Done { volume, number, result, counted } => {
                 self.endpoint.on_done(from, (volume, number), result, counted, outbox);
+            }
+            Body::Anew { volume, number } => {
+                let clock = self.originator.clock();
+                self.endpoint.on_anew(from, (volume, number), clock, &mut self.outbox);
             }
             Body::Fetch { header, column } => {
                 self.endpoint.on_fetch(from, header, column, outbox);

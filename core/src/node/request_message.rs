@@ -17,8 +17,8 @@ pub struct Holder {
     pub key: Key,
 }
 
-/// A request, or a part of one, as an endpoint asks the controller to carry it out. It is repeated until it is
-/// answered; in a new epoch it goes to the controller of that.
+/// A request, or a part of one, as an endpoint asks the controller to carry it out. It is repeated without bytes until
+/// it is answered; in a new epoch it goes to the controller of that.
 #[derive(Clone, Debug, Hash)]
 pub struct Ask {
     /// Its number. Each endpoint counts those of each volume.
@@ -35,8 +35,19 @@ pub struct Ask {
     pub origin: Origin,
     /// The endpoint's clock: attempts have later timestamps.
     pub after: Timestamp,
-    /// Its host is gone: nothing of it is to begin any more.
-    pub is_gone: bool,
+    /// What the controller may know of it.
+    pub stage: Stage,
+}
+
+/// What the controller may know of a request that an endpoint asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// It may know nothing: it has not been asked in this epoch, or asks for it anew. The wish is whole.
+    New,
+    /// It has been asked, and has not answered for long. A write comes without bytes.
+    Repeated,
+    /// The host is gone: nothing of it is to begin any more. A write comes without bytes.
+    Abandoned,
 }
 
 /// What is to be done.
@@ -44,7 +55,7 @@ pub struct Ask {
 pub enum Wish {
     /// The range is read.
     Read(Range),
-    /// The range is written: with these bytes, or with those that the endpoint keeps.
+    /// The range is written: with these bytes, with those that the endpoint keeps, or with those that came before.
     Write(Range, Option<Buffer>),
 }
 

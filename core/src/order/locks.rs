@@ -6,7 +6,7 @@
 //! can wait in a circle, and nobody waits for ever behind those that came later.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Range, RangeBounds};
+use std::ops::Range;
 
 use crate::units::NodeId;
 
@@ -59,8 +59,9 @@ pub fn joined(mut locks: Vec<Lock>) -> Vec<Lock> {
 }
 
 #[derive(Clone, Debug, Hash)]
-struct Entry<Owner> {
-    owner: Owner,
+struct Entry {
+    /// Its place in the order of asking.
+    turn: u64,
     locks: Vec<Lock>,
     granted: bool,
 }
@@ -68,12 +69,10 @@ struct Entry<Owner> {
 /// Who holds which locks, and who waits.
 #[derive(Clone, Debug, Hash)]
 pub struct LockTable<Owner> {
-    /// By turn: the order of asking.
-    entries: BTreeMap<u64, Entry<Owner>>,
-    turns: BTreeMap<Owner, u64>,
+    entries: BTreeMap<Owner, Entry>,
     /// All locks, held or waited for: the disk, where they begin, whose turn, whether exclusive; and
-    /// where they end. A server has thousands, and looks only at those that are near.
-    places: BTreeMap<(NodeId, u64, u64, bool), u64>,
+    /// where they end, and whose they are. A server has thousands, and looks only at those that are near.
+    places: BTreeMap<(NodeId, u64, u64, bool), (u64, Owner)>,
     /// Sectors of the longest lock that there has been: what overlaps a range begins at most so far
     /// before it.
     longest: u64,
@@ -84,8 +83,8 @@ pub struct LockTable<Owner> {
 
 impl<Owner> Default for LockTable<Owner> {
     fn default() -> Self {
-        let (entries, turns) = (BTreeMap::new(), BTreeMap::new());
-        LockTable { entries, turns, places: BTreeMap::new(), longest: 0, waiting: 0, next: 0 }
+        let (entries, places) = (BTreeMap::new(), BTreeMap::new());
+        LockTable { entries, places, longest: 0, waiting: 0, next: 0 }
     }
 }
 
@@ -93,74 +92,72 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     /// Asks for locks. Says whether they are granted; else `owner` waits for its turn. One who has
     /// asked already is told how that stands.
     pub fn ask(&mut self, owner: Owner, locks: Vec<Lock>) -> bool {
-        if let Some(turn) = self.turns.get(&owner) {
-            return self.entries[turn].granted;
+        if let Some(entry) = self.entries.get(&owner) {
+            return entry.granted;
         }
         let granted = !self.is_barred(self.next, &locks);
-        self.enter(Entry { owner, locks, granted });
+        self.enter(owner, locks, granted);
         granted
     }
 
-    fn enter(&mut self, entry: Entry<Owner>) {
+    fn enter(&mut self, owner: Owner, locks: Vec<Lock>, granted: bool) {
         let turn = self.next;
         self.next += 1;
-        for lock in &entry.locks {
+        for lock in &locks {
             let Range { start, end } = lock.sectors;
             self.longest = self.longest.max(end - start);
             let place = (lock.disk, start, turn, lock.exclusive);
-            let ends = self.places.entry(place).or_default();
+            let (ends, _) = self.places.entry(place).or_insert((end, owner));
             *ends = end.max(*ends);
         }
-        self.waiting += usize::from(!entry.granted);
-        self.turns.insert(entry.owner, turn);
-        self.entries.insert(turn, entry);
+        self.waiting += usize::from(!granted);
+        self.entries.insert(owner, Entry { turn, locks, granted });
     }
 
     /// Takes locks that were granted elsewhere, before this table was there.
     pub fn hold(&mut self, owner: Owner, locks: Vec<Lock>) {
         self.release(owner);
-        self.enter(Entry { owner, locks, granted: true });
+        self.enter(owner, locks, true);
     }
 
-    /// The turns of those with a lock that conflicts with this one.
-    fn conflicting(&self, lock: &Lock) -> impl Iterator<Item = u64> {
+    /// Those with a lock that conflicts with this one, and their turns.
+    fn conflicting(&self, lock: &Lock) -> impl Iterator<Item = (u64, Owner)> {
         let Range { start, end } = lock.sectors;
         let first = (lock.disk, start.saturating_sub(self.longest), 0, false);
         let near = self.places.range(first..(lock.disk, end, 0, false));
         let exclusive = lock.exclusive;
         let conflicts = move |theirs: bool, ends: u64| ends > start && (exclusive || theirs);
-        near.filter(move |((.., theirs), ends)| conflicts(*theirs, **ends))
-            .map(|((_, _, turn, _), _)| *turn)
+        near.filter(move |((.., theirs), (ends, _))| conflicts(*theirs, *ends))
+            .map(|((_, _, turn, _), (_, owner))| (*turn, *owner))
     }
 
-    /// The turns, in order, of those with a lock that one of these conflicts with.
-    fn against(&self, turns: impl RangeBounds<u64>, locks: &[Lock]) -> BTreeSet<u64> {
-        locks.iter().flat_map(|l| self.conflicting(l)).filter(|t| turns.contains(t)).collect()
+    /// Those with a lock that one of these conflicts with, in the order of their turns.
+    fn against(&self, locks: &[Lock]) -> BTreeSet<(u64, Owner)> {
+        locks.iter().flat_map(|l| self.conflicting(l)).collect()
     }
 
     /// Whether someone earlier holds, or waits for, what stands against these locks.
     fn is_barred(&self, turn: u64, locks: &[Lock]) -> bool {
-        locks.iter().any(|lock| self.conflicting(lock).any(|t| t < turn))
+        locks.iter().any(|lock| self.conflicting(lock).any(|(t, _)| t < turn))
     }
 
     /// Gives up what `owner` holds, or waits for. Returns those whose turn it is now, in order.
     pub fn release(&mut self, owner: Owner) -> Vec<Owner> {
-        let Some(turn) = self.turns.remove(&owner) else { return Vec::new() };
-        let left = self.entries.remove(&turn).expect("turns and entries go together");
+        let Some(left) = self.entries.remove(&owner) else { return Vec::new() };
         for lock in &left.locks {
-            self.places.remove(&(lock.disk, lock.sectors.start, turn, lock.exclusive));
+            self.places.remove(&(lock.disk, lock.sectors.start, left.turn, lock.exclusive));
         }
         self.waiting -= usize::from(!left.granted);
         let mut now = Vec::new();
         if self.waiting == 0 {
             return now;
         }
-        for turn in self.against(turn.., &left.locks) {
-            if !self.entries[&turn].granted && !self.is_barred(turn, &self.entries[&turn].locks) {
-                let entry = self.entries.get_mut(&turn).expect("just seen");
-                entry.granted = true;
+        for (turn, owner) in self.against(&left.locks) {
+            let entry = &self.entries[&owner];
+            if turn > left.turn && !entry.granted && !self.is_barred(turn, &entry.locks) {
+                self.entries.get_mut(&owner).expect("just seen").granted = true;
                 self.waiting -= 1;
-                now.push(entry.owner);
+                now.push(owner);
             }
         }
         now
@@ -168,38 +165,38 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
 
     /// Whether `owner` has asked and its locks are granted.
     pub fn is_granted(&self, owner: Owner) -> bool {
-        self.turns.get(&owner).is_some_and(|t| self.entries[t].granted)
+        self.entries.get(&owner).is_some_and(|entry| entry.granted)
     }
 
     /// Those who hold what stands against these locks, whoever asks for them.
     pub fn holders(&self, locks: &[Lock]) -> Vec<Owner> {
-        let against = self.against(.., locks);
-        let entries = against.iter().map(|turn| &self.entries[turn]);
-        entries.filter(|e| e.granted).map(|e| e.owner).collect()
+        let against = self.against(locks).into_iter().map(|(_, owner)| owner);
+        against.filter(|owner| self.entries[owner].granted).collect()
     }
 
     /// Those who hold a lock on any of these sectors, to read or to write.
     pub fn holders_near(&self, lock: &Lock) -> Vec<Owner> {
         let any = Lock { exclusive: true, ..lock.clone() };
-        let entries = self.conflicting(&any).map(|turn| &self.entries[&turn]);
-        entries.filter(|e| e.granted).map(|e| e.owner).collect()
+        let near = self.conflicting(&any).map(|(_, owner)| owner);
+        near.filter(|owner| self.entries[owner].granted).collect()
     }
 
     /// Those who wait for what stands against these locks.
     pub fn waiters(&self, locks: &[Lock]) -> Vec<Owner> {
-        let against = self.against(.., locks);
-        let entries = against.iter().map(|turn| &self.entries[turn]);
-        entries.filter(|e| !e.granted).map(|e| e.owner).collect()
+        let against = self.against(locks).into_iter().map(|(_, owner)| owner);
+        against.filter(|owner| !self.entries[owner].granted).collect()
     }
 
     /// What `owner` holds, or waits for.
     pub fn locks_of(&self, owner: Owner) -> &[Lock] {
-        self.turns.get(&owner).map_or(&[], |turn| &self.entries[turn].locks)
+        self.entries.get(&owner).map_or(&[], |entry| &entry.locks)
     }
 
     /// Those who wait, in order, and for what.
     pub fn waiting(&self) -> impl Iterator<Item = (Owner, &[Lock])> {
-        self.entries.values().filter(|e| !e.granted).map(|e| (e.owner, &e.locks[..]))
+        let mut waiting: Vec<_> = self.entries.iter().filter(|(_, e)| !e.granted).collect();
+        waiting.sort_by_key(|(_, entry)| entry.turn);
+        waiting.into_iter().map(|(owner, entry)| (*owner, &entry.locks[..]))
     }
 
     /// Whether nobody holds or waits for anything.
@@ -210,7 +207,6 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     /// Forgets everybody.
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.turns.clear();
         self.places.clear();
         self.waiting = 0;
     }
@@ -280,7 +276,8 @@ mod tests {
                 } else {
                     t.ask(owner, vec![lock(from, from + len, exclusive)]);
                 }
-                let entries: Vec<_> = t.entries.values().collect();
+                let mut entries: Vec<_> = t.entries.values().collect();
+                entries.sort_by_key(|entry| entry.turn);
                 prop_assert_eq!(t.waiting, entries.iter().filter(|e| !e.granted).count());
                 for (n, e) in entries.iter().enumerate() {
                     let barred = entries[..n].iter().any(|b| b.locks[0].conflicts(&e.locks[0]));

@@ -2,7 +2,7 @@
 
 use weft_core::node::{
     Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
-    LockMessage, LostRange, Notice, Recollection, Refusal, SequenceMessage, SequenceReport,
+    LockMessage, LostRange, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Stage,
     Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
@@ -125,11 +125,18 @@ wire_enum!(Body, "body" {
     24 = Fetch { header, column },
     25 = Place { holder, ts, volume, range, avoid, calculators, column, pieces },
     26 = Show { ts, to, items },
-    27 = Exposed { id, volume, range },
-    28 = ExposedHere { id, until, found },
+    27 = Anew { volume, number },
+    28 = Exposed { id, volume, range },
+    29 = ExposedHere { id, until, found },
 });
 
-wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, is_gone });
+wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, stage });
+
+wire_enum!(Stage, "stage of a request" {
+    1 = New,
+    2 = Repeated,
+    3 = Abandoned,
+});
 
 wire_enum!(Wish, "wish of an endpoint" {
     1 = Read(range),

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use super::controlling::AHEAD;
 use super::outbox::Outbox;
 use super::{
-    Ask, Body, Header, Holder, HostData, HostError, HostOp, Key, NodeClock, NodeConfig, Task, Wish,
-    range_of, whole_stripes,
+    Ask, Body, Header, Holder, HostData, HostError, HostOp, Key, NodeClock, NodeConfig, Stage,
+    Task, Wish, range_of, whole_stripes,
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
@@ -207,7 +207,7 @@ impl Endpoint {
             (self.in_work, self.bytes) = (self.in_work + 1, self.bytes + len);
             let part = self.parts.get_mut(&id).expect("just seen");
             part.since = clock.reading(outbox.now);
-            self.ask(id, clock, outbox);
+            self.ask(id, Stage::New, clock, outbox);
         }
         left.append(&mut self.waiting);
         self.waiting = left;
@@ -221,7 +221,7 @@ impl Endpoint {
     }
 
     /// Asks the controller for a part, once more perhaps.
-    fn ask(&mut self, id: PartId, clock: &mut NodeClock, outbox: &mut Outbox) {
+    fn ask(&mut self, id: PartId, stage: Stage, clock: &mut NodeClock, outbox: &mut Outbox) {
         let oldest = self.oldest(id.0);
         let policy = self.map.volumes.get(&id.0).map(|v| v.policy);
         let out_of_band = policy.filter(|p| p.controller == Some(Controller::OutOfBand));
@@ -233,15 +233,16 @@ impl Endpoint {
         else {
             return;
         };
+        let stage = if open.is_gone { Stage::Abandoned } else { stage };
         let ask = Ask {
             number: id.1,
             oldest,
             key: part.key,
             volume: id.0,
-            wish: part.sent_wish(),
+            wish: part.sent_wish(stage),
             origin: Origin { again: part.again, ..open.origin },
             after: clock.reading(outbox.now),
-            is_gone: open.is_gone,
+            stage,
         };
         outbox.send_after(server, Body::Request(ask), 1);
     }
@@ -266,6 +267,24 @@ impl Endpoint {
         part.counted = Some(counted);
         part.hops = part.hops.max(outbox.hops);
         self.look_at_pieces(id, outbox);
+    }
+
+    /// The controller does not know a part that has been repeated, and is asked anew.
+    pub fn on_anew(
+        &mut self,
+        from: NodeId,
+        id: PartId,
+        clock: &mut NodeClock,
+        outbox: &mut Outbox,
+    ) {
+        if self.map.server() != Some(from) {
+            outbox.refuse(from, || "is not the controller, and wants to be asked anew".into());
+            return;
+        }
+        // What it has said the end of it need not be asked for.
+        if self.parts.get(&id).is_some_and(|p| p.asked.is_some() && p.counted.is_none()) {
+            self.ask(id, Stage::New, clock, outbox);
+        }
     }
 
     /// If the controller has said what counts and all of it is here, the part is over.
@@ -412,7 +431,7 @@ impl Endpoint {
             self.parts.iter().filter(|(_, p)| p.request == request).map(|(id, _)| *id).collect();
         for id in its {
             match self.parts[&id].asked {
-                Some(_) => self.ask(id, clock, outbox),
+                Some(_) => self.ask(id, Stage::Abandoned, clock, outbox),
                 None => self.end(id, Err(HostError::Gone), outbox),
             }
         }
@@ -426,12 +445,12 @@ impl Endpoint {
         let late = self.parts.iter().filter(|(_, p)| late(p));
         for id in late.map(|(id, _)| *id).collect::<Vec<_>>() {
             let part = self.parts.get_mut(&id).expect("just seen");
-            if part.counted.take().is_some() && part.wish.writes() {
-                // What was placed is lost, and the controller does not look again.
-                self.end(id, Err(HostError::OutcomeUnknown), outbox);
-                continue;
+            match (part.counted.take(), part.wish.writes()) {
+                (None, _) => self.ask(id, Stage::Repeated, clock, outbox),
+                // What was placed is lost. Of a write the controller does not look again.
+                (Some(_), true) => self.end(id, Err(HostError::OutcomeUnknown), outbox),
+                (Some(_), false) => self.ask(id, Stage::New, clock, outbox),
             }
-            self.ask(id, clock, outbox);
         }
     }
 
@@ -449,7 +468,7 @@ impl Endpoint {
         let returned = self.give_back();
         for id in self.parts.keys().copied().collect::<Vec<_>>() {
             if self.parts[&id].asked.is_some() {
-                self.ask(id, clock, outbox);
+                self.ask(id, Stage::New, clock, outbox);
             }
         }
         returned

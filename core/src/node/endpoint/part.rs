@@ -3,7 +3,7 @@
 use super::giving::Giving;
 use super::placed::Placed;
 use crate::Buffer;
-use crate::node::{Header, HostError, Key, Task, Wish};
+use crate::node::{Header, HostError, Key, Stage, Task, Wish};
 use crate::order::Again;
 use crate::plan::Range;
 use crate::units::{Epoch, Nanos, Timestamp};
@@ -52,10 +52,10 @@ impl Part {
         }
     }
 
-    /// What the controller is told of what is to be done.
-    pub fn sent_wish(&self) -> Wish {
+    /// What the controller is told of what is to be done. Bytes go to it once, not with what is repeated.
+    pub fn sent_wish(&self, stage: Stage) -> Wish {
         match &self.wish {
-            Wish::Write(range, _) if self.stays => Wish::Write(*range, None),
+            Wish::Write(range, _) if self.stays || stage != Stage::New => Wish::Write(*range, None),
             wish => wish.clone(),
         }
     }

@@ -69,6 +69,8 @@ fn runs(sectors: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
 
 impl Worker {
     /// Takes note of data that goes into parity by a write. A write that leaves all parity of it behind puts it into none.
+    /// Of a volume whose parity never waits nothing need be noted: no write of this epoch relies on marks, and those of a
+    /// later one name times after this epoch.
     pub(super) fn note_into_parity(&mut self, ts: Timestamp, txn: &Participation) {
         for cell in txn.cells.iter().filter(|cell| !cell.outdates_parity()) {
             cell.accesses().for_each(|(sectors, _)| self.into_parity.note(ts, &sectors));

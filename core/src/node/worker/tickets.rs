@@ -1,7 +1,5 @@
 //! Tickets: what a worker has asked its store for, until the store has done it.
 
-use std::collections::BTreeMap;
-
 use smallvec::SmallVec;
 
 use super::memory::Recalling;
@@ -36,25 +34,69 @@ pub(super) enum Ticket {
 /// The tickets that the store has.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Tickets {
-    issued: BTreeMap<u64, Ticket>,
-    last: u64,
+    /// By place; a ticket's number names its place and how many were issued before it. So it is found at once, and
+    /// one that has been taken is not found again in what is issued for the same place later.
+    issued: Vec<Option<(u64, Ticket)>>,
+    /// Places that are free.
+    free: Vec<u32>,
+    count: u64,
 }
+
+/// So many bits of a ticket's number name its place.
+const PLACE_BITS: u32 = 24;
 
 impl Tickets {
     /// Issues one. No two have the same number.
     pub fn issue(&mut self, what: Ticket) -> u64 {
-        self.last += 1;
-        self.issued.insert(self.last, what);
-        self.last
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.issued.push(None);
+            self.issued.len() as u32 - 1
+        });
+        assert!(place < 1 << PLACE_BITS, "the store has {place} tickets at once");
+        self.count += 1;
+        let number = self.count << PLACE_BITS | u64::from(place);
+        let before = self.issued[place as usize].replace((number, what));
+        debug_assert!(before.is_none(), "a free place is empty");
+        number
     }
 
     /// The store has done what a ticket was for; `None` if nobody wants it any more.
     pub fn take(&mut self, ticket: u64) -> Option<Ticket> {
-        self.issued.remove(&ticket)
+        let place = (ticket & ((1 << PLACE_BITS) - 1)) as u32;
+        let there = self.issued.get_mut(place as usize)?;
+        let (_, what) = there.take_if(|(number, _)| *number == ticket)?;
+        self.free.push(place);
+        Some(what)
     }
 
     /// Nobody wants any more what has been looked for on the disk for those that catch up.
     pub fn forget_scans(&mut self) {
-        self.issued.retain(|_, t| !matches!(t, Ticket::Dirty | Ticket::Own));
+        let is_scan = |(_, what): &mut (u64, Ticket)| matches!(what, Ticket::Dirty | Ticket::Own);
+        for (place, there) in self.issued.iter_mut().enumerate() {
+            if there.take_if(is_scan).is_some() {
+                self.free.push(place as u32);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_taken_once_though_its_place_is_used_again() {
+        let mut tickets = Tickets::default();
+        let (own, dirty) = (tickets.issue(Ticket::Own), tickets.issue(Ticket::Dirty));
+        assert!(matches!(tickets.take(own), Some(Ticket::Own)));
+        assert!(tickets.take(own).is_none(), "taken");
+        let marks = tickets.issue(Ticket::Marks);
+        assert!(tickets.take(own).is_none(), "another's place");
+        tickets.forget_scans();
+        assert!(tickets.take(dirty).is_none(), "nobody wants it");
+        let flush = tickets.issue(Ticket::Flush { to: NodeId(0), id: 7 });
+        assert!(matches!(tickets.take(marks), Some(Ticket::Marks)));
+        assert!(matches!(tickets.take(flush), Some(Ticket::Flush { id: 7, .. })));
+        assert!(tickets.take(u64::MAX).is_none());
     }
 }

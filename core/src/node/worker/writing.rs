@@ -193,7 +193,9 @@ impl Worker {
         let must =
             header.waits.must || marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
         let adds = !must && marks().any(|r| !self.exposure.has_all(&r.sectors));
-        self.note_into_parity(header.ts, &txn);
+        if volume.defers() {
+            self.note_into_parity(header.ts, &txn);
+        }
         let marks_stand = match header.waits.marked_since {
             Some(since) => self.marks_stand(since, &txn),
             None => true,

@@ -27,9 +27,10 @@ struct Job {
     data: Option<Vec<Buffer>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Hash)]
 enum Purpose {
-    Read(u64),
+    /// One transfer serves these reads: tickets, and the sectors of each.
+    Read(Vec<(u64, Range<u64>)>),
     Base,
     Place(Timestamp),
 }
@@ -91,8 +92,6 @@ pub struct PlainStore {
     running: BTreeMap<u64, Job>,
     /// Reads asked for since the operations were last taken, to be put together.
     asked: Vec<(u64, Range<u64>)>,
-    /// Reads that one operation serves.
-    merged: BTreeMap<u64, Vec<(u64, Range<u64>)>>,
     flushes: BTreeMap<u64, u64>,
     next: u64,
     out: Vec<DiskRequest>,
@@ -115,7 +114,6 @@ impl PlainStore {
             waiting: BTreeMap::new(),
             running: BTreeMap::new(),
             asked: Vec::new(),
-            merged: BTreeMap::new(),
             flushes: BTreeMap::new(),
             next: 1,
             out: Vec::new(),
@@ -321,13 +319,11 @@ impl PlainStore {
     fn ask_group(&mut self, group: Vec<(u64, Range<u64>)>) {
         let Some(first) = group.first().map(|(_, r)| r.start) else { return };
         let end = group.iter().map(|(_, r)| r.end).max().expect("just seen");
-        let key = self.next;
-        self.merged.insert(key, group);
-        self.ask(Job { purpose: Purpose::Read(key), sectors: first..end, data: None });
+        self.ask(Job { purpose: Purpose::Read(group), sectors: first..end, data: None });
     }
 
-    fn read_done(&mut self, key: u64, first: u64, data: &Buffer) {
-        for (ticket, range) in self.merged.remove(&key).expect("a read in work") {
+    fn read_done(&mut self, group: Vec<(u64, Range<u64>)>, first: u64, data: &Buffer) {
+        for (ticket, range) in group {
             let at = |sector: u64| ((sector - first) * SECTOR) as usize;
             let erased: Vec<u64> = self.marks.range(range.clone()).map(|(s, _)| *s).collect();
             let done = ReadDone {
@@ -525,7 +521,7 @@ impl Store for PlainStore {
             Err(error) => return self.events.push_back(Event::Failed(error)),
         };
         match job.purpose {
-            Purpose::Read(key) => self.read_done(key, job.sectors.start, &data),
+            Purpose::Read(group) => self.read_done(group, job.sectors.start, &data),
             Purpose::Base => self.base_done(job.sectors, &data),
             Purpose::Place(ts) => self.placed(ts),
         }

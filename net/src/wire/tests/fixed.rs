@@ -122,3 +122,12 @@ fn columns_and_nodes_out_of_bounds_are_refused() {
     let error = BytesError::Bounds { what: "a column", value: 32 };
     assert_eq!(vote(32).unwrap_err(), WireError::Malformed(error));
 }
+
+#[test]
+fn the_document_has_the_versions_of_today() {
+    let document = include_str!("../../../../docs/transport.md");
+    for (what, version) in [("encoding", VERSION.into()), ("protocol", crate::frame::VERSION)] {
+        let says = format!("| version of the {what}, {version} |");
+        assert!(document.contains(&says), "docs/transport.md does not say: {says}");
+    }
+}

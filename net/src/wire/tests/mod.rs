@@ -21,7 +21,7 @@ use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
     LockMessage, LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal,
-    SequenceMessage, SequenceReport, Standing, Task, Wanted, Wish,
+    SequenceMessage, SequenceReport, Stage, Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
@@ -200,6 +200,7 @@ fn body() -> BoxedStrategy<Body> {
         (volume_id(), any::<u64>(), done(), vec(ts(), 0..3)).prop_map(
             |(volume, number, result, counted)| Body::Done { volume, number, result, counted }
         ),
+        (volume_id(), any::<u64>()).prop_map(|(volume, number)| Body::Anew { volume, number }),
         (header(), 0..32usize).prop_map(|(header, column)| Body::Fetch { header, column }),
         (holder(), ts(), volume_id(), (range(), any::<u32>(), calculators()), 0..32usize, placed)
             .prop_map(|(holder, ts, volume, (range, avoid, calculators), column, pieces)| {

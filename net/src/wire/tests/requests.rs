@@ -13,8 +13,9 @@ pub fn asked() -> impl Strategy<Value = Ask> {
     ];
     let again = (ts(), any::<u64>()).prop_map(|(since, epoch)| Again { since, epoch });
     let origin = (asker(), option::of(again)).prop_map(|(asker, again)| Origin { asker, again });
-    let fields = (any::<(u64, u64, u128, bool)>(), volume_id(), wish, origin, ts());
-    fields.prop_map(|((number, oldest, key, is_gone), volume, wish, origin, after)| Ask {
+    let stages = vec![Stage::New, Stage::Repeated, Stage::Abandoned];
+    let fields = (any::<(u64, u64, u128)>(), volume_id(), wish, origin, ts(), select(stages));
+    fields.prop_map(|((number, oldest, key), volume, wish, origin, after, stage)| Ask {
         number,
         oldest,
         key: Key(key),
@@ -22,7 +23,7 @@ pub fn asked() -> impl Strategy<Value = Ask> {
         wish,
         origin,
         after,
-        is_gone,
+        stage,
     })
 }
 

@@ -419,53 +419,64 @@ impl Simulation {
         let now = self.queue.now();
         let number = self.places[node as usize].processor;
         let processor = &mut self.processors[number as usize];
-        processor.waiting.push_back((node, input));
         processor.load.up(now);
         if self.system.nodes.rounds {
+            processor.waiting.push_back((node, input));
             self.wake(number);
             return Ok(());
         }
-        if processor.in_hand.is_some() {
+        if processor.in_hand.is_some() || !processor.waiting.is_empty() {
+            processor.waiting.push_back((node, input));
             return Ok(());
         }
+        self.takes_in_hand(number, node, input)?;
         self.work(number)
     }
 
-    /// Takes the next thing in hand. The node decides at once; what it decides takes effect when
-    /// the work is done, step by step if it has several.
+    /// Takes what waits in hand, until something takes time.
     fn work(&mut self, number: u32) -> Result<(), String> {
+        while self.processors[number as usize].in_hand.is_none() {
+            let Some((node, input)) = self.processors[number as usize].waiting.pop_front() else {
+                self.adds_up_what_is_owed(number);
+                return Ok(());
+            };
+            self.takes_in_hand(number, node, input)?;
+        }
+        Ok(())
+    }
+
+    /// Takes something in hand. The node decides at once; what it decides takes effect when
+    /// the work is done, step by step if it has several. What takes no time is done at once.
+    fn takes_in_hand(&mut self, number: u32, node: u32, input: Input) -> Result<(), String> {
         let now = self.queue.now();
         let unit = self.system.volume.unit;
-        while let Some((node, input)) = self.processors[number as usize].waiting.pop_front() {
-            let came_in = diskless::came_in(&input);
-            let Handled { outputs, mut work, summed, followed } = self.handle(node, now, input);
-            work.xor_bytes = self.puts_off_sums(number, work.xor_bytes, summed, &outputs);
-            outputs.iter().for_each(|output| work.add(output, unit));
-            work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
-            if self.is_endpoint(node) {
-                work = work.of_endpoint(self.system.links.one_sided);
-            }
-            self.work += work;
-            let processor = &mut self.processors[number as usize];
-            let time = processor.time(self.system.nodes.path.instructions(&work));
-            let steps = self.diskless.steps(node, came_in, time, outputs);
-            let time = steps.time();
-            if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
-                timeline.worked(node, now, now + time, what);
-            }
-            if time > 0 {
-                processor.busy += time;
-                let first = steps.next_time().unwrap_or(0);
-                self.queue.push(first, Event::Processor { processor: number });
-                processor.in_hand = Some((node, steps));
-                return Ok(());
-            }
-            processor.load.down(now);
-            for outputs in steps {
-                self.apply(node, outputs)?;
-            }
+        let came_in = diskless::came_in(&input);
+        let Handled { outputs, mut work, summed, followed } = self.handle(node, now, input);
+        work.xor_bytes = self.puts_off_sums(number, work.xor_bytes, summed, &outputs);
+        outputs.iter().for_each(|output| work.add(output, unit));
+        work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
+        if self.is_endpoint(node) {
+            work = work.of_endpoint(self.system.links.one_sided);
         }
-        self.adds_up_what_is_owed(number);
+        self.work += work;
+        let processor = &mut self.processors[number as usize];
+        let time = processor.time(self.system.nodes.path.instructions(&work));
+        let steps = self.diskless.steps(node, came_in, time, outputs);
+        let time = steps.time();
+        if let (Some(timeline), Some(what)) = (&mut self.timeline, followed) {
+            timeline.worked(node, now, now + time, what);
+        }
+        if time > 0 {
+            processor.busy += time;
+            let first = steps.next_time().unwrap_or(0);
+            self.queue.push(first, Event::Processor { processor: number });
+            processor.in_hand = Some((node, steps));
+            return Ok(());
+        }
+        processor.load.down(now);
+        for outputs in steps {
+            self.apply(node, outputs)?;
+        }
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Machines at a switch: small cases whose times are counted by hand.
 
+use weft_load::workload::{Arrivals, Think};
+
 use super::*;
 use crate::perf::{
     CalculatedAt, Commands, Dispatch, Fabric, Layout, Machines, Measure, PathLengths, Roles, WarmUp,
@@ -190,5 +192,30 @@ fn what_cannot_be_at_a_switch_is_refused_by_its_key() {
         let mut system = system("raid5", 5, 8192, 0.5);
         change(&mut system);
         assert_eq!(system.check().unwrap_err().key, key);
+    }
+}
+
+/// More is asked for than a central controller's port carries while an endpoint has patience: 64 requests of 1 MiB
+/// wait for a port of 12.5 MB/s, for 5 seconds. What is repeated meanwhile must not bring its bytes once more.
+#[test]
+fn the_bytes_of_a_request_pass_a_central_controller_once_however_deep_the_queues() {
+    const MIB: f64 = (1 << 20) as f64;
+    // A read leaves through the port once, and full stripes with their parity.
+    for (read_share, leave) in [(0.0, 1.25), (1.0, 1.0)] {
+        let mut system = central("raid5", 5, 1 << 20, read_share);
+        (system.nodes.store, system.volume.unit) = (Store::Journalled, 65_536);
+        system.disks.size_bytes = Some(256 << 20);
+        (system.links.mb_s, system.workload.hosts) = (12.5, 4);
+        let think = Think::default();
+        system.workload.arrivals = Arrivals::Closed { population: 16, think };
+        let warm_up = WarmUp::Requests(64);
+        system.measure = Measure { warm_up, requests: 320, ..Measure::default() };
+        let outcome = run(&system);
+        let most = 12.5e6 / (leave * MIB);
+        let (rate, waited) = (outcome.requests_s / most, outcome.all.latency.mean() / 1e9);
+        assert!(waited > 5.0, "{waited} s: nothing was repeated");
+        assert!(rate > 0.93, "{read_share}: {rate} of what the port carries");
+        let bytes = outcome.work.message_bytes as f64 / (320.0 * MIB);
+        assert!(bytes < 1.01 * (1.0 + leave), "{read_share}: {bytes} bytes for each");
     }
 }
