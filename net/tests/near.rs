@@ -105,8 +105,8 @@ impl Pair {
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let mut pair = Pair { cluster, dirs, nodes: Vec::new() };
         let mut addresses = Vec::new();
-        for n in 0..2 {
-            let config = pair.config(n, machines[n], &addresses);
+        for (n, machine) in machines.into_iter().enumerate() {
+            let config = pair.config(n, machine, &addresses);
             pair.nodes.push(Turned::start(config));
             addresses.push(pair.nodes[n].address());
         }
