@@ -4,14 +4,16 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use weft_front::nbd::server::{Command, Event, Export, Extent, Op, Reply, Server};
+use weft_front::nbd::server::{
+    Command, Context, Event, Export, Exposure, Extent, Op, Reply, Server,
+};
 use weft_front::nbd::wire::RequestHeader;
 use weft_fuzz::Talk;
 
 const SIZE: u64 = 128 << 10;
 
 fn talk(bytes: &[u8], most: usize) -> Talk {
-    let export = Export::new("disk", SIZE);
+    let export = Export { exposure: true, ..Export::new("disk", SIZE) };
     weft_fuzz::talk(Server::new(), bytes, most, |server| {
         let Some(event) = server.poll().map_err(|e| e.to_string())? else { return Ok(None) };
         Ok(Some(match event {
@@ -40,6 +42,9 @@ fn carry_out(command: &Command) -> Reply {
     assert_eq!(command.length == 0, command.op == Op::Flush, "{command:?}");
     match &command.op {
         Op::Read => Reply::Data(vec![Bytes::from(vec![0; command.length as usize])]),
+        Op::BlockStatus { context: Context::Exposed, .. } => {
+            Reply::Exposure(vec![Exposure { length: command.length.div_ceil(2), exposed: true }])
+        }
         Op::BlockStatus { .. } => Reply::Extents(vec![
             Extent { length: command.length.div_ceil(2), hole: true, zero: true },
             Extent { length: command.length, hole: false, zero: false },

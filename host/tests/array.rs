@@ -5,7 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use weft_core::policy::CHOICES;
-use weft_front::nbd::client::Client;
+use weft_front::nbd::Exposure;
+use weft_front::nbd::client::{Client, Settings};
 use weft_host::{
     Array, Control, ControlRequest, DiskAction, Handle, Listen, NodeAction, Spec, Stopped,
 };
@@ -474,6 +475,48 @@ fn ranges_have_a_redundancy_of_their_own() {
 
     let array = start(dir.path(), &spec());
     let mut control = Control::connect(array.dir()).unwrap();
-    assert_eq!(show(&mut control)["ranges"][0]["redundancy"], "never");
+    control.request(&ControlRequest::Quiesce).unwrap();
+    let range = &show(&mut control)["ranges"][0];
+    assert_eq!(range["redundancy"], "never");
+    // So far counts on: the share of the time in which it was exposed began before the restart.
+    let (now, before) = (&range["exposed"], &exposed);
+    assert!(now["most_bytes"].as_u64() >= before["most_bytes"].as_u64(), "{now} {before}");
+    // Nothing but the disks' failures is lost while all waits: 2 M hours, five disks.
+    let mttdl = now["mttdl_hours"].as_f64().unwrap();
+    assert!(mttdl > 399_999.0 && now["mdlr_bytes_per_hour"].as_f64() > Some(0.0), "{mttdl}");
+    array.shutdown().unwrap();
+}
+
+/// Over NBD, in the context `weft:exposed`.
+#[test]
+fn hosts_are_told_what_is_exposed() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { volumes: vec![("a".into(), 8 << 20)], ..spec() };
+    let array = start(dir.path(), &spec);
+    let mut control = Control::connect(array.dir()).unwrap();
+    let set = [("redundancy".to_string(), "never".to_string())].into();
+    let set = ControlRequest::VolumeSet { name: "a".into(), set, force: false, range: None };
+    control.request(&set).unwrap();
+    let stream = UnixStream::connect(dir.path().join("nbd.sock")).unwrap();
+    let settings = Settings { exposed: true, ..Settings::default() };
+    let mut client = Client::connect_with(stream, "a", settings).unwrap();
+    let sum = |all: &[Exposure], exposed| {
+        let those = all.iter().filter(|e| e.exposed == exposed);
+        those.map(|e| u64::from(e.length)).sum::<u64>()
+    };
+    let none = client.exposed(0, 8 << 20).unwrap();
+    assert_eq!((sum(&none, true), sum(&none, false)), (0, 8 << 20));
+    client.write_at(1 << 20, &pattern(4096), false).unwrap();
+    let told = client.exposed(0, 8 << 20).unwrap();
+    // A row of four units.
+    assert_eq!((sum(&told, true), sum(&told, false)), (4 * 4096, (8 << 20) - 4 * 4096));
+    let at = client.exposed(1 << 20, 4096).unwrap();
+    assert_eq!(at, [Exposure { length: 4096, exposed: true }]);
+    let extents = client.block_status(1 << 20, 4096).unwrap();
+    assert!(!extents[0].hole, "both are told at once");
+    let refresh = ControlRequest::Refresh { volume: "a".into(), offset: 0, length: None };
+    control.request(&refresh).unwrap();
+    assert_eq!(client.exposed(0, 8 << 20).unwrap(), none);
+    drop(client);
     array.shutdown().unwrap();
 }

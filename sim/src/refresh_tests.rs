@@ -1,8 +1,10 @@
 //! Parity that waits is computed in one go: data is read once, whatever was written to it and for however many parities.
 
+use std::collections::BTreeSet;
+
 use weft_core::cluster::{Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::node::{HostOp, NodeConfig};
+use weft_core::node::{HostData, HostOp, NodeConfig};
 use weft_core::plan::Range;
 use weft_core::policy::{Policy, Redundancy, Timing};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
@@ -17,6 +19,8 @@ struct Bench {
     geometry: Geometry,
     nodes: u16,
     next: u64,
+    /// Requests go to one node after the other, rather than to the first.
+    is_asked_in_turn: bool,
 }
 
 impl Bench {
@@ -34,7 +38,8 @@ impl Bench {
             vec![Volume { policy: Policy { redundancy, ..Policy::default() }, ..made }]
         };
         let world = World::new(5, nodes, 4800, 512, NodeConfig::default(), volumes);
-        let mut bench = Bench { world, geometry, nodes: nodes as u16, next: 0 };
+        let mut bench =
+            Bench { world, geometry, nodes: nodes as u16, next: 0, is_asked_in_turn: false };
         bench.until(Bench::is_quiet);
         // What was never written is not read.
         bench.write_bytes(0, size);
@@ -59,7 +64,8 @@ impl Bench {
 
     fn refresh(&mut self) {
         let all = Range { offset: 0, len: 4 * self.geometry.stripe_bytes() };
-        self.ask(HostOp::Refresh(all));
+        let left = self.ask(HostOp::Refresh(all));
+        assert!(matches!(left, HostData::Refreshed(0)), "{left:?}");
     }
 
     fn write_bytes(&mut self, offset: u64, len: u64) {
@@ -67,11 +73,28 @@ impl Bench {
         self.ask(HostOp::Write(offset, data.into()));
     }
 
-    fn ask(&mut self, op: HostOp) {
+    fn ask(&mut self, op: HostOp) -> HostData {
         self.next += 1;
-        self.world.host(NodeId(0), self.next, VOLUME, op);
+        let node = if self.is_asked_in_turn { self.next % u64::from(self.nodes) } else { 0 };
+        self.world.host(NodeId(node as u16), self.next, VOLUME, op);
         self.until(|b| !b.world.replies.is_empty());
-        assert!(self.world.replies.drain(..).all(|r| r.1.is_ok()));
+        self.world.replies.pop().expect("just seen").1.expect("all disks are there")
+    }
+
+    /// The exposed sectors of a range of sectors, and where the answer ends.
+    fn exposed(&mut self, sectors: std::ops::Range<u64>) -> (BTreeSet<u64>, u64) {
+        let range =
+            Range { offset: sectors.start * SECTOR, len: (sectors.end - sectors.start) * SECTOR };
+        let HostData::Exposed(pieces) = self.ask(HostOp::Exposed(range)) else {
+            panic!("what is exposed is asked for")
+        };
+        let (mut at, mut exposed) = (sectors.start, BTreeSet::new());
+        for (len, is) in pieces {
+            assert!(len > 0 && len % SECTOR == 0);
+            exposed.extend((at..at + len / SECTOR).filter(|_| is));
+            at += len / SECTOR;
+        }
+        (exposed, at)
     }
 
     /// What disks have read, and what they have had put in place: transfers of data and parity.
@@ -122,4 +145,32 @@ fn parity_that_does_not_wait_is_left_alone() {
     let (reads, writes) = (after.0 - before.0, after.1 - before.1);
     assert!(reads == 2 + k || reads == 1 + k, "{reads} reads");
     assert_eq!(writes, 3);
+}
+
+/// To the sector: of each written sector those beside it in the other units of its stripe, which its parities cover.
+#[test]
+fn what_is_exposed_is_told_to_the_sector_and_no_more_once_it_is_computed() {
+    for (layout, nodes) in [("raid5", 5), ("raid6", 6), ("lrc:4+2+1", 7)] {
+        let mut bench = Bench::new(layout, nodes, 0);
+        // A parity is asked to be computed while the mark of a write that was answered is on its way.
+        bench.is_asked_in_turn = true;
+        let (unit, stripe) = (UNIT / SECTOR, bench.geometry.stripe_bytes() / SECTOR);
+        let all = 0..4 * stripe;
+        assert_eq!(bench.exposed(all.clone()), (BTreeSet::new(), all.end), "{layout}");
+        let written = [0, 3, unit + 5, stripe + 7, 3 * stripe - 1];
+        let mut expected = BTreeSet::new();
+        for sector in written {
+            bench.write(sector * SECTOR);
+            // It is told as soon as its host is answered. Of lrc the global parity covers all units, too.
+            let row =
+                (0..stripe / unit).map(|i| sector / stripe * stripe + i * unit + sector % unit);
+            expected.extend(row);
+            assert_eq!(bench.exposed(all.clone()).0, expected, "{layout}: {sector} was written");
+        }
+        let part = 3..stripe + 8;
+        let within = expected.iter().copied().filter(|s| part.contains(s)).collect();
+        assert_eq!(bench.exposed(part.clone()), (within, part.end), "{layout}");
+        bench.refresh();
+        assert_eq!(bench.exposed(all.clone()), (BTreeSet::new(), all.end), "{layout}");
+    }
 }

@@ -25,6 +25,8 @@ pub enum HostOp {
     Refresh(Range),
     /// What of the range is lost for good.
     Lost(Range),
+    /// What of the range parity that waits exposes.
+    Exposed(Range),
     /// What of the range, whole sectors, is lost for good is zeros from now on; what has been written there meanwhile stays.
     Accept(Range),
     /// Read and verify every stripe of the volume; repair what can be.
@@ -58,6 +60,8 @@ pub enum HostData {
     /// Parity that waited has been computed; of so many sectors of parity it could not be, since disks are away or
     /// content is lost.
     Refreshed(u64),
+    /// Lengths, and whether each is exposed. They begin where the range does and may end before it.
+    Exposed(Vec<(u64, bool)>),
     /// So many bytes are lost, and these are the first [`MOST_LOST`] ranges of them.
     Lost(u64, Vec<LostRange>),
 }

@@ -321,6 +321,12 @@ impl Node {
             Body::LostHere { id, bytes, found } => {
                 originator.on_lost_here(from, id, bytes, found, outbox);
             }
+            Body::Exposed { id, volume, range } => {
+                worker.on_exposed(from, id, volume, range, outbox);
+            }
+            Body::ExposedHere { id, until, found } => {
+                originator.on_exposed_here(from, id, until, found, outbox);
+            }
             Body::Recall { id, request, since, volume, range } => {
                 worker.on_recall(from, id, request, since, (volume, range), outbox);
             }

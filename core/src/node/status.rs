@@ -114,7 +114,10 @@ pub struct NodeStatus {
 impl Node {
     /// What was measured of what its disk exposes in earlier lives: it counts with what comes. To be said before the node
     /// enters an epoch.
-    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (VolumeId, Exposed)>) {
+    pub fn measured_before(
+        &mut self,
+        before: impl IntoIterator<Item = ((VolumeId, Area), Exposed)>,
+    ) {
         self.worker.measured_before(before);
     }
 
@@ -125,7 +128,7 @@ impl Node {
     }
 
     /// The same of the areas of volumes that have ranges.
-    fn exposed_areas(&self) -> impl Iterator<Item = ((VolumeId, Area), Exposed)> + '_ {
+    pub fn exposed_areas(&self) -> impl Iterator<Item = ((VolumeId, Area), Exposed)> + '_ {
         self.worker.exposed(self.outbox.now).filter(|((_, area), _)| *area != Area::Whole)
     }
 

@@ -1,6 +1,6 @@
 //! What an export is, and what a stretch of one is like.
 
-use super::wire::transmission;
+use super::wire::{self, transmission};
 
 /// The most payload a command may carry unless an export says otherwise.
 const MAX_PAYLOAD: u32 = 32 << 20;
@@ -37,6 +37,8 @@ pub struct Export {
     /// The driver can tell at once whether zeroing will be faster than
     /// writing, and refuses with `ENOTSUP` where it will not.
     pub fast_zero: bool,
+    /// The driver can tell what parity that waits exposes: the context `weft:exposed` is offered.
+    pub exposure: bool,
 }
 
 impl Export {
@@ -53,6 +55,7 @@ impl Export {
             multi_conn: false,
             rotational: false,
             fast_zero: false,
+            exposure: false,
         }
     }
 
@@ -94,6 +97,50 @@ impl Export {
 /// for what would not.
 fn power_of_two(n: u32) -> u32 {
     n.checked_next_power_of_two().unwrap_or(1 << 31)
+}
+
+/// What a client may be told of the stretches of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// `base:allocation`: what is allocated, and what reads as zeroes.
+    Allocation,
+    /// `weft:exposed`: what is lost with one disk, since parity that covers it is out of date.
+    Exposed,
+}
+
+impl Context {
+    /// All that there are.
+    pub(super) const ALL: [Context; 2] = [Context::Allocation, Context::Exposed];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Context::Allocation => wire::ALLOCATION,
+            Context::Exposed => wire::EXPOSED,
+        }
+    }
+
+    /// The number that it has in replies of this crate's server.
+    pub(super) fn id(self) -> u32 {
+        match self {
+            Context::Allocation => 1,
+            Context::Exposed => 2,
+        }
+    }
+
+    /// Whether a query of `LIST_META_CONTEXT` is for its namespace.
+    pub(super) fn is_of(self, namespace: &[u8]) -> bool {
+        namespace.ends_with(b":") && self.name().as_bytes().starts_with(namespace)
+    }
+}
+
+/// A stretch of an export, and whether it is exposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposure {
+    /// Length in bytes.
+    pub length: u32,
+    /// Parity that covers it is out of date.
+    pub exposed: bool,
 }
 
 /// A stretch of an export and what is known of it.

@@ -12,4 +12,4 @@ pub mod server;
 pub mod wire;
 
 pub use errno::Errno;
-pub use export::{Export, Extent};
+pub use export::{Context, Export, Exposure, Extent};

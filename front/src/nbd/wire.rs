@@ -176,6 +176,12 @@ pub mod state {
     pub const ZERO: u32 = 2;
 }
 
+/// States of an extent in the context `weft:exposed`.
+pub mod exposure {
+    /// Parity that covers it is out of date: with the disk of this data, it is lost.
+    pub const EXPOSED: u32 = 1;
+}
+
 /// Numbers of errors.
 pub mod error {
     /// Operation not permitted.
@@ -196,8 +202,11 @@ pub mod error {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// The one metadata context this crate knows.
+/// The metadata context of what is allocated.
 pub const ALLOCATION: &str = "base:allocation";
+
+/// The metadata context of what parity that waits exposes.
+pub const EXPOSED: &str = "weft:exposed";
 
 /// Bytes of padding after an export's size unless `NO_ZEROES` was agreed.
 pub const PADDING: usize = 124;

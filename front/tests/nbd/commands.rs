@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use weft_front::nbd::client::{Client, ClientError, ClientRequest, Data, Settings};
-use weft_front::nbd::server::{Errno, Export, Extent, Reply};
+use weft_front::nbd::server::{Errno, Export, Exposure, Extent, Reply};
 use weft_front::nbd::wire::{command, flag};
 
 use crate::disk::BLOCK;
 use crate::loopback::{Loopback, SIZE, client, pattern};
 use crate::raw::{code, drain, feed, request, serving};
 
-const SIMPLE: Settings = Settings { structured: false, allocation: false, go: true };
+const SIMPLE: Settings =
+    Settings { structured: false, allocation: false, exposed: false, go: true };
 
 #[test]
 fn every_command_does_its_work() {
@@ -132,7 +133,73 @@ fn extents_are_told() {
         length: SIZE as u32 - 4096,
         one: true,
     });
-    assert_eq!(one.unwrap(), Data::Extents(vec![told[0]]));
+    assert_eq!(one.unwrap(), Data::Extents(vec![told[0]], Vec::new()));
+}
+
+/// An export whose driver can tell what is exposed.
+fn telling() -> Export {
+    Export { exposure: true, ..Export::new("disk", SIZE) }
+}
+
+#[test]
+fn what_is_exposed_is_told_beside_what_is_allocated_or_alone() {
+    for (allocation, hold) in [(true, false), (true, true), (false, false)] {
+        let settings = Settings { allocation, exposed: true, ..Settings::default() };
+        let mut stream = Loopback::new(telling());
+        stream.hold = hold;
+        let mut client = Client::connect_with(stream, "disk", settings).unwrap();
+        assert_eq!(client.opened().exposed.is_some(), client.opened().structured);
+        client.write_at(8 * 4096, &pattern(8192, 1), false).unwrap();
+        let length = 4 * 4096;
+        let told = client.call(ClientRequest::BlockStatus { offset: 7 * 4096, length, one: false });
+        let extent = |length, hole| Extent { length, hole, zero: hole };
+        let extents = [extent(4096, true), extent(8192, false), extent(4096, true)];
+        let extents = if allocation { extents.to_vec() } else { Vec::new() };
+        let exposure = |length, exposed| Exposure { length, exposed };
+        let exposed = [exposure(2 * 4096, false), exposure(4096, true), exposure(4096, false)];
+        assert_eq!(told.unwrap(), Data::Extents(extents, exposed.to_vec()));
+        let one = client.call(ClientRequest::BlockStatus { offset: 9 * 4096, length, one: true });
+        let Ok(Data::Extents(_, first)) = one else { panic!("{one:?}") };
+        assert_eq!(first, [exposure(4096, true)], "as asked, no more than one");
+        assert_eq!(client.exposed(9 * 4096, 4096).unwrap(), first);
+    }
+}
+
+#[test]
+fn where_one_of_two_contexts_cannot_be_told_the_question_fails_once() {
+    for failing in [0, 1] {
+        let settings = Settings { exposed: true, ..Settings::default() };
+        let mut client = Client::connect_with(Loopback::new(telling()), "", settings).unwrap();
+        client.stream().hold = true;
+        let question = ClientRequest::BlockStatus { offset: 0, length: 4096, one: false };
+        let cookie = client.send(question);
+        client.push().unwrap();
+        // The latest that is held is answered first: what is exposed.
+        let exposure = Reply::Exposure(vec![Exposure { length: 4096, exposed: true }]);
+        let extents = Reply::Extents(vec![Extent { length: 4096, hole: true, zero: true }]);
+        for (n, reply) in [exposure, extents].into_iter().enumerate() {
+            let result = if n == failing { Err(Errno::EIO.with("no")) } else { Ok(reply) };
+            client.stream().answer(result);
+        }
+        let completion = client.receive().unwrap();
+        assert_eq!((completion.cookie, completion.result), (cookie, Err(Errno::EIO.with("no"))));
+        assert_eq!(client.stream().server.in_flight(), 0);
+        client.stream().hold = false;
+        assert_eq!(client.read_at(0, 512).unwrap(), vec![0; 512], "the stream goes on");
+    }
+}
+
+#[test]
+fn an_answer_in_another_context_does_not_fit() {
+    let settings = Settings { exposed: true, allocation: false, ..Settings::default() };
+    let mut client = Client::connect_with(Loopback::new(telling()), "", settings).unwrap();
+    client.send(ClientRequest::BlockStatus { offset: 0, length: 4096, one: false });
+    client.stream().hold = true;
+    client.push().unwrap();
+    let extents = Reply::Extents(vec![Extent { length: 4096, hole: true, zero: true }]);
+    client.stream().answer(Ok(extents));
+    let result = client.receive().unwrap().result;
+    assert_eq!(result.unwrap_err().code(), Errno::EIO.code());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A disk in memory that carries out commands.
 
 use bytes::Bytes;
-use weft_front::nbd::server::{Command, Errno, Extent, Op, Piece, Reply};
+use weft_front::nbd::server::{Command, Context, Errno, Exposure, Extent, Op, Piece, Reply};
 
 /// Granularity in which the disk knows what is allocated.
 pub const BLOCK: usize = 4096;
@@ -46,6 +46,9 @@ impl Disk {
                     self.allocated[whole].fill(false);
                 }
             }
+            Op::BlockStatus { context: Context::Exposed, .. } => {
+                return Ok(Reply::Exposure(self.exposed(start, end)));
+            }
             Op::BlockStatus { .. } => return Ok(Reply::Extents(self.extents(start, end))),
             Op::Flush | Op::Cache => {}
         }
@@ -74,6 +77,15 @@ impl Disk {
             false => Piece::Zeroes((to - from) as u32),
         };
         self.blocks(start, end).into_iter().map(piece).collect()
+    }
+
+    /// Every other block that has content is exposed.
+    fn exposed(&self, start: usize, end: usize) -> Vec<Exposure> {
+        let exposed = |(from, to, allocated): (usize, usize, bool)| Exposure {
+            length: (to - from) as u32,
+            exposed: allocated && from / BLOCK % 2 == 1,
+        };
+        self.blocks(start, end).into_iter().map(exposed).collect()
     }
 
     fn extents(&self, start: usize, end: usize) -> Vec<Extent> {

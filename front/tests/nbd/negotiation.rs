@@ -218,8 +218,42 @@ fn contexts_follow_the_rules() {
     assert_eq!(told(set, &query("disk", &["base:"])), [answer::ACK]);
     assert_eq!(told(set, &query("none", &base)), [answer::ERR_UNKNOWN]);
     assert_eq!(told(set, b"\0\0\0\x01d\0\0\0\x01"), [answer::ERR_INVALID]);
+    let weft = ["weft:exposed"];
+    assert_eq!(told(set, &query("disk", &weft)), [answer::ACK], "nobody can tell it");
+    assert_eq!(told(list, &query("disk", &["weft:"])), [answer::ACK]);
     let trailing = [query("disk", &base), vec![0]].concat();
     assert_eq!(told(set, &trailing), [answer::ERR_INVALID]);
+}
+
+#[test]
+fn the_context_of_what_is_exposed_is_offered_where_the_driver_can_tell_it() {
+    let export = Export { exposure: true, ..export() };
+    let told = |option: u32, queries: &[&str]| {
+        let mut server = greeted(&export);
+        feed(&mut server, &export, &opt(option::STRUCTURED_REPLY, &[])).unwrap();
+        drain(&mut server);
+        let count = (queries.len() as u32).to_be_bytes().to_vec();
+        let queries = queries.iter().map(|query| string(query)).collect::<Vec<_>>().concat();
+        let data = [string("disk"), count, queries].concat();
+        feed(&mut server, &export, &opt(option, &data)).unwrap();
+        let all = answers(&drain(&mut server));
+        let named = all.iter().filter(|(_, kind, _)| *kind == answer::META_CONTEXT);
+        named
+            .map(|(_, _, data)| {
+                let (id, name) = data.split_first_chunk::<4>().unwrap();
+                (u32::from_be_bytes(*id), String::from_utf8(name.to_vec()).unwrap())
+            })
+            .collect::<Vec<_>>()
+    };
+    let (base, weft) = ("base:allocation", "weft:exposed");
+    let (list, set) = (option::LIST_META_CONTEXT, option::SET_META_CONTEXT);
+    let both = |ids: [u32; 2]| [(ids[0], base.to_string()), (ids[1], weft.to_string())];
+    assert_eq!(told(list, &[]), both([0, 0]));
+    assert_eq!(told(list, &["weft:"]), both([0, 0])[1..]);
+    assert_eq!(told(set, &[weft, base]), both([1, 2]));
+    assert_eq!(told(set, &[weft]), both([1, 2])[1..]);
+    assert!(told(set, &["weft:", "weft", ":", ""]).is_empty());
+    assert!(told(list, &["weft", ":", ""]).is_empty());
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn extents_are_tidied() {
     let completion = client.receive().unwrap();
     assert_eq!(completion.cookie, cookie);
     let tidy = [extent(6, true), extent(2, false), extent(2, true)];
-    let told = weft_front::nbd::client::Data::Extents(tidy.to_vec());
+    let told = weft_front::nbd::client::Data::Extents(tidy.to_vec(), Vec::new());
     assert_eq!(completion.result, Ok(told));
 }
 

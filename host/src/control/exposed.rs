@@ -59,7 +59,11 @@ pub(crate) fn ranges(volume: &Volume, nodes: &[NodeStatus]) -> Vec<RangeStatus> 
         RangeStatus {
             offset,
             length: (range.end * stripe).min(volume.size) - offset,
-            exposed: any.then_some(sum),
+            exposed: any.then(|| ExposedStatus {
+                mttdl_hours: Some(volume.rates_of(range).mttdl(sum.unprotected_share_most)),
+                mdlr_bytes_per_hour: Some(volume.mdlr_of(range, sum.mean_bytes as f64)),
+                ..sum
+            }),
             policy: words,
         }
     };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
-use weft_core::cluster::ClusterMap;
+use weft_core::cluster::{Area, ClusterMap, Volume};
 use weft_core::node::{Exposed, Node};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
@@ -22,14 +22,17 @@ use crate::error::{Error, Result, at};
 const FILE: &str = "exposed.toml";
 const SPARE: &str = "exposed.toml.new";
 
-/// The version of the file.
-const FORMAT: i64 = 1;
+/// The version of the file. The first had no ranges, and is read.
+const FORMAT: i64 = 2;
 
 /// How often it is written.
 const EVERY: Nanos = 60_000 * MILLIS;
 
-/// A node, the incarnation of its disk, and a volume.
-type Key = (NodeId, u64, VolumeId);
+/// A volume as a whole, or a range of it.
+type Counted = (VolumeId, Area);
+
+/// A node, the incarnation of its disk, and what of it is counted.
+type Key = (NodeId, u64, Counted);
 
 /// What was measured so far, and the file that has it.
 pub(super) struct Measures {
@@ -58,6 +61,9 @@ struct Entry {
     node: u16,
     disk: String,
     volume: u32,
+    /// Of a range, the stripe with which it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_stripe: Option<u64>,
     most_bytes: u64,
     watched_ns: u64,
     unprotected_ns: u64,
@@ -77,28 +83,32 @@ impl Measures {
     }
 
     /// What was measured on a node's disk.
-    fn of(&self, node: NodeId, disk: u64) -> Vec<(VolumeId, Exposed)> {
-        let last = VolumeId(u32::MAX);
-        let all = self.known.range((node, disk, VolumeId(0))..=(node, disk, last));
+    fn of(&self, node: NodeId, disk: u64) -> Vec<(Counted, Exposed)> {
+        let (first, last) =
+            ((VolumeId(0), Area::Whole), (VolumeId(u32::MAX), Area::Range(u64::MAX)));
+        let all = self.known.range((node, disk, first)..=(node, disk, last));
         all.map(|(key, exposed)| (key.2, *exposed)).collect()
     }
 
     /// Takes what a node has counted by now.
     fn take(&mut self, node: &Node) {
-        let measured = node.exposed().filter(|(_, exposed)| exposed.is_measured());
-        let key = |volume| (node.id(), node.disk(), volume);
-        self.known.extend(measured.map(|(volume, exposed)| (key(volume), exposed)));
+        let whole = node.exposed().map(|(volume, exposed)| ((volume, Area::Whole), exposed));
+        let areas = node.exposed_areas().filter(|((_, area), _)| *area != Area::Rest);
+        let measured = whole.chain(areas).filter(|(_, exposed)| exposed.is_measured());
+        let key = |counted| (node.id(), node.disk(), counted);
+        self.known.extend(measured.map(|(counted, exposed)| (key(counted), exposed)));
     }
 
-    /// Forgets what is of disks that there are no more, and of volumes that have nothing on them any more.
+    /// Forgets what is of disks that there are no more, of volumes that have nothing on them any more, and of ranges that are
+    /// none any more.
     fn forget(&mut self, map: &ClusterMap) {
         if map.epoch == 0 {
             return;
         }
         let disk = |node: NodeId| map.nodes.get(usize::from(node.0)).map(|info| info.disk);
-        self.known.retain(|(node, of, volume), _| {
-            let is_on = || map.volumes.get(volume).is_some_and(|v| v.nodes().contains(node));
-            disk(*node) == Some(*of) && is_on()
+        self.known.retain(|(node, of, (volume, area)), _| {
+            let is_on = || map.volumes.get(volume).filter(|v| v.nodes().contains(node));
+            disk(*node) == Some(*of) && is_on().is_some_and(|v| has(v, *area))
         });
     }
 
@@ -135,15 +145,18 @@ fn read(path: &Path) -> Result<(String, BTreeMap<Key, Exposed>)> {
     };
     let wrong = |why: String| Error(format!("{}: {why}", path.display()));
     let file: File = toml::from_str(&text).map_err(|e| wrong(e.message().to_string()))?;
-    if file.format != FORMAT {
-        return Err(wrong(format!("it has format {}, not {FORMAT}", file.format)));
+    if !(1..=FORMAT).contains(&file.format) {
+        return Err(wrong(format!(
+            "it has format {}; this program reads 1 to {FORMAT}",
+            file.format
+        )));
     }
     let known = file.exposed.iter().map(measured).collect::<Result<_>>();
     Ok((text, known.map_err(|Error(why)| wrong(why))?))
 }
 
 fn measured(entry: &Entry) -> Result<(Key, Exposed)> {
-    let Entry { node, disk, volume, most_bytes, watched_ns, unprotected_ns, byte_ns } = entry;
+    let Entry { node, disk, volume, most_bytes, watched_ns, unprotected_ns, byte_ns, .. } = entry;
     let disk = u64::from_str_radix(disk, 16)
         .map_err(|_| Error(format!("disk '{disk}' is not a hexadecimal number")))?;
     let byte_time: u128 =
@@ -155,14 +168,28 @@ fn measured(entry: &Entry) -> Result<(Key, Exposed)> {
     }
     let exposed =
         Exposed { most_bytes: *most_bytes, watched, unprotected, byte_time, ..Exposed::default() };
-    Ok(((NodeId(*node), disk, VolumeId(*volume)), exposed))
+    let area = entry.first_stripe.map_or(Area::Whole, Area::Range);
+    Ok(((NodeId(*node), disk, (VolumeId(*volume), area)), exposed))
+}
+
+/// Whether a volume has such an area.
+fn has(volume: &Volume, area: Area) -> bool {
+    match area {
+        Area::Whole => true,
+        Area::Rest => false,
+        Area::Range(first) => volume.ranges.iter().any(|range| range.first == first),
+    }
 }
 
 fn in_words(known: &BTreeMap<Key, Exposed>) -> String {
-    let entry = |((node, disk, volume), e): (&Key, &Exposed)| Entry {
+    let entry = |((node, disk, (volume, area)), e): (&Key, &Exposed)| Entry {
         node: node.0,
         disk: format!("{disk:016x}"),
         volume: volume.0,
+        first_stripe: match area {
+            Area::Range(first) => Some(*first),
+            Area::Whole | Area::Rest => None,
+        },
         most_bytes: e.most_bytes,
         watched_ns: e.watched,
         unprotected_ns: e.unprotected,
@@ -250,7 +277,7 @@ mod tests {
     }
 
     fn key(node: u16, disk: u64, volume: u32) -> Key {
-        (NodeId(node), disk, VolumeId(volume))
+        (NodeId(node), disk, (VolumeId(volume), Area::Whole))
     }
 
     #[test]
@@ -263,13 +290,15 @@ mod tests {
             Exposed { most_bytes: 1 << 50, watched: 1 << 60, unprotected: 1 << 50, ..exposed(1) };
         measures.known =
             BTreeMap::from([(key(1, 0xfedc_ba98_7654_3210, 2), one), (key(2, 7, 2), far)]);
+        let range = (VolumeId(2), Area::Range(1 << 40));
+        measures.known.insert((NodeId(2), 7, range), one);
         let text = measures.next_text().unwrap();
         assert!(measures.next_text().is_none(), "it is written once");
         write(dir.path(), &text).unwrap();
         let (again, problem) = Measures::open(dir.path());
         assert!(problem.is_none(), "{problem:?}");
         assert_eq!(again.known, measures.known);
-        assert_eq!(again.of(NodeId(2), 7), [(VolumeId(2), far)]);
+        assert_eq!(again.of(NodeId(2), 7), [((VolumeId(2), Area::Whole), far), (range, one)]);
         assert_eq!(again.of(NodeId(2), 8), [], "that is another disk");
     }
 
@@ -283,7 +312,7 @@ mod tests {
             )
         };
         for (text, says) in [
-            ("format = 2\n".to_string(), "format 2"),
+            ("format = 3\n".to_string(), "format 3"),
             ("fo".to_string(), "exposed.toml"),
             (entry("0x", 9, "7"), "hexadecimal"),
             (entry("07", 9, "many"), "'many' is not a number"),

@@ -26,9 +26,10 @@ impl Claim {
             HostOp::WriteZeroes(range) | HostOp::Accept(range) | HostOp::Trim(range) => {
                 (*range, true)
             }
-            HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Scrub { .. } => {
+            HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Exposed(_) => {
                 return None;
             }
+            HostOp::Scrub { .. } => return None,
         };
         // A range past the end of all numbers is refused by the node; here it only must
         // not overflow.

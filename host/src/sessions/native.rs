@@ -155,6 +155,7 @@ fn answer(number: u64, result: Result<HostData, Failure>) -> Answer {
                 HostData::Done
                 | HostData::Refreshed(_)
                 | HostData::Lost(..)
+                | HostData::Exposed(_)
                 | HostData::Extents(_)
                 | HostData::Scrubbed(..) => Vec::new(),
             };

@@ -29,7 +29,7 @@ pub struct ExposedStatus {
     pub unprotected_share: f64,
     /// The same, at most: of several disks the sum, up to 1.
     pub unprotected_share_most: f64,
-    /// Hours until disks lose data, on average, if all goes on as so far; of a volume.
+    /// Hours until disks lose data, on average, if all goes on as so far; of a volume or range.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mttdl_hours: Option<f64>,
     /// Bytes an hour that they lose, likewise.
@@ -67,7 +67,7 @@ pub struct RangeStatus {
     pub offset: u64,
     /// How many it has.
     pub length: u64,
-    /// What parity that waits exposes of it, as of a volume, since the nodes were started.
+    /// What parity that waits exposes of it, as of a volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed: Option<ExposedStatus>,
     /// What it chooses, by the names that a volume's choices have, in words.

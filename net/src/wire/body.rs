@@ -126,6 +126,8 @@ wire_enum!(Body, "body" {
     25 = Place { holder, ts, volume, range, avoid, calculators, column, pieces },
     26 = Show { ts, to, items },
     27 = Anew { volume, number },
+    28 = Exposed { id, volume, range },
+    29 = ExposedHere { id, until, found },
 });
 
 wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, stage });

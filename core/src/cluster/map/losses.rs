@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ClusterMap, Extent, Volume};
+use super::{ClusterMap, Extent, PolicyRange, Volume};
 use crate::exposure::{Disks, Rates};
 use crate::units::{ColumnSet, NodeId};
 
@@ -22,16 +22,34 @@ impl Volume {
     /// Mean times until its disks lose data, with all parity there and with what may wait out of date. As in AFRAID's (2a)
     /// it counts as a loss if as many disks are lost as cannot be borne, whichever they are.
     pub fn rates(&self) -> Rates {
-        let immediate = self.immediate_parities();
+        self.rates_with(self.immediate_parities())
+    }
+
+    /// The same of a range of it: until its disks lose data of that.
+    pub fn rates_of(&self, range: &PolicyRange) -> Rates {
+        self.rates_with(range.redundancy.immediate_parities.into())
+    }
+
+    fn rates_with(&self, immediate: usize) -> Rates {
         let g = &self.geometry;
         Rates::new(&self.disks(), g.any_losses(), g.any_losses_with(immediate))
     }
 
     /// Bytes an hour that its disks lose, with so many bytes exposed on average (AFRAID's (5)).
     pub fn mdlr(&self, mean_lag: f64) -> f64 {
+        self.mdlr_with(self.immediate_parities(), self.size, mean_lag)
+    }
+
+    /// The same of a range of it.
+    pub fn mdlr_of(&self, range: &PolicyRange, mean_lag: f64) -> f64 {
+        let stripe = self.geometry.stripe_bytes();
+        let bytes = (range.end * stripe).min(self.size) - range.first * stripe;
+        self.mdlr_with(range.redundancy.immediate_parities.into(), bytes, mean_lag)
+    }
+
+    fn mdlr_with(&self, immediate: usize, bytes: u64, mean_lag: f64) -> f64 {
         let (disks, g) = (self.disks(), &self.geometry);
-        let immediate = self.immediate_parities();
-        let on_each = self.size as f64 / disks.count;
+        let on_each = bytes as f64 / disks.count;
         disks.mdlr_catastrophic(g.any_losses() + 1, on_each, 1.0)
             + disks.mdlr_unprotected(g.any_losses_with(immediate) + 1, mean_lag)
     }

@@ -1,10 +1,10 @@
-//! What a host asks of all disks at once: that what was written be safe (a flush), that parity that waits be computed, or
-//! what is lost. It is done when each disk has said that it has done its part.
+//! What a host asks of all disks at once: that what was written be safe (a flush), that parity that waits be computed,
+//! what that exposes, or what is lost. It is done when each disk has said that it has done its part.
 
 use std::collections::BTreeSet;
 
 use super::Originator;
-use super::requests::{Answer, OpenRequest};
+use super::requests::{Answer, OpenRequest, joined};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::worker::joined_losses;
@@ -31,6 +31,8 @@ enum Asks {
     Refresh(VolumeId, Range),
     /// What of this range is lost.
     Lost(VolumeId, Range),
+    /// What of this range is exposed.
+    Exposed(VolumeId, Range),
 }
 
 impl Originator {
@@ -66,6 +68,19 @@ impl Originator {
         self.ask_disks(id, Asks::Lost(volume.id, range), outbox);
     }
 
+    /// Lists what of a range parity that waits exposes, on all disks.
+    pub(super) fn list_exposed(
+        &mut self,
+        id: u64,
+        volume: &Volume,
+        range: Range,
+        outbox: &mut Outbox,
+    ) {
+        let answer = Answer::Exposed(range, Vec::new());
+        self.requests.insert(id, Box::new(OpenRequest::new(volume.id, answer, 1)));
+        self.ask_disks(id, Asks::Exposed(volume.id, range), outbox);
+    }
+
     fn ask_disks(&mut self, request: u64, asks: Asks, outbox: &mut Outbox) {
         let left = self.map.with_disks().collect();
         let id = self.flushes.add(Flush { request, asks, left, asked: outbox.now });
@@ -73,6 +88,11 @@ impl Originator {
         match self.requests.get_mut(&request).map(|r| &mut r.answer) {
             Some(Answer::Refreshed(left)) => *left = 0,
             Some(Answer::Lost(bytes, found)) => (*bytes, *found) = (0, Vec::new()),
+            Some(Answer::Exposed(range, found)) => {
+                if let Asks::Exposed(_, whole) = asks {
+                    (*range, *found) = (whole, Vec::new());
+                }
+            }
             _ => {}
         }
         self.flushes.get_mut(id).expect("just added").ask(id, outbox);
@@ -136,6 +156,26 @@ impl Originator {
         self.end_flush(id, outbox);
     }
 
+    /// A disk has said what its parity that waits exposes, up to there.
+    pub fn on_exposed_here(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        until: u64,
+        found: Vec<Range>,
+        outbox: &mut Outbox,
+    ) {
+        let Some(flush) = self.flushes.get_mut(id) else { return };
+        if flush.left.remove(&from)
+            && let Some(request) = self.requests.get_mut(&flush.request)
+            && let Answer::Exposed(range, all) = &mut request.answer
+        {
+            range.len = range.len.min(until.saturating_sub(range.offset));
+            all.extend(found);
+        }
+        self.end_flush(id, outbox);
+    }
+
     /// It is done when no disk is left that it waits for.
     fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
         if let Some(flush) = self.flushes.take_if(id, |f| f.left.is_empty())
@@ -154,8 +194,41 @@ impl Flush {
                 Asks::Flush => Body::Flush { id },
                 Asks::Refresh(volume, range) => Body::Refresh { id, volume, range },
                 Asks::Lost(volume, range) => Body::Lost { id, volume, range },
+                Asks::Exposed(volume, range) => Body::Exposed { id, volume, range },
             };
             outbox.send(*node, body);
         }
+    }
+}
+
+/// A range, cut where what is exposed of it begins and ends: lengths, and whether each is exposed.
+pub(super) fn cut(range: Range, mut exposed: Vec<Range>) -> Vec<(u64, bool)> {
+    exposed.sort_by_key(|r| r.offset);
+    let (mut out, mut at) = (Vec::new(), range.offset);
+    for found in exposed {
+        let (from, to) = (found.offset.max(at), found.end().min(range.end()));
+        if from < to {
+            out.extend([(from - at, false), (to - from, true)]);
+            at = to;
+        }
+    }
+    out.push((range.end() - at, false));
+    joined(out.into_iter().filter(|piece| piece.0 > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_disks_expose_may_overlap_and_reach_beyond_what_all_have_looked_at() {
+        let range = |from: u64, to: u64| Range { offset: from, len: to - from };
+        let found = vec![range(50, 60), range(10, 20), range(15, 30), range(30, 40), range(12, 14)];
+        assert_eq!(
+            cut(range(0, 55), found.clone()),
+            [(10, false), (30, true), (10, false), (5, true)]
+        );
+        assert_eq!(cut(range(12, 45), found), [(28, true), (5, false)]);
+        assert_eq!(cut(range(5, 7), Vec::new()), [(2, false)]);
     }
 }

@@ -45,6 +45,8 @@ pub(super) enum Answer {
     Refreshed(u64),
     /// Bytes that are lost, and the first ranges of them.
     Lost(u64, Vec<LostRange>),
+    /// A range, as far as all have looked, and what of it is exposed.
+    Exposed(Range, Vec<Range>),
 }
 
 impl Originator {
@@ -98,6 +100,7 @@ impl Originator {
                 self.jobs.queue(jobs);
             }
             HostOp::Lost(range) => self.list_lost(id, &volume, range, outbox),
+            HostOp::Exposed(range) => self.list_exposed(id, &volume, range, outbox),
             HostOp::Scrub { from, rate, trust } => {
                 let answer = Answer::Scrub(Scrub::new(&volume, from, rate, trust));
                 let request = OpenRequest::new(volume.id, answer, 0);
@@ -260,6 +263,7 @@ impl OpenRequest {
             Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
             Answer::Refreshed(left) => HostData::Refreshed(left),
             Answer::Lost(bytes, found) => HostData::Lost(bytes, found),
+            Answer::Exposed(range, found) => HostData::Exposed(super::flushing::cut(range, found)),
             Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.unclear),
         })
     }
@@ -273,7 +277,7 @@ fn zeroes(range: Range) -> What {
 pub(in crate::node) fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
-        HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Accept(r) => Some(*r),
+        HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Exposed(r) | HostOp::Accept(r) => Some(*r),
         HostOp::Write(offset, data) => Some(Range { offset: *offset, len: data.len() as u64 }),
         HostOp::Flush | HostOp::Scrub { .. } => None,
     }

@@ -464,7 +464,8 @@ fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
         HostOp::Write(offset, data) => Range { offset: *offset, len: data.len() as u64 },
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Accept(r) => *r,
         HostOp::Trim(r) | HostOp::Holes(r) => *r,
-        HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Scrub { .. } => return None,
+        HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Exposed(_) => return None,
+        HostOp::Scrub { .. } => return None,
     };
     // One that ends past the last byte that there can be is refused by the originator.
     let len = range.len.min(u64::MAX - range.offset);

@@ -28,8 +28,8 @@ pub(super) struct Exposure {
     hopeless: BTreeSet<u64>,
     /// What that is for each volume, and for the areas of those that have ranges.
     tallies: BTreeMap<Counted, Tally>,
-    /// What was measured of volumes before this node's life, until they are known to be on the disk.
-    before: BTreeMap<VolumeId, Exposed>,
+    /// What was measured before this node's life, until it is known which volumes are on the disk.
+    before: BTreeMap<Counted, Exposed>,
 }
 
 /// What is exposed of a volume, as far as this disk's parity goes.
@@ -153,8 +153,8 @@ impl Exposure {
         }
     }
 
-    /// So much was measured of volumes on this disk in earlier lives of the node. It counts with what comes.
-    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (VolumeId, Exposed)>) {
+    /// So much was measured on this disk in earlier lives of the node. It counts with what comes.
+    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (Counted, Exposed)>) {
         self.before.extend(before);
     }
 
@@ -163,12 +163,11 @@ impl Exposure {
         let mut tallies = std::mem::take(&mut self.tallies);
         for counted in all {
             let known = tallies.remove(&counted);
-            let before = match counted {
-                (volume, Area::Whole) => self.before.remove(&volume),
-                _ => None,
-            };
+            let before = self.before.remove(&counted);
             self.tallies.insert(counted, known.unwrap_or_else(|| Tally::new(before, now)));
         }
+        // A range that a volume does not have counts anew when it is made again.
+        self.before.retain(|(volume, _), _| !self.tallies.contains_key(&(*volume, Area::Whole)));
     }
 
     /// Whether any of these sectors is marked.
@@ -442,7 +441,7 @@ impl Worker {
     }
 
     /// What was measured of what is on this disk before this node's life.
-    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (VolumeId, Exposed)>) {
+    pub fn measured_before(&mut self, before: impl IntoIterator<Item = (Counted, Exposed)>) {
         self.exposure.measured_before(before);
     }
 
@@ -532,7 +531,10 @@ mod tests {
 
         // The next life finds one mark on the disk, at another time of another clock.
         let mut second = Exposure::default();
-        second.measured_before([(VOLUME, before), (VolumeId(8), before)]);
+        second.measured_before([
+            ((VOLUME, Area::Whole), before),
+            ((VolumeId(8), Area::Whole), before),
+        ]);
         second.keep([(VOLUME, Area::Whole)].into_iter(), 100 * MILLIS);
         second.found(vec![(0, ts)], 100 * MILLIS, unit);
         let after = so_far(&second, 1_100);
@@ -551,5 +553,19 @@ mod tests {
         second.keep([].into_iter(), 1_300 * MILLIS);
         second.keep([(VOLUME, Area::Whole)].into_iter(), 1_300 * MILLIS);
         assert_eq!(so_far(&second, 1_300).watched, 0, "the column came anew");
+    }
+
+    #[test]
+    fn a_range_counts_on_unless_it_was_none_meanwhile() {
+        let measured = Exposed { most_bytes: 4096, watched: 100, ..Exposed::default() };
+        let (whole, range) = ((VOLUME, Area::Whole), (VOLUME, Area::Range(3)));
+        let watched = |kept: &[&[Counted]]| {
+            let mut exposure = Exposure::default();
+            exposure.measured_before([(whole, measured), (range, measured)]);
+            kept.iter().for_each(|all| exposure.keep(all.iter().copied(), 10));
+            exposure.all(15).map(|(counted, e)| (counted, e.watched)).collect::<Vec<_>>()
+        };
+        assert_eq!(watched(&[&[], &[whole, range]]), [(whole, 105), (range, 105)]);
+        assert_eq!(watched(&[&[whole], &[whole, range]]), [(whole, 105), (range, 5)]);
     }
 }

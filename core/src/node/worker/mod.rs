@@ -28,6 +28,7 @@ mod catchup;
 mod cells;
 mod check;
 mod entered;
+mod exposing;
 mod exposure;
 mod fenced;
 mod filling;

@@ -56,6 +56,8 @@ struct Wanted {
     stripes: Range<u64>,
     /// What was marked by then is to be computed.
     by: Nanos,
+    /// A write to it that is under way may mark something yet, which counts as marked by then.
+    is_open: bool,
 }
 
 /// Which of a volume's parity is due.
@@ -428,7 +430,8 @@ impl Worker {
         };
         let (stripes, by) = (range.stripes(geometry), outbox.now);
         if !self.refreshing.wanted.iter().any(|w| (w.to, w.id) == (from, id)) {
-            self.refreshing.wanted.push(Wanted { to: from, id, volume, stripes, by });
+            let is_open = false;
+            self.refreshing.wanted.push(Wanted { to: from, id, volume, stripes, by, is_open });
         }
         outbox.want_soon();
     }
@@ -461,8 +464,11 @@ impl Worker {
                 })
         });
         if is_open {
-            wanted.by = now;
+            wanted.is_open = true;
             return None;
+        }
+        if std::mem::take(&mut wanted.is_open) {
+            wanted.by = now;
         }
         let Some(tally) = self.exposure.of(wanted.volume) else { return Some(0) };
         let mut left = 0;

@@ -25,7 +25,7 @@ use std::io::{Read, Write};
 use bytes::Bytes;
 
 pub use super::errno::Errno;
-pub use super::export::Extent;
+pub use super::export::{Exposure, Extent};
 use super::wire::{self, command};
 pub use error::{ClientError, Result};
 use link::Link;
@@ -39,6 +39,8 @@ pub struct Settings {
     pub structured: bool,
     /// Ask for the context `base:allocation`; needs structured replies.
     pub allocation: bool,
+    /// Ask for the context `weft:exposed`, likewise.
+    pub exposed: bool,
     /// Open the export with `GO`; otherwise with the older `EXPORT_NAME`,
     /// which tells less and refuses without a word.
     pub go: bool,
@@ -46,7 +48,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { structured: true, allocation: true, go: true }
+        Settings { structured: true, allocation: true, exposed: false, go: true }
     }
 }
 
@@ -72,6 +74,8 @@ pub struct Opened {
     pub structured: bool,
     /// The number of the context `base:allocation`, if it was agreed on.
     pub allocation: Option<u32>,
+    /// The number of the context `weft:exposed`, likewise.
+    pub exposed: Option<u32>,
 }
 
 /// What a command that succeeded returned.
@@ -81,8 +85,9 @@ pub enum Data {
     Done,
     /// What was read.
     Read(Bytes),
-    /// Extents from the request's offset on.
-    Extents(Vec<Extent>),
+    /// Extents from the request's offset on, in the context `base:allocation` if it was agreed on; and what is exposed, in
+    /// the context `weft:exposed`, likewise.
+    Extents(Vec<Extent>, Vec<Exposure>),
 }
 
 /// A finished request.

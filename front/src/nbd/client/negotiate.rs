@@ -44,10 +44,19 @@ pub(super) fn open<S: Read + Write>(
         max_payload: COMMON_PAYLOAD,
         structured: false,
         allocation: None,
+        exposed: None,
     };
     opened.structured = settings.structured && structured(link)?;
-    if opened.structured && settings.allocation {
-        opened.allocation = allocation(link, export)?;
+    let wanted = [(settings.allocation, wire::ALLOCATION), (settings.exposed, wire::EXPOSED)];
+    let wanted: Vec<&str> = wanted.iter().filter(|w| w.0).map(|w| w.1).collect();
+    if opened.structured && !wanted.is_empty() {
+        for (name, id) in contexts(link, export, &wanted)? {
+            match name.as_str() {
+                wire::ALLOCATION => opened.allocation = Some(id),
+                wire::EXPOSED => opened.exposed = Some(id),
+                _ => {}
+            }
+        }
     }
     if settings.go {
         go(link, export, &mut opened)?;
@@ -80,22 +89,30 @@ fn structured<S: Read + Write>(link: &mut Link<S>) -> Result<bool> {
     }
 }
 
-/// Asks for the context `base:allocation`; its number if it is granted.
-fn allocation<S: Read + Write>(link: &mut Link<S>, export: &str) -> Result<Option<u32>> {
+/// Asks for contexts; the names and numbers of those that are granted.
+fn contexts<S: Read + Write>(
+    link: &mut Link<S>,
+    export: &str,
+    wanted: &[&str],
+) -> Result<Vec<(String, u32)>> {
     let mut w = Writer::<Big>::default();
     w.bytes(export.as_bytes());
-    w.u32(1);
-    w.bytes(wire::ALLOCATION.as_bytes());
+    w.u32(wanted.len() as u32);
+    for name in wanted {
+        w.bytes(name.as_bytes());
+    }
     ask(link, option::SET_META_CONTEXT, w.written());
-    let mut id = None;
+    let mut granted = Vec::new();
     loop {
         match answered(link, option::SET_META_CONTEXT) {
             Ok(Some((answer::META_CONTEXT, data))) => {
-                id = Some(Reader::<Big>::new(&data).u32().map_err(short)?);
+                let mut r = Reader::<Big>::new(&data);
+                let id = r.u32().map_err(short)?;
+                granted.push((text(r.rest()), id));
             }
             Ok(Some(_)) => {}
-            Ok(None) => return Ok(id),
-            Err(ClientError::Refused { .. }) => return Ok(None),
+            Ok(None) => return Ok(granted),
+            Err(ClientError::Refused { .. }) => return Ok(Vec::new()),
             Err(error) => return Err(error),
         }
     }

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use bytes::Bytes;
 use weft_bytes::{Big, BytesError, Reader};
 
-use super::{Client, ClientError, Completion, Data, Errno, Extent, Result};
-use crate::nbd::wire::{self, chunk, command, magic, state};
+use super::{Client, ClientError, Completion, Data, Errno, Exposure, Extent, Opened, Result};
+use crate::nbd::wire::{self, chunk, command, exposure, magic, state};
 
 /// Chunks without data of a read are no longer than this.
 const MAX_CHUNK: u32 = 16 << 20;
@@ -19,12 +19,14 @@ pub(super) struct Pending {
     /// Bytes of the read that the server told.
     told: u64,
     extents: Vec<Extent>,
+    exposed: Vec<Exposure>,
     error: Option<Errno>,
 }
 
 impl Pending {
     pub(super) fn new(request: wire::RequestHeader) -> Pending {
-        Pending { request, read: Vec::new(), told: 0, extents: Vec::new(), error: None }
+        let (read, extents, exposed) = (Vec::new(), Vec::new(), Vec::new());
+        Pending { request, read, told: 0, extents, exposed, error: None }
     }
 
     /// Where the bytes of a read from `offset` on belong.
@@ -42,7 +44,7 @@ impl Pending {
         Ok(&mut self.read[start as usize..(start + length) as usize])
     }
 
-    fn finish(self) -> Result<Completion> {
+    fn finish(self, opened: &Opened) -> Result<Completion> {
         let cookie = self.request.cookie;
         if let Some(error) = self.error {
             let result = Err(error);
@@ -53,10 +55,13 @@ impl Pending {
                 Data::Read(Bytes::from(self.read))
             }
             command::READ => return Err(ClientError::Protocol("data are missing")),
-            command::BLOCK_STATUS if self.extents.is_empty() => {
+            command::BLOCK_STATUS
+                if opened.allocation.is_some() && self.extents.is_empty()
+                    || opened.exposed.is_some() && self.exposed.is_empty() =>
+            {
                 return Err(ClientError::Protocol("extents are missing"));
             }
-            command::BLOCK_STATUS => Data::Extents(self.extents),
+            command::BLOCK_STATUS => Data::Extents(self.extents, self.exposed),
             _ => Data::Done,
         };
         let result = Ok(data);
@@ -85,7 +90,7 @@ impl<S: Read + Write> Client<S> {
                 _ => return Err(ClientError::Protocol("not a reply")),
             };
             if let Some(pending) = done {
-                return pending.finish();
+                return pending.finish(&self.opened);
             }
         }
     }
@@ -124,7 +129,7 @@ impl<S: Read + Write> Client<S> {
             return Err(ClientError::Protocol("chunk too long"));
         } else {
             let payload = self.link.bytes(length as usize)?;
-            take_in(&mut pending, kind, &payload, self.opened.allocation)?;
+            take_in(&mut pending, kind, &payload, &self.opened)?;
         }
         if flags & chunk::DONE != 0 {
             return Ok(Some(pending));
@@ -142,12 +147,7 @@ impl<S: Read + Write> Client<S> {
 }
 
 /// Takes in a chunk other than data.
-fn take_in(
-    pending: &mut Pending,
-    kind: u16,
-    payload: &[u8],
-    allocation: Option<u32>,
-) -> Result<()> {
+fn take_in(pending: &mut Pending, kind: u16, payload: &[u8], opened: &Opened) -> Result<()> {
     let mut r = Reader::<Big>::new(payload);
     match kind {
         chunk::NONE => {}
@@ -156,8 +156,11 @@ fn take_in(
             pending.place(offset, u64::from(length))?;
         }
         chunk::BLOCK_STATUS => {
-            if Some(r.u32().map_err(short)?) == allocation {
+            let context = Some(r.u32().map_err(short)?);
+            if context == opened.allocation {
                 pending.extents.extend(std::iter::from_fn(|| extent(&mut r).ok()));
+            } else if context == opened.exposed {
+                pending.exposed.extend(std::iter::from_fn(|| exposure(&mut r).ok()));
             }
         }
         _ if kind & chunk::IS_ERROR != 0 => {
@@ -175,6 +178,11 @@ fn take_in(
 fn extent(r: &mut Reader<'_, Big>) -> weft_bytes::Read<Extent> {
     let (length, flags) = (r.u32()?, r.u32()?);
     Ok(Extent { length, hole: flags & state::HOLE != 0, zero: flags & state::ZERO != 0 })
+}
+
+fn exposure(r: &mut Reader<'_, Big>) -> weft_bytes::Read<Exposure> {
+    let (length, flags) = (r.u32()?, r.u32()?);
+    Ok(Exposure { length, exposed: flags & exposure::EXPOSED != 0 })
 }
 
 const CUT_SHORT: ClientError = ClientError::Protocol("chunk cut short");

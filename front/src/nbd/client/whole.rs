@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use bytes::Bytes;
 
-use super::{Client, ClientError, ClientRequest, Data, Extent, Result};
+use super::{Client, ClientError, ClientRequest, Data, Exposure, Extent, Result};
 use crate::nbd::wire::{command, flag};
 
 /// Data up to this length are copied to go out with their header.
@@ -63,7 +63,16 @@ impl<S: Read + Write> Client<S> {
     pub fn block_status(&mut self, offset: u64, length: u32) -> Result<Vec<Extent>> {
         let one = false;
         match self.call(ClientRequest::BlockStatus { offset, length, one })? {
-            Data::Extents(extents) => Ok(extents),
+            Data::Extents(extents, _) => Ok(extents),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// What of a range parity that waits exposes; may cover less than was asked for.
+    pub fn exposed(&mut self, offset: u64, length: u32) -> Result<Vec<Exposure>> {
+        let one = false;
+        match self.call(ClientRequest::BlockStatus { offset, length, one })? {
+            Data::Extents(_, exposed) => Ok(exposed),
             _ => Err(unexpected()),
         }
     }

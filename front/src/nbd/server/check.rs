@@ -3,11 +3,11 @@
 use bytes::Bytes;
 
 use super::transmission::Session;
-use super::{Errno, Op};
+use super::{Context, Errno, Op};
 use crate::nbd::wire::{RequestHeader, command, flag};
 
 /// What a request asks for, or how it is refused. The payload of a write is
-/// not there yet, so a write comes out empty.
+/// not there yet, so a write comes out empty; a question for the state of a range comes out with the first context.
 pub(super) fn check(request: &RequestHeader, session: &Session) -> Result<Op, Errno> {
     let op = op(request)?;
     check_flags(request, session)?;
@@ -30,7 +30,9 @@ fn op(request: &RequestHeader) -> Result<Op, Errno> {
         command::WRITE_ZEROES => {
             Op::WriteZeroes { no_hole: set(flag::NO_HOLE), fast: set(flag::FAST_ZERO) }
         }
-        command::BLOCK_STATUS => Op::BlockStatus { one: set(flag::REQ_ONE) },
+        command::BLOCK_STATUS => {
+            Op::BlockStatus { one: set(flag::REQ_ONE), context: Context::Allocation }
+        }
         command::RESIZE => return Err(Errno::ENOTSUP.with("resize is not supported")),
         _ => return Err(Errno::EINVAL.with("unknown command")),
     })
@@ -50,7 +52,7 @@ fn check_flags(request: &RequestHeader, session: &Session) -> Result<(), Errno> 
     if request.flags & own & flag::FAST_ZERO != 0 && !session.export.fast_zero {
         return Err(Errno::ENOTSUP.with("fast zeroing was not offered"));
     }
-    if request.kind == command::BLOCK_STATUS && !session.allocation {
+    if request.kind == command::BLOCK_STATUS && session.contexts.is_empty() {
         return Err(Errno::EINVAL.with("no metadata context was negotiated"));
     }
     Ok(())

@@ -3,7 +3,7 @@
 use weft_bytes::Reader;
 
 use super::options::Refusal;
-use super::{Event, Phase, ProtocolError, Server};
+use super::{Context, Event, Phase, ProtocolError, Server};
 use crate::nbd::wire::{OptionHeader, answer, handshake, magic, option, whole};
 
 /// Option data up to this length are looked at. It holds the longest name the
@@ -27,8 +27,8 @@ pub(super) struct Negotiation {
     options: u32,
     pub(super) no_zeroes: bool,
     pub(super) structured: bool,
-    /// The export for which `base:allocation` was chosen.
-    pub(super) allocation_of: Option<String>,
+    /// The contexts that were chosen, and for which export.
+    pub(super) contexts_of: Option<(String, Vec<Context>)>,
 }
 
 impl Server {

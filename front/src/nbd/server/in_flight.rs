@@ -3,6 +3,7 @@
 //! A client may use one cookie for several commands at once, so commands are
 //! told apart by the place that they are kept in.
 
+use super::Context;
 use crate::nbd::wire::RequestHeader;
 
 /// Names a command of one connection until it is replied to.
@@ -26,10 +27,20 @@ impl Cookie {
     }
 }
 
+/// A request that was handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub request: RequestHeader,
+    /// The context in which the state of a range is asked for.
+    pub context: Option<Context>,
+    /// The same request in other contexts.
+    others: Vec<Cookie>,
+}
+
 #[derive(Default)]
 struct Place {
     turn: u32,
-    request: Option<RequestHeader>,
+    kept: Option<Kept>,
 }
 
 #[derive(Default)]
@@ -41,25 +52,53 @@ pub(super) struct InFlight {
 impl InFlight {
     /// Keeps a request until its reply.
     pub(super) fn put(&mut self, request: RequestHeader) -> Cookie {
+        self.keep(Kept { request, context: None, others: Vec::new() })
+    }
+
+    /// Keeps a question for the state of a range, once for each context.
+    pub(super) fn put_questions(
+        &mut self,
+        request: RequestHeader,
+        contexts: &[Context],
+    ) -> Vec<Cookie> {
+        let mut cookies: Vec<Cookie> = Vec::new();
+        for context in contexts {
+            let kept = Kept { request, context: Some(*context), others: Vec::new() };
+            cookies.push(self.keep(kept));
+        }
+        for cookie in &cookies {
+            let kept = self.places[cookie.place as usize].kept.as_mut().expect("just kept");
+            kept.others = cookies.iter().copied().filter(|other| other != cookie).collect();
+        }
+        cookies
+    }
+
+    fn keep(&mut self, kept: Kept) -> Cookie {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
             (self.places.len() - 1) as u32
         });
         let place = &mut self.places[index as usize];
-        place.request = Some(request);
+        place.kept = Some(kept);
         Cookie { place: index, turn: place.turn }
     }
 
-    /// The request a cookie stands for, once.
-    pub(super) fn take(&mut self, cookie: Cookie) -> Option<RequestHeader> {
+    /// The request a cookie stands for, once; and whether nothing of it is in flight any more.
+    pub(super) fn take(&mut self, cookie: Cookie) -> Option<(Kept, bool)> {
         let place = self.places.get_mut(cookie.place as usize)?;
         if place.turn != cookie.turn {
             return None;
         }
-        let request = place.request.take()?;
+        let kept = place.kept.take()?;
         place.turn = place.turn.wrapping_add(1);
         self.free.push(cookie.place);
-        Some(request)
+        let is_last = !kept.others.iter().any(|other| self.has(*other));
+        Some((kept, is_last))
+    }
+
+    fn has(&self, cookie: Cookie) -> bool {
+        let place = &self.places[cookie.place as usize];
+        place.turn == cookie.turn && place.kept.is_some()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,13 +119,32 @@ mod tests {
         let second = commands.put(request);
         assert_ne!(first, second);
         assert_eq!(commands.len(), 2);
-        assert_eq!(commands.take(first), Some(request));
-        assert_eq!(commands.take(first), None);
+        let take = |commands: &mut InFlight, cookie| {
+            commands.take(cookie).map(|(kept, is_last)| (kept.request, is_last))
+        };
+        assert_eq!(take(&mut commands, first), Some((request, true)));
+        assert_eq!(take(&mut commands, first), None);
         let third = commands.put(request);
         assert_eq!(Cookie::of_number(third.number()), third);
-        assert_eq!(commands.take(first), None);
-        assert_eq!(commands.take(third), Some(request));
-        assert_eq!(commands.take(second), Some(request));
+        assert_eq!(take(&mut commands, first), None);
+        assert_eq!(take(&mut commands, third), Some((request, true)));
+        assert_eq!(take(&mut commands, second), Some((request, true)));
         assert_eq!(commands.len(), 0);
+    }
+
+    #[test]
+    fn a_question_in_two_contexts_is_over_with_the_second_answer() {
+        let request = RequestHeader { flags: 0, kind: 7, cookie: 9, offset: 0, length: 4096 };
+        for first in [0, 1] {
+            let mut commands = InFlight::default();
+            let both = commands.put_questions(request, &Context::ALL);
+            assert_eq!(commands.len(), 2);
+            let (kept, is_last) = commands.take(both[first]).unwrap();
+            assert_eq!((kept.context, is_last), (Some(Context::ALL[first]), false));
+            // Its place is used again, which is not it.
+            commands.put(request);
+            assert!(commands.take(both[1 - first]).unwrap().1);
+            assert_eq!(commands.len(), 1);
+        }
     }
 }

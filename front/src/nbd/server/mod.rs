@@ -70,7 +70,7 @@ mod transmission;
 use bytes::Bytes;
 
 pub use super::errno::Errno;
-pub use super::export::{Export, Extent};
+pub use super::export::{Context, Export, Exposure, Extent};
 use crate::Awaits;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
@@ -136,10 +136,13 @@ pub enum Op {
     },
     /// The range will be read soon.
     Cache,
-    /// Tell what is known of the range; answered by [`Reply::Extents`].
+    /// Tell what is known of the range; answered by [`Reply::Extents`] or [`Reply::Exposure`], as the context has it.
+    /// A client that chose several contexts makes one command of each.
     BlockStatus {
         /// The first extent is enough.
         one: bool,
+        /// Of what it is to be told.
+        context: Context,
     },
 }
 
@@ -158,6 +161,8 @@ pub enum Reply {
     /// Extents from the command's offset on. They may cover less than was
     /// asked for or more, but cover something.
     Extents(Vec<Extent>),
+    /// The same in the context [`Context::Exposed`].
+    Exposure(Vec<Exposure>),
 }
 
 /// Part of what was read.

@@ -4,14 +4,11 @@ use std::borrow::Cow;
 
 use weft_bytes::{Big, BytesError, Reader, Writer};
 
-use super::{Event, Export, Phase, Server};
+use super::{Context, Event, Export, Phase, Server};
 use crate::nbd::wire::{self, answer, info, option};
 
 /// The longest name the protocol allows.
 const MAX_NAME: usize = 4096;
-
-/// The number the context `base:allocation` has in replies.
-pub(super) const ALLOCATION_ID: u32 = 1;
 
 /// What an option needs to know of the driver before it can be answered.
 pub(super) enum Question {
@@ -30,8 +27,8 @@ pub(super) enum Question {
     Contexts {
         option: u32,
         name: String,
-        /// `base:allocation` is among those asked for.
-        allocation: bool,
+        /// Those that are asked for.
+        wanted: Vec<Context>,
     },
 }
 
@@ -159,8 +156,8 @@ impl Server {
             (Phase::Asking(Question::Describe { option, wanted, .. }), Ok(export)) => {
                 self.describe(option, &wanted, export);
             }
-            (Phase::Asking(Question::Contexts { option, allocation, .. }), Ok(export)) => {
-                self.contexts(option, allocation, export)
+            (Phase::Asking(Question::Contexts { option, wanted, .. }), Ok(export)) => {
+                self.contexts(option, wanted, export)
             }
             (
                 Phase::Asking(
@@ -195,17 +192,18 @@ impl Server {
         }
     }
 
-    fn contexts(&mut self, option: u32, allocation: bool, export: Export) {
+    fn contexts(&mut self, option: u32, mut wanted: Vec<Context>, export: Export) {
         let set = option == option::SET_META_CONTEXT;
-        if allocation {
+        wanted.retain(|context| *context != Context::Exposed || export.exposure);
+        for context in &wanted {
             let mut w = Writer::<Big>::default();
-            w.u32(if set { ALLOCATION_ID } else { 0 });
-            w.raw(wire::ALLOCATION.as_bytes());
+            w.u32(if set { context.id() } else { 0 });
+            w.raw(context.name().as_bytes());
             self.answer(option, answer::META_CONTEXT, w.written());
         }
         self.answer(option, answer::ACK, &[]);
         if set {
-            self.negotiation.allocation_of = allocation.then_some(export.name);
+            self.negotiation.contexts_of = Some((export.name, wanted));
         }
     }
 }
@@ -251,13 +249,16 @@ fn contexts(option: u32, data: &[u8]) -> Result<Question, Refusal> {
     let name = name(r.bytes()?)?;
     let count = r.u32()?;
     let listing = option == option::LIST_META_CONTEXT;
-    let mut allocation = listing && count == 0;
-    for _ in 0..count {
-        let query = r.bytes()?;
-        allocation |= query == wire::ALLOCATION.as_bytes() || (listing && query == b"base:");
-    }
+    let queries = (0..count).map(|_| r.bytes()).collect::<Result<Vec<_>, _>>()?;
     r.end()?;
-    Ok(Question::Contexts { option, name, allocation })
+    let asks = |query: &&[u8], context: Context| {
+        *query == context.name().as_bytes() || (listing && context.is_of(query))
+    };
+    let is_wanted = |context: &Context| {
+        (listing && count == 0) || queries.iter().any(|query| asks(query, *context))
+    };
+    let wanted = Context::ALL.into_iter().filter(is_wanted).collect();
+    Ok(Question::Contexts { option, name, wanted })
 }
 
 fn name(bytes: &[u8]) -> Result<String, Refusal> {

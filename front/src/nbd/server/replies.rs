@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use weft_bytes::{Big, Writer};
 
-use super::options::ALLOCATION_ID;
-use super::{Cookie, Errno, Extent, Piece, Reply, Server};
-use crate::nbd::wire::{RequestHeader, chunk, command, flag, magic, state};
+use super::{Context, Cookie, Errno, Exposure, Extent, Piece, Reply, Server};
+use crate::nbd::wire::{RequestHeader, chunk, command, exposure, flag, magic, state};
 
 /// The longest message the protocol allows.
 const MAX_MESSAGE: usize = 4096;
@@ -22,13 +21,18 @@ impl Server {
     /// A cookie that names no command in flight is a mistake of the driver;
     /// nothing is sent for it.
     pub fn reply(&mut self, cookie: Cookie, result: Result<Reply, Errno>) {
-        let Some(request) = self.commands.take(cookie) else {
+        let Some((kept, is_last)) = self.commands.take(cookie) else {
             debug_assert!(false, "reply to a command that is not in flight");
             return;
         };
-        let done = result.and_then(|reply| self.succeed(&request, reply));
+        let request = kept.request;
+        let flags = if is_last { chunk::DONE } else { 0 };
+        let done = result.and_then(|reply| match kept.context {
+            Some(context) => self.status(&request, context, reply, flags),
+            None => self.succeed(&request, reply),
+        });
         if let Err(errno) = done {
-            self.fail(&request, &errno);
+            self.fail_with(&request, &errno, flags);
         }
     }
 
@@ -37,8 +41,7 @@ impl Server {
         match (request.kind, reply) {
             (command::READ, Reply::Data(segments)) => self.read(request, segments),
             (command::READ, Reply::Pieces(pieces)) => self.read_pieces(request, pieces),
-            (command::BLOCK_STATUS, Reply::Extents(extents)) => self.status(request, &extents),
-            (command::READ | command::BLOCK_STATUS, _) => Err(misfit()),
+            (command::READ, _) => Err(misfit()),
             (_, Reply::Done) => {
                 self.simple(request, 0);
                 Ok(())
@@ -49,11 +52,15 @@ impl Server {
 
     /// Queues an error.
     pub(super) fn fail(&mut self, request: &RequestHeader, errno: &Errno) {
+        self.fail_with(request, errno, chunk::DONE);
+    }
+
+    fn fail_with(&mut self, request: &RequestHeader, errno: &Errno, flags: u16) {
         if !self.structured() {
             return self.simple(request, errno.code());
         }
         let message = clipped(errno.message()).as_bytes();
-        self.chunk(request, chunk::ERROR, chunk::DONE, 6 + message.len(), |w| {
+        self.chunk(request, chunk::ERROR, flags, 6 + message.len(), |w| {
             w.u32(errno.code());
             w.u16(message.len() as u16);
             w.raw(message);
@@ -113,18 +120,26 @@ impl Server {
         }
     }
 
-    fn status(&mut self, request: &RequestHeader, extents: &[Extent]) -> Result<(), Errno> {
+    /// Queues the chunk of a context.
+    fn status(
+        &mut self,
+        request: &RequestHeader,
+        context: Context,
+        reply: Reply,
+        flags: u16,
+    ) -> Result<(), Errno> {
+        let states = states(context, reply).ok_or_else(misfit)?;
         let most = match request.flags & flag::REQ_ONE {
             0 => MAX_EXTENTS,
             _ => 1,
         };
-        let told = tidy(extents, request.length, most);
+        let told = tidy(&states, request.length, most);
         if told.is_empty() {
             return Err(misfit());
         }
         let kind = chunk::BLOCK_STATUS;
-        self.chunk(request, kind, chunk::DONE, 4 + 8 * told.len(), |w| {
-            w.u32(ALLOCATION_ID);
+        self.chunk(request, kind, flags, 4 + 8 * told.len(), |w| {
+            w.u32(context.id());
             for (length, state) in told {
                 w.u32(length);
                 w.u32(state);
@@ -191,14 +206,26 @@ fn spell_out(piece: Piece) -> Vec<Bytes> {
         .collect()
 }
 
-/// Extents as the protocol wants them: neighbours differ, none is empty, and
+/// Lengths and states, if the answer is one in this context.
+fn states(context: Context, reply: Reply) -> Option<Vec<(u32, u32)>> {
+    let allocation = |extent: &Extent| {
+        (extent.length, bit(extent.hole, state::HOLE) | bit(extent.zero, state::ZERO))
+    };
+    let exposure = |at: &Exposure| (at.length, bit(at.exposed, exposure::EXPOSED));
+    match (context, reply) {
+        (Context::Allocation, Reply::Extents(all)) => Some(all.iter().map(allocation).collect()),
+        (Context::Exposed, Reply::Exposure(all)) => Some(all.iter().map(exposure).collect()),
+        _ => None,
+    }
+}
+
+/// Lengths and states as the protocol wants them: neighbours differ, none is empty, and
 /// together they do not go past the request.
-fn tidy(extents: &[Extent], length: u32, most: usize) -> Vec<(u32, u32)> {
+fn tidy(extents: &[(u32, u32)], length: u32, most: usize) -> Vec<(u32, u32)> {
     let mut told: Vec<(u32, u32)> = Vec::new();
     let mut left = length;
-    for extent in extents {
-        let length = extent.length.min(left);
-        let state = bit(extent.hole, state::HOLE) | bit(extent.zero, state::ZERO);
+    for &(length, state) in extents {
+        let length = length.min(left);
         left -= length;
         let full = told.len() == most;
         match told.last_mut() {

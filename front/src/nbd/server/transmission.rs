@@ -1,8 +1,10 @@
 //! Commands, once an export is opened.
 
+use std::collections::VecDeque;
+
 use super::check::check;
-use super::{Command, Errno, Export, Op, Phase, ProtocolError, Server};
-use crate::nbd::wire::{RequestHeader, command, flag};
+use super::{Command, Context, Cookie, Errno, Export, Op, Phase, ProtocolError, Server};
+use crate::nbd::wire::{self, RequestHeader, flag};
 
 /// A refused write's payload is skipped up to this length. A client that
 /// announces more than this and more than it was told to has lost its way.
@@ -13,22 +15,26 @@ pub(super) struct Session {
     pub(super) export: Export,
     /// Structured replies.
     pub(super) structured: bool,
-    /// The context `base:allocation`.
-    pub(super) allocation: bool,
+    /// The contexts that the client chose.
+    pub(super) contexts: Vec<Context>,
     /// A write whose payload is on its way.
     writing: Option<RequestHeader>,
+    /// What has yet to be handed out of a question for a range's state, which is asked in each context.
+    asking: VecDeque<Command>,
 }
 
 impl Server {
     /// Ends negotiation.
     pub(super) fn serve(&mut self, export: Export) {
-        let negotiation = &self.negotiation;
-        let chosen = negotiation.allocation_of.as_ref() == Some(&export.name);
+        let negotiation = &mut self.negotiation;
+        let chosen = negotiation.contexts_of.take().filter(|of| of.0 == export.name);
+        let chosen = chosen.filter(|_| negotiation.structured);
         self.session = Some(Session {
             structured: negotiation.structured,
-            allocation: chosen && negotiation.structured,
+            contexts: chosen.map_or_else(Vec::new, |of| of.1),
             export,
             writing: None,
+            asking: VecDeque::new(),
         });
         self.phase = Phase::Serving;
     }
@@ -42,11 +48,14 @@ impl Server {
                 session.writing = None;
                 return Ok(Some(self.hand_out(request, Op::Write(payload))));
             }
+            if let Some(command) = session.asking.pop_front() {
+                return Ok(Some(command));
+            }
             let Some(header) = self.intake.peek() else {
                 return Ok(None);
             };
             let request = RequestHeader::decode(header).map_err(ProtocolError::RequestMagic)?;
-            if request.kind == command::DISC {
+            if request.kind == wire::command::DISC {
                 self.close();
                 return Ok(None);
             }
@@ -57,6 +66,12 @@ impl Server {
                     session.writing = Some(request);
                     self.intake.expect(request.length as usize);
                 }
+                Ok(Op::BlockStatus { one, .. }) => {
+                    let cookies = self.commands.put_questions(request, &session.contexts);
+                    let op = |context| Op::BlockStatus { one, context };
+                    let each = session.contexts.iter().zip(cookies);
+                    session.asking = each.map(|(c, k)| command(k, &request, op(*c))).collect();
+                }
                 Ok(op) => return Ok(Some(self.hand_out(request, op))),
                 Err(errno) => self.turn_down(&request, &errno)?,
             }
@@ -65,17 +80,11 @@ impl Server {
     }
 
     fn hand_out(&mut self, request: RequestHeader, op: Op) -> Command {
-        Command {
-            cookie: self.commands.put(request),
-            op,
-            offset: request.offset,
-            length: request.length,
-            fua: request.flags & flag::FUA != 0,
-        }
+        command(self.commands.put(request), &request, op)
     }
 
     fn turn_down(&mut self, request: &RequestHeader, errno: &Errno) -> Result<(), ProtocolError> {
-        if request.kind == command::WRITE {
+        if request.kind == wire::command::WRITE {
             let told = self.opened().map_or(0, |export| export.max_payload);
             if request.length > SKIPPED.max(told) {
                 return Err(ProtocolError::PayloadLength(request.length));
@@ -85,4 +94,10 @@ impl Server {
         self.fail(request, errno);
         Ok(())
     }
+}
+
+/// A request as the driver sees it.
+fn command(cookie: Cookie, request: &RequestHeader, op: Op) -> Command {
+    let fua = request.flags & flag::FUA != 0;
+    Command { cookie, op, offset: request.offset, length: request.length, fua }
 }

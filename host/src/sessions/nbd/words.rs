@@ -5,7 +5,7 @@ use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::Range;
 use weft_front::nbd::server::{Command, Op, Piece, Reply};
-use weft_front::nbd::{Errno, Export, Extent};
+use weft_front::nbd::{Context, Errno, Export, Exposure, Extent};
 
 use crate::sessions::numbered::Failure;
 use crate::size::Size;
@@ -23,6 +23,7 @@ pub(super) fn export(volume: &Volume) -> Export {
         // Every node sees a write that any node has answered, and a flush covers all.
         // (Where nothing orders them there is one connection.)
         multi_conn: !volume.takes_one_writer(),
+        exposure: true,
         ..Export::new(volume.name.clone(), volume.visible)
     }
 }
@@ -37,7 +38,8 @@ pub(super) fn host_op(command: &Command) -> Option<HostOp> {
         Op::Trim => Some(HostOp::Trim(range)),
         Op::WriteZeroes { .. } => Some(HostOp::WriteZeroes(range)),
         Op::Cache => None,
-        Op::BlockStatus { .. } => Some(HostOp::Holes(range)),
+        Op::BlockStatus { context: Context::Allocation, .. } => Some(HostOp::Holes(range)),
+        Op::BlockStatus { context: Context::Exposed, .. } => Some(HostOp::Exposed(range)),
     }
 }
 
@@ -50,7 +52,14 @@ pub(super) fn changes(op: &Op) -> bool {
 pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, Errno> {
     match result {
         Ok(HostData::Bytes(pieces)) => Ok(Reply::Pieces(pieces.into_iter().map(piece).collect())),
-        Ok(HostData::Extents(found)) => Ok(Reply::Extents(extents(&found))),
+        Ok(HostData::Extents(found)) => {
+            let extent = |(length, hole)| Extent { length, hole, zero: hole };
+            Ok(Reply::Extents(lengths(&found).map(extent).collect()))
+        }
+        Ok(HostData::Exposed(found)) => {
+            let exposure = |(length, exposed)| Exposure { length, exposed };
+            Ok(Reply::Exposure(lengths(&found).map(exposure).collect()))
+        }
         Ok(
             HostData::Done | HostData::Refreshed(_) | HostData::Lost(..) | HostData::Scrubbed(..),
         ) => Ok(Reply::Done),
@@ -73,15 +82,10 @@ fn piece(buffer: Buffer) -> Piece {
 /// The longest extent that NBD can tell of and that ends at a sector.
 const LONGEST: u64 = (u32::MAX as u64) / 4096 * 4096;
 
-fn extents(found: &[(u64, bool)]) -> Vec<Extent> {
-    let mut extents = Vec::new();
-    for &(length, hole) in found {
-        let mut left = length;
-        while left > 0 {
-            let n = left.min(LONGEST);
-            extents.push(Extent { length: n as u32, hole, zero: hole });
-            left -= n;
-        }
-    }
-    extents
+/// Lengths as NBD can tell of them.
+fn lengths(found: &[(u64, bool)]) -> impl Iterator<Item = (u32, bool)> {
+    found.iter().flat_map(|&(length, holds)| {
+        let pieces = (0..length).step_by(LONGEST as usize);
+        pieces.map(move |at| ((length - at).min(LONGEST) as u32, holds))
+    })
 }

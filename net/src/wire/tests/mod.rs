@@ -170,6 +170,13 @@ fn body() -> BoxedStrategy<Body> {
             let lost = |(range, since)| LostRange { range, since };
             Body::LostHere { id, bytes, found: found.into_iter().map(lost).collect() }
         }),
+        (any::<u64>(), volume_id(), range()).prop_map(|(id, volume, range)| Body::Exposed {
+            id,
+            volume,
+            range
+        }),
+        (any::<(u64, u64)>(), vec(range(), 0..4))
+            .prop_map(|((id, until), found)| Body::ExposedHere { id, until, found }),
         (any::<u64>(), request(), ts(), volume_id(), range()).prop_map(
             |(id, request, since, volume, range)| Body::Recall {
                 id,
