@@ -81,6 +81,11 @@ fn check_layout(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
     }
 }
 
+/// What is asked for goes together with the rest, in the volume and in each of its ranges.
+fn check_everywhere(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
+    volume.policies().try_for_each(|policy| policy.check_for_volume(said))
+}
+
 /// What is to be achieved is what immediate parity can give, at most.
 fn check_target(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
     let redundancy = volume.policy.redundancy;
@@ -130,15 +135,15 @@ impl ClusterMap {
         if change.settings.iter().any(|s| matches!(s, Setting::Roles(_))) {
             self.check_controller(&changed)?;
         }
-        changed.policy.check_for_volume(&change.settings)
+        check_everywhere(&changed, &change.settings)
     }
 
     /// Refuses a new volume for what it chooses, of which somebody has asked for some by name.
     pub fn check_new_policy(&self, volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
         check_layout(volume, said)?;
         self.check_controller(volume)?;
-        volume.policy.check_for_volume(said)?;
-        volume.policy.check_whole()?;
+        check_everywhere(volume, said)?;
+        volume.policies().try_for_each(|policy| policy.check_whole())?;
         match self.sequencer() {
             Some(now) if volume.is_sequenced() && volume.policy.sequencer != now => {
                 Err(PolicyError::OtherForm { given: volume.policy.sequencer, now })

@@ -75,7 +75,12 @@ impl Volume {
 
     /// Whether writes to some of it may rely on marks that are there already.
     pub fn relies_on_marks(&self) -> bool {
-        self.redundancies().any(|r| Policy { redundancy: *r, ..self.policy }.relies_on_marks())
+        self.policies().any(|policy| policy.relies_on_marks())
+    }
+
+    /// By what policies its stripes are written: the volume's, and those of its ranges.
+    pub fn policies(&self) -> impl Iterator<Item = Policy> {
+        self.redundancies().map(|redundancy| Policy { redundancy: *redundancy, ..self.policy })
     }
 
     /// The volume's redundancy, and those of its ranges.

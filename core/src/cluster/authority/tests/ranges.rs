@@ -109,3 +109,23 @@ fn what_is_no_range_is_refused_with_what_would_do() {
     assert!(said.contains("65 ranges") && said.contains("64"), "{said}");
     assert!(full.check_policy(ONE, &in_range(&with, 0..1, &[to(Timing::Never)])).is_ok());
 }
+
+/// Marks must be durable before the data is, in all of the volume.
+#[test]
+fn no_range_waits_where_nothing_is_journaled_and_the_journal_stays_where_one_waits() {
+    let mut a = started("rs:2+1", 5, 10);
+    let volume = a.map().volumes[&ONE].clone();
+    let waits = in_range(&volume, 0..1, &[to(Timing::Deferred)]);
+    let unjournaled = PolicyChange::to([Setting::Journal(false)]);
+    for (first, second) in [(&waits, &unjournaled), (&unjournaled, &waits)] {
+        let mut one = ClusterMap::clone(a.map());
+        first.apply(Arc::make_mut(one.volumes.get_mut(&ONE).unwrap()));
+        let said = one.check_policy(ONE, second).unwrap_err().to_string();
+        assert!(said.contains("journal=off"), "{said}");
+        second.apply(Arc::make_mut(one.volumes.get_mut(&ONE).unwrap()));
+        assert!(one.check_new_policy(&one.volumes[&ONE], &[]).is_err(), "nor a new one with both");
+    }
+    change(&mut a, Change::SetPolicy(ONE, unjournaled), 20);
+    change(&mut a, Change::SetPolicy(ONE, waits), 30);
+    assert_eq!(ranges(&a.map().volumes[&ONE]), []);
+}
