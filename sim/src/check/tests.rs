@@ -288,7 +288,7 @@ fn a_word_for_an_earlier_life_is_found() {
 const SEQUENCED: Options = Options { ordering: Some(Ordering::Sequencer), ..ALONE };
 
 #[test]
-fn seeds_with_a_sequencer_pass_and_requests_are_refused_only_now_and_then() {
+fn seeds_with_a_sequencer_pass_and_less_is_refused_than_placed() {
     for form in SequencerForm::ALL {
         let mut sum = (0, 0);
         for seed in 0..40 {
