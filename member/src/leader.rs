@@ -139,7 +139,9 @@ impl Leader {
     /// A process shows itself.
     pub fn alive(&mut self, from: MemberId, alive: Alive, context: &mut Context) {
         let nodes = alive.nodes.clone();
-        let Some(was_dead) = self.liveness.heard(context.now, from, alive) else { return };
+        let runs_on = |s: &NodeState| ran_on(context.agreed, s.arrival.node, s.life);
+        let anew = !nodes.is_empty() && !nodes.iter().any(runs_on);
+        let Some(was_dead) = self.liveness.heard(context.now, from, alive, anew) else { return };
         if was_dead {
             self.returned.insert(from, self.number);
             context.acts.push(Act::Log(format!("{from} answers again")));

@@ -41,7 +41,7 @@ struct Process {
     alive: Option<Alive>,
     /// What it said last of those that it does not hear, and when that came.
     report: Option<(Nanos, Vec<Unheard>)>,
-    /// When it came, if it was not there from the start.
+    /// When it came, if it did not run on from before this reign.
     since: Option<Nanos>,
     shut_out: bool,
     granted: Stamp,
@@ -161,8 +161,9 @@ impl Liveness {
     }
 
     /// A process has shown itself. `None` if that is old news or it is not listened to; else whether
-    /// it was counted dead.
-    pub fn heard(&mut self, now: Nanos, from: MemberId, alive: Alive) -> Option<bool> {
+    /// it was counted dead. `anew` says that it has started again since the last reign: that others have not
+    /// heard it for long says nothing of its links then.
+    pub fn heard(&mut self, now: Nanos, from: MemberId, alive: Alive, anew: bool) -> Option<bool> {
         self.reported(now, from, alive.unheard.clone());
         let process = self.processes.get_mut(&from)?;
         let last = process.alive.as_ref().map_or((0, 0), |a| (a.start, a.number));
@@ -174,8 +175,8 @@ impl Liveness {
         }
         process.heard = now;
         (process.missed, process.outvoted) = (0, 0);
-        process.alive = Some(alive);
-        if process.dead {
+        let is_first = process.alive.replace(alive).is_none();
+        if process.dead || (is_first && anew) {
             process.since = Some(now);
         }
         Some(std::mem::take(&mut process.dead))

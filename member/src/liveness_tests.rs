@@ -26,11 +26,21 @@ struct Scene {
     shut_out: Vec<u64>,
     back: Vec<u64>,
     heirs: Vec<Vec<u64>>,
+    /// Those that start again before the reign begins.
+    anew: BTreeSet<u64>,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let mut scene = Scene {
+        let mut scene = Scene::begins();
+        scene.pass(2_000);
+        assert_eq!((scene.dead.len(), scene.shut_out.len(), scene.heirs.len()), (0, 0, 0));
+        scene
+    }
+
+    /// The reign begins now.
+    fn begins() -> Scene {
+        Scene {
             liveness: Liveness::new(3, 0),
             config: Config::default(),
             now: 0,
@@ -41,10 +51,8 @@ impl Scene {
             shut_out: Vec::new(),
             back: Vec::new(),
             heirs: Vec::new(),
-        };
-        scene.pass(2_000);
-        assert_eq!((scene.dead.len(), scene.shut_out.len(), scene.heirs.len()), (0, 0, 0));
-        scene
+            anew: BTreeSet::new(),
+        }
     }
 
     /// From now on two do not hear each other; the leader is one of them, or neither.
@@ -117,7 +125,8 @@ impl Scene {
             unheard: self.report(from.0),
             failed: Vec::new(),
         };
-        if self.liveness.heard(self.now, from, alive) == Some(true) {
+        let anew = self.anew.contains(&from.0);
+        if self.liveness.heard(self.now, from, alive, anew) == Some(true) {
             self.back.push(from.0);
         }
     }
@@ -224,4 +233,21 @@ fn who_was_dead_and_runs_again_counts_for_whom_others_would_follow() {
     s.cut(1, 3);
     s.pass(1_600);
     assert_eq!((s.dead.len(), &s.heirs[0][..]), (2, &[2][..]), "2 leads with 3, 4 and 5");
+}
+
+/// The time for which nobody heard a process counts from before it started: a leader that was not there then
+/// would take it for a broken link, and leave out whoever has not heard the newcomer yet.
+#[test]
+fn who_starts_as_a_reign_begins_has_time_to_be_heard() {
+    for (anew, left_out) in [(vec![2], vec![]), (vec![], vec![4])] {
+        let mut s = Scene::begins();
+        s.now = 10_000 * MILLIS;
+        s.unheard.insert((4, 2), 0);
+        s.unheard.insert((2, 4), 0);
+        s.anew.extend(anew);
+        s.pass(1_000);
+        assert_eq!(s.shut_out, left_out);
+        s.pass(1_500);
+        assert_eq!(s.shut_out, [4], "it does not hear it by now");
+    }
 }
