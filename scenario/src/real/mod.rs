@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use rustix::time::ClockId;
+use weft_core::policy::Setting;
 use weft_host::{Array, Control, ControlRequest, Emulation, Handle, LOCK, Listen};
 use weft_sim::perf::{Disks, Outcome, Summary, System, VolumeSpec};
 
@@ -215,12 +216,31 @@ impl Running {
         };
         // That takes no longer than in memory.
         fill(&mut running.connect()?, "filling the volume")?;
+        running.set_ranges()?;
         running.control.request(&ControlRequest::Quiesce)?;
         if system.disks.emulated {
             let disks = system.model_disks(0).map_err(|p| anyhow!("{p}"))?;
             emulation.begin(disks, system.sector_bytes().map_err(|p| anyhow!("{p}"))?);
         }
         Ok(running)
+    }
+
+    /// Gives the volume the ranges that the scenario's has.
+    fn set_ranges(&mut self) -> Result<()> {
+        for range in &self.needs.volume.ranges {
+            let change = range.change();
+            let word = |s: &Setting| {
+                let said = s.to_string();
+                said.split_once('=').map(|(key, word)| (key.to_string(), word.to_string()))
+            };
+            self.control.request(&ControlRequest::VolumeSet {
+                name: VOLUME.to_string(),
+                set: change.settings.iter().filter_map(word).collect(),
+                force: false,
+                range: change.range.map(|r| (r.offset, r.len)),
+            })?;
+        }
+        Ok(())
     }
 
     fn connect(&mut self) -> Result<Host> {

@@ -287,6 +287,22 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.redundancy.disk_mttf_h", "hours", Range::Whole(1, 100_000_000_000_000), "AFRAID, Table 1",
         "Hours until a disk fails that nobody foresaw: 1M, half of them foreseen."),
 
+    row("volume.ranges.from_bytes", "bytes", Range::Whole(0, 1 << 53), WEFT,
+        "A list, [[volume.ranges]], of whole stripes that have some of volume.redundancy for themselves; what is left out is as \
+         in the rest of the volume. The first byte."),
+    row("volume.ranges.to_bytes", "bytes", Range::Whole(1, 1 << 53), WEFT,
+        "The byte after the last."),
+    row("volume.ranges.timing", "", Range::Word(&["immediate", "deferred", "never"]), WEFT,
+        "When parity is computed there."),
+    row("volume.ranges.refresh", "", Range::Word(&["idle", "busy", "first"]), WEFT,
+        "When parity that waits there is computed."),
+    row("volume.ranges.idle_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
+        "For how long a disk must have been idle before that."),
+    row("volume.ranges.exposed_stripes", "stripes", Range::Whole(1, 1_000_000_000_000), WEFT,
+        "Exposed stripes of the range from which on parity is computed whatever the load."),
+    row("volume.ranges.exposed_s", "seconds", Range::Number(1e-3, 1e9), WEFT,
+        "For how long a stripe of the range may be exposed before its parity is computed whatever the load."),
+
     row("volume.ordering", "", Range::Word(&words(&Ordering::CHOICES)), BST,
         "Who goes first of requests that overlap: nobody sees to it (for comparison), a sequencer, a \
          lock server, a lock server whose locks are kept until called back, locks that each disk's \
@@ -362,7 +378,9 @@ pub(super) fn of(key: &str) -> &'static Parameter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fault, FaultKind, Hierarchy, System, Torus};
+    use weft_core::policy::{Refresh, Timing};
+
+    use super::super::{Fault, FaultKind, Hierarchy, RangeSpec, System, Torus};
     use super::*;
 
     const LEAST: &str =
@@ -397,6 +415,15 @@ mod tests {
         system.faults =
             vec![Fault { link: Some([0, 1]), ..Fault::of_node(1.0, FaultKind::NodeDies, 0) }];
         system.hosts.admits = Some(1);
+        system.volume.ranges = vec![RangeSpec {
+            from_bytes: 0,
+            to_bytes: 1,
+            timing: Some(Timing::Never),
+            refresh: Some(Refresh::Busy),
+            idle_ms: Some(1.0),
+            exposed_stripes: Some(1),
+            exposed_s: Some(1.0),
+        }];
         let redundancy = &mut system.volume.redundancy;
         (redundancy.exposed_stripes, redundancy.exposed_s) = (Some(1), Some(1.0));
         redundancy.mttdl_h = Some(1);
@@ -420,8 +447,8 @@ mod tests {
     fn every_word_is_accepted_and_no_other() {
         for row in PARAMETERS {
             let Range::Word(words) = row.range else { continue };
-            if row.key.starts_with("faults.") {
-                // Of a list; read together with what happens before, in the tests of faults.
+            if row.key.starts_with("faults.") || row.key.starts_with("volume.ranges.") {
+                // Of lists, whose elements are read together: in the tests of faults, and of redundancy.
                 continue;
             }
             let fabric = match row.key.split('.').nth(1) {

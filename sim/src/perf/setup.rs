@@ -98,7 +98,8 @@ pub(super) fn volume(system: &System, data_bytes: u64) -> Result<Volume, Problem
     let used = size.div_ceil(geometry.stripe_bytes()).div_ceil(stripes) as usize;
     let extents: Vec<Extent> = (0..groups.min(used)).map(extent).collect();
     let policy = system.policy();
-    Ok(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) })
+    Ok(system
+        .with_ranges(Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) }))
 }
 
 /// The devices of a run, as they are before anything is asked of them.

@@ -2,6 +2,7 @@
 //!
 //! - [`hardware`]: nodes, disks, links and hosts
 //! - [`redundancy`]: when parity is computed
+//! - [`ranges`]: and where otherwise
 //! - [`faults`]: what happens to them, and how they go about it
 //! - [`fabric`]: what of a torus or a hierarchy does not fit
 //! - [`fit`]: what does not fit the rest
@@ -10,6 +11,7 @@ mod fabric;
 mod faults;
 mod fit;
 mod hardware;
+mod ranges;
 mod redundancy;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,7 @@ pub use hardware::{
     Store, Switching, Torus,
 };
 
+pub use ranges::RangeSpec;
 pub use redundancy::RedundancySpec;
 
 use super::{WarmUp, by_word, capacity};
@@ -100,6 +103,9 @@ pub struct VolumeSpec {
     pub journal: bool,
     /// When parity is computed.
     pub redundancy: RedundancySpec,
+    /// Where it is computed by other rules than in the rest of the volume.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<RangeSpec>,
     /// Who goes first of those that overlap.
     #[serde(with = "by_word")]
     pub ordering: Ordering,
@@ -126,6 +132,7 @@ impl Default for VolumeSpec {
             commit: Commit::Late,
             journal: false,
             redundancy: RedundancySpec::default(),
+            ranges: Vec::new(),
             ordering: Ordering::Timestamps,
             sequencer: SequencerForm::Centralized,
             lock_timeout_ms: 200.0,

@@ -1,7 +1,7 @@
 use super::super::cases_are_sound;
 use super::*;
-use crate::perf::Simulation;
-use weft_core::policy::Start;
+use crate::perf::{RangeSpec, Simulation};
+use weft_core::policy::{Start, Timing};
 
 #[test]
 fn every_experiment_has_cases_and_every_case_can_be_simulated() {
@@ -73,6 +73,31 @@ fn a_conservative_start_waits_for_idle_time() {
     let busy = || Some(Arrivals::Closed { population: 10, think: Default::default() });
     assert!(seen(Start::Eager, busy()).most_stripes > 0);
     assert_eq!(seen(Start::Conservative, busy()).most_stripes, 0);
+}
+
+/// Where the volume computes parity at once and a range of it later, only the range is exposed.
+#[test]
+fn a_range_has_its_own_lag() {
+    let all = system(&WORKLOADS[1], When::Baseline, Effort::Quick);
+    let in_range = |to_bytes: u64| {
+        let mut system = all.clone();
+        let size = system.volume_bytes().unwrap();
+        system.volume.redundancy.timing = Timing::Immediate;
+        let range = RangeSpec {
+            to_bytes: to_bytes.min(size),
+            timing: Some(Timing::Deferred),
+            ..RangeSpec::default()
+        };
+        system.volume.ranges = vec![range];
+        system.check().unwrap();
+        Simulation::new(&system, 0).unwrap().run().unwrap().exposure
+    };
+    let stripe = u64::from(all.nodes.workers - 1) * all.volume.unit;
+    let half = all.volume_bytes().unwrap() / 2 / stripe * stripe;
+    let whole = Simulation::new(&all, 0).unwrap().run().unwrap().exposure;
+    let (one, most) = (in_range(half), in_range(u64::MAX));
+    assert_eq!(most, whole, "a range that is all of it is as the volume");
+    assert!(0.0 < one.lag_bytes && one.lag_bytes < 0.9 * whole.lag_bytes, "{one:?} {whole:?}");
 }
 
 /// "Even the most highly utilized workload will deliver performance no worse than a RAID 5", and no parity at all is fastest.

@@ -89,7 +89,7 @@ impl Simulation {
             delays: Delays::default(),
             drivers: Driver::all(system),
             exposure: Seen::new(count),
-            defers: volume.policy.redundancy.defers(),
+            defers: volume.defers(),
             failing: None,
             delayed: 0,
             sector_bytes: model.sector_bytes(),

@@ -5,7 +5,7 @@ use weft_core::policy::{Redundancy, Refresh, Start, Timing};
 use weft_load::workload::Problem;
 
 use super::fit::within;
-use super::{Store, System};
+use super::{RangeSpec, Store, System};
 use crate::perf::{by_word, setup};
 
 /// When parity is computed. Bounds that are left out there are none; volumes have some if nothing is said.
@@ -86,14 +86,13 @@ impl System {
     pub(super) fn check_redundancy(&self) -> Result<(), Problem> {
         let spec = &self.volume.redundancy;
         spec.check_values()?;
-        if !spec.policy().defers() {
-            return Ok(());
-        }
-        let refuse = |expected: &str| {
-            let word = weft_core::policy::Valued::word(spec.timing);
-            Err(Problem::new("volume.redundancy.timing", word, expected))
-        };
         let volume = setup::volume(self, self.data_bytes()?)?;
+        self.check_ranges(&volume)?;
+        let Some((key, timing)) = self.deferring() else { return Ok(()) };
+        let refuse = |expected: &str| {
+            let word = weft_core::policy::Valued::word(timing);
+            Err(Problem::new(&key, word, expected))
+        };
         if !volume.geometry.is_redundant() {
             return refuse("volume.layout has no parity; give one that has, or immediate");
         }
@@ -115,6 +114,18 @@ impl System {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl System {
+    /// Where parity waits, or is not computed: the first key that says so, and what it says.
+    fn deferring(&self) -> Option<(String, Timing)> {
+        let of_volume = ("volume.redundancy.timing".to_string(), self.volume.redundancy.timing);
+        let of_range = |(n, range): (usize, &RangeSpec)| {
+            range.timing.map(|timing| (format!("volume.ranges[{n}].timing"), timing))
+        };
+        let of_ranges = self.volume.ranges.iter().enumerate().filter_map(of_range);
+        std::iter::once(of_volume).chain(of_ranges).find(|(_, timing)| *timing != Timing::Immediate)
     }
 }
 
@@ -144,5 +155,50 @@ mod tests {
             let said = problem(&format!("{deferred}{more}")).unwrap();
             assert!(said.contains(why), "{said}");
         }
+    }
+
+    /// `[[volume.ranges]]`, with stripes of 16 KiB.
+    #[test]
+    fn ranges_are_whole_stripes_apart_in_which_parity_can_wait() {
+        let five = "nodes.workers = 5\n";
+        let of = |ranges: &[&str]| {
+            let tables = ranges.iter().map(|keys| format!("[[volume.ranges]]\n{keys}\n"));
+            problem(&format!("{five}{}", tables.collect::<String>()))
+        };
+        let first = "from_bytes = 0\nto_bytes = 163840\ntiming = \"deferred\"";
+        assert_eq!(
+            of(&[first, "from_bytes = 163840\nto_bytes = 327680\ntiming = \"never\""]),
+            None
+        );
+        assert_eq!(
+            of(&["from_bytes = 0\nto_bytes = 16384\nidle_ms = 20\nrefresh = \"busy\""]),
+            None
+        );
+        for (ranges, why) in [
+            (
+                &["from_bytes = 1024\nto_bytes = 16384"][..],
+                "[0].from_bytes = 1024: a range is whole stripes of 16384",
+            ),
+            (
+                &["from_bytes = 0\nto_bytes = 20000"],
+                "[0].to_bytes = 20000: a range is whole stripes",
+            ),
+            (&["from_bytes = 16384\nto_bytes = 16384"], "[0].to_bytes = 16384"),
+            (
+                &[first, "from_bytes = 147456\nto_bytes = 327680"],
+                "[1].from_bytes = 147456: another range has the bytes from 0 to 163840",
+            ),
+            (&["from_bytes = 0\nto_bytes = 16384\nexposed_stripes = 0"], "exposed_stripes = 0"),
+        ] {
+            let said = of(ranges).unwrap();
+            assert!(said.contains(why), "{said}");
+        }
+        let said =
+            problem(&format!("{five}nodes.store = \"journalled\"\n[[volume.ranges]]\n{first}\n"))
+                .unwrap();
+        assert!(
+            said.contains("volume.ranges[0].timing = deferred: a mark is in the journal"),
+            "{said}"
+        );
     }
 }
