@@ -55,6 +55,7 @@ fn main() {
         NodeBug::CommitsMarks,
         NodeBug::ReliesOnGoneMarks,
         NodeBug::SuspectWaits,
+        NodeBug::BeyondBounds,
         NodeBug::RepeatsBlindly,
         NodeBug::KeyUnchecked,
         NodeBug::MissingPiece,

@@ -33,6 +33,8 @@ pub enum Bug {
     ShownWhileAway,
     /// Parity waits though a disk is expected to fail.
     SuspectWaits,
+    /// Parity waits though twice a bound is exposed.
+    BeyondBounds,
     /// A request begins before those that it is to come after are complete.
     BeginsEarly,
     /// A volume that rests is written to.
@@ -180,6 +182,11 @@ impl NodeConfig {
     /// Whether no parity waits of what is on a disk that is expected to fail.
     pub(super) fn heeds_suspects(&self) -> bool {
         !self.has(Bug::SuspectWaits)
+    }
+
+    /// Whether no parity waits where twice a bound is exposed.
+    pub(super) fn heeds_bounds(&self) -> bool {
+        !self.has(Bug::BeyondBounds)
     }
 
     /// Whether who is asked to rely on marks looks whether parity has been computed since.

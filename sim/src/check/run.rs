@@ -1,5 +1,6 @@
 //! One run of the simulation check.
 
+mod bounds;
 mod choices;
 mod damage;
 mod draw;
@@ -23,6 +24,7 @@ use weft_core::plan::Range;
 use weft_core::policy::Commit;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
+use self::bounds::Bounds;
 use self::faults::Fault;
 use self::giving_up::GivingUp;
 use self::hosts::Client;
@@ -81,6 +83,7 @@ struct Run {
     operator: Option<Operator>,
     /// Parity may wait in this run; then content is on one disk alone at times, and requests for it fail while that is away.
     exposes: bool,
+    bounds: Bounds,
     /// A request has failed since what it needs is not there.
     lacks: bool,
     /// The sectors of which that was so when all was read at rest, and the question for those that are lost.
@@ -194,6 +197,7 @@ impl Run {
                 self.call(call);
             }
             self.note_missing();
+            self.check_bounds()?;
             for (request, result) in std::mem::take(&mut self.world.replies) {
                 if self.answered(request, result) && renewals > 0 {
                     renewals -= 1;

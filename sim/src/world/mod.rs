@@ -36,7 +36,7 @@ use weft_core::node::{
 };
 use weft_core::order::{Origin, Place as Order};
 use weft_core::store::{JournalStore, SUPERBLOCKS, Superblock};
-use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
+use weft_core::units::{ColumnSet, Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 use self::giving_up::GivenUp;
 use self::promises::Promises;
@@ -334,6 +334,13 @@ impl World {
     /// A node's state, if it runs.
     pub fn status(&self, node: NodeId) -> Option<NodeStatus> {
         self.places[node.0 as usize].node.as_ref().map(Node::status)
+    }
+
+    /// Of a volume in a node's map, if it runs: in which epoch, and stripes and bytes that its disk's parity exposes.
+    pub fn exposed(&self, node: NodeId, volume: VolumeId) -> Option<(Epoch, &Volume, (u64, u64))> {
+        let node = self.places[usize::from(node.0)].node.as_ref()?;
+        let map = node.cluster_map();
+        Some((map.epoch, map.volumes.get(&volume)?, node.exposed_now(volume)))
     }
 
     /// Writes that relied on parity's being marked already, of the nodes that run.

@@ -173,14 +173,14 @@ impl Worker {
 }
 
 /// What of a unit is stale on a node's disk, as a run of its own, and the sector after the unit. `None` if nothing is, or
-/// the unit is not there.
+/// the unit is not there: its stripe may have been cut off, and its room be another's.
 fn stale_part(
     stale: &BTreeSet<u64>,
     map: &ClusterMap,
     node: NodeId,
     (id, stripe, seat): Unit,
 ) -> Option<(Run, u64)> {
-    let volume = map.volumes.get(&id)?;
+    let volume = map.volumes.get(&id).filter(|v| stripe < v.stripes())?;
     volume.seats_on(node, stripe).find(|s| *s == seat)?;
     let lo = volume.sector(stripe, seat);
     let hi = lo + volume.unit_sectors();
@@ -189,4 +189,42 @@ fn stale_part(
     let last = part.next_back().copied().unwrap_or(first);
     let part = Span::new((first - lo) * SECTOR, (last + 1 - lo) * SECTOR);
     Some((Run { volume: id, stripe, stripes: 1, seat, part }, hi))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::cluster::Extent;
+    use crate::layout::{Geometry, LayoutSpec};
+
+    const VOLUME: VolumeId = VolumeId(1);
+
+    /// Node 0 has stripes 2 and on at its sector 0, and since the volume was made smaller stripes 0 and 1 behind them.
+    #[test]
+    fn what_has_been_cut_off_is_not_stale_where_another_unit_is() {
+        let spec: LayoutSpec = "raid5".parse().unwrap();
+        let geometry = Geometry::new(spec.over(3).unwrap(), SECTOR);
+        let column = |n: u16, first| (NodeId(n), first);
+        let map = |stripes: u64| {
+            let first = Extent::new(0, vec![column(0, 2), column(1, 0), column(2, 0)]);
+            let last = Extent::new(2, vec![column(0, 0), column(1, 2), column(2, 2)]);
+            let size = stripes * geometry.stripe_bytes();
+            let volume = Volume::new(VOLUME, "v", size, &spec, geometry, vec![first, last]);
+            let volumes = [(VOLUME, Arc::new(volume))].into();
+            ClusterMap { volumes, ..ClusterMap::default() }
+        };
+        let stale = BTreeSet::from([2, 3]);
+        let is_stale = |map: &ClusterMap, stripe| {
+            let seat = map.volumes[&VOLUME].seats_on(NodeId(0), stripe).next().unwrap();
+            stale_part(&stale, map, NodeId(0), (VOLUME, stripe, seat)).is_some()
+        };
+        let smaller = map(4);
+        assert_eq!(
+            [0, 1, 2, 3].map(|stripe| is_stale(&smaller, stripe)),
+            [true, true, false, false]
+        );
+        assert!(!is_stale(&smaller, 4), "sector 2 was its own before");
+    }
 }

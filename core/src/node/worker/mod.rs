@@ -23,6 +23,7 @@
 //! - [`load`]: how much there is to do
 //! - [`life`]: ticks, epochs, and what the store has to say
 
+mod bounds;
 mod calculating;
 mod catchup;
 mod cells;

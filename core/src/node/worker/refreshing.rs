@@ -13,7 +13,7 @@ use crate::node::Body;
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
 use crate::plan::{self, Span};
-use crate::policy::{Redundancy, Refresh, Timing};
+use crate::policy::{Refresh, Timing};
 use crate::store::Scan;
 use crate::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -183,7 +183,7 @@ impl Worker {
     pub(super) fn may_wait(
         &mut self,
         volume: &Volume,
-        stripes: Range<u64>,
+        (ts, stripes): (Timestamp, Range<u64>),
         adds: bool,
         must: bool,
         now: Nanos,
@@ -211,27 +211,7 @@ impl Worker {
             && !self.refreshing.wanted.iter().any(meets)
             && (!adds
                 || never
-                || !self.exceeds(volume, area.unwrap_or(Area::Whole), &redundancy, 2))
-    }
-
-    /// Whether this disk's share of so many times one of an area's bounds is exposed. What nothing determines does
-    /// not count: no refresh would help it, and writes that could do without it would wait for ever.
-    fn exceeds(&self, volume: &Volume, area: Area, bounds: &Redundancy, times: u64) -> bool {
-        let Some(tally) = self.exposure.in_area(volume.id, area) else { return false };
-        let Redundancy { exposed_stripes, exposed_bytes, .. } = *bounds;
-        let share = |bound: u64| match bound {
-            Redundancy::UNBOUNDED => bound,
-            _ => self.share_of(volume, bound.saturating_mul(times)),
-        };
-        let (stripes, bytes) = tally.hopeful();
-        stripes >= share(exposed_stripes) || bytes >= share(exposed_bytes)
-    }
-
-    /// This disk's share of a bound.
-    pub(super) fn share_of(&self, volume: &Volume, bound: u64) -> u64 {
-        let (parities, width) =
-            (volume.geometry.code.parity_columns().max(1), volume.geometry.layout.width());
-        (bound.saturating_mul(parities as u64) / width as u64).max(1)
+                || !self.would_exceed(ts, volume, area.unwrap_or(Area::Whole), &redundancy))
     }
 
     /// Which of an area's parity is due.
@@ -247,7 +227,7 @@ impl Worker {
             (_, Refresh::First) => return Due::All(Loop::RefreshFirst),
             (Timing::Deferred, Refresh::Idle) => {}
         }
-        if for_target || self.exceeds(volume, area.area, redundancy, 1) {
+        if for_target || self.exceeds(volume, area.area, redundancy) {
             return Due::All(Loop::RefreshFirst);
         }
         if self.load.quiet_since(now) >= redundancy.idle {

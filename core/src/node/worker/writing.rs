@@ -214,7 +214,9 @@ impl Worker {
             self.refuse(header.ts, Refusal::Aborted, outbox);
             return false;
         }
-        if marked.is_some_and(|stripes| !self.may_wait(&volume, stripes, adds, must, outbox.now)) {
+        if marked.is_some_and(|stripes| {
+            !self.may_wait(&volume, (header.ts, stripes), adds, must, outbox.now)
+        }) {
             self.refuse(header.ts, Refusal::MustNotWait, outbox);
             return false;
         }

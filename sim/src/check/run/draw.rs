@@ -17,6 +17,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 
 use super::super::options::Options;
 use super::super::places::Places;
+use super::bounds::Bounds;
 use super::giving_up::GivingUp;
 use super::hosts::Client;
 use super::lulls::Lulls;
@@ -238,6 +239,7 @@ impl Run {
             again: (0, 0),
             operator,
             exposes: redundancy.is_some(),
+            bounds: Bounds::default(),
             lacks: false,
             loses: false,
             leaving: false,

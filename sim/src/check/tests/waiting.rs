@@ -34,6 +34,14 @@ fn parity_that_waits_beside_a_suspect_disk_is_found() {
     assert!(fails(586, Bug::SuspectWaits, options));
 }
 
+/// Writes in work count as well: what they mark is exposed once they have happened.
+#[test]
+fn parity_that_waits_beyond_its_bounds_is_found() {
+    let options = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
+    passed(43_300_034, options);
+    assert!((43_300_030..43_300_130).any(|seed| fails(seed, Bug::BeyondBounds, options)));
+}
+
 /// A request is asked for again while who has its data is away. Who has the parity has started anew, and marked it since:
 /// then it cannot say that nothing has been written.
 #[test]

@@ -1,0 +1,104 @@
+//! Bounds of what parity that waits may expose (AFRAID 2): how much of them is used, as far as this disk's parity goes.
+//!
+//! No place knows what all of a volume exposes. Each disk keeps to its share of a bound: at the bound its parity is computed
+//! whatever the load, at twice the bound writes wait for it.
+
+use std::collections::BTreeSet;
+
+use super::Worker;
+use crate::cluster::{Area, Volume};
+use crate::policy::Redundancy;
+use crate::units::{SECTOR, Timestamp};
+
+/// Stripes and bytes.
+type Amount = (u64, u64);
+
+impl Worker {
+    /// Whether this disk's share of one of an area's bounds is exposed.
+    pub(super) fn exceeds(&self, volume: &Volume, area: Area, bounds: &Redundancy) -> bool {
+        self.is_at(self.exposed_in_area(volume, area), volume, bounds, 1)
+    }
+
+    /// Whether this disk's share of twice one of an area's bounds is exposed before a write, once all others have
+    /// happened that are to mark something.
+    pub(super) fn would_exceed(
+        &self,
+        ts: Timestamp,
+        volume: &Volume,
+        area: Area,
+        bounds: &Redundancy,
+    ) -> bool {
+        if !self.config.heeds_bounds() {
+            return false;
+        }
+        let now = self.exposed_in_area(volume, area);
+        // To look through all writes in work is seldom needed.
+        let (stripes, bytes) = self.most_by_a_write(volume);
+        let others = self.txns.len() as u64;
+        let most = (
+            now.0.saturating_add(others.saturating_mul(stripes)),
+            now.1.saturating_add(others.saturating_mul(bytes)),
+        );
+        if !self.is_at(most, volume, bounds, 2) {
+            return false;
+        }
+        let more = self.coming(ts, volume, area);
+        self.is_at((now.0 + more.0, now.1 + more.1), volume, bounds, 2)
+    }
+
+    /// What is exposed of an area and can be computed. What nothing determines does not count: no refresh would help it,
+    /// and writes that could do without it would wait for ever.
+    fn exposed_in_area(&self, volume: &Volume, area: Area) -> Amount {
+        self.exposure.in_area(volume.id, area).map_or((0, 0), |tally| tally.hopeful())
+    }
+
+    /// What a write may mark on this disk at most, which may have all parities of a stripe.
+    fn most_by_a_write(&self, volume: &Volume) -> Amount {
+        let stripe = volume.geometry.stripe_bytes();
+        let stripes = self.config.max_chunk / stripe + 2;
+        let parities = volume.geometry.code.parity_columns() as u64;
+        (stripes, stripes.saturating_mul(stripe).saturating_mul(parities))
+    }
+
+    /// What will be exposed of an area besides what is, by writes other than this one that are to mark it.
+    fn coming(&self, ts: Timestamp, volume: &Volume, area: Area) -> Amount {
+        let tally = self.exposure.in_area(volume.id, area);
+        let (mut stripes, mut bytes) = (BTreeSet::new(), 0);
+        let others = self.txns.iter().filter(|(other, t)| **other != ts && t.volume == volume.id);
+        let marks = others.flat_map(|(_, t)| &t.ranges).filter(|r| r.kind.is_mark());
+        for sectors in marks.map(|r| r.sectors.clone()) {
+            let Some(unit) = self.unit_at(sectors.start) else { continue };
+            if area != Area::Whole && unit.area != Some(area) {
+                continue;
+            }
+            let marked = self.exposure.marked_since(sectors.clone()).count() as u64;
+            bytes += (sectors.end - sectors.start - marked) * unit.covers.unwrap_or(0) * SECTOR;
+            if tally.is_none_or(|t| t.stripes(unit.stripe).next() != Some(unit.stripe)) {
+                stripes.insert(unit.stripe);
+            }
+        }
+        (stripes.len() as u64, bytes)
+    }
+
+    /// Whether so much is this disk's share of so many times one of the bounds, or more.
+    fn is_at(
+        &self,
+        (stripes, bytes): Amount,
+        volume: &Volume,
+        bounds: &Redundancy,
+        times: u64,
+    ) -> bool {
+        let share = |bound: u64| match bound {
+            Redundancy::UNBOUNDED => bound,
+            _ => self.share_of(volume, bound.saturating_mul(times)),
+        };
+        stripes >= share(bounds.exposed_stripes) || bytes >= share(bounds.exposed_bytes)
+    }
+
+    /// This disk's share of a bound.
+    pub(super) fn share_of(&self, volume: &Volume, bound: u64) -> u64 {
+        let (parities, width) =
+            (volume.geometry.code.parity_columns().max(1), volume.geometry.layout.width());
+        (bound.saturating_mul(parities as u64) / width as u64).max(1)
+    }
+}
