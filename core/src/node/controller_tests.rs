@@ -205,6 +205,38 @@ fn only_attempts_that_the_endpoint_knows_are_asked_after() {
     assert!(again.since < at(900) && again.epoch == 3, "{again:?}");
 }
 
+/// A write of two parts, of which one has happened; then the volume has no controller any more, and this node begins all of
+/// it. Another host may have written over that part: so it is asked after, though the other part has never begun.
+#[test]
+fn a_part_that_is_over_is_asked_after_when_its_request_is_the_nodes_own() {
+    for has_happened in [false, true] {
+        let by_stripe = NodeConfig { max_chunk: 2 * UNIT, ..NodeConfig::default() };
+        let mut bench = Bench::with(by_stripe);
+        bench.enter(controlled(2, true), at(1));
+        bench.sent.clear();
+        let write = HostOp::Write(UNIT, Buffer::Length(2 * UNIT as usize));
+        bench.handle(Input::Host(1, VOLUME, write));
+        let asked = |b: &Body| if let Body::Request(ask) = b { Some(ask.clone()) } else { None };
+        let asked: Vec<Ask> = bench.sent.iter().filter_map(asked).collect();
+        let first = Range { offset: UNIT, len: UNIT };
+        assert_eq!((asked.len(), asked[0].wish.range()), (2, first));
+        if has_happened {
+            let (number, task) = (asked[0].number, Task::Write(first));
+            let header = Header { task, ..header(&asked[0], at(900), asked[0].key) };
+            bench.hear(PEER, Body::Fetch { header, column: 1 });
+            let (result, counted) = (Ok(vec![]), vec![]);
+            bench.hear(PEER, Body::Done { volume: VOLUME, number, result, counted });
+        }
+        let mut map = ClusterMap::clone(&controlled(3, true));
+        let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("the volume"));
+        Setting::Roles(Roles::Node).apply(&mut volume.policy);
+        bench.sent.clear();
+        bench.enter(Arc::new(map), at(2));
+        let recalls = count(&bench, |b| matches!(b, Body::Recall { .. }));
+        assert_eq!((recalls > 0, writes(&bench) > 0), (has_happened, !has_happened));
+    }
+}
+
 #[test]
 fn a_read_is_answered_when_all_that_counts_is_here() {
     let mut bench = Bench::new();

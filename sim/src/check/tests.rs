@@ -123,6 +123,13 @@ fn what_is_read_for_an_endpoint_is_of_one_time() {
     );
 }
 
+/// Of a write in two parts one has happened, and has been written over, when the volume has no controller any more.
+#[test]
+fn a_request_that_comes_back_from_an_endpoint_happens_once() {
+    let controller = Some(Some(Roles::Controller));
+    passed(43_108_297, Options { controller, deferral: Some(false), ..Options::DEFAULT });
+}
+
 /// Of two who took part one commits alone, and its column leaves it before its originator hears of that; the other has
 /// forgotten. The attempt may have been seen and written over: it is not begun again.
 #[test]

@@ -62,6 +62,8 @@ struct Open {
     origin: Origin,
     /// Parts that are not over.
     left: usize,
+    /// A time before all attempts at those that are over, if there were any.
+    begun: Option<Timestamp>,
     /// What has been read, by place.
     read: BTreeMap<u64, Vec<Buffer>>,
     error: Option<HostError>,
@@ -146,6 +148,7 @@ impl Endpoint {
             op,
             origin,
             left: cut.len(),
+            begun: None,
             read: BTreeMap::new(),
             error: None,
             round_trips: 0,
@@ -411,6 +414,7 @@ impl Endpoint {
         }
         let Some(open) = self.requests.get_mut(&part.request) else { return };
         open.left -= 1;
+        open.begun = [open.begun, part.before_attempts()].into_iter().flatten().min();
         open.round_trips = open.round_trips.max(u64::from(outbox.hops.div_ceil(2)));
         match result {
             Ok(pieces) => drop(open.read.insert(range.offset, pieces)),
@@ -465,7 +469,7 @@ impl Endpoint {
     ) -> Vec<Returned> {
         self.map = map.clone();
         self.parts.values_mut().for_each(|part| part.enter(before));
-        let returned = self.give_back();
+        let returned = self.give_back(before);
         for id in self.parts.keys().copied().collect::<Vec<_>>() {
             if self.parts[&id].asked.is_some() {
                 self.ask(id, Stage::New, clock, outbox);
@@ -474,33 +478,38 @@ impl Endpoint {
         returned
     }
 
-    /// What is not for a controller any more.
-    fn give_back(&mut self) -> Vec<Returned> {
+    /// What is not for a controller any more. Of such a request any part may have happened, also one that is over: all of it
+    /// is begun again, once it is known what became of it.
+    fn give_back(&mut self, before: Epoch) -> Vec<Returned> {
         let map = self.map.clone();
         let controlled =
             |v: VolumeId| map.volumes.get(&v).is_some_and(|v| v.policy.controller.is_some());
         let gone = self.requests.extract_if(.., |_, r| !controlled(r.volume));
         let mut returned = Vec::new();
         for (id, open) in gone {
-            let mut again = open.origin.again;
+            let mut again = open.begun.map(|since| Again { since, epoch: before });
+            again = earliest(again, open.origin.again);
             for (_, part) in self.parts.extract_if(.., |_, p| p.request == id) {
                 if part.asked.is_some() {
                     (self.in_work, self.bytes) =
                         (self.in_work - 1, self.bytes - part.wish.range().len);
                 }
-                let earliest = |a: Again, b: Again| Again {
-                    since: a.since.min(b.since),
-                    epoch: a.epoch.max(b.epoch),
-                };
-                again = match (again, part.again) {
-                    (Some(a), Some(b)) => Some(earliest(a, b)),
-                    (a, b) => a.or(b),
-                };
+                again = earliest(again, part.again);
             }
             let Open { volume, op, origin, .. } = open;
             returned.push(Returned { id, volume, op, origin: Origin { again, ..origin } });
         }
         returned
+    }
+}
+
+/// What holds of all attempts of which one or the other holds.
+fn earliest(one: Option<Again>, other: Option<Again>) -> Option<Again> {
+    match (one, other) {
+        (Some(a), Some(b)) => {
+            Some(Again { since: a.since.min(b.since), epoch: a.epoch.max(b.epoch) })
+        }
+        (one, other) => one.or(other),
     }
 }
 

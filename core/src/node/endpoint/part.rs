@@ -79,14 +79,19 @@ impl Part {
         false
     }
 
-    /// An epoch is over. What has been asked for may have happened in it; if its bytes stayed here, only if it is known
-    /// that there was an attempt.
-    pub fn enter(&mut self, before: Epoch) {
+    /// A time before all attempts at it. What has been asked for may have been begun; if its bytes stay here, only if it
+    /// is known that there was an attempt. `None` if there was none.
+    pub fn before_attempts(&self) -> Option<Timestamp> {
         // No attempt is as early as that.
         let before_seen = self.seen.map(|ts| Timestamp(ts.0.saturating_sub(1)));
-        let since = if self.stays { before_seen } else { Some(self.since) };
-        if let (Some(since), Some(_)) = (since, self.asked) {
-            let since = self.again.map_or(since, |again| again.since.min(since));
+        let now = if self.stays { before_seen } else { Some(self.since) };
+        let now = now.filter(|_| self.asked.is_some());
+        [now, self.again.map(|again| again.since)].into_iter().flatten().min()
+    }
+
+    /// An epoch is over.
+    pub fn enter(&mut self, before: Epoch) {
+        if let (Some(since), Some(_)) = (self.before_attempts(), self.asked) {
             self.again = Some(Again { since, epoch: before });
         }
         (self.giving, self.placed, self.counted) = (Vec::new(), Placed::default(), None);
