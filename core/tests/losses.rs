@@ -14,7 +14,7 @@ const MAY: [&str; 14] = [
     "cli/src/explain/",
     // Which parities wait, and how many may.
     "core/src/node/originator/deferring.rs",
-    "core/src/node/worker/refreshing.rs",
+    "core/src/node/worker/bounds.rs",
     "core/src/cluster/authority/policy.rs",
     "core/src/node/settle/waiting.rs",
     "sim/src/explore/ledger.rs",
