@@ -456,7 +456,8 @@ left_over() {
         # Before it can be deleted all must say that no host uses it, and one takes its time.
         kill -STOP "$(cat "$T/pid$slow")"
         weft volume delete w --yes --now --dir "$T/state$other" & deleting=$!
-        until hidden "$other" && kill -9 "$(cat "$T/pid$leader")" || dead $deleting; do :; done
+        until hidden "$other" && kill -9 "$(cat "$T/pid$leader")" && wait_until dead "$(cat "$T/pid$leader")" ||
+            dead $deleting; do :; done
         kill -CONT "$(cat "$T/pid$slow")"
         # Unless it was over too soon, or another leads by now.
         wait $deleting || ! hidden "$other" || break
