@@ -71,13 +71,11 @@ impl RangeSpec {
             let expected = format!(
                 "a range is whole stripes of {stripe} bytes in a volume of {size}; give borders that are multiples of {stripe}"
             );
-            let key =
-                if self.from_bytes.is_multiple_of(stripe) { "to_bytes" } else { "from_bytes" };
-            return refuse(
-                key,
-                if key == "to_bytes" { self.to_bytes } else { self.from_bytes },
-                expected,
-            );
+            let (key, value) = match self.from_bytes.is_multiple_of(stripe) {
+                true => ("to_bytes", self.to_bytes),
+                false => ("from_bytes", self.from_bytes),
+            };
+            return refuse(key, value, expected);
         }
         let meets = |other: &&RangeSpec| {
             other.from_bytes < self.to_bytes && self.from_bytes < other.to_bytes
