@@ -12,6 +12,8 @@
 #[cfg(feature = "checksum")]
 pub mod checksum;
 pub mod fixture;
+#[cfg(feature = "memory")]
+pub mod memory;
 
 use std::marker::PhantomData;
 

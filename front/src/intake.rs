@@ -5,22 +5,19 @@
 //! as long as much of it is missing it is received straight into that.
 
 use bytes::Bytes;
+use weft_bytes::memory::{PageBuffer, Pool};
 
 /// Size of the staging buffer.
 const STAGING: usize = 64 << 10;
 
-/// A payload that misses less than this goes through the staging buffer, so
-/// that the commands behind it come with the same read.
+/// A payload that misses no more than this goes through the staging buffer, so
+/// that the commands behind it come with the same read. One that is longer lies in a page-aligned buffer
+/// of the process's pool, from which direct I/O can write it.
 const DIRECT: usize = 16 << 10;
 
 /// A payload that is longer gets its memory when it is received into for the first time: whoever
 /// receives may put that off.
 const AT_ONCE: usize = 256 << 10;
-
-/// A payload's buffer is made ready in steps of this many bytes: zeroing it
-/// just before it is received into keeps it in the processor's cache, and
-/// memory is taken only for what the client really sends.
-const WINDOW: usize = 256 << 10;
 
 pub(crate) struct Intake {
     staging: Vec<u8>,
@@ -119,8 +116,7 @@ impl Intake {
 
     /// The next `length` bytes are a payload.
     pub(crate) fn expect(&mut self, length: usize) {
-        let bytes = Vec::with_capacity(if length <= AT_ONCE { length } else { 0 });
-        self.payload = Some(Payload { bytes, filled: 0, length });
+        self.payload = Some(Payload::new(length));
         self.settle();
     }
 
@@ -131,9 +127,7 @@ impl Intake {
 
     /// The payload expected, if all of it is there.
     pub(crate) fn payload(&mut self) -> Option<Bytes> {
-        self.payload
-            .take_if(|payload| payload.missing() == 0)
-            .map(|payload| Bytes::from(payload.bytes))
+        self.payload.take_if(|payload| payload.missing() == 0).map(Payload::into_bytes)
     }
 
     /// Nothing is staged, and nothing is waited for.
@@ -154,34 +148,65 @@ fn make_room(staging: &mut Vec<u8>, start: &mut usize, end: &mut usize) {
     }
 }
 
+/// A payload, of which the beginning has been received.
 struct Payload {
-    /// Received bytes, then perhaps zeroes to be received over.
-    bytes: Vec<u8>,
+    memory: Memory,
     filled: usize,
     length: usize,
 }
 
+enum Memory {
+    /// Of a short one, which comes through the staging buffer.
+    Own(Vec<u8>),
+    /// Of a long one, if it has any yet.
+    Pooled(Option<PageBuffer>),
+}
+
 impl Payload {
+    fn new(length: usize) -> Payload {
+        let pooled = || Pool::of_process().get(length);
+        let memory = match length > DIRECT {
+            true => Memory::Pooled((length <= AT_ONCE).then(pooled)),
+            false => Memory::Own(Vec::with_capacity(length)),
+        };
+        Payload { memory, filled: 0, length }
+    }
+
     fn missing(&self) -> usize {
         self.length - self.filled
     }
 
+    /// Where to receive what is missing of a long one. What stood in the pooled buffer before is received over: a
+    /// payload is given to nobody before all of it is there.
     fn space(&mut self) -> &mut [u8] {
-        if self.bytes.len() == self.filled {
-            self.bytes.reserve_exact(self.missing());
-            self.bytes.resize(self.filled + self.missing().min(WINDOW), 0);
+        match &mut self.memory {
+            Memory::Own(_) => unreachable!("it comes through the staging buffer"),
+            Memory::Pooled(buffer) => {
+                let buffer = buffer.get_or_insert_with(|| Pool::of_process().get(self.length));
+                &mut buffer.as_mut()[self.filled..]
+            }
         }
-        &mut self.bytes[self.filled..]
     }
 
     fn filled(&mut self, n: usize) {
-        assert!(n <= self.bytes.len() - self.filled, "more filled than given");
+        assert!(n <= self.missing(), "more filled than given");
         self.filled += n;
     }
 
     fn absorb(&mut self, staged: &[u8]) {
-        self.bytes.truncate(self.filled);
-        self.bytes.extend_from_slice(staged);
+        match &mut self.memory {
+            Memory::Own(bytes) => bytes.extend_from_slice(staged),
+            Memory::Pooled(_) if staged.is_empty() => {}
+            Memory::Pooled(_) => self.space()[..staged.len()].copy_from_slice(staged),
+        }
         self.filled += staged.len();
+    }
+
+    fn into_bytes(self) -> Bytes {
+        assert_eq!(self.missing(), 0, "all of it is there");
+        match self.memory {
+            Memory::Own(bytes) => Bytes::from(bytes),
+            Memory::Pooled(buffer) => buffer.map_or_else(Bytes::new, Bytes::from_owner),
+        }
     }
 }

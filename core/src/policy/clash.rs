@@ -208,7 +208,8 @@ const CLASHES: [Clash; 12] = [
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.journal).then_some(Setting::Journal(p.journal)),
         if_said: false,
-        why: "that parity is out of date must be durable before the data is; leave the journal on",
+        why: "until it is in place such a write would be in one process's memory alone, and be gone with it though others \
+              have read it; leave the journal on",
     },
     Clash {
         one: |p| (p.commit == Commit::Limited).then_some(Setting::Commit(p.commit)),

@@ -6,7 +6,6 @@
 //! [`Backend::Uring`] starts operations on a ring and learns of their ends later, without
 //! the page cache where the file system can do without.
 
-pub(crate) mod aligned;
 pub(crate) mod claim;
 pub(crate) mod emulated;
 pub(crate) mod format;

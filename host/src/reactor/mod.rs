@@ -17,6 +17,7 @@
 //! - [`accept`]: connections coming in; [`acceptor`] has the sockets that are listened at
 //! - [`controls`]: control connections
 //! - [`lookout`]: what is looked at now and then
+//! - [`polling`]: looking again instead of sleeping
 //! - [`leftovers`]: volumes that nobody finishes making or deleting
 //! - [`stop`]: the end
 //!
@@ -28,6 +29,7 @@ mod controls;
 mod events;
 mod leftovers;
 mod lookout;
+mod polling;
 mod stop;
 
 use std::collections::BTreeSet;
@@ -58,6 +60,7 @@ pub(crate) use stop::Stopper;
 use acceptor::Acceptor;
 use events::{EMULATED, Happened, Poller, RING, SIGNALS};
 use lookout::Lookout;
+use polling::Polling;
 use stop::Ending;
 
 /// Everything that runs.
@@ -71,6 +74,7 @@ pub(crate) struct Reactor {
     peer_status: PeerStatus,
     admission: Option<Admission>,
     lookout: Lookout,
+    polling: Polling,
     ending: Ending,
     /// The log for what strangers may cause as often as they like.
     complaints: Arc<Sparing>,
@@ -103,6 +107,7 @@ impl Reactor {
             peer_status: PeerStatus::default(),
             admission,
             lookout: Lookout::new(),
+            polling: Polling::new(true),
             ending: Ending::new(waker),
             complaints,
         };
@@ -255,11 +260,32 @@ impl Reactor {
             || self.engine.has_answers()
             || (self.hosts.has_to_receive() && !self.ending.is_on());
         let soon = !busy && self.engine.has_soon();
-        let timeout = if busy || soon { Some(Duration::ZERO) } else { self.idle_time() };
-        if !self.poller.wait(timeout)? && soon {
-            self.engine.fire_soon();
+        match busy || soon {
+            true => {
+                if !self.poller.wait(Some(Duration::ZERO))? && soon {
+                    self.engine.fire_soon();
+                }
+            }
+            false => self.idle()?,
         }
         self.take_events();
+        Ok(())
+    }
+
+    /// Waits until something happens, though it be long: looks again for a while, if that pays, and sleeps.
+    fn idle(&mut self) -> io::Result<()> {
+        let (began, longest) = (Instant::now(), self.idle_time());
+        let mut came = false;
+        if longest.is_none_or(|longest| longest > polling::LONGEST) && self.polling.pays(began) {
+            while !came && began.elapsed() < polling::LONGEST {
+                came = self.poller.wait(Some(Duration::ZERO))?;
+            }
+        }
+        let sleeps = !came;
+        if sleeps {
+            self.poller.wait(longest)?;
+        }
+        self.polling.waited(began.elapsed(), sleeps);
         Ok(())
     }
 

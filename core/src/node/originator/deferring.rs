@@ -40,7 +40,7 @@ impl Originator {
         extent: usize,
         now: Nanos,
     ) -> ColumnSet {
-        // A mark must be durable before the data is: in the journal, or in the plain store's marking memory.
+        // Mark and data must be durable before anyone sees them: in the journal, or in the plain store's marking memory.
         let lasts = volume.policy.is_journaled() || self.config.store.plain.is_some();
         let may_be = matches!(job.what, What::Write(..)) && lasts;
         if !may_be || job.must_not_wait {

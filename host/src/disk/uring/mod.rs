@@ -1,8 +1,10 @@
 //! Disk operations started on an `io_uring`, for disks that make one wait.
 //!
-//! A write's pieces are copied into one aligned buffer, because direct I/O takes no others
-//! and one write is cheaper than several; a read lands in an aligned buffer that becomes
-//! the bytes handed on, without a copy.
+//! A write takes pieces that lie in whole pages from where they are, as what hosts have sent does; others are copied into
+//! aligned buffers (`gather`), because direct I/O takes no others. A read lands in an aligned buffer that becomes the
+//! bytes handed on, without a copy.
+
+mod gather;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,12 +14,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
+use weft_bytes::memory::{PageBuffer, Pool};
 use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskRequest, DiskResult, Urgency};
 
-use crate::disk::aligned::{AlignedBuf, Pool};
 use crate::disk::queue::{DiskQueue, Line};
 use crate::disk::{Disk, PUNCH};
+
+use gather::Gathered;
 
 /// Most operations that the kernel has at a time. Were there more than it has room to tell the
 /// ends of, it would keep the rest back, and nothing would say so.
@@ -38,30 +42,30 @@ struct InFlight {
     tag: Tag,
     /// Keeps the file open.
     disk: Arc<Disk>,
-    kind: Kind,
     /// Keeps the memory in place while the kernel works on it.
-    buffer: Option<AlignedBuf>,
+    work: Work,
     offset: u64,
     len: usize,
     /// Bytes moved so far; the kernel may move fewer than asked.
     moved: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Read,
-    Write { durable: bool },
+/// What is done, and the memory for it.
+#[derive(Debug)]
+enum Work {
+    Read(PageBuffer),
+    Write { what: Gathered, durable: bool },
     Flush,
     Discard,
 }
 
-impl Kind {
-    fn verb(self) -> &'static str {
+impl Work {
+    fn verb(&self) -> &'static str {
         match self {
-            Kind::Read => "read",
-            Kind::Write { .. } => "write",
-            Kind::Flush => "flush",
-            Kind::Discard => "discard from",
+            Work::Read(_) => "read",
+            Work::Write { .. } => "write",
+            Work::Flush => "flush",
+            Work::Discard => "discard from",
         }
     }
 }
@@ -86,7 +90,7 @@ impl Ring {
     pub(crate) fn new() -> io::Result<Ring> {
         Ok(Ring {
             ring: IoUring::new(ENTRIES)?,
-            pool: Pool::default(),
+            pool: Pool::of_process(),
             in_flight: Vec::new(),
             free: Vec::new(),
             unsubmitted: false,
@@ -109,18 +113,19 @@ impl Ring {
         });
         let line = self.lines.entry(tag.node).or_insert_with(|| Line::new(disk.queue));
         line.push(&request.op, slot);
-        let (kind, offset, len, buffer) = match request.op {
+        let (work, offset, len) = match request.op {
             DiskOp::Read { offset, len } => {
-                (Kind::Read, offset, len as usize, Some(self.pool.get(len as usize)))
+                (Work::Read(self.pool.get(len as usize)), offset, len as usize)
             }
             DiskOp::Write { offset, data, durable } => {
-                let buffer = self.gather(&data);
-                (Kind::Write { durable }, offset, buffer.as_ref().len(), Some(buffer))
+                let what = Gathered::of(data, &self.pool);
+                let len = what.len();
+                (Work::Write { what, durable }, offset, len)
             }
-            DiskOp::Flush => (Kind::Flush, 0, 0, None),
-            DiskOp::Discard { offset, len } => (Kind::Discard, offset, len as usize, None),
+            DiskOp::Flush => (Work::Flush, 0, 0),
+            DiskOp::Discard { offset, len } => (Work::Discard, offset, len as usize),
         };
-        let op = InFlight { tag, disk: disk.clone(), kind, buffer, offset, len, moved: 0 };
+        let op = InFlight { tag, disk: disk.clone(), work, offset, len, moved: 0 };
         self.in_flight[slot] = Some(op);
     }
 
@@ -142,18 +147,6 @@ impl Ring {
             self.given += 1;
             self.push(slot);
         }
-    }
-
-    fn gather(&self, data: &[Buffer]) -> AlignedBuf {
-        let len = data.iter().map(Buffer::len).sum();
-        let mut buffer = self.pool.get(len);
-        let mut rest = buffer.as_mut();
-        for piece in data {
-            let (head, tail) = rest.split_at_mut(piece.len());
-            piece.copy_to(head);
-            rest = tail;
-        }
-        buffer
     }
 
     fn push(&mut self, slot: usize) {
@@ -217,25 +210,25 @@ impl InFlight {
     /// Takes note of what the kernel says; `None` if the operation must go on.
     fn advance(&mut self, result: i32) -> Option<DiskResult> {
         let again = io::Error::from_raw_os_error(-result.min(0));
-        match self.kind {
-            Kind::Discard => Some(Ok(Buffer::Zero(0))),
+        match &self.work {
+            Work::Discard => Some(Ok(Buffer::Zero(0))),
             _ if result < 0 && busy(&again) => None,
-            kind if result < 0 => Some(Err(self.disk.error(kind.verb(), again))),
-            Kind::Flush => Some(Ok(Buffer::Zero(0))),
-            kind => {
+            work if result < 0 => Some(Err(self.disk.error(work.verb(), again))),
+            Work::Flush => Some(Ok(Buffer::Zero(0))),
+            work => {
                 self.moved += result as usize;
                 if self.moved >= self.len {
                     return Some(Ok(self.finish()));
                 }
                 let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                (result == 0).then(|| Err(self.disk.error(kind.verb(), end)))
+                (result == 0).then(|| Err(self.disk.error(work.verb(), end)))
             }
         }
     }
 
     fn finish(&mut self) -> Buffer {
-        match (self.kind, self.buffer.take()) {
-            (Kind::Read, Some(buffer)) => Buffer::Bytes(Bytes::from_owner(buffer)),
+        match std::mem::replace(&mut self.work, Work::Flush) {
+            Work::Read(buffer) => Buffer::Bytes(Bytes::from_owner(buffer)),
             _ => Buffer::Zero(0),
         }
     }
@@ -250,18 +243,20 @@ fn busy(e: &io::Error) -> bool {
 fn entry(op: &mut InFlight) -> squeue::Entry {
     let fd = Fd(op.disk.file.as_raw_fd());
     let offset = op.offset + op.moved as u64;
-    let left = (op.len - op.moved) as u32;
-    let moved = op.moved;
-    let memory =
-        op.buffer.as_mut().map_or(std::ptr::null_mut(), |b| b.as_mut()[moved..].as_mut_ptr());
-    match op.kind {
-        Kind::Read => opcode::Read::new(fd, memory, left).offset(offset).build(),
-        Kind::Write { durable } => opcode::Write::new(fd, memory, left)
-            .offset(offset)
-            .rw_flags(if durable { RWF_DSYNC } else { 0 })
-            .build(),
-        Kind::Flush => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-        Kind::Discard => opcode::Fallocate::new(fd, op.len as u64)
+    match &mut op.work {
+        Work::Read(buffer) => {
+            let rest = &mut buffer.as_mut()[op.moved..];
+            opcode::Read::new(fd, rest.as_mut_ptr(), rest.len() as u32).offset(offset).build()
+        }
+        Work::Write { what, durable } => {
+            let pieces = what.after(op.moved);
+            opcode::Writev::new(fd, pieces.as_ptr().cast(), pieces.len() as u32)
+                .offset(offset)
+                .rw_flags(if *durable { RWF_DSYNC } else { 0 })
+                .build()
+        }
+        Work::Flush => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        Work::Discard => opcode::Fallocate::new(fd, op.len as u64)
             .offset(op.offset)
             .mode(PUNCH.bits() as i32)
             .build(),

@@ -110,7 +110,7 @@ fn what_is_no_range_is_refused_with_what_would_do() {
     assert!(full.check_policy(ONE, &in_range(&with, 0..1, &[to(Timing::Never)])).is_ok());
 }
 
-/// Marks must be durable before the data is, in all of the volume.
+/// Marks and data must be durable before anyone sees them, in all of the volume.
 #[test]
 fn no_range_waits_where_nothing_is_journaled_and_the_journal_stays_where_one_waits() {
     let mut a = started("rs:2+1", 5, 10);
