@@ -190,6 +190,7 @@ impl Attach {
             limits: Limits::default(),
             only: None,
             local: Default::default(),
+            polling: Default::default(),
         };
         config.listen_at(self.listens());
         let place = NewDirectory::make(dir)?;

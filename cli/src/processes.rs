@@ -26,8 +26,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, LOCK, Limits, LimitsInWords, Listen, LocalLinks, Size, Spec, found, lock,
-    make_private_directory, private_file, write_private,
+    Configuration, LOCK, Limits, LimitsInWords, Listen, LocalLinks, Polling, Size, Spec, found,
+    lock, make_private_directory, private_file, write_private,
 };
 use weft_terminal::say;
 
@@ -40,13 +40,22 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// How long a node may take to stop.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What each of the processes is told, as far as it is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Each {
+    /// How it connects to the others.
+    pub local: Option<LocalLinks>,
+    /// Whether it looks for input for a while before it sleeps.
+    pub polling: Option<Polling>,
+}
+
 /// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
 pub fn run(
     dir: &Path,
     spec: &Spec,
     listens: &[Listen],
     limits: &LimitsInWords,
-    local: Option<LocalLinks>,
+    each: Each,
 ) -> Result<ExitCode> {
     let listens = hosts_listens(listens);
     let mut held = dir.is_dir().then(|| lock(dir)).transpose()?;
@@ -58,14 +67,14 @@ pub fn run(
     }
     let fresh = !node_dir(dir, 0).is_dir();
     let paths = match fresh {
-        true => make(dir, spec, local).inspect_err(|_| {
+        true => make(dir, spec, each).inspect_err(|_| {
             // A directory with anything else in it stays, and so does what was there before.
             if is_new {
                 let _ = fs::remove_file(dir.join(LOCK));
                 let _ = fs::remove_dir(dir);
             }
         })?,
-        false => existing(dir, spec, local)?,
+        false => existing(dir, spec, each)?,
     };
     limit_hosts(&paths, limits)?;
     let up = Arc::new(AtomicBool::new(false));
@@ -112,7 +121,7 @@ fn config_path(dir: &Path, node: usize) -> PathBuf {
 }
 
 /// The configurations of the nodes that are there.
-fn existing(dir: &Path, spec: &Spec, local: Option<LocalLinks>) -> Result<Vec<PathBuf>> {
+fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
     let count = (0..).take_while(|n| node_dir(dir, *n).is_dir()).count();
     if let Some(nodes) = spec.nodes.filter(|n| *n != count) {
         bail!(
@@ -142,19 +151,20 @@ fn existing(dir: &Path, spec: &Spec, local: Option<LocalLinks>) -> Result<Vec<Pa
             dir.display()
         );
     }
-    if spec.queue.is_some() || local.is_some() {
+    if spec.queue.is_some() || each != Each::default() {
         for path in &paths {
             let before = Configuration::load(path)?;
             let queue = spec.queue.unwrap_or(before.queue);
-            let local = local.unwrap_or(before.local);
-            write_config(path, &Configuration { queue, local, ..before })?;
+            let local = each.local.unwrap_or(before.local);
+            let polling = each.polling.unwrap_or(before.polling);
+            write_config(path, &Configuration { queue, local, polling, ..before })?;
         }
     }
     Ok(paths)
 }
 
 /// Makes the nodes, and the cluster of them.
-fn make(dir: &Path, spec: &Spec, local: Option<LocalLinks>) -> Result<Vec<PathBuf>> {
+fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
     if dir.join("weft.toml").exists() {
         bail!("{} holds an array in one process; choose another directory", dir.display());
     }
@@ -181,7 +191,8 @@ fn make(dir: &Path, spec: &Spec, local: Option<LocalLinks>) -> Result<Vec<PathBu
             queue: spec.queue.unwrap_or_default(),
             limits: Limits::default(),
             only: None,
-            local: local.unwrap_or_default(),
+            local: each.local.unwrap_or_default(),
+            polling: each.polling.unwrap_or_default(),
             controller: false,
             dir: own,
         });

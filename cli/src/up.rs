@@ -8,14 +8,14 @@ use std::thread;
 use anyhow::{Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Limits, Listen, LocalLinks, Spec};
+use weft_host::{Array, DiskQueue, Limits, Listen, LocalLinks, Polling, Spec};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits};
 use crate::choices::{Choices, ForVolumes};
 use crate::logging::Logging;
 use crate::notify;
-use crate::processes;
+use crate::processes::{self, Each};
 use crate::serving::{absolute, farewell, greet, serve_metrics};
 
 /// Run an array, making it first if there is none. What is not given takes the default in a
@@ -59,6 +59,10 @@ pub struct Up {
     /// How these processes connect: unix (sockets) or tls [default: unix, or what the array had]
     #[arg(long, value_name = "unix|tls", requires = "processes")]
     local: Option<LocalLinks>,
+    /// Whether to look for input for a while before sleeping, where that pays: on or off [default: on, or with --processes
+    /// what the array had]
+    #[arg(long, value_name = "on|off")]
+    polling: Option<Polling>,
     /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
@@ -86,7 +90,8 @@ impl Up {
         serve_metrics(self.metrics, &self.dir)?;
         if self.processes {
             let limits = self.limits.words();
-            return processes::run(&self.dir, &spec, &self.listen, &limits, self.local);
+            let each = Each { local: self.local, polling: self.polling };
+            return processes::run(&self.dir, &spec, &self.listen, &limits, each);
         }
         if args::node_dir(&self.dir, 0).is_dir() {
             bail!(
@@ -95,8 +100,9 @@ impl Up {
                 self.dir.display()
             );
         }
-        let array =
-            Array::start(&self.dir, &spec, &self.listens(), self.logging.start()?)?.limited(limits);
+        let array = Array::start(&self.dir, &spec, &self.listens(), self.logging.start()?)?
+            .limited(limits)
+            .polling(self.polling.unwrap_or_default());
         let dir = self.dir.clone();
         thread::spawn(move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),

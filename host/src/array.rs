@@ -14,6 +14,7 @@ use crate::engine::Rule;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::log::Log;
+use crate::polling::Polling;
 use crate::reactor::{PEERS, Reactor, Stopped, Stopper};
 use crate::sessions::listen::Listen;
 use crate::spec::Spec;
@@ -45,15 +46,23 @@ impl Array {
     /// The node of a cluster, in a process of its own.
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, config) = (home.dir().to_path_buf(), home.config());
-        let (poll, limits, listens) = (poll()?, config.limits, config.listens.clone());
+        let (limits, polling, listens) = (config.limits, config.polling, config.listens.clone());
+        let poll = poll()?;
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
-        Ok(Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir }.limited(limits))
+        let array = Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir };
+        Ok(array.limited(limits).polling(polling))
     }
 
     /// The array with other limits for hosts than the usual ones, or than the configuration's.
     pub fn limited(mut self, limits: Limits) -> Array {
         self.reactor.limit(limits);
+        self
+    }
+
+    /// The array looking for input for a while before it sleeps, or not.
+    pub fn polling(mut self, polling: Polling) -> Array {
+        self.reactor.poll(polling);
         self
     }
 

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "error",
     "length_of_time",
     "size",
@@ -12,6 +12,7 @@ const ORDER: [&str; 24] = [
     "durable",
     "socket",
     "limits",
+    "polling",
     "disk",
     "spec",
     "policy",

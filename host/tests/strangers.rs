@@ -239,6 +239,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         limits: Limits::default(),
         only: None,
         local: Default::default(),
+        polling: Default::default(),
         controller: false,
     }
 }

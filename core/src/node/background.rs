@@ -111,7 +111,8 @@ impl Background {
     }
 
     /// How many units the loop may have in work. Filling takes few while hosts use the disk, unless it falls short of
-    /// its rate. A scrub takes few always, and one while filling is in work: that goes first, but does not stop it.
+    /// its rate. Computing parity that waits takes few in idle time, too: hosts that come back wait for what is in work, and it can
+    /// wait longer. A scrub takes few always, and one while filling is in work: that goes first, but does not stop it.
     pub fn most(&mut self, which: Loop, now: Nanos) -> usize {
         let fills = self.share(Loop::Fill).in_work > 0;
         let (hosts_are_busy, most, most_busy) = (self.hosts_are_busy, self.most, self.most_busy);
@@ -119,8 +120,10 @@ impl Background {
         let rate = share.rates.at(hosts_are_busy);
         share.pace.may(now, rate);
         match which {
-            Loop::Fill | Loop::Refresh if hosts_are_busy && !share.pace.lags(rate) => most_busy,
-            Loop::Fill | Loop::Refresh | Loop::RefreshFirst => most,
+            Loop::Fill | Loop::Refresh if hosts_are_busy && share.pace.lags(rate) => most,
+            Loop::Fill if !hosts_are_busy => most,
+            Loop::Fill | Loop::Refresh => most_busy,
+            Loop::RefreshFirst => most,
             Loop::Scrub(_) if fills => 1,
             Loop::Scrub(_) => most_busy,
         }
@@ -190,6 +193,16 @@ mod tests {
             background.begin(Loop::Fill, UNIT, 2000 * MILLIS),
             "without hosts the ceiling counts"
         );
+    }
+
+    #[test]
+    fn computing_parity_in_idle_time_leaves_little_to_wait_for() {
+        let mut background = background();
+        assert_eq!(background.most(Loop::Refresh, 0), 8);
+        assert_eq!(background.most(Loop::RefreshFirst, 0), 64);
+        background.hears_of_hosts(true);
+        assert_eq!(background.most(Loop::Refresh, MILLIS), 8);
+        assert_eq!(background.most(Loop::Refresh, 2000 * MILLIS), 64, "it falls short of its rate");
     }
 
     #[test]

@@ -51,6 +51,7 @@ use crate::error::{Error, Result};
 use crate::hosts::Hosts;
 use crate::limits::Limits;
 use crate::log::{Log, Sparing};
+use crate::polling::Polling;
 use crate::sessions::listen::Listen;
 
 pub(crate) use events::PEERS;
@@ -60,7 +61,7 @@ pub(crate) use stop::Stopper;
 use acceptor::Acceptor;
 use events::{EMULATED, Happened, Poller, RING, SIGNALS};
 use lookout::Lookout;
-use polling::Polling;
+use polling::Vigil;
 use stop::Ending;
 
 /// Everything that runs.
@@ -74,7 +75,7 @@ pub(crate) struct Reactor {
     peer_status: PeerStatus,
     admission: Option<Admission>,
     lookout: Lookout,
-    polling: Polling,
+    vigil: Vigil,
     ending: Ending,
     /// The log for what strangers may cause as often as they like.
     complaints: Arc<Sparing>,
@@ -107,7 +108,7 @@ impl Reactor {
             peer_status: PeerStatus::default(),
             admission,
             lookout: Lookout::new(),
-            polling: Polling::new(true),
+            vigil: Vigil::new(Polling::default()),
             ending: Ending::new(waker),
             complaints,
         };
@@ -130,6 +131,11 @@ impl Reactor {
         assert!(!self.acceptor.is_open(), "hosts are let in when it runs");
         self.acceptor.limit(limits);
         self.hosts.limit(limits);
+    }
+
+    /// Looks for input for a while before it sleeps, or not.
+    pub(crate) fn poll(&mut self, polling: Polling) {
+        self.vigil = Vigil::new(polling);
     }
 
     /// Serves these volumes and no others.
@@ -276,7 +282,7 @@ impl Reactor {
     fn idle(&mut self) -> io::Result<()> {
         let (began, longest) = (Instant::now(), self.idle_time());
         let mut came = false;
-        if longest.is_none_or(|longest| longest > polling::LONGEST) && self.polling.pays(began) {
+        if longest.is_none_or(|longest| longest > polling::LONGEST) && self.vigil.pays(began) {
             while !came && began.elapsed() < polling::LONGEST {
                 came = self.poller.wait(Some(Duration::ZERO))?;
             }
@@ -285,7 +291,7 @@ impl Reactor {
         if sleeps {
             self.poller.wait(longest)?;
         }
-        self.polling.waited(began.elapsed(), sleeps);
+        self.vigil.waited(began.elapsed(), sleeps);
         Ok(())
     }
 

@@ -10,6 +10,8 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use crate::polling::Polling;
+
 /// For so long it is looked again before the thread sleeps.
 pub(super) const LONGEST: Duration = Duration::from_micros(50);
 
@@ -22,24 +24,24 @@ const MOST_SHORT: u32 = 6;
 /// For so long it is believed how many threads are ready to run.
 const BELIEVED: Duration = Duration::from_millis(100);
 
-/// Whether to look again or to sleep.
-pub(super) struct Polling {
-    allowed: bool,
+/// Whether to look again or to sleep, as far as one may choose.
+pub(super) struct Vigil {
+    allowed: Polling,
     /// The last eight waits, a bit for each that was short.
     lately: u8,
     /// Whether there were processors to spare, and when that was asked.
     spare: (bool, Option<Instant>),
 }
 
-impl Polling {
+impl Vigil {
     /// For a process that may do so, or may not.
-    pub fn new(allowed: bool) -> Polling {
-        Polling { allowed, lately: 0, spare: (false, None) }
+    pub fn new(allowed: Polling) -> Vigil {
+        Vigil { allowed, lately: 0, spare: (false, None) }
     }
 
     /// Whether to look again for a while before sleeping.
     pub fn pays(&mut self, now: Instant) -> bool {
-        self.allowed && self.lately.count_ones() >= MOST_SHORT && self.has_spare(now)
+        self.allowed == Polling::On && self.lately.count_ones() >= MOST_SHORT && self.has_spare(now)
     }
 
     /// A wait has ended: it took so long, and the thread slept or not.
@@ -76,20 +78,20 @@ mod tests {
     #[test]
     fn it_pays_while_most_waits_are_short_and_nobody_else_wants_the_processor() {
         let now = Instant::now();
-        let mut polling = Polling { spare: (true, Some(now)), ..Polling::new(true) };
-        assert!(!polling.pays(now), "nothing is known yet");
-        (0..8).for_each(|_| polling.waited(SHORT_SLEEP, true));
-        assert!(polling.pays(now));
-        (0..2).for_each(|_| polling.waited(SHORT_SLEEP, false));
-        assert!(polling.pays(now));
-        polling.waited(LONGEST * 20, true);
-        assert!(!polling.pays(now), "three of eight were long");
-        polling.waited(LONGEST, false);
-        (0..5).for_each(|_| polling.waited(LONGEST, false));
-        assert!(polling.pays(now));
-        polling.spare.0 = false;
-        assert!(!polling.pays(now), "others want the processors");
-        let mut forbidden = Polling { spare: (true, Some(now)), ..Polling::new(false) };
+        let mut vigil = Vigil { spare: (true, Some(now)), ..Vigil::new(Polling::On) };
+        assert!(!vigil.pays(now), "nothing is known yet");
+        (0..8).for_each(|_| vigil.waited(SHORT_SLEEP, true));
+        assert!(vigil.pays(now));
+        (0..2).for_each(|_| vigil.waited(SHORT_SLEEP, false));
+        assert!(vigil.pays(now));
+        vigil.waited(LONGEST * 20, true);
+        assert!(!vigil.pays(now), "three of eight were long");
+        vigil.waited(LONGEST, false);
+        (0..5).for_each(|_| vigil.waited(LONGEST, false));
+        assert!(vigil.pays(now));
+        vigil.spare.0 = false;
+        assert!(!vigil.pays(now), "others want the processors");
+        let mut forbidden = Vigil { spare: (true, Some(now)), ..Vigil::new(Polling::Off) };
         (0..8).for_each(|_| forbidden.waited(LONGEST, false));
         assert!(!forbidden.pays(now));
     }

@@ -272,7 +272,7 @@ pub const PARAMETERS: &[Parameter] = &[
          bound is reached, or not at all. With nodes.store = plain, marks are in a memory that costs nothing, as the paper's."),
     row("volume.redundancy.refresh", "", Range::Word(&["idle", "busy", "first"]), AFRAID,
         "When parity that waits is computed: while its disk is idle, also while hosts use it, or before them. How much of it at \
-         once is recovery.at_once and recovery.at_once_busy."),
+         once is recovery.at_once_busy, and before hosts recovery.at_once."),
     row("volume.redundancy.idle_ms", "milliseconds", Range::Number(1e-3, 1e9), AFRAID,
         "For how long a disk must have been idle before that."),
     row("volume.redundancy.start", "", Range::Word(&["eager", "conservative"]), "AFRAID, 5",

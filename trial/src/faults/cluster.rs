@@ -20,7 +20,8 @@ use weft_core::node::FillRates;
 use weft_core::policy::Setting;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, LocalLinks, Spec, found,
+    Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, LocalLinks, Polling, Spec,
+    found,
 };
 
 use super::device::Device;
@@ -143,6 +144,7 @@ impl Cluster {
                 only: None,
                 // What cuts links must cut all that is said.
                 local: if network.is_some() { LocalLinks::Tls } else { LocalLinks::Unix },
+                polling: Polling::default(),
                 controller: false,
             });
         }

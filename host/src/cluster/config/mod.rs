@@ -18,6 +18,7 @@ use crate::control_protocol::NewHome;
 use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
 use crate::limits::{Limits, LimitsInWords};
+use crate::polling::Polling;
 use crate::sessions::listen::Listen;
 use crate::sessions::{FRONT_ENDS, FrontEnd};
 use crate::size::{Size, parse_size};
@@ -59,6 +60,8 @@ pub struct Configuration {
     pub only: Option<BTreeSet<NodeName>>,
     /// How it connects to processes of its machine.
     pub local: LocalLinks,
+    /// Whether it looks for input for a while before it sleeps.
+    pub polling: Polling,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,6 +90,8 @@ struct File {
     queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue_depth: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    polling: Option<String>,
     #[serde(default, skip_serializing_if = "LimitsInWords::is_empty")]
     limits: LimitsInWords,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,6 +200,7 @@ impl Configuration {
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
         let links = file.links.unwrap_or_default();
         let only = links.only.map(|only| names(&only, &file.name)).transpose()?;
+        let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
@@ -215,6 +221,7 @@ impl Configuration {
                 .map_err(|e| Error(format!("limits: {e}")))?,
             only,
             local: local.map_err(|e: Error| Error(format!("links: local: {e}")))?,
+            polling: polling.map_err(|e: Error| Error(format!("polling: {e}")))?,
         };
         config.check_listens()?;
         config.check_controller()?;
@@ -309,6 +316,7 @@ impl Configuration {
                 .then(|| self.fill.ceiling.to_string()),
             queue,
             queue_depth,
+            polling: (self.polling != Polling::default()).then(|| self.polling.to_string()),
             limits: LimitsInWords::of(&self.limits),
             links: LinksInWords::of(self),
             labels: self.labels.clone(),

@@ -147,6 +147,11 @@ fn a_disk_has_a_queue() {
     assert_eq!((deep.queue.order(), deep.queue.depth()), ("sstf", 32));
     let again = Configuration::parse(&deep.to_toml().unwrap(), Path::new("/")).unwrap();
     assert_eq!(again, deep);
+    assert_eq!(read("").polling, Polling::On);
+    let sleeps = read("polling = 'off'");
+    assert_eq!(sleeps.polling, Polling::Off);
+    let again = Configuration::parse(&sleeps.to_toml().unwrap(), Path::new("/")).unwrap();
+    assert_eq!(again, sleeps);
 }
 
 #[test]
@@ -173,6 +178,7 @@ fn what_is_wrong_is_named() {
         ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
         ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
         ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
+        ("dir = 'state'", "dir = 'state'\npolling = 'never'", "polling: 'never' is no way to wait"),
         (
             "disk = '/dev/vdb'",
             "disk = '/dev/vdb'\nadmit = '10.0.0.1:10810'",

@@ -17,6 +17,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         limits: Default::default(),
         only: None,
         local: Default::default(),
+        polling: Default::default(),
         controller: false,
     }
 }
