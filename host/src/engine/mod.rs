@@ -48,8 +48,12 @@ pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
 /// For so long what comes is taken and worked on before what it leads to is sent to other processes.
 const ROUND: Nanos = 100_000;
 
-/// Messages that are delivered before sockets and timers have their turn.
-const MOST_MESSAGES: usize = 20_000;
+/// For so long nodes and disks keep one another busy before sockets and timers have their turn. Hosts would wait behind
+/// work that nobody waits for: where disks are in memory, its operations end at once, and more of it begins.
+const TURN: Nanos = 500_000;
+
+/// Messages that are delivered between two looks at the clock.
+const DELIVERED_TOGETHER: usize = 16;
 
 /// The nodes and what joins them.
 pub(crate) struct Engine {
@@ -261,22 +265,20 @@ impl Engine {
     /// Turns the crank until nothing is left that need not be waited for. Says whether it
     /// came to that: if nodes keep each other busy, or their disks, sockets and timers must have their turn.
     pub(crate) fn run(&mut self) -> bool {
-        let mut left = MOST_MESSAGES;
+        let end = boot_time() + TURN;
         let mut since = self.round_begins();
         loop {
             self.receive_mail();
-            while left > 0 && self.deliver() {
-                left -= 1;
-            }
-            let gives_way = self.start_disk_operations();
+            let is_over = self.deliver_until(end);
+            let gives_way = self.start_disk_operations() || is_over;
             let any_ended = self.feed_ended();
-            let goes_on = any_ended && left > 0 && !gives_way;
+            let goes_on = any_ended && !gives_way;
             if goes_on && self.is_in_round(since) {
                 continue;
             }
             self.send_mail();
             since = self.round_begins();
-            if left == 0 || gives_way {
+            if gives_way {
                 self.follow_lives();
                 return false;
             }
@@ -316,6 +318,19 @@ impl Engine {
     /// Whether there are answers that hosts may be given now.
     pub(crate) fn has_answers(&self) -> bool {
         self.gate.has_answers(|| self.rule.may_serve())
+    }
+
+    /// Delivers what there is, until then. Says whether it is later by now.
+    fn deliver_until(&mut self, end: Nanos) -> bool {
+        loop {
+            let delivered = (0..DELIVERED_TOGETHER).take_while(|_| self.deliver()).count();
+            if boot_time() >= end {
+                return true;
+            }
+            if delivered < DELIVERED_TOGETHER {
+                return false;
+            }
+        }
     }
 
     /// Delivers the next word of the authority or message.

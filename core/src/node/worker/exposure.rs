@@ -30,6 +30,8 @@ pub(super) struct Exposure {
     tallies: BTreeMap<Counted, Tally>,
     /// What was measured before this node's life, until it is known which volumes are on the disk.
     before: BTreeMap<Counted, Exposed>,
+    /// Marks have gone, or hope for them has, since that was last asked.
+    has_shrunk: bool,
 }
 
 /// What is exposed of a volume, as far as this disk's parity goes.
@@ -91,6 +93,7 @@ impl Exposure {
                 ChangeKind::Content => {
                     let older = self.marks.range(sectors).filter(|(_, mark)| mark.0 < ts);
                     for sector in older.map(|(s, _)| *s).collect::<Vec<u64>>() {
+                        self.has_shrunk = true;
                         self.marks.remove(&sector);
                         self.count(unit.as_ref(), false, now);
                     }
@@ -197,6 +200,11 @@ impl Exposure {
         self.of(volume).map_or((0, 0), |tally| (tally.exposed.stripes, tally.exposed.bytes))
     }
 
+    /// Whether there is less to compute than when this was last asked.
+    pub fn has_shrunk(&mut self) -> bool {
+        std::mem::take(&mut self.has_shrunk)
+    }
+
     /// Whether anything is marked.
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
@@ -222,6 +230,7 @@ impl Exposure {
     pub fn give_up(&mut self, unit: &Unit, sectors: Range<u64>) {
         for sector in sectors {
             let more = self.hopeless.insert(sector) && self.marks.contains_key(&sector);
+            self.has_shrunk |= more;
             for counted in unit.counted().filter(|_| more) {
                 if let Some(tally) = self.tallies.get_mut(&counted) {
                     tally.give_up(unit);

@@ -24,6 +24,8 @@ pub(super) struct Refreshing {
     search: Search,
     /// Units that are being computed, or could not be, and since when. They are asked for again after a while.
     asked: BTreeMap<Place, Nanos>,
+    /// When it was last looked which of them are over.
+    looked: Nanos,
     /// What is to be asked for.
     to_ask: Vec<Rebuild>,
     /// Units that are due and that others are to compute together with theirs, and since when. If they do not, this node
@@ -278,8 +280,14 @@ impl Worker {
         self.refreshing.is_over(unit);
     }
 
-    /// What has been computed, or was asked for long ago, is not in work any more.
+    /// What has been computed, or was asked for long ago, is not in work any more. It is looked for when there may be
+    /// some: this is asked after every input.
     fn forget_asked(&mut self, now: Nanos) {
+        let is_time = now.saturating_sub(self.refreshing.looked) >= self.config.patience / 8;
+        if !self.exposure.has_shrunk() && !is_time {
+            return;
+        }
+        self.refreshing.looked = now;
         let mut asked = std::mem::take(&mut self.refreshing.asked);
         asked.retain(|&(id, stripe, seat), since| {
             let volume = self.map.volumes.get(&id);
