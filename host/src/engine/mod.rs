@@ -278,15 +278,15 @@ impl Engine {
             }
             self.send_mail();
             since = self.round_begins();
-            if gives_way {
-                self.follow_lives();
-                return false;
-            }
-            if any_ended {
+            if any_ended && !gives_way {
                 continue;
             }
             self.follow_lives();
+            // Also where nodes have work all the time: the lease of this process is renewed there.
             self.follow_rule();
+            if gives_way {
+                return false;
+            }
             if !self.has_work() {
                 return true;
             }

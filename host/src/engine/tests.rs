@@ -195,3 +195,30 @@ fn the_first_write_may_come_after_a_loss() {
     write(&mut engine, 0, 3, 4096);
     assert_reads(&mut engine, 0, 3, 4096);
 }
+
+#[test]
+fn messages_without_end_let_sockets_have_their_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec);
+    let letters = |engine: &mut Engine, count: usize| {
+        for _ in 0..count {
+            let letter = Envelope {
+                from: NodeId(1),
+                to: NodeId(0),
+                epoch: 0,
+                notices: Vec::new(),
+                hops: 0,
+                reached: Default::default(),
+                heard: Vec::new(),
+                body: None,
+            };
+            engine.gate.letter(Box::new(letter));
+        }
+    };
+    letters(&mut engine, 3 * DELIVERED_TOGETHER);
+    assert!(engine.deliver_until(0), "its turn is over");
+    assert!(engine.gate.has_work(|| true), "the rest is delivered later");
+    assert!(!engine.deliver_until(Nanos::MAX));
+    assert!(!engine.gate.has_work(|| true));
+}
