@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::api::{HeldBack, Store};
 use super::{
     Change, ChangeKind, DiskOp, DiskRequest, DiskResult, Event, PlainConfig, ReadDone, Scan,
@@ -29,11 +31,17 @@ struct Job {
 
 #[derive(Clone, Debug, Hash)]
 enum Purpose {
-    /// One transfer serves these reads: tickets, and the sectors of each.
-    Read(Vec<(u64, Range<u64>)>),
+    /// One transfer serves these reads.
+    Read(Reads),
     Base,
     Place(Timestamp),
 }
+
+/// Reads, mostly one: tickets, and the sectors of each.
+type Reads = SmallVec<[(u64, Range<u64>); 1]>;
+
+/// Runs of sectors, mostly one.
+type Runs = SmallVec<[Range<u64>; 1]>;
 
 /// What a sector holds while changes that are to be added to it are undecided.
 #[derive(Clone, Debug, Default, Hash)]
@@ -47,9 +55,9 @@ struct Base {
 #[derive(Clone, Debug, Default, Hash)]
 struct PendingWrite {
     /// Sectors of whose bases it is a user.
-    bases: Vec<Range<u64>>,
+    bases: Runs,
     /// It is prepared when these are here.
-    vital: Vec<Range<u64>>,
+    vital: Runs,
     changes: Vec<Change>,
     stage: Stage,
     /// Transfers that have yet to end.
@@ -133,7 +141,7 @@ impl PlainStore {
         let exclusive = job.data.is_some();
         // All are of one disk; which, does not matter here.
         let lock = Lock { disk: NodeId(0), sectors: job.sectors.clone(), exclusive };
-        match self.turns.ask(id, vec![lock]) {
+        match self.turns.ask(id, [lock]) {
             true => self.start(id, job),
             false => drop(self.waiting.insert(id, job)),
         }
@@ -159,7 +167,7 @@ impl PlainStore {
 
     /// Becomes a user of what these sectors hold, and reads what of it is not here.
     fn use_bases(&mut self, ts: Timestamp, sectors: Range<u64>) {
-        let mut missing: Vec<u64> = Vec::new();
+        let mut missing: SmallVec<[u64; 8]> = SmallVec::new();
         for sector in sectors.clone() {
             let base = self.bases.entry(sector).or_default();
             if base.users == 0 {
@@ -177,7 +185,7 @@ impl PlainStore {
         sectors.all(|s| self.bases.get(&s).is_some_and(|b| b.content.is_some()))
     }
 
-    fn drop_bases(&mut self, ranges: Vec<Range<u64>>) {
+    fn drop_bases(&mut self, ranges: Runs) {
         for sector in ranges.into_iter().flatten() {
             let base = self.bases.get_mut(&sector).expect("a base in use");
             base.users -= 1;
@@ -189,6 +197,9 @@ impl PlainStore {
 
     /// Those that waited for bases go on, in their order.
     fn step_all(&mut self) {
+        if self.unready.is_empty() {
+            return;
+        }
         let list: Vec<Timestamp> = self.unready.iter().copied().collect();
         list.into_iter().for_each(|ts| self.step(ts));
     }
@@ -218,7 +229,7 @@ impl PlainStore {
         let mut changes = std::mem::take(&mut txn.changes);
         changes.sort_by_key(|c| c.sector);
         let coalesces = self.config.coalesces;
-        let mut jobs: Vec<(Range<u64>, Vec<Buffer>)> = Vec::new();
+        let mut jobs: SmallVec<[(Range<u64>, Vec<Buffer>); 1]> = SmallVec::new();
         for change in changes {
             self.mark(ts, &change);
             if change.kind.is_mark() {
@@ -246,6 +257,9 @@ impl PlainStore {
 
     /// What a change makes of its sectors, which others that are added to them will build on.
     fn contents(&mut self, change: &Change) -> Vec<Buffer> {
+        if self.bases.range(change.sectors()).next().is_none() {
+            return vec![change.data.clone()];
+        }
         let mut whole = true;
         let mut pieces = Vec::with_capacity(change.count() as usize);
         for (n, sector) in change.sectors().enumerate() {
@@ -302,9 +316,13 @@ impl PlainStore {
         if self.asked.is_empty() {
             return;
         }
+        if self.asked.len() == 1 {
+            let alone = self.asked.drain(..).collect();
+            return self.ask_group(alone);
+        }
         let mut asked = std::mem::take(&mut self.asked);
         asked.sort_by_key(|(_, r)| r.start);
-        let mut group: Vec<(u64, Range<u64>)> = Vec::new();
+        let mut group = Reads::new();
         for (ticket, range) in asked {
             let end = group.iter().map(|(_, r)| r.end).max();
             if end.is_some_and(|end| !self.config.coalesces || range.start > end + self.config.gap)
@@ -316,13 +334,13 @@ impl PlainStore {
         self.ask_group(group);
     }
 
-    fn ask_group(&mut self, group: Vec<(u64, Range<u64>)>) {
+    fn ask_group(&mut self, group: Reads) {
         let Some(first) = group.first().map(|(_, r)| r.start) else { return };
         let end = group.iter().map(|(_, r)| r.end).max().expect("just seen");
         self.ask(Job { purpose: Purpose::Read(group), sectors: first..end, data: None });
     }
 
-    fn read_done(&mut self, group: Vec<(u64, Range<u64>)>, first: u64, data: &Buffer) {
+    fn read_done(&mut self, group: Reads, first: u64, data: &Buffer) {
         for (ticket, range) in group {
             let at = |sector: u64| ((sector - first) * SECTOR) as usize;
             let erased: Vec<u64> = self.marks.range(range.clone()).map(|(s, _)| *s).collect();
@@ -353,8 +371,8 @@ impl PlainStore {
 }
 
 /// Numbers in ascending order as ranges.
-fn runs(numbers: &[u64]) -> Vec<Range<u64>> {
-    let mut out: Vec<Range<u64>> = Vec::new();
+fn runs(numbers: &[u64]) -> Runs {
+    let mut out = Runs::new();
     for n in numbers {
         match out.last_mut() {
             Some(run) if run.end == *n => run.end += 1,
@@ -421,11 +439,10 @@ impl Store for PlainStore {
 
     fn prepare(&mut self, ts: Timestamp, _: Vec<u8>, changes: Vec<Change>, _: bool) {
         self.latest = self.latest.max(ts);
-        let expected: Vec<Range<u64>> =
-            self.txns.get(&ts).map(|t| t.bases.clone()).unwrap_or_default();
+        let expected = self.txns.get(&ts).map(|t| t.bases.clone()).unwrap_or_default();
         for change in changes.iter().filter(|c| c.kind.is_delta()) {
             let known = |s: &u64| expected.iter().any(|r| r.contains(s));
-            let rest: Vec<u64> = change.sectors().filter(|s| !known(s)).collect();
+            let rest: SmallVec<[u64; 8]> = change.sectors().filter(|s| !known(s)).collect();
             runs(&rest).into_iter().for_each(|run| self.use_bases(ts, run));
         }
         let txn = self.txns.entry(ts).or_default();
@@ -505,6 +522,11 @@ impl Store for PlainStore {
     fn take_ops(&mut self) -> Vec<DiskRequest> {
         self.gather();
         std::mem::take(&mut self.out)
+    }
+
+    fn move_ops(&mut self, to: &mut Vec<DiskRequest>) {
+        self.gather();
+        to.append(&mut self.out);
     }
 
     fn done(&mut self, id: u64, result: DiskResult) {
