@@ -13,7 +13,7 @@ mod request;
 pub mod sequencer;
 
 pub use crate::policy::Ordering;
-pub use admission::{Access, Admission, Admittance};
+pub use admission::{Access, Accesses, Admission, Admittance};
 pub use clock::{Clock, FOLLOWED};
 pub use locks::{Lock, LockTable, joined};
 pub use request::{Again, Asker, HostId, Origin, Place, PlaceError, RequestId};

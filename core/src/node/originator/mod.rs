@@ -39,6 +39,8 @@ mod writing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::background::Background;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
@@ -151,7 +153,7 @@ pub(crate) struct Originator {
     lacking: Lacking,
     txns: BTreeMap<Timestamp, Box<RunningJob>>,
     /// Committed writes and the participants that have not said that they know.
-    settling: BTreeMap<Timestamp, Settling>,
+    settling: BTreeMap<Timestamp, Box<Settling>>,
     flushes: Numbered<Flush>,
     /// Parts of requests that were asked for before, while it is not known what became of them.
     recalls: Numbered<Recall>,
@@ -170,7 +172,7 @@ struct Settling {
     policy: Policy,
     stripes: std::ops::Range<u64>,
     participants: Vec<NodeId>,
-    left: BTreeSet<NodeId>,
+    left: SmallVec<[NodeId; 8]>,
     /// The job that is finished when all know (without journal).
     job: Option<Job>,
     since: Nanos,

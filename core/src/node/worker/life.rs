@@ -142,7 +142,8 @@ impl Worker {
             self.answer_refreshed(outbox);
             self.ask_refresh(background, outbox.now);
         }
-        for request in self.store.take_ops() {
+        self.store.move_ops(&mut self.ops);
+        for request in self.ops.drain(..) {
             outbox.push(Output::Disk(request));
         }
         self.store.has_events() || (serving && self.stalled.has_changed())
@@ -150,6 +151,9 @@ impl Worker {
 
     /// Those that waited for a write to be decided try again.
     pub(super) fn wake_waiting(&mut self, outbox: &mut Outbox) {
+        if self.stalled.is_empty() {
+            return;
+        }
         let (writes, reads) = self.stalled.take();
         writes.into_iter().for_each(|ts| self.step(ts, outbox));
         reads.into_iter().for_each(|ts| self.step_read(ts, outbox));
@@ -195,7 +199,7 @@ impl Worker {
         txn.originator = found.ts.originator();
         txn.phase = if found.committed { Phase::Committed { safe: true } } else { Phase::Prepared };
         txn.since = now;
-        self.txns.insert(found.ts, txn);
+        self.txns.insert(found.ts, Box::new(txn));
     }
 
     /// Make what has been written safe.
