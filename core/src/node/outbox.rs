@@ -42,13 +42,18 @@ impl Queued {
         self.place(to).map_or(&[], |n| &self.0[n].1)
     }
 
-    /// The list of a node, to which something is sent even if nothing is put into it.
-    fn list(&mut self, to: NodeId) -> &mut Vec<Notice> {
-        let place = self.place(to).unwrap_or_else(|free| {
+    /// Something is sent to a node, even if no notice is.
+    fn want(&mut self, to: NodeId) {
+        if let Err(free) = self.place(to) {
             self.0.insert(free, (to, Vec::new()));
-            free
-        });
-        &mut self.0[place].1
+        }
+    }
+
+    fn push(&mut self, to: NodeId, notice: Notice) {
+        match self.place(to) {
+            Ok(n) => self.0[n].1.push(notice),
+            Err(free) => self.0.insert(free, (to, vec![notice])),
+        }
     }
 
     fn take(&mut self, to: NodeId) -> Option<Vec<Notice>> {
@@ -133,7 +138,7 @@ impl Outbox {
     pub fn tell_of(&mut self, to: NodeId, nodes: &[NodeId]) {
         if to != self.node {
             self.witness.tell_of(to, nodes, self.node);
-            self.notices.list(to);
+            self.notices.want(to);
             self.soon = true;
         }
     }
@@ -166,14 +171,14 @@ impl Outbox {
     /// Queues a notice to ride on the next message to `to`.
     pub fn notice(&mut self, to: NodeId, notice: Notice) {
         self.counters.notices += 1;
-        self.notices.list(to).push(notice);
+        self.notices.push(to, notice);
         self.soon = true;
     }
 
     /// Sends a notice now, alone if no message goes to `to`. Notices to other nodes may wait.
     pub fn notice_at_once(&mut self, to: NodeId, notice: Notice) {
         self.counters.notices += 1;
-        self.notices.list(to).push(notice);
+        self.notices.push(to, notice);
         self.hurry_to(to);
     }
 

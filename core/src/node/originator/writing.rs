@@ -113,7 +113,7 @@ impl Originator {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),
             participants,
-            calculators: Vec::new(),
+            calculators: Vec::with_capacity(plan.rows.len()),
             given,
             gathering: 0,
             readers: ColumnSet::EMPTY,

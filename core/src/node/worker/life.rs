@@ -143,8 +143,8 @@ impl Worker {
             self.ask_refresh(background, outbox.now);
         }
         self.store.move_ops(&mut self.ops);
-        for request in self.ops.drain(..) {
-            outbox.push(Output::Disk(request));
+        if !self.ops.is_empty() {
+            self.ops.drain(..).for_each(|request| outbox.push(Output::Disk(request)));
         }
         self.store.has_events() || (serving && self.stalled.has_changed())
     }

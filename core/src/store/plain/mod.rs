@@ -6,6 +6,8 @@
 //! What changes are added to (old parity) is read once and kept while there are undecided changes
 //! of it: in whatever order they are decided, each is added to what the ones before it made.
 
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
@@ -16,17 +18,21 @@ use super::{
     Change, ChangeKind, DiskOp, DiskRequest, DiskResult, Event, PlainConfig, ReadDone, Scan,
     StoreCounters, Timestamp, Urgency,
 };
+use turns::Turns;
+
 use crate::Buffer;
-use crate::order::{Lock, LockTable};
-use crate::units::{NodeId, SECTOR, SECTOR_BYTES};
+use crate::units::{SECTOR, SECTOR_BYTES};
 
 /// A transfer that has been asked for.
 #[derive(Clone, Debug, Hash)]
 struct Job {
     purpose: Purpose,
     sectors: Range<u64>,
-    /// What to write; `None` reads.
+    /// What to write, until it runs.
     data: Option<Vec<Buffer>>,
+    writes: bool,
+    /// Whether others are in its way.
+    waits: bool,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -94,10 +100,8 @@ pub struct PlainStore {
     bases: BTreeMap<u64, Base>,
     /// The marking memory (AFRAID 1.1): sectors that are out of date, each since which write. It costs no transfer.
     marks: BTreeMap<u64, Timestamp>,
-    /// Whose turn it is at which sectors, of the transfers that wait and of those that run.
-    turns: LockTable<u64>,
-    waiting: BTreeMap<u64, Job>,
-    running: BTreeMap<u64, Job>,
+    /// The transfers that wait and those that run.
+    turns: Turns,
     /// Reads asked for since the operations were last taken, to be put together.
     asked: Vec<(u64, Range<u64>)>,
     flushes: BTreeMap<u64, u64>,
@@ -118,9 +122,7 @@ impl PlainStore {
             unready: BTreeSet::new(),
             bases: BTreeMap::new(),
             marks: BTreeMap::new(),
-            turns: LockTable::default(),
-            waiting: BTreeMap::new(),
-            running: BTreeMap::new(),
+            turns: Turns::default(),
             asked: Vec::new(),
             flushes: BTreeMap::new(),
             next: 1,
@@ -136,32 +138,22 @@ impl PlainStore {
     }
 
     /// Asks for a transfer: it starts when none before it is in its way.
-    fn ask(&mut self, job: Job) {
+    fn ask(&mut self, purpose: Purpose, sectors: Range<u64>, data: Option<Vec<Buffer>>) {
         let id = self.number();
-        let exclusive = job.data.is_some();
-        // All are of one disk; which, does not matter here.
-        let lock = Lock { disk: NodeId(0), sectors: job.sectors.clone(), exclusive };
-        match self.turns.ask(id, [lock]) {
-            true => self.start(id, job),
-            false => drop(self.waiting.insert(id, job)),
+        let writes = data.is_some();
+        let waits = self.turns.is_barred(id, &sectors, writes);
+        let mut job = Job { purpose, sectors, data, writes, waits };
+        if !waits {
+            self.begin(id, operation(&mut job));
         }
+        self.turns.enter(id, job);
     }
 
-    fn start(&mut self, id: u64, mut job: Job) {
-        let (offset, len) =
-            (job.sectors.start * SECTOR, (job.sectors.end - job.sectors.start) * SECTOR);
-        let op = match job.data.take() {
-            Some(data) => {
-                job.data = Some(Vec::new());
-                self.counters.disk_writes += 1;
-                DiskOp::Write { offset, data, durable: true }
-            }
-            None => {
-                self.counters.disk_reads += 1;
-                DiskOp::Read { offset, len }
-            }
-        };
-        self.running.insert(id, job);
+    fn begin(&mut self, id: u64, op: DiskOp) {
+        match op {
+            DiskOp::Write { .. } => self.counters.disk_writes += 1,
+            _ => self.counters.disk_reads += 1,
+        }
         self.out.push(DiskRequest { id, op, urgency: Urgency::Awaited });
     }
 
@@ -176,7 +168,7 @@ impl PlainStore {
             base.users += 1;
         }
         for run in runs(&missing) {
-            self.ask(Job { purpose: Purpose::Base, sectors: run, data: None });
+            self.ask(Purpose::Base, run, None);
         }
         self.txns.entry(ts).or_default().bases.push(sectors);
     }
@@ -251,7 +243,7 @@ impl PlainStore {
         // What was to be read before this must not see it.
         self.gather();
         for (sectors, data) in jobs {
-            self.ask(Job { purpose: Purpose::Place(ts), sectors, data: Some(data) });
+            self.ask(Purpose::Place(ts), sectors, Some(data));
         }
     }
 
@@ -337,7 +329,7 @@ impl PlainStore {
     fn ask_group(&mut self, group: Reads) {
         let Some(first) = group.first().map(|(_, r)| r.start) else { return };
         let end = group.iter().map(|(_, r)| r.end).max().expect("just seen");
-        self.ask(Job { purpose: Purpose::Read(group), sectors: first..end, data: None });
+        self.ask(Purpose::Read(group), first..end, None);
     }
 
     fn read_done(&mut self, group: Reads, first: u64, data: &Buffer) {
@@ -367,6 +359,15 @@ impl PlainStore {
             }
         }
         self.step_all();
+    }
+}
+
+/// What the disk does for a transfer.
+fn operation(job: &mut Job) -> DiskOp {
+    let Range { start, end } = job.sectors;
+    match job.data.take() {
+        Some(data) => DiskOp::Write { offset: start * SECTOR, data, durable: true },
+        None => DiskOp::Read { offset: start * SECTOR, len: (end - start) * SECTOR },
     }
 }
 
@@ -486,11 +487,12 @@ impl Store for PlainStore {
     }
 
     fn is_quiet(&self) -> bool {
-        self.running.is_empty() && self.waiting.is_empty() && self.asked.is_empty()
+        self.turns.is_empty() && self.asked.is_empty()
     }
 
     fn waiting(&self) -> String {
-        format!("{} transfers, {} waiting", self.running.len(), self.waiting.len())
+        let (running, waiting) = self.turns.count();
+        format!("{running} transfers, {waiting} waiting")
     }
 
     fn held_bytes(&self) -> u64 {
@@ -505,10 +507,9 @@ impl Store for PlainStore {
 
     fn flush_outcomes(&mut self) {}
 
-    /// Transfers that wait or run are different ones, and each base is held as often as writes use it.
+    /// Transfers take turns, and each base is held as often as writes use it.
     fn check_sums(&self) {
-        let both = self.waiting.keys().any(|id| self.running.contains_key(id));
-        assert!(!both, "a transfer waits that runs");
+        self.turns.check();
         let mut users = BTreeMap::<u64, u32>::new();
         for sector in self.txns.values().flat_map(|t| t.bases.iter().cloned().flatten()) {
             *users.entry(sector).or_default() += 1;
@@ -536,8 +537,7 @@ impl Store for PlainStore {
                 Err(error) => Event::Failed(error),
             });
         }
-        let Some(job) = self.running.remove(&id) else { return };
-        let next = self.turns.release(id);
+        let Some((job, next)) = self.turns.leave(id) else { return };
         let data = match result {
             Ok(data) => data,
             Err(error) => return self.events.push_back(Event::Failed(error)),
@@ -548,8 +548,9 @@ impl Store for PlainStore {
             Purpose::Place(ts) => self.placed(ts),
         }
         for id in next {
-            let job = self.waiting.remove(&id).expect("it waited for its turn");
-            self.start(id, job);
+            let job = self.turns.of(id).expect("it waited for its turn");
+            let op = operation(job);
+            self.begin(id, op);
         }
     }
 
