@@ -36,6 +36,7 @@ mod running;
 mod sequence_message;
 mod sequencing;
 mod settle;
+mod spare;
 mod status;
 mod task;
 #[cfg(test)]
@@ -247,7 +248,7 @@ impl Node {
         }
     }
 
-    fn message(&mut self, envelope: Box<Envelope>) {
+    fn message(&mut self, mut envelope: Box<Envelope>) {
         self.hear(&envelope);
         if envelope.epoch > self.map.epoch {
             if self.stash.len() < STASH {
@@ -262,10 +263,13 @@ impl Node {
         for notice in &envelope.notices {
             self.notice(envelope.from, *notice);
         }
-        let Envelope { from, hops, body: Some(body), .. } = *envelope else { return };
-        self.outbox.hops = hops;
-        self.dispatch(from, body);
-        self.outbox.hops = 0;
+        let (from, hops, body) = (envelope.from, envelope.hops, envelope.body.take());
+        self.outbox.spare.keep(envelope);
+        if let Some(body) = body {
+            self.outbox.hops = hops;
+            self.dispatch(from, body);
+            self.outbox.hops = 0;
+        }
     }
 
     fn dispatch(&mut self, from: NodeId, body: Body) {

@@ -1,8 +1,9 @@
 //! What a node is about to put out, with its counters.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::sequencing::OWN;
+use super::spare::Spare;
 use super::witness::Witness;
 use super::{
     Body, Envelope, HostData, HostError, MemberReport, NodeCounters, Notice, Output, Timer,
@@ -27,6 +28,39 @@ pub(super) struct ForEndpoint {
     pub counted: Vec<Timestamp>,
 }
 
+/// Notices that wait for a message to their nodes, by node. Few nodes have any at a time, and each comes and goes.
+#[derive(Clone, Default, Hash)]
+struct Queued(Vec<(NodeId, Vec<Notice>)>);
+
+impl Queued {
+    fn place(&self, to: NodeId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&to, |(node, _)| *node)
+    }
+
+    /// What waits for a node.
+    fn of(&self, to: NodeId) -> &[Notice] {
+        self.place(to).map_or(&[], |n| &self.0[n].1)
+    }
+
+    /// Something is sent to a node, even if no notice is.
+    fn want(&mut self, to: NodeId) {
+        if let Err(free) = self.place(to) {
+            self.0.insert(free, (to, Vec::new()));
+        }
+    }
+
+    fn push(&mut self, to: NodeId, notice: Notice) {
+        match self.place(to) {
+            Ok(n) => self.0[n].1.push(notice),
+            Err(free) => self.0.insert(free, (to, vec![notice])),
+        }
+    }
+
+    fn take(&mut self, to: NodeId) -> Option<Vec<Notice>> {
+        self.place(to).ok().map(|n| self.0.remove(n).1)
+    }
+}
+
 /// Collects outputs while an input is handled.
 #[derive(Clone, Hash)]
 pub(crate) struct Outbox {
@@ -47,7 +81,9 @@ pub(crate) struct Outbox {
     answered: Vec<(u64, Result<(), HostError>)>,
     /// Requests answered for endpoints since the controller was told.
     for_endpoints: Vec<ForEndpoint>,
-    notices: BTreeMap<NodeId, Vec<Notice>>,
+    notices: Queued,
+    /// Room for what is sent.
+    pub spare: Spare,
     /// How far others' disks have got.
     pub witness: Witness,
     /// Nodes whose notices must not wait.
@@ -72,7 +108,8 @@ impl Outbox {
             out: Vec::new(),
             answered: Vec::new(),
             for_endpoints: Vec::new(),
-            notices: BTreeMap::new(),
+            notices: Queued::default(),
+            spare: Spare::default(),
             witness: Witness::default(),
             at_once: BTreeSet::new(),
             soon: false,
@@ -88,7 +125,7 @@ impl Outbox {
     /// A new epoch: notices of the old one are void.
     pub fn enter(&mut self, epoch: Epoch) {
         self.epoch = epoch;
-        self.notices.clear();
+        self.notices.0.clear();
         self.witness.enter();
     }
 
@@ -101,7 +138,7 @@ impl Outbox {
     pub fn tell_of(&mut self, to: NodeId, nodes: &[NodeId]) {
         if to != self.node {
             self.witness.tell_of(to, nodes, self.node);
-            self.notices.entry(to).or_default();
+            self.notices.want(to);
             self.soon = true;
         }
     }
@@ -111,7 +148,7 @@ impl Outbox {
         let heard = self.witness.take(to);
         let (from, epoch, reached) = (self.node, self.epoch, Reached::default());
         let envelope = Envelope { from, to, epoch, hops, notices, reached, heard, body };
-        self.out.push(Output::Send(Box::new(envelope)));
+        self.out.push(Output::Send(self.spare.put(envelope)));
     }
 
     /// Sends a message one hop after the one being handled.
@@ -127,21 +164,21 @@ impl Outbox {
             self.counters.totals.wire_bytes += body.payload();
         }
         self.counters.order_messages += u64::from(body.keeps_order());
-        let notices = self.notices.remove(&to).unwrap_or_default();
+        let notices = self.notices.take(to).unwrap_or_default();
         self.envelope(to, hops, notices, Some(body));
     }
 
     /// Queues a notice to ride on the next message to `to`.
     pub fn notice(&mut self, to: NodeId, notice: Notice) {
         self.counters.notices += 1;
-        self.notices.entry(to).or_default().push(notice);
+        self.notices.push(to, notice);
         self.soon = true;
     }
 
     /// Sends a notice now, alone if no message goes to `to`. Notices to other nodes may wait.
     pub fn notice_at_once(&mut self, to: NodeId, notice: Notice) {
         self.counters.notices += 1;
-        self.notices.entry(to).or_default().push(notice);
+        self.notices.push(to, notice);
         self.hurry_to(to);
     }
 
@@ -152,7 +189,7 @@ impl Outbox {
 
     /// The notices that are queued for a node.
     pub fn queued(&self, to: NodeId) -> &[Notice] {
-        self.notices.get(&to).map_or(&[], Vec::as_slice)
+        self.notices.of(to)
     }
 
     /// Queued notices must not wait.
@@ -252,9 +289,10 @@ impl Outbox {
 
     /// Sends the notices that wait.
     pub fn flush_notices(&mut self) {
-        while let Some((to, notices)) = self.notices.pop_first() {
-            self.send_notices(to, notices);
-        }
+        let mut queued = std::mem::take(&mut self.notices.0);
+        queued.drain(..).for_each(|(to, notices)| self.send_notices(to, notices));
+        // Its room is kept.
+        self.notices.0 = queued;
         self.urgent = false;
         self.at_once.clear();
     }
@@ -269,7 +307,7 @@ impl Outbox {
             self.flush_notices();
         }
         while let Some(to) = self.at_once.pop_first() {
-            if let Some(notices) = self.notices.remove(&to) {
+            if let Some(notices) = self.notices.take(to) {
                 self.send_notices(to, notices);
             }
         }

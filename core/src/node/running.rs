@@ -25,7 +25,7 @@ impl Node {
         {
             self.outbox.want_refresh(at);
         }
-        if self.is_busy() {
+        if !self.outbox.tick_is_set && self.is_busy() {
             self.outbox.want_tick(self.config.patience.min(self.config.place_after));
         }
     }

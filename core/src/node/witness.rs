@@ -53,6 +53,9 @@ impl Witness {
 
     /// Tells a node how far the disks of these others have got.
     pub fn tell_of(&mut self, to: NodeId, nodes: &[NodeId], own: NodeId) {
+        if self.heard.is_empty() {
+            return;
+        }
         for about in nodes.iter().filter(|n| **n != to && **n != own) {
             let Some(reached) = self.heard.get(about).copied() else { continue };
             if self.told.insert((to, *about), reached) != Some(reached) {

@@ -14,6 +14,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::units::Timestamp;
 
 const GRANULE: u64 = 16;
@@ -28,6 +30,9 @@ pub enum Access {
     /// Add to the content.
     Delta,
 }
+
+/// What a transaction wants: mostly it is little, which needs no room of its own.
+pub type Accesses = SmallVec<[(Range<u64>, Access); 2]>;
 
 /// The answer to a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::units::NodeId;
+
+/// What one asks for at once: mostly it is one lock, which needs no room of its own.
+type Locks = SmallVec<[Lock; 1]>;
 
 /// A lock on sectors of a node's disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +67,7 @@ pub fn joined(mut locks: Vec<Lock>) -> Vec<Lock> {
 struct Entry {
     /// Its place in the order of asking.
     turn: u64,
-    locks: Vec<Lock>,
+    locks: Locks,
     granted: bool,
 }
 
@@ -91,16 +96,17 @@ impl<Owner> Default for LockTable<Owner> {
 impl<Owner: Copy + Ord> LockTable<Owner> {
     /// Asks for locks. Says whether they are granted; else `owner` waits for its turn. One who has
     /// asked already is told how that stands.
-    pub fn ask(&mut self, owner: Owner, locks: Vec<Lock>) -> bool {
+    pub fn ask(&mut self, owner: Owner, locks: impl Into<Locks>) -> bool {
         if let Some(entry) = self.entries.get(&owner) {
             return entry.granted;
         }
+        let locks = locks.into();
         let granted = !self.is_barred(self.next, &locks);
         self.enter(owner, locks, granted);
         granted
     }
 
-    fn enter(&mut self, owner: Owner, locks: Vec<Lock>, granted: bool) {
+    fn enter(&mut self, owner: Owner, locks: Locks, granted: bool) {
         let turn = self.next;
         self.next += 1;
         for lock in &locks {
@@ -117,7 +123,7 @@ impl<Owner: Copy + Ord> LockTable<Owner> {
     /// Takes locks that were granted elsewhere, before this table was there.
     pub fn hold(&mut self, owner: Owner, locks: Vec<Lock>) {
         self.release(owner);
-        self.enter(owner, locks, true);
+        self.enter(owner, locks.into(), true);
     }
 
     /// Those with a lock that conflicts with this one, and their turns.

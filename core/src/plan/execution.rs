@@ -2,7 +2,7 @@
 //! sent and written. Whoever has a role runs the role's cells by it; disks and messages are the
 //! caller's.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::cell::{Cell, Destination, Part, Role, Send, Step, Term, Value};
 use super::{Spans, accumulate, compose};
@@ -33,7 +33,7 @@ pub struct Execution {
 enum Old {
     NotNeeded,
     Wanted,
-    Reading(Vec<Option<Buffer>>),
+    Reading(SmallVec<[Option<Buffer>; 1]>),
     Here(Buffer),
 }
 
@@ -101,7 +101,7 @@ impl Execution {
 
     /// The read has been started, in so many parts.
     pub fn reading(&mut self, parts: usize) {
-        self.old = Old::Reading(vec![None; parts]);
+        self.old = Old::Reading(smallvec![None; parts]);
     }
 
     /// A part of the read is here.
@@ -109,7 +109,8 @@ impl Execution {
         let Old::Reading(parts) = &mut self.old else { return };
         parts[part] = Some(data);
         if parts.iter().all(Option::is_some) {
-            self.old = Old::Here(joined(parts.drain(..).flatten().collect()));
+            let parts: SmallVec<[Buffer; 1]> = parts.drain(..).flatten().collect();
+            self.old = Old::Here(joined(parts));
         }
     }
 
@@ -344,8 +345,8 @@ fn sum(at: Spans, terms: &[Term], parts: &[Buffer]) -> Buffer {
     sum.into()
 }
 
-fn joined(parts: Vec<Buffer>) -> Buffer {
-    match <[Buffer; 1]>::try_from(parts) {
+fn joined(parts: SmallVec<[Buffer; 1]>) -> Buffer {
+    match parts.into_inner() {
         Ok([one]) => one,
         Err(parts) if parts.iter().all(Buffer::is_zero) => {
             Buffer::Zero(parts.iter().map(Buffer::len).sum())

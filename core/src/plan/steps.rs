@@ -208,8 +208,10 @@ impl WriteRow {
     /// what the endpoint does on behalf of others.
     fn terms_at_parity(&self, g: &Geometry, j: usize) -> Vec<Term> {
         let (support, small) = (g.code.support(j), self.changed.contains(j));
-        let mut terms = Vec::new();
-        for i in support.iter() {
+        // To a change nothing is added by what stays as it is.
+        let units = if small { support.intersection(self.new_units(g)) } else { support };
+        let mut terms = Vec::with_capacity(units.len());
+        for i in units.iter() {
             let (new, c) = (self.cover(g, i), g.code.coefficient(j, i));
             let lost = self.data_lost(g, i);
             let sent = match small {

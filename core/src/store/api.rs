@@ -110,6 +110,10 @@ pub trait Store: Send {
 
     /// Disk operations to start, in order.
     fn take_ops(&mut self) -> Vec<DiskRequest>;
+    /// The same, into a list that has its room already.
+    fn move_ops(&mut self, to: &mut Vec<DiskRequest>) {
+        to.append(&mut self.take_ops());
+    }
     /// A disk operation ended.
     fn done(&mut self, id: u64, result: DiskResult);
     /// The next thing to say.

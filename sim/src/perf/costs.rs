@@ -115,34 +115,34 @@ impl PathLengths {
 
     /// The instructions that work takes.
     pub fn instructions(&self, work: &Work) -> f64 {
-        let PathLengths { request, reply, send, receive, local, disk_start, disk_end, .. } = *self;
-        [
-            (work.requests, request as f64),
-            (work.replies, reply as f64),
-            (work.sent, send as f64),
-            (work.received, receive as f64),
-            (work.local, local as f64),
-            (work.commands, self.command as f64),
-            (work.executed, self.execute as f64),
-            (work.locks, self.lock as f64),
-            (work.disk_starts, disk_start as f64),
-            (work.disk_ends, disk_end as f64),
-            (work.units, self.unit as f64),
-            (work.message_bytes + work.disk_bytes + work.host_bytes, self.copy_byte),
-            (work.message_bytes, self.send_byte),
-            (work.host_bytes, self.host_byte),
-            (work.disk_bytes, self.disk_byte),
-            (work.written_bytes, self.write_byte),
-            (work.rounds, self.round as f64),
-            (work.sleeps, self.sleep as f64),
-            (work.timers, self.timer as f64),
-            (work.xor_bytes, self.xor_byte),
-        ]
-        .into_iter()
+        let mut sum = 0.0;
         // Of most kinds there is none, and to see that costs less than to count with it.
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, cost)| count as f64 * cost)
-        .sum()
+        let mut add = |count: u64, cost: f64| {
+            if count > 0 {
+                sum += count as f64 * cost;
+            }
+        };
+        add(work.requests, self.request as f64);
+        add(work.replies, self.reply as f64);
+        add(work.sent, self.send as f64);
+        add(work.received, self.receive as f64);
+        add(work.local, self.local as f64);
+        add(work.commands, self.command as f64);
+        add(work.executed, self.execute as f64);
+        add(work.locks, self.lock as f64);
+        add(work.disk_starts, self.disk_start as f64);
+        add(work.disk_ends, self.disk_end as f64);
+        add(work.units, self.unit as f64);
+        add(work.message_bytes + work.disk_bytes + work.host_bytes, self.copy_byte);
+        add(work.message_bytes, self.send_byte);
+        add(work.host_bytes, self.host_byte);
+        add(work.disk_bytes, self.disk_byte);
+        add(work.written_bytes, self.write_byte);
+        add(work.rounds, self.round as f64);
+        add(work.sleeps, self.sleep as f64);
+        add(work.timers, self.timer as f64);
+        add(work.xor_bytes, self.xor_byte);
+        sum
     }
 }
 
@@ -267,38 +267,36 @@ impl Work {
         }
     }
 
-    /// All kinds of two, put together.
-    fn with(self, other: Work, put: impl Fn(u64, u64) -> u64) -> Work {
-        Work {
-            requests: put(self.requests, other.requests),
-            replies: put(self.replies, other.replies),
-            sent: put(self.sent, other.sent),
-            received: put(self.received, other.received),
-            local: put(self.local, other.local),
-            commands: put(self.commands, other.commands),
-            executed: put(self.executed, other.executed),
-            locks: put(self.locks, other.locks),
-            disk_starts: put(self.disk_starts, other.disk_starts),
-            disk_ends: put(self.disk_ends, other.disk_ends),
-            disk_writes: put(self.disk_writes, other.disk_writes),
-            flushes: put(self.flushes, other.flushes),
-            units: put(self.units, other.units),
-            message_bytes: put(self.message_bytes, other.message_bytes),
-            disk_bytes: put(self.disk_bytes, other.disk_bytes),
-            written_bytes: put(self.written_bytes, other.written_bytes),
-            host_bytes: put(self.host_bytes, other.host_bytes),
-            xor_bytes: put(self.xor_bytes, other.xor_bytes),
-            timers: put(self.timers, other.timers),
-            rounds: put(self.rounds, other.rounds),
-            sleeps: put(self.sleeps, other.sleeps),
-            host_sleeps: put(self.host_sleeps, other.host_sleeps),
-        }
+    /// Has each kind go together with that of another.
+    fn each(&mut self, other: &Work, put: impl Fn(&mut u64, u64)) {
+        put(&mut self.requests, other.requests);
+        put(&mut self.replies, other.replies);
+        put(&mut self.sent, other.sent);
+        put(&mut self.received, other.received);
+        put(&mut self.local, other.local);
+        put(&mut self.commands, other.commands);
+        put(&mut self.executed, other.executed);
+        put(&mut self.locks, other.locks);
+        put(&mut self.disk_starts, other.disk_starts);
+        put(&mut self.disk_ends, other.disk_ends);
+        put(&mut self.disk_writes, other.disk_writes);
+        put(&mut self.flushes, other.flushes);
+        put(&mut self.units, other.units);
+        put(&mut self.message_bytes, other.message_bytes);
+        put(&mut self.disk_bytes, other.disk_bytes);
+        put(&mut self.written_bytes, other.written_bytes);
+        put(&mut self.host_bytes, other.host_bytes);
+        put(&mut self.xor_bytes, other.xor_bytes);
+        put(&mut self.timers, other.timers);
+        put(&mut self.rounds, other.rounds);
+        put(&mut self.sleeps, other.sleeps);
+        put(&mut self.host_sleeps, other.host_sleeps);
     }
 }
 
 impl AddAssign for Work {
     fn add_assign(&mut self, other: Work) {
-        *self = self.with(other, |a, b| a + b);
+        self.each(&other, |a, b| *a += b);
     }
 }
 
@@ -306,6 +304,8 @@ impl Sub for Work {
     type Output = Work;
 
     fn sub(self, earlier: Work) -> Work {
-        self.with(earlier, |a, b| a - b)
+        let mut since = self;
+        since.each(&earlier, |a, b| *a -= b);
+        since
     }
 }

@@ -39,6 +39,8 @@ mod writing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::background::Background;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
@@ -47,6 +49,7 @@ use super::{
     Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
+use crate::order::ByTime;
 use crate::plan::Waits;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
@@ -149,9 +152,9 @@ pub(crate) struct Originator {
     scrubs: BTreeSet<u64>,
     jobs: Jobs,
     lacking: Lacking,
-    txns: BTreeMap<Timestamp, Box<RunningJob>>,
+    txns: ByTime<Box<RunningJob>>,
     /// Committed writes and the participants that have not said that they know.
-    settling: BTreeMap<Timestamp, Settling>,
+    settling: ByTime<Box<Settling>>,
     flushes: Numbered<Flush>,
     /// Parts of requests that were asked for before, while it is not known what became of them.
     recalls: Numbered<Recall>,
@@ -170,7 +173,7 @@ struct Settling {
     policy: Policy,
     stripes: std::ops::Range<u64>,
     participants: Vec<NodeId>,
-    left: BTreeSet<NodeId>,
+    left: SmallVec<[NodeId; 8]>,
     /// The job that is finished when all know (without journal).
     job: Option<Job>,
     since: Nanos,
@@ -187,8 +190,8 @@ impl Originator {
             scrubs: BTreeSet::new(),
             jobs: Jobs::default(),
             lacking: Lacking::default(),
-            txns: BTreeMap::new(),
-            settling: BTreeMap::new(),
+            txns: ByTime::default(),
+            settling: ByTime::default(),
             flushes: Numbered::default(),
             recalls: Numbered::default(),
             locks: Locks::default(),
@@ -416,7 +419,7 @@ impl Originator {
         self.tick_recalls(outbox);
         self.tick_locks(outbox);
         self.tick_waiting(outbox);
-        for (ts, settling) in &mut self.settling {
+        for (ts, settling) in self.settling.iter_mut() {
             if now.saturating_sub(settling.since) >= patience {
                 settling.since = now;
                 settling.left.iter().for_each(|n| outbox.notice(*n, Notice::Commit(*ts)));
@@ -430,12 +433,10 @@ impl Originator {
     fn leave_removed(&mut self, outbox: &mut Outbox) {
         let map = self.map.clone();
         let is_gone = |volume: VolumeId| !map.volumes.contains_key(&volume);
-        let txns: Vec<Job> =
-            self.txns.extract_if(.., |_, t| is_gone(t.job.volume)).map(|(_, t)| t.job).collect();
+        let txns = self.txns.take_where(|t| is_gone(t.job.volume));
         let writes = |s: &Settling| s.job.as_ref().is_some_and(|j| is_gone(j.volume));
-        let settling = self.settling.extract_if(.., |_, s| writes(s));
-        let jobs: Vec<Job> = txns.into_iter().chain(settling.filter_map(|(_, s)| s.job)).collect();
-        for job in jobs {
+        let settling = self.settling.take_where(|s| writes(s)).into_iter();
+        for job in txns.into_iter().map(|t| t.job).chain(settling.filter_map(|s| s.job)) {
             self.finish(job, Err(HostError::NoVolume), outbox);
         }
         self.leave_scrubs(is_gone);

@@ -10,12 +10,12 @@ impl Originator {
         let Some(settling) = self.settling.get_mut(&ts) else {
             return self.written_alone(from, ts, outbox);
         };
-        settling.left.remove(&from);
+        settling.left.retain(|node| *node != from);
         if !settling.left.is_empty() {
             return;
         }
         let settling = self.settling.remove(&ts).expect("just seen");
-        self.settled(ts, settling, outbox);
+        self.settled(ts, *settling, outbox);
     }
 
     /// A participant that waits for nobody has written its part: that is its vote too, and the answer
@@ -90,8 +90,8 @@ impl Originator {
         if self.txns.get(&ts).is_some_and(|t| alone(t) && matches!(t.state, State::Writing(_))) {
             self.inquire(ts, outbox);
         }
-        let host_waits = |s: &Settling| s.job.is_some();
-        let waiting = self.txns.contains_key(&ts) || self.settling.get(&ts).is_some_and(host_waits);
+        let settling = self.settling.get(&ts);
+        let waiting = self.txns.contains_key(&ts) || settling.is_some_and(|s| s.job.is_some());
         outbox.send(from, Body::QueryReply { ts, waiting });
     }
 
@@ -329,7 +329,7 @@ impl Originator {
             settling.job = Some(txn.job);
             outbox.hurry();
         }
-        self.settling.insert(ts, settling);
+        self.settling.insert(ts, Box::new(settling));
     }
 }
 

@@ -113,7 +113,7 @@ impl Originator {
             header,
             votes_missing: participants.iter().map(|p| p.0).collect(),
             participants,
-            calculators: Vec::new(),
+            calculators: Vec::with_capacity(plan.rows.len()),
             given,
             gathering: 0,
             readers: ColumnSet::EMPTY,
@@ -302,11 +302,12 @@ fn hand_out(
 }
 
 /// What the workers are told when a write begins.
+#[derive(Default)]
 struct Beginning {
     /// The columns that must be told, since nothing that they wait for tells them.
     told: ColumnSet,
-    /// What there is for each column's own seat at once.
-    items: Vec<Vec<Item>>,
+    /// What there is for columns' own seats at once, by column.
+    items: SmallVec<[(usize, Vec<Item>); 1]>,
     /// What there is for other roles of columns at once: for the seats of second units, and for calculators.
     others: BTreeMap<(usize, Role), Vec<Item>>,
     /// The disk that a column leaves, and of which stripe it is copied.
@@ -319,9 +320,7 @@ impl Writing {
     /// meanwhile.
     fn begin(&mut self, volume: &Volume, what: &What, announce: bool) -> (Beginning, u64) {
         let g = &volume.geometry;
-        let items = vec![Vec::new(); g.layout.width()];
-        let mut beginning =
-            Beginning { told: ColumnSet::EMPTY, items, others: BTreeMap::new(), source: None };
+        let mut beginning = Beginning::default();
         let (mut writers, mut added) = (ColumnSet::EMPTY, 0);
         for row in &self.plan.rows {
             let (mut calculator, mut handed_out) = (None, SmallVec::<[Sending; 4]>::new());
@@ -382,9 +381,7 @@ impl Writing {
     /// The same where an endpoint holds the bytes: columns are told, and fetch what they need there. What is inline
     /// they get at once.
     fn tell(&mut self, g: &Geometry, what: &What, is_inline: bool, announce: bool) -> Beginning {
-        let items = vec![Vec::new(); g.layout.width()];
-        let mut beginning =
-            Beginning { told: ColumnSet::EMPTY, items, others: BTreeMap::new(), source: None };
+        let mut beginning = Beginning::default();
         let mut writers = ColumnSet::EMPTY;
         for row in &self.plan.rows {
             // Who calculates hears from the controller who gives it what.
@@ -421,7 +418,10 @@ impl Beginning {
             match g.layout.column_at(item.stripe, seat) {
                 column if column == seat => {
                     self.told.insert(column);
-                    self.items[column].push(item);
+                    match self.items.binary_search_by_key(&column, |of| of.0) {
+                        Ok(n) => self.items[n].1.push(item),
+                        Err(n) => self.items.insert(n, (column, vec![item])),
+                    }
                 }
                 column => {
                     let role = Role::Column(seat);
@@ -433,16 +433,16 @@ impl Beginning {
 
     /// Bytes of data in it.
     fn payload(&self) -> u64 {
-        let items = self.items.iter().chain(self.others.values()).flatten();
+        let items = self.items.iter().map(|of| &of.1).chain(self.others.values()).flatten();
         items.map(|item| item.data.len() as u64).sum()
     }
 
     /// Tells them.
     fn send(self, header: Header, cast: Cast, outbox: &mut Outbox) {
-        let told = self.told;
-        let columns = self.items.into_iter().enumerate().filter(|(c, _)| told.contains(*c));
         let first = |column: usize| cast.volume.extents[cast.extent].columns[column].0;
-        let columns = columns.map(|(column, items)| (first(column), items));
+        let mut items = self.items.into_iter().peekable();
+        let mut items_of = |column| items.next_if(|of| of.0 == column).map(|of| of.1);
+        let columns = self.told.iter().map(|c| (first(c), items_of(c).unwrap_or_default()));
         let source = self.source.map(|(stripe, role)| {
             (cast.node(stripe, role).expect("a role in this plan"), Vec::new())
         });

@@ -41,6 +41,9 @@ impl Worker {
     ) -> Vec<usize> {
         let mut touched = Vec::new();
         let txn = self.txns.get_mut(&ts).expect("a write in work");
+        if txn.calculators.is_empty() {
+            return touched;
+        }
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return touched };
         let g = &volume.geometry;
         for n in 0..txn.calculators.len() {

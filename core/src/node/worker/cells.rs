@@ -4,14 +4,22 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::{Header, sectors};
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::task::Cast;
-use crate::order::Access;
+use crate::order::{Access, Accesses};
 use crate::plan::{Execution, Role, Send, Sending, Span, Value, WriteRow};
 use crate::store::{Change, ChangeKind, Changed};
 use crate::units::{SECTOR, VolumeId};
+
+/// Numbers of cells of a write, which has few.
+pub(super) type CellNumbers = SmallVec<[usize; 4]>;
+
+/// The sectors that a cell reads.
+pub(super) type Ranges = SmallVec<[Range<u64>; 2]>;
 
 /// A cell in work.
 #[derive(Clone, Hash)]
@@ -57,12 +65,12 @@ impl Cell {
         Cast { volume: &self.volume, extent, originator, calculators, endpoint }
     }
 
-    /// What the cell does to the disk, for admission.
-    pub fn accesses(&self) -> impl Iterator<Item = (Range<u64>, Access)> + '_ {
+    /// Adds what the cell does to the disk, for admission.
+    pub fn add_accesses(&self, to: &mut Accesses) {
+        to.extend(self.read_ranges().map(|r| (r, Access::Read)));
         let access = access(self.kind());
-        let reads = self.read_ranges().map(|r| (r, Access::Read));
         let writes = self.execution.cell().writes();
-        reads.chain(writes.iter().map(move |s| (sectors(self.base, s), access)))
+        to.extend(writes.iter().map(|s| (sectors(self.base, s), access)));
     }
 
     /// Whether it could not send this before it had what is new.
@@ -140,12 +148,11 @@ impl Cell {
         self.execution.advance().into_iter()
     }
 
-    /// The finished cell's changes.
-    pub fn changes(&mut self) -> Vec<Change> {
-        let Some(content) = self.execution.take_content() else { return Vec::new() };
+    /// Adds the finished cell's changes.
+    pub fn add_changes(&mut self, changes: &mut Vec<Change>) {
+        let Some(content) = self.execution.take_content() else { return };
         let cell = self.execution.cell();
         let mut at = 0;
-        let mut changes = Vec::with_capacity(2);
         for span in cell.writes().iter() {
             let end = at + span.len() as usize;
             changes.push(Change {
@@ -155,7 +162,6 @@ impl Cell {
             });
             at = end;
         }
-        changes
     }
 }
 

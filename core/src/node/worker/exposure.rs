@@ -487,6 +487,9 @@ impl Worker {
 
     /// A write has happened.
     pub(super) fn count_exposed(&mut self, ts: Timestamp, changed: &Changed, now: Nanos) {
+        if self.exposure.is_empty() && !changed.kind.is_mark() {
+            return;
+        }
         let mut exposure = std::mem::take(&mut self.exposure);
         exposure.changed(ts, changed, now, |sector| self.unit_at(sector));
         self.exposure = exposure;

@@ -11,7 +11,7 @@ impl Worker {
         let old = |since: Nanos, times: u64| now.saturating_sub(since) >= times * patience;
         let mut ask = Vec::new();
         let mut stuck = Vec::new();
-        for (ts, txn) in &self.txns {
+        for (ts, txn) in self.txns.iter() {
             let asked = self.inquiries.get(ts).map_or(0, |i| i.asked);
             match txn.phase {
                 Phase::Working if old(txn.since, 8) => stuck.push(*ts),
@@ -142,14 +142,18 @@ impl Worker {
             self.answer_refreshed(outbox);
             self.ask_refresh(background, outbox.now);
         }
-        for request in self.store.take_ops() {
-            outbox.push(Output::Disk(request));
+        self.store.move_ops(&mut self.ops);
+        if !self.ops.is_empty() {
+            self.ops.drain(..).for_each(|request| outbox.push(Output::Disk(request)));
         }
         self.store.has_events() || (serving && self.stalled.has_changed())
     }
 
     /// Those that waited for a write to be decided try again.
     pub(super) fn wake_waiting(&mut self, outbox: &mut Outbox) {
+        if self.stalled.is_empty() {
+            return;
+        }
         let (writes, reads) = self.stalled.take();
         writes.into_iter().for_each(|ts| self.step(ts, outbox));
         reads.into_iter().for_each(|ts| self.step_read(ts, outbox));
@@ -195,7 +199,7 @@ impl Worker {
         txn.originator = found.ts.originator();
         txn.phase = if found.committed { Phase::Committed { safe: true } } else { Phase::Prepared };
         txn.since = now;
-        self.txns.insert(found.ts, txn);
+        self.txns.insert(found.ts, Box::new(txn));
     }
 
     /// Make what has been written safe.

@@ -65,16 +65,16 @@ use super::{
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::node::task::Cast;
-use crate::order::{Admission, Admittance, Asker, Ordering};
+use crate::order::{Accesses, Admission, Admittance, Asker, ByTime, Ordering};
 use crate::plan::{Destination, Part, Range as VolumeRange, Role, Sending, Span, WriteRow};
 use crate::policy::Commit;
 use crate::store::{
-    AnyStore, Change, Changed, Event, JournalStore, PlainStore, Recovered, Superblock,
+    AnyStore, Change, Changed, DiskRequest, Event, JournalStore, PlainStore, Recovered, Superblock,
 };
 use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 use catchup::Telling;
-use cells::Cell;
+use cells::{Cell, CellNumbers, Ranges};
 use entered::Entered;
 use exposure::Exposure;
 use fenced::Fenced;
@@ -209,8 +209,8 @@ pub(crate) struct Worker {
     pub store: AnyStore,
     admission: Admission,
     device_locks: DeviceLocks,
-    txns: BTreeMap<Timestamp, Participation>,
-    reads: BTreeMap<Timestamp, Box<ReadJob>>,
+    txns: ByTime<Box<Participation>>,
+    reads: ByTime<Box<ReadJob>>,
     tickets: Tickets,
     early: EarlyParts,
     shown: ShownItems,
@@ -235,6 +235,8 @@ pub(crate) struct Worker {
     refreshing: Refreshing,
     into_parity: IntoParity,
     targets: Targets,
+    /// Room for what the disk is to do next: empty between inputs.
+    ops: Vec<DiskRequest>,
     /// What deliberate bugs go by.
     sent: Sent,
 }
@@ -248,8 +250,8 @@ impl Worker {
             store: store(node, cluster, disk_sectors, &config),
             admission: Admission::default(),
             device_locks: DeviceLocks::default(),
-            txns: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            txns: ByTime::default(),
+            reads: ByTime::default(),
             tickets: Tickets::default(),
             early: EarlyParts::default(),
             shown: ShownItems::default(),
@@ -270,6 +272,7 @@ impl Worker {
             refreshing: Refreshing::default(),
             into_parity: IntoParity::default(),
             targets: Targets::default(),
+            ops: Vec::new(),
             sent: Sent::default(),
         }
     }

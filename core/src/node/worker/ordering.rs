@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::{Admittance, Participation, Phase, Worker};
 use crate::node::outbox::Outbox;
 use crate::node::{Notice, Output, Refusal, Timer};
-use crate::order::{Access, Lock, LockTable, Ordering, joined};
+use crate::order::{Access, Accesses, Lock, LockTable, Ordering, joined};
 use crate::units::{Nanos, Timestamp};
 
 /// What becomes of a transaction that comes to this disk.
@@ -40,7 +40,7 @@ pub(super) enum Before {
 #[derive(Clone, Debug, Hash)]
 struct Waiting {
     since: Nanos,
-    accesses: Vec<(Range<u64>, Access)>,
+    accesses: Accesses,
 }
 
 /// Locks on this disk, of volumes that are ordered so.
@@ -61,7 +61,7 @@ impl Worker {
         &mut self,
         ts: Timestamp,
         ordering: Ordering,
-        accesses: Vec<(Range<u64>, Access)>,
+        accesses: Accesses,
         outbox: &mut Outbox,
     ) -> Entrance {
         if ordering != Ordering::DeviceLocks {
@@ -122,7 +122,7 @@ impl Worker {
     ) {
         for ts in writes {
             // In a new epoch the participants ask one another; without votes each decides by itself.
-            let told = |t: &&mut Participation| t.epoch == self.map.epoch && !t.alone;
+            let told = |t: &&mut Box<Participation>| t.epoch == self.map.epoch && !t.alone;
             if let Some(txn) = self.txns.get_mut(&ts).filter(told)
                 && !matches!(txn.phase, Phase::Committed { .. })
                 && !std::mem::replace(&mut txn.awaited, true)

@@ -13,7 +13,7 @@ use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Holder, Output, Refusal, Wanted};
-use crate::order::{Access, Ordering};
+use crate::order::{Access, Accesses, Ordering};
 use crate::plan::{Calculators, Range as Bytes, ReadPlan, Span, Spans, runs};
 use crate::store::{ReadDone, Scan};
 use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
@@ -140,7 +140,7 @@ impl Worker {
             self.start_holes(ts);
             return;
         }
-        let accesses: Vec<_> = job.ranges().map(|r| (r, Access::Read)).collect();
+        let accesses: Accesses = job.ranges().map(|r| (r, Access::Read)).collect();
         if let Entrance::Late(latest) = self.admit(ts, job.ordering, accesses, outbox) {
             self.reply_read(&job, ts, Err(Refusal::Late(latest)), outbox);
             return;

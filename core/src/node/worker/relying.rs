@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{Participation, Worker};
+use crate::order::Accesses;
 use crate::units::Timestamp;
 
 /// So many sectors are noted together.
@@ -73,7 +74,9 @@ impl Worker {
     /// later one name times after this epoch.
     pub(super) fn note_into_parity(&mut self, ts: Timestamp, txn: &Participation) {
         for cell in txn.cells.iter().filter(|cell| !cell.outdates_parity()) {
-            cell.accesses().for_each(|(sectors, _)| self.into_parity.note(ts, &sectors));
+            let mut accesses = Accesses::new();
+            cell.add_accesses(&mut accesses);
+            accesses.iter().for_each(|(sectors, _)| self.into_parity.note(ts, sectors));
         }
     }
 

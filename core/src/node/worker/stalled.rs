@@ -39,6 +39,11 @@ impl Stalled {
         std::mem::take(&mut self.has_changed)
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.reads.is_empty()
+    }
+
     /// The writes and the reads that look again now.
     pub fn take(&mut self) -> (BTreeSet<Timestamp>, BTreeSet<Timestamp>) {
         (std::mem::take(&mut self.writes), std::mem::take(&mut self.reads))

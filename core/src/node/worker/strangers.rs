@@ -35,6 +35,9 @@ impl EarlyParts {
 
     /// Those of a write, which are kept no longer.
     fn take(&mut self, ts: Timestamp) -> VecDeque<Early> {
+        if self.0.is_empty() {
+            return VecDeque::new();
+        }
         let (its, others) =
             std::mem::take(&mut self.0).into_iter().partition(|e| e.header.ts == ts);
         self.0 = others;

@@ -42,14 +42,14 @@ impl Worker {
         txn.hops = txn.hops.max(outbox.hops);
         if to == Some(Role::Calculator) {
             txn.gather(items);
-            return self.step_begun(ts, Vec::new(), outbox);
+            return self.step_begun(ts, CellNumbers::new(), outbox);
         }
         let given = items.len();
         let seat = match to {
             Some(Role::Column(seat) | Role::Source(seat)) => seat,
             _ => txn.column,
         };
-        let mut touched = Vec::with_capacity(items.len());
+        let mut touched = CellNumbers::new();
         for mut item in items {
             if let Part::Sum { .. } = item.part {
                 item.data = self.sent.sum(&self.config, item.data);
@@ -70,7 +70,7 @@ impl Worker {
     }
 
     /// Goes on with the cells for which something has come, or with all if the write has just begun.
-    fn step_begun(&mut self, ts: Timestamp, touched: Vec<usize>, outbox: &mut Outbox) {
+    fn step_begun(&mut self, ts: Timestamp, touched: CellNumbers, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just begun");
         match std::mem::take(&mut txn.new) {
             true => self.step(ts, outbox),
@@ -118,7 +118,8 @@ impl Worker {
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();
         let markers = plan.markers(&volume.geometry);
         let marks = markers.contains(column);
-        let accesses: Vec<_> = cells.iter().flat_map(Cell::accesses).collect();
+        let mut accesses = Accesses::new();
+        cells.iter().for_each(|cell| cell.add_accesses(&mut accesses));
         let ranges = cells.iter().flat_map(Cell::writes).collect();
         let txn = Participation {
             epoch: self.map.epoch,
@@ -200,7 +201,7 @@ impl Worker {
             Some(since) => self.marks_stand(since, &txn),
             None => true,
         };
-        self.txns.insert(header.ts, txn);
+        self.txns.insert(header.ts, Box::new(txn));
         if let Entrance::Late(latest) = entrance {
             self.refuse(header.ts, Refusal::Late(latest), outbox);
             return false;
@@ -247,7 +248,7 @@ impl Worker {
         }
         let (mut shares, mut reads) = (Shares::default(), CellReads::new());
         let is_joined = self.txns[&ts].is_joined();
-        let mut cells: Vec<usize> = cells.collect();
+        let mut cells: CellNumbers = cells.collect();
         let mut next = 0;
         loop {
             let Some(&n) = cells.get(next) else {
@@ -284,8 +285,9 @@ impl Worker {
                 self.stalled.write(ts);
             }
         }
-        let of_cell = txn.cells.first().map(|c| c.header);
-        if let Some(header) = of_cell.or_else(|| txn.calculators.first().map(Calculator::header)) {
+        let of_cell = || txn.cells.first().map(|c| c.header);
+        let header = || of_cell().or_else(|| txn.calculators.first().map(Calculator::header));
+        if let Some(header) = (!shares.0.is_empty()).then(header).flatten() {
             for ((node, to, sent_at), items) in shares.0 {
                 outbox.send_after(node, Body::Part { header, to, items }, sent_at);
             }
@@ -308,7 +310,8 @@ impl Worker {
         let txn = self.txns.get_mut(&ts).expect("just seen");
         let (copies, loses, accepts) = (txn.copies, txn.loses, txn.accepts);
         let only_marks = txn.markers.contains(txn.column);
-        let mut changes: Vec<_> = txn.cells.iter_mut().flat_map(Cell::changes).collect();
+        let mut changes = Vec::with_capacity(txn.cells.len());
+        txn.cells.iter_mut().for_each(|cell| cell.add_changes(&mut changes));
         if copies && !changes.is_empty() {
             let (seat, part) = self.txns[&ts].cells[0].whole();
             let lost = |c: &Change| c.sectors().any(|s| self.catchup.is_lost(s));
@@ -385,7 +388,13 @@ impl Worker {
             content.chain(changes)
         };
         let parity = txn.cells.iter().filter(|c| c.is_parity());
-        parity.flat_map(Cell::writes).flat_map(below).collect()
+        // Mostly nothing earlier is undecided.
+        let meets_any = |c: &Changed| self.admission.must_wait(ts, c.sectors.clone());
+        let mut undecided = BTreeSet::new();
+        for changed in parity.flat_map(Cell::writes).filter(meets_any) {
+            undecided.extend(below(changed));
+        }
+        undecided
     }
 
     /// The writes from before something is put back that are undecided where it is to go. It comes from
@@ -394,10 +403,11 @@ impl Worker {
     /// what was computed without it must not stand above it.
     fn undecided_before_put_back(&self, ts: Timestamp) -> Vec<Timestamp> {
         let txn = &self.txns[&ts];
-        let waits = txn.puts_back && self.config.waits_to_put_back();
-        let cells = txn.cells.iter().filter(|_| waits);
+        if !txn.puts_back || !self.config.waits_to_put_back() {
+            return Vec::new();
+        }
         let before = |c: Changed| self.admission.earlier_unresolved(ts, c.sectors);
-        cells.flat_map(Cell::writes).flat_map(before).collect()
+        txn.cells.iter().flat_map(Cell::writes).flat_map(before).collect()
     }
 
     /// Whether a copy must wait because this disk does not know yet what it has.
@@ -469,7 +479,7 @@ impl Worker {
         if !cell.execution.must_read() {
             return Ok(());
         }
-        let ranges: Vec<Range<u64>> = cell.read_ranges().collect();
+        let ranges: Ranges = cell.read_ranges().collect();
         let ordering = txn.ordering;
         match self.before_read(ts, ordering, ranges.iter().cloned()) {
             Before::Nothing => {}

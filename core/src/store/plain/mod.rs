@@ -6,34 +6,49 @@
 //! What changes are added to (old parity) is read once and kept while there are undecided changes
 //! of it: in whatever order they are decided, each is added to what the ones before it made.
 
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+
+use smallvec::SmallVec;
 
 use super::api::{HeldBack, Store};
 use super::{
     Change, ChangeKind, DiskOp, DiskRequest, DiskResult, Event, PlainConfig, ReadDone, Scan,
     StoreCounters, Timestamp, Urgency,
 };
+use turns::Turns;
+
 use crate::Buffer;
-use crate::order::{Lock, LockTable};
-use crate::units::{NodeId, SECTOR, SECTOR_BYTES};
+use crate::order::ByTime;
+use crate::units::{SECTOR, SECTOR_BYTES};
 
 /// A transfer that has been asked for.
 #[derive(Clone, Debug, Hash)]
 struct Job {
     purpose: Purpose,
     sectors: Range<u64>,
-    /// What to write; `None` reads.
+    /// What to write, until it runs.
     data: Option<Vec<Buffer>>,
+    writes: bool,
+    /// Whether others are in its way.
+    waits: bool,
 }
 
 #[derive(Clone, Debug, Hash)]
 enum Purpose {
-    /// One transfer serves these reads: tickets, and the sectors of each.
-    Read(Vec<(u64, Range<u64>)>),
+    /// One transfer serves these reads.
+    Read(Reads),
     Base,
     Place(Timestamp),
 }
+
+/// Reads, mostly one: tickets, and the sectors of each.
+type Reads = SmallVec<[(u64, Range<u64>); 1]>;
+
+/// Runs of sectors, mostly one.
+type Runs = SmallVec<[Range<u64>; 1]>;
 
 /// What a sector holds while changes that are to be added to it are undecided.
 #[derive(Clone, Debug, Default, Hash)]
@@ -47,9 +62,9 @@ struct Base {
 #[derive(Clone, Debug, Default, Hash)]
 struct PendingWrite {
     /// Sectors of whose bases it is a user.
-    bases: Vec<Range<u64>>,
+    bases: Runs,
     /// It is prepared when these are here.
-    vital: Vec<Range<u64>>,
+    vital: Runs,
     changes: Vec<Change>,
     stage: Stage,
     /// Transfers that have yet to end.
@@ -80,16 +95,14 @@ pub struct PlainStore {
     sectors: u64,
     config: PlainConfig,
     latest: Timestamp,
-    txns: BTreeMap<Timestamp, PendingWrite>,
+    txns: ByTime<Box<PendingWrite>>,
     /// Those of them that wait for their bases.
     unready: BTreeSet<Timestamp>,
     bases: BTreeMap<u64, Base>,
     /// The marking memory (AFRAID 1.1): sectors that are out of date, each since which write. It costs no transfer.
     marks: BTreeMap<u64, Timestamp>,
-    /// Whose turn it is at which sectors, of the transfers that wait and of those that run.
-    turns: LockTable<u64>,
-    waiting: BTreeMap<u64, Job>,
-    running: BTreeMap<u64, Job>,
+    /// The transfers that wait and those that run.
+    turns: Turns,
     /// Reads asked for since the operations were last taken, to be put together.
     asked: Vec<(u64, Range<u64>)>,
     flushes: BTreeMap<u64, u64>,
@@ -106,13 +119,11 @@ impl PlainStore {
             sectors,
             config,
             latest: Timestamp::ZERO,
-            txns: BTreeMap::new(),
+            txns: ByTime::default(),
             unready: BTreeSet::new(),
             bases: BTreeMap::new(),
             marks: BTreeMap::new(),
-            turns: LockTable::default(),
-            waiting: BTreeMap::new(),
-            running: BTreeMap::new(),
+            turns: Turns::default(),
             asked: Vec::new(),
             flushes: BTreeMap::new(),
             next: 1,
@@ -128,38 +139,28 @@ impl PlainStore {
     }
 
     /// Asks for a transfer: it starts when none before it is in its way.
-    fn ask(&mut self, job: Job) {
+    fn ask(&mut self, purpose: Purpose, sectors: Range<u64>, data: Option<Vec<Buffer>>) {
         let id = self.number();
-        let exclusive = job.data.is_some();
-        // All are of one disk; which, does not matter here.
-        let lock = Lock { disk: NodeId(0), sectors: job.sectors.clone(), exclusive };
-        match self.turns.ask(id, vec![lock]) {
-            true => self.start(id, job),
-            false => drop(self.waiting.insert(id, job)),
+        let writes = data.is_some();
+        let waits = self.turns.is_barred(id, &sectors, writes);
+        let mut job = Job { purpose, sectors, data, writes, waits };
+        if !waits {
+            self.begin(id, operation(&mut job));
         }
+        self.turns.enter(id, job);
     }
 
-    fn start(&mut self, id: u64, mut job: Job) {
-        let (offset, len) =
-            (job.sectors.start * SECTOR, (job.sectors.end - job.sectors.start) * SECTOR);
-        let op = match job.data.take() {
-            Some(data) => {
-                job.data = Some(Vec::new());
-                self.counters.disk_writes += 1;
-                DiskOp::Write { offset, data, durable: true }
-            }
-            None => {
-                self.counters.disk_reads += 1;
-                DiskOp::Read { offset, len }
-            }
-        };
-        self.running.insert(id, job);
+    fn begin(&mut self, id: u64, op: DiskOp) {
+        match op {
+            DiskOp::Write { .. } => self.counters.disk_writes += 1,
+            _ => self.counters.disk_reads += 1,
+        }
         self.out.push(DiskRequest { id, op, urgency: Urgency::Awaited });
     }
 
     /// Becomes a user of what these sectors hold, and reads what of it is not here.
     fn use_bases(&mut self, ts: Timestamp, sectors: Range<u64>) {
-        let mut missing: Vec<u64> = Vec::new();
+        let mut missing: SmallVec<[u64; 8]> = SmallVec::new();
         for sector in sectors.clone() {
             let base = self.bases.entry(sector).or_default();
             if base.users == 0 {
@@ -168,16 +169,16 @@ impl PlainStore {
             base.users += 1;
         }
         for run in runs(&missing) {
-            self.ask(Job { purpose: Purpose::Base, sectors: run, data: None });
+            self.ask(Purpose::Base, run, None);
         }
-        self.txns.entry(ts).or_default().bases.push(sectors);
+        self.txns.get_or_insert(ts).bases.push(sectors);
     }
 
     fn has(&self, mut sectors: impl Iterator<Item = u64>) -> bool {
         sectors.all(|s| self.bases.get(&s).is_some_and(|b| b.content.is_some()))
     }
 
-    fn drop_bases(&mut self, ranges: Vec<Range<u64>>) {
+    fn drop_bases(&mut self, ranges: Runs) {
         for sector in ranges.into_iter().flatten() {
             let base = self.bases.get_mut(&sector).expect("a base in use");
             base.users -= 1;
@@ -189,6 +190,9 @@ impl PlainStore {
 
     /// Those that waited for bases go on, in their order.
     fn step_all(&mut self) {
+        if self.unready.is_empty() {
+            return;
+        }
         let list: Vec<Timestamp> = self.unready.iter().copied().collect();
         list.into_iter().for_each(|ts| self.step(ts));
     }
@@ -218,7 +222,7 @@ impl PlainStore {
         let mut changes = std::mem::take(&mut txn.changes);
         changes.sort_by_key(|c| c.sector);
         let coalesces = self.config.coalesces;
-        let mut jobs: Vec<(Range<u64>, Vec<Buffer>)> = Vec::new();
+        let mut jobs: SmallVec<[(Range<u64>, Vec<Buffer>); 1]> = SmallVec::new();
         for change in changes {
             self.mark(ts, &change);
             if change.kind.is_mark() {
@@ -240,12 +244,15 @@ impl PlainStore {
         // What was to be read before this must not see it.
         self.gather();
         for (sectors, data) in jobs {
-            self.ask(Job { purpose: Purpose::Place(ts), sectors, data: Some(data) });
+            self.ask(Purpose::Place(ts), sectors, Some(data));
         }
     }
 
     /// What a change makes of its sectors, which others that are added to them will build on.
     fn contents(&mut self, change: &Change) -> Vec<Buffer> {
+        if self.bases.range(change.sectors()).next().is_none() {
+            return vec![change.data.clone()];
+        }
         let mut whole = true;
         let mut pieces = Vec::with_capacity(change.count() as usize);
         for (n, sector) in change.sectors().enumerate() {
@@ -302,9 +309,13 @@ impl PlainStore {
         if self.asked.is_empty() {
             return;
         }
+        if self.asked.len() == 1 {
+            let alone = self.asked.drain(..).collect();
+            return self.ask_group(alone);
+        }
         let mut asked = std::mem::take(&mut self.asked);
         asked.sort_by_key(|(_, r)| r.start);
-        let mut group: Vec<(u64, Range<u64>)> = Vec::new();
+        let mut group = Reads::new();
         for (ticket, range) in asked {
             let end = group.iter().map(|(_, r)| r.end).max();
             if end.is_some_and(|end| !self.config.coalesces || range.start > end + self.config.gap)
@@ -316,13 +327,13 @@ impl PlainStore {
         self.ask_group(group);
     }
 
-    fn ask_group(&mut self, group: Vec<(u64, Range<u64>)>) {
+    fn ask_group(&mut self, group: Reads) {
         let Some(first) = group.first().map(|(_, r)| r.start) else { return };
         let end = group.iter().map(|(_, r)| r.end).max().expect("just seen");
-        self.ask(Job { purpose: Purpose::Read(group), sectors: first..end, data: None });
+        self.ask(Purpose::Read(group), first..end, None);
     }
 
-    fn read_done(&mut self, group: Vec<(u64, Range<u64>)>, first: u64, data: &Buffer) {
+    fn read_done(&mut self, group: Reads, first: u64, data: &Buffer) {
         for (ticket, range) in group {
             let at = |sector: u64| ((sector - first) * SECTOR) as usize;
             let erased: Vec<u64> = self.marks.range(range.clone()).map(|(s, _)| *s).collect();
@@ -352,9 +363,18 @@ impl PlainStore {
     }
 }
 
+/// What the disk does for a transfer.
+fn operation(job: &mut Job) -> DiskOp {
+    let Range { start, end } = job.sectors;
+    match job.data.take() {
+        Some(data) => DiskOp::Write { offset: start * SECTOR, data, durable: true },
+        None => DiskOp::Read { offset: start * SECTOR, len: (end - start) * SECTOR },
+    }
+}
+
 /// Numbers in ascending order as ranges.
-fn runs(numbers: &[u64]) -> Vec<Range<u64>> {
-    let mut out: Vec<Range<u64>> = Vec::new();
+fn runs(numbers: &[u64]) -> Runs {
+    let mut out = Runs::new();
     for n in numbers {
         match out.last_mut() {
             Some(run) if run.end == *n => run.end += 1,
@@ -415,20 +435,19 @@ impl Store for PlainStore {
     fn expect(&mut self, ts: Timestamp, first: u64, count: u64, vital: bool) {
         self.use_bases(ts, first..first + count);
         if vital {
-            self.txns.entry(ts).or_default().vital.push(first..first + count);
+            self.txns.get_or_insert(ts).vital.push(first..first + count);
         }
     }
 
     fn prepare(&mut self, ts: Timestamp, _: Vec<u8>, changes: Vec<Change>, _: bool) {
         self.latest = self.latest.max(ts);
-        let expected: Vec<Range<u64>> =
-            self.txns.get(&ts).map(|t| t.bases.clone()).unwrap_or_default();
+        let expected = self.txns.get(&ts).map(|t| t.bases.clone()).unwrap_or_default();
         for change in changes.iter().filter(|c| c.kind.is_delta()) {
             let known = |s: &u64| expected.iter().any(|r| r.contains(s));
-            let rest: Vec<u64> = change.sectors().filter(|s| !known(s)).collect();
+            let rest: SmallVec<[u64; 8]> = change.sectors().filter(|s| !known(s)).collect();
             runs(&rest).into_iter().for_each(|run| self.use_bases(ts, run));
         }
-        let txn = self.txns.entry(ts).or_default();
+        let txn = self.txns.get_or_insert(ts);
         assert_eq!(txn.stage, Stage::Expected, "prepared twice: {ts}");
         txn.changes = changes;
         txn.stage = Stage::Preparing;
@@ -469,11 +488,12 @@ impl Store for PlainStore {
     }
 
     fn is_quiet(&self) -> bool {
-        self.running.is_empty() && self.waiting.is_empty() && self.asked.is_empty()
+        self.turns.is_empty() && self.asked.is_empty()
     }
 
     fn waiting(&self) -> String {
-        format!("{} transfers, {} waiting", self.running.len(), self.waiting.len())
+        let (running, waiting) = self.turns.count();
+        format!("{running} transfers, {waiting} waiting")
     }
 
     fn held_bytes(&self) -> u64 {
@@ -488,10 +508,9 @@ impl Store for PlainStore {
 
     fn flush_outcomes(&mut self) {}
 
-    /// Transfers that wait or run are different ones, and each base is held as often as writes use it.
+    /// Transfers take turns, and each base is held as often as writes use it.
     fn check_sums(&self) {
-        let both = self.waiting.keys().any(|id| self.running.contains_key(id));
-        assert!(!both, "a transfer waits that runs");
+        self.turns.check();
         let mut users = BTreeMap::<u64, u32>::new();
         for sector in self.txns.values().flat_map(|t| t.bases.iter().cloned().flatten()) {
             *users.entry(sector).or_default() += 1;
@@ -507,6 +526,11 @@ impl Store for PlainStore {
         std::mem::take(&mut self.out)
     }
 
+    fn move_ops(&mut self, to: &mut Vec<DiskRequest>) {
+        self.gather();
+        to.append(&mut self.out);
+    }
+
     fn done(&mut self, id: u64, result: DiskResult) {
         if let Some(ticket) = self.flushes.remove(&id) {
             return self.events.push_back(match result {
@@ -514,8 +538,7 @@ impl Store for PlainStore {
                 Err(error) => Event::Failed(error),
             });
         }
-        let Some(job) = self.running.remove(&id) else { return };
-        let next = self.turns.release(id);
+        let Some((job, next)) = self.turns.leave(id) else { return };
         let data = match result {
             Ok(data) => data,
             Err(error) => return self.events.push_back(Event::Failed(error)),
@@ -526,8 +549,9 @@ impl Store for PlainStore {
             Purpose::Place(ts) => self.placed(ts),
         }
         for id in next {
-            let job = self.waiting.remove(&id).expect("it waited for its turn");
-            self.start(id, job);
+            let job = self.turns.of(id).expect("it waited for its turn");
+            let op = operation(job);
+            self.begin(id, op);
         }
     }
 

@@ -20,27 +20,29 @@ type Step = (Nanos, Vec<Output>);
 /// room of its own.
 pub(super) struct Steps {
     first: Option<Step>,
-    later: VecDeque<Step>,
+    later: Option<VecDeque<Step>>,
 }
 
 impl Steps {
     pub fn new(first: Step) -> Steps {
-        Steps { first: Some(first), later: VecDeque::new() }
+        Steps { first: Some(first), later: None }
     }
 
     /// How long all that is left takes.
     pub fn time(&self) -> Nanos {
-        self.first.iter().chain(&self.later).map(|step| step.0).sum()
+        self.first.iter().chain(self.later.iter().flatten()).map(|step| step.0).sum()
     }
 
     /// Nothing is brought about by what is left.
     pub fn forget(&mut self) {
-        self.first.iter_mut().chain(&mut self.later).for_each(|step| step.1.clear());
+        let later = self.later.iter_mut().flatten();
+        self.first.iter_mut().chain(later).for_each(|step| step.1.clear());
     }
 
     /// How long the next takes, if there is one.
     pub fn next_time(&self) -> Option<Nanos> {
-        self.first.iter().chain(&self.later).next().map(|step| step.0)
+        let next = self.first.as_ref().or_else(|| self.later.as_ref()?.front());
+        next.map(|step| step.0)
     }
 }
 
@@ -49,7 +51,7 @@ impl Iterator for Steps {
     type Item = Vec<Output>;
 
     fn next(&mut self) -> Option<Vec<Output>> {
-        let step = self.first.take().or_else(|| self.later.pop_front());
+        let step = self.first.take().or_else(|| self.later.as_mut()?.pop_front());
         step.map(|step| step.1)
     }
 }
@@ -126,9 +128,8 @@ impl Diskless {
         let received = if took_in { self.draw(index) } else { 0 };
         let (sends, others): (Vec<Output>, Vec<Output>) = outputs.into_iter().partition(goes_out);
         let mut steps = Steps::new((time + received, others));
-        for send in sends {
-            steps.later.push_back((self.draw(index), vec![send]));
-        }
+        let sends = sends.into_iter().map(|send| (self.draw(index), vec![send]));
+        steps.later = Some(sends.collect());
         steps
     }
 

@@ -82,8 +82,6 @@ struct Place {
 /// What a node made of an input.
 struct Handled {
     outputs: Vec<Output>,
-    /// What that took, but for the outputs.
-    work: Work,
     /// Of the bytes that were added up for it, those that only a disk's write waits for.
     summed: u64,
     /// The input in words, if it is of the request that is followed.
@@ -451,7 +449,8 @@ impl Simulation {
         let now = self.queue.now();
         let unit = self.system.volume.unit;
         let came_in = diskless::came_in(&input);
-        let Handled { outputs, mut work, summed, followed } = self.handle(node, now, input);
+        let mut work = Work::before(&input);
+        let Handled { outputs, summed, followed } = self.handle(node, now, input, &mut work);
         work.xor_bytes = self.puts_off_sums(number, work.xor_bytes, summed, &outputs);
         outputs.iter().for_each(|output| work.add(output, unit));
         work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
@@ -480,10 +479,9 @@ impl Simulation {
         Ok(())
     }
 
-    /// Has a node handle an input at a time.
-    fn handle(&mut self, node: u32, at: Nanos, input: Input) -> Handled {
-        let (executed, locks) = (self.commands_in(&input), self.locks_in(node, &input));
-        let mut work = Work { executed, locks, ..Work::before(&input) };
+    /// Has a node handle an input at a time. What that took, but for the outputs, is added to the work.
+    fn handle(&mut self, node: u32, at: Nanos, input: Input, work: &mut Work) -> Handled {
+        (work.executed, work.locks) = (self.commands_in(&input), self.locks_in(node, &input));
         let place = &mut self.places[node as usize];
         let xor_before = place.node.xor_bytes();
         let summed_before = place.node.summed_to_write();
@@ -503,7 +501,7 @@ impl Simulation {
         if let (Some(timeline), Some(_)) = (&mut self.timeline, &followed) {
             timeline.begins(node, &outputs);
         }
-        Handled { outputs, work, summed, followed }
+        Handled { outputs, summed, followed }
     }
 
     fn apply(&mut self, node: u32, mut outputs: Vec<Output>) -> Result<(), String> {

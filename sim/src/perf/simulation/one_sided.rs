@@ -19,7 +19,8 @@ impl Simulation {
 
     /// It takes no time but what is added up, which no adapter does.
     pub(super) fn is_done_by_its_adapter(&mut self, node: u32, input: Input) -> Result<(), String> {
-        let Handled { outputs, work, .. } = self.handle(node, self.queue.now(), input);
+        let mut work = Work::before(&input);
+        let Handled { outputs, .. } = self.handle(node, self.queue.now(), input, &mut work);
         let added = Work { xor_bytes: work.xor_bytes, ..Work::default() };
         if added == Work::default() {
             return self.apply(node, outputs);

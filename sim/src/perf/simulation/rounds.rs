@@ -104,7 +104,8 @@ impl Simulation {
         let unit = self.system.volume.unit;
         while let Some((node, input)) = inputs.pop_front() {
             let began = round.at;
-            let Handled { outputs, work, followed, .. } = self.handle(node, began, input);
+            let mut work = Work::before(&input);
+            let Handled { outputs, followed, .. } = self.handle(node, began, input, &mut work);
             self.spend(round, work);
             for output in outputs {
                 match output {
