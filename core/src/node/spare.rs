@@ -9,7 +9,6 @@ const MOST: usize = 32;
 
 /// Envelopes whose messages have been taken out. It makes no difference to a node which there are.
 #[derive(Default)]
-#[allow(clippy::vec_box)] // the boxes are what is kept
 pub(crate) struct Spare(Vec<Box<Envelope>>);
 
 impl Spare {

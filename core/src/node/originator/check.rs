@@ -9,13 +9,13 @@ impl Originator {
     ///
     /// If it does not hold.
     pub fn check(&self) {
-        for (ts, txn) in self.txns.iter() {
+        for (ts, txn) in &self.txns {
             assert!(!self.settling.contains_key(ts), "{ts} is in work, and has happened");
             if let State::Writing(writing) = &txn.state {
                 writing.check(*ts);
             }
         }
-        for (ts, settling) in self.settling.iter() {
+        for (ts, settling) in &self.settling {
             let all = |node| settling.participants.contains(node);
             assert!(settling.left.iter().all(all), "{ts} waits for one that does not take part");
         }

@@ -49,7 +49,6 @@ use super::{
     Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
-use crate::order::ByTime;
 use crate::plan::Waits;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
@@ -152,9 +151,9 @@ pub(crate) struct Originator {
     scrubs: BTreeSet<u64>,
     jobs: Jobs,
     lacking: Lacking,
-    txns: ByTime<Box<RunningJob>>,
+    txns: BTreeMap<Timestamp, Box<RunningJob>>,
     /// Committed writes and the participants that have not said that they know.
-    settling: ByTime<Box<Settling>>,
+    settling: BTreeMap<Timestamp, Box<Settling>>,
     flushes: Numbered<Flush>,
     /// Parts of requests that were asked for before, while it is not known what became of them.
     recalls: Numbered<Recall>,
@@ -190,8 +189,8 @@ impl Originator {
             scrubs: BTreeSet::new(),
             jobs: Jobs::default(),
             lacking: Lacking::default(),
-            txns: ByTime::default(),
-            settling: ByTime::default(),
+            txns: BTreeMap::new(),
+            settling: BTreeMap::new(),
             flushes: Numbered::default(),
             recalls: Numbered::default(),
             locks: Locks::default(),
@@ -419,7 +418,7 @@ impl Originator {
         self.tick_recalls(outbox);
         self.tick_locks(outbox);
         self.tick_waiting(outbox);
-        for (ts, settling) in self.settling.iter_mut() {
+        for (ts, settling) in &mut self.settling {
             if now.saturating_sub(settling.since) >= patience {
                 settling.since = now;
                 settling.left.iter().for_each(|n| outbox.notice(*n, Notice::Commit(*ts)));
@@ -433,10 +432,12 @@ impl Originator {
     fn leave_removed(&mut self, outbox: &mut Outbox) {
         let map = self.map.clone();
         let is_gone = |volume: VolumeId| !map.volumes.contains_key(&volume);
-        let txns = self.txns.take_where(|t| is_gone(t.job.volume));
+        let txns: Vec<Job> =
+            self.txns.extract_if(.., |_, t| is_gone(t.job.volume)).map(|(_, t)| t.job).collect();
         let writes = |s: &Settling| s.job.as_ref().is_some_and(|j| is_gone(j.volume));
-        let settling = self.settling.take_where(|s| writes(s)).into_iter();
-        for job in txns.into_iter().map(|t| t.job).chain(settling.filter_map(|s| s.job)) {
+        let settling = self.settling.extract_if(.., |_, s| writes(s));
+        let jobs: Vec<Job> = txns.into_iter().chain(settling.filter_map(|(_, s)| s.job)).collect();
+        for job in jobs {
             self.finish(job, Err(HostError::NoVolume), outbox);
         }
         self.leave_scrubs(is_gone);

@@ -11,7 +11,7 @@ impl Worker {
         let old = |since: Nanos, times: u64| now.saturating_sub(since) >= times * patience;
         let mut ask = Vec::new();
         let mut stuck = Vec::new();
-        for (ts, txn) in self.txns.iter() {
+        for (ts, txn) in &self.txns {
             let asked = self.inquiries.get(ts).map_or(0, |i| i.asked);
             match txn.phase {
                 Phase::Working if old(txn.since, 8) => stuck.push(*ts),

@@ -65,7 +65,7 @@ use super::{
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::node::task::Cast;
-use crate::order::{Accesses, Admission, Admittance, Asker, ByTime, Ordering};
+use crate::order::{Accesses, Admission, Admittance, Asker, Ordering};
 use crate::plan::{Destination, Part, Range as VolumeRange, Role, Sending, Span, WriteRow};
 use crate::policy::Commit;
 use crate::store::{
@@ -209,8 +209,8 @@ pub(crate) struct Worker {
     pub store: AnyStore,
     admission: Admission,
     device_locks: DeviceLocks,
-    txns: ByTime<Box<Participation>>,
-    reads: ByTime<Box<ReadJob>>,
+    txns: BTreeMap<Timestamp, Box<Participation>>,
+    reads: BTreeMap<Timestamp, Box<ReadJob>>,
     tickets: Tickets,
     early: EarlyParts,
     shown: ShownItems,
@@ -250,8 +250,8 @@ impl Worker {
             store: store(node, cluster, disk_sectors, &config),
             admission: Admission::default(),
             device_locks: DeviceLocks::default(),
-            txns: ByTime::default(),
-            reads: ByTime::default(),
+            txns: BTreeMap::new(),
+            reads: BTreeMap::new(),
             tickets: Tickets::default(),
             early: EarlyParts::default(),
             shown: ShownItems::default(),

@@ -116,7 +116,7 @@ impl Worker {
     /// remembered here.
     pub(super) fn owed_to(&self, node: NodeId) -> Vec<(VolumeId, Vec<DirtySector>)> {
         let mut owed: BTreeMap<VolumeId, Vec<DirtySector>> = BTreeMap::new();
-        for (ts, txn) in self.txns.iter() {
+        for (ts, txn) in &self.txns {
             let there = self.map.volumes.get(&txn.volume).filter(|v| txn.extent < v.extents.len());
             let column = txn.participants.iter().find(|p| p.1 == node).map(|p| p.0);
             let has_happened = matches!(txn.phase, Phase::Committed { .. });

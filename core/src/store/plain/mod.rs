@@ -21,7 +21,6 @@ use super::{
 use turns::Turns;
 
 use crate::Buffer;
-use crate::order::ByTime;
 use crate::units::{SECTOR, SECTOR_BYTES};
 
 /// A transfer that has been asked for.
@@ -95,7 +94,7 @@ pub struct PlainStore {
     sectors: u64,
     config: PlainConfig,
     latest: Timestamp,
-    txns: ByTime<Box<PendingWrite>>,
+    txns: BTreeMap<Timestamp, PendingWrite>,
     /// Those of them that wait for their bases.
     unready: BTreeSet<Timestamp>,
     bases: BTreeMap<u64, Base>,
@@ -119,7 +118,7 @@ impl PlainStore {
             sectors,
             config,
             latest: Timestamp::ZERO,
-            txns: ByTime::default(),
+            txns: BTreeMap::new(),
             unready: BTreeSet::new(),
             bases: BTreeMap::new(),
             marks: BTreeMap::new(),
@@ -171,7 +170,7 @@ impl PlainStore {
         for run in runs(&missing) {
             self.ask(Purpose::Base, run, None);
         }
-        self.txns.get_or_insert(ts).bases.push(sectors);
+        self.txns.entry(ts).or_default().bases.push(sectors);
     }
 
     fn has(&self, mut sectors: impl Iterator<Item = u64>) -> bool {
@@ -435,7 +434,7 @@ impl Store for PlainStore {
     fn expect(&mut self, ts: Timestamp, first: u64, count: u64, vital: bool) {
         self.use_bases(ts, first..first + count);
         if vital {
-            self.txns.get_or_insert(ts).vital.push(first..first + count);
+            self.txns.entry(ts).or_default().vital.push(first..first + count);
         }
     }
 
@@ -447,7 +446,7 @@ impl Store for PlainStore {
             let rest: SmallVec<[u64; 8]> = change.sectors().filter(|s| !known(s)).collect();
             runs(&rest).into_iter().for_each(|run| self.use_bases(ts, run));
         }
-        let txn = self.txns.get_or_insert(ts);
+        let txn = self.txns.entry(ts).or_default();
         assert_eq!(txn.stage, Stage::Expected, "prepared twice: {ts}");
         txn.changes = changes;
         txn.stage = Stage::Preparing;
