@@ -1,0 +1,145 @@
+//! Checkpoints: putting committed changes in place and freeing their room in the journal.
+//!
+//! The order is what makes a crash at any point harmless: an *apply* entry in the journal
+//! says what each sector will be; then the data goes in place and is flushed; then the
+//! table, and is flushed; then the superblock's tail moves. Until the table is there the
+//! journal still holds everything needed to do it again, and the apply entry tells whether
+//! a sector already has its deltas or not.
+//!
+//! Of what was written without the journal, with nothing else in it, there is no apply entry. Then
+//! the superblock is written along with the data: it must name a timestamp as late as any in the
+//! table, or after a crash the disk would not know how late its own content is.
+//!
+//! A checkpoint is known by the sequence of the superblock that it writes. Pages of the table carry it, and when
+//! they are safe the index does; and when that is safe the superblock has the sum of the index. Each of them may
+//! be older than what it speaks of, after a crash, and never newer.
+//!
+//! - [`choosing`]: what goes into a checkpoint, and when one is due
+//! - [`sums`]: what each sector will be
+//! - [`placing`]: the writes, in their order
+
+mod choosing;
+mod placing;
+mod sums;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::format::Applied;
+use super::overlay::Over;
+use super::table::page_of;
+use super::{JournalStore, Purpose};
+use crate::Buffer;
+use crate::units::Timestamp;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    /// Waiting for table pages.
+    Pages,
+    /// Waiting for what deltas are added to.
+    Bases,
+    /// Waiting for the apply entry to be safe.
+    Log,
+    Place,
+    FlushData,
+    Table,
+    FlushTable,
+    Index,
+    FlushIndex,
+    Superblock,
+}
+
+#[derive(Clone, Hash)]
+pub(in crate::store) struct Checkpoint {
+    stage: Stage,
+    sectors: BTreeMap<u64, Over>,
+    pages: BTreeSet<u64>,
+    /// Of sectors that have deltas alone: the sum of those and of what stands in their places, as far as that
+    /// could be read and is sound.
+    sums: BTreeMap<u64, Buffer>,
+    finals: Vec<Applied>,
+    /// The committed writes that the journal names anew with this checkpoint.
+    known: Vec<Timestamp>,
+    waiting: usize,
+    /// The sequence of the superblock that it writes, once it places anything.
+    number: u64,
+    /// The pages of the table that it has written, and whether a sector of each is marked.
+    written: Vec<(u64, bool)>,
+    /// Writes without journal that are in place, of which nothing is said before the superblock is safe.
+    placed: Vec<Timestamp>,
+    /// The journal said what it does before the disk was opened: it does it again.
+    again: bool,
+}
+
+impl Checkpoint {
+    /// One that is to put these sectors in place. `known` are the writes that the journal names anew with it,
+    /// if it has said so `again` before.
+    fn new(sectors: BTreeMap<u64, Over>, known: Vec<Timestamp>, again: bool) -> Checkpoint {
+        Checkpoint {
+            stage: Stage::Pages,
+            pages: sectors.keys().map(|s| page_of(*s)).collect(),
+            sectors,
+            sums: BTreeMap::new(),
+            finals: Vec::new(),
+            known,
+            waiting: 0,
+            number: 0,
+            written: Vec::new(),
+            placed: Vec::new(),
+            again,
+        }
+    }
+
+    /// What a sector in work consists of, above what is in place.
+    pub fn over(&self, sector: u64) -> Option<&Over> {
+        self.sectors.get(&sector)
+    }
+
+    /// How far it is, in words.
+    pub fn stage(&self) -> String {
+        format!("checkpoint of {} sectors at {:?}", self.finals.len(), self.stage)
+    }
+
+    pub fn uses(&self, page: u64) -> bool {
+        self.pages.contains(&page)
+    }
+
+    /// The sectors that it is to put in place.
+    pub fn sectors(&self) -> impl Iterator<Item = (u64, &Over)> {
+        self.sectors.iter().map(|(s, over)| (*s, over))
+    }
+
+    /// Checks what must hold of it while so many reads and writes of it are under way.
+    pub fn check(&self, reads: usize, writes: usize) {
+        let waits_for = match self.stage {
+            Stage::Pages | Stage::Log => (0, 0),
+            Stage::Bases => (self.waiting, 0),
+            _ => (0, self.waiting),
+        };
+        assert_eq!(
+            (reads, writes),
+            waits_for,
+            "a checkpoint waits for its operations: {:?}",
+            self.stage
+        );
+        let idle = matches!(self.stage, Stage::Pages | Stage::Log);
+        assert!(idle || self.waiting > 0, "a checkpoint waits for nothing: {:?}", self.stage);
+    }
+
+    /// A write without journal is in place.
+    pub fn placed(&mut self, ts: Timestamp) {
+        self.placed.push(ts);
+    }
+}
+
+/// The maximal runs of consecutive numbers.
+fn consecutive(numbers: Vec<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
+    let mut rest = numbers.into_iter().peekable();
+    std::iter::from_fn(move || {
+        let first = rest.next()?;
+        let mut end = first + 1;
+        while rest.next_if_eq(&end).is_some() {
+            end += 1;
+        }
+        Some(first..end)
+    })
+}

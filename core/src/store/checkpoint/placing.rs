@@ -1,0 +1,223 @@
+//! The writes of a checkpoint, in the order that makes a crash at any point harmless.
+
+use super::super::others::Forgiving;
+use super::super::overlay::Over;
+use super::super::table::{State, TableEntry};
+use super::super::{DiskOp, Event};
+use super::{JournalStore, Purpose, Stage, consecutive};
+use crate::Buffer;
+use crate::units::SECTOR;
+
+impl JournalStore {
+    /// Counts checkpoints that have begun to place sectors.
+    pub(in crate::store) fn placings(&self) -> u64 {
+        self.counters.checkpoints
+    }
+
+    pub(in crate::store) fn is_placing(&self) -> bool {
+        self.checkpoint.as_ref().is_some_and(|c| matches!(c.stage, Stage::Place | Stage::FlushData))
+    }
+
+    /// The apply entry is safe: put the data in place.
+    pub(in crate::store) fn checkpoint_logged(&mut self) {
+        if self.checkpoint.is_some() {
+            self.place(false);
+        }
+    }
+
+    /// Puts the data in place, and with `mark` writes the superblock that says how late it is.
+    pub(super) fn place(&mut self, mark: bool) {
+        let mut c = self.checkpoint.take().expect("in work");
+        debug_assert_eq!(c.stage, Stage::Log);
+        c.stage = Stage::Place;
+        self.counters.checkpoints += 1;
+        let written = c.finals.iter().filter(|f| f.state == State::Written as u8);
+        let runs: Vec<_> = consecutive(written.map(|f| f.sector).collect::<Vec<_>>()).collect();
+        let holes = c.finals.iter().filter(|f| f.state == State::Hole as u8);
+        let holes: Vec<_> = consecutive(holes.map(|f| f.sector).collect::<Vec<_>>()).collect();
+        c.waiting = runs.len() + holes.len() + usize::from(mark);
+        let nothing = c.waiting == 0;
+        c.number = self.superblock.sequence + 1;
+        if mark {
+            // Safe with the flush of the data.
+            self.write_superblock(Purpose::Checkpoint, false);
+        }
+        for run in runs {
+            let data = run.clone().map(|s| c.sectors[&s].settled().clone());
+            let data = data.collect();
+            self.counters.disk_writes += 1;
+            self.write_place(Purpose::Checkpoint, run, data);
+        }
+        for run in holes {
+            self.discard_place(Purpose::Discard, run);
+        }
+        self.checkpoint = Some(c);
+        if nothing {
+            self.next_stage();
+        }
+    }
+
+    pub(in crate::store) fn checkpoint_step_done(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting -= 1;
+        if c.waiting == 0 {
+            self.next_stage();
+        }
+    }
+
+    fn next_stage(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting = 1;
+        match c.stage {
+            Stage::Place => {
+                c.stage = Stage::FlushData;
+                self.start(Purpose::Checkpoint, DiskOp::Flush);
+            }
+            Stage::FlushData => {
+                c.stage = Stage::Table;
+                if c.number == self.superblock.sequence {
+                    self.superblock_is_safe();
+                }
+                let c = self.checkpoint.as_ref().expect("in work");
+                for f in &c.finals {
+                    let state = State::from_byte(f.state);
+                    let entry = TableEntry { version: f.version, crc: f.crc, state };
+                    self.table.set(f.sector, entry);
+                }
+                self.write_table();
+            }
+            Stage::Table => {
+                c.stage = Stage::FlushTable;
+                self.start(Purpose::Checkpoint, DiskOp::Flush);
+            }
+            Stage::FlushTable => {
+                c.stage = Stage::Index;
+                let gone = c.sectors.values().flat_map(Over::names).collect();
+                let known = std::mem::take(&mut c.known);
+                c.sectors.clear();
+                self.unpin_all(gone);
+                for ts in known {
+                    let write = self.writes.get_mut(&ts);
+                    if let Some(write) = write.filter(|w| w.unplaced() == Some(0)) {
+                        self.journal.unpin(write.frame.take());
+                    }
+                }
+                self.write_index();
+            }
+            Stage::Index => {
+                c.stage = Stage::FlushIndex;
+                self.start(Purpose::Checkpoint, DiskOp::Flush);
+            }
+            Stage::FlushIndex => {
+                c.stage = Stage::Superblock;
+                self.move_tail();
+            }
+            Stage::Superblock => {
+                self.superblock_is_safe();
+                if self.forgiving == Forgiving::Writing {
+                    self.forgiving = Forgiving::Done;
+                }
+                let placed = self.checkpoint.take().expect("in work").placed;
+                self.events.extend(placed.into_iter().map(Event::Placed));
+                self.journal.left();
+                self.trim_table();
+                self.pump();
+            }
+            Stage::Pages | Stage::Bases | Stage::Log => unreachable!("not an I/O stage"),
+        }
+    }
+
+    fn write_table(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        let pages = self.table.take_dirty(c.number);
+        c.written = pages.iter().map(|page| (page.number, page.is_marked)).collect();
+        let pages = pages.into_iter().map(|page| (page.number, page.bytes)).collect();
+        let started =
+            self.write_pages(Purpose::Checkpoint, self.superblock.table_start(), pages, false);
+        self.checkpoint.as_mut().expect("in work").waiting = started;
+        if started == 0 {
+            self.next_stage();
+        }
+    }
+
+    /// Writes pages, those that follow one another together; returns how many writes that took.
+    pub(in crate::store) fn write_pages(
+        &mut self,
+        purpose: Purpose,
+        start: u64,
+        pages: Vec<(u64, Buffer)>,
+        durable: bool,
+    ) -> usize {
+        let mut writes: Vec<(u64, Vec<Buffer>)> = Vec::new();
+        for (number, bytes) in pages {
+            match writes.last_mut() {
+                Some((first, data)) if *first + data.len() as u64 == number => data.push(bytes),
+                _ => writes.push((number, vec![bytes])),
+            }
+        }
+        let count = writes.len();
+        for (first, data) in writes {
+            let offset = (start + first) * SECTOR;
+            self.start(purpose, DiskOp::Write { offset, data, durable });
+        }
+        count
+    }
+
+    /// The pages of the table are safe: the index says so.
+    fn write_index(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        let written = std::mem::take(&mut c.written);
+        let next = self.superblock.sequence + 1;
+        let pages = self.table.index.as_mut().map_or_else(Vec::new, |index| {
+            let wrote = |(page, is_marked)| index.wrote(page, c.number, is_marked);
+            written.into_iter().for_each(wrote);
+            index.take_dirty(next)
+        });
+        let start = self.superblock.index_start();
+        let waiting = self.write_pages(Purpose::Checkpoint, start, pages, false);
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting = waiting;
+        if waiting == 0 {
+            c.stage = Stage::FlushIndex;
+            self.next_stage();
+        }
+    }
+
+    /// The last step: the superblock with the new tail, and the sum of the index.
+    fn move_tail(&mut self) {
+        let (tail, frame) = self.journal.advance();
+        let sb = &mut self.superblock;
+        let moved = (sb.tail, sb.tail_frame) != (tail, frame);
+        (sb.tail, sb.tail_frame) = (tail, frame);
+        match moved || sb.has_index() {
+            true => self.write_superblock(Purpose::Checkpoint, true),
+            false => self.next_stage(),
+        }
+    }
+
+    /// What the superblock says is safe.
+    fn superblock_is_safe(&mut self) {
+        if self.superblock.sequence > self.unpromised.1 {
+            self.reached.life = self.reached.life.max(self.life_written);
+            self.reached.sequence = self.superblock.sequence;
+        }
+    }
+
+    /// The older copy of the superblock becomes the newer one.
+    pub(in crate::store) fn write_superblock(&mut self, purpose: Purpose, durable: bool) {
+        let sb = &mut self.superblock;
+        sb.sequence += 1;
+        sb.durable_before = self.journal.durable_before();
+        if durable && self.forgiving == Forgiving::Wanted {
+            self.forgiving = Forgiving::Writing;
+        }
+        if let Some(index) = &self.table.index {
+            sb.index_sum = index.sum();
+        }
+        self.latest_kept = sb.latest;
+        self.life_written = sb.life;
+        let offset = self.config.superblock_copy(sb.sequence) * SECTOR;
+        let data = vec![sb.encode().into()];
+        self.start(purpose, DiskOp::Write { offset, data, durable });
+    }
+}

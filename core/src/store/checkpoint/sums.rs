@@ -1,0 +1,163 @@
+//! What each sector will be: its content, or what is in place with the deltas above it.
+
+use super::super::DiskResult;
+use super::super::format::{Applied, Entry};
+use super::super::overlay::Over;
+use super::super::place::Base;
+use super::super::table::{State, TableEntry};
+use super::{JournalStore, Purpose, Stage, consecutive};
+use crate::Buffer;
+use crate::units::SECTOR_BYTES;
+
+impl JournalStore {
+    /// Goes on if what the stage waits for is there.
+    pub(in crate::store) fn step_checkpoint(&mut self) {
+        let Some(c) = &self.checkpoint else { return };
+        if c.stage != Stage::Pages {
+            return;
+        }
+        let pages: Vec<u64> = c.pages.iter().copied().collect();
+        let mut all = true;
+        for run in consecutive(pages) {
+            all &= self.want_pages(run.start, run.end - 1);
+        }
+        if all {
+            self.read_bases();
+        }
+    }
+
+    /// Deltas without content need what is in place.
+    fn read_bases(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.stage = Stage::Bases;
+        let table = &mut self.table;
+        let needy = c.sectors.iter().filter(|(_, over)| over.content.is_none());
+        let on_disk = needy.filter(|(s, over)| Base::of(over, table.get(**s)).is_on_disk());
+        let runs: Vec<_> = consecutive(on_disk.map(|(s, _)| *s).collect()).collect();
+        c.waiting = runs.len();
+        let nothing = runs.is_empty();
+        for run in runs {
+            self.counters.disk_reads += 1;
+            let purpose = Purpose::CheckpointBase { first: run.start, count: run.end - run.start };
+            self.read_place(purpose, run);
+        }
+        if nothing {
+            self.compute_finals();
+        }
+    }
+
+    pub(in crate::store) fn base_arrived(&mut self, first: u64, count: u64, result: DiskResult) {
+        if result.is_err() && count > 1 {
+            // One bad sector must not cost its neighbours: each is tried alone.
+            self.checkpoint.as_mut().expect("in work").waiting += count as usize - 1;
+            for sector in first..first + count {
+                let purpose = Purpose::CheckpointBase { first: sector, count: 1 };
+                self.read_place(purpose, sector..sector + 1);
+            }
+            return;
+        }
+        if let Ok(data) = result {
+            self.sum_up(first, count, data);
+        }
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting -= 1;
+        if c.waiting == 0 {
+            self.compute_finals();
+        }
+    }
+
+    /// Adds deltas to what they belong on as it comes, and not all at once when it is all there: meanwhile others have
+    /// their turn. The bytes that were read are changed where they are.
+    fn sum_up(&mut self, first: u64, count: u64, data: Buffer) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        let is_sound = |n: usize, entry: TableEntry| {
+            let piece = data.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES);
+            piece.crc() == entry.crc
+        };
+        let table = &mut self.table;
+        let sound: Vec<bool> =
+            (0..count as usize).map(|n| is_sound(n, table.get(first + n as u64))).collect();
+        let summed = add_all(data, |n| &c.sectors[&(first + n as u64)]);
+        let pieces = (first..).zip(summed).zip(sound);
+        c.sums.extend(pieces.filter(|(_, sound)| *sound).map(|(piece, _)| piece));
+    }
+
+    /// What each sector will be; then says so in the journal.
+    fn compute_finals(&mut self) {
+        let mut c = self.checkpoint.take().expect("in work");
+        let mut logged = false;
+        for (&sector, over) in &mut c.sectors {
+            let version = over.newest().max(self.table.get(sector).version);
+            logged |= over.writes().any(|ts| self.writes.get(&ts).is_some_and(|w| w.journaled));
+            let base = Base::of(over, self.table.get(sector));
+            let content = match base.is_on_disk() {
+                true => c.sums.remove(&sector),
+                false => base.content(|| None).map(|b| add_deltas(b, over)),
+            };
+            if base.is_on_disk() && content.is_none() {
+                self.counters.erasures += 1;
+            }
+            let (state, crc) = match &content {
+                None if base.is_marked() => (State::Marked, 0),
+                None => (State::Bad, 0),
+                Some(b) if b.is_zero() => (State::Hole, 0),
+                Some(b) => (State::Written, b.crc()),
+            };
+            c.finals.push(Applied { sector, version, crc, state: state as u8 });
+            if let Some(content) = content {
+                // From here on readers see the result; the names stay until it is in place.
+                over.settle(content);
+            }
+        }
+        c.sums.clear();
+        c.stage = Stage::Log;
+        if c.again {
+            // The superblock names its number, as an apply entry would.
+            let mark = self.superblock.has_index();
+            self.checkpoint = Some(c);
+            return self.place(mark);
+        }
+        let sectors = c.finals.clone();
+        if !logged && self.journal.used() == 0 {
+            self.checkpoint = Some(c);
+            let has_index = self.superblock.has_index();
+            self.place(has_index || self.superblock.latest > self.latest_kept);
+            return;
+        }
+        let known = || self.writes.iter().filter(|(_, w)| w.is_to_be_known());
+        c.known = known().map(|(ts, _)| *ts).collect();
+        let entries = known().map(|(ts, w)| Entry::Known { ts: *ts, meta: w.meta.clone() });
+        self.journal.name_known(entries);
+        self.checkpoint = Some(c);
+        if self.superblock.has_index() {
+            self.journal.add(Entry::Checkpoint(self.superblock.sequence + 1));
+        }
+        self.journal.add(Entry::Apply { sectors });
+        self.journal.urge();
+        self.pump();
+    }
+}
+
+/// The content of a sector with its deltas.
+fn add_deltas(content: Buffer, over: &Over) -> Buffer {
+    add_all(content, |_| over).pop().expect("a sector")
+}
+
+/// Sectors that follow one another, each with the deltas that are over it. Nothing is copied if nobody else has the bytes.
+fn add_all<'a>(content: Buffer, over: impl Fn(usize) -> &'a Over) -> Vec<Buffer> {
+    let count = content.len() / SECTOR_BYTES;
+    let deltas = |n: usize| over(n).deltas.iter().map(|d| &d.1);
+    let piece = |all: &Buffer, n: usize| all.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES);
+    if (0..count).all(|n| deltas(n).all(Buffer::is_zero)) {
+        return (0..count).map(|n| piece(&content, n)).collect();
+    }
+    if content.is_length() || (0..count).flat_map(deltas).any(Buffer::is_length) {
+        return (0..count).map(|_| Buffer::Length(SECTOR_BYTES)).collect();
+    }
+    let mut bytes = content.into_mut();
+    for (n, sector) in bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
+        deltas(n).for_each(|delta| delta.add_to(sector, 1));
+    }
+    let all = Buffer::from(bytes.freeze());
+    (0..count).map(|n| piece(&all, n)).collect()
+}
