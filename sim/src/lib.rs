@@ -38,6 +38,8 @@ mod removed_volumes_tests;
 #[cfg(test)]
 mod rewriting_tests;
 #[cfg(test)]
+mod store_crash_tests;
+#[cfg(test)]
 mod store_damage_tests;
 #[cfg(test)]
 mod store_tests;

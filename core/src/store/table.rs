@@ -105,7 +105,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    fn has(&self, checkpoint: u64) -> bool {
+    /// Whether there was such a checkpoint, as far as is known.
+    pub fn has(&self, checkpoint: u64) -> bool {
         checkpoint <= self.upto || self.applied.contains(&checkpoint)
     }
 }
@@ -151,6 +152,11 @@ impl Table {
             numbers: Numbers::default(),
             index: None,
         }
+    }
+
+    /// How many pages are in memory.
+    pub fn len(&self) -> usize {
+        self.pages.len()
     }
 
     pub fn has(&self, page: u64) -> bool {

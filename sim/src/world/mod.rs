@@ -47,6 +47,8 @@ use crate::engine::Queue;
 pub use self::crew::{Comings, Crew};
 pub use self::together::Happens;
 
+/// Sectors of a slot, on the disks of a world.
+const SLOTS: [u64; 6] = [0, 1, 1, 2, 2, 4];
 const MICROS: Nanos = 1000;
 /// The cluster that all simulated disks belong to.
 const CLUSTER: u128 = 0x0057_6566_7400;
@@ -218,13 +220,16 @@ impl World {
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
         let mut rng = Rng::with_seed(seed);
+        // So small that whole slots are written often, and parts of slots, too.
+        let slot = SLOTS[Rng::with_seed(seed ^ 0x510_7512e).usize(0..SLOTS.len())];
         let (mut data, mut table) = ((0, 0), (0, 0));
         let places = (0..nodes + attached)
             .map(|n| {
                 let (mut disk, mut superblock) = (SimDisk::new(0), None);
                 if n < nodes {
-                    let mut sb = Superblock::divide(CLUSTER, n as u16, 1, sectors, journal)
-                        .expect("a fair size");
+                    let mut sb =
+                        Superblock::divide_in(slot, CLUSTER, n as u16, 1, sectors, journal)
+                            .expect("a fair size");
                     sb.journal = sb.journal.min(journal);
                     data = (sb.data_start(), sb.data);
                     table = (sb.table_start(), sb.table_pages());

@@ -48,13 +48,20 @@ pub(super) enum Region {
     Journal,
     Index,
     Table,
+    Owners,
     Data,
 }
 
 const HARMS: [Harm; 5] =
     [Harm::Zeroed, Harm::Rotten, Harm::Unreadable, Harm::RolledBack, Harm::Torn];
-const REGIONS: [Region; 5] =
-    [Region::Superblock, Region::Journal, Region::Index, Region::Table, Region::Data];
+const REGIONS: [Region; 6] = [
+    Region::Superblock,
+    Region::Journal,
+    Region::Index,
+    Region::Table,
+    Region::Owners,
+    Region::Data,
+];
 
 /// What happens to a victim's disk, and when, in half of the cases.
 pub(super) fn draw(rng: &mut Rng, victim: NodeId, span: Nanos) -> Vec<(Nanos, Fault)> {
@@ -101,6 +108,7 @@ fn sectors(region: Region, disk: &Superblock) -> (u64, u64) {
         Region::Journal => (disk.journal_start(), disk.journal),
         Region::Index => (disk.index_start(), disk.index_pages()),
         Region::Table => (disk.table_start(), disk.table_pages()),
+        Region::Owners => (disk.owners().start, disk.owners().end - disk.owners().start),
         Region::Data => (disk.data_start(), disk.data),
     }
 }
@@ -120,11 +128,15 @@ impl Run {
             Damage::NextWrite(Lie::Lost) => self.world.disk(node).astray = Some(Astray::Lost),
             Damage::NextWrite(Lie::Misdirected) => {
                 // Not to a superblock: the other may be the older one.
-                let to = rng.u64(2..divided.data_start() + divided.data);
+                let to = rng.u64(2..divided.sectors());
                 self.world.disk(node).astray = Some(Astray::To(to));
             }
             Damage::Sectors(harm, region) => {
                 let (first, count) = sectors(region, &divided);
+                // Small disks have no owners.
+                if count == 0 {
+                    return;
+                }
                 let at = first + rng.u64(0..count);
                 let most = match region {
                     Region::Superblock => 1,

@@ -333,6 +333,7 @@ impl Run {
     pub(super) fn hurt(&mut self, node: NodeId, sector: u64, unreadable: bool) {
         let what = if unreadable { "becomes unreadable" } else { "rots" };
         self.world.tell(|| format!("sector {sector} of {node} {what}"));
+        self.world.disk(node).decayed = true;
         if unreadable {
             self.world.disk(node).spoil(sector);
         } else {

@@ -1,0 +1,721 @@
+//! One disk with slots, and a script of everything that can happen to it: small writes, whole slots, deltas, discards,
+//! marks, aborts, checkpoints, a full disk. It crashes at every operation of the disk, with writes lost, done in part, or torn;
+//! and at every operation of the opening after that. What was acknowledged must be there, what was undecided is there whole or not at
+//! all, and what the store holds must fit together after each step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fastrand::Rng;
+use weft_core::Buffer;
+use weft_core::store::{
+    Change, ChangeKind, DiskOp, Event, JournalStore, Scan, Store, StoreBug, StoreConfig, Superblock,
+};
+use weft_core::units::{NodeId, SECTOR, Timestamp};
+
+use crate::disk::SimDisk;
+
+/// Sectors of a slot.
+const SLOT: u64 = 4;
+
+/// One thing that happens to the store.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// A write of so many sectors is prepared.
+    Write(u64, u64, ChangeKind, u8),
+    /// The last write that is undecided commits, or aborts, once it is prepared.
+    Commit,
+    Abort,
+    /// The oldest write of which all know is forgotten.
+    Release,
+    Checkpoint,
+    /// The disk does so many operations.
+    Steps(usize),
+    /// The disk does all that there is to do.
+    Rest,
+    /// A sector is read, and the disk does not answer before the next rest.
+    Read(u64),
+}
+
+use Act::*;
+use ChangeKind::{Content, Delta, Mark};
+
+/// Whole slots of content, decided and in place.
+fn script() -> Vec<Act> {
+    let mut acts = vec![
+        // Slots 0 and 1 for the first time, then parts of them.
+        Write(0, 8, Content, 1),
+        Commit,
+        Write(1, 1, Content, 2),
+        Commit,
+        Write(6, 2, Delta, 4),
+        Commit,
+        Checkpoint,
+        Rest,
+        Release,
+        Release,
+        // What was prepared first commits last.
+        Write(0, 4, Content, 3),
+        Steps(3),
+        Commit,
+        Write(3, 1, Delta, 8),
+        Commit,
+        // One slot and a part of another, into places that may have been others'.
+        Write(10, 6, Content, 5),
+        Commit,
+        Checkpoint,
+        Steps(4),
+        // While that is put in place.
+        Write(0, 4, Content, 6),
+        Commit,
+        Write(2, 1, Delta, 1),
+        Commit,
+        Rest,
+        Release,
+        Release,
+        Release,
+        Checkpoint,
+        Read(0),
+        Steps(2),
+        Write(0, 8, Content, 7),
+        Commit,
+        Checkpoint,
+        Steps(30),
+        // Into what is free again, but for what is still read.
+        Write(20, 4, Content, 9),
+        Steps(2),
+        Rest,
+        Commit,
+        // A discard of a whole slot and of a part.
+        Write(4, 4, Content, 0),
+        Commit,
+        Write(13, 2, Content, 0),
+        Commit,
+        Checkpoint,
+        Rest,
+        // An abort, and the same content again.
+        Write(12, 4, Content, 11),
+        Abort,
+        Write(12, 4, Content, 11),
+        Commit,
+        Write(12, 4, Content, 12),
+        Commit,
+        Write(21, 1, Mark, 0),
+        Commit,
+        Write(24, 1, Content, 13),
+        Commit,
+        Checkpoint,
+        Steps(6),
+    ];
+    // At each step of a checkpoint something looks for free slots.
+    acts.extend([Rest, Write(0, 4, Content, 14), Commit, Checkpoint]);
+    for _ in 0..10 {
+        acts.extend([Steps(2), Write(64, 4, Content, 33), Abort]);
+    }
+    (0..8).for_each(|_| acts.push(Release));
+    acts
+}
+
+/// All slots are written, again and again, until none is left that is free.
+fn filling() -> Vec<Act> {
+    let mut acts = Vec::new();
+    for round in 0..3 {
+        for slot in 0..SLOTS {
+            let byte = 20 + (slot as u8) + 40 * round;
+            acts.push(match (slot + u64::from(round)) % 5 {
+                0 => Write(slot * SLOT + 1, 1, Content, byte),
+                1 => Write(slot * SLOT, SLOT, Delta, byte),
+                _ => Write(slot * SLOT, SLOT, Content, byte),
+            });
+            acts.extend([Commit, Release]);
+            if slot % 4 == 3 {
+                acts.push(Checkpoint);
+            }
+        }
+    }
+    acts.extend([Checkpoint, Rest]);
+    acts
+}
+
+/// Slots of the disk.
+const SLOTS: u64 = 24;
+
+struct Written {
+    changes: (u64, u64, ChangeKind, u8),
+    prepared: bool,
+    outcome: Option<bool>,
+    safe: bool,
+}
+
+/// A store on a disk, and what is known of what it must hold.
+struct Bench {
+    disk: SimDisk,
+    store: JournalStore,
+    config: StoreConfig,
+    rng: Rng,
+    started: Vec<u64>,
+    /// Reads of the disk that are not answered yet.
+    slow: BTreeSet<u64>,
+    is_slow: bool,
+    /// Whether it has not crashed yet.
+    is_whole: bool,
+    /// So many more operations end before it crashes.
+    left: Option<usize>,
+    order: Order,
+    clock: u64,
+    writes: BTreeMap<Timestamp, Written>,
+    /// What fills each sector, and the last write of it; no byte if it is marked.
+    content: BTreeMap<u64, (Option<u8>, Timestamp)>,
+    /// Whether sectors to which something was added may be lost: they were torn.
+    may_lose: bool,
+    open: bool,
+    reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
+    scanned: Vec<(u64, Timestamp)>,
+}
+
+/// In which order operations of the disk end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Order {
+    First,
+    Last,
+    Any,
+}
+
+/// What becomes of what is not safe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Crash {
+    ProcessDies,
+    PowerCut,
+    Torn,
+}
+
+fn divided() -> Superblock {
+    let sectors = 2 + Superblock::LEAST_JOURNAL + SLOTS * SLOT + 4;
+    let mut divided = Superblock::divide_in(SLOT, 1, 0, 1, sectors, 0).unwrap();
+    assert_eq!(divided.slots(), SLOTS);
+    divided.journal = 48;
+    divided
+}
+
+impl Bench {
+    fn new(seed: u64, order: Order, bug: Option<StoreBug>) -> Bench {
+        let divided = divided();
+        let mut disk = SimDisk::new(divided.sectors());
+        JournalStore::format(&divided).into_iter().for_each(|op| disk.apply_now(op));
+        let config =
+            StoreConfig { table_pages: 2, overlay_sectors: 1 << 20, bug, ..StoreConfig::default() };
+        let store = JournalStore::open(config, 1, 0, disk.sectors());
+        let mut bench = Bench {
+            disk,
+            store,
+            config,
+            rng: Rng::with_seed(seed),
+            started: Vec::new(),
+            slow: BTreeSet::new(),
+            is_slow: false,
+            is_whole: true,
+            left: None,
+            order,
+            clock: 10,
+            writes: BTreeMap::new(),
+            content: BTreeMap::new(),
+            may_lose: false,
+            open: false,
+            reads: Vec::new(),
+            scanned: Vec::new(),
+        };
+        bench.rest();
+        bench
+    }
+
+    /// Says whether it went on to the end.
+    fn run(&mut self, acts: &[Act]) -> bool {
+        acts.iter().all(|act| self.act(*act)) && self.rest()
+    }
+
+    fn act(&mut self, act: Act) -> bool {
+        match act {
+            Write(sector, count, kind, byte) => self.write((sector, count, kind, byte)),
+            Commit => return self.decide(true),
+            Abort => return self.decide(false),
+            Release => self.release(),
+            Checkpoint => self.checkpoint(),
+            Steps(count) => return (0..count).all(|_| self.step().is_some()),
+            Rest => {
+                self.is_slow = false;
+                return self.rest();
+            }
+            Read(sector) => {
+                self.store.read(1000, sector, 1);
+                self.is_slow = true;
+            }
+        }
+        self.settle();
+        true
+    }
+
+    fn write(&mut self, changes: (u64, u64, ChangeKind, u8)) {
+        let (sector, count, kind, byte) = changes;
+        self.clock += 1;
+        let ts = Timestamp::new(self.clock, NodeId(0));
+        let data = match byte {
+            0 => Buffer::Zero((count * SECTOR) as usize),
+            _ => Buffer::from(vec![byte; (count * SECTOR) as usize]),
+        };
+        let written = Written { changes, prepared: false, outcome: None, safe: false };
+        self.writes.insert(ts, written);
+        // In two pieces, as it may come.
+        let middle = (count / 2 * SECTOR) as usize;
+        let pieces = [
+            (sector, data.slice(0, middle)),
+            (sector + count / 2, { data.slice(middle, data.len()) }),
+        ];
+        let pieces = pieces.into_iter().filter(|(_, data)| !data.is_empty());
+        let changes = pieces.map(|(sector, data)| Change { sector, kind, data }).collect();
+        self.store.prepare(ts, Vec::new(), changes, true);
+    }
+
+    /// Decides the last write that is undecided. Says whether it came to that.
+    fn decide(&mut self, commit: bool) -> bool {
+        let Some((&ts, _)) = self.writes.iter().rfind(|(_, w)| w.outcome.is_none()) else {
+            return true;
+        };
+        for tries in 0.. {
+            if !commit || self.writes[&ts].prepared {
+                break;
+            }
+            assert!(tries < 10_000, "it waits for room for ever");
+            match self.step() {
+                None => return false,
+                // It waits for room.
+                Some(false) => self.checkpoint(),
+                Some(true) => {}
+            }
+        }
+        self.outcome(ts, commit);
+        self.settle();
+        true
+    }
+
+    fn outcome(&mut self, ts: Timestamp, commit: bool) {
+        let write = self.writes.get_mut(&ts).expect("just seen");
+        if write.outcome.replace(commit).is_none() && commit {
+            let (sector, count, kind, byte) = write.changes;
+            for sector in sector..sector + count {
+                let held = self.content.entry(sector).or_insert((Some(0), ts));
+                *held = match kind {
+                    Content => (Some(byte), ts),
+                    Mark => (None, ts),
+                    Delta => (held.0.map(|before| before ^ byte), ts),
+                };
+            }
+        }
+        self.store.outcome(ts, commit);
+    }
+
+    fn release(&mut self) {
+        self.store.flush_outcomes();
+        let done = |(_, w): &(&Timestamp, &Written)| w.safe && w.outcome == Some(true);
+        if let Some((&ts, _)) = self.writes.iter().find(done) {
+            self.writes.remove(&ts);
+            self.store.release(ts);
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        let undecided = self.writes.values().filter(|w| w.outcome.is_none());
+        let held: BTreeSet<u64> =
+            undecided.flat_map(|w| w.changes.0..w.changes.0 + w.changes.1).collect();
+        self.store.flush_outcomes();
+        self.store.checkpoint(true, |sector, _, _| held.contains(&sector));
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        loop {
+            while let Some(event) = self.store.poll() {
+                self.hear(event);
+            }
+            self.store.check();
+            self.store.check_sums();
+            let ops = Store::take_ops(&mut self.store);
+            if ops.is_empty() {
+                return;
+            }
+            for request in ops {
+                match &request.op {
+                    DiskOp::Read { .. } if self.is_slow && self.slow.is_empty() => {
+                        self.slow.insert(request.id);
+                    }
+                    DiskOp::Write { offset, data, durable: true } if self.is_whole => {
+                        let len: usize = data.iter().map(Buffer::len).sum();
+                        self.check_content(offset / SECTOR, len as u64 / SECTOR);
+                    }
+                    _ => {}
+                }
+                self.disk.start(request.id, request.op);
+                self.started.push(request.id);
+            }
+        }
+    }
+
+    /// New content goes where no pointer leads that is on the disk.
+    fn check_content(&mut self, first: u64, count: u64) {
+        let divided = divided();
+        let Some(from) = first.checked_sub(divided.data_start()) else { return };
+        let start = divided.owners().start;
+        let mut page = |copy: u64| {
+            let offset = (start + copy * divided.owner_pages()) * SECTOR;
+            self.disk.start(u64::MAX, DiskOp::Read { offset, len: SECTOR });
+            self.disk.finish(u64::MAX).expect("it can be read").to_bytes()
+        };
+        let pages = [page(0), page(1)];
+        let number = |page: &[u8]| u64::from_le_bytes(page[4084..4092].try_into().unwrap());
+        let newest = pages.iter().max_by_key(|page| number(page)).expect("there are two");
+        for place in from / SLOT..(from + count) / SLOT {
+            let claim = &newest[place as usize * 16..place as usize * 16 + 8];
+            assert_eq!(claim, [0; 8], "content goes to slot {place}, to which a pointer leads");
+        }
+    }
+
+    /// One operation ends. Says whether there was any; or nothing, if it is time to crash.
+    fn step(&mut self) -> Option<bool> {
+        self.settle();
+        let ready = |n: &usize| !self.is_slow || !self.slow.contains(&self.started[*n]);
+        let ready: Vec<usize> = (0..self.started.len()).filter(ready).collect();
+        let (Some(first), Some(last)) = (ready.first(), ready.last()) else { return Some(false) };
+        let n = match self.order {
+            Order::First => *first,
+            Order::Last => *last,
+            Order::Any => ready[self.rng.usize(0..ready.len())],
+        };
+        if let Some(left) = &mut self.left {
+            *left = left.checked_sub(1)?;
+        }
+        let id = self.started.remove(n);
+        let result = self.disk.finish(id);
+        self.store.done(id, result);
+        self.settle();
+        Some(true)
+    }
+
+    fn rest(&mut self) -> bool {
+        loop {
+            match self.step() {
+                Some(true) => {}
+                Some(false) => return true,
+                None => return false,
+            }
+        }
+    }
+
+    fn crash(&mut self, crash: Crash) {
+        if crash == Crash::Torn {
+            self.may_lose = true;
+            // Of the table and its index whole sectors are written or are not: one that is torn is damage.
+            let divided = divided();
+            for sectors in [0..divided.index_start(), divided.data_start()..divided.sectors()] {
+                self.disk.tear_started(sectors, &mut self.rng);
+            }
+        }
+        match crash {
+            Crash::ProcessDies => self.disk.process_dies(&mut self.rng),
+            Crash::PowerCut | Crash::Torn => self.disk.power_cut(&mut self.rng),
+        }
+        self.started.clear();
+        self.slow.clear();
+        (self.is_slow, self.open, self.is_whole) = (false, false, false);
+        self.reads.clear();
+        self.store = JournalStore::open(self.config, 1, 0, self.disk.sectors());
+        self.settle();
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Prepared(ts) => {
+                self.writes.get_mut(&ts).expect("it was asked").prepared = true;
+            }
+            Event::OutcomeSafe(list) => {
+                let told = self.writes.iter_mut().filter(|(ts, _)| list.contains(ts));
+                told.for_each(|(_, w)| w.safe = true);
+                self.writes.retain(|_, w| !(w.safe && w.outcome == Some(false)));
+            }
+            Event::Opened(found) => {
+                self.opened(&found.into_iter().map(|r| (r.ts, r.committed)).collect());
+            }
+            Event::Read(done) => {
+                assert!(done.ticket == 7 || done.erased.is_empty(), "a slot was used while read");
+                self.reads.push((done.ticket, done.data.to_bytes().to_vec(), done.erased));
+            }
+            Event::Scanned(_, found) => self.scanned = found,
+            Event::Damaged(what)
+                if self.may_lose && (what.contains("superblock") || what.contains("owners")) => {}
+            other => panic!("nobody asked for {other:?}"),
+        }
+    }
+
+    fn opened(&mut self, found: &BTreeMap<Timestamp, bool>) {
+        self.open = true;
+        for (ts, mut write) in std::mem::take(&mut self.writes) {
+            match (found.get(&ts), write.outcome) {
+                (None, None) => assert!(!write.prepared, "{ts} was prepared, and is forgotten"),
+                (None, Some(false)) => {}
+                (None, Some(true)) => panic!("{ts} has committed, not all know, and is forgotten"),
+                (Some(true), outcome) => {
+                    assert_eq!(outcome, Some(true), "{ts} has committed by itself");
+                    (write.prepared, write.safe) = (true, true);
+                    self.writes.insert(ts, write);
+                }
+                (Some(false), outcome) => {
+                    let forgotten = write.safe && outcome == Some(true);
+                    assert!(!forgotten, "{ts}: the outcome is forgotten");
+                    let commit = outcome.unwrap_or_else(|| self.rng.bool());
+                    (write.prepared, write.safe) = (true, false);
+                    self.writes.insert(ts, write);
+                    self.outcome(ts, commit);
+                }
+            }
+        }
+    }
+
+    /// Everything is as it must be; then it goes on, and still is.
+    fn check(&mut self) {
+        assert!(self.rest() && self.open, "it comes to rest");
+        self.compare();
+        self.come_to_an_end();
+        self.compare();
+        // All places are used again.
+        let acts: Vec<Act> = (2..SLOTS)
+            .flat_map(|slot| [Write(slot * SLOT, SLOT, Content, 100 + slot as u8), Commit, Release])
+            .collect();
+        assert!(self.run(&acts), "nothing is cut off now");
+        self.compare();
+        self.come_to_an_end();
+        self.crash(Crash::PowerCut);
+        self.rest();
+        self.compare();
+    }
+
+    fn come_to_an_end(&mut self) {
+        for _ in 0..3 {
+            while self.writes.values().any(|w| w.outcome.is_none()) {
+                assert!(self.decide(true), "nothing is cut off now");
+            }
+            self.store.flush_outcomes();
+            self.rest();
+            (0..self.writes.len()).for_each(|_| self.release());
+            self.checkpoint();
+            self.rest();
+        }
+    }
+
+    fn compare(&mut self) {
+        let all = SLOTS * SLOT;
+        self.store.read(7, 0, all);
+        self.store.scan(7, 0, all, Scan::Since(Timestamp(1)));
+        self.rest();
+        let at = self.reads.iter().rposition(|r| r.0 == 7).expect("it is read");
+        let (_, data, erased) = self.reads.swap_remove(at);
+        let versions: BTreeMap<u64, Timestamp> =
+            std::mem::take(&mut self.scanned).into_iter().collect();
+        for (sector, bytes) in (0..all).zip(data.chunks(SECTOR as usize)) {
+            let (expected, ts) =
+                self.content.get(&sector).copied().unwrap_or((Some(0), Timestamp::ZERO));
+            let found = (!erased.contains(&sector)).then_some(bytes[0]);
+            if found.is_none() && self.may_lose {
+                continue;
+            }
+            assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} is mixed");
+            assert_eq!(found, expected, "sector {sector}");
+            let version = versions.get(&sector).copied().unwrap_or_default();
+            let lost_below = self.may_lose && version == Timestamp(u64::MAX);
+            if expected.is_some() && !lost_below {
+                assert_eq!(version, ts, "the version of sector {sector}");
+            }
+        }
+    }
+}
+
+/// Says where it was when something fails.
+struct Where(String);
+
+impl Drop for Where {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0);
+        }
+    }
+}
+
+const ORDERS: [Order; 3] = [Order::First, Order::Last, Order::Any];
+const CRASHES: [Crash; 3] = [Crash::ProcessDies, Crash::PowerCut, Crash::Torn];
+
+/// Runs a script up to an operation, crashes, and looks at what is there. Says whether it came to the end.
+fn cut_off(acts: &[Act], order: Order, (at, crash): (usize, Crash), bug: Option<StoreBug>) -> bool {
+    let _where = Where(format!("{order:?}, {crash:?} at operation {at}"));
+    let mut bench = Bench::new(at as u64, order, bug);
+    bench.left = Some(at);
+    let ended = bench.run(acts);
+    bench.left = None;
+    if !ended {
+        bench.crash(crash);
+    }
+    bench.check();
+    ended
+}
+
+/// Crashes at every operation of a script, in each of these ways. Says how often.
+fn at_every_operation(acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usize {
+    let mut count = 0;
+    for order in orders {
+        for at in 0.. {
+            let cut = |crash: &Crash| cut_off(acts, *order, (at, *crash), None);
+            let ended: Vec<bool> = crashes.iter().map(cut).collect();
+            if ended[0] {
+                break;
+            }
+            count += ended.len();
+        }
+    }
+    count
+}
+
+#[test]
+fn what_is_acknowledged_is_there_after_a_crash_at_any_operation() {
+    let crashes = at_every_operation(&script(), &ORDERS, &CRASHES);
+    assert!(crashes > 800, "{crashes}");
+}
+
+#[test]
+fn a_full_disk_goes_on_and_survives_a_crash_at_any_operation() {
+    let crashes = at_every_operation(&filling(), &[Order::Any], &[Crash::PowerCut]);
+    assert!(crashes > 300, "{crashes}");
+}
+
+#[test]
+fn opening_may_crash_at_any_operation_after_a_crash_at_any() {
+    let acts = script();
+    let mut crashes = 0;
+    for at in 0.. {
+        for again in 0.. {
+            let crash = CRASHES[(at + again) % 3];
+            let _where = Where(format!("{crash:?} at {at}, again at {again}"));
+            let mut bench = Bench::new((at * 1000 + again) as u64, Order::Any, None);
+            bench.left = Some(at);
+            if bench.run(&acts) {
+                assert!(crashes > 1000, "{crashes}");
+                return;
+            }
+            bench.left = Some(again);
+            bench.crash(crash);
+            let opened = bench.rest();
+            bench.left = None;
+            if !opened {
+                bench.crash(CRASHES[again % 3]);
+                crashes += 1;
+            }
+            bench.check();
+            if opened {
+                break;
+            }
+        }
+    }
+}
+
+/// Small writes into slots that have no place yet, while whole slots of others are undecided.
+fn short_of_slots() -> Vec<Act> {
+    let mut acts = vec![Write(0, 11 * SLOT, Content, 1), Commit, Release, Checkpoint, Rest];
+    // None of these takes the place of another, and they need two slots.
+    for sector in 0..2 * SLOT {
+        acts.extend([Write(20 * SLOT + sector, 1, Content, 10), Commit]);
+    }
+    acts.extend([Write(0, 11 * SLOT, Content, 2), Write(11 * SLOT, 2 * SLOT, Content, 3), Rest]);
+    for round in 0..8 {
+        acts.extend([Write(22 * SLOT, 1, Content, 20 + round), Commit]);
+    }
+    acts
+}
+
+#[test]
+fn what_is_journalled_finds_room_while_whole_slots_are_undecided() {
+    let mut bench = Bench::new(1, Order::First, None);
+    assert!(bench.run(&short_of_slots()));
+    bench.check();
+}
+
+/// Whether a bug is found by any crash at any operation of a script.
+fn is_found(bug: StoreBug, acts: &[Act]) -> bool {
+    (0..400).any(|at| {
+        let cut = |crash| {
+            let run = || cut_off(acts, ORDERS[at % 3], (at / 3, crash), Some(bug));
+            std::panic::catch_unwind(run).is_err()
+        };
+        CRASHES.into_iter().any(cut)
+    })
+}
+
+#[test]
+fn prepared_before_the_content_is_safe_is_found() {
+    assert!(is_found(StoreBug::PreparedEarly, &script()));
+}
+
+#[test]
+fn opening_that_takes_content_for_granted_is_found() {
+    assert!(is_found(StoreBug::ContentUnchecked, &script()));
+}
+
+#[test]
+fn a_slot_that_is_used_again_too_soon_is_found() {
+    assert!(is_found(StoreBug::SlotTooSoon, &script()));
+}
+
+#[test]
+fn a_slot_that_is_used_again_while_it_is_read_is_found() {
+    assert!(is_found(StoreBug::SlotWhileRead, &script()));
+}
+
+#[test]
+fn a_discard_that_leaves_no_version_is_found() {
+    assert!(is_found(StoreBug::VersionDropped, &script()));
+}
+
+#[test]
+fn a_missing_reserve_is_found() {
+    assert!(is_found(StoreBug::NoReserve, &short_of_slots()));
+}
+
+/// A page of the owners rots: what it claimed is lost, and what nobody else claims is.
+fn with_a_rotten_page(bug: Option<StoreBug>) {
+    let mut bench = Bench::new(1, Order::First, bug);
+    assert!(bench.run(&script()));
+    bench.come_to_an_end();
+    let divided = divided();
+    for sector in divided.owners() {
+        bench.disk.rot(sector, &mut bench.rng);
+    }
+    bench.may_lose = true;
+    for _ in 0..2 {
+        bench.crash(Crash::ProcessDies);
+        bench.rest();
+        bench.compare();
+        bench.store.read(7, NEVER_WRITTEN, 1);
+        bench.rest();
+        let (_, _, erased) = bench.reads.pop().expect("it is read");
+        assert_eq!(erased, [NEVER_WRITTEN], "nobody knows that it is a hole");
+        // What is written is there, and the rest is lost as before when the disk is opened again.
+        assert!(bench.run(&[Write(8, SLOT, Content, 9), Commit, Release]));
+        bench.come_to_an_end();
+    }
+    bench.store.read(7, 8, SLOT);
+    bench.rest();
+    assert!(bench.reads.pop().is_some_and(|(_, _, erased)| erased.is_empty()));
+}
+
+/// A sector in a slot to which the script writes nothing.
+const NEVER_WRITTEN: u64 = 45;
+
+#[test]
+fn what_nobody_claims_is_lost_when_claims_are() {
+    with_a_rotten_page(None);
+    let taken_for_holes = || with_a_rotten_page(Some(StoreBug::LostForHoles));
+    assert!(std::panic::catch_unwind(taken_for_holes).is_err());
+}
