@@ -61,7 +61,7 @@ pub(crate) use stop::Stopper;
 use acceptor::Acceptor;
 use events::{EMULATED, Happened, Poller, RING, SIGNALS};
 use lookout::Lookout;
-use polling::Vigil;
+use polling::BusyPolling;
 use stop::Ending;
 
 /// Everything that runs.
@@ -75,7 +75,7 @@ pub(crate) struct Reactor {
     peer_status: PeerStatus,
     admission: Option<Admission>,
     lookout: Lookout,
-    vigil: Vigil,
+    busy_polling: BusyPolling,
     ending: Ending,
     /// The log for what strangers may cause as often as they like.
     complaints: Arc<Sparing>,
@@ -108,7 +108,7 @@ impl Reactor {
             peer_status: PeerStatus::default(),
             admission,
             lookout: Lookout::new(),
-            vigil: Vigil::new(Polling::default()),
+            busy_polling: BusyPolling::new(Polling::default()),
             ending: Ending::new(waker),
             complaints,
         };
@@ -135,7 +135,7 @@ impl Reactor {
 
     /// Looks for input for a while before it sleeps, or not.
     pub(crate) fn poll(&mut self, polling: Polling) {
-        self.vigil = Vigil::new(polling);
+        self.busy_polling = BusyPolling::new(polling);
     }
 
     /// Serves these volumes and no others.
@@ -282,7 +282,8 @@ impl Reactor {
     fn idle(&mut self) -> io::Result<()> {
         let (began, longest) = (Instant::now(), self.idle_time());
         let mut came = false;
-        if longest.is_none_or(|longest| longest > polling::LONGEST) && self.vigil.pays(began) {
+        if longest.is_none_or(|longest| longest > polling::LONGEST) && self.busy_polling.pays(began)
+        {
             while !came && began.elapsed() < polling::LONGEST {
                 came = self.poller.wait(Some(Duration::ZERO))?;
             }
@@ -291,7 +292,7 @@ impl Reactor {
         if sleeps {
             self.poller.wait(longest)?;
         }
-        self.vigil.waited(began.elapsed(), sleeps);
+        self.busy_polling.waited(began.elapsed(), sleeps);
         Ok(())
     }
 

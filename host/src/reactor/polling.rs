@@ -1,4 +1,4 @@
-//! Looking again instead of sleeping (polling): a thread that sleeps is woken some ten microseconds late, which is a good
+//! Looking again instead of sleeping (busy polling): a thread that sleeps is woken some ten microseconds late, which is a good
 //! part of what a small request takes.
 //!
 //! It pays only where the next input comes soon, and where nobody else wants the processor. So it is done after work, for
@@ -25,7 +25,7 @@ const MOST_SHORT: u32 = 6;
 const BELIEVED: Duration = Duration::from_millis(100);
 
 /// Whether to look again or to sleep, as far as one may choose.
-pub(super) struct Vigil {
+pub(super) struct BusyPolling {
     allowed: Polling,
     /// The last eight waits, a bit for each that was short.
     lately: u8,
@@ -33,10 +33,10 @@ pub(super) struct Vigil {
     spare: (bool, Option<Instant>),
 }
 
-impl Vigil {
+impl BusyPolling {
     /// For a process that may do so, or may not.
-    pub fn new(allowed: Polling) -> Vigil {
-        Vigil { allowed, lately: 0, spare: (false, None) }
+    pub fn new(allowed: Polling) -> BusyPolling {
+        BusyPolling { allowed, lately: 0, spare: (false, None) }
     }
 
     /// Whether to look again for a while before sleeping.
@@ -78,20 +78,22 @@ mod tests {
     #[test]
     fn it_pays_while_most_waits_are_short_and_nobody_else_wants_the_processor() {
         let now = Instant::now();
-        let mut vigil = Vigil { spare: (true, Some(now)), ..Vigil::new(Polling::On) };
-        assert!(!vigil.pays(now), "nothing is known yet");
-        (0..8).for_each(|_| vigil.waited(SHORT_SLEEP, true));
-        assert!(vigil.pays(now));
-        (0..2).for_each(|_| vigil.waited(SHORT_SLEEP, false));
-        assert!(vigil.pays(now));
-        vigil.waited(LONGEST * 20, true);
-        assert!(!vigil.pays(now), "three of eight were long");
-        vigil.waited(LONGEST, false);
-        (0..5).for_each(|_| vigil.waited(LONGEST, false));
-        assert!(vigil.pays(now));
-        vigil.spare.0 = false;
-        assert!(!vigil.pays(now), "others want the processors");
-        let mut forbidden = Vigil { spare: (true, Some(now)), ..Vigil::new(Polling::Off) };
+        let mut busy_polling =
+            BusyPolling { spare: (true, Some(now)), ..BusyPolling::new(Polling::On) };
+        assert!(!busy_polling.pays(now), "nothing is known yet");
+        (0..8).for_each(|_| busy_polling.waited(SHORT_SLEEP, true));
+        assert!(busy_polling.pays(now));
+        (0..2).for_each(|_| busy_polling.waited(SHORT_SLEEP, false));
+        assert!(busy_polling.pays(now));
+        busy_polling.waited(LONGEST * 20, true);
+        assert!(!busy_polling.pays(now), "three of eight were long");
+        busy_polling.waited(LONGEST, false);
+        (0..5).for_each(|_| busy_polling.waited(LONGEST, false));
+        assert!(busy_polling.pays(now));
+        busy_polling.spare.0 = false;
+        assert!(!busy_polling.pays(now), "others want the processors");
+        let mut forbidden =
+            BusyPolling { spare: (true, Some(now)), ..BusyPolling::new(Polling::Off) };
         (0..8).for_each(|_| forbidden.waited(LONGEST, false));
         assert!(!forbidden.pays(now));
     }
