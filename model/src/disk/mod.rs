@@ -144,15 +144,21 @@ struct Waiting {
     target: Target,
 }
 
-/// A disk.
+/// A disk, and the bus that it has to itself if it is given no other.
 #[derive(Clone, Debug)]
 pub struct Disk {
+    drive: Drive,
+    own_bus: Bus,
+}
+
+/// A disk without its bus.
+#[derive(Clone, Debug)]
+struct Drive {
     sectors: u64,
     queue: Queue<Waiting>,
     /// Of a device that serves one access at a time, the one that is being served.
     current: Option<Completed>,
     device: DeviceState,
-    own_bus: Bus,
     busy: Busy,
 }
 
@@ -180,14 +186,14 @@ impl Disk {
                 DeviceState::Flash(flash::Flash::new(spec, &model.bus, chance))
             }
         };
-        Disk {
+        let drive = Drive {
             sectors: model.sectors(),
             queue: Queue::new(policy),
             current: None,
             device,
-            own_bus: Bus::new(&model.bus),
             busy: Busy::default(),
-        }
+        };
+        Disk { drive, own_bus: Bus::new(&model.bus) }
     }
 
     /// Hands over an access. `id` comes back with its completion. Time may not run backwards
@@ -198,62 +204,55 @@ impl Disk {
     /// If the access goes beyond the end of the disk, or is a read or write of nothing; if what completed
     /// before has not been taken.
     pub fn submit(&mut self, now: Nanos, id: u64, access: Access) {
-        self.act(None, |disk, bus| disk.accept(now, id, access, bus));
+        self.drive.accept(now, id, access, &mut self.own_bus);
     }
 
     /// [`submit`](Self::submit), for a disk on a shared bus.
     pub fn submit_on(&mut self, bus: &mut Bus, now: Nanos, id: u64, access: Access) {
-        self.act(Some(bus), |disk, bus| disk.accept(now, id, access, bus));
+        self.drive.accept(now, id, access, bus);
     }
 
     /// When [`advance`](Self::advance) is wanted next; `None` while nothing is in progress.
     pub fn next(&self) -> Option<Nanos> {
-        match &self.device {
-            DeviceState::Flash(flash) => flash.next(),
-            _ => self.current.map(|current| current.at),
-        }
+        self.drive.next()
     }
 
     /// Adds what has completed by `now` to `done`, in the order of completion, and begins what
     /// can begin.
     pub fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>) {
-        self.act(None, |disk, bus| disk.finish(now, bus, done));
+        self.drive.finish(now, &mut self.own_bus, done);
     }
 
     /// [`advance`](Self::advance), for a disk on a shared bus.
     pub fn advance_on(&mut self, bus: &mut Bus, now: Nanos, done: &mut Vec<Completed>) {
-        self.act(Some(bus), |disk, bus| disk.finish(now, bus, done));
+        self.drive.finish(now, bus, done);
     }
 
     /// Accesses that wait or are being served.
     pub fn queue_len(&self) -> usize {
-        let in_device = match &self.device {
+        let in_device = match &self.drive.device {
             DeviceState::Flash(flash) => flash.in_progress(),
-            _ => usize::from(self.current.is_some()),
+            _ => usize::from(self.drive.current.is_some()),
         };
-        self.queue.len() + in_device
+        self.drive.queue.len() + in_device
     }
 
     /// For how long, up to `now`, at least one access was being served.
     pub fn busy(&self, now: Nanos) -> Nanos {
-        self.busy.until(now)
+        self.drive.busy.until(now)
     }
 
     /// For how long its own bus was, or is booked to be, in use.
     pub fn bus_busy(&self) -> Nanos {
         self.own_bus.busy()
     }
+}
 
-    /// Lends the disk its own bus, if it is given no other.
-    fn act<T>(&mut self, bus: Option<&mut Bus>, what: impl FnOnce(&mut Self, &mut Bus) -> T) -> T {
-        match bus {
-            Some(bus) => what(self, bus),
-            None => {
-                let mut bus = std::mem::take(&mut self.own_bus);
-                let result = what(self, &mut bus);
-                self.own_bus = bus;
-                result
-            }
+impl Drive {
+    fn next(&self) -> Option<Nanos> {
+        match &self.device {
+            DeviceState::Flash(flash) => flash.next(),
+            _ => self.current.as_ref().map(|current| current.at),
         }
     }
 
@@ -285,9 +284,8 @@ impl Disk {
         if let DeviceState::Flash(flash) = &mut self.device {
             return flash.finish(now, done);
         }
-        while let Some(current) = self.current.filter(|current| current.at <= now) {
+        while let Some(current) = self.current.take_if(|current| current.at <= now) {
             done.push(current);
-            self.current = None;
             self.begin(current.at, bus);
         }
     }
