@@ -76,6 +76,9 @@ impl<E> Queue<E> {
         self.order += 1;
         let key = u128::from(self.now + after) << 64 | u128::from(self.order);
         let entry = Entry { key, event };
+        if self.first.last().is_some_and(|first| key < first.key) && self.first.len() < FIRST {
+            return self.first.push(entry);
+        }
         if self.heap.peek().is_some_and(|Reverse(next)| next.key < key) {
             return self.heap.push(Reverse(entry));
         }

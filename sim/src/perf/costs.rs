@@ -127,20 +127,27 @@ impl PathLengths {
         add(work.sent, self.send as f64);
         add(work.received, self.receive as f64);
         add(work.local, self.local as f64);
-        add(work.commands, self.command as f64);
-        add(work.executed, self.execute as f64);
-        add(work.locks, self.lock as f64);
+        if (work.commands | work.executed | work.locks) > 0 {
+            add(work.commands, self.command as f64);
+            add(work.executed, self.execute as f64);
+            add(work.locks, self.lock as f64);
+        }
         add(work.disk_starts, self.disk_start as f64);
         add(work.disk_ends, self.disk_end as f64);
         add(work.units, self.unit as f64);
-        add(work.message_bytes + work.disk_bytes + work.host_bytes, self.copy_byte);
-        add(work.message_bytes, self.send_byte);
-        add(work.host_bytes, self.host_byte);
-        add(work.disk_bytes, self.disk_byte);
-        add(work.written_bytes, self.write_byte);
-        add(work.rounds, self.round as f64);
-        add(work.sleeps, self.sleep as f64);
-        add(work.timers, self.timer as f64);
+        let bytes = work.message_bytes + work.disk_bytes + work.host_bytes;
+        if bytes > 0 {
+            add(bytes, self.copy_byte);
+            add(work.message_bytes, self.send_byte);
+            add(work.host_bytes, self.host_byte);
+            add(work.disk_bytes, self.disk_byte);
+            add(work.written_bytes, self.write_byte);
+        }
+        if (work.rounds | work.sleeps | work.timers) > 0 {
+            add(work.rounds, self.round as f64);
+            add(work.sleeps, self.sleep as f64);
+            add(work.timers, self.timer as f64);
+        }
         add(work.xor_bytes, self.xor_byte);
         sum
     }
@@ -198,23 +205,24 @@ pub struct Work {
 impl Work {
     /// Before a node handles an input.
     pub(super) fn before(input: &Input) -> Work {
-        let none = Work::default();
+        let mut work = Work::default();
         match input {
-            Input::Host(_, _, HostOp::Write(_, data))
-            | Input::Ordered(_, _, _, HostOp::Write(_, data))
-            | Input::Named(.., HostOp::Write(_, data)) => {
-                Work { requests: 1, host_bytes: data.len() as u64, ..none }
-            }
-            Input::Message(m) if m.from == m.to => Work { local: 1, ..none },
+            Input::Message(m) if m.from == m.to => work.local = 1,
             Input::Message(m) => {
-                let asks = matches!(m.body, Some(Body::Request(_)));
-                Work { requests: asks.into(), received: 1, ..none }
+                work.requests = matches!(m.body, Some(Body::Request(_))).into();
+                work.received = 1;
             }
-            Input::Disk(..) => Work { disk_ends: 1, ..none },
-            Input::Timer(_) => Work { timers: 1, ..none },
-            Input::Host(..) | Input::Ordered(..) | Input::Named(..) => Work { requests: 1, ..none },
-            Input::HostGone(_) | Input::Map(_) => none,
+            Input::Disk(..) => work.disk_ends = 1,
+            Input::Timer(_) => work.timers = 1,
+            Input::Host(_, _, op) | Input::Ordered(.., op) | Input::Named(.., op) => {
+                work.requests = 1;
+                if let HostOp::Write(_, data) = op {
+                    work.host_bytes = data.len() as u64;
+                }
+            }
+            Input::HostGone(_) | Input::Map(_) => {}
         }
+        work
     }
 
     /// To carry out an output; `unit` is the bytes of a stripe unit.
@@ -257,13 +265,12 @@ impl Work {
         }
     }
 
-    /// The same of an endpoint, whose hosts' requests are taken in and answered by the controller. Where links are one-sided
-    /// no byte is its processor's work but those that it adds up.
-    pub(super) fn of_endpoint(self, one_sided: bool) -> Work {
-        let asked = Work { requests: 0, replies: 0, ..self };
-        match one_sided {
-            true => Work { message_bytes: 0, host_bytes: 0, units: 0, ..asked },
-            false => asked,
+    /// Leaves out what an endpoint has no part in: its hosts' requests are taken in and answered by the controller. Where links
+    /// are one-sided no byte is its processor's work but those that it adds up.
+    pub(super) fn leave_to_controller(&mut self, one_sided: bool) {
+        (self.requests, self.replies) = (0, 0);
+        if one_sided {
+            (self.message_bytes, self.host_bytes, self.units) = (0, 0, 0);
         }
     }
 
@@ -294,9 +301,9 @@ impl Work {
     }
 }
 
-impl AddAssign for Work {
-    fn add_assign(&mut self, other: Work) {
-        self.each(&other, |a, b| *a += b);
+impl AddAssign<&Work> for Work {
+    fn add_assign(&mut self, other: &Work) {
+        self.each(other, |a, b| *a += b);
     }
 }
 

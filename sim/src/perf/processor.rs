@@ -45,6 +45,27 @@ impl Processor {
 
     /// How long so many instructions take.
     pub fn time(&self, instructions: f64) -> Nanos {
-        (instructions * self.instruction).round() as Nanos
+        rounded(instructions * self.instruction)
+    }
+}
+
+/// A time as `round` gives it, which is a call on a processor that may have no instruction for it.
+fn rounded(time: f64) -> Nanos {
+    let whole = time as Nanos;
+    whole.saturating_add(Nanos::from(time - whole as f64 >= 0.5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_to_the_nearest() {
+        let mut chance = fastrand::Rng::with_seed(11);
+        let odd = [0.0, 0.5, 0.499_999_999_999_999_94, 1.5, 2.5, 1e15 + 0.5, 1e300, f64::INFINITY];
+        let drawn = (0..10_000).map(|_| chance.f64() * 10f64.powi(chance.i32(-3..22)));
+        for time in drawn.collect::<Vec<_>>().into_iter().chain(odd) {
+            assert_eq!(rounded(time), time.round() as Nanos, "{time}");
+        }
     }
 }

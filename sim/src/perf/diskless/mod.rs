@@ -5,8 +5,6 @@
 //! costs their processor a time of its own (4.2.3, "750 µsec per message sent or received"), and
 //! their clocks are off by a little (4.1).
 
-use std::collections::VecDeque;
-
 use weft_core::node::{Input, Output};
 use weft_core::units::Nanos;
 use weft_load::random::{self, Streams};
@@ -20,28 +18,29 @@ type Step = (Nanos, Vec<Output>);
 /// room of its own.
 pub(super) struct Steps {
     first: Option<Step>,
-    later: Option<VecDeque<Step>>,
+    /// Those after it, the last one first.
+    later: Vec<Step>,
 }
 
 impl Steps {
     pub fn new(first: Step) -> Steps {
-        Steps { first: Some(first), later: None }
+        Steps { first: Some(first), later: Vec::new() }
     }
 
     /// How long all that is left takes.
     pub fn time(&self) -> Nanos {
-        self.first.iter().chain(self.later.iter().flatten()).map(|step| step.0).sum()
+        let first = self.first.as_ref().map_or(0, |step| step.0);
+        first + self.later.iter().map(|step| step.0).sum::<Nanos>()
     }
 
     /// Nothing is brought about by what is left.
     pub fn forget(&mut self) {
-        let later = self.later.iter_mut().flatten();
-        self.first.iter_mut().chain(later).for_each(|step| step.1.clear());
+        self.first.iter_mut().chain(&mut self.later).for_each(|step| step.1.clear());
     }
 
     /// How long the next takes, if there is one.
     pub fn next_time(&self) -> Option<Nanos> {
-        let next = self.first.as_ref().or_else(|| self.later.as_ref()?.front());
+        let next = self.first.as_ref().or_else(|| self.later.last());
         next.map(|step| step.0)
     }
 }
@@ -51,7 +50,7 @@ impl Iterator for Steps {
     type Item = Vec<Output>;
 
     fn next(&mut self) -> Option<Vec<Output>> {
-        let step = self.first.take().or_else(|| self.later.as_mut()?.pop_front());
+        let step = self.first.take().or_else(|| self.later.pop());
         step.map(|step| step.1)
     }
 }
@@ -123,13 +122,26 @@ impl Diskless {
     /// What a node's processor does for an input that took it `time` besides messages. One of the
     /// array brings all about at the end. A host does first what is no message, its
     /// application's reply among it, and then sends one message after the other.
+    #[inline]
     pub fn steps(&mut self, node: u32, took_in: bool, time: Nanos, outputs: Vec<Output>) -> Steps {
-        let Some(index) = self.index(node) else { return Steps::new((time, outputs)) };
+        match self.index(node) {
+            None => Steps::new((time, outputs)),
+            Some(index) => self.steps_of(index, took_in, time, outputs),
+        }
+    }
+
+    fn steps_of(
+        &mut self,
+        index: usize,
+        took_in: bool,
+        time: Nanos,
+        outputs: Vec<Output>,
+    ) -> Steps {
         let received = if took_in { self.draw(index) } else { 0 };
         let (sends, others): (Vec<Output>, Vec<Output>) = outputs.into_iter().partition(goes_out);
         let mut steps = Steps::new((time + received, others));
-        let sends = sends.into_iter().map(|send| (self.draw(index), vec![send]));
-        steps.later = Some(sends.collect());
+        steps.later = sends.into_iter().map(|send| (self.draw(index), vec![send])).collect();
+        steps.later.reverse();
         steps
     }
 

@@ -23,15 +23,21 @@ impl Simulation {
         }
     }
 
+    #[inline]
     fn commands(&self, message: &Envelope) -> u64 {
-        let node = u32::from(message.to.0);
-        if message.from == message.to {
-            return 0;
+        match &message.body {
+            Some(body @ (Body::Read { .. } | Body::Write { .. })) if message.from != message.to => {
+                self.commands_of(u32::from(message.to.0), body)
+            }
+            _ => 0,
         }
-        match (&message.body, self.system.nodes.commands) {
-            (Some(Body::Read { .. } | Body::Write { .. }), Commands::Column) => 1,
-            (Some(Body::Read { range, .. }), Commands::Block) => self.units_on(node, *range).max(1),
-            (Some(Body::Write { header, .. }), Commands::Block) => match header.task {
+    }
+
+    fn commands_of(&self, node: u32, body: &Body) -> u64 {
+        match (body, self.system.nodes.commands) {
+            (Body::Read { .. } | Body::Write { .. }, Commands::Column) => 1,
+            (Body::Read { range, .. }, Commands::Block) => self.units_on(node, *range).max(1),
+            (Body::Write { header, .. }, Commands::Block) => match header.task {
                 Task::Write(range) => self.units_on(node, range) + self.parity_on(node, range),
                 _ => 1,
             },

@@ -428,7 +428,11 @@ impl Simulation {
             return Ok(());
         }
         self.takes_in_hand(number, node, input)?;
-        self.work(number)
+        // Mostly it takes time, and what waits has to wait for that.
+        match self.processors[number as usize].in_hand {
+            Some(_) => Ok(()),
+            None => self.work(number),
+        }
     }
 
     /// Takes what waits in hand, until something takes time.
@@ -455,9 +459,9 @@ impl Simulation {
         outputs.iter().for_each(|output| work.add(output, unit));
         work.commands = outputs.iter().map(|o| self.commands_sent(o)).sum();
         if self.is_endpoint(node) {
-            work = work.of_endpoint(self.system.links.one_sided);
+            work.leave_to_controller(self.system.links.one_sided);
         }
-        self.work += work;
+        self.work += &work;
         let processor = &mut self.processors[number as usize];
         let time = processor.time(self.system.nodes.path.instructions(&work));
         let steps = self.diskless.steps(node, came_in, time, outputs);

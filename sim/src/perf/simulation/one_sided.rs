@@ -12,9 +12,11 @@ impl Simulation {
 
     /// Whether an input is no work of its node's processor.
     pub(super) fn is_passive(&self, node: u32, input: &Input) -> bool {
-        let Input::Message(message) = input else { return false };
+        let (true, Input::Message(message)) = (self.system.links.one_sided, input) else {
+            return false;
+        };
         let moves = matches!(message.body, Some(Body::Fetch { .. } | Body::Place { .. }));
-        moves && self.system.links.one_sided && self.is_endpoint(node)
+        moves && self.is_endpoint(node)
     }
 
     /// It takes no time but what is added up, which no adapter does.
@@ -25,7 +27,7 @@ impl Simulation {
         if added == Work::default() {
             return self.apply(node, outputs);
         }
-        self.work += added;
+        self.work += &added;
         let Place { processor, life, .. } = self.places[node as usize];
         let processor = &mut self.processors[processor as usize];
         let time = processor.time(self.system.nodes.path.instructions(&added));

@@ -79,7 +79,7 @@ impl Simulation {
     /// A processor has nothing left to do, and prepares to sleep.
     fn gets_drowsy(&mut self, number: u32) {
         let work = Work { sleeps: 1, ..Work::default() };
-        self.work += work;
+        self.work += &work;
         let processor = &mut self.processors[number as usize];
         let time = processor.time(self.system.nodes.path.instructions(&work));
         processor.busy += time;
@@ -170,7 +170,7 @@ impl Simulation {
 
     /// So much work more.
     fn spend(&mut self, round: &mut Round, work: Work) {
-        self.work += work;
+        self.work += &work;
         round.instructions += self.system.nodes.path.instructions(&work);
         // Made whole nanoseconds once, and not for each piece.
         round.at = round.began + self.processors[round.number as usize].time(round.instructions);

@@ -47,7 +47,7 @@ impl Simulation {
             return;
         }
         let work = Work { xor_bytes, ..Work::default() };
-        self.work += work;
+        self.work += &work;
         let time = processor.time(self.system.nodes.path.instructions(&work));
         processor.load.up(now);
         processor.busy += time;
