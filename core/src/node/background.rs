@@ -29,6 +29,8 @@ pub(crate) enum Loop {
 #[derive(Clone, Hash)]
 pub(crate) struct Background {
     loops: BTreeMap<Loop, Share>,
+    /// Whether scrubs are among them.
+    scrubs: bool,
     hosts_are_busy: bool,
     /// Most units of one loop in work at once: while no host uses the disk, and while one does.
     most: usize,
@@ -52,6 +54,7 @@ impl Background {
                 (Loop::Refresh, Share::new(config.fill)),
                 (Loop::RefreshFirst, Share::new(FillRates { floor: UNBOUNDED, ..config.fill })),
             ]),
+            scrubs: false,
             hosts_are_busy: false,
             most: config.rebuilds,
             most_busy: config.rebuilds_busy,
@@ -91,14 +94,17 @@ impl Background {
     pub fn open_scrub(&mut self, id: u64, rate: u64) {
         let rates = FillRates { floor: rate, ceiling: rate };
         self.loops.insert(Loop::Scrub(id), Share::new(rates));
+        self.scrubs = true;
+    }
+
+    /// Whether it knows of scrubs in work.
+    pub fn has_scrubs(&self) -> bool {
+        self.scrubs
     }
 
     /// These scrubs are in work; others are over.
     pub fn keep_scrubs(&mut self, scrubs: &BTreeSet<u64>) {
-        // Nearly always there is none: scrubs come last, so it is seen at once.
-        if !matches!(self.loops.last_key_value(), Some((Loop::Scrub(_), _))) {
-            return;
-        }
+        self.scrubs = !scrubs.is_empty();
         self.loops.retain(|which, _| match which {
             Loop::Fill | Loop::Refresh | Loop::RefreshFirst => true,
             Loop::Scrub(id) => scrubs.contains(id),

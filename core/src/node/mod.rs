@@ -180,7 +180,7 @@ impl Node {
 
     /// Bytes that it has added up for parity so far.
     pub fn xor_bytes(&self) -> u64 {
-        self.outbox.counters.xor_bytes + self.worker.store.counters().added_bytes
+        self.outbox.counters.xor_bytes + self.worker.store.added_bytes()
     }
 
     /// Those of them that its worker's disk alone waits for: a write can be voted for before.
@@ -263,13 +263,12 @@ impl Node {
         for notice in &envelope.notices {
             self.notice(envelope.from, *notice);
         }
-        let (from, hops, body) = (envelope.from, envelope.hops, envelope.body.take());
+        let (from, hops) = (envelope.from, envelope.hops);
+        let Some(body) = envelope.body.take() else { return self.outbox.spare.keep(envelope) };
         self.outbox.spare.keep(envelope);
-        if let Some(body) = body {
-            self.outbox.hops = hops;
-            self.dispatch(from, body);
-            self.outbox.hops = 0;
-        }
+        self.outbox.hops = hops;
+        self.dispatch(from, body);
+        self.outbox.hops = 0;
     }
 
     fn dispatch(&mut self, from: NodeId, body: Body) {

@@ -143,12 +143,13 @@ impl Outbox {
         }
     }
 
-    /// A message from here; how far the disk has got is filled in when all is known that is sent.
-    fn envelope(&mut self, to: NodeId, hops: u8, notices: Vec<Notice>, body: Option<Body>) {
-        let heard = self.witness.take(to);
-        let (from, epoch, reached) = (self.node, self.epoch, Reached::default());
-        let envelope = Envelope { from, to, epoch, hops, notices, reached, heard, body };
-        self.out.push(Output::Send(self.spare.put(envelope)));
+    /// A message from here, without its body; how far the disk has got is filled in when all is known that is sent.
+    fn envelope(&mut self, to: NodeId, hops: u8, notices: Vec<Notice>) -> Box<Envelope> {
+        let mut envelope = self.spare.take();
+        (envelope.from, envelope.to, envelope.epoch) = (self.node, to, self.epoch);
+        (envelope.hops, envelope.reached) = (hops, Reached::default());
+        (envelope.notices, envelope.heard) = (notices, self.witness.take(to));
+        envelope
     }
 
     /// Sends a message one hop after the one being handled.
@@ -165,7 +166,9 @@ impl Outbox {
         }
         self.counters.order_messages += u64::from(body.keeps_order());
         let notices = self.notices.take(to).unwrap_or_default();
-        self.envelope(to, hops, notices, Some(body));
+        let mut envelope = self.envelope(to, hops, notices);
+        envelope.body = Some(body);
+        self.out.push(Output::Send(envelope));
     }
 
     /// Queues a notice to ride on the next message to `to`.
@@ -298,7 +301,8 @@ impl Outbox {
     }
 
     fn send_notices(&mut self, to: NodeId, notices: Vec<Notice>) {
-        self.envelope(to, 0, notices, None);
+        let envelope = self.envelope(to, 0, notices);
+        self.out.push(Output::Send(envelope));
     }
 
     /// Hands over the outputs; the node's disk has got as far as `reached`.

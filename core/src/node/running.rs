@@ -6,11 +6,15 @@ impl Node {
     /// Follows up on everything the input set in motion, until there is nothing left.
     pub(super) fn run(&mut self) {
         loop {
-            self.tell_worker();
+            if self.originator.has_news_for_worker() {
+                self.tell_worker();
+            }
             self.background.hears_of_hosts(self.worker.hosts_are_busy());
             let mut has_more =
                 self.worker.run(self.serving, &mut self.background, &mut self.outbox);
-            self.tell_originator();
+            if self.worker.has_wishes() {
+                self.tell_originator();
+            }
             if self.serving {
                 self.originator.run(&mut self.background, &mut self.outbox);
                 has_more |= self.run_roles();
@@ -31,10 +35,8 @@ impl Node {
     }
 
     /// What the originator found out about units that the worker had asked for.
+    #[cold]
     fn tell_worker(&mut self) {
-        if !self.originator.has_news_for_worker() {
-            return;
-        }
         for unit in self.originator.take_put_back() {
             self.worker.is_put_back(unit);
         }
@@ -44,10 +46,8 @@ impl Node {
     }
 
     /// What the worker wants put back, refreshed or verified.
+    #[cold]
     fn tell_originator(&mut self) {
-        if !self.worker.has_wishes() {
-            return;
-        }
         self.worker.take_rebuilds().into_iter().for_each(|r| self.originator.rebuild(r));
         let refreshes = self.worker.take_refreshes().into_iter();
         refreshes.for_each(|unit| self.originator.refresh_unit(unit));
@@ -57,10 +57,7 @@ impl Node {
     /// Follows up on requests that are over, and on those that have their turn. Returns whether there was anything.
     fn run_sequencing(&mut self) -> bool {
         if self.outbox.has_answered() {
-            for (number, result) in self.outbox.take_answered() {
-                self.origins.remove(&number);
-                self.sequencing.answered(number, &result, &mut self.outbox);
-            }
+            self.follow_answered();
         }
         let mut worked = self.sequencing.run(&mut self.outbox);
         while let Some((number, volume, op)) = self.sequencing.next_begun() {
@@ -68,5 +65,14 @@ impl Node {
             self.begin(number, volume, op);
         }
         worked || self.outbox.has_answered()
+    }
+
+    /// Follows up on requests that are over.
+    #[inline(never)]
+    fn follow_answered(&mut self) {
+        for (number, result) in self.outbox.take_answered() {
+            self.origins.remove(&number);
+            self.sequencing.answered(number, &result, &mut self.outbox);
+        }
     }
 }

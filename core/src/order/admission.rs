@@ -155,8 +155,9 @@ impl Admission {
         if ts <= self.floor {
             return Admittance::Rejected(self.floor);
         }
-        if let [(range, access)] = accesses
-            && let Some(verdict) = self.admit_one(ts, range.clone(), *access)
+        if let [(range, _), others @ ..] = accesses
+            && others.iter().all(|(other, _)| other == range)
+            && let Some(verdict) = self.admit_in_one(ts, range.clone(), accesses)
         {
             return verdict;
         }
@@ -170,23 +171,26 @@ impl Admission {
         Admittance::Admitted
     }
 
-    /// The same for one access in one granule, most often what there is: it is looked up once.
-    fn admit_one(
+    /// The same for accesses to one range in one granule, most often what there is: it is looked up once.
+    fn admit_in_one(
         &mut self,
         ts: Timestamp,
         range: Range<u64>,
-        access: Access,
+        accesses: &[(Range<u64>, Access)],
     ) -> Option<Admittance> {
         let (number, within) = granules(range.clone()).next()?;
         if range.end > (number + 1) * GRANULE {
             return None;
         }
         let granule = self.granules.entry(number).or_default();
-        let latest = granule.against(within.clone(), access);
+        let against = |(_, access): &(_, Access)| granule.against(within.clone(), *access);
+        let latest = accesses.iter().map(against).max().unwrap_or_default();
         if latest >= ts && latest > Timestamp::ZERO {
             return Some(Admittance::Rejected(latest));
         }
-        granule.stamp(ts, within, range, access);
+        for (_, access) in accesses {
+            granule.stamp(ts, within.clone(), range.clone(), *access);
+        }
         Some(Admittance::Admitted)
     }
 

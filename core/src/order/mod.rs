@@ -7,6 +7,7 @@
 //! [`Place`] among others goes into a [`sequencer`]'s graph.
 
 mod admission;
+mod by_time;
 mod clock;
 mod locks;
 mod request;
@@ -14,6 +15,7 @@ pub mod sequencer;
 
 pub use crate::policy::Ordering;
 pub use admission::{Access, Accesses, Admission, Admittance};
+pub use by_time::ByTime;
 pub use clock::{Clock, FOLLOWED};
 pub use locks::{Lock, LockTable, joined};
 pub use request::{Again, Asker, HostId, Origin, Place, PlaceError, RequestId};

@@ -29,12 +29,16 @@ impl WriteRow {
         }
     }
 
-    /// All cells that have steps: those of the columns in order, and then those of the other roles.
-    pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
+    /// The roles that may have steps: the columns in order, and then the others.
+    pub fn roles(&self, g: &Geometry) -> impl Iterator<Item = Role> + use<> {
         let source = self.target.map(Role::Source);
         let columns = self.busy_seats(g).iter().map(Role::Column);
-        let roles = columns.chain(source).chain([Role::Calculator, Role::Endpoint]);
-        roles.map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
+        columns.chain(source).chain([Role::Calculator, Role::Endpoint])
+    }
+
+    /// All cells that have steps, in the order of [`roles`](WriteRow::roles).
+    pub fn cells(&self, g: &Geometry) -> impl Iterator<Item = Cell> {
+        self.roles(g).map(|role| self.cell(g, role)).filter(|cell| !cell.is_idle())
     }
 
     fn column_cell(&self, g: &Geometry, seat: usize) -> Cell {

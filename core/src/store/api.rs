@@ -25,6 +25,10 @@ pub trait Store: Send {
     fn most_bytes(&self) -> u64;
     /// What it has done.
     fn counters(&self) -> StoreCounters;
+    /// Of that, the bytes that it has added up: asked for at every input of a simulated node.
+    fn added_bytes(&self) -> u64 {
+        self.counters().added_bytes
+    }
 
     /// How far it has got; nothing is known of a store that does not say.
     fn reached(&self) -> Reached {
@@ -72,6 +76,10 @@ pub trait Store: Send {
     /// fetched already; if that is `vital`, the write is prepared only when it is here.
     /// Forgotten with the write's outcome.
     fn expect(&mut self, ts: Timestamp, first: u64, count: u64, vital: bool);
+    /// Whether it keeps `meta` of what is prepared.
+    fn keeps_meta(&self) -> bool {
+        true
+    }
     /// Prepares a write. With `journal` it says [`Event::Prepared`] once durable, otherwise
     /// as soon as it can take effect. `meta` is kept with it and handed back by recovery.
     fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool);

@@ -9,13 +9,13 @@ impl Originator {
     ///
     /// If it does not hold.
     pub fn check(&self) {
-        for (ts, txn) in &self.txns {
+        for (ts, txn) in self.txns.iter() {
             assert!(!self.settling.contains_key(ts), "{ts} is in work, and has happened");
             if let State::Writing(writing) = &txn.state {
                 writing.check(*ts);
             }
         }
-        for (ts, settling) in &self.settling {
+        for (ts, settling) in self.settling.iter() {
             let all = |node| settling.participants.contains(node);
             assert!(settling.left.iter().all(all), "{ts} waits for one that does not take part");
         }

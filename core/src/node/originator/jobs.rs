@@ -64,7 +64,11 @@ impl Jobs {
     }
 
     /// The next job that can begin, with at most so many bytes in work; one alone may have more.
+    #[inline]
     pub fn next(&mut self, most: u64) -> Option<Job> {
+        if self.ready.is_empty() && self.queued.is_empty() {
+            return None;
+        }
         let has_room = |job: &Job| self.bytes == 0 || self.bytes + job.bytes() <= most;
         let ready = self.ready.pop_front();
         ready.or_else(|| self.queued.pop_front_if(|job| has_room(job)))

@@ -49,6 +49,7 @@ use super::{
     Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
+use crate::order::ByTime;
 use crate::plan::Waits;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
@@ -151,9 +152,9 @@ pub(crate) struct Originator {
     scrubs: BTreeSet<u64>,
     jobs: Jobs,
     lacking: Lacking,
-    txns: BTreeMap<Timestamp, Box<RunningJob>>,
+    txns: ByTime<Box<RunningJob>>,
     /// Committed writes and the participants that have not said that they know.
-    settling: BTreeMap<Timestamp, Box<Settling>>,
+    settling: ByTime<Box<Settling>>,
     flushes: Numbered<Flush>,
     /// Parts of requests that were asked for before, while it is not known what became of them.
     recalls: Numbered<Recall>,
@@ -189,8 +190,8 @@ impl Originator {
             scrubs: BTreeSet::new(),
             jobs: Jobs::default(),
             lacking: Lacking::default(),
-            txns: BTreeMap::new(),
-            settling: BTreeMap::new(),
+            txns: ByTime::default(),
+            settling: ByTime::default(),
             flushes: Numbered::default(),
             recalls: Numbered::default(),
             locks: Locks::default(),
@@ -242,13 +243,16 @@ impl Originator {
 
     /// Starts what can be started.
     pub fn run(&mut self, background: &mut Background, outbox: &mut Outbox) {
-        self.feed_scrubs(background, outbox);
+        if !self.scrubs.is_empty() || background.has_scrubs() {
+            self.feed_scrubs(background, outbox);
+        }
         while let Some(job) = self.jobs.next(self.config.max_in_flight) {
             self.launch(job, outbox);
         }
     }
 
-    /// Begins an attempt at a job.
+    /// Begins an attempt at a job. Mostly there is none to begin, and then this is not to cost anything.
+    #[inline(never)]
     fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
         self.jobs.take_room(&mut job);
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
@@ -418,7 +422,7 @@ impl Originator {
         self.tick_recalls(outbox);
         self.tick_locks(outbox);
         self.tick_waiting(outbox);
-        for (ts, settling) in &mut self.settling {
+        for (ts, settling) in self.settling.iter_mut() {
             if now.saturating_sub(settling.since) >= patience {
                 settling.since = now;
                 settling.left.iter().for_each(|n| outbox.notice(*n, Notice::Commit(*ts)));
@@ -432,12 +436,10 @@ impl Originator {
     fn leave_removed(&mut self, outbox: &mut Outbox) {
         let map = self.map.clone();
         let is_gone = |volume: VolumeId| !map.volumes.contains_key(&volume);
-        let txns: Vec<Job> =
-            self.txns.extract_if(.., |_, t| is_gone(t.job.volume)).map(|(_, t)| t.job).collect();
+        let txns = self.txns.take_where(|t| is_gone(t.job.volume));
         let writes = |s: &Settling| s.job.as_ref().is_some_and(|j| is_gone(j.volume));
-        let settling = self.settling.extract_if(.., |_, s| writes(s));
-        let jobs: Vec<Job> = txns.into_iter().chain(settling.filter_map(|(_, s)| s.job)).collect();
-        for job in jobs {
+        let settling = self.settling.take_where(|s| writes(s)).into_iter();
+        for job in txns.into_iter().map(|t| t.job).chain(settling.filter_map(|s| s.job)) {
             self.finish(job, Err(HostError::NoVolume), outbox);
         }
         self.leave_scrubs(is_gone);

@@ -65,9 +65,6 @@ impl Scrub {
 impl Originator {
     /// Keeps as many stripes in verification as background work may have; answers the scrubs that are done.
     pub(super) fn feed_scrubs(&mut self, background: &mut Background, outbox: &mut Outbox) {
-        if self.scrubs.is_empty() {
-            return background.keep_scrubs(&self.scrubs);
-        }
         let mut done = Vec::new();
         for id in &self.scrubs {
             let request = self.requests.get_mut(id).expect("a request in work");

@@ -324,8 +324,12 @@ impl Writing {
         let (mut writers, mut added) = (ColumnSet::EMPTY, 0);
         for row in &self.plan.rows {
             let (mut calculator, mut handed_out) = (None, SmallVec::<[Sending; 4]>::new());
-            for cell in row.cells(g) {
-                match cell.at {
+            for role in row.roles(g) {
+                let cell = row.cell(g, role);
+                if cell.is_idle() {
+                    continue;
+                }
+                match role {
                     Role::Column(seat) => {
                         let column = g.layout.column_at(row.stripe, seat);
                         if cell.begins() || (announce && cell.adds()) {
@@ -344,7 +348,7 @@ impl Writing {
                             Some(Box::new(Calculator::new(volume, self.header, row, cell)));
                     }
                     Role::Endpoint => handed_out.extend(new_data(g, row, what.written(), cell)),
-                    Role::Source(_) => beginning.source = Some((row.stripe, cell.at)),
+                    Role::Source(_) => beginning.source = Some((row.stripe, role)),
                     Role::Coordinator => {}
                 }
             }

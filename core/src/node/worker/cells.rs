@@ -67,10 +67,9 @@ impl Cell {
 
     /// Adds what the cell does to the disk, for admission.
     pub fn add_accesses(&self, to: &mut Accesses) {
-        to.extend(self.read_ranges().map(|r| (r, Access::Read)));
-        let access = access(self.kind());
-        let writes = self.execution.cell().writes();
-        to.extend(writes.iter().map(|s| (sectors(self.base, s), access)));
+        // Each is put in by itself: there are one or two, and `extend` makes room for many.
+        self.read_ranges().for_each(|r| to.push((r, Access::Read)));
+        self.writes().for_each(|c| to.push((c.sectors, access(c.kind))));
     }
 
     /// Whether it could not send this before it had what is new.

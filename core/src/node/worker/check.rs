@@ -12,7 +12,7 @@ impl Worker {
     pub fn check(&self) {
         self.store.check();
         self.exposure.check();
-        for (ts, txn) in &self.txns {
+        for (ts, txn) in self.txns.iter() {
             assert!(!self.fenced.contains(ts), "{ts} is in work, and was said to be dropped");
             txn.check(*ts);
         }

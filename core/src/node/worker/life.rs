@@ -11,7 +11,7 @@ impl Worker {
         let old = |since: Nanos, times: u64| now.saturating_sub(since) >= times * patience;
         let mut ask = Vec::new();
         let mut stuck = Vec::new();
-        for (ts, txn) in &self.txns {
+        for (ts, txn) in self.txns.iter() {
             let asked = self.inquiries.get(ts).map_or(0, |i| i.asked);
             match txn.phase {
                 Phase::Working if old(txn.since, 8) => stuck.push(*ts),
@@ -134,7 +134,10 @@ impl Worker {
             self.enter_granted(outbox);
             self.wake_waiting(outbox);
         }
-        self.checkpoint(false);
+        // A plain store has put in place what there is.
+        if let AnyStore::Journal(_) = self.store {
+            self.checkpoint(false);
+        }
         if serving {
             self.run_dirty();
             self.run_catchup(background, outbox);

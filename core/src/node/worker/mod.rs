@@ -10,6 +10,7 @@
 //! - [`tickets`]: what the store has been asked for
 //! - [`entered`]: which epochs it has entered
 //! - [`fenced`]: writes in which it takes no part any more
+//! - [`undecided`]: the earlier writes that a write must not go on top of yet
 //! - [`stalled`]: what waits for earlier writes to be decided
 //! - [`settling`]: what became of a write whose messages did not come
 //! - [`memory`]: what became of hosts' requests, for hosts that ask again
@@ -49,6 +50,7 @@ mod stalled;
 mod strangers;
 mod target;
 mod tickets;
+mod undecided;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +67,7 @@ use super::{
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::catchup::Catchup;
 use crate::node::task::Cast;
-use crate::order::{Accesses, Admission, Admittance, Asker, Ordering};
+use crate::order::{Accesses, Admission, Admittance, Asker, ByTime, Ordering};
 use crate::plan::{Destination, Part, Range as VolumeRange, Role, Sending, Span, WriteRow};
 use crate::policy::Commit;
 use crate::store::{
@@ -209,8 +211,8 @@ pub(crate) struct Worker {
     pub store: AnyStore,
     admission: Admission,
     device_locks: DeviceLocks,
-    txns: BTreeMap<Timestamp, Box<Participation>>,
-    reads: BTreeMap<Timestamp, Box<ReadJob>>,
+    txns: ByTime<Box<Participation>>,
+    reads: ByTime<Box<ReadJob>>,
     tickets: Tickets,
     early: EarlyParts,
     shown: ShownItems,
@@ -250,8 +252,8 @@ impl Worker {
             store: store(node, cluster, disk_sectors, &config),
             admission: Admission::default(),
             device_locks: DeviceLocks::default(),
-            txns: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            txns: ByTime::default(),
+            reads: ByTime::default(),
             tickets: Tickets::default(),
             early: EarlyParts::default(),
             shown: ShownItems::default(),

@@ -82,7 +82,7 @@ impl Worker {
 
     /// Told that a write happened.
     pub fn on_commit(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        match self.txns.get(&ts).map(|t| t.phase) {
+        match self.txns.get_mut(&ts).map(|t| t.phase) {
             Some(Phase::Prepared) => self.commit(ts, Some(from), outbox),
             Some(Phase::Committed { safe: false }) => {
                 self.txns.get_mut(&ts).expect("just seen").told_by = Some(from);
@@ -105,7 +105,7 @@ impl Worker {
     /// Told that everyone knows of a commit.
     pub fn on_release(&mut self, ts: Timestamp) {
         let committed =
-            matches!(self.txns.get(&ts).map(|t| t.phase), Some(Phase::Committed { .. }));
+            matches!(self.txns.get_mut(&ts).map(|t| t.phase), Some(Phase::Committed { .. }));
         if committed && self.waits_for_holders(ts) {
             self.txns.get_mut(&ts).expect("just seen").heard = true;
         } else if committed {

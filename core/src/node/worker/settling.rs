@@ -89,16 +89,17 @@ impl Worker {
         let txn = &self.txns[&ts];
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return Vec::new() };
         let Some(extent) = volume.extents.get(txn.extent) else { return Vec::new() };
+        let defers = volume.defers() || txn.waits;
+        // What computes parity brings nobody any data.
+        let brings = txn.writes != EVERYTHING;
+        if !defers || !brings || !self.config.waits_for_holders() {
+            return Vec::new();
+        }
         let has = |(column, node): &&(usize, NodeId)| {
             let its = extent.columns.get(*column).is_some_and(|c| c.0 == *node);
             its && *node != self.node && !txn.markers.contains(*column)
         };
-        let defers = volume.defers() || txn.waits;
-        // What computes parity brings nobody any data.
-        let brings = txn.writes != EVERYTHING;
-        let remembers = defers && brings && self.config.waits_for_holders();
-        let holders = txn.participants.iter().filter(|_| remembers).filter(has);
-        holders.map(|(_, node)| *node).collect()
+        txn.participants.iter().filter(has).map(|(_, node)| *node).collect()
     }
 
     /// Whether some of those neither have it for sure nor are there and have missed nothing.
@@ -116,7 +117,7 @@ impl Worker {
     /// remembered here.
     pub(super) fn owed_to(&self, node: NodeId) -> Vec<(VolumeId, Vec<DirtySector>)> {
         let mut owed: BTreeMap<VolumeId, Vec<DirtySector>> = BTreeMap::new();
-        for (ts, txn) in &self.txns {
+        for (ts, txn) in self.txns.iter() {
             let there = self.map.volumes.get(&txn.volume).filter(|v| txn.extent < v.extents.len());
             let column = txn.participants.iter().find(|p| p.1 == node).map(|p| p.0);
             let has_happened = matches!(txn.phase, Phase::Committed { .. });

@@ -153,10 +153,14 @@ impl Worker {
     }
 
     /// When something that is marked becomes due by time alone, if that is later.
+    #[inline]
     pub fn next_refresh(&self, now: Nanos) -> Option<Nanos> {
-        if self.exposure.is_empty() {
-            return None;
-        }
+        // Mostly nothing is marked, and it is asked after every input.
+        if self.exposure.is_empty() { None } else { self.next_refresh_of_marked(now) }
+    }
+
+    #[inline(never)]
+    fn next_refresh_of_marked(&self, now: Nanos) -> Option<Nanos> {
         let of = |(volume, area): (&std::sync::Arc<Volume>, Stripes)| {
             let redundancy = &area.redundancy;
             if redundancy.timing != Timing::Deferred || redundancy.refresh != Refresh::Idle {

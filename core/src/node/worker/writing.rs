@@ -27,7 +27,7 @@ impl Worker {
             return;
         }
         if self.fenced.contains(&ts)
-            || (!self.txns.contains_key(&ts) && !self.begin(&header, outbox))
+            || (self.txns.get_mut(&ts).is_none() && !self.begin(&header, outbox))
         {
             return;
         }
@@ -54,7 +54,9 @@ impl Worker {
             if let Part::Sum { .. } = item.part {
                 item.data = self.sent.sum(&self.config, item.data);
             }
-            touched.extend(txn.take(seat, item));
+            if let Some(n) = txn.take(seat, item) {
+                touched.push(n);
+            }
         }
         let column = txn.column;
         if to.is_none()
@@ -120,7 +122,8 @@ impl Worker {
         let marks = markers.contains(column);
         let mut accesses = Accesses::new();
         cells.iter().for_each(|cell| cell.add_accesses(&mut accesses));
-        let ranges = cells.iter().flat_map(Cell::writes).collect();
+        let mut ranges = Vec::with_capacity(cells.len());
+        cells.iter().for_each(|cell| cell.writes().for_each(|changed| ranges.push(changed)));
         let txn = Participation {
             epoch: self.map.epoch,
             volume: header.volume,
@@ -238,7 +241,7 @@ impl Worker {
         cells: impl Iterator<Item = usize>,
         outbox: &mut Outbox,
     ) {
-        let works = self.txns.get(&ts).is_some_and(|t| t.phase == Phase::Working);
+        let works = self.txns.get_mut(&ts).is_some_and(|t| t.phase == Phase::Working);
         if !works || self.waits_for_locks(ts) {
             return;
         }
@@ -247,13 +250,16 @@ impl Worker {
             return;
         }
         let (mut shares, mut reads) = (Shares::default(), CellReads::new());
-        let is_joined = self.txns[&ts].is_joined();
+        let txn = &self.txns[&ts];
+        let (is_joined, calculates) = (txn.is_joined(), !txn.calculators.is_empty());
         let mut cells: CellNumbers = cells.collect();
         let mut next = 0;
         loop {
             let Some(&n) = cells.get(next) else {
                 // What it computes for others may be for its own cells, too.
-                cells.extend(self.calculate(ts, &mut shares, outbox));
+                if calculates {
+                    cells.extend(self.calculate(ts, &mut shares, outbox));
+                }
                 match next == cells.len() {
                     true => break,
                     false => continue,
@@ -296,7 +302,9 @@ impl Worker {
             return;
         }
         let mut undecided = self.undecided_below(ts);
-        undecided.extend(self.undecided_before_put_back(ts));
+        if self.txns[&ts].puts_back {
+            undecided.extend(self.undecided_before_put_back(ts));
+        }
         if !undecided.is_empty() || self.copies_too_early(ts) {
             self.hasten(undecided, outbox);
             self.stalled.write(ts);
@@ -353,66 +361,11 @@ impl Worker {
             return;
         }
         txn.phase = Phase::Preparing;
-        let (meta, journal) = (meta::encode(txn), txn.journal);
+        let meta = if self.store.keeps_meta() { meta::encode(txn) } else { Vec::new() };
+        let journal = txn.journal;
         txn.cells.clear();
         txn.calculators.clear();
         self.store.prepare(ts, meta, changes, journal);
-    }
-
-    /// The writes on top of whose parity a write would go, and which are still undecided.
-    ///
-    /// What changes parity was computed from what the data columns had. One of them may not have
-    /// heard of an earlier write whose parity this disk has prepared, or know that it did not
-    /// happen; and if those who know fail, it may yet happen here. So nothing is put on top of
-    /// new parity, and no change on top of a change of the same data, until that is decided.
-    pub(super) fn undecided_below(&self, ts: Timestamp) -> BTreeSet<Timestamp> {
-        let txn = &self.txns[&ts];
-        if txn.ordering == Ordering::None {
-            return BTreeSet::new();
-        }
-        let overlaps = |earlier: &Participation, range: &Range<u64>| {
-            let meets = |r: &Changed| r.sectors.start < range.end && range.start < r.sectors.end;
-            earlier.volume == txn.volume
-                && !matches!(earlier.phase, Phase::Committed { .. })
-                && share_sectors(earlier.writes, txn.writes)
-                && earlier.ranges.iter().any(meets)
-        };
-        let below = |Changed { sectors, kind }: Changed| {
-            let range = sectors.clone();
-            let same_data = move |e: &Timestamp| {
-                kind.is_delta() && self.txns.get(e).is_some_and(|t| overlaps(t, &range))
-            };
-            let changes = self.admission.earlier_unresolved(ts, sectors.clone()).filter(same_data);
-            let waits = self.config.waits_for_undecided_content();
-            let content = self.admission.earlier_content(ts, sectors).filter(move |_| waits);
-            content.chain(changes)
-        };
-        let parity = txn.cells.iter().filter(|c| c.is_parity());
-        // Mostly nothing earlier is undecided.
-        let meets_any = |c: &Changed| self.admission.must_wait(ts, c.sectors.clone());
-        let mut undecided = BTreeSet::new();
-        for changed in parity.flat_map(Cell::writes).filter(meets_any) {
-            undecided.extend(below(changed));
-        }
-        undecided
-    }
-
-    /// The writes from before something is put back that are undecided where it is to go. It comes from
-    /// disks that know nothing of them: a copy's source takes no part in writes, and a helper may have
-    /// refused one. If that helper fails before anyone hears of it, the write happens all the same, and
-    /// what was computed without it must not stand above it.
-    fn undecided_before_put_back(&self, ts: Timestamp) -> Vec<Timestamp> {
-        let txn = &self.txns[&ts];
-        if !txn.puts_back || !self.config.waits_to_put_back() {
-            return Vec::new();
-        }
-        let before = |c: Changed| self.admission.earlier_unresolved(ts, c.sectors);
-        txn.cells.iter().flat_map(Cell::writes).flat_map(before).collect()
-    }
-
-    /// Whether a copy must wait because this disk does not know yet what it has.
-    fn copies_too_early(&self, ts: Timestamp) -> bool {
-        self.txns[&ts].copies && self.catchup.is_asking()
     }
 
     /// Of a copy, or of what is lost, what has not been written since by anyone else.

@@ -21,6 +21,7 @@ use super::{
 use turns::Turns;
 
 use crate::Buffer;
+use crate::order::ByTime;
 use crate::units::{SECTOR, SECTOR_BYTES};
 
 /// A transfer that has been asked for.
@@ -94,7 +95,7 @@ pub struct PlainStore {
     sectors: u64,
     config: PlainConfig,
     latest: Timestamp,
-    txns: BTreeMap<Timestamp, PendingWrite>,
+    txns: ByTime<Box<PendingWrite>>,
     /// Those of them that wait for their bases.
     unready: BTreeSet<Timestamp>,
     bases: BTreeMap<u64, Base>,
@@ -118,7 +119,7 @@ impl PlainStore {
             sectors,
             config,
             latest: Timestamp::ZERO,
-            txns: BTreeMap::new(),
+            txns: ByTime::default(),
             unready: BTreeSet::new(),
             bases: BTreeMap::new(),
             marks: BTreeMap::new(),
@@ -170,7 +171,7 @@ impl PlainStore {
         for run in runs(&missing) {
             self.ask(Purpose::Base, run, None);
         }
-        self.txns.entry(ts).or_default().bases.push(sectors);
+        self.txns.get_or_insert(ts).bases.push(sectors);
     }
 
     fn has(&self, mut sectors: impl Iterator<Item = u64>) -> bool {
@@ -199,19 +200,24 @@ impl PlainStore {
     fn step(&mut self, ts: Timestamp) {
         let txn = &self.txns[&ts];
         let deltas = txn.changes.iter().filter(|c| c.kind.is_delta());
-        match txn.stage {
-            Stage::Preparing if self.has(txn.vital.iter().cloned().flatten()) => {
-                self.unready.remove(&ts);
-                self.txns.get_mut(&ts).expect("just seen").stage = Stage::Prepared;
-                self.events.push_back(Event::Prepared(ts));
-            }
-            Stage::Committed if self.has(deltas.flat_map(Change::sectors)) => {
-                self.unready.remove(&ts);
-                self.place(ts);
-            }
-            Stage::Preparing | Stage::Committed => drop(self.unready.insert(ts)),
-            Stage::Expected | Stage::Prepared | Stage::Placing => {}
+        let is_ready = match txn.stage {
+            Stage::Preparing => self.has(txn.vital.iter().cloned().flatten()),
+            Stage::Committed => self.has(deltas.flat_map(Change::sectors)),
+            Stage::Expected | Stage::Prepared | Stage::Placing => return,
+        };
+        if !is_ready {
+            self.unready.insert(ts);
+            return;
         }
+        if !self.unready.is_empty() {
+            self.unready.remove(&ts);
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
+        if txn.stage == Stage::Preparing {
+            txn.stage = Stage::Prepared;
+            return self.events.push_back(Event::Prepared(ts));
+        }
+        self.place(ts);
     }
 
     /// Writes a committed change where it belongs; neighbours go in one transfer, if transfers coalesce.
@@ -304,12 +310,17 @@ impl PlainStore {
 
     /// Puts together the reads that have been asked for since: those that follow one another on
     /// the disk, or nearly, are one operation, if transfers coalesce.
+    #[inline]
     fn gather(&mut self) {
-        if self.asked.is_empty() {
-            return;
+        if !self.asked.is_empty() {
+            self.gather_asked();
         }
+    }
+
+    #[inline(never)]
+    fn gather_asked(&mut self) {
         if self.asked.len() == 1 {
-            let alone = self.asked.drain(..).collect();
+            let alone = Reads::from_iter(self.asked.pop());
             return self.ask_group(alone);
         }
         let mut asked = std::mem::take(&mut self.asked);
@@ -416,6 +427,10 @@ impl Store for PlainStore {
         self.counters
     }
 
+    fn added_bytes(&self) -> u64 {
+        self.counters.added_bytes
+    }
+
     fn read(&mut self, ticket: u64, first: u64, count: u64) {
         assert!(count > 0 && first + count <= self.sectors, "read {first}+{count}");
         self.asked.push((ticket, first..first + count));
@@ -434,19 +449,23 @@ impl Store for PlainStore {
     fn expect(&mut self, ts: Timestamp, first: u64, count: u64, vital: bool) {
         self.use_bases(ts, first..first + count);
         if vital {
-            self.txns.entry(ts).or_default().vital.push(first..first + count);
+            self.txns.get_or_insert(ts).vital.push(first..first + count);
         }
+    }
+
+    fn keeps_meta(&self) -> bool {
+        false
     }
 
     fn prepare(&mut self, ts: Timestamp, _: Vec<u8>, changes: Vec<Change>, _: bool) {
         self.latest = self.latest.max(ts);
-        let expected = self.txns.get(&ts).map(|t| t.bases.clone()).unwrap_or_default();
+        let expected = self.txns.get_mut(&ts).map(|t| t.bases.clone()).unwrap_or_default();
         for change in changes.iter().filter(|c| c.kind.is_delta()) {
             let known = |s: &u64| expected.iter().any(|r| r.contains(s));
             let rest: SmallVec<[u64; 8]> = change.sectors().filter(|s| !known(s)).collect();
             runs(&rest).into_iter().for_each(|run| self.use_bases(ts, run));
         }
-        let txn = self.txns.entry(ts).or_default();
+        let txn = self.txns.get_or_insert(ts);
         assert_eq!(txn.stage, Stage::Expected, "prepared twice: {ts}");
         txn.changes = changes;
         txn.stage = Stage::Preparing;
@@ -527,7 +546,9 @@ impl Store for PlainStore {
 
     fn move_ops(&mut self, to: &mut Vec<DiskRequest>) {
         self.gather();
-        to.append(&mut self.out);
+        if !self.out.is_empty() {
+            to.append(&mut self.out);
+        }
     }
 
     fn done(&mut self, id: u64, result: DiskResult) {

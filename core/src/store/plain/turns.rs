@@ -1,7 +1,7 @@
 //! Transfers that wait or run: those that touch the same sectors take turns, in the order in which they were asked for.
 //! Reads of the same sectors run side by side.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -14,10 +14,10 @@ pub(super) type Next = SmallVec<[u64; 4]>;
 /// The transfers of one disk. Their numbers are in the order of asking.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Turns {
-    /// By the sector where they begin, and then by number: what is near is found without looking at all.
-    jobs: BTreeMap<(u64, u64), Job>,
-    /// Where each begins, by number, from `oldest` on. What is over, or was no transfer, begins nowhere.
-    begins: VecDeque<Option<u64>>,
+    /// The sector where each begins, and its number: what is near is found without looking at all.
+    places: BTreeSet<(u64, u64)>,
+    /// By number, from `oldest` on. What is over, or was no transfer, is not there.
+    jobs: VecDeque<Option<Job>>,
     oldest: u64,
     /// Sectors of the longest that there has been: what overlaps a range begins at most so far before it.
     longest: u64,
@@ -34,41 +34,44 @@ impl Turns {
     /// Numbers of the transfers that cannot run beside one of these sectors.
     fn conflicting(&self, sectors: &Range<u64>, writes: bool) -> impl Iterator<Item = u64> {
         let Range { start, end } = *sectors;
-        let near = self.jobs.range((start.saturating_sub(self.longest), 0)..(end, 0));
+        let near = self.places.range((start.saturating_sub(self.longest), 0)..(end, 0));
         let conflicts = move |job: &Job| job.sectors.end > start && (writes || job.writes);
-        near.filter(move |(_, job)| conflicts(job)).map(|((_, number), _)| *number)
+        near.map(|(_, number)| *number).filter(move |n| self.get(*n).is_some_and(conflicts))
+    }
+
+    fn get(&self, number: u64) -> Option<&Job> {
+        self.jobs.get(number.checked_sub(self.oldest)? as usize)?.as_ref()
     }
 
     /// A transfer waits or runs from now on.
     pub fn enter(&mut self, number: u64, job: Job) {
-        if self.begins.is_empty() {
+        if self.jobs.is_empty() {
             self.oldest = number;
         }
-        while self.oldest + (self.begins.len() as u64) < number {
-            self.begins.push_back(None);
+        while self.oldest + (self.jobs.len() as u64) < number {
+            self.jobs.push_back(None);
         }
         let Range { start, end } = job.sectors;
-        self.begins.push_back(Some(start));
         self.longest = self.longest.max(end - start);
         self.waiting += usize::from(job.waits);
-        self.jobs.insert((start, number), job);
+        self.places.insert((start, number));
+        self.jobs.push_back(Some(job));
     }
 
     /// A transfer whose turn has come runs.
     pub fn of(&mut self, number: u64) -> Option<&mut Job> {
-        let start = (*self.begins.get(number.checked_sub(self.oldest)? as usize)?)?;
-        self.jobs.get_mut(&(start, number))
+        self.jobs.get_mut(number.checked_sub(self.oldest)? as usize)?.as_mut()
     }
 
     /// A transfer is over. Returns it, and those whose turn it is now, in order.
     pub fn leave(&mut self, number: u64) -> Option<(Job, Next)> {
         let place = number.checked_sub(self.oldest)? as usize;
-        let start = self.begins.get_mut(place)?.take()?;
-        while let Some(None) = self.begins.front() {
-            self.begins.pop_front();
+        let left = self.jobs.get_mut(place)?.take()?;
+        while let Some(None) = self.jobs.front() {
+            self.jobs.pop_front();
             self.oldest += 1;
         }
-        let left = self.jobs.remove(&(start, number)).expect("it begins somewhere");
+        self.places.remove(&(left.sectors.start, number));
         self.waiting -= usize::from(left.waits);
         let next = self.next_after(number, &left);
         Some((left, next))
@@ -97,21 +100,22 @@ impl Turns {
 
     /// How many run, and how many wait.
     pub fn count(&self) -> (usize, usize) {
-        (self.jobs.len() - self.waiting, self.waiting)
+        (self.places.len() - self.waiting, self.waiting)
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+        self.places.is_empty()
     }
 
     /// Who waits has a reason, who runs has none to wait, and each is found by its number.
     pub fn check(&self) {
-        let waiting = self.jobs.values().filter(|job| job.waits).count();
-        assert_eq!(waiting, self.waiting, "transfers that wait");
-        for ((start, number), job) in &self.jobs {
-            let begins = self.begins.get((number - self.oldest) as usize);
-            assert_eq!(begins, Some(&Some(*start)), "where transfer {number} begins");
+        let jobs = || self.jobs.iter().flatten();
+        assert_eq!(jobs().filter(|job| job.waits).count(), self.waiting, "transfers that wait");
+        assert_eq!(jobs().count(), self.places.len(), "each begins somewhere");
+        for (start, number) in &self.places {
+            let job = self.get(*number).expect("what begins somewhere is a transfer");
+            assert_eq!(job.sectors.start, *start, "where transfer {number} begins");
             let is_barred = self.is_barred(*number, &job.sectors, job.writes);
             assert_eq!(job.waits, is_barred, "transfer {number} waits for another");
         }
