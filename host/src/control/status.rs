@@ -293,6 +293,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         _ => NodeState::Up,
     };
     let is_down = instance.phase == Phase::Down && !instance.wanted;
+    let backend = engine.seat(n).and_then(|seat| seat.disk.as_ref());
     let mut status = NodeStatus {
         node: id.0,
         state,
@@ -300,7 +301,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         columns: engine.map().columns_on(id),
         disk: Some(instance.path.display().to_string()),
         disk_bytes: Some(instance.size),
-        backend: instance.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
+        backend: backend.map(|d| format!("{:?}", d.backend()).to_lowercase()),
         queue: Some(instance.queue.order().to_string()),
         queue_depth: Some(instance.queue.depth()),
         queued: Some(engine.disk_waiting(n)),
@@ -313,7 +314,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
 
 /// What only a node that runs can say.
 fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Instance) {
-    let Some(life) = instance.status() else { return };
+    let Some(life) = engine.status_of(n) else { return };
     status.stale_sectors = life.stale_sectors;
     status.in_flight = Some(life.in_flight);
     status.quiet = Some(life.quiet);

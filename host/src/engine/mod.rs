@@ -3,43 +3,36 @@
 //!
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
-//! frame (group commit). What becomes of a node's outputs is in [`environment`], how nodes start and stop in
-//! [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
+//! frame (group commit). The nodes themselves, with their messages and disk operations, are in a [`lane`]. How they start
+//! and stop is in [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
 //! exposes in [`measures`].
 
 mod copies;
-mod environment;
 pub(crate) mod instance;
+mod lane;
 mod lives;
 mod measures;
 mod rule;
-mod waiting;
 
 use std::os::fd::RawFd;
+use std::time::Instant;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{
-    Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer, drive,
-};
+use weft_core::node::{Envelope, HostData, HostError, HostOp, Input, NodeStatus, Timer};
 use weft_core::order::{Origin, Place};
-use weft_core::store::DiskResult;
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
 
 use crate::clock::{Clock, boot_time};
-use crate::disk::Backend;
-use crate::disk::emulated::{Emulated, Emulation};
+use crate::disk::emulated::Emulation;
 use crate::disk::map_copies::Wanted;
-use crate::disk::queue::DiskQueue;
-use crate::disk::sync::AtOnce;
-use crate::disk::uring::{Ring, Tag};
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::volumes::{self, Exports, NewVolume};
 
+use self::lane::{Disks, Lane, Said, Seat};
 use self::measures::Measures;
-use self::waiting::{Portion, Waiting};
 pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
@@ -61,8 +54,8 @@ pub(crate) struct Engine {
     /// By node number; also those of nodes in other processes.
     pub(crate) instances: Vec<Instance>,
     pub(crate) log: Log,
-    /// What goes in and out of the nodes, and the answers to hosts.
-    pub(crate) gate: Gate<Answer>,
+    /// Words of the authority to nodes, and what leaves the process: letters to others, and answers to hosts.
+    gate: Gate<Answer>,
     /// Nodes that have stopped, for the caller to take.
     pub(crate) stopped: Vec<usize>,
     /// The latest epoch in which one of these may have begun anything.
@@ -70,16 +63,11 @@ pub(crate) struct Engine {
     /// What makes going on impossible.
     pub(crate) fatal: Option<Error>,
     clock: Clock,
-    ring: Option<Ring>,
-    /// What holds disks back that are to be like others.
-    emulated: Option<Emulated>,
+    /// The nodes of this process.
+    own: Lane,
+    disks: Disks,
     /// The first start of all nodes: the authority waits until each is open or refused.
     starting: bool,
-    /// Disk operations that are to be begun.
-    waiting: Waiting,
-    ended: Vec<(Tag, DiskResult)>,
-    /// Always empty: its room is used again.
-    outputs: Vec<Output>,
     /// The copy of the map that all disks are to have.
     wanted: Option<Wanted>,
     /// Something may be to be done for that.
@@ -93,12 +81,21 @@ impl Engine {
     /// Nodes under this rule, none of them started.
     pub(crate) fn new(rule: Rule, log: Log) -> Engine {
         let instances = rule.instances();
-        let ring = Ring::new();
+        let (disks, no_ring) = Disks::new();
+        let mut clock = Clock::default();
+        clock.now();
+        let mut own = Lane::new(clock.clone());
+        let here = |(_, instance): &(usize, &Instance)| instance.phase != Phase::Elsewhere;
+        instances
+            .iter()
+            .enumerate()
+            .filter(here)
+            .for_each(|(n, _)| own.seat_at(n, Seat::default()));
         let (measures, damaged) = Measures::open(rule.dir());
         if let Some(e) = damaged {
             log.warn(&format!("what parity that waits has exposed is counted anew: {e}"));
         }
-        if let Err(e) = &ring {
+        if let Some(e) = no_ring {
             log.info(&format!("disks are worked without io_uring: {e}"));
         }
         let mut engine = Engine {
@@ -109,13 +106,10 @@ impl Engine {
             stopped: Vec::new(),
             last_epoch: 0,
             fatal: None,
-            clock: Clock::default(),
-            ring: ring.ok(),
-            emulated: None,
+            clock,
+            own,
+            disks,
             starting: true,
-            waiting: Waiting::default(),
-            ended: Vec::new(),
-            outputs: Vec::new(),
             wanted: None,
             copies_due: false,
             too_long: false,
@@ -196,8 +190,7 @@ impl Engine {
     /// What the nodes' clocks show: no timestamp that a node here issues from now on is earlier.
     pub(crate) fn reading(&mut self) -> Timestamp {
         let now = self.clock.now();
-        let nodes = self.instances.iter_mut().filter_map(|s| s.node.as_mut());
-        let micros = nodes.map(|n| n.reading(now).micros()).min();
+        let micros = self.own.reading();
         micros.map_or(Timestamp::reading(now, NodeId(0)), |m| Timestamp::new(m, NodeId(0)))
     }
 
@@ -222,15 +215,15 @@ impl Engine {
 
     /// Whether nothing is in work anywhere and everything is in place.
     pub(crate) fn is_quiet(&self) -> bool {
-        let quiet = |s: &Instance| match s.phase {
+        let quiet = |(n, s): (usize, &Instance)| match s.phase {
             Phase::Down => !s.wanted,
             Phase::Opening => false,
             Phase::Elsewhere => true,
-            Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
+            Phase::Running | Phase::Draining => self.status_of(n).is_some_and(|s| s.quiet),
         };
         self.is_settled()
-            && self.waiting.is_empty()
-            && self.instances.iter().all(quiet)
+            && self.own.begins_nothing()
+            && self.instances.iter().enumerate().all(quiet)
             && self.copies_are_done()
     }
 
@@ -241,7 +234,7 @@ impl Engine {
             out.push("the nodes do not agree on a map yet".to_string());
         }
         for (n, instance) in self.instances.iter().enumerate() {
-            match (instance.phase, instance.status()) {
+            match (instance.phase, self.status_of(n)) {
                 (Phase::Opening, _) => out.push(format!("node {n}: it is opening its disk")),
                 (_, Some(NodeStatus { quiet: false, waiting, .. })) => {
                     out.push(format!("node {n}: {waiting}"));
@@ -254,12 +247,12 @@ impl Engine {
 
     /// What to poll for ends of disk operations.
     pub(crate) fn ring_fd(&self) -> Option<RawFd> {
-        self.ring.as_ref().map(Ring::fd)
+        self.disks.ring_fd()
     }
 
     /// Has the nodes' disks take as long as others, and says what to poll for ends of operations.
     pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<RawFd> {
-        Ok(self.emulated.insert(Emulated::new(emulation)?).fd())
+        self.disks.emulate(emulation)
     }
 
     /// Turns the crank until nothing is left that need not be waited for. Says whether it
@@ -304,9 +297,10 @@ impl Engine {
 
     /// Whether there is something that [`Engine::run`] would do.
     pub(crate) fn has_work(&self) -> bool {
-        self.waiting.has_work()
+        self.own.has_disk_work()
             || self.copies_due
             || self.gate.has_work(|| self.rule.may_serve())
+            || self.own.gate.has_work(|| self.rule.may_serve())
             || self.rule.has_work()
     }
 
@@ -335,93 +329,127 @@ impl Engine {
 
     /// Delivers the next word of the authority or message.
     fn deliver(&mut self) -> bool {
-        let next = self.gate.next(|| self.rule.may_serve());
-        next.map(|(node, input)| self.input(usize::from(node.0), input)).is_some()
+        if let Some((node, input)) = self.gate.next(|| self.rule.may_serve()) {
+            self.input(usize::from(node.0), input);
+            return true;
+        }
+        let delivered = self.own.deliver(|| self.rule.may_serve());
+        self.hear();
+        delivered
     }
 
     /// Begins what waits. Says whether it left something for when sockets have had their turn.
     fn start_disk_operations(&mut self) -> bool {
         self.start_copies();
-        let (mut at_once, mut portion) = (AtOnce::default(), Portion::default());
-        while let Some((tag, request)) = self.waiting.next(&mut portion) {
-            let instance = &mut self.instances[tag.node];
-            let Some(disk) = instance.disk.as_ref().filter(|_| instance.life == tag.life) else {
-                continue;
-            };
-            instance.disk_ops += 1;
-            self.waiting.begun(tag);
-            if let Some(emulated) = &mut self.emulated {
-                let result = disk.run(request.op.clone());
-                emulated.start(boot_time(), tag, &request.op, result, &mut self.ended);
-                continue;
-            }
-            match (disk.backend(), &mut self.ring) {
-                (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
-                _ if disk.queue == DiskQueue::default() => {
-                    self.ended.push((tag, disk.run(request.op)));
-                }
-                _ => at_once.add(tag, disk, request),
-            }
-        }
-        at_once.run(&mut self.ended);
-        self.collect_ended();
-        portion.is_used_up() && self.waiting.has_work()
-    }
-
-    /// Takes what disks have ended by now.
-    fn collect_ended(&mut self) {
-        if let Some(emulated) = &mut self.emulated
-            && let Err(e) = emulated.collect(boot_time(), &mut self.ended)
-        {
+        self.own.start_disk_operations(&mut self.disks).unwrap_or_else(|e| {
             self.fatal = Some(e);
-        }
-        let Some(ring) = &mut self.ring else { return };
-        let started = ring.submit();
-        ring.collect(&mut self.ended);
-        // What has ended makes room for what waited, and what was done in part goes on.
-        if let Err(e) = started.and_then(|()| ring.submit()) {
-            self.fatal = Some(Error(format!("cannot start disk operations: {e}")));
-        }
+            false
+        })
     }
 
     /// How many operations wait for a node's disk until it can be given them.
     pub(crate) fn disk_waiting(&self, n: usize) -> usize {
-        self.ring.as_ref().map_or(0, |ring| ring.waiting(n))
+        self.disks.waiting(n)
     }
 
     fn feed_ended(&mut self) -> bool {
-        let ended = std::mem::take(&mut self.ended);
+        let ended = self.own.take_ended();
         let any = !ended.is_empty();
         for (tag, result) in ended {
-            self.instances[tag.node].disk_ops -= 1;
-            self.waiting.ended(tag);
-            if self.instances[tag.node].life == tag.life
-                && let Some(result) = self.copy_ended(tag, result)
-            {
-                self.input(tag.node, Input::Disk(tag.id, result));
-            }
+            self.own.feed_ended(tag, result);
+            self.hear();
         }
         any
     }
 
-    fn input(&mut self, n: usize, input: Input) {
-        let now = self.clock.now();
-        let Some(node) = self.instances.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
-        let mut outputs = std::mem::take(&mut self.outputs);
-        node.handle(now, input, &mut outputs);
-        self.apply(n, outputs);
+    /// The seat of a node of this process.
+    pub(crate) fn seat(&self, n: usize) -> Option<&Seat> {
+        self.own.seat(n)
     }
 
-    fn apply(&mut self, n: usize, mut outputs: Vec<Output>) {
-        // A node that has ended has nothing more to say.
-        let _ = drive(self, NodeId(n as u16), outputs.drain(..));
-        self.outputs = outputs;
+    /// As [`Engine::seat`].
+    fn seat_mut(&mut self, n: usize) -> Option<&mut Seat> {
+        self.own.seat_mut(n)
+    }
+
+    /// Gives a node of this process a seat.
+    fn give_seat(&mut self, n: usize) {
+        let life = self.instances[n].life;
+        self.own.seat_at(n, Seat::of_life(life));
+    }
+
+    /// Nodes from this one on were to be added, and are not.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        (n..self.instances.len()).for_each(|n| self.own.unseat(n));
+        self.instances.truncate(n);
+    }
+
+    /// The state of a node of this process, if it lives.
+    pub(crate) fn status_of(&self, n: usize) -> Option<NodeStatus> {
+        self.seat(n)?.status()
+    }
+
+    /// Disk operations of a node that have been begun, also by an earlier life.
+    fn disk_ops(&self, n: usize) -> usize {
+        self.seat(n).map_or(0, |seat| seat.disk_ops)
+    }
+
+    /// Looks how fast nodes catch up.
+    pub(crate) fn look_at_pace(&mut self, now: Instant) {
+        for n in 0..self.instances.len() {
+            let node = self.seat(n).and_then(|seat| seat.node.as_ref());
+            let stale = node.and_then(|node| node.stale_sectors());
+            self.instances[n].look_at_pace(stale, now);
+        }
+    }
+
+    fn input(&mut self, n: usize, input: Input) {
+        self.own.input(n, input);
+        self.hear();
+    }
+
+    /// Does what the nodes have said.
+    fn hear(&mut self) {
+        while let Some(said) = self.own.take_said() {
+            self.heard(said);
+        }
+    }
+
+    fn heard(&mut self, said: Said) {
+        let lives = |n: usize, life: u64| self.instances[n].life == life;
+        match said {
+            Said::Letter(envelope) => self.send_envelope(envelope),
+            Said::Answer(answer) => self.answer(answer),
+            Said::Log(node, line) => self.log.info(&format!("node {}: {line}", node.0)),
+            Said::Copy(tag, result) if lives(tag.node, tag.life) => self.copy_ended(tag, result),
+            Said::Report(n, life, report) if lives(n, life) => self.report_of(n, report),
+            Said::Ready(n, life) if lives(n, life) => self.node_ready(n),
+            Said::Refused(n, life, why) if lives(n, life) => {
+                let _ = self.kill_node(n, &format!("its disk was refused: {why}"));
+            }
+            Said::Failed(n, life, why) if lives(n, life) => {
+                self.note_failure(NodeId(n as u16));
+                let _ = self.kill_node(n, &format!("its disk failed: {why}"));
+            }
+            // That a node rests is looked for wherever one is to be started. The others are of lives that are over.
+            Said::Rests
+            | Said::Copy(..)
+            | Said::Report(..)
+            | Said::Ready(..)
+            | Said::Refused(..)
+            | Said::Failed(..) => {}
+        }
+    }
+
+    /// An answer for a host, to be given when nodes may serve.
+    pub(crate) fn answer(&mut self, answer: Answer) {
+        self.gate.answer(answer);
     }
 
     fn send_envelope(&mut self, envelope: Box<Envelope>) {
         match self.instances.get(usize::from(envelope.to.0)) {
             Some(instance) if instance.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
-            _ => self.gate.letter(envelope),
+            _ => self.own.gate.letter(envelope),
         }
     }
 
@@ -429,7 +457,7 @@ impl Engine {
     /// other processes is not sooner done because this one is idle: it waits for its time, and
     /// for more to go with it.
     pub(crate) fn has_soon(&self) -> bool {
-        self.rule.together().is_none() && self.instances.iter().any(Instance::has_soon)
+        self.rule.together().is_none() && self.own.has_soon()
     }
 
     /// Fires the [`Timer::Soon`]s, due or not.
@@ -444,19 +472,17 @@ impl Engine {
     }
 
     fn fire(&mut self, timer: Timer, now: u64) {
-        for n in 0..self.instances.len() {
-            if self.instances[n].take_due(timer, now) {
-                self.input(n, Input::Timer(timer));
-            }
+        for n in self.own.take_due(timer, now) {
+            self.input(n, Input::Timer(timer));
         }
     }
 
     /// Nanoseconds until the next timer is due.
     pub(crate) fn next_due(&mut self) -> Option<u64> {
         let now = self.clock.now();
-        let instances =
-            self.instances.iter().filter_map(Instance::deadline).map(|d| d.saturating_sub(now));
-        instances.chain(self.rule.next_due()).min()
+        let patience = self.instances.iter().filter_map(|s| s.patience);
+        let due = patience.chain(self.own.deadline()).map(|d| d.saturating_sub(now));
+        due.chain(self.rule.next_due()).min()
     }
 }
 

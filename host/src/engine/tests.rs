@@ -33,7 +33,9 @@ fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
     }
     panic!(
         "it never came about: {:?}",
-        engine.instances.iter().map(|s| (s.phase, s.disk_ops, s.status())).collect::<Vec<_>>()
+        (0..engine.instances.len())
+            .map(|n| (engine.instances[n].phase, engine.disk_ops(n), engine.status_of(n)))
+            .collect::<Vec<_>>()
     );
 }
 
@@ -213,12 +215,12 @@ fn messages_without_end_let_sockets_have_their_turn() {
                 heard: Vec::new(),
                 body: None,
             };
-            engine.gate.letter(Box::new(letter));
+            engine.own.gate.letter(Box::new(letter));
         }
     };
     letters(&mut engine, 3 * DELIVERED_TOGETHER);
     assert!(engine.deliver_until(0), "its turn is over");
-    assert!(engine.gate.has_work(|| true), "the rest is delivered later");
+    assert!(engine.own.gate.has_work(|| true), "the rest is delivered later");
     assert!(!engine.deliver_until(Nanos::MAX));
-    assert!(!engine.gate.has_work(|| true));
+    assert!(!engine.own.gate.has_work(|| true));
 }

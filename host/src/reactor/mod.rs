@@ -233,7 +233,7 @@ impl Reactor {
     fn look_around(&mut self) {
         let now = Instant::now();
         if self.lookout.is_time(now) {
-            self.engine.instances.iter_mut().for_each(|instance| instance.look_at_pace(now));
+            self.engine.look_at_pace(now);
             self.delete_what_is_left_over(now);
             self.forget_what_was_deleted(now);
             self.hosts.look_around(&self.engine, now);
