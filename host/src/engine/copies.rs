@@ -44,7 +44,9 @@ impl Engine {
             if let Some(op) = instance.keeper.next(wanted) {
                 let urgency = Urgency::Awaited;
                 let tag = Tag { node, life: instance.life, id: COPY, urgency };
-                self.own.start_disk_operation(tag, DiskRequest { id: COPY, op, urgency });
+                self.lanes
+                    .lane_of(node)
+                    .start_disk_operation(tag, DiskRequest { id: COPY, op, urgency });
             }
         }
     }

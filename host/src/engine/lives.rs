@@ -90,7 +90,7 @@ impl Engine {
             seat.begin(node, disk_of_it);
         }
         self.keep_copies(n);
-        self.own.apply(n, outputs);
+        self.lanes.lane_of(n).apply(n, outputs);
         self.hear();
         Ok(())
     }

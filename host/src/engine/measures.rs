@@ -247,7 +247,7 @@ impl Engine {
 
     fn look_at_measures(&mut self) {
         let running = (0..self.instances.len()).filter(|n| self.instances[*n].runs());
-        let seats = running.filter_map(|n| self.own.seat(n));
+        let seats = running.filter_map(|n| self.lanes.seat(n));
         seats.filter_map(|s| s.node.as_ref()).for_each(|node| self.measures.take(node));
         self.measures.forget(self.rule.map());
     }

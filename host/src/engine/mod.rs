@@ -3,13 +3,15 @@
 //!
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
-//! frame (group commit). The nodes themselves, with their messages and disk operations, are in a [`lane`]. How they start
+//! frame (group commit). The nodes themselves, with their messages and disk operations, are in [`lanes`]. How they start
 //! and stop is in [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
 //! exposes in [`measures`].
 
 mod copies;
+mod crank;
 pub(crate) mod instance;
 mod lane;
+mod lanes;
 mod lives;
 mod measures;
 mod rule;
@@ -18,35 +20,29 @@ use std::os::fd::RawFd;
 use std::time::Instant;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{Envelope, HostData, HostError, HostOp, Input, NodeStatus, Timer};
+use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus};
 use weft_core::order::{Origin, Place};
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
 
-use crate::clock::{Clock, boot_time};
+use crate::clock::Clock;
 use crate::disk::emulated::Emulation;
 use crate::disk::map_copies::Wanted;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::polling::Polling;
 use crate::volumes::{self, Exports, NewVolume};
 
-use self::lane::{Disks, Lane, Said, Seat};
+pub(crate) use self::lane::Bell;
+use self::lane::{Disks, Lease, Seat};
+use self::lanes::Lanes;
+pub(crate) use self::lanes::Tally;
 use self::measures::Measures;
 pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
-
-/// For so long what comes is taken and worked on before what it leads to is sent to other processes.
-const ROUND: Nanos = 100_000;
-
-/// For so long nodes and disks keep one another busy before sockets and timers have their turn. Hosts would wait behind
-/// work that nobody waits for: where disks are in memory, its operations end at once, and more of it begins.
-const TURN: Nanos = 500_000;
-
-/// Messages that are delivered between two looks at the clock.
-const DELIVERED_TOGETHER: usize = 16;
 
 /// The nodes and what joins them.
 pub(crate) struct Engine {
@@ -64,7 +60,7 @@ pub(crate) struct Engine {
     pub(crate) fatal: Option<Error>,
     clock: Clock,
     /// The nodes of this process.
-    own: Lane,
+    lanes: Lanes,
     disks: Disks,
     /// The first start of all nodes: the authority waits until each is open or refused.
     starting: bool,
@@ -84,13 +80,15 @@ impl Engine {
         let (disks, no_ring) = Disks::new();
         let mut clock = Clock::default();
         clock.now();
-        let mut own = Lane::new(clock.clone());
+        let lease =
+            if rule.together().is_some() { Lease::default() } else { Lease::until(Nanos::MAX) };
+        let mut lanes = Lanes::one(lease, rule.together().is_none());
         let here = |(_, instance): &(usize, &Instance)| instance.phase != Phase::Elsewhere;
         instances
             .iter()
             .enumerate()
             .filter(here)
-            .for_each(|(n, _)| own.seat_at(n, Seat::default()));
+            .for_each(|(n, _)| lanes.seat_at(n, Seat::default(), instances[n].queue));
         let (measures, damaged) = Measures::open(rule.dir());
         if let Some(e) = damaged {
             log.warn(&format!("what parity that waits has exposed is counted anew: {e}"));
@@ -107,7 +105,7 @@ impl Engine {
             last_epoch: 0,
             fatal: None,
             clock,
-            own,
+            lanes,
             disks,
             starting: true,
             wanted: None,
@@ -160,7 +158,7 @@ impl Engine {
 
     /// Hands a node a host's request; the answer comes with its number.
     pub(crate) fn submit(&mut self, n: usize, number: u64, volume: VolumeId, op: HostOp) {
-        self.input(n, Input::Host(number, volume, op));
+        self.hand(n, Input::Host(number, volume, op));
     }
 
     /// Hands a node a host's request that has a place in the graph of requests.
@@ -172,7 +170,7 @@ impl Engine {
         place: Place,
         op: HostOp,
     ) {
-        self.input(n, Input::Ordered(number, volume, place, op));
+        self.hand(n, Input::Ordered(number, volume, place, op));
     }
 
     /// Hands a node a host's request, with what is known of where it comes from.
@@ -184,19 +182,19 @@ impl Engine {
         (origin, place): (Origin, Option<Place>),
         op: HostOp,
     ) {
-        self.input(n, Input::Named(number, volume, origin, place, op));
+        self.hand(n, Input::Named(number, volume, origin, place, op));
     }
 
     /// What the nodes' clocks show: no timestamp that a node here issues from now on is earlier.
     pub(crate) fn reading(&mut self) -> Timestamp {
         let now = self.clock.now();
-        let micros = self.own.reading();
+        let micros = self.lanes.reading();
         micros.map_or(Timestamp::reading(now, NodeId(0)), |m| Timestamp::new(m, NodeId(0)))
     }
 
     /// Nobody waits for the answer to this request of a node any more.
     pub(crate) fn abandon(&mut self, n: usize, number: u64) {
-        self.input(n, Input::HostGone(number));
+        self.hand(n, Input::HostGone(number));
     }
 
     /// Finds room for a new volume.
@@ -222,7 +220,7 @@ impl Engine {
             Phase::Running | Phase::Draining => self.status_of(n).is_some_and(|s| s.quiet),
         };
         self.is_settled()
-            && self.own.begins_nothing()
+            && self.lanes.are_empty()
             && self.instances.iter().enumerate().all(quiet)
             && self.copies_are_done()
     }
@@ -255,55 +253,6 @@ impl Engine {
         self.disks.emulate(emulation)
     }
 
-    /// Turns the crank until nothing is left that need not be waited for. Says whether it
-    /// came to that: if nodes keep each other busy, or their disks, sockets and timers must have their turn.
-    pub(crate) fn run(&mut self) -> bool {
-        let end = boot_time() + TURN;
-        let mut since = self.round_begins();
-        loop {
-            self.receive_mail();
-            let is_over = self.deliver_until(end);
-            let gives_way = self.start_disk_operations() || is_over;
-            let any_ended = self.feed_ended();
-            let goes_on = any_ended && !gives_way;
-            if goes_on && self.is_in_round(since) {
-                continue;
-            }
-            self.send_mail();
-            since = self.round_begins();
-            if any_ended && !gives_way {
-                continue;
-            }
-            self.follow_lives();
-            // Also where nodes have work all the time: the lease of this process is renewed there.
-            self.follow_rule();
-            if gives_way {
-                return false;
-            }
-            if !self.has_work() {
-                return true;
-            }
-        }
-    }
-
-    /// When a round begins that ends with letters to other processes, if there are any.
-    fn round_begins(&self) -> Option<Nanos> {
-        self.rule.together().map(|_| boot_time())
-    }
-
-    fn is_in_round(&self, since: Option<Nanos>) -> bool {
-        since.is_none_or(|since| boot_time().saturating_sub(since) < ROUND)
-    }
-
-    /// Whether there is something that [`Engine::run`] would do.
-    pub(crate) fn has_work(&self) -> bool {
-        self.own.has_disk_work()
-            || self.copies_due
-            || self.gate.has_work(|| self.rule.may_serve())
-            || self.own.gate.has_work(|| self.rule.may_serve())
-            || self.rule.has_work()
-    }
-
     /// Answers that hosts may be given now.
     pub(crate) fn take_answers(&mut self) -> Vec<Answer> {
         self.gate.take_answers(|| self.rule.may_serve())
@@ -314,73 +263,48 @@ impl Engine {
         self.gate.has_answers(|| self.rule.may_serve())
     }
 
-    /// Delivers what there is, until then. Says whether it is later by now.
-    fn deliver_until(&mut self, end: Nanos) -> bool {
-        loop {
-            let delivered = (0..DELIVERED_TOGETHER).take_while(|_| self.deliver()).count();
-            if boot_time() >= end {
-                return true;
-            }
-            if delivered < DELIVERED_TOGETHER {
-                return false;
-            }
-        }
-    }
-
-    /// Delivers the next word of the authority or message.
-    fn deliver(&mut self) -> bool {
-        if let Some((node, input)) = self.gate.next(|| self.rule.may_serve()) {
-            self.input(usize::from(node.0), input);
-            return true;
-        }
-        let delivered = self.own.deliver(|| self.rule.may_serve());
-        self.hear();
-        delivered
-    }
-
-    /// Begins what waits. Says whether it left something for when sockets have had their turn.
-    fn start_disk_operations(&mut self) -> bool {
-        self.start_copies();
-        self.own.start_disk_operations(&mut self.disks).unwrap_or_else(|e| {
-            self.fatal = Some(e);
-            false
-        })
-    }
-
     /// How many operations wait for a node's disk until it can be given them.
     pub(crate) fn disk_waiting(&self, n: usize) -> usize {
-        self.disks.waiting(n)
-    }
-
-    fn feed_ended(&mut self) -> bool {
-        let ended = self.own.take_ended();
-        let any = !ended.is_empty();
-        for (tag, result) in ended {
-            self.own.feed_ended(tag, result);
-            self.hear();
+        match self.lanes.home(n) {
+            0 => self.disks.waiting(n),
+            _ => self.seat(n).map_or(0, |seat| seat.queued),
         }
-        any
     }
 
-    /// The seat of a node of this process.
+    /// How many lanes there are.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.count()
+    }
+
+    /// The lane of a node of this process.
+    pub(crate) fn lane_of(&self, n: usize) -> usize {
+        self.lanes.home(n)
+    }
+
+    /// What each lane has done.
+    pub(crate) fn tallies(&self) -> Vec<Tally> {
+        self.lanes.tallies()
+    }
+
+    /// The seat of a node of this process. Its lane stays with the reactor until [`Engine::rest`].
     pub(crate) fn seat(&self, n: usize) -> Option<&Seat> {
-        self.own.seat(n)
+        self.lanes.seat(n)
     }
 
     /// As [`Engine::seat`].
     fn seat_mut(&mut self, n: usize) -> Option<&mut Seat> {
-        self.own.seat_mut(n)
+        self.lanes.seat_mut(n)
     }
 
     /// Gives a node of this process a seat.
     fn give_seat(&mut self, n: usize) {
-        let life = self.instances[n].life;
-        self.own.seat_at(n, Seat::of_life(life));
+        let Instance { life, queue, .. } = self.instances[n];
+        self.lanes.seat_at(n, Seat::of_life(life), queue);
     }
 
     /// Nodes from this one on were to be added, and are not.
     pub(crate) fn truncate(&mut self, n: usize) {
-        (n..self.instances.len()).for_each(|n| self.own.unseat(n));
+        (n..self.instances.len()).for_each(|n| self.lanes.unseat(n));
         self.instances.truncate(n);
     }
 
@@ -397,47 +321,10 @@ impl Engine {
     /// Looks how fast nodes catch up.
     pub(crate) fn look_at_pace(&mut self, now: Instant) {
         for n in 0..self.instances.len() {
-            let node = self.seat(n).and_then(|seat| seat.node.as_ref());
-            let stale = node.and_then(|node| node.stale_sectors());
+            let behind = self.map().nodes.len() > n && self.map().is_stale(NodeId(n as u16));
+            let seat = if behind { self.seat(n) } else { None };
+            let stale = seat.and_then(|seat| seat.node.as_ref()?.stale_sectors());
             self.instances[n].look_at_pace(stale, now);
-        }
-    }
-
-    fn input(&mut self, n: usize, input: Input) {
-        self.own.input(n, input);
-        self.hear();
-    }
-
-    /// Does what the nodes have said.
-    fn hear(&mut self) {
-        while let Some(said) = self.own.take_said() {
-            self.heard(said);
-        }
-    }
-
-    fn heard(&mut self, said: Said) {
-        let lives = |n: usize, life: u64| self.instances[n].life == life;
-        match said {
-            Said::Letter(envelope) => self.send_envelope(envelope),
-            Said::Answer(answer) => self.answer(answer),
-            Said::Log(node, line) => self.log.info(&format!("node {}: {line}", node.0)),
-            Said::Copy(tag, result) if lives(tag.node, tag.life) => self.copy_ended(tag, result),
-            Said::Report(n, life, report) if lives(n, life) => self.report_of(n, report),
-            Said::Ready(n, life) if lives(n, life) => self.node_ready(n),
-            Said::Refused(n, life, why) if lives(n, life) => {
-                let _ = self.kill_node(n, &format!("its disk was refused: {why}"));
-            }
-            Said::Failed(n, life, why) if lives(n, life) => {
-                self.note_failure(NodeId(n as u16));
-                let _ = self.kill_node(n, &format!("its disk failed: {why}"));
-            }
-            // That a node rests is looked for wherever one is to be started. The others are of lives that are over.
-            Said::Rests
-            | Said::Copy(..)
-            | Said::Report(..)
-            | Said::Ready(..)
-            | Said::Refused(..)
-            | Said::Failed(..) => {}
         }
     }
 
@@ -446,43 +333,29 @@ impl Engine {
         self.gate.answer(answer);
     }
 
-    fn send_envelope(&mut self, envelope: Box<Envelope>) {
-        match self.instances.get(usize::from(envelope.to.0)) {
-            Some(instance) if instance.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
-            _ => self.own.gate.letter(envelope),
-        }
+    /// Gives the lanes back to their threads that were looked into.
+    pub(crate) fn rest(&mut self) {
+        self.lanes.rest();
     }
 
-    /// Whether a node has put something off until there is nothing better to do. What would wake
-    /// other processes is not sooner done because this one is idle: it waits for its time, and
-    /// for more to go with it.
-    pub(crate) fn has_soon(&self) -> bool {
-        self.rule.together().is_none() && self.own.has_soon()
+    /// Whether the reactor may sleep for so long. If it may, lanes wake it when they have something to say.
+    pub(crate) fn may_sleep(&mut self, longest: Option<Nanos>) -> bool {
+        self.lanes.may_sleep(longest)
     }
 
-    /// Fires the [`Timer::Soon`]s, due or not.
-    pub(crate) fn fire_soon(&mut self) {
-        self.fire(Timer::Soon, u64::MAX);
+    /// Whether lanes have said something on their threads.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.lanes.has_mail()
     }
 
-    /// Fires the timers that are due.
-    pub(crate) fn fire_due(&mut self) {
-        let now = self.clock.now();
-        Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
-    }
-
-    fn fire(&mut self, timer: Timer, now: u64) {
-        for n in self.own.take_due(timer, now) {
-            self.input(n, Input::Timer(timer));
-        }
-    }
-
-    /// Nanoseconds until the next timer is due.
-    pub(crate) fn next_due(&mut self) -> Option<u64> {
-        let now = self.clock.now();
-        let patience = self.instances.iter().filter_map(|s| s.patience);
-        let due = patience.chain(self.own.deadline()).map(|d| d.saturating_sub(now));
-        due.chain(self.rule.next_due()).min()
+    /// Starts so many lanes, with threads but for the first, before any node runs. The bell wakes the reactor.
+    ///
+    /// # Errors
+    /// If the system has not enough threads or descriptors.
+    pub(crate) fn start_lanes(&mut self, count: usize, bell: Bell, polling: Polling) -> Result<()> {
+        // Models of disks are worked on one thread.
+        let count = if self.disks.are_emulated() { 1 } else { count };
+        self.lanes.start(count, &bell, polling, self.disks.have_ring())
     }
 }
 

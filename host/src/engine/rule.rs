@@ -297,7 +297,7 @@ impl Engine {
         let Rule::Alone(alone) = &mut self.rule else { return false };
         alone.authority = Authority::new(alone.authority.map().clone());
         self.gate.forget();
-        self.own.gate.forget();
+        self.lanes.forget();
         self.starting = true;
         true
     }
@@ -419,6 +419,14 @@ impl Engine {
         if let Rule::Together(together) = &mut self.rule {
             together.turn();
             self.take_effects();
+            self.renew_lease();
+        }
+    }
+
+    /// What other lanes than the reactor's are to know of the lease.
+    fn renew_lease(&mut self) {
+        if let Rule::Together(together) = &self.rule {
+            self.lanes.renew(together.lease_until());
         }
     }
 
@@ -437,6 +445,7 @@ impl Engine {
             Rule::Together(together) => {
                 together.follow();
                 self.take_effects();
+                self.renew_lease();
             }
             Rule::Alone(alone) => {
                 let now = boot_time();
@@ -456,7 +465,7 @@ impl Engine {
             match effect {
                 Effect::Tell(node, message) => self.gate.word(node, message),
                 Effect::Restart(node) => self.restart_node(usize::from(node.0)),
-                Effect::Message(message) => self.own.gate.letter(Box::new(message)),
+                Effect::Message(message) => self.send_envelope(Box::new(message)),
                 Effect::Agreed(map) => {
                     while self.instances.len() < map.nodes.len() {
                         self.instances.push(Instance::elsewhere());

@@ -36,6 +36,11 @@ impl Disks {
         self.ring.is_some()
     }
 
+    /// Whether they take as long as others.
+    pub(crate) fn are_emulated(&self) -> bool {
+        self.emulated.is_some()
+    }
+
     /// What to poll for ends of operations.
     pub(crate) fn ring_fd(&self) -> Option<RawFd> {
         self.ring.as_ref().map(Ring::fd)

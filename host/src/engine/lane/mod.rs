@@ -5,6 +5,11 @@
 
 mod disks;
 mod environment;
+mod fault;
+mod lease;
+mod mail;
+pub(crate) mod mailbox;
+mod runner;
 mod seat;
 mod waiting;
 
@@ -18,13 +23,20 @@ use weft_member::Gate;
 use super::Answer;
 use super::copies::COPY;
 use crate::clock::Clock;
+use crate::disk::queue::DiskQueue;
 use crate::disk::uring::Tag;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub(crate) use disks::Disks;
+pub(crate) use lease::Lease;
+pub(crate) use mail::Mail;
+pub(crate) use runner::{Bell, Runner, Shared};
 pub(crate) use seat::Seat;
 
 use waiting::{Portion, Waiting};
+
+/// Inputs that are handled between two looks at the clock, and at what has come meanwhile.
+pub(crate) const HANDFUL: usize = 16;
 
 /// What a lane's nodes have to say to others than themselves. A node's life is told where it matters that it lasts.
 #[derive(Debug)]
@@ -47,12 +59,16 @@ pub(crate) enum Said {
     Copy(Tag, DiskResult),
     /// The last operation of a node that is down has ended.
     Rests,
+    /// Its thread cannot go on.
+    Fatal(Error),
 }
 
 /// See the module.
 pub(crate) struct Lane {
     /// By node number.
     seats: Vec<Option<Seat>>,
+    /// Inputs from outside that wait for nothing but their turn.
+    inputs: VecDeque<(usize, Input)>,
     /// Messages to its nodes.
     pub(super) gate: Gate<Answer>,
     /// Disk operations that are to be begun.
@@ -62,19 +78,31 @@ pub(crate) struct Lane {
     outputs: Vec<Output>,
     said: VecDeque<Said>,
     clock: Clock,
+    lease: Lease,
+    /// What nodes put off is done as soon as there is nothing better to do.
+    hurries: bool,
+    /// Its disks are worked by its own thread alone: it keeps an order of their operations.
+    stays: bool,
+    /// Inputs that its nodes have handled.
+    pub(super) handled: u64,
 }
 
 impl Lane {
     /// One without nodes. All lanes of a process go by the same clock.
-    pub(super) fn new(clock: Clock) -> Lane {
+    pub(super) fn new(clock: Clock, lease: Lease, hurries: bool) -> Lane {
         Lane {
             seats: Vec::new(),
+            inputs: VecDeque::new(),
             gate: Gate::default(),
             waiting: Waiting::default(),
             ended: Vec::new(),
             outputs: Vec::new(),
             said: VecDeque::new(),
             clock,
+            lease,
+            hurries,
+            stays: false,
+            handled: 0,
         }
     }
 
@@ -121,6 +149,72 @@ impl Lane {
         }
     }
 
+    /// Takes a node's seat, to give it to another lane.
+    pub(super) fn take_seat(&mut self, n: usize) -> Option<Seat> {
+        self.seats.get_mut(n)?.take()
+    }
+
+    /// How the disk of a node is served.
+    pub(super) fn serve_queue(&mut self, queue: DiskQueue) {
+        self.stays |= queue != DiskQueue::default();
+    }
+
+    /// Whether no thread but its own may work its disks.
+    pub(super) fn stays(&self) -> bool {
+        self.stays
+    }
+
+    /// What has come from outside.
+    pub(super) fn receive(&mut self, mail: Vec<Mail>) {
+        for mail in mail {
+            match mail {
+                // What was meant for an earlier life has been given to another node.
+                Mail::Input(n, life, input) if self.life(n) == life => {
+                    self.inputs.push_back((n, input))
+                }
+                Mail::Input(..) => {}
+                Mail::Letter(letter) => self.gate.letter(letter),
+                Mail::Ended(tag, result) => self.ended.push((tag, result)),
+            }
+        }
+    }
+
+    /// Inputs and messages that wait.
+    pub(super) fn waits(&self) -> usize {
+        self.inputs.len() + self.gate.letters()
+    }
+
+    /// Whether anything is to be done now.
+    pub(super) fn has_work(&self) -> bool {
+        !self.inputs.is_empty()
+            || !self.ended.is_empty()
+            || self.waiting.has_work()
+            || self.gate.has_work(|| self.lease.holds())
+    }
+
+    /// Whether nothing is under way here but what nodes know of.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waits() == 0
+            && self.ended.is_empty()
+            && self.waiting.is_empty()
+            && self.said.is_empty()
+    }
+
+    /// Nothing that was said to the nodes so far is to reach them.
+    pub(super) fn forget(&mut self) {
+        self.gate.forget();
+    }
+
+    /// Whether the nodes have said anything.
+    pub(super) fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// All that the nodes have said.
+    pub(super) fn drain_said(&mut self) -> impl Iterator<Item = Said> + '_ {
+        self.said.drain(..)
+    }
+
     /// What the nodes have said since this was asked last, one by one.
     pub(super) fn take_said(&mut self) -> Option<Said> {
         self.said.pop_front()
@@ -131,6 +225,7 @@ impl Lane {
         let now = self.clock.now();
         let seat = self.seats.get_mut(n).and_then(Option::as_mut).filter(|s| !s.ended);
         let Some(node) = seat.and_then(|s| s.node.as_mut()) else { return };
+        self.handled += 1;
         let mut outputs = std::mem::take(&mut self.outputs);
         node.handle(now, input, &mut outputs);
         self.apply(n, outputs);
@@ -149,12 +244,23 @@ impl Lane {
         next.map(|(node, input)| self.input(usize::from(node.0), input)).is_some()
     }
 
+    /// Hands a node the next input, or the next message if the lease holds.
+    pub(super) fn deliver_by_lease(&mut self) -> bool {
+        if let Some((n, input)) = self.inputs.pop_front() {
+            self.input(n, input);
+            return true;
+        }
+        let lease = self.lease.clone();
+        self.deliver(|| lease.holds())
+    }
+
     /// Has an operation of a node's disk wait that is no node's.
     pub(super) fn start_disk_operation(&mut self, tag: Tag, request: DiskRequest) {
         self.waiting.push(tag, request);
     }
 
-    /// Begins what waits. Says whether it left something for when sockets have had their turn.
+    /// Begins what waits. Says whether it left something for when sockets have had their turn. Ends of other lanes'
+    /// operations on the same ring are among those that [`Lane::take_ended`] gives.
     ///
     /// # Errors
     /// If operations cannot be started.
@@ -196,9 +302,9 @@ impl Lane {
         }
     }
 
-    /// Whether there are disk operations to be begun now.
+    /// Whether there are disk operations to be begun now, or such as have ended.
     pub(super) fn has_disk_work(&self) -> bool {
-        self.waiting.has_work()
+        self.waiting.has_work() || !self.ended.is_empty()
     }
 
     /// Whether no disk operation waits to be begun.
@@ -218,6 +324,36 @@ impl Lane {
             seat.as_mut().is_some_and(|seat| seat.take_due(timer, now)).then_some(n)
         };
         seats.filter_map(due).collect()
+    }
+
+    /// Fires the timers that are due.
+    pub(super) fn fire_due(&mut self) {
+        let now = self.clock.now();
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
+        }
+    }
+
+    /// Fires what has been put off until there is nothing better to do. Says whether there was anything.
+    pub(super) fn fire_soon(&mut self) -> bool {
+        let fires = self.hurries && self.has_soon();
+        if fires {
+            self.fire(Timer::Soon, u64::MAX);
+        }
+        fires
+    }
+
+    fn fire(&mut self, timer: Timer, now: Nanos) {
+        for n in self.take_due(timer, now) {
+            self.input(n, Input::Timer(timer));
+        }
+    }
+
+    /// Takes note of how many operations wait for disks until those can be given them.
+    pub(super) fn note_queued(&mut self, disks: &Disks) {
+        for (n, seat) in self.seats.iter_mut().enumerate() {
+            seat.iter_mut().for_each(|seat| seat.queued = disks.waiting(n));
+        }
     }
 
     /// When the first timer is due.

@@ -17,6 +17,8 @@ pub(crate) struct Seat {
     pub(crate) life: u64,
     /// Disk operations begun, also by an earlier life.
     pub(crate) disk_ops: usize,
+    /// Operations that waited for the disk when its lane was last looked at.
+    pub(crate) queued: usize,
     /// The node has said that its disk is no good. It takes nothing in any more, and is about to be killed.
     pub(super) ended: bool,
     /// When those that are set are due.
