@@ -88,7 +88,7 @@ fn noise(rng: &mut Rng, length: u64) -> Vec<u8> {
     data
 }
 
-/// Compares the three, first with all nodes, then as one after the other is lost.
+/// Compares them all, first with all nodes, then as one after the other is lost.
 fn agree(setup: Setup, phases: &[(&[usize], &[Request])]) {
     let mut worlds: Vec<(&str, Box<dyn World>)> =
         vec![("simulated", Box::new(simulated::start(setup)))];

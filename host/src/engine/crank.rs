@@ -120,6 +120,9 @@ impl Engine {
 
     /// Runs the lanes that are held, until then, and gives them back. Says whether any had something to do.
     fn run_held(&mut self, end: Nanos) -> bool {
+        if self.lanes.count() == 1 {
+            return false;
+        }
         let mut any = false;
         for other in self.lanes.others() {
             self.lanes.send_all();
@@ -135,7 +138,6 @@ impl Engine {
     /// Does a handful of what a lane that is held has to do, or begins its disk operations. Says whether there was anything.
     fn run_lane(&mut self, other: usize) -> bool {
         let Some(lane) = self.lanes.held(other) else { return false };
-        let before = lane.handled;
         let delivered = (0..HANDFUL).take_while(|_| lane.deliver_by_lease()).count();
         let mut ended = Vec::new();
         let mut gives_way = false;
@@ -146,8 +148,6 @@ impl Engine {
             }
             ended = lane.take_ended();
         }
-        let inputs = lane.handled - before;
-        self.lanes.count_borrowed(other, inputs);
         self.lanes.feed_ended(ended);
         self.hear();
         if gives_way {
@@ -173,6 +173,12 @@ impl Engine {
 
     /// Does what the nodes have said.
     pub(super) fn hear(&mut self) {
+        if self.lanes.count() == 1 {
+            while let Some(said) = self.lanes.own.take_said() {
+                self.heard(said);
+            }
+            return;
+        }
         loop {
             // What a lane has said on its thread comes before what it has said here.
             for said in self.lanes.take_inbox() {
@@ -238,8 +244,10 @@ impl Engine {
     pub(crate) fn fire_due(&mut self) {
         let now = self.clock.now();
         Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
-        self.lanes.fire_due();
-        self.hear();
+        if self.lanes.count() > 1 {
+            self.lanes.fire_due();
+            self.hear();
+        }
     }
 
     fn fire(&mut self, timer: Timer, now: u64) {

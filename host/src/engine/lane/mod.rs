@@ -85,6 +85,8 @@ pub(crate) struct Lane {
     stays: bool,
     /// Inputs that its nodes have handled.
     pub(super) handled: u64,
+    /// How many of them on its own thread.
+    pub(super) at_home: u64,
 }
 
 impl Lane {
@@ -103,6 +105,7 @@ impl Lane {
             hurries,
             stays: false,
             handled: 0,
+            at_home: 0,
         }
     }
 

@@ -171,7 +171,9 @@ impl Runner {
         loop {
             lane.receive(mail);
             self.shared.show(&mut lane);
+            let before = lane.handled;
             while self.round(&mut lane) {}
+            lane.at_home += lane.handled - before;
             match self.rest(lane) {
                 Some(taken) => (lane, mail) = taken,
                 None => return,

@@ -57,8 +57,6 @@ struct Other {
     weight: usize,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
-    /// Inputs that the reactor has handled for it.
-    borrowed: u64,
 }
 
 /// What a lane has done so far.
@@ -76,7 +74,7 @@ pub(crate) struct Tally {
 impl Other {
     fn new(shared: Shared, waker: Waker, thread: JoinHandle<()>) -> Other {
         let (held, mail) = (OnceCell::new(), Vec::new());
-        Other { shared, held, mail, weight: 0, waker, thread: Some(thread), borrowed: 0 }
+        Other { shared, held, mail, weight: 0, waker, thread: Some(thread) }
     }
 
     /// The lane, which is held from now on.
@@ -314,11 +312,6 @@ impl Lanes {
         held.filter(|lane| lane.has_work() && !lane.stays())
     }
 
-    /// A lane that the reactor holds has handled so many inputs there.
-    pub(super) fn count_borrowed(&mut self, other: usize, inputs: u64) {
-        self.others[other].borrowed += inputs;
-    }
-
     /// Leaves what the lanes that are held have to do to their threads.
     pub(super) fn hand_over(&mut self) {
         for other in &mut self.others {
@@ -460,7 +453,8 @@ impl Lanes {
             vec![Tally { nodes: nodes(0), inputs: self.own.handled, ..Tally::default() }];
         for (n, other) in self.others.iter().enumerate() {
             let (inputs, wakes) = (other.lane().handled, other.shared.mailbox.wakes());
-            tallies.push(Tally { nodes: nodes(n + 1), inputs, borrowed: other.borrowed, wakes });
+            let borrowed = inputs - other.lane().at_home;
+            tallies.push(Tally { nodes: nodes(n + 1), inputs, borrowed, wakes });
         }
         tallies
     }
