@@ -191,6 +191,7 @@ impl Attach {
             only: None,
             local: Default::default(),
             polling: Default::default(),
+            lanes: Default::default(),
         };
         config.listen_at(self.listens());
         let place = NewDirectory::make(dir)?;

@@ -17,6 +17,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
 use weft_core::policy::{Roles, Setting};
+use weft_host::Lanes;
 use weft_sim::check::{Comings, Failure, Options, Summary, run_seed};
 use weft_terminal::{Counts, Stage, say, say_json};
 use weft_trial::faults::{FAULTS, Fault, Trial};
@@ -57,6 +58,9 @@ pub struct Check {
     /// With --real: who coordinates requests of the volumes
     #[arg(long, requires = "real")]
     roles: Option<Roles>,
+    /// With --real: how many lanes each process has
+    #[arg(long, value_name = "N", requires = "real")]
+    lanes: Option<Lanes>,
     /// With --real: which faults, separated by commas [default: all that are possible]
     #[arg(long, requires = "real", value_delimiter = ',')]
     faults: Vec<Fault>,
@@ -192,6 +196,7 @@ impl Check {
             nodes,
             layout,
             policy: self.roles.map(Setting::Roles).into_iter().collect(),
+            lanes: self.lanes.unwrap_or_default(),
             faults,
             dir: self.dir.clone(),
             slack: Duration::from_secs(self.slack),

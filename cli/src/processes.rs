@@ -26,8 +26,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, LOCK, Limits, LimitsInWords, Listen, LocalLinks, Polling, Size, Spec, found,
-    lock, make_private_directory, private_file, write_private,
+    Configuration, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks, Polling, Size, Spec,
+    found, lock, make_private_directory, private_file, write_private,
 };
 use weft_terminal::say;
 
@@ -47,6 +47,8 @@ pub struct Each {
     pub local: Option<LocalLinks>,
     /// Whether it looks for input for a while before it sleeps.
     pub polling: Option<Polling>,
+    /// How many threads run its nodes.
+    pub lanes: Option<Lanes>,
 }
 
 /// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
@@ -157,7 +159,8 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             let queue = spec.queue.unwrap_or(before.queue);
             let local = each.local.unwrap_or(before.local);
             let polling = each.polling.unwrap_or(before.polling);
-            write_config(path, &Configuration { queue, local, polling, ..before })?;
+            let lanes = each.lanes.unwrap_or(before.lanes);
+            write_config(path, &Configuration { queue, local, polling, lanes, ..before })?;
         }
     }
     Ok(paths)
@@ -193,6 +196,7 @@ fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             only: None,
             local: each.local.unwrap_or_default(),
             polling: each.polling.unwrap_or_default(),
+            lanes: each.lanes.unwrap_or_default(),
             controller: false,
             dir: own,
         });

@@ -10,8 +10,8 @@ use weft_core::SECTOR;
 use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{
-    AbsenceStatus, Detour, Evenness, Health, HostStatus, LatencyStatus, LinkStatus, NodeStatus,
-    ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
+    AbsenceStatus, Detour, Evenness, Health, HostStatus, LaneStatus, LatencyStatus, LinkStatus,
+    NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
 };
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
@@ -93,6 +93,16 @@ fn exit_status(health: Health) -> u8 {
     }
 }
 
+/// The share of the nodes' work that each thread has done. What others are spared the first has done.
+fn lanes(lanes: &[LaneStatus]) -> String {
+    let all: u64 = lanes.iter().map(|lane| lane.inputs).sum();
+    let mut done: Vec<u64> = lanes.iter().map(|lane| lane.inputs - lane.borrowed).collect();
+    done[0] = all - done[1..].iter().sum::<u64>();
+    let share = |done: &u64| format!("{} %", (done * 100).checked_div(all).unwrap_or(0));
+    let shares: Vec<String> = done.iter().map(share).collect();
+    format!("{} lanes have done of the nodes' work: {}", lanes.len(), shares.join(", "))
+}
+
 fn describe(status: &ArrayStatus) -> String {
     let mut out = format!(
         "{}\n{}  {}{}  up {:.0} s\n",
@@ -118,6 +128,9 @@ fn describe(status: &ArrayStatus) -> String {
     out += &balance(&status.balance);
     for listen in &status.listens {
         out += &format!("\nlistens at {listen}");
+    }
+    if status.lanes.len() > 1 {
+        out += &format!("\n{}", lanes(&status.lanes));
     }
     for line in status.cluster.iter().filter_map(|c| links(&c.links)) {
         out += &format!("\n{line}");

@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Limits, Listen, LocalLinks, Polling, Spec};
+use weft_host::{Array, DiskQueue, Lanes, Limits, Listen, LocalLinks, Polling, Spec};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits};
@@ -63,6 +63,9 @@ pub struct Up {
     /// what the array had]
     #[arg(long, value_name = "on|off")]
     polling: Option<Polling>,
+    /// How many threads run the nodes of a process, 1 to 64 [default: 1, or with --processes what the array had]
+    #[arg(long, value_name = "N")]
+    lanes: Option<Lanes>,
     /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
@@ -90,7 +93,7 @@ impl Up {
         serve_metrics(self.metrics, &self.dir)?;
         if self.processes {
             let limits = self.limits.words();
-            let each = Each { local: self.local, polling: self.polling };
+            let each = Each { local: self.local, polling: self.polling, lanes: self.lanes };
             return processes::run(&self.dir, &spec, &self.listen, &limits, each);
         }
         if args::node_dir(&self.dir, 0).is_dir() {
@@ -102,7 +105,8 @@ impl Up {
         }
         let array = Array::start(&self.dir, &spec, &self.listens(), self.logging.start()?)?
             .limited(limits)
-            .polling(self.polling.unwrap_or_default());
+            .polling(self.polling.unwrap_or_default())
+            .lanes(self.lanes.unwrap_or_default());
         let dir = self.dir.clone();
         thread::spawn(move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),

@@ -12,6 +12,7 @@ use crate::cluster::{Home, Together};
 use crate::disk::emulated::Emulation;
 use crate::engine::Rule;
 use crate::error::{Error, Result};
+use crate::lanes::Lanes;
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::polling::Polling;
@@ -46,12 +47,13 @@ impl Array {
     /// The node of a cluster, in a process of its own.
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, config) = (home.dir().to_path_buf(), home.config());
-        let (limits, polling, listens) = (config.limits, config.polling, config.listens.clone());
+        let (limits, polling, lanes) = (config.limits, config.polling, config.lanes);
+        let listens = config.listens.clone();
         let poll = poll()?;
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         let array = Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir };
-        Ok(array.limited(limits).polling(polling))
+        Ok(array.limited(limits).polling(polling).lanes(lanes))
     }
 
     /// The array with other limits for hosts than the usual ones, or than the configuration's.
@@ -63,6 +65,12 @@ impl Array {
     /// The array looking for input for a while before it sleeps, or not.
     pub fn polling(mut self, polling: Polling) -> Array {
         self.reactor.poll(polling);
+        self
+    }
+
+    /// The array with so many threads that run its nodes. Where disks are emulated there is one.
+    pub fn lanes(mut self, lanes: Lanes) -> Array {
+        self.reactor.lanes(lanes);
         self
     }
 

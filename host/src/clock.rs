@@ -13,7 +13,7 @@ use weft_core::units::Nanos;
 /// nothing put in place. If it was set forward and this clock followed, all that waits would be due at once, and
 /// timestamps would be of a time that no other node knows. Nodes' clocks need not agree: timestamps follow
 /// the highest that is heard of, and who is far ahead is told so when it enters an epoch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// What to add to the time since the machine was started.
     base: Option<Nanos>,

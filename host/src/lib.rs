@@ -2,14 +2,14 @@
 //!
 //! `weft-core` decides and does nothing; this crate does: it reads and writes disks, serves
 //! NBD connections, keeps the state directory, answers the control socket and tells the
-//! time. One thread does all of it (module `reactor` says why).
+//! time. One thread does that, and others help it to run nodes (module `engine`).
 //!
 //! Where to begin: [`Array`] opens or makes a state directory and runs it; [`Spec`] says
 //! what a new one is to be; [`Control`] talks to one that runs.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `reactor` | the loop on one thread, and what it waits for |
+//! | `reactor` | the loop of sockets, and what it waits for |
 //! | `control` | commands of operators: who asks, what is done, what is answered |
 //! | `hosts` | requests of hosts while nodes work on them; who is let in |
 //! | `engine` | the nodes, their disks, who rules them |
@@ -31,6 +31,7 @@ mod durable;
 mod engine;
 mod error;
 mod hosts;
+mod lanes;
 mod length_of_time;
 mod limits;
 mod log;
@@ -61,6 +62,7 @@ pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
 pub use durable::{LOCK, lock, make_private_directory, private_file, write_private};
 pub use error::{Error, Result};
+pub use lanes::Lanes;
 pub use length_of_time::parse_seconds;
 pub use limits::{Limits, LimitsInWords};
 pub use log::{Level, Log, stamp};

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "error",
     "length_of_time",
     "size",
@@ -13,6 +13,7 @@ const ORDER: [&str; 25] = [
     "socket",
     "limits",
     "polling",
+    "lanes",
     "disk",
     "spec",
     "policy",

@@ -94,6 +94,11 @@ impl<A> Gate<A> {
         !self.words.is_empty() || (letters && may_serve())
     }
 
+    /// How many messages wait for nodes of this process.
+    pub fn letters(&self) -> usize {
+        self.letters.len()
+    }
+
     /// Nothing that was said to the nodes so far is to reach them.
     pub fn forget(&mut self) {
         self.words.clear();

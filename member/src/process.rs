@@ -136,6 +136,11 @@ impl Process {
         self.member.may_serve(now)
     }
 
+    /// Until when they may, if they have ever been allowed to.
+    pub fn lease_until(&self) -> Option<Nanos> {
+        self.member.lease_until()
+    }
+
     /// When [`Input::Tick`] is due, by the clock given to `handle`.
     pub fn wake(&self) -> Nanos {
         self.wake

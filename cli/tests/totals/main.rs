@@ -88,12 +88,13 @@ fn noise(rng: &mut Rng, length: u64) -> Vec<u8> {
     data
 }
 
-/// Compares the three, first with all nodes, then as one after the other is lost.
+/// Compares them all, first with all nodes, then as one after the other is lost.
 fn agree(setup: Setup, phases: &[(&[usize], &[Request])]) {
     let mut worlds: Vec<(&str, Box<dyn World>)> =
         vec![("simulated", Box::new(simulated::start(setup)))];
     if setup.roles.is_none() {
-        worlds.push(("running", Box::new(real::start(setup))));
+        worlds.push(("running", Box::new(real::start(setup, 1))));
+        worlds.push(("running in two lanes", Box::new(real::start(setup, 2))));
     }
     let mut rng = Rng::with_seed(4);
     let mut wrong = Vec::new();
@@ -211,7 +212,8 @@ fn marked_parity_need_not_be_told_again() {
         let again = Setup { marked: true, ..first };
         let mut worlds: Vec<(&str, Box<dyn World>)> = vec![
             ("simulated", Box::new(simulated::start(first))),
-            ("running", Box::new(real::start(first))),
+            ("running", Box::new(real::start(first, 1))),
+            ("running in two lanes", Box::new(real::start(first, 2))),
         ];
         let mut rng = Rng::with_seed(5);
         for (name, world) in &mut worlds {

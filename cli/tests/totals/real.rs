@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use weft_core::plan::Totals;
 use weft_core::policy::{Dispatch, Setting, Timing};
 use weft_front::nbd::client::Client;
-use weft_host::{Array, Control, ControlRequest as Asked, Handle, Listen, NodeAction, Spec};
+use weft_host::{Array, Control, ControlRequest as Asked, Handle, Lanes, Listen, NodeAction, Spec};
 
 use super::{DISK, MIB, Request, Setup, VOLUME, World, explained, noise};
 
@@ -19,8 +19,8 @@ pub struct Running {
     _dir: TempDir,
 }
 
-/// Starts it.
-pub fn start(setup: Setup) -> Running {
+/// Starts it with so many lanes.
+pub fn start(setup: Setup, lanes: usize) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("nbd.sock");
     let spec = Spec {
@@ -44,7 +44,7 @@ pub fn start(setup: Setup) -> Running {
     };
     let listens = [Listen::unix(socket.clone())];
     let array = Array::start(dir.path(), &spec, &listens, weft_host::Log::silent()).unwrap();
-    let array = array.spawn().unwrap();
+    let array = array.lanes(Lanes::new(lanes).unwrap()).spawn().unwrap();
     let control = Control::connect(dir.path()).unwrap();
     let host = Client::connect(UnixStream::connect(socket).unwrap(), "v").unwrap();
     let mut running = Running { control, host, _array: array, _dir: dir };

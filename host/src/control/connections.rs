@@ -18,6 +18,9 @@ use crate::control_protocol::{error, ok};
 /// How often one looks at questions that wait for time to pass.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
+/// How often one looks for what other threads may have brought about.
+const LOOK_SOON: Duration = Duration::from_millis(20);
+
 /// Those who ask, by number.
 #[derive(Default)]
 pub(crate) struct Controls {
@@ -115,10 +118,13 @@ impl Controls {
         self.waits().filter_map(Wait::volume).collect()
     }
 
-    /// How long until they are to be looked at again though nothing else happens.
-    pub(crate) fn due(&self) -> Option<Duration> {
+    /// How long until they are to be looked at again though nothing else happens. What is waited for may come about on other
+    /// `threads`, which do not say so.
+    pub(crate) fn due(&self, threads: bool) -> Option<Duration> {
         let now = Instant::now();
-        let look = self.waits().any(Wait::is_timed).then_some(LOOK_AGAIN);
+        let timed = self.waits().any(Wait::is_timed).then_some(LOOK_AGAIN);
+        let elsewhere = (threads && self.waits().next().is_some()).then_some(LOOK_SOON);
+        let look = elsewhere.or(timed);
         let told = self.connections.values().filter_map(ControlConnection::tells_at);
         let told = told.map(|at| at.saturating_duration_since(now)).filter(|d| !d.is_zero());
         told.chain(look).min()

@@ -15,13 +15,13 @@ use crate::control::commands::{Commands, seconds_left, time_of_day};
 use crate::control::peer_status::PeerStatus;
 use crate::control::ways::{detours, links};
 use crate::control::{absences, exposed};
-use crate::engine::Engine;
 use crate::engine::instance::{Instance, Phase};
+use crate::engine::{Engine, Tally};
 use crate::hosts::Hosts;
 use crate::policy;
 use crate::sessions::Session;
 use crate::status::{
-    ClusterStatus, Counters, Evenness, HostStatus, MissingNode, NodeState, NodeStatus,
+    ClusterStatus, Counters, Evenness, HostStatus, LaneStatus, MissingNode, NodeState, NodeStatus,
     RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
@@ -55,6 +55,7 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
         volumes,
         hosts: hosts(commands),
         totals: nodes.iter().filter_map(|n| n.counters).map(|c| c.totals).sum(),
+        lanes: engine.tallies().iter().map(lane).collect(),
         nodes,
         scrubs,
         balance: evenness(engine.map(), &plan),
@@ -62,6 +63,11 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         cut_off: cut_off(engine),
     }
+}
+
+fn lane(tally: &Tally) -> LaneStatus {
+    let Tally { nodes, inputs, borrowed, wakes } = *tally;
+    LaneStatus { nodes, inputs, borrowed, wakes }
 }
 
 /// The hosts that are connected to this process.
@@ -293,6 +299,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         _ => NodeState::Up,
     };
     let is_down = instance.phase == Phase::Down && !instance.wanted;
+    let backend = engine.seat(n).and_then(|seat| seat.disk.as_ref());
     let mut status = NodeStatus {
         node: id.0,
         state,
@@ -300,10 +307,11 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         columns: engine.map().columns_on(id),
         disk: Some(instance.path.display().to_string()),
         disk_bytes: Some(instance.size),
-        backend: instance.disk.as_ref().map(|d| format!("{:?}", d.backend()).to_lowercase()),
+        backend: backend.map(|d| format!("{:?}", d.backend()).to_lowercase()),
         queue: Some(instance.queue.order().to_string()),
         queue_depth: Some(instance.queue.depth()),
         queued: Some(engine.disk_waiting(n)),
+        lane: Some(engine.lane_of(n)),
         ..NodeStatus::default()
     };
     tell_life(&mut status, engine, n, instance);
@@ -313,7 +321,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
 
 /// What only a node that runs can say.
 fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Instance) {
-    let Some(life) = instance.status() else { return };
+    let Some(life) = engine.status_of(n) else { return };
     status.stale_sectors = life.stale_sectors;
     status.in_flight = Some(life.in_flight);
     status.quiet = Some(life.quiet);

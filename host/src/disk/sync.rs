@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, ReadWriteFlags};
+use weft_bytes::memory::Pool;
 use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
@@ -15,6 +17,9 @@ use crate::disk::{Disk, PUNCH};
 
 /// Zeros to write from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Reads of so many bytes go into pooled memory: fresh pages of that size cost more than the copy.
+const POOLED: u64 = 16 << 10;
 
 /// Pieces that one system call takes at most (IOV_MAX).
 const PIECES: usize = 1024;
@@ -49,6 +54,7 @@ impl Disk {
     /// Does an operation.
     pub fn run(&self, op: DiskOp) -> DiskResult {
         match op {
+            DiskOp::Read { offset, len } if len >= POOLED => self.read_pooled(offset, len as usize),
             DiskOp::Read { offset, len } => self.read(offset, len as usize).map(Buffer::from),
             DiskOp::Write { offset, data, durable } => {
                 self.write(offset, &data, durable).map(|()| Buffer::Zero(0))
@@ -99,6 +105,24 @@ impl Disk {
         }
         bytes.truncate(len);
         Ok(bytes)
+    }
+
+    fn read_pooled(&self, offset: u64, len: usize) -> Result<Buffer, String> {
+        let mut buffer = Pool::of_process().get(len);
+        let mut done = 0;
+        while done < len {
+            match rustix::io::pread(&self.file, &mut buffer.as_mut()[done..], offset + done as u64)
+            {
+                Ok(0) => {
+                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
+                    return Err(self.error("read", end));
+                }
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(self.error("read", e)),
+            }
+        }
+        Ok(Buffer::Bytes(Bytes::from_owner(buffer)))
     }
 
     fn write(&self, offset: u64, data: &[Buffer], durable: bool) -> Result<(), String> {

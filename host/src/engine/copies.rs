@@ -10,7 +10,7 @@ use crate::disk::map_copies::{Keeper, Wanted};
 use crate::disk::uring::Tag;
 
 /// The number of the operation, which no node gives to one of its own.
-const COPY: u64 = u64::MAX;
+pub(super) const COPY: u64 = u64::MAX;
 
 impl Engine {
     /// The map has been stored: the disks are to have it, too.
@@ -39,33 +39,30 @@ impl Engine {
             return;
         }
         let Some(wanted) = &self.wanted else { return };
-        for (node, instance) in
-            self.instances.iter_mut().enumerate().filter(|(_, s)| s.disk.is_some())
+        for (node, instance) in self.instances.iter_mut().enumerate().filter(|(_, s)| s.has_disk())
         {
             if let Some(op) = instance.keeper.next(wanted) {
                 let urgency = Urgency::Awaited;
                 let tag = Tag { node, life: instance.life, id: COPY, urgency };
-                self.waiting.push(tag, DiskRequest { id: COPY, op, urgency });
+                self.lanes
+                    .lane_of(node)
+                    .start_disk_operation(tag, DiskRequest { id: COPY, op, urgency });
             }
         }
     }
 
-    /// An operation of a node's disk has ended. Hands it back if it was not about copies.
-    pub(super) fn copy_ended(&mut self, tag: Tag, result: DiskResult) -> Option<DiskResult> {
-        if tag.id != COPY {
-            return Some(result);
-        }
+    /// An operation about the copies on a node's disk has ended.
+    pub(super) fn copy_ended(&mut self, tag: Tag, result: DiskResult) {
         self.copies_due = true;
         if let Err(why) = self.instances[tag.node].keeper.ended(result) {
             self.log
                 .warn(&format!("node {}: its disk keeps no copies of the map: {why}", tag.node));
         }
-        None
     }
 
     /// Whether every disk has what it is to have, or cannot.
     pub(super) fn copies_are_done(&self) -> bool {
         let Some(wanted) = &self.wanted else { return true };
-        self.instances.iter().filter(|s| s.disk.is_some()).all(|s| s.keeper.is_done(wanted))
+        self.instances.iter().filter(|s| s.has_disk()).all(|s| s.keeper.is_done(wanted))
     }
 }

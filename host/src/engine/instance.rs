@@ -1,17 +1,15 @@
-//! A node as this process runs it: its state machine while it lives, its disk, its timers.
+//! A node as this process knows it: how far along in its life it is, where its disk is. What runs of it is in its lane
+//! (`Seat`).
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::node::{Node, NodeStatus, Timer};
 use weft_core::units::{Nanos, NodeId, SECTOR};
 
 use crate::cluster::Home;
+use crate::disk;
 use crate::disk::map_copies::Keeper;
 use crate::disk::queue::DiskQueue;
-use crate::disk::{self, Disk};
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +60,6 @@ impl Pace {
 
 /// A node in this process, or what is known here of one in another.
 pub(crate) struct Instance {
-    pub(crate) node: Option<Box<Node>>,
-    pub(crate) disk: Option<Arc<Disk>>,
     /// Where the disk is; empty if there is none.
     pub(crate) path: PathBuf,
     /// Bytes of the disk.
@@ -71,10 +67,8 @@ pub(crate) struct Instance {
     /// How the disk's queue is served.
     pub(crate) queue: DiskQueue,
     pub(crate) phase: Phase,
-    /// Counts its lives, so that what was meant for an earlier one is not taken for this.
+    /// Counts its lives, so that what was said in an earlier one is not taken for this one's. Its seat has the same.
     pub(crate) life: u64,
-    /// Disk operations begun, also by an earlier life.
-    pub(crate) disk_ops: usize,
     /// To be started as soon as the earlier life's disk operations have ended.
     pub(crate) wanted: bool,
     /// Until when it may finish what it has begun, if it is being stopped.
@@ -85,28 +79,22 @@ pub(crate) struct Instance {
     pub(crate) keeper: Keeper,
     /// How fast it catches up.
     pub(crate) pace: Pace,
-    /// When those that are set are due.
-    timers: BTreeMap<Timer, Nanos>,
 }
 
 impl Instance {
     /// One that does not run.
     pub(crate) fn new(path: PathBuf, size: u64) -> Instance {
         Instance {
-            node: None,
-            disk: None,
             path,
             size,
             queue: DiskQueue::default(),
             phase: Phase::Down,
             life: 0,
-            disk_ops: 0,
             wanted: false,
             patience: None,
             why: "it has not been started".to_string(),
             keeper: Keeper::default(),
             pace: Pace::default(),
-            timers: BTreeMap::new(),
         }
     }
 
@@ -128,17 +116,19 @@ impl Instance {
         Instance { phase: Phase::Elsewhere, ..Instance::new(PathBuf::new(), 0) }
     }
 
-    /// Drops the node with all it knew, as if its process had died.
-    pub(crate) fn drop_node(&mut self, why: &str) {
-        self.node = None;
-        self.disk = None;
+    /// Its node is dropped.
+    pub(super) fn is_dropped(&mut self, why: &str) {
         self.keeper = Keeper::default();
         self.phase = Phase::Down;
         self.life += 1;
-        self.timers.clear();
         self.wanted = false;
         self.patience = None;
         self.why = why.to_string();
+    }
+
+    /// Whether its node has a disk, and has it open.
+    pub(super) fn has_disk(&self) -> bool {
+        !matches!(self.phase, Phase::Down | Phase::Elsewhere) && !self.path.as_os_str().is_empty()
     }
 
     /// Whether it takes part in the cluster, as far as is known here.
@@ -146,40 +136,9 @@ impl Instance {
         matches!(self.phase, Phase::Running | Phase::Draining)
     }
 
-    /// Sets a timer, unless it is set for an earlier time already.
-    pub(crate) fn set_timer(&mut self, timer: Timer, deadline: Nanos) {
-        let first = self.timers.entry(timer).or_insert(deadline);
-        *first = deadline.min(*first);
-    }
-
-    /// Takes a timer that is set, if it is due at `now`.
-    pub(crate) fn take_due(&mut self, timer: Timer, now: Nanos) -> bool {
-        let due = self.timers.get(&timer).is_some_and(|deadline| *deadline <= now);
-        if due {
-            self.timers.remove(&timer);
-        }
-        due
-    }
-
-    /// Whether a [`Timer::Soon`] is set.
-    pub(crate) fn has_soon(&self) -> bool {
-        self.timers.contains_key(&Timer::Soon)
-    }
-
-    /// When the first timer is due, or its patience ends.
-    pub(crate) fn deadline(&self) -> Option<Nanos> {
-        self.timers.values().copied().chain(self.patience).min()
-    }
-
-    /// Looks how fast its node catches up.
-    pub(crate) fn look_at_pace(&mut self, now: Instant) {
-        let stale = self.node.as_ref().and_then(|n| n.stale_sectors());
+    /// Looks how fast its node catches up, which has so many stale sectors.
+    pub(super) fn look_at_pace(&mut self, stale: Option<u64>, now: Instant) {
         self.pace.look(stale.map(|sectors| sectors * SECTOR), now);
-    }
-
-    /// Its node's state, if it lives.
-    pub(crate) fn status(&self) -> Option<NodeStatus> {
-        self.node.as_ref().map(|n| n.status())
     }
 }
 

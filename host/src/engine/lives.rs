@@ -63,14 +63,15 @@ impl Engine {
 
     fn open_node(&mut self, n: usize) -> Result<()> {
         let config = self.node_config();
-        if self.instances[n].disk_ops > 0 {
+        if self.disk_ops(n) > 0 {
             self.instances[n].wanted = true;
             return Ok(());
         }
-        let backend = if self.ring.is_some() { None } else { Some(Backend::Sync) };
+        let backend = if self.disks.have_ring() { None } else { Some(Backend::Sync) };
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
         let together = self.rule.together().is_some();
         let instance = &mut self.instances[n];
+        let mut disk_of_it = None;
         instance.wanted = false;
         if !instance.path.as_os_str().is_empty() {
             if together {
@@ -78,17 +79,28 @@ impl Engine {
                 instance.size = disk::size(&instance.path)?;
             }
             let disk = Disk::open(&instance.path, instance.size, backend)?;
-            instance.disk = Some(Arc::new(disk.queued(instance.queue)));
+            disk_of_it = Some(Arc::new(disk.queued(instance.queue)));
         }
         instance.phase = Phase::Opening;
         let sectors = instance.size / SECTOR;
         let mut node = Box::new(Node::new(id, cluster, sectors, config));
         let mut outputs = Vec::new();
         node.start(&mut outputs);
-        instance.node = Some(node);
+        if let Some(seat) = self.seat_mut(n) {
+            seat.begin(node, disk_of_it);
+        }
         self.keep_copies(n);
-        self.apply(n, outputs);
+        self.lanes.lane_of(n).apply(n, outputs);
+        self.hear();
         Ok(())
+    }
+
+    /// Drops a node with all it knew, as if its process had died.
+    fn drop_node(&mut self, n: usize, why: &str) {
+        self.instances[n].is_dropped(why);
+        if let Some(seat) = self.seat_mut(n) {
+            seat.drop_node();
+        }
     }
 
     fn node_config(&self) -> NodeConfig {
@@ -109,10 +121,10 @@ impl Engine {
             return fail(format!("node {n} is down already"));
         }
         self.keep_measures();
-        if let Some(status) = self.instances[n].status() {
+        if let Some(status) = self.status_of(n) {
             self.last_epoch = self.last_epoch.max(status.epoch);
         }
-        self.instances[n].drop_node(why);
+        self.drop_node(n, why);
         self.log.warn(&format!("node {n} is down: {why}"));
         if was != Phase::Opening {
             self.stopped.push(n);
@@ -169,6 +181,7 @@ impl Engine {
         let life = self.instances[n].life + 1;
         self.instances[n] = self.rule.new_instance(n);
         self.instances[n].life = life;
+        self.give_seat(n);
         self.log.info(&format!("node {n} has got the disk {}", path.display()));
         self.start_node(n)
     }
@@ -181,7 +194,7 @@ impl Engine {
 
     /// Refuses if a node is not down.
     pub(crate) fn must_be_down(&self, n: usize) -> Result<()> {
-        match self.instance(n)?.phase == Phase::Down && self.instances[n].disk_ops == 0 {
+        match self.instance(n)?.phase == Phase::Down && self.disk_ops(n) == 0 {
             true => Ok(()),
             false => fail(format!("node {n} runs; stop it before its disk is replaced")),
         }
@@ -221,9 +234,9 @@ impl Engine {
         }
         for n in 0..self.instances.len() {
             let instance = &self.instances[n];
-            if instance.wanted && instance.disk_ops == 0 {
+            if instance.wanted && self.disk_ops(n) == 0 {
                 if let Err(e) = self.open_node(n) {
-                    self.instances[n].drop_node(&e.to_string());
+                    self.drop_node(n, &e.to_string());
                 }
             } else if instance.phase == Phase::Draining {
                 self.follow_drain(n);
@@ -250,7 +263,7 @@ impl Engine {
         let instance = &self.instances[n];
         // Of one that was not let in, or that the others have gone on without, nothing is to be finished.
         let finished = !self.map().is_up(NodeId(n as u16))
-            || instance.status().is_some_and(|s| s.in_flight == 0 && s.quiet);
+            || self.status_of(n).is_some_and(|s| s.in_flight == 0 && s.quiet);
         let impatient = instance.patience.is_some_and(|p| p <= self.clock.now());
         let why = match (finished, impatient) {
             (true, _) => "it was stopped",
@@ -275,7 +288,7 @@ impl Engine {
     /// A node that runs, and its disk.
     pub(super) fn arrival(&self, n: usize) -> Option<Arrival> {
         let instance = &self.instances[n];
-        let node = instance.node.as_ref().filter(|_| instance.runs())?;
+        let node = self.seat(n)?.node.as_ref().filter(|_| instance.runs())?;
         let (disk, sectors) = (node.disk(), node.data_sectors());
         Some(Arrival { node: NodeId(n as u16), disk, sectors })
     }
@@ -306,6 +319,7 @@ impl Engine {
         self.make_empty(n, self.rule.claim(n, force)?)?;
         let instance = self.rule.new_instance(n);
         self.instances.push(instance);
+        self.give_seat(n);
         self.log.info(&format!("node {n} is added"));
         Ok(())
     }

@@ -15,7 +15,7 @@ use weft_core::cluster::{Area, ClusterMap, Volume};
 use weft_core::node::{Exposed, Node};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 
-use super::Engine;
+use super::{Engine, Seat};
 use crate::durable;
 use crate::error::{Error, Result, at};
 
@@ -205,9 +205,12 @@ fn in_words(known: &BTreeMap<Key, Exposed>) -> String {
 impl Engine {
     /// A node counts on from what was measured on its disk before.
     pub(super) fn count_on(&mut self, n: usize) {
-        let Some(node) = self.instances[n].node.as_mut() else { return };
-        let before = self.measures.of(node.id(), node.disk());
-        node.measured_before(before);
+        let node = |seat: &Seat| seat.node.as_ref().map(|node| (node.id(), node.disk()));
+        let Some((id, disk)) = self.seat(n).and_then(node) else { return };
+        let before = self.measures.of(id, disk);
+        if let Some(node) = self.seat_mut(n).and_then(|seat| seat.node.as_mut()) {
+            node.measured_before(before);
+        }
     }
 
     /// Keeps what the nodes here have measured, if it is time.
@@ -243,11 +246,9 @@ impl Engine {
     }
 
     fn look_at_measures(&mut self) {
-        for instance in self.instances.iter().filter(|i| i.runs()) {
-            if let Some(node) = instance.node.as_ref() {
-                self.measures.take(node);
-            }
-        }
+        let running = (0..self.instances.len()).filter(|n| self.instances[*n].runs());
+        let seats = running.filter_map(|n| self.lanes.seat(n));
+        seats.filter_map(|s| s.node.as_ref()).for_each(|node| self.measures.take(node));
         self.measures.forget(self.rule.map());
     }
 

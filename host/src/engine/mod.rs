@@ -3,57 +3,46 @@
 //!
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
-//! frame (group commit). What becomes of a node's outputs is in [`environment`], how nodes start and stop in
-//! [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
+//! frame (group commit). The nodes themselves, with their messages and disk operations, are in [`lanes`]. How they start
+//! and stop is in [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
 //! exposes in [`measures`].
 
 mod copies;
-mod environment;
+mod crank;
 pub(crate) mod instance;
+mod lane;
+mod lanes;
 mod lives;
 mod measures;
 mod rule;
-mod waiting;
 
 use std::os::fd::RawFd;
+use std::time::Instant;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{
-    Envelope, HostData, HostError, HostOp, Input, NodeStatus, Output, Timer, drive,
-};
+use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus};
 use weft_core::order::{Origin, Place};
-use weft_core::store::DiskResult;
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
 
-use crate::clock::{Clock, boot_time};
-use crate::disk::Backend;
-use crate::disk::emulated::{Emulated, Emulation};
+use crate::clock::Clock;
+use crate::disk::emulated::Emulation;
 use crate::disk::map_copies::Wanted;
-use crate::disk::queue::DiskQueue;
-use crate::disk::sync::AtOnce;
-use crate::disk::uring::{Ring, Tag};
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::Log;
+use crate::polling::Polling;
 use crate::volumes::{self, Exports, NewVolume};
 
+pub(crate) use self::lane::Bell;
+use self::lane::{Disks, Lease, Seat};
+use self::lanes::Lanes;
+pub(crate) use self::lanes::Tally;
 use self::measures::Measures;
-use self::waiting::{Portion, Waiting};
 pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
-
-/// For so long what comes is taken and worked on before what it leads to is sent to other processes.
-const ROUND: Nanos = 100_000;
-
-/// For so long nodes and disks keep one another busy before sockets and timers have their turn. Hosts would wait behind
-/// work that nobody waits for: where disks are in memory, its operations end at once, and more of it begins.
-const TURN: Nanos = 500_000;
-
-/// Messages that are delivered between two looks at the clock.
-const DELIVERED_TOGETHER: usize = 16;
 
 /// The nodes and what joins them.
 pub(crate) struct Engine {
@@ -61,8 +50,8 @@ pub(crate) struct Engine {
     /// By node number; also those of nodes in other processes.
     pub(crate) instances: Vec<Instance>,
     pub(crate) log: Log,
-    /// What goes in and out of the nodes, and the answers to hosts.
-    pub(crate) gate: Gate<Answer>,
+    /// Words of the authority to nodes, and what leaves the process: letters to others, and answers to hosts.
+    gate: Gate<Answer>,
     /// Nodes that have stopped, for the caller to take.
     pub(crate) stopped: Vec<usize>,
     /// The latest epoch in which one of these may have begun anything.
@@ -70,16 +59,11 @@ pub(crate) struct Engine {
     /// What makes going on impossible.
     pub(crate) fatal: Option<Error>,
     clock: Clock,
-    ring: Option<Ring>,
-    /// What holds disks back that are to be like others.
-    emulated: Option<Emulated>,
+    /// The nodes of this process.
+    lanes: Lanes,
+    disks: Disks,
     /// The first start of all nodes: the authority waits until each is open or refused.
     starting: bool,
-    /// Disk operations that are to be begun.
-    waiting: Waiting,
-    ended: Vec<(Tag, DiskResult)>,
-    /// Always empty: its room is used again.
-    outputs: Vec<Output>,
     /// The copy of the map that all disks are to have.
     wanted: Option<Wanted>,
     /// Something may be to be done for that.
@@ -93,12 +77,23 @@ impl Engine {
     /// Nodes under this rule, none of them started.
     pub(crate) fn new(rule: Rule, log: Log) -> Engine {
         let instances = rule.instances();
-        let ring = Ring::new();
+        let (disks, no_ring) = Disks::new();
+        let mut clock = Clock::default();
+        clock.now();
+        let lease =
+            if rule.together().is_some() { Lease::default() } else { Lease::until(Nanos::MAX) };
+        let mut lanes = Lanes::one(lease, rule.together().is_none());
+        let here = |(_, instance): &(usize, &Instance)| instance.phase != Phase::Elsewhere;
+        instances
+            .iter()
+            .enumerate()
+            .filter(here)
+            .for_each(|(n, _)| lanes.seat_at(n, Seat::default(), instances[n].queue));
         let (measures, damaged) = Measures::open(rule.dir());
         if let Some(e) = damaged {
             log.warn(&format!("what parity that waits has exposed is counted anew: {e}"));
         }
-        if let Err(e) = &ring {
+        if let Some(e) = no_ring {
             log.info(&format!("disks are worked without io_uring: {e}"));
         }
         let mut engine = Engine {
@@ -109,13 +104,10 @@ impl Engine {
             stopped: Vec::new(),
             last_epoch: 0,
             fatal: None,
-            clock: Clock::default(),
-            ring: ring.ok(),
-            emulated: None,
+            clock,
+            lanes,
+            disks,
             starting: true,
-            waiting: Waiting::default(),
-            ended: Vec::new(),
-            outputs: Vec::new(),
             wanted: None,
             copies_due: false,
             too_long: false,
@@ -166,7 +158,7 @@ impl Engine {
 
     /// Hands a node a host's request; the answer comes with its number.
     pub(crate) fn submit(&mut self, n: usize, number: u64, volume: VolumeId, op: HostOp) {
-        self.input(n, Input::Host(number, volume, op));
+        self.hand(n, Input::Host(number, volume, op));
     }
 
     /// Hands a node a host's request that has a place in the graph of requests.
@@ -178,7 +170,7 @@ impl Engine {
         place: Place,
         op: HostOp,
     ) {
-        self.input(n, Input::Ordered(number, volume, place, op));
+        self.hand(n, Input::Ordered(number, volume, place, op));
     }
 
     /// Hands a node a host's request, with what is known of where it comes from.
@@ -190,20 +182,19 @@ impl Engine {
         (origin, place): (Origin, Option<Place>),
         op: HostOp,
     ) {
-        self.input(n, Input::Named(number, volume, origin, place, op));
+        self.hand(n, Input::Named(number, volume, origin, place, op));
     }
 
     /// What the nodes' clocks show: no timestamp that a node here issues from now on is earlier.
     pub(crate) fn reading(&mut self) -> Timestamp {
         let now = self.clock.now();
-        let nodes = self.instances.iter_mut().filter_map(|s| s.node.as_mut());
-        let micros = nodes.map(|n| n.reading(now).micros()).min();
+        let micros = self.lanes.reading();
         micros.map_or(Timestamp::reading(now, NodeId(0)), |m| Timestamp::new(m, NodeId(0)))
     }
 
     /// Nobody waits for the answer to this request of a node any more.
     pub(crate) fn abandon(&mut self, n: usize, number: u64) {
-        self.input(n, Input::HostGone(number));
+        self.hand(n, Input::HostGone(number));
     }
 
     /// Finds room for a new volume.
@@ -222,15 +213,15 @@ impl Engine {
 
     /// Whether nothing is in work anywhere and everything is in place.
     pub(crate) fn is_quiet(&self) -> bool {
-        let quiet = |s: &Instance| match s.phase {
+        let quiet = |(n, s): (usize, &Instance)| match s.phase {
             Phase::Down => !s.wanted,
             Phase::Opening => false,
             Phase::Elsewhere => true,
-            Phase::Running | Phase::Draining => s.status().is_some_and(|s| s.quiet),
+            Phase::Running | Phase::Draining => self.status_of(n).is_some_and(|s| s.quiet),
         };
         self.is_settled()
-            && self.waiting.is_empty()
-            && self.instances.iter().all(quiet)
+            && self.lanes.are_empty()
+            && self.instances.iter().enumerate().all(quiet)
             && self.copies_are_done()
     }
 
@@ -241,7 +232,7 @@ impl Engine {
             out.push("the nodes do not agree on a map yet".to_string());
         }
         for (n, instance) in self.instances.iter().enumerate() {
-            match (instance.phase, instance.status()) {
+            match (instance.phase, self.status_of(n)) {
                 (Phase::Opening, _) => out.push(format!("node {n}: it is opening its disk")),
                 (_, Some(NodeStatus { quiet: false, waiting, .. })) => {
                     out.push(format!("node {n}: {waiting}"));
@@ -254,60 +245,12 @@ impl Engine {
 
     /// What to poll for ends of disk operations.
     pub(crate) fn ring_fd(&self) -> Option<RawFd> {
-        self.ring.as_ref().map(Ring::fd)
+        self.disks.ring_fd()
     }
 
     /// Has the nodes' disks take as long as others, and says what to poll for ends of operations.
     pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<RawFd> {
-        Ok(self.emulated.insert(Emulated::new(emulation)?).fd())
-    }
-
-    /// Turns the crank until nothing is left that need not be waited for. Says whether it
-    /// came to that: if nodes keep each other busy, or their disks, sockets and timers must have their turn.
-    pub(crate) fn run(&mut self) -> bool {
-        let end = boot_time() + TURN;
-        let mut since = self.round_begins();
-        loop {
-            self.receive_mail();
-            let is_over = self.deliver_until(end);
-            let gives_way = self.start_disk_operations() || is_over;
-            let any_ended = self.feed_ended();
-            let goes_on = any_ended && !gives_way;
-            if goes_on && self.is_in_round(since) {
-                continue;
-            }
-            self.send_mail();
-            since = self.round_begins();
-            if any_ended && !gives_way {
-                continue;
-            }
-            self.follow_lives();
-            // Also where nodes have work all the time: the lease of this process is renewed there.
-            self.follow_rule();
-            if gives_way {
-                return false;
-            }
-            if !self.has_work() {
-                return true;
-            }
-        }
-    }
-
-    /// When a round begins that ends with letters to other processes, if there are any.
-    fn round_begins(&self) -> Option<Nanos> {
-        self.rule.together().map(|_| boot_time())
-    }
-
-    fn is_in_round(&self, since: Option<Nanos>) -> bool {
-        since.is_none_or(|since| boot_time().saturating_sub(since) < ROUND)
-    }
-
-    /// Whether there is something that [`Engine::run`] would do.
-    pub(crate) fn has_work(&self) -> bool {
-        self.waiting.has_work()
-            || self.copies_due
-            || self.gate.has_work(|| self.rule.may_serve())
-            || self.rule.has_work()
+        self.disks.emulate(emulation)
     }
 
     /// Answers that hosts may be given now.
@@ -320,143 +263,99 @@ impl Engine {
         self.gate.has_answers(|| self.rule.may_serve())
     }
 
-    /// Delivers what there is, until then. Says whether it is later by now.
-    fn deliver_until(&mut self, end: Nanos) -> bool {
-        loop {
-            let delivered = (0..DELIVERED_TOGETHER).take_while(|_| self.deliver()).count();
-            if boot_time() >= end {
-                return true;
-            }
-            if delivered < DELIVERED_TOGETHER {
-                return false;
-            }
-        }
-    }
-
-    /// Delivers the next word of the authority or message.
-    fn deliver(&mut self) -> bool {
-        let next = self.gate.next(|| self.rule.may_serve());
-        next.map(|(node, input)| self.input(usize::from(node.0), input)).is_some()
-    }
-
-    /// Begins what waits. Says whether it left something for when sockets have had their turn.
-    fn start_disk_operations(&mut self) -> bool {
-        self.start_copies();
-        let (mut at_once, mut portion) = (AtOnce::default(), Portion::default());
-        while let Some((tag, request)) = self.waiting.next(&mut portion) {
-            let instance = &mut self.instances[tag.node];
-            let Some(disk) = instance.disk.as_ref().filter(|_| instance.life == tag.life) else {
-                continue;
-            };
-            instance.disk_ops += 1;
-            self.waiting.begun(tag);
-            if let Some(emulated) = &mut self.emulated {
-                let result = disk.run(request.op.clone());
-                emulated.start(boot_time(), tag, &request.op, result, &mut self.ended);
-                continue;
-            }
-            match (disk.backend(), &mut self.ring) {
-                (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
-                _ if disk.queue == DiskQueue::default() => {
-                    self.ended.push((tag, disk.run(request.op)));
-                }
-                _ => at_once.add(tag, disk, request),
-            }
-        }
-        at_once.run(&mut self.ended);
-        self.collect_ended();
-        portion.is_used_up() && self.waiting.has_work()
-    }
-
-    /// Takes what disks have ended by now.
-    fn collect_ended(&mut self) {
-        if let Some(emulated) = &mut self.emulated
-            && let Err(e) = emulated.collect(boot_time(), &mut self.ended)
-        {
-            self.fatal = Some(e);
-        }
-        let Some(ring) = &mut self.ring else { return };
-        let started = ring.submit();
-        ring.collect(&mut self.ended);
-        // What has ended makes room for what waited, and what was done in part goes on.
-        if let Err(e) = started.and_then(|()| ring.submit()) {
-            self.fatal = Some(Error(format!("cannot start disk operations: {e}")));
-        }
-    }
-
     /// How many operations wait for a node's disk until it can be given them.
     pub(crate) fn disk_waiting(&self, n: usize) -> usize {
-        self.ring.as_ref().map_or(0, |ring| ring.waiting(n))
-    }
-
-    fn feed_ended(&mut self) -> bool {
-        let ended = std::mem::take(&mut self.ended);
-        let any = !ended.is_empty();
-        for (tag, result) in ended {
-            self.instances[tag.node].disk_ops -= 1;
-            self.waiting.ended(tag);
-            if self.instances[tag.node].life == tag.life
-                && let Some(result) = self.copy_ended(tag, result)
-            {
-                self.input(tag.node, Input::Disk(tag.id, result));
-            }
-        }
-        any
-    }
-
-    fn input(&mut self, n: usize, input: Input) {
-        let now = self.clock.now();
-        let Some(node) = self.instances.get_mut(n).and_then(|s| s.node.as_mut()) else { return };
-        let mut outputs = std::mem::take(&mut self.outputs);
-        node.handle(now, input, &mut outputs);
-        self.apply(n, outputs);
-    }
-
-    fn apply(&mut self, n: usize, mut outputs: Vec<Output>) {
-        // A node that has ended has nothing more to say.
-        let _ = drive(self, NodeId(n as u16), outputs.drain(..));
-        self.outputs = outputs;
-    }
-
-    fn send_envelope(&mut self, envelope: Box<Envelope>) {
-        match self.instances.get(usize::from(envelope.to.0)) {
-            Some(instance) if instance.phase == Phase::Elsewhere => self.gate.letter_out(envelope),
-            _ => self.gate.letter(envelope),
+        match self.lanes.home(n) {
+            0 => self.disks.waiting(n),
+            _ => self.seat(n).map_or(0, |seat| seat.queued),
         }
     }
 
-    /// Whether a node has put something off until there is nothing better to do. What would wake
-    /// other processes is not sooner done because this one is idle: it waits for its time, and
-    /// for more to go with it.
-    pub(crate) fn has_soon(&self) -> bool {
-        self.rule.together().is_none() && self.instances.iter().any(Instance::has_soon)
+    /// How many lanes there are.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.count()
     }
 
-    /// Fires the [`Timer::Soon`]s, due or not.
-    pub(crate) fn fire_soon(&mut self) {
-        self.fire(Timer::Soon, u64::MAX);
+    /// The lane of a node of this process.
+    pub(crate) fn lane_of(&self, n: usize) -> usize {
+        self.lanes.home(n)
     }
 
-    /// Fires the timers that are due.
-    pub(crate) fn fire_due(&mut self) {
-        let now = self.clock.now();
-        Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
+    /// What each lane has done.
+    pub(crate) fn tallies(&self) -> Vec<Tally> {
+        self.lanes.tallies()
     }
 
-    fn fire(&mut self, timer: Timer, now: u64) {
+    /// The seat of a node of this process. Its lane stays with the reactor until [`Engine::rest`].
+    pub(crate) fn seat(&self, n: usize) -> Option<&Seat> {
+        self.lanes.seat(n)
+    }
+
+    /// As [`Engine::seat`].
+    fn seat_mut(&mut self, n: usize) -> Option<&mut Seat> {
+        self.lanes.seat_mut(n)
+    }
+
+    /// Gives a node of this process a seat.
+    fn give_seat(&mut self, n: usize) {
+        let Instance { life, queue, .. } = self.instances[n];
+        self.lanes.seat_at(n, Seat::of_life(life), queue);
+    }
+
+    /// Nodes from this one on were to be added, and are not.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        (n..self.instances.len()).for_each(|n| self.lanes.unseat(n));
+        self.instances.truncate(n);
+    }
+
+    /// The state of a node of this process, if it lives.
+    pub(crate) fn status_of(&self, n: usize) -> Option<NodeStatus> {
+        self.seat(n)?.status()
+    }
+
+    /// Disk operations of a node that have been begun, also by an earlier life.
+    fn disk_ops(&self, n: usize) -> usize {
+        self.seat(n).map_or(0, |seat| seat.disk_ops)
+    }
+
+    /// Looks how fast nodes catch up.
+    pub(crate) fn look_at_pace(&mut self, now: Instant) {
         for n in 0..self.instances.len() {
-            if self.instances[n].take_due(timer, now) {
-                self.input(n, Input::Timer(timer));
-            }
+            let behind = self.map().nodes.len() > n && self.map().is_stale(NodeId(n as u16));
+            let seat = if behind { self.seat(n) } else { None };
+            let stale = seat.and_then(|seat| seat.node.as_ref()?.stale_sectors());
+            self.instances[n].look_at_pace(stale, now);
         }
     }
 
-    /// Nanoseconds until the next timer is due.
-    pub(crate) fn next_due(&mut self) -> Option<u64> {
-        let now = self.clock.now();
-        let instances =
-            self.instances.iter().filter_map(Instance::deadline).map(|d| d.saturating_sub(now));
-        instances.chain(self.rule.next_due()).min()
+    /// An answer for a host, to be given when nodes may serve.
+    pub(crate) fn answer(&mut self, answer: Answer) {
+        self.gate.answer(answer);
+    }
+
+    /// Gives the lanes back to their threads that were looked into.
+    pub(crate) fn rest(&mut self) {
+        self.lanes.rest();
+    }
+
+    /// Whether the reactor may sleep for so long. If it may, lanes wake it when they have something to say.
+    pub(crate) fn may_sleep(&mut self, longest: Option<Nanos>) -> bool {
+        self.lanes.may_sleep(longest)
+    }
+
+    /// Whether lanes have said something on their threads.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.lanes.has_mail()
+    }
+
+    /// Starts so many lanes, with threads but for the first, before any node runs. The bell wakes the reactor.
+    ///
+    /// # Errors
+    /// If the system has not enough threads or descriptors.
+    pub(crate) fn start_lanes(&mut self, count: usize, bell: Bell, polling: Polling) -> Result<()> {
+        // Models of disks are worked on one thread.
+        let count = if self.disks.are_emulated() { 1 } else { count };
+        self.lanes.start(count, &bell, polling, self.disks.have_ring())
     }
 }
 

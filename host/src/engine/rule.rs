@@ -218,7 +218,8 @@ impl Engine {
             Rule::Alone(alone) => alone.authority.is_settled(),
             Rule::Together(together) => {
                 let epoch = together.map().epoch;
-                let mut ours = self.instances.iter().filter_map(|s| s.node.as_ref()).peekable();
+                let seats = (0..self.instances.len()).filter_map(|n| self.seat(n));
+                let mut ours = seats.filter_map(|s| s.node.as_ref()).peekable();
                 ours.peek().is_some() && ours.all(|node| node.serves_in(epoch))
             }
         }
@@ -296,6 +297,7 @@ impl Engine {
         let Rule::Alone(alone) = &mut self.rule else { return false };
         alone.authority = Authority::new(alone.authority.map().clone());
         self.gate.forget();
+        self.lanes.forget();
         self.starting = true;
         true
     }
@@ -417,6 +419,14 @@ impl Engine {
         if let Rule::Together(together) = &mut self.rule {
             together.turn();
             self.take_effects();
+            self.renew_lease();
+        }
+    }
+
+    /// What other lanes than the reactor's are to know of the lease.
+    fn renew_lease(&mut self) {
+        if let Rule::Together(together) = &self.rule {
+            self.lanes.renew(together.lease_until());
         }
     }
 
@@ -435,6 +445,7 @@ impl Engine {
             Rule::Together(together) => {
                 together.follow();
                 self.take_effects();
+                self.renew_lease();
             }
             Rule::Alone(alone) => {
                 let now = boot_time();
@@ -454,7 +465,7 @@ impl Engine {
             match effect {
                 Effect::Tell(node, message) => self.gate.word(node, message),
                 Effect::Restart(node) => self.restart_node(usize::from(node.0)),
-                Effect::Message(message) => self.gate.letter(Box::new(message)),
+                Effect::Message(message) => self.send_envelope(Box::new(message)),
                 Effect::Agreed(map) => {
                     while self.instances.len() < map.nodes.len() {
                         self.instances.push(Instance::elsewhere());

@@ -5,14 +5,19 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use weft_core::Buffer;
+use weft_core::node::Envelope;
 use weft_core::plan::Range;
 
 use super::*;
 use crate::spec::Spec;
 use crate::state::State;
 
-fn engine(dir: &Path, spec: &Spec) -> Engine {
+/// How many lanes are tried.
+const LANES: [usize; 3] = [1, 2, 4];
+
+fn engine(dir: &Path, spec: &Spec, lanes: usize) -> Engine {
     let mut engine = Engine::new(Rule::alone(State::open(dir, spec).unwrap()), Log::silent());
+    engine.start_lanes(lanes, Bell::default(), Polling::Off).unwrap();
     engine.start_all();
     until(&mut engine, Engine::is_settled);
     engine
@@ -25,6 +30,7 @@ fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
         engine.fire_due();
         engine.fire_soon();
         engine.run();
+        engine.rest();
         assert_eq!(engine.fatal, None);
         if reached(engine) {
             return;
@@ -33,7 +39,9 @@ fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
     }
     panic!(
         "it never came about: {:?}",
-        engine.instances.iter().map(|s| (s.phase, s.disk_ops, s.status())).collect::<Vec<_>>()
+        (0..engine.instances.len())
+            .map(|n| (engine.instances[n].phase, engine.disk_ops(n), engine.status_of(n)))
+            .collect::<Vec<_>>()
     );
 }
 
@@ -56,14 +64,14 @@ fn assert_reads(engine: &mut Engine, offset: u64, fill: u8, len: u64) {
     assert!(bytes == vec![fill; len as usize], "{len} bytes at {offset} are not all {fill}");
 }
 
-fn loses_and_regains_a_node(dir: &Path, layout: &str) {
+fn loses_and_regains_a_node(dir: &Path, layout: &str, lanes: usize) {
     let spec = Spec {
         nodes: Some(4),
         disk_size: Some(16 << 20),
         layout: layout.parse().ok(),
         ..Spec::default()
     };
-    let mut engine = engine(dir, &spec);
+    let mut engine = engine(dir, &spec, lanes);
     write(&mut engine, 1000, 7, 300_000);
     assert_reads(&mut engine, 1000, 7, 300_000);
     engine.kill_node(2, "the test kills it").unwrap();
@@ -77,7 +85,7 @@ fn loses_and_regains_a_node(dir: &Path, layout: &str) {
     assert_reads(&mut engine, 5000, 8, 200_000);
     drop(engine);
 
-    let mut engine = self::engine(dir, &spec);
+    let mut engine = self::engine(dir, &spec, lanes);
     until(&mut engine, Engine::is_quiet);
     assert_reads(&mut engine, 5000, 8, 200_000);
     let HostData::Scrubbed(found, _) = ask(&mut engine, HostOp::SCRUB) else {
@@ -89,50 +97,59 @@ fn loses_and_regains_a_node(dir: &Path, layout: &str) {
 #[test]
 fn a_node_is_lost_and_regained_in_memory() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
-    loses_and_regains_a_node(dir.path(), "raid5");
+    LANES.into_iter().for_each(|lanes| {
+        loses_and_regains_a_node(&dir.path().join(lanes.to_string()), "raid5", lanes)
+    });
 }
 
 #[test]
 fn a_node_is_lost_and_regained_on_a_file_system() {
     let dir = tempfile::tempdir().unwrap();
-    loses_and_regains_a_node(dir.path(), "rs:2+1");
+    LANES.into_iter().for_each(|lanes| {
+        loses_and_regains_a_node(&dir.path().join(lanes.to_string()), "rs:2+1", lanes)
+    });
 }
 
 #[test]
 fn draining_nodes_finish_what_they_have_begun() {
-    let dir = tempfile::tempdir().unwrap();
-    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let mut engine = engine(dir.path(), &spec);
-    engine.submit(0, 5, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 4096])));
-    engine.drain_node(0).unwrap();
-    assert_eq!(engine.originator(0), Some(1), "it takes no new requests");
-    until(&mut engine, |e| e.instances[0].phase == Phase::Down && e.is_settled());
-    assert!(matches!(engine.take_answers()[..], [(5, Ok(HostData::Done))]));
-    assert!(engine.drain_node(0).unwrap_err().0.contains("down already"));
-    assert!(engine.start_node(9).unwrap_err().0.contains("choose from 0 to 4"));
+    for lanes in LANES {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+        let mut engine = engine(dir.path(), &spec, lanes);
+        engine.submit(0, 5, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 4096])));
+        engine.drain_node(0).unwrap();
+        assert_eq!(engine.originator(0), Some(1), "it takes no new requests");
+        until(&mut engine, |e| e.instances[0].phase == Phase::Down && e.is_settled());
+        assert!(matches!(engine.take_answers()[..], [(5, Ok(HostData::Done))]));
+        assert!(engine.drain_node(0).unwrap_err().0.contains("down already"));
+        assert!(engine.start_node(9).unwrap_err().0.contains("choose from 0 to 4"));
+    }
 }
 
 #[test]
 fn a_node_that_is_stopped_leaves_nothing_undecided_or_out_of_place() {
-    let dir = tempfile::tempdir().unwrap();
-    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let mut engine = engine(dir.path(), &spec);
-    write(&mut engine, 0, 4, 300_000);
-    let unfinished = engine.unfinished();
-    assert!(unfinished.iter().any(|l| l.starts_with("node 0: ")), "{unfinished:?}");
-    engine.drain_node(0).unwrap();
-    until(&mut engine, |e| e.instances[0].phase == Phase::Down);
-    assert_eq!(engine.instances[0].why, "it was stopped");
-    until(&mut engine, Engine::is_quiet);
-    assert_eq!(engine.unfinished(), Vec::<String>::new());
-    assert_reads(&mut engine, 0, 4, 300_000);
+    for lanes in LANES {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+        let mut engine = engine(dir.path(), &spec, lanes);
+        write(&mut engine, 0, 4, 300_000);
+        let unfinished = engine.unfinished();
+        assert!(unfinished.iter().any(|l| l.starts_with("node 0: ")), "{unfinished:?}");
+        engine.drain_node(0).unwrap();
+        until(&mut engine, |e| e.instances[0].phase == Phase::Down);
+        assert_eq!(engine.instances[0].why, "it was stopped");
+        until(&mut engine, Engine::is_quiet);
+        assert_eq!(engine.unfinished(), Vec::<String>::new());
+        assert_reads(&mut engine, 0, 4, 300_000);
+    }
 }
 
 #[test]
 fn a_node_that_never_comes_to_rest_is_stopped_all_the_same() {
+    // On a thread of its own it may come to rest at any time.
     let dir = tempfile::tempdir().unwrap();
     let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let mut engine = engine(dir.path(), &spec);
+    let mut engine = engine(dir.path(), &spec, 1);
     engine.submit(0, 5, VolumeId(0), HostOp::Write(0, Buffer::from(vec![1; 300_000])));
     engine.drain_node(0).unwrap();
     let patience = engine.instances[0].patience.expect("it has some");
@@ -147,60 +164,66 @@ fn a_node_that_never_comes_to_rest_is_stopped_all_the_same() {
 
 #[test]
 fn a_missing_or_foreign_disk_keeps_its_node_down() {
-    let dir = tempfile::tempdir().unwrap();
-    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let mut first = engine(dir.path(), &spec);
-    write(&mut first, 0, 3, 70_000);
-    until(&mut first, Engine::is_quiet);
-    drop(first);
-    let disk = dir.path().join("disk-1.img");
-    std::fs::rename(&disk, dir.path().join("away")).unwrap();
-    let mut second = engine(dir.path(), &spec);
-    assert_eq!(second.instances[1].phase, Phase::Down);
-    assert!(second.instances[1].why.contains("disk-1.img"), "{}", second.instances[1].why);
-    assert_reads(&mut second, 0, 3, 70_000);
-    drop(second);
-    std::fs::copy(dir.path().join("disk-0.img"), &disk).unwrap();
-    let mut third = engine(dir.path(), &spec);
-    assert!(third.instances[1].why.contains("refused"), "{}", third.instances[1].why);
-    assert_reads(&mut third, 0, 3, 70_000);
+    for lanes in LANES {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+        let mut first = engine(dir.path(), &spec, lanes);
+        write(&mut first, 0, 3, 70_000);
+        until(&mut first, Engine::is_quiet);
+        drop(first);
+        let disk = dir.path().join("disk-1.img");
+        std::fs::rename(&disk, dir.path().join("away")).unwrap();
+        let mut second = engine(dir.path(), &spec, lanes);
+        assert_eq!(second.instances[1].phase, Phase::Down);
+        assert!(second.instances[1].why.contains("disk-1.img"), "{}", second.instances[1].why);
+        assert_reads(&mut second, 0, 3, 70_000);
+        drop(second);
+        std::fs::copy(dir.path().join("disk-0.img"), &disk).unwrap();
+        let mut third = engine(dir.path(), &spec, lanes);
+        assert!(third.instances[1].why.contains("refused"), "{}", third.instances[1].why);
+        assert_reads(&mut third, 0, 3, 70_000);
+    }
 }
 
 #[test]
 fn a_map_that_cannot_be_stored_stops_the_nodes_and_not_the_process() {
-    let dir = tempfile::tempdir().unwrap();
-    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let mut engine = engine(dir.path(), &spec);
-    write(&mut engine, 0, 3, 300_000);
-    let spare = dir.path().join("weft.toml.new");
-    std::fs::remove_file(&spare).unwrap();
-    std::fs::create_dir(&spare).unwrap();
-    engine.kill_node(1, "the test kills it").unwrap();
-    until(&mut engine, |e| e.instances.iter().all(|s| s.phase == Phase::Down));
-    assert!(engine.instances[0].why.contains("weft.toml"), "{}", engine.instances[0].why);
-    assert!(engine.is_settled() && engine.originator(0).is_none());
-    std::fs::remove_dir(&spare).unwrap();
-    engine.start_node(4).unwrap();
-    until(&mut engine, |e| e.is_quiet() && e.instances.iter().all(Instance::runs));
-    assert_reads(&mut engine, 0, 3, 300_000);
+    for lanes in LANES {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+        let mut engine = engine(dir.path(), &spec, lanes);
+        write(&mut engine, 0, 3, 300_000);
+        let spare = dir.path().join("weft.toml.new");
+        std::fs::remove_file(&spare).unwrap();
+        std::fs::create_dir(&spare).unwrap();
+        engine.kill_node(1, "the test kills it").unwrap();
+        until(&mut engine, |e| e.instances.iter().all(|s| s.phase == Phase::Down));
+        assert!(engine.instances[0].why.contains("weft.toml"), "{}", engine.instances[0].why);
+        assert!(engine.is_settled() && engine.originator(0).is_none());
+        std::fs::remove_dir(&spare).unwrap();
+        engine.start_node(4).unwrap();
+        until(&mut engine, |e| e.is_quiet() && e.instances.iter().all(Instance::runs));
+        assert_reads(&mut engine, 0, 3, 300_000);
+    }
 }
 
 #[test]
 fn the_first_write_may_come_after_a_loss() {
-    let dir = tempfile::tempdir().unwrap();
-    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let mut engine = engine(dir.path(), &spec);
-    engine.kill_node(1, "the test kills it").unwrap();
-    until(&mut engine, Engine::is_settled);
-    write(&mut engine, 0, 3, 4096);
-    assert_reads(&mut engine, 0, 3, 4096);
+    for lanes in LANES {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+        let mut engine = engine(dir.path(), &spec, lanes);
+        engine.kill_node(1, "the test kills it").unwrap();
+        until(&mut engine, Engine::is_settled);
+        write(&mut engine, 0, 3, 4096);
+        assert_reads(&mut engine, 0, 3, 4096);
+    }
 }
 
 #[test]
 fn messages_without_end_let_sockets_have_their_turn() {
     let dir = tempfile::tempdir().unwrap();
     let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
-    let mut engine = engine(dir.path(), &spec);
+    let mut engine = engine(dir.path(), &spec, 1);
     let letters = |engine: &mut Engine, count: usize| {
         for _ in 0..count {
             let letter = Envelope {
@@ -213,12 +236,12 @@ fn messages_without_end_let_sockets_have_their_turn() {
                 heard: Vec::new(),
                 body: None,
             };
-            engine.gate.letter(Box::new(letter));
+            engine.lanes.own.gate.letter(Box::new(letter));
         }
     };
-    letters(&mut engine, 3 * DELIVERED_TOGETHER);
+    letters(&mut engine, 3 * lane::HANDFUL);
     assert!(engine.deliver_until(0), "its turn is over");
-    assert!(engine.gate.has_work(|| true), "the rest is delivered later");
+    assert!(engine.lanes.own.gate.has_work(|| true), "the rest is delivered later");
     assert!(!engine.deliver_until(Nanos::MAX));
-    assert!(!engine.gate.has_work(|| true));
+    assert!(!engine.lanes.own.gate.has_work(|| true));
 }

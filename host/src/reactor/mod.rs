@@ -1,10 +1,9 @@
 //! The loop that everything runs in, on one thread.
 //!
-//! All nodes of the process, the authority, every connection and every disk are served by
-//! one thread. To wake another core costs more than a node takes to handle a message, and
-//! a small write passes through four nodes: fewer hand-overs beat more threads. It also
-//! means that there are no locks, and that the nodes see what the simulation shows them,
-//! one input after the other.
+//! The authority, every connection and the nodes of the first lane are served by one thread. With one lane that is
+//! all. To wake another core costs more than a node takes to handle a message, and a small write passes through
+//! four nodes: so this thread also runs the nodes of other lanes while those rest ([`Engine`] has them). What goes
+//! out goes out here, so requests and links need no locks.
 //!
 //! A round goes: read what has come from hosts; turn the nodes' crank until nothing is left
 //! ([`Engine::run`]); write the answers; and only then what can wait. In particular the
@@ -17,7 +16,6 @@
 //! - [`accept`]: connections coming in; [`acceptor`] has the sockets that are listened at
 //! - [`controls`]: control connections
 //! - [`lookout`]: what is looked at now and then
-//! - [`polling`]: looking again instead of sleeping
 //! - [`leftovers`]: volumes that nobody finishes making or deleting
 //! - [`stop`]: the end
 //!
@@ -29,7 +27,6 @@ mod controls;
 mod events;
 mod leftovers;
 mod lookout;
-mod polling;
 mod stop;
 
 use std::collections::BTreeSet;
@@ -39,19 +36,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use mio::Poll;
+use mio::{Poll, Waker};
 
 use crate::cluster::Admission;
 use crate::control::connections::Controls;
 use crate::control::peer_status::PeerStatus;
 use crate::control_client::control_path;
 use crate::disk::emulated::Emulation;
-use crate::engine::{Engine, Rule};
+use crate::engine::{Bell, Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::Hosts;
+use crate::lanes::Lanes;
 use crate::limits::Limits;
 use crate::log::{Log, Sparing};
-use crate::polling::Polling;
+use crate::polling::{self, BusyPolling, Polling};
 use crate::sessions::listen::Listen;
 
 pub(crate) use events::PEERS;
@@ -61,7 +59,6 @@ pub(crate) use stop::Stopper;
 use acceptor::Acceptor;
 use events::{EMULATED, Happened, Poller, RING, SIGNALS};
 use lookout::Lookout;
-use polling::BusyPolling;
 use stop::Ending;
 
 /// Everything that runs.
@@ -76,6 +73,10 @@ pub(crate) struct Reactor {
     admission: Option<Admission>,
     lookout: Lookout,
     busy_polling: BusyPolling,
+    polling: Polling,
+    lanes: Lanes,
+    /// What wakes it.
+    waker: Arc<Waker>,
     ending: Ending,
     /// The log for what strangers may cause as often as they like.
     complaints: Arc<Sparing>,
@@ -109,7 +110,10 @@ impl Reactor {
             admission,
             lookout: Lookout::new(),
             busy_polling: BusyPolling::new(Polling::default()),
-            ending: Ending::new(waker),
+            polling: Polling::default(),
+            lanes: Lanes::default(),
+            ending: Ending::new(waker.clone()),
+            waker,
             complaints,
         };
         if let Some(fd) = reactor.engine.ring_fd() {
@@ -136,6 +140,12 @@ impl Reactor {
     /// Looks for input for a while before it sleeps, or not.
     pub(crate) fn poll(&mut self, polling: Polling) {
         self.busy_polling = BusyPolling::new(polling);
+        self.polling = polling;
+    }
+
+    /// Has so many threads run the nodes.
+    pub(crate) fn lanes(&mut self, lanes: Lanes) {
+        self.lanes = lanes;
     }
 
     /// Serves these volumes and no others.
@@ -162,6 +172,8 @@ impl Reactor {
 
     /// Runs until it is stopped, and says how that went.
     pub(crate) fn run(mut self) -> Result<Stopped> {
+        let count = self.lanes.count();
+        self.engine.start_lanes(count, Bell::of(&self.waker), self.polling)?;
         self.engine.start_all();
         loop {
             self.round()?;
@@ -233,7 +245,7 @@ impl Reactor {
     fn look_around(&mut self) {
         let now = Instant::now();
         if self.lookout.is_time(now) {
-            self.engine.instances.iter_mut().for_each(|instance| instance.look_at_pace(now));
+            self.engine.look_at_pace(now);
             self.delete_what_is_left_over(now);
             self.forget_what_was_deleted(now);
             self.hosts.look_around(&self.engine, now);
@@ -262,6 +274,7 @@ impl Reactor {
 
     /// Waits until something happens. What nodes have put off comes before idling.
     fn wait(&mut self) -> io::Result<()> {
+        self.engine.rest();
         let busy = self.engine.has_work()
             || self.engine.has_answers()
             || (self.hosts.has_to_receive() && !self.ending.is_on());
@@ -285,10 +298,11 @@ impl Reactor {
         if longest.is_none_or(|longest| longest > polling::LONGEST) && self.busy_polling.pays(began)
         {
             while !came && began.elapsed() < polling::LONGEST {
-                came = self.poller.wait(Some(Duration::ZERO))?;
+                came = self.poller.wait(Some(Duration::ZERO))? || self.engine.has_mail();
             }
         }
-        let sleeps = !came;
+        let nanos = longest.map(|longest| longest.as_nanos() as u64);
+        let sleeps = !came && self.engine.may_sleep(nanos);
         if sleeps {
             self.poller.wait(longest)?;
         }
@@ -298,10 +312,15 @@ impl Reactor {
 
     fn idle_time(&mut self) -> Option<Duration> {
         let due = self.engine.next_due().map(Duration::from_nanos);
+        let threads = self.engine.lanes() > 1;
         // While stopping there is a time limit to look at.
         let look = self.ending.is_on().then_some(Duration::from_millis(20));
-        let others =
-            [self.acceptor.due(), self.hosts.due(), self.complaints_due(), self.controls.due()];
+        let others = [
+            self.acceptor.due(),
+            self.hosts.due(),
+            self.complaints_due(),
+            self.controls.due(threads),
+        ];
         due.into_iter().chain(look).chain(others.into_iter().flatten()).min()
     }
 

@@ -5,6 +5,7 @@
 
 mod exposed;
 mod health;
+mod lanes;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
+pub use lanes::LaneStatus;
 pub use ways::{Detour, LinkStatus};
 
 /// How an array is, as the process that is asked knows it.
@@ -37,6 +39,8 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// The hosts that are connected to this process.
     pub hosts: Vec<HostStatus>,
+    /// The threads that run the nodes of this process.
+    pub lanes: Vec<LaneStatus>,
     /// All nodes that have not left.
     pub nodes: Vec<NodeStatus>,
     /// The scrubs that are under way, of all nodes.
@@ -200,6 +204,8 @@ pub struct NodeStatus {
     pub queue_depth: Option<u32>,
     /// Operations that wait for their turn at its disk.
     pub queued: Option<usize>,
+    /// The lane of its process that it is in.
+    pub lane: Option<usize>,
     /// Sectors that it has yet to catch up on; `null` until it knows.
     pub stale_sectors: Option<u64>,
     /// Requests of hosts that it works on; only while it runs.

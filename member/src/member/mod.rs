@@ -119,6 +119,11 @@ impl Member {
         self.holder.may_serve(now) || fault::serves_without_lease(self.config.bug)
     }
 
+    /// Until when they may, if they have ever been allowed to.
+    pub fn lease_until(&self) -> Option<Nanos> {
+        self.holder.lease_until()
+    }
+
     /// The map last agreed on, as far as this member knows.
     pub fn map(&self) -> &Arc<ClusterMap> {
         &self.agreed.map

@@ -20,8 +20,8 @@ use weft_core::node::FillRates;
 use weft_core::policy::Setting;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, Control, ControlRequest, DiskQueue, Limits, Listen, LocalLinks, Polling, Spec,
-    found,
+    Configuration, Control, ControlRequest, DiskQueue, Lanes, Limits, Listen, LocalLinks, Polling,
+    Spec, found,
 };
 
 use super::device::Device;
@@ -89,7 +89,7 @@ impl Cluster {
     pub fn start(
         weft: &Path,
         dir: &Path,
-        nodes: usize,
+        (nodes, lanes): (usize, Lanes),
         (layout, policy): (LayoutSpec, &[Setting]),
     ) -> Result<Cluster> {
         let code = layout.over(nodes)?.code()?;
@@ -145,6 +145,7 @@ impl Cluster {
                 // What cuts links must cut all that is said.
                 local: if network.is_some() { LocalLinks::Tls } else { LocalLinks::Unix },
                 polling: Polling::default(),
+                lanes,
                 controller: false,
             });
         }

@@ -36,6 +36,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fastrand::Rng;
 use weft_core::layout::LayoutSpec;
 use weft_core::policy::Setting;
+use weft_host::Lanes;
 use weft_terminal::{Counts, Stage};
 
 use cluster::{Cluster, WHOLE};
@@ -67,6 +68,8 @@ pub struct Trial {
     pub layout: LayoutSpec,
     /// What they choose otherwise than usual.
     pub policy: Vec<Setting>,
+    /// How many lanes each process has.
+    pub lanes: Lanes,
     /// The faults that are drawn from.
     pub faults: Vec<Fault>,
     /// Where the nodes' directories are made; the system's for temporary files if it is not said.
@@ -165,7 +168,8 @@ impl Trial {
 
     fn run_in(&self, dir: &Path) -> Result<Outcome> {
         let mut rng = Rng::with_seed(self.seed);
-        let mut cluster = Cluster::start(&self.weft, dir, self.nodes, (self.layout, &self.policy))?;
+        let mut cluster =
+            Cluster::start(&self.weft, dir, (self.nodes, self.lanes), (self.layout, &self.policy))?;
         let possible = self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty());
         let mut faults: Vec<(Fault, Tally)> = possible.map(|f| (f, Tally::default())).collect();
         ensure!(!faults.is_empty(), "none of these faults is possible here");

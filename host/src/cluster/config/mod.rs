@@ -17,6 +17,7 @@ use super::home::refuse_taken;
 use crate::control_protocol::NewHome;
 use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
+use crate::lanes::Lanes;
 use crate::limits::{Limits, LimitsInWords};
 use crate::polling::Polling;
 use crate::sessions::listen::Listen;
@@ -62,6 +63,8 @@ pub struct Configuration {
     pub local: LocalLinks,
     /// Whether it looks for input for a while before it sleeps.
     pub polling: Polling,
+    /// How many threads run its nodes.
+    pub lanes: Lanes,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,6 +95,8 @@ struct File {
     queue_depth: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     polling: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lanes: Option<usize>,
     #[serde(default, skip_serializing_if = "LimitsInWords::is_empty")]
     limits: LimitsInWords,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,6 +205,7 @@ impl Configuration {
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
         let links = file.links.unwrap_or_default();
         let only = links.only.map(|only| names(&only, &file.name)).transpose()?;
+        let lanes = file.lanes.map_or(Ok(Lanes::default()), Lanes::new);
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
@@ -222,6 +228,7 @@ impl Configuration {
             only,
             local: local.map_err(|e: Error| Error(format!("links: local: {e}")))?,
             polling: polling.map_err(|e: Error| Error(format!("polling: {e}")))?,
+            lanes: lanes.map_err(|e| Error(format!("lanes: {e}")))?,
         };
         config.check_listens()?;
         config.check_controller()?;
@@ -317,6 +324,7 @@ impl Configuration {
             queue,
             queue_depth,
             polling: (self.polling != Polling::default()).then(|| self.polling.to_string()),
+            lanes: self.lanes.words(),
             limits: LimitsInWords::of(&self.limits),
             links: LinksInWords::of(self),
             labels: self.labels.clone(),

@@ -245,6 +245,11 @@ impl Together {
         self.process.may_serve(boot_time())
     }
 
+    /// Until when nodes may serve, by the time since boot; 0 if they have never been allowed to.
+    pub(crate) fn lease_until(&self) -> Nanos {
+        self.process.lease_until().unwrap_or(0)
+    }
+
     /// Whether there is something to be done at once.
     pub(crate) fn has_work(&self) -> bool {
         !self.effects.is_empty()

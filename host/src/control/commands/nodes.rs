@@ -279,7 +279,7 @@ impl Commands<'_> {
                     true => self.engine.start_node(n).map(|()| Outcome::Wait(Wait::NodeUp(n))),
                     // No node runs to agree on a map, or it could not be stored.
                     false => {
-                        self.engine.instances.truncate(n);
+                        self.engine.truncate(n);
                         Err(overtaken())
                     }
                 }

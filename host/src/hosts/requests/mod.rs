@@ -292,7 +292,7 @@ impl Requests {
                 engine.submit_ordered(node, number, job.volume, place, job.op);
             }
             (Some(node), None, None) => engine.submit(node, number, job.volume, job.op),
-            (None, ..) => engine.gate.answer((number, Err(HostError::NotServing))),
+            (None, ..) => engine.answer((number, Err(HostError::NotServing))),
         }
     }
 
@@ -336,7 +336,7 @@ impl Requests {
             match pending.owner {
                 Some(Owner::Host { .. }) if pending.left || pending.job.place.is_some() => {
                     // It needs another name: the sequencer takes each once.
-                    engine.gate.answer((number, Err(HostError::Gone)));
+                    engine.answer((number, Err(HostError::Gone)));
                     self.pending.insert(number, pending);
                 }
                 Some(_) => {

@@ -65,8 +65,9 @@ impl World {
             }
             sleep(Duration::from_micros(500));
         }
-        let instances = self.engine.instances.iter();
-        let waiting: Vec<_> = instances.map(|s| s.status().map(|s| s.waiting)).collect();
+        let nodes = 0..self.engine.instances.len();
+        let status = |n: usize| self.engine.status_of(n);
+        let waiting: Vec<_> = nodes.map(|n| status(n).map(|s| s.waiting)).collect();
         panic!("it never came about: answered {:?}; {waiting:#?}", self.answered);
     }
 

@@ -1,10 +1,14 @@
-//! Whether a process may look for input again for a while before it sleeps: an operator's choice. What is made of it is
-//! in the reactor.
+//! Whether a process may look for input again for a while before it sleeps: an operator's choice, and what is
+//! made of it.
+
+mod busy;
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result, fail};
+
+pub(crate) use busy::{BusyPolling, LONGEST};
 
 /// Whether a process looks for input again for a while before it sleeps. It does so only where that pays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use crate::polling::Polling;
+use super::Polling;
 
 /// For so long it is looked again before the thread sleeps.
-pub(super) const LONGEST: Duration = Duration::from_micros(50);
+pub(crate) const LONGEST: Duration = Duration::from_micros(50);
 
 /// A sleep that took at most so long would have been that short, but for the waking.
 const SHORT_SLEEP: Duration = Duration::from_micros(100);
@@ -25,7 +25,7 @@ const MOST_SHORT: u32 = 6;
 const BELIEVED: Duration = Duration::from_millis(100);
 
 /// Whether to look again or to sleep, as far as one may choose.
-pub(super) struct BusyPolling {
+pub(crate) struct BusyPolling {
     allowed: Polling,
     /// The last eight waits, a bit for each that was short.
     lately: u8,
@@ -35,17 +35,17 @@ pub(super) struct BusyPolling {
 
 impl BusyPolling {
     /// For a process that may do so, or may not.
-    pub fn new(allowed: Polling) -> BusyPolling {
+    pub(crate) fn new(allowed: Polling) -> BusyPolling {
         BusyPolling { allowed, lately: 0, spare: (false, None) }
     }
 
     /// Whether to look again for a while before sleeping.
-    pub fn pays(&mut self, now: Instant) -> bool {
+    pub(crate) fn pays(&mut self, now: Instant) -> bool {
         self.allowed == Polling::On && self.lately.count_ones() >= MOST_SHORT && self.has_spare(now)
     }
 
     /// A wait has ended: it took so long, and the thread slept or not.
-    pub fn waited(&mut self, took: Duration, slept: bool) {
+    pub(crate) fn waited(&mut self, took: Duration, slept: bool) {
         let short = took <= if slept { SHORT_SLEEP } else { LONGEST };
         self.lately = self.lately << 1 | u8::from(short);
     }

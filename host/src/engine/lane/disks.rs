@@ -1,0 +1,94 @@
+//! How a thread works the disks of the nodes that it runs.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use weft_core::store::{DiskRequest, DiskResult};
+
+use crate::clock::boot_time;
+use crate::disk::emulated::{Emulated, Emulation};
+use crate::disk::queue::DiskQueue;
+use crate::disk::sync::AtOnce;
+use crate::disk::uring::{Ring, Tag};
+use crate::disk::{Backend, Disk};
+use crate::error::{Error, Result};
+
+/// The ring of a thread, if the system has rings, and what holds disks back that are to be like others.
+pub(crate) struct Disks {
+    ring: Option<Ring>,
+    emulated: Option<Emulated>,
+    /// Operations with plain system calls that wait for one another.
+    at_once: AtOnce,
+}
+
+impl Disks {
+    /// Those of a thread, and why they have no ring if they have none.
+    pub(crate) fn new() -> (Disks, Option<std::io::Error>) {
+        let (ring, missing) = match Ring::new() {
+            Ok(ring) => (Some(ring), None),
+            Err(e) => (None, Some(e)),
+        };
+        (Disks { ring, emulated: None, at_once: AtOnce::default() }, missing)
+    }
+
+    /// Whether there is a ring.
+    pub(crate) fn have_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Whether they take as long as others.
+    pub(crate) fn are_emulated(&self) -> bool {
+        self.emulated.is_some()
+    }
+
+    /// What to poll for ends of operations.
+    pub(crate) fn ring_fd(&self) -> Option<RawFd> {
+        self.ring.as_ref().map(Ring::fd)
+    }
+
+    /// Has disks take as long as others, and says what to poll for ends of operations.
+    pub(crate) fn emulate(&mut self, emulation: Emulation) -> Result<RawFd> {
+        Ok(self.emulated.insert(Emulated::new(emulation)?).fd())
+    }
+
+    /// How many operations wait for a node's disk until it can be given them.
+    pub(crate) fn waiting(&self, node: usize) -> usize {
+        self.ring.as_ref().map_or(0, |ring| ring.waiting(node))
+    }
+
+    /// Begins an operation. One that is done at once has ended by the next [`Disks::collect`].
+    pub(super) fn begin(
+        &mut self,
+        tag: Tag,
+        disk: &Arc<Disk>,
+        request: DiskRequest,
+        ended: &mut Vec<(Tag, DiskResult)>,
+    ) {
+        if let Some(emulated) = &mut self.emulated {
+            let result = disk.run(request.op.clone());
+            return emulated.start(boot_time(), tag, &request.op, result, ended);
+        }
+        match (disk.backend(), &mut self.ring) {
+            (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
+            _ if disk.queue == DiskQueue::default() => ended.push((tag, disk.run(request.op))),
+            _ => self.at_once.add(tag, disk, request),
+        }
+    }
+
+    /// Starts what has been queued, and takes what has ended by now.
+    ///
+    /// # Errors
+    /// If operations cannot be started, or a timer cannot be set.
+    pub(super) fn collect(&mut self, ended: &mut Vec<(Tag, DiskResult)>) -> Result<()> {
+        std::mem::take(&mut self.at_once).run(ended);
+        if let Some(emulated) = &mut self.emulated {
+            emulated.collect(boot_time(), ended)?;
+        }
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let started = ring.submit();
+        ring.collect(ended);
+        // What has ended makes room for what waited, and what was done in part goes on.
+        let cannot = |e| Error(format!("cannot start disk operations: {e}"));
+        started.and_then(|()| ring.submit()).map_err(cannot)
+    }
+}

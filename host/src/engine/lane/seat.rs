@@ -1,0 +1,75 @@
+//! A node's seat in its lane: what a thread needs to run the node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weft_core::node::{Node, NodeStatus, Timer};
+use weft_core::units::Nanos;
+
+use crate::disk::Disk;
+
+/// The state machine of a node of this process while it lives, its disk and its timers.
+#[derive(Default)]
+pub(crate) struct Seat {
+    pub(crate) node: Option<Box<Node>>,
+    pub(crate) disk: Option<Arc<Disk>>,
+    /// Counts its lives, so that what was meant for an earlier one is not taken for this.
+    pub(crate) life: u64,
+    /// Disk operations begun, also by an earlier life.
+    pub(crate) disk_ops: usize,
+    /// Operations that waited for the disk when its lane was last looked at.
+    pub(crate) queued: usize,
+    /// The node has said that its disk is no good. It takes nothing in any more, and is about to be killed.
+    pub(super) ended: bool,
+    /// When those that are set are due.
+    timers: BTreeMap<Timer, Nanos>,
+}
+
+impl Seat {
+    /// One whose node is in its so manieth life.
+    pub(crate) fn of_life(life: u64) -> Seat {
+        Seat { life, ..Seat::default() }
+    }
+
+    /// Begins a life. What the disk has in work for an earlier one is still counted.
+    pub(crate) fn begin(&mut self, node: Box<Node>, disk: Option<Arc<Disk>>) {
+        (self.node, self.disk) = (Some(node), disk);
+        self.ended = false;
+    }
+
+    /// Drops the node with all it knew, as if its process had died.
+    pub(crate) fn drop_node(&mut self) {
+        let (life, disk_ops) = (self.life + 1, self.disk_ops);
+        *self = Seat { life, disk_ops, ..Seat::default() };
+    }
+
+    /// Sets a timer, unless it is set for an earlier time already.
+    pub(super) fn set_timer(&mut self, timer: Timer, deadline: Nanos) {
+        let first = self.timers.entry(timer).or_insert(deadline);
+        *first = deadline.min(*first);
+    }
+
+    /// Takes a timer that is set, if it is due at `now`.
+    pub(super) fn take_due(&mut self, timer: Timer, now: Nanos) -> bool {
+        let due = self.timers.get(&timer).is_some_and(|deadline| *deadline <= now);
+        if due {
+            self.timers.remove(&timer);
+        }
+        due
+    }
+
+    /// Whether a [`Timer::Soon`] is set.
+    pub(super) fn has_soon(&self) -> bool {
+        self.timers.contains_key(&Timer::Soon)
+    }
+
+    /// When the first timer is due.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.timers.values().copied().min()
+    }
+
+    /// Its node's state, if it lives.
+    pub(crate) fn status(&self) -> Option<NodeStatus> {
+        self.node.as_ref().map(|n| n.status())
+    }
+}
