@@ -369,7 +369,7 @@ impl System {
         }
         let divided = Superblock::divide(0, 0, 0, bytes / SECTOR, Superblock::JOURNAL);
         let divided = divided.map_err(|e| Problem::new("nodes.store", "journalled", e))?;
-        Ok(divided.data * SECTOR)
+        Ok(divided.offered() * SECTOR)
     }
 
     /// Bytes of the volume.
