@@ -7,8 +7,8 @@
 //! changes what the volume chooses; with `gives-up` nodes that are down for long are given up by themselves in all
 //! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the
 //! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it; with
-//! `undivided` there is one lock server; with `unranged` no range of the volume chooses for itself; with `once` the
-//! story is told of the run as it is.
+//! `undivided` there is one lock server; with `unslotted` disks have no slots; with `uncolumned` no column calculates for
+//! others; with `unranged` no range of the volume chooses for itself; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::{Commit, Roles};
@@ -44,6 +44,13 @@ fn main() {
         NodeBug::Store(StoreBug::MiscountedWrap),
         NodeBug::Store(StoreBug::RoomTooSoon),
         NodeBug::Store(StoreBug::OneSuperblock),
+        NodeBug::Store(StoreBug::PreparedEarly),
+        NodeBug::Store(StoreBug::ContentUnchecked),
+        NodeBug::Store(StoreBug::SlotTooSoon),
+        NodeBug::Store(StoreBug::SlotWhileRead),
+        NodeBug::Store(StoreBug::VersionDropped),
+        NodeBug::Store(StoreBug::LostForHoles),
+        NodeBug::Store(StoreBug::NoReserve),
         NodeBug::OldestPrepared,
         NodeBug::ChildTwice,
         NodeBug::UnsafeAborts,
@@ -102,6 +109,8 @@ fn main() {
         deferral,
         layout,
         divides_locks: !has("undivided"),
+        slots: !has("unslotted"),
+        columns: !has("uncolumned"),
         ranges: !has("unranged"),
         ..Options::default()
     };

@@ -54,6 +54,8 @@ pub struct SimDisk {
     pub astray: Option<Astray>,
     /// Whether anything has happened to it that it never told.
     pub harmed: bool,
+    /// Whether a sector has gone bad by itself.
+    pub decayed: bool,
     /// A copy of all that was safe at some time, of a formatting.
     copy: Option<(u64, BTreeMap<u64, Sector>)>,
     /// Operations that have been started and have not ended.

@@ -57,7 +57,7 @@ impl Bench {
     /// With a configuration, but for the store's.
     pub fn with(config: NodeConfig) -> Bench {
         let sectors = Superblock::JOURNAL + 4096;
-        let store = StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() };
+        let store = StoreConfig { full: Some(Superblock::SLOT), ..StoreConfig::default() };
         let config = NodeConfig { store, ..config };
         let mut bench = Bench {
             node: Node::new(US, 1, sectors, config),

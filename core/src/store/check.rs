@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::table::page_of;
-use super::writes::Life;
+use super::writes::{Life, Write};
 use super::{JournalStore, Purpose, Timestamp, format};
 
 impl JournalStore {
@@ -37,6 +36,9 @@ impl JournalStore {
             assert!(write.journaled || write.frame.is_none(), "{ts} has a frame without journal");
             let goes = matches!(write.life, Life::Released { unplaced: 0 });
             assert!(!goes, "{ts} is released and in place, and is remembered");
+        }
+        for frame in self.journal.doubted_frames() {
+            *pins.entry(frame).or_insert(0) += 1;
         }
         assert_eq!(unlogged, self.unlogged, "writes without journal that are not in place");
         self.journal.check_pins(&pins);
@@ -77,6 +79,7 @@ impl JournalStore {
         }
         self.check_sectors();
         self.check_reads();
+        self.check_slots();
         for (ts, write) in &self.writes {
             let waits = matches!(write.life, Life::Preparing { .. });
             assert_eq!(waits, self.journal.prepares(*ts), "{ts} prepares while the journal does");
@@ -88,7 +91,7 @@ impl JournalStore {
         let mut named = BTreeMap::<Timestamp, u64>::new();
         let placing = self.checkpoint.iter().flat_map(|c| c.sectors());
         for (sector, over) in self.overlay.iter().chain(placing) {
-            assert!(sector < self.superblock.data, "sector {sector} is not on the disk");
+            assert!(sector < self.superblock.offered(), "sector {sector} is not on the disk");
             let names = over.names();
             assert!(!names.is_empty(), "sector {sector} is no write's");
             names.into_iter().for_each(|ts| *named.entry(ts).or_default() += 1);
@@ -103,13 +106,30 @@ impl JournalStore {
         assert!(named.is_empty(), "sectors of writes that are forgotten: {named:?}");
     }
 
+    /// Each slot that is in use is so for one reason, but for those that are read besides.
+    fn check_slots(&self) {
+        let undecided = self.writes.values().flat_map(Write::redirects).map(|r| r.place);
+        let checkpoint = self.checkpoint.iter().flat_map(|c| c.places());
+        self.slots.check(undecided.chain(checkpoint));
+        for slot in self.slots.moving() {
+            let all = self
+                .slots
+                .sectors_of(slot)
+                .all(|sector| self.overlay.get(sector).is_some_and(|over| over.content.is_some()));
+            assert!(all, "all sectors of slot {slot}, whose pointer has moved, are in memory");
+        }
+        for place in self.slots.being_read() {
+            assert!(self.is_read(place), "slot {place} is kept for reads, and nobody reads it");
+        }
+    }
+
     /// What waits, waits for something that is under way.
     fn check_reads(&self) {
         let mut reads = BTreeMap::<u64, usize>::new();
         let mut pages = 0;
         for purpose in self.ios.values() {
             match purpose {
-                Purpose::Read(ticket) | Purpose::Salvage { ticket, .. } => {
+                Purpose::Read { ticket, .. } | Purpose::Salvage { ticket, .. } => {
                     *reads.entry(*ticket).or_default() += 1;
                 }
                 Purpose::Pages { first, count } => {
@@ -129,8 +149,9 @@ impl JournalStore {
             assert!(reading || pages > 0, "read {ticket} waits for nothing");
         }
         assert!(self.scans.is_empty() || pages > 0, "a scan waits for nothing");
-        let unplaced = self.checkpoint.iter().flat_map(|c| c.sectors()).map(|(s, _)| page_of(s));
+        let unplaced = self.checkpoint.iter().flat_map(|c| c.sectors());
+        let pages = unplaced.flat_map(|(s, _)| self.pages_of(s, 1));
         let known = |page| self.checkpoint.as_ref().is_some_and(|c| c.uses(page));
-        assert!(unplaced.into_iter().all(known), "a checkpoint uses the pages of its sectors");
+        assert!(pages.into_iter().all(known), "a checkpoint uses the pages of its sectors");
     }
 }

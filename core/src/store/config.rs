@@ -2,12 +2,13 @@
 
 use super::StoreBug;
 
-/// Transfers of volume data, as [`crate::plan::Totals`] counts them, and the store's own.
+/// Transfers of volume data, as [`crate::plan::Totals`] counts them, and the store's own. Stretches of sectors that follow one
+/// another count once, wherever the slots lie in which they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounters {
     /// Reads of data and parity.
     pub disk_reads: u64,
-    /// Writes of data and parity, in place.
+    /// Writes of data and parity that are in place.
     pub disk_writes: u64,
     /// Prepare records journalled.
     pub journal_writes: u64,
@@ -48,8 +49,8 @@ impl Default for PlainConfig {
 pub struct StoreConfig {
     /// Use a [`PlainStore`](super::PlainStore) instead of a [`JournalStore`](super::JournalStore).
     pub plain: Option<PlainConfig>,
-    /// Use a [`JournalStore`](super::JournalStore) on a disk of lengths with a journal of so many sectors, that is full
-    /// and open at once: [`JournalStore::full`](super::JournalStore::full).
+    /// Use a [`JournalStore`](super::JournalStore) on a disk of lengths with slots of so many sectors, that is full and
+    /// open at once: [`JournalStore::full`](super::JournalStore::full).
     pub full: Option<u64>,
     /// Table pages kept in memory.
     pub table_pages: usize,

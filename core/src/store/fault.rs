@@ -1,6 +1,7 @@
 //! Deliberate bugs of a store, which the simulation check must find: the proof that it bites. All of them are here.
 //! Elsewhere the code asks a question that has one right answer; with a bug it gets the wrong one.
 
+use super::slots::Slots;
 use super::{SUPERBLOCKS, StoreConfig};
 
 /// Deliberate bugs of a store that the simulation check must find.
@@ -14,6 +15,20 @@ pub enum StoreBug {
     RoomTooSoon,
     /// The superblock is always written over the same copy.
     OneSuperblock,
+    /// "Prepared" is said before the content is safe that is written beside the journal.
+    PreparedEarly,
+    /// Opening takes the content of undecided writes for granted.
+    ContentUnchecked,
+    /// A slot is used again before the pointer that led there is replaced on the disk.
+    SlotTooSoon,
+    /// A slot is used again while it is read.
+    SlotWhileRead,
+    /// A discard leaves no version.
+    VersionDropped,
+    /// Slots whose claims cannot be read count as holes.
+    LostForHoles,
+    /// Whole slots of new content take the last slots that are free.
+    NoReserve,
 }
 
 impl StoreConfig {
@@ -34,6 +49,41 @@ impl StoreConfig {
     /// Whether the room of forgotten frames is free only when the disk's superblock has forgotten them.
     pub(super) fn waits_for_room(&self) -> bool {
         !self.has(StoreBug::RoomTooSoon)
+    }
+
+    /// How many free slots new content leaves for what is put in place where nothing is yet.
+    pub(super) fn reserve(&self, slots: &Slots) -> u64 {
+        if self.has(StoreBug::NoReserve) { 0 } else { slots.reserved() }
+    }
+
+    /// Whether a frame promises nothing before the content of its writes is safe.
+    pub(super) fn waits_for_content(&self) -> bool {
+        !self.has(StoreBug::PreparedEarly)
+    }
+
+    /// Whether the content of undecided writes is looked at when a disk is opened.
+    pub(super) fn checks_content(&self) -> bool {
+        !self.has(StoreBug::ContentUnchecked)
+    }
+
+    /// Whether a slot is free only when the pointer that led there is replaced.
+    pub(super) fn waits_for_pointers(&self) -> bool {
+        !self.has(StoreBug::SlotTooSoon)
+    }
+
+    /// Whether a slot is free only when nobody reads it.
+    pub(super) fn waits_for_reads(&self) -> bool {
+        !self.has(StoreBug::SlotWhileRead)
+    }
+
+    /// Whether a hole has the version of the write that made it.
+    pub(super) fn keeps_versions(&self) -> bool {
+        !self.has(StoreBug::VersionDropped)
+    }
+
+    /// Whether what nobody claims is lost where claims are.
+    pub(super) fn loses_unclaimed(&self) -> bool {
+        !self.has(StoreBug::LostForHoles)
     }
 
     /// Which copy the superblock of this sequence is.

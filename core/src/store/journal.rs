@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::format::{ChangeHead, Entry, encode_frame};
+use super::format::{Bounds, ChangeHead, Entry, Redirect, encode_frame};
+use super::slots::Slots;
 use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreConfig, Superblock};
 use crate::Buffer;
 use crate::units::{Epoch, SECTOR, Timestamp};
@@ -34,8 +35,8 @@ struct Frame {
 pub(crate) struct Journal {
     incarnation: u64,
     size: u64,
-    /// Data sectors of the disk, which entries may name.
-    data: u64,
+    /// What entries may name.
+    bounds: Bounds,
     head: u64,
     /// Where the sectors that may not be written over begin. They end at the head.
     tail: u64,
@@ -48,6 +49,15 @@ pub(crate) struct Journal {
     pending: VecDeque<Pending>,
     urgent: bool,
     in_flight: Vec<Entry>,
+    /// Frames that are safe, of which nothing is said before the content of the writes in the first of them is, too: the
+    /// number of each, and its entries.
+    landed: VecDeque<(u64, Vec<Entry>)>,
+    /// The first frame with a write that was found without its content, until the journal says that it has aborted.
+    doubtful: Option<u64>,
+    /// Such writes and their frames, of which nothing may be said yet.
+    doubted: Vec<(Timestamp, u64)>,
+    /// Content of whole slots has become safe, and no frame says so.
+    safe_unsaid: bool,
     /// The first frame that names the known writes; what is older may go, it may not.
     known_from: Option<u64>,
     pub stalled: bool,
@@ -61,7 +71,7 @@ impl Journal {
         Journal {
             incarnation: sb.incarnation,
             size: sb.journal,
-            data: sb.data,
+            bounds: sb.bounds(),
             head: sb.tail,
             tail: sb.tail,
             used: 0,
@@ -71,6 +81,10 @@ impl Journal {
             pending: VecDeque::new(),
             urgent: false,
             in_flight: Vec::new(),
+            landed: VecDeque::new(),
+            doubtful: None,
+            doubted: Vec::new(),
+            safe_unsaid: false,
             known_from: None,
             stalled: false,
             held: false,
@@ -102,11 +116,22 @@ impl Journal {
 
     /// Whether the prepare of a write waits, or is being written.
     pub fn prepares(&self, ts: Timestamp) -> bool {
-        let entries = self.pending.iter().map(|p| &p.entry).chain(&self.in_flight);
-        entries.into_iter().any(|e| matches!(e, Entry::Prepare { ts: t, .. } if *t == ts))
+        self.unsaid().any(|e| matches!(e, Entry::Prepare { ts: t, .. } if *t == ts))
     }
 
-    pub fn add_prepare(&mut self, ts: Timestamp, meta: &[u8], changes: &[Change]) {
+    /// Entries of which nothing has been said yet.
+    fn unsaid(&self) -> impl Iterator<Item = &Entry> {
+        let landed = self.landed.iter().flat_map(|(_, entries)| entries);
+        self.pending.iter().map(|p| &p.entry).chain(&self.in_flight).chain(landed)
+    }
+
+    pub fn add_prepare(
+        &mut self,
+        ts: Timestamp,
+        meta: &[u8],
+        changes: &[Change],
+        redirects: &[Redirect],
+    ) {
         let head = |c: &Change| ChangeHead {
             sector: c.sector,
             count: c.count() as u32,
@@ -115,7 +140,8 @@ impl Journal {
         };
         let heads = changes.iter().map(head).collect();
         let payload = changes.iter().filter(|c| !c.data.is_zero()).map(|c| c.data.clone());
-        let entry = Entry::Prepare { ts, meta: meta.to_vec(), changes: heads };
+        let (meta, redirects) = (meta.to_vec(), redirects.to_vec());
+        let entry = Entry::Prepare { ts, meta, changes: heads, redirects };
         self.pending.push_back(Pending { entry, payload: payload.collect() });
         self.urgent = true;
     }
@@ -137,9 +163,30 @@ impl Journal {
         self.next_frame - 1
     }
 
-    /// Frames with lower numbers are safe.
+    /// Frames with lower numbers are safe, and so is the content of the writes in them.
     pub fn durable_before(&self) -> u64 {
-        self.next_frame - u64::from(!self.in_flight.is_empty())
+        let written = self.next_frame - u64::from(!self.in_flight.is_empty());
+        let landed = self.landed.front().map_or(written, |(number, _)| *number);
+        landed.min(self.doubtful.unwrap_or(u64::MAX))
+    }
+
+    /// The content of a write in this frame was found not to be there.
+    pub fn doubt(&mut self, ts: Timestamp, frame: u64) {
+        self.doubtful = Some(self.doubtful.map_or(frame, |other| other.min(frame)));
+        self.doubted.push((ts, frame));
+    }
+
+    /// The frames of writes that were found without their content, of which nothing may be said yet.
+    pub fn doubted_frames(&self) -> impl Iterator<Item = u64> + '_ {
+        self.doubted.iter().map(|(_, frame)| *frame)
+    }
+
+    /// Says that writes which were found without their content have aborted.
+    pub fn abort_doubted(&mut self) {
+        for (ts, frame) in std::mem::take(&mut self.doubted) {
+            self.unpin(Some(frame));
+            self.add(Entry::Outcome { ts, commit: false });
+        }
     }
 
     /// The known writes are about to be named anew.
@@ -160,8 +207,7 @@ impl Journal {
 
     /// The oldest write whose abort is not safe yet.
     pub fn oldest_abort(&self) -> Option<Timestamp> {
-        let entries = self.pending.iter().map(|p| &p.entry).chain(&self.in_flight);
-        let aborts = entries.filter_map(|e| match e {
+        let aborts = self.unsaid().filter_map(|e| match e {
             Entry::Outcome { ts, commit: false } => Some(*ts),
             _ => None,
         });
@@ -171,7 +217,7 @@ impl Journal {
     /// Nothing waits that anyone must be told of, and nothing is being written.
     pub fn is_idle(&self) -> bool {
         let lazy = |p: &Pending| matches!(p.entry, Entry::Released { .. } | Entry::Begin);
-        self.in_flight.is_empty() && self.pending.iter().all(lazy)
+        self.in_flight.is_empty() && self.landed.is_empty() && self.pending.iter().all(lazy)
     }
 
     fn queued(&self, ts: Timestamp) -> Option<usize> {
@@ -348,6 +394,9 @@ impl JournalStore {
         if !self.heard_since.is_empty() {
             first.push(Entry::Heard(self.heard_since.iter().map(|(n, r)| (*n, *r)).collect()));
         }
+        if j.safe_unsaid {
+            first.push(Entry::Safe(j.durable_before()));
+        }
         let mut count = j.batch();
         let mut entries = [&first[..], &j.first_entries(count)].concat();
         let mut frame = encode_frame(j.incarnation, j.next_frame, &entries);
@@ -367,8 +416,9 @@ impl JournalStore {
         j.stalled = false;
         self.heard_since.clear();
         self.life_to_write = None;
+        j.safe_unsaid = false;
         for entry in &entries {
-            if let Err(why) = entry.check(j.data) {
+            if let Err(why) = entry.check(j.bounds) {
                 panic!("an entry is to be written that makes no sense: {why}: {entry:?}");
             }
         }
@@ -407,26 +457,54 @@ impl JournalStore {
     /// The frame in flight is safe.
     pub(super) fn frame_written(&mut self) {
         let entries = std::mem::take(&mut self.journal.in_flight);
-        if self.journal.last_frame() > self.unpromised.0 {
+        self.journal.landed.push_back((self.journal.last_frame(), entries));
+        self.land();
+        self.pump();
+    }
+
+    /// Says what frames promise, one after the other, as far as the content of the writes in them is safe.
+    pub(super) fn land(&mut self) {
+        let waits = |slots: &Slots, entry: &Entry| match entry {
+            Entry::Prepare { ts, .. } => slots.is_landing(*ts),
+            _ => false,
+        };
+        while let Some((number, entries)) = self.journal.landed.pop_front() {
+            let waits = entries.iter().any(|entry| waits(&self.slots, entry));
+            if waits && self.config.waits_for_content() {
+                return self.journal.landed.push_front((number, entries));
+            }
+            self.landed(number, entries);
+        }
+    }
+
+    /// A frame is safe, with all that belongs to it.
+    fn landed(&mut self, number: u64, entries: Vec<Entry>) {
+        if number > self.unpromised.0 {
             let life = entries.iter().filter_map(|e| match e {
                 Entry::Life(epoch) => Some(*epoch),
                 _ => None,
             });
             self.reached.life = life.fold(self.reached.life, Epoch::max);
-            self.reached.frame = self.journal.last_frame();
+            self.reached.frame = number;
         }
         let mut outcomes = Vec::new();
         let mut applied = false;
         for entry in entries {
             match entry {
-                Entry::Prepare { ts, .. } => {
+                Entry::Prepare { ts, redirects, .. } => {
                     self.counters.journal_writes += 1;
+                    self.journal.safe_unsaid |= !redirects.is_empty();
                     if let Some(write) = self.writes.get_mut(&ts) {
                         write.prepared();
                         self.events.push_back(Event::Prepared(ts));
                     }
                 }
-                Entry::Outcome { ts, .. } => outcomes.push(ts),
+                Entry::Outcome { ts, commit } => {
+                    outcomes.push(ts);
+                    if !commit {
+                        self.slots.abort_is_safe(ts);
+                    }
+                }
                 Entry::Apply { .. } => applied = true,
                 Entry::Released { .. }
                 | Entry::Known { .. }
@@ -434,13 +512,18 @@ impl JournalStore {
                 | Entry::Checkpoint(_)
                 | Entry::Overtaken { .. }
                 | Entry::Heard(_)
-                | Entry::Life(_) => {}
+                | Entry::Life(_)
+                | Entry::Safe(_) => {}
             }
         }
         if !outcomes.is_empty() {
             self.events.push_back(Event::OutcomeSafe(outcomes));
         }
-        self.pump();
+        // Writes that were found without their content are known to have aborted from now on.
+        let abort = |e: &Entry| matches!(e, Entry::Outcome { commit: false, .. });
+        if self.journal.doubted.is_empty() && !self.journal.unsaid().any(abort) {
+            self.journal.doubtful = None;
+        }
         if applied {
             self.checkpoint_logged();
         }

@@ -9,7 +9,7 @@ use crate::units::{Epoch, NodeId};
 
 impl Store for JournalStore {
     fn data_sectors(&self) -> u64 {
-        self.superblock.data
+        self.superblock.offered()
     }
 
     fn incarnation(&self) -> u64 {

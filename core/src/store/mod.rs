@@ -12,6 +12,7 @@
 //! - [`journal`]: the ring of frames, and what waits to be written to it
 //! - [`overlay`]: committed changes that are not in place yet
 //! - [`place`]: where a sector lies
+//! - [`slots`]: the slots of the data area, the pointers to them, and whole slots of new content
 //! - [`reads`]: reads and scans
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
@@ -47,6 +48,7 @@ mod reached;
 mod reads;
 mod recover;
 mod request;
+mod slots;
 mod table;
 mod verify;
 mod writes;
@@ -75,26 +77,56 @@ use journal::Journal;
 use overlay::Overlay;
 use reads::{ReadJob, ScanJob};
 use recover::Recovery;
+use slots::Slots;
 use table::Table;
 use writes::Write;
 
 /// What a disk operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Purpose {
-    Pages { first: u64, count: u64 },
-    Read(u64),
-    Salvage { ticket: u64, sector: u64 },
+    Pages {
+        first: u64,
+        count: u64,
+    },
+    Read {
+        ticket: u64,
+        piece: usize,
+    },
+    Salvage {
+        ticket: u64,
+        sector: u64,
+    },
     Frame,
+    /// Content of a write that is being prepared, on its way to free slots.
+    Content(Timestamp),
     Checkpoint,
-    CheckpointBase { first: u64, count: u64 },
+    CheckpointBase {
+        first: u64,
+        count: u64,
+    },
     Flush(u64),
-    Recovery { at: u64, count: u64 },
-    Candidate { sector: u64 },
+    Recovery {
+        at: u64,
+        count: u64,
+    },
+    Candidate {
+        sector: u64,
+    },
+    Undecided {
+        ts: Timestamp,
+        redirect: usize,
+    },
     RecoveryFlush,
     RecoveryIndex,
     RecoverySuperblock,
-    Verify { part: verify::Part, sequence: u64 },
-    VerifyJournal { first: u64, count: u64 },
+    Verify {
+        part: verify::Part,
+        sequence: u64,
+    },
+    VerifyJournal {
+        first: u64,
+        count: u64,
+    },
     MendJournal,
     Discard,
 }
@@ -121,6 +153,7 @@ pub struct JournalStore {
     life_to_write: Option<Epoch>,
     journal: Journal,
     table: Table,
+    slots: Slots,
     overlay: Overlay,
     writes: BTreeMap<Timestamp, Write>,
     reads: BTreeMap<u64, ReadJob>,
@@ -152,8 +185,14 @@ impl JournalStore {
             let zeros = Buffer::Zero(((area.end - area.start) * SECTOR) as usize);
             ops.push(write(area.start, vec![zeros]));
         }
+        let owners = superblock.owners();
+        if !owners.is_empty() {
+            let zeros = Buffer::Zero(((owners.end - owners.start) * SECTOR) as usize);
+            ops.push(write(owners.start, vec![zeros]));
+        }
         if superblock.has_index() {
-            let index = Index::fresh(superblock.incarnation, superblock.table_pages());
+            let pages = superblock.table_pages() + superblock.owner_pages();
+            let index = Index::fresh(superblock.incarnation, pages);
             ops.push(write(superblock.index_start(), index));
         }
         ops.push(write(0, vec![superblock.encode().into()]));
@@ -228,7 +267,7 @@ impl JournalStore {
             return;
         }
         match (purpose, result) {
-            (Purpose::Read(ticket), result) => self.read_arrived(ticket, result),
+            (Purpose::Read { ticket, piece }, result) => self.read_arrived(ticket, piece, result),
             (Purpose::CheckpointBase { first, count }, result) => {
                 self.base_arrived(first, count, result);
             }
@@ -236,6 +275,9 @@ impl JournalStore {
             (Purpose::Discard, _) => self.checkpoint_step_done(),
             (Purpose::Salvage { ticket, sector }, result) => self.salvaged(ticket, sector, result),
             (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
+            (Purpose::Undecided { ts, redirect }, result) => {
+                self.undecided_read(ts, redirect, result.ok());
+            }
             (Purpose::Pages { first, count }, result) => self.pages_arrived(first, count, result),
             (Purpose::VerifyJournal { first, count }, result) => {
                 self.looked_at_journal(first, count, result);
@@ -244,6 +286,7 @@ impl JournalStore {
             (Purpose::Recovery { at, count }, result) => self.recovery_read(at, count, result),
             (_, Err(error)) => self.fail(error),
             (Purpose::Frame, Ok(_)) => self.frame_written(),
+            (Purpose::Content(ts), Ok(_)) => self.content_written(ts),
             (Purpose::Checkpoint, Ok(_)) => self.checkpoint_step_done(),
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
             (Purpose::RecoveryFlush, Ok(_)) => self.recovery_flushed(),

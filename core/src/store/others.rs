@@ -25,6 +25,7 @@ impl JournalStore {
 
     /// Its node enters an epoch: what is promised from now on is promised in it.
     pub fn begin_life(&mut self, epoch: Epoch) {
+        self.journal.abort_doubted();
         if self.keeps_heard() && epoch > self.superblock.life {
             if self.unpromised == NOTHING_PROMISED {
                 self.unpromised = (self.journal.last_frame(), self.superblock.sequence);

@@ -10,6 +10,11 @@ use crate::units::{SECTOR_BYTES, Timestamp};
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum Content {
     Bytes(Buffer),
+    /// Content that stands in another slot, with this checksum.
+    Slot {
+        at: u64,
+        crc: u32,
+    },
     /// Nothing: what was there is out of date, and so is whatever is added to it.
     Mark,
 }
@@ -19,7 +24,7 @@ impl Content {
     pub fn bytes(&self) -> Option<&Buffer> {
         match self {
             Content::Bytes(bytes) => Some(bytes),
-            Content::Mark => None,
+            Content::Slot { .. } | Content::Mark => None,
         }
     }
 }
@@ -45,10 +50,22 @@ impl Over {
         self.deltas.clear();
     }
 
-    /// The content that it was summed up as.
-    pub fn settled(&self) -> &Buffer {
-        let content = self.content.as_ref().and_then(|c| c.1.bytes());
-        content.expect("it is summed up")
+    /// Its content is where it is to be already.
+    pub fn settle_in_slot(&mut self) {
+        self.settled = self.writes().collect();
+    }
+
+    /// The content that it was summed up as, but for content that is where it is to be.
+    pub fn settled(&self) -> Option<&Buffer> {
+        self.content.as_ref().and_then(|c| c.1.bytes())
+    }
+
+    /// Where its content stands in another slot, with which checksum.
+    pub fn in_slot(&self) -> Option<(u64, u32)> {
+        match self.content {
+            Some((_, Content::Slot { at, crc })) => Some((at, crc)),
+            _ => None,
+        }
     }
 
     /// The writes that count this sector as theirs, once each.
@@ -57,6 +74,15 @@ impl Over {
             if self.settled.is_empty() { self.writes().collect() } else { self.settled.clone() };
         names.extend(&self.covered);
         names
+    }
+
+    /// Whether what is below its deltas must be read, to add them.
+    pub fn needs_base(&self) -> bool {
+        match &self.content {
+            None => true,
+            Some((_, Content::Slot { .. })) => !self.deltas.is_empty(),
+            Some((_, Content::Bytes(_) | Content::Mark)) => false,
+        }
     }
 
     /// Takes out what was there in `earlier` already.
@@ -165,6 +191,29 @@ impl Overlay {
                 over.covered.extend((!counts).then_some(ts));
             }
             taken += u64::from(counts || volatile);
+        }
+        taken
+    }
+
+    /// The same for content of a whole slot that stands in another place: from the data sector `at` on.
+    pub fn add_slot(
+        &mut self,
+        ts: Timestamp,
+        (first, at): (u64, u64),
+        crcs: &[u32],
+        superseded: &mut Vec<Timestamp>,
+        overtaken: &mut Vec<u64>,
+    ) -> u64 {
+        let mut taken = 0;
+        for ((sector, at), crc) in (first..).zip(at..).zip(crcs) {
+            if overtaken.contains(&sector) {
+                continue;
+            }
+            let over = self.sectors.entry(sector).or_default();
+            match over.put(ts, Content::Slot { at, crc: *crc }, superseded) {
+                true => taken += 1,
+                false => overtaken.push(sector),
+            }
         }
         taken
     }

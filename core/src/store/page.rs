@@ -1,4 +1,4 @@
-//! A page that says what it is: pages of the table, and of its index. The last 16 bytes of the sector hold its
+//! A page that says what it is: pages of the table, of its index, and of the slots' owners. The last 16 bytes of the sector hold its
 //! number, the checkpoint at which it was written, and a checksum that also covers which disk and which kind of
 //! page it is. So a page that stands in another's place, or on another disk, is no page.
 
@@ -19,6 +19,8 @@ pub enum Kind {
     Table = 1,
     /// Of the index of the table.
     Index = 2,
+    /// Of the owners of the slots.
+    Owners = 3,
 }
 
 /// The page with this body, as a sector.

@@ -1,12 +1,44 @@
 //! Bringing pages of the table into memory, and letting go of them.
 
+use std::collections::BTreeSet;
+
+use super::checkpoint::consecutive;
+use super::table::page_of;
 use super::{DiskOp, DiskResult, JournalStore, Purpose};
 use crate::units::SECTOR;
 
+/// While pages are on their way no others leave the memory, up to so many.
+const MOST_PAGES_WAITED_FOR: usize = 8192;
+
 impl JournalStore {
+    /// The pages that say what is in the places of these sectors.
+    pub(super) fn pages_of(&self, first: u64, count: u64) -> BTreeSet<u64> {
+        let mut pages = BTreeSet::new();
+        let (mut sector, end) = (first, first + count);
+        while sector < end {
+            // In a slot, and behind all of them, what follows on a sector follows on its place.
+            let slot = self.slots.slot_of(sector);
+            let next = slot.map_or(end, |slot| self.slots.sectors_of(slot).end.min(end));
+            if let Some(place) = self.slots.place_of(sector) {
+                pages.extend(page_of(place)..=page_of(place + (next - sector) - 1));
+            }
+            sector = next;
+        }
+        pages
+    }
+
+    /// Starts reading those of these pages that are neither in memory nor on their way. Says whether all are in memory.
+    pub(super) fn want(&mut self, pages: BTreeSet<u64>) -> bool {
+        let mut all = true;
+        for run in consecutive(pages.into_iter().collect()) {
+            all &= self.want_pages(run.start, run.end - 1);
+        }
+        all
+    }
+
     /// Starts reading the pages of `first..=last` that are neither in memory nor on their
     /// way. Says whether all are in memory.
-    pub(super) fn want_pages(&mut self, first: u64, last: u64) -> bool {
+    fn want_pages(&mut self, first: u64, last: u64) -> bool {
         let mut all = true;
         let mut page = first;
         while page <= last {
@@ -60,7 +92,9 @@ impl JournalStore {
     }
 
     pub(super) fn trim_table(&mut self) {
-        if self.recovery.is_none() {
+        // Who waits for several pages needs those that are there.
+        let waits = !self.loading.is_empty() && self.table.len() < MOST_PAGES_WAITED_FOR;
+        if self.recovery.is_none() && !waits {
             let checkpoint = &self.checkpoint;
             self.table.trim(|page| checkpoint.as_ref().is_some_and(|c| c.uses(page)));
         }

@@ -1,7 +1,7 @@
 //! Where a sector lies. What is asked for of a sector consists of layers: what has been committed and is in memory,
-//! above what is in place on the disk, of which the table says whether it means anything. Reads, scans, checkpoints
-//! and recovery ask here, so that a new place for content (a slot that the table points to) is one more
-//! answer.
+//! above what is in place on the disk, of which the table says whether it means anything. Here a logical sector, as
+//! volumes number it, becomes a physical one: that of the slot to which a pointer leads. The table is by physical
+//! sector. Reads, scans, checkpoints and recovery ask here.
 
 use std::ops::Range;
 
@@ -18,8 +18,10 @@ pub(super) enum Base {
     Memory(Buffer),
     /// Nowhere: it is zeros.
     Hole,
-    /// In its place on the disk, if what stands there has this checksum.
+    /// On the disk, if what stands there has this checksum.
     Disk {
+        /// The physical sector.
+        at: u64,
         /// CRC-32C of the content.
         crc: u32,
     },
@@ -30,20 +32,32 @@ pub(super) enum Base {
 }
 
 impl Base {
-    /// Where the content lies of a sector with these layers above this place.
-    pub fn of(layers: &Over, entry: TableEntry) -> Base {
+    /// Where the content lies of a sector with these layers above its place: a physical sector, if it has one.
+    pub fn of(layers: &Over, entry: TableEntry, place: Option<u64>) -> Base {
         match (&layers.content, entry.state) {
             (Some((_, Content::Bytes(content))), _) => Base::Memory(content.clone()),
             (Some((_, Content::Mark)), _) | (None, State::Marked) => Base::Marked,
+            (Some((_, Content::Slot { at, crc })), _) => Base::Disk { at: *at, crc: *crc },
             (None, State::Hole) => Base::Hole,
-            (None, State::Written) => Base::Disk { crc: entry.crc },
+            (None, State::Written) => {
+                let at = place.expect("what is written is somewhere");
+                Base::Disk { at, crc: entry.crc }
+            }
             (None, State::Bad) => Base::Lost,
+        }
+    }
+
+    /// The physical sector that must be read to have it.
+    pub fn on_disk(&self) -> Option<u64> {
+        match self {
+            Base::Disk { at, .. } => Some(*at),
+            _ => None,
         }
     }
 
     /// Whether the disk must be read to have it.
     pub fn is_on_disk(&self) -> bool {
-        matches!(self, Base::Disk { .. })
+        self.on_disk().is_some()
     }
 
     /// Whether it is marked as out of date.
@@ -65,7 +79,7 @@ impl Base {
         match self {
             Base::Memory(content) => Some(content.clone()),
             Base::Hole => Some(Buffer::Zero(SECTOR_BYTES)),
-            Base::Disk { crc } => read().filter(|b| b.crc() == *crc),
+            Base::Disk { crc, .. } => read().filter(|b| b.crc() == *crc),
             Base::Lost | Base::Marked => None,
         }
     }
@@ -79,40 +93,81 @@ impl JournalStore {
         if let Some(over) = self.checkpoint.as_ref().and_then(|c| c.over(sector)) {
             layers.underlay(over.clone());
         }
-        (layers, self.table.get(sector))
+        (layers, self.entry(sector))
+    }
+
+    /// What the table says of a sector whose page is in memory. A slot that has no place is a hole, if no claim to one has
+    /// been lost. An entry that was written for another slot says nothing of this one: its page, or that of the owners, is
+    /// an older copy, and what would tell that is damaged, too.
+    pub(super) fn entry(&mut self, sector: u64) -> TableEntry {
+        match self.slots.place_of(sector) {
+            Some(_) if self.is_anothers(sector) => TableEntry::LOST,
+            Some(place) => TableEntry { slot: 0, ..self.table.get(place) },
+            None => self.unclaimed(),
+        }
+    }
+
+    /// Whether what the table says of a sector's place was written for another slot.
+    pub(super) fn is_anothers(&mut self, sector: u64) -> bool {
+        let place = self.slots.place_of(sector).zip(self.slots.mark_of(sector));
+        place.is_some_and(|(place, slot)| {
+            let entry = self.table.get(place);
+            entry.slot != slot && entry.version != Timestamp::ZERO
+        })
+    }
+
+    /// Sets what the table says of a sector that has a place.
+    pub(super) fn set_entry(&mut self, sector: u64, entry: TableEntry) {
+        let place = self.slots.place_of(sector).expect("a sector in place has one");
+        let slot = self.slots.mark_of(sector).unwrap_or(0);
+        self.table.set(place, TableEntry { slot, ..entry });
+    }
+
+    /// What is known of the sectors of a slot that has no place.
+    pub(super) fn unclaimed(&self) -> TableEntry {
+        match self.superblock.unclaimed_lost && self.config.loses_unclaimed() {
+            true => TableEntry::LOST,
+            false => TableEntry::FRESH,
+        }
+    }
+
+    /// Where the content lies of a sector, whose page is in memory, with these layers above its place.
+    pub(super) fn base(&mut self, layers: &Over, sector: u64) -> Base {
+        let entry = self.entry(sector);
+        Base::of(layers, entry, self.slots.place_of(sector))
     }
 
     /// The newest committed write of a sector whose page is in memory; what is in place counts
     /// as `lost` if it is lost.
     pub(super) fn version(&mut self, sector: u64, lost: Timestamp) -> Timestamp {
-        let entry = self.table.get(sector);
+        let entry = self.entry(sector);
         let placed = if entry.state == State::Bad { lost } else { entry.version };
         let over = self.overlay.get(sector).map(Over::newest);
         let placing = self.checkpoint.as_ref().and_then(|c| c.over(sector)).map(Over::newest);
         placed.max(over.unwrap_or_default()).max(placing.unwrap_or_default())
     }
 
-    /// The bytes of the disk where data sectors lie: the first, and how many.
-    fn place_of(&self, sectors: &Range<u64>) -> (u64, u64) {
+    /// The bytes of the disk where physical sectors lie: the first, and how many.
+    fn bytes_of(&self, sectors: &Range<u64>) -> (u64, u64) {
         let first = self.superblock.data_start() + sectors.start;
         (first * SECTOR, (sectors.end - sectors.start) * SECTOR)
     }
 
-    /// Reads data sectors in their place.
+    /// Reads physical sectors.
     pub(super) fn read_place(&mut self, purpose: Purpose, sectors: Range<u64>) {
-        let (offset, len) = self.place_of(&sectors);
+        let (offset, len) = self.bytes_of(&sectors);
         self.start(purpose, DiskOp::Read { offset, len });
     }
 
-    /// Writes data sectors in their place, safe with the next flush.
+    /// Writes physical sectors, safe with the next flush.
     pub(super) fn write_place(&mut self, purpose: Purpose, sectors: Range<u64>, data: Vec<Buffer>) {
-        let (offset, _) = self.place_of(&sectors);
+        let (offset, _) = self.bytes_of(&sectors);
         self.start(purpose, DiskOp::Write { offset, data, durable: false });
     }
 
-    /// What stands in the place of data sectors is not needed any more.
+    /// What stands in physical sectors is not needed any more.
     pub(super) fn discard_place(&mut self, purpose: Purpose, sectors: Range<u64>) {
-        let (offset, len) = self.place_of(&sectors);
+        let (offset, len) = self.bytes_of(&sectors);
         self.start(purpose, DiskOp::Discard { offset, len });
     }
 }

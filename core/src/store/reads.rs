@@ -5,6 +5,7 @@
 //! moment or is said to have raced.
 
 use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
 
 use super::checkpoint::Checkpoint;
 use super::place::Base;
@@ -38,6 +39,8 @@ pub(super) struct ReadJob {
     versions: bool,
     /// How many checkpoints had begun to place sectors by then.
     placings: u64,
+    /// What is read of the disk: a piece for each run of sectors whose places follow one another.
+    pieces: Vec<Piece>,
     /// Reading sector by sector, after a read of all of them failed.
     salvage: Option<Salvage>,
 }
@@ -47,6 +50,22 @@ impl ReadJob {
     pub fn waits_for_disk(&self) -> bool {
         self.sources.is_some()
     }
+
+    /// Whether it reads any of these physical sectors.
+    pub fn reads(&self, sectors: &Range<u64>) -> bool {
+        let overlaps = |at: &Range<u64>| at.start < sectors.end && sectors.start < at.end;
+        self.pieces.iter().any(|piece| overlaps(&piece.at))
+    }
+}
+
+#[derive(Clone, Hash)]
+struct Piece {
+    /// Which sector of those that are asked for comes first.
+    first: u64,
+    /// The physical sectors.
+    at: Range<u64>,
+    /// What was read, or that it could not be.
+    read: Option<Result<Buffer, ()>>,
 }
 
 #[derive(Clone, Hash)]
@@ -65,6 +84,9 @@ struct Source {
     deltas: Vec<Buffer>,
 }
 
+/// Of so many marked pages of the table is looked up whose sectors they are.
+const FEW_MARKED: usize = 64;
+
 #[derive(Clone, Hash)]
 pub(super) struct ScanJob {
     next: u64,
@@ -81,7 +103,7 @@ impl JournalStore {
 
     /// The same, perhaps with the versions of the sectors.
     pub(super) fn begin_read(&mut self, ticket: u64, first: u64, count: u64, versions: bool) {
-        assert!(count > 0 && first + count <= self.superblock.data, "read {first}+{count}");
+        assert!(count > 0 && first + count <= self.superblock.offered(), "read {first}+{count}");
         let job = ReadJob {
             first,
             count,
@@ -89,6 +111,7 @@ impl JournalStore {
             deferred: false,
             versions,
             placings: 0,
+            pieces: Vec::new(),
             salvage: None,
         };
         self.reads.insert(ticket, job);
@@ -112,21 +135,24 @@ impl JournalStore {
     fn step_read(&mut self, ticket: u64) {
         let Some(job) = self.reads.get(&ticket) else { return };
         let (first, count) = (job.first, job.count);
-        if !self.want_pages(page_of(first), page_of(first + count - 1)) {
+        if !self.want(self.pages_of(first, count)) {
             self.reads.get_mut(&ticket).expect("just seen").deferred = true;
             return;
         }
         let sources: Vec<Source> = (first..first + count).map(|s| self.source(s)).collect();
-        let from_disk = sources.iter().any(|s| s.base.is_on_disk());
+        let pieces = pieces(&sources);
+        let places: Vec<Range<u64>> = pieces.iter().map(|piece| piece.at.clone()).collect();
         let placings = self.placings();
         let job = self.reads.get_mut(&ticket).expect("just seen");
         job.sources = Some(sources);
         job.placings = placings;
-        if from_disk {
-            self.counters.disk_reads += 1;
-            self.read_place(Purpose::Read(ticket), first..first + count);
-        } else {
+        job.pieces = pieces;
+        if places.is_empty() {
             self.finish_read(ticket, Ok(Buffer::Zero((count * SECTOR) as usize)), false);
+        }
+        self.counters.disk_reads += u64::from(!places.is_empty());
+        for (piece, at) in places.into_iter().enumerate() {
+            self.read_place(Purpose::Read { ticket, piece }, at);
         }
     }
 
@@ -135,19 +161,40 @@ impl JournalStore {
         let (layers, entry) = self.layers(sector);
         Source {
             version: layers.newest().max(entry.version),
-            base: Base::of(&layers, entry),
+            base: Base::of(&layers, entry, self.slots.place_of(sector)),
             deltas: layers.deltas.into_iter().map(|d| d.1).collect(),
         }
     }
 
-    pub(super) fn read_arrived(&mut self, ticket: u64, result: DiskResult) {
-        let Some(job) = self.reads.get(&ticket) else { return };
+    pub(super) fn read_arrived(&mut self, ticket: u64, piece: usize, result: DiskResult) {
+        let Some(job) = self.reads.get_mut(&ticket) else { return };
+        job.pieces[piece].read = Some(result.map_err(drop));
+        let read: Option<Vec<_>> = job.pieces.iter().map(|piece| piece.read.clone()).collect();
+        let Some(read) = read else { return };
+        let count = job.count;
         let raced = job.placings != self.placings() || self.is_placing();
-        if result.is_err() {
-            self.salvage(ticket);
-        } else {
-            self.finish_read(ticket, result, raced);
+        match read.into_iter().collect::<Result<Vec<Buffer>, ()>>() {
+            Err(()) => self.salvage(ticket),
+            Ok(read) => {
+                let job = self.reads.get_mut(&ticket).expect("just seen");
+                let firsts = job.pieces.iter().map(|piece| piece.first);
+                let whole = together(count, firsts.zip(read).collect());
+                self.finish_read(ticket, Ok(whole), raced);
+            }
         }
+    }
+
+    /// Whether a read of a slot is under way.
+    pub(super) fn is_read(&self, place: u64) -> bool {
+        let sectors = self.slots.sectors_of(place);
+        self.reads.values().any(|job| job.reads(&sectors))
+    }
+
+    /// A read has ended: slots that only reads held are free.
+    fn give_back_what_was_read(&mut self) {
+        let unread = self.slots.being_read().filter(|place| !self.is_read(*place));
+        let unread: Vec<u64> = unread.collect();
+        unread.into_iter().for_each(|place| self.slots.read(place));
     }
 
     /// A read failed: one bad sector must not cost its neighbours, so each that matters is
@@ -155,17 +202,15 @@ impl JournalStore {
     fn salvage(&mut self, ticket: u64) {
         let job = self.reads.get_mut(&ticket).expect("a read in work");
         let sources = job.sources.iter().flatten().enumerate();
-        let wanted: Vec<u64> = sources
-            .filter(|(_, s)| s.base.is_on_disk())
-            .map(|(n, _)| job.first + n as u64)
-            .collect();
+        let wanted = sources.filter_map(|(n, s)| Some((job.first + n as u64, s.base.on_disk()?)));
+        let wanted: Vec<(u64, u64)> = wanted.collect();
         job.salvage = Some(Salvage {
             base: vec![0; (job.count * SECTOR) as usize],
             bad: BTreeSet::new(),
             waiting: wanted.len(),
         });
-        for sector in wanted {
-            self.read_place(Purpose::Salvage { ticket, sector }, sector..sector + 1);
+        for (sector, at) in wanted {
+            self.read_place(Purpose::Salvage { ticket, sector }, at..at + 1);
         }
     }
 
@@ -192,6 +237,7 @@ impl JournalStore {
 
     fn finish_read(&mut self, ticket: u64, result: DiskResult, may_have_raced: bool) {
         let job = self.reads.remove(&ticket).expect("a read in work");
+        self.give_back_what_was_read();
         let sources = job.sources.expect("a read with its picture");
         let deferred = job.deferred;
         let versions = match job.versions {
@@ -266,7 +312,7 @@ impl JournalStore {
                 },
                 _ => (job.next, (job.next / PIECE * PIECE + PIECE).min(job.end) - 1),
             };
-            if !self.want_pages(page_of(first), page_of(last)) {
+            if !self.want(self.pages_of(first, last - first + 1)) {
                 return;
             }
             // Of a lost sector nobody knows when it was written last. One that is marked since then was.
@@ -299,11 +345,62 @@ impl JournalStore {
         let in_memory = self.overlay.next_mark(from, end).map(page_of);
         let placing = self.checkpoint.iter().flat_map(Checkpoint::sectors);
         let placing = placing.filter(|(s, over)| (from..end).contains(s) && over.is_marked());
+        if self.superblock.slot() > 0 {
+            return self.next_marked_slot(from, end);
+        }
         let on_disk = self.table.next_marked(page_of(from), page_of(end - 1));
         let pages = in_memory.into_iter().chain(placing.map(|(s, _)| page_of(s)).min());
         let page = pages.chain(on_disk).min()?;
         let entries = super::table::ENTRIES_PER_PAGE as u64;
         Some((from.max(page * entries), end.min((page + 1) * entries) - 1))
+    }
+
+    /// The same where there are slots: of a slot, or of what is behind all of them.
+    fn next_marked_slot(&self, from: u64, end: u64) -> Option<(u64, u64)> {
+        let in_memory = self.overlay.next_mark(from, end);
+        let placing = self.checkpoint.iter().flat_map(Checkpoint::sectors);
+        let placing = placing.filter(|(s, over)| (from..end).contains(s) && over.is_marked());
+        let first = in_memory.into_iter().chain(placing.map(|(s, _)| s).min()).min();
+        let in_place = self.next_marked_in_place(from..first.unwrap_or(end));
+        let sectors = in_place.or(first.map(|sector| sector..=sector))?;
+        Some((*sectors.start(), *sectors.end()))
+    }
+
+    /// Those of these sectors that are in the next slot, or behind all slots, and may be marked where they are on the disk.
+    fn next_marked_in_place(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
+        let last = self.superblock.table_pages() - 1;
+        let mut pages = Vec::new();
+        while let Some(page) = self.table.next_marked(pages.last().map_or(0, |p| p + 1), last) {
+            if pages.len() == FEW_MARKED {
+                return self.walk_to_marked(sectors);
+            }
+            pages.push(page);
+        }
+        let entries = super::table::ENTRIES_PER_PAGE as u64;
+        let places = pages.into_iter().map(|page| page * entries..(page + 1) * entries);
+        let those = places.flat_map(|places| self.slots.sectors_in(places));
+        let wanted = those.map(|s| s.start.max(sectors.start)..s.end.min(sectors.end));
+        let next = wanted.filter(|s| s.start < s.end).min_by_key(|s| s.start)?;
+        Some(next.start..=next.end - 1)
+    }
+
+    /// The same where many pages are marked: the next is not far.
+    fn walk_to_marked(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
+        let mut sector = sectors.start;
+        while sector < sectors.end {
+            let slot = self.slots.slot_of(sector);
+            let end = slot.map_or(sectors.end, |slot| self.slots.sectors_of(slot).end);
+            let end = end.min(sectors.end);
+            let marked = |place: u64| {
+                let (first, last) = (page_of(place), page_of(place + (end - sector) - 1));
+                self.table.next_marked(first, last).is_some()
+            };
+            if self.slots.place_of(sector).is_some_and(marked) {
+                return Some(sector..=end - 1);
+            }
+            sector = end;
+        }
+        None
     }
 
     /// Whether a sector whose page is in memory is marked.
@@ -316,6 +413,39 @@ impl JournalStore {
         let source = self.source(sector);
         source.base.is_zero() && source.deltas.iter().all(Buffer::is_zero)
     }
+}
+
+/// What is read of the disk: places that follow one another as their sectors do are read at once, and so is what lies between
+/// them that nobody needs.
+fn pieces(sources: &[Source]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (first, source) in (0..).zip(sources) {
+        let Some(at) = source.base.on_disk() else { continue };
+        match pieces.last_mut() {
+            Some(piece) if at >= piece.at.end && at - piece.at.start == first - piece.first => {
+                piece.at.end = at + 1;
+            }
+            _ => pieces.push(Piece { first, at: at..at + 1, read: None }),
+        }
+    }
+    pieces
+}
+
+/// What was read in pieces, as so many sectors that follow one another. What no piece has is zeros.
+fn together(count: u64, mut pieces: Vec<(u64, Buffer)>) -> Buffer {
+    let bytes = (count * SECTOR) as usize;
+    if pieces.len() == 1 && pieces[0].1.len() == bytes {
+        return pieces.remove(0).1;
+    }
+    if pieces.iter().any(|(_, read)| read.is_length()) {
+        return Buffer::Length(bytes);
+    }
+    let mut whole = vec![0; bytes];
+    for (first, read) in pieces {
+        let at = (first * SECTOR) as usize;
+        read.copy_to(&mut whole[at..at + read.len()]);
+    }
+    whole.into()
 }
 
 fn assemble(sources: &[Source], base: &Buffer) -> Buffer {

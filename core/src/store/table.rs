@@ -58,26 +58,28 @@ pub struct TableEntry {
     pub crc: u32,
     /// What is there.
     pub state: State,
+    /// Whose sector it was when the entry was written: the lower 24 bits of the logical slot's number, 0 without slots.
+    pub slot: u32,
 }
 
 impl TableEntry {
     /// A sector never written.
     pub const FRESH: TableEntry =
-        TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Hole };
+        TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Hole, slot: 0 };
+    /// A sector that is lost, of which nothing is known.
+    pub const LOST: TableEntry = TableEntry { state: State::Bad, ..TableEntry::FRESH };
     /// A sector whose content is only a length.
-    const LENGTH: TableEntry =
-        TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Written };
+    const LENGTH: TableEntry = TableEntry { state: State::Written, ..TableEntry::FRESH };
 
     fn put(&self, w: &mut Writer) {
         w.u64(self.version.0);
         w.u32(self.crc);
-        w.u32((self.state as u8).into());
+        w.u32(u32::from(self.state as u8) | self.slot << 8);
     }
 
     fn take(r: &mut Reader) -> Read<TableEntry> {
         let (version, crc, state) = (Timestamp(r.u64()?), r.u32()?, r.u32()?);
-        // The upper three bytes have never meant anything.
-        Ok(TableEntry { version, crc, state: State::from_byte(state as u8) })
+        Ok(TableEntry { version, crc, state: State::from_byte(state as u8), slot: state >> 8 })
     }
 }
 
@@ -105,7 +107,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    fn has(&self, checkpoint: u64) -> bool {
+    /// Whether there was such a checkpoint, as far as is known.
+    pub fn has(&self, checkpoint: u64) -> bool {
         checkpoint <= self.upto || self.applied.contains(&checkpoint)
     }
 }
@@ -151,6 +154,11 @@ impl Table {
             numbers: Numbers::default(),
             index: None,
         }
+    }
+
+    /// How many pages are in memory.
+    pub fn len(&self) -> usize {
+        self.pages.len()
     }
 
     pub fn has(&self, page: u64) -> bool {
@@ -306,7 +314,7 @@ fn decode_entries(page: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
 }
 
 fn lost_page() -> Vec<TableEntry> {
-    vec![TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Bad }; ENTRIES_PER_PAGE]
+    vec![TableEntry::LOST; ENTRIES_PER_PAGE]
 }
 
 #[cfg(test)]
@@ -319,7 +327,7 @@ mod tests {
         for n in 0..4 {
             t.load(n, Some(&Buffer::Zero(SECTOR_BYTES)));
         }
-        let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written };
+        let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written, slot: 5 };
         t.set(300, entry);
         t.trim(|n| n == 3);
         assert!(t.has(1) && t.has(3), "dirty and wanted pages stay");
@@ -345,7 +353,7 @@ mod tests {
         let mut index = Index::new(77, 9);
         index.wrote(1, 5, false);
         t.index = Some(index);
-        let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written };
+        let entry = TableEntry { version: Timestamp(9), crc: 7, state: State::Written, slot: 5 };
         let written = |disk, number, checkpoint| {
             let index = Index::new(disk, 9);
             Buffer::from(encode_page(Some(&index), number, checkpoint, &[entry; ENTRIES_PER_PAGE]))

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::index::Known;
 use super::page::{self, Kind};
-use super::table::page_of;
 use super::{DiskOp, DiskResult, JournalStore, Purpose, SUPERBLOCKS, Superblock};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES};
@@ -21,6 +21,8 @@ pub(super) enum Part {
     Table(u64),
     /// A page of its index.
     Index(u64),
+    /// A page of the slots' owners.
+    Owners(u64),
     /// The place of a superblock.
     Superblock(u64),
 }
@@ -30,6 +32,8 @@ pub(super) enum Part {
 pub(super) struct Verifying {
     /// The sector that was scrubbed last, and the page of the table that was looked at with it.
     last: Option<(u64, u64)>,
+    /// The page of the owners that was looked at last.
+    last_owners: Option<u64>,
     /// How many checkpoints are wanted, so that what is damaged is written anew.
     pub mend: u8,
     /// Sectors of the journal that cannot be read.
@@ -44,9 +48,10 @@ impl JournalStore {
             return;
         }
         let index_of = |page: u64| page / super::index::PAGES_PER_INDEX as u64;
-        for page in page_of(first)..=page_of(first + count - 1) {
+        let mut begins = self.verifying.last.is_none_or(|(sector, _)| first <= sector);
+        self.look_at_owners(first, count, begins);
+        for page in self.pages_of(first, count) {
             let last = self.verifying.last;
-            let begins = last.is_none_or(|(sector, _)| first <= sector);
             if !self.table.has(page) || last.is_some_and(|(_, p)| p == page && !begins) {
                 continue;
             }
@@ -59,9 +64,24 @@ impl JournalStore {
                 self.look_at_journal(0);
             }
             self.verifying.last = Some((first, page));
+            begins = false;
         }
         if let Some((sector, _)) = &mut self.verifying.last {
             *sector = first;
+        }
+    }
+
+    /// Looks at the pages of the owners that name the places of sectors, but for the one that was looked at last.
+    fn look_at_owners(&mut self, first: u64, count: u64, begins: bool) {
+        if begins {
+            self.verifying.last_owners = None;
+        }
+        let slots = (first..first + count).filter_map(|sector| self.slots.slot_of(sector));
+        let pages: BTreeSet<u64> = slots.filter_map(|slot| self.slots.page_of(slot)).collect();
+        for page in pages {
+            if self.verifying.last_owners.replace(page) != Some(page) {
+                self.look_at(Part::Owners(page));
+            }
         }
     }
 
@@ -128,6 +148,7 @@ impl JournalStore {
         let sector = match part {
             Part::Table(page) => self.superblock.table_start() + page,
             Part::Index(page) => self.superblock.index_start() + page,
+            Part::Owners(page) => self.superblock.owners().start + self.slots.newer_copy(page),
             Part::Superblock(place) => place,
         };
         let sequence = self.superblock.sequence;
@@ -160,6 +181,14 @@ impl JournalStore {
                     Err(wrong) => Some(wrong),
                 }
             }
+            (Part::Owners(page), Ok(bytes)) => {
+                let index = self.table.index.as_ref().expect("a disk with slots has an index");
+                match index.known(self.superblock.table_pages() + page) {
+                    Known::Written(last) => self.slots.differs(index.disk, page, last, bytes),
+                    // It is as it was formatted, or nobody can say.
+                    Known::Never | Known::Nothing => None,
+                }
+            }
             (Part::Superblock(place), Ok(bytes)) => {
                 let found = Superblock::decode_copy(bytes, place).map(|sb| sb.sequence);
                 let newest = sequence % SUPERBLOCKS == place;
@@ -181,6 +210,12 @@ impl JournalStore {
                     "page {page} of the table's index is damaged: {wrong}; it is written anew"
                 ));
             }
+            Part::Owners(page) => {
+                self.slots.mark_dirty(page);
+                self.damaged(format!(
+                    "page {page} of the slots' owners is damaged: {wrong}; it is written anew"
+                ));
+            }
             Part::Superblock(place) => {
                 self.damaged(format!("superblock {place} is damaged: {wrong}; it is written anew"));
                 // They are written in turn.
@@ -195,7 +230,8 @@ impl JournalStore {
         let wanted = self.verifying.mend > 0;
         if wanted {
             self.verifying.mend -= 1;
-            self.end_last_checkpoint(BTreeMap::new(), Vec::new());
+            let nothing = (BTreeMap::new(), Vec::new());
+            self.end_last_checkpoint(BTreeMap::new(), nothing, Vec::new());
         }
         wanted
     }

@@ -1,7 +1,7 @@
 //! The writes that a store knows of, and the life of each: prepared, decided, placed, released.
 
-use super::format::Entry;
-use super::{Change, Event, JournalStore, Timestamp};
+use super::format::{Entry, Redirect};
+use super::{Change, ChangeKind, Changed, Event, JournalStore, Timestamp};
 
 /// A write between prepare and release.
 #[derive(Clone, Debug, Hash)]
@@ -25,11 +25,15 @@ pub(super) enum Life {
     Preparing {
         /// What it is to change.
         changes: Vec<Change>,
+        /// Where whole slots of its content are.
+        redirects: Vec<Redirect>,
     },
     /// It will survive. Whether it takes effect is undecided.
     Prepared {
         /// What it is to change.
         changes: Vec<Change>,
+        /// Where whole slots of its content are.
+        redirects: Vec<Redirect>,
         /// Sectors in which it has no effect: the journal says that later content overtook it there.
         overtaken: Vec<u64>,
     },
@@ -47,17 +51,25 @@ pub(super) enum Life {
 
 impl Write {
     /// A write that is being prepared, in the journal or without it.
-    pub fn new(meta: Vec<u8>, changes: Vec<Change>, journaled: bool) -> Write {
+    pub fn new(
+        meta: Vec<u8>,
+        (changes, redirects): (Vec<Change>, Vec<Redirect>),
+        journaled: bool,
+    ) -> Write {
         let life = match journaled {
-            true => Life::Preparing { changes },
-            false => Life::Prepared { changes, overtaken: Vec::new() },
+            true => Life::Preparing { changes, redirects },
+            false => Life::Prepared { changes, redirects, overtaken: Vec::new() },
         };
         Write { meta, journaled, frame: None, life }
     }
 
     /// A write whose prepare is found in a frame of the journal.
-    pub fn found(meta: Vec<u8>, changes: Vec<Change>, frame: u64) -> Write {
-        let life = Life::Prepared { changes, overtaken: Vec::new() };
+    pub fn found(
+        meta: Vec<u8>,
+        (changes, redirects): (Vec<Change>, Vec<Redirect>),
+        frame: u64,
+    ) -> Write {
+        let life = Life::Prepared { changes, redirects, overtaken: Vec::new() };
         Write { meta, journaled: true, frame: Some(frame), life }
     }
 
@@ -84,9 +96,27 @@ impl Write {
     /// What it is to change, if that is undecided.
     pub fn changes(&self) -> &[Change] {
         match &self.life {
-            Life::Preparing { changes } | Life::Prepared { changes, .. } => changes,
+            Life::Preparing { changes, .. } | Life::Prepared { changes, .. } => changes,
             Life::Committed { .. } | Life::Released { .. } => &[],
         }
+    }
+
+    /// Where whole slots of its content are, if it is undecided.
+    pub fn redirects(&self) -> &[Redirect] {
+        match &self.life {
+            Life::Preparing { redirects, .. } | Life::Prepared { redirects, .. } => redirects,
+            Life::Committed { .. } | Life::Released { .. } => &[],
+        }
+    }
+
+    /// Which sectors it is to change, and how. A slot has so many.
+    pub fn changed(&self, slot: u64) -> Vec<Changed> {
+        let of = |redirect: &Redirect| Changed {
+            sectors: redirect.slot * slot..(redirect.slot + 1) * slot,
+            kind: ChangeKind::Content,
+        };
+        let changes = self.changes().iter().map(Change::changed);
+        changes.chain(self.redirects().iter().map(of)).collect()
     }
 
     /// How many of its sectors are not in place, if it has committed.
@@ -99,9 +129,9 @@ impl Write {
 
     /// Its prepare is safe.
     pub fn prepared(&mut self) {
-        if let Life::Preparing { changes } = &mut self.life {
-            let changes = std::mem::take(changes);
-            self.life = Life::Prepared { changes, overtaken: Vec::new() };
+        if let Life::Preparing { changes, redirects } = &mut self.life {
+            let (changes, redirects) = (std::mem::take(changes), std::mem::take(redirects));
+            self.life = Life::Prepared { changes, redirects, overtaken: Vec::new() };
         }
     }
 
@@ -113,9 +143,9 @@ impl Write {
     }
 
     /// It commits: returns what takes effect, and the sectors in which it has none.
-    fn commit(&mut self) -> (Vec<Change>, Vec<u64>) {
+    fn commit(&mut self) -> (Vec<Change>, Vec<Redirect>, Vec<u64>) {
         match std::mem::replace(&mut self.life, Life::Committed { unplaced: 0 }) {
-            Life::Prepared { changes, overtaken } => (changes, overtaken),
+            Life::Prepared { changes, redirects, overtaken } => (changes, redirects, overtaken),
             Life::Preparing { .. } => panic!("a write commits before it is prepared"),
             Life::Committed { .. } | Life::Released { .. } => panic!("a write is decided twice"),
         }
@@ -150,10 +180,14 @@ impl JournalStore {
     pub fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
         assert!(!self.writes.contains_key(&ts), "prepared twice: {ts}");
         self.superblock.latest = self.superblock.latest.max(ts);
+        let part = match journal {
+            true => self.redirect(ts, changes),
+            false => (changes, Vec::new()),
+        };
         if journal {
-            self.journal.add_prepare(ts, &meta, &changes);
+            self.journal.add_prepare(ts, &meta, &part.0, &part.1);
         }
-        self.writes.insert(ts, Write::new(meta, changes, journal));
+        self.writes.insert(ts, Write::new(meta, part, journal));
         if journal {
             self.pump();
         } else {
@@ -166,7 +200,9 @@ impl JournalStore {
     pub fn outcome(&mut self, ts: Timestamp, commit: bool) {
         if !commit && self.journal.withdraw(ts) {
             // It never came into the journal, so nothing has to be said there.
-            self.writes.remove(&ts);
+            let write = self.writes.remove(&ts);
+            let redirects = write.map_or(Vec::new(), |w| w.redirects().to_vec());
+            self.slots.abort(ts, redirects, true);
             self.pump();
             return;
         }
@@ -189,10 +225,11 @@ impl JournalStore {
             assert!(write.is_undecided(), "decided twice: {ts}");
             let write = self.writes.remove(&ts).expect("just seen");
             self.journal.unpin(write.frame);
+            self.slots.abort(ts, write.redirects().to_vec(), false);
             return Vec::new();
         }
         let journaled = write.journaled;
-        let (changes, mut overtaken) = write.commit();
+        let (changes, redirects, mut overtaken) = write.commit();
         if !journaled {
             self.unlogged += 1;
         }
@@ -201,6 +238,14 @@ impl JournalStore {
         for change in &changes {
             let by_now = &mut overtaken;
             unplaced += self.overlay.add(ts, change, !journaled, &mut superseded, by_now);
+        }
+        for redirect in &redirects {
+            let first = |slot| self.slots.sectors_of(slot).start;
+            let places = (first(redirect.slot), first(redirect.place));
+            let by_now = &mut overtaken;
+            let taken = self.overlay.add_slot(ts, places, &redirect.crcs, &mut superseded, by_now);
+            self.slots.commit(ts, redirect, taken > 0);
+            unplaced += taken;
         }
         self.writes.get_mut(&ts).expect("just seen").life = Life::Committed { unplaced };
         self.unpin_all(superseded);

@@ -70,7 +70,7 @@ impl<'a> NewProcess<'a> {
         let kept = Kept::of(&nodes, &self.config.disks);
         home::write_known(dir, process, kept, invitation.peers.clone())?;
         for (disk, node) in self.disks.iter_mut().zip(nodes) {
-            disk.make(cluster, NodeId(node))?;
+            disk.make(cluster, NodeId(node), 0)?;
         }
         // The identity comes last: it says that the rest is there.
         Identity::save(dir, &invitation.ca, &invitation.certificate, key)

@@ -60,17 +60,18 @@ impl Claim {
         self.size
     }
 
-    /// Makes it the empty disk of a node. Whatever was on it is lost.
-    pub(crate) fn make(&mut self, cluster: u128, node: NodeId) -> Result<()> {
+    /// Makes it the empty disk of a node, of whose data sectors so many are `needed`. Whatever was on it is lost.
+    pub(crate) fn make(&mut self, cluster: u128, node: NodeId, needed: u64) -> Result<()> {
+        let whose = (cluster, node);
         match (&self.new, &self.there) {
             (Some((new, disk)), _) => {
-                format_disk(disk, self.size, cluster, node.0)?;
+                format_disk(disk, self.size, whose, needed)?;
                 durable::rename(new, &self.path)?;
                 self.made = true;
             }
             (None, Some(device)) => {
                 self.made = true;
-                format_disk(device, self.size, cluster, node.0)?;
+                format_disk(device, self.size, whose, needed)?;
             }
             (None, None) => return fail(format!("there is no {}", self.path.display())),
         }
@@ -191,7 +192,7 @@ mod tests {
 
     fn take(path: &Path, own: Option<Own>, force: bool, node: u16) {
         let mut claim = Claim::new(path, Some(SIZE), own, force).unwrap();
-        claim.make(CLUSTER, NodeId(node)).unwrap();
+        claim.make(CLUSTER, NodeId(node), 0).unwrap();
         claim.keep();
         assert_eq!(holder(path, CLUSTER), Some(node));
         assert_eq!(fs::metadata(path).unwrap().len(), SIZE);
@@ -241,7 +242,7 @@ mod tests {
         let path = dir.path().join("disk");
         let make = || {
             let mut claim = Claim::new(&path, Some(SIZE), None, false).unwrap();
-            claim.make(CLUSTER, NodeId(2)).unwrap();
+            claim.make(CLUSTER, NodeId(2), 0).unwrap();
             assert_eq!(holder(&path, CLUSTER), Some(2));
         };
         make();

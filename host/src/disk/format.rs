@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use weft_core::store::{DiskOp, JournalStore, Superblock};
+use weft_core::store::{DiskOp, FormatError, JournalStore, Superblock};
 use weft_core::units::NodeId;
 use weft_core::{Buffer, SECTOR};
 
@@ -17,23 +17,58 @@ use crate::size::Size;
 /// How much of a disk must be empty for it to be taken without being asked twice.
 const HEAD: usize = 1 << 20;
 
-fn superblock(cluster: u128, node: u16, incarnation: u64, size: u64) -> Result<Superblock> {
-    Superblock::divide(cluster, node, incarnation, size / SECTOR, Superblock::JOURNAL)
-        .map_err(|e| Error(format!("disks of {}: {e}", Size(size))))
+/// How a disk of this size is divided, into slots of so many sectors, or none if that is 0.
+fn divided(slot: u64, size: u64) -> Result<Superblock> {
+    Superblock::divide_in(slot, 0, 0, 1, size / SECTOR, Superblock::JOURNAL)
+        .map_err(|e| too_small(size, &e))
 }
 
-/// Sectors for data on a disk of this size.
+fn too_small(size: u64, why: &FormatError) -> Error {
+    Error(format!("disks of {}: {why}", Size(size)))
+}
+
+/// Sectors for data on a new disk of this size.
 pub(crate) fn data_sectors(size: u64) -> Result<u64> {
-    Ok(superblock(0, 0, 0, size)?.data)
+    Superblock::offered_by(size / SECTOR).map_err(|e| too_small(size, &e))
 }
 
-/// Makes a disk the empty one of a node. Whatever was on it is lost.
-pub(crate) fn format_disk(disk: &Disk, size: u64, cluster: u128, node: u16) -> Result<()> {
-    let superblock = superblock(cluster, node, random() as u64, size)?;
+/// The most sectors for data that a disk of this size can have: when it is not divided into slots.
+pub(crate) fn most_data_sectors(size: u64) -> Result<u64> {
+    Ok(divided(0, size)?.offered())
+}
+
+/// Makes a disk the empty one of a node, of whose data sectors so many are `needed`. If they are more than slots leave
+/// it has no slots, as disks of earlier versions had none. Whatever was on it is lost.
+pub(crate) fn format_disk(
+    disk: &Disk,
+    size: u64,
+    (cluster, node): (u128, NodeId),
+    needed: u64,
+) -> Result<()> {
+    let slot = if is_rotating(&disk.file) { Superblock::ROTATING_SLOT } else { Superblock::SLOT };
+    let mut superblock = divided(slot, size)?;
+    if superblock.offered() < needed {
+        superblock = divided(0, size)?;
+    }
+    (superblock.cluster, superblock.disk) = (cluster, node.0);
+    superblock.incarnation = random() as u64;
     for op in JournalStore::format(&superblock) {
         disk.format(op).map_err(Error)?;
     }
     disk.sync().map_err(Error)
+}
+
+/// Whether a file or a block device is on a disk that rotates, as far as the system says.
+fn is_rotating(file: &File) -> bool {
+    let Ok(metadata) = file.metadata() else { return false };
+    let block = metadata.file_type().is_block_device();
+    let device = if block { metadata.rdev() } else { metadata.dev() };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    // A partition has the queue of its disk.
+    ["queue", "../queue"].iter().any(|queue| {
+        let path = format!("/sys/dev/block/{major}:{minor}/{queue}/rotational");
+        std::fs::read_to_string(path).is_ok_and(|says| says.trim() == "1")
+    })
 }
 
 /// What tells of what is on a disk: a name, where, and the bytes that are there.

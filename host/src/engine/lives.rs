@@ -9,7 +9,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
 use crate::disk::claim::Claim;
-use crate::disk::format::data_sectors;
+use crate::disk::format::most_data_sectors;
 use crate::disk::{self, Backend, Disk};
 use crate::durable::random;
 use crate::engine::instance::{Instance, Phase};
@@ -173,11 +173,12 @@ impl Engine {
 
     /// Starts a node of this process on a disk that it has not been on before, which is made empty.
     pub(crate) fn start_on(&mut self, n: usize, claim: Claim) -> Result<()> {
+        let needed = self.map().needed_on(NodeId(n as u16));
         let Some(together) = self.rule.together_mut() else {
             return fail("an array in one process has its disks in its directory");
         };
         let path = claim.path().to_path_buf();
-        together.take_disk(NodeId(n as u16), claim)?;
+        together.take_disk(NodeId(n as u16), claim, needed)?;
         let life = self.instances[n].life + 1;
         self.instances[n] = self.rule.new_instance(n);
         self.instances[n].life = life;
@@ -204,7 +205,7 @@ impl Engine {
     fn may_replace(&self, n: usize, size: u64) -> Result<()> {
         self.must_be_down(n)?;
         let needed = self.map().needed_on(NodeId(n as u16)) * SECTOR;
-        let room = data_sectors(size)?.saturating_mul(SECTOR);
+        let room = most_data_sectors(size)?.saturating_mul(SECTOR);
         if room < needed {
             return fail(format!(
                 "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \
@@ -335,7 +336,8 @@ impl Engine {
     }
 
     fn make_empty(&self, n: usize, mut claim: Claim) -> Result<()> {
-        claim.make(self.rule.cluster(), NodeId(n as u16))?;
+        let node = NodeId(n as u16);
+        claim.make(self.rule.cluster(), node, self.map().needed_on(node))?;
         claim.keep();
         Ok(())
     }

@@ -187,7 +187,8 @@ impl State {
 
     fn make_disk(&self, node: usize) -> Result<()> {
         let disk = Disk::create(&self.disk_path(node), self.content.disk_size)?;
-        format_disk(&disk, self.content.disk_size, self.content.cluster, node as u16)
+        let whose = (self.content.cluster, NodeId(node as u16));
+        format_disk(&disk, self.content.disk_size, whose, 0)
     }
 
     /// Claims a node's disk, to put an empty one in its place.

@@ -144,6 +144,8 @@ pub struct Options {
     pub columns: bool,
     /// Whether the locks of a lock server may be divided among several nodes.
     pub divides_locks: bool,
+    /// Whether disks may have slots.
+    pub slots: bool,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
@@ -192,6 +194,7 @@ impl Options {
         controller: None,
         columns: true,
         divides_locks: true,
+        slots: true,
         deferral: None,
         ordering: None,
         sequencer: None,

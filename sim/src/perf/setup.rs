@@ -11,6 +11,7 @@ use weft_load::random::Streams;
 use weft_load::trace::Pace;
 use weft_load::workload::{Asks, Requests};
 use weft_model::disk::{Disk, Model};
+use weft_model::spec::Device;
 
 use super::system::{Problem, Store, System};
 
@@ -39,6 +40,13 @@ pub(super) fn of_trace(system: &System, error: impl ToString) -> Problem {
     Problem::new("workload.requests.trace.file", file, error)
 }
 
+/// Sectors of a disk's slots: as a real disk of this kind would get them.
+fn slot(system: &System) -> u64 {
+    let rotates =
+        system.disks.spec().is_ok_and(|spec| matches!(spec.device, Device::Mechanical(_)));
+    if rotates { Superblock::ROTATING_SLOT } else { Superblock::SLOT }
+}
+
 /// How nodes are run here: no request is cut, nobody loses patience.
 pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
     let plain = PlainConfig { gap, coalesces: system.nodes.coalesce };
@@ -55,7 +63,7 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
     if system.nodes.store == Store::Journalled {
         // As real ones.
         return NodeConfig {
-            store: StoreConfig { full: Some(Superblock::JOURNAL), ..StoreConfig::default() },
+            store: StoreConfig { full: Some(slot(system)), ..StoreConfig::default() },
             lock_timeout: nanos(system.volume.lock_timeout_ms),
             lock_servers: system.nodes.lock_servers as usize,
             lease: nanos(system.volume.lease_ms),

@@ -367,9 +367,8 @@ impl System {
         if self.nodes.store == Store::Plain {
             return Ok(bytes);
         }
-        let divided = Superblock::divide(0, 0, 0, bytes / SECTOR, Superblock::JOURNAL);
-        let divided = divided.map_err(|e| Problem::new("nodes.store", "journalled", e))?;
-        Ok(divided.data * SECTOR)
+        let offered = Superblock::offered_by(bytes / SECTOR);
+        Ok(offered.map_err(|e| Problem::new("nodes.store", "journalled", e))? * SECTOR)
     }
 
     /// Bytes of the volume.

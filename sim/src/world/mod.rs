@@ -175,6 +175,17 @@ pub struct World {
     forger: Option<forger::Forger>,
 }
 
+/// How a world's disks are divided, in sectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// All of them.
+    pub sectors: u64,
+    /// Those of the journal.
+    pub journal: u64,
+    /// Those of a slot; 0 for disks without slots.
+    pub slot: u64,
+}
+
 impl World {
     /// A world of `nodes` nodes with empty disks of `sectors` sectors, of which `journal` are
     /// the journal (it may be smaller than real disks have it), and volumes; it runs from the
@@ -187,7 +198,19 @@ impl World {
         config: NodeConfig,
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
-        let mut world = World::at_rest(seed, (nodes, 0), sectors, journal, config, volumes);
+        let sizes = Sizes { sectors, journal, slot: Superblock::SLOT };
+        World::of_sizes(seed, nodes, sizes, config, volumes)
+    }
+
+    /// The same with slots of any size.
+    pub fn of_sizes(
+        seed: u64,
+        nodes: usize,
+        sizes: Sizes,
+        config: NodeConfig,
+        volumes: impl FnOnce(u64) -> Vec<Volume>,
+    ) -> World {
+        let mut world = World::at_rest(seed, (nodes, 0), sizes, config, volumes);
         world.start_everything();
         world
     }
@@ -196,13 +219,13 @@ impl World {
     pub fn of_processes(
         seed: u64,
         crew: Crew,
-        (sectors, journal): (u64, u64),
+        sizes: Sizes,
         config: NodeConfig,
         members: weft_member::Config,
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
         let nodes = (crew.nodes, crew.attached);
-        let mut world = World::at_rest(seed, nodes, sectors, journal, config, volumes);
+        let mut world = World::at_rest(seed, nodes, sizes, config, volumes);
         world.gather(members, crew);
         world.start_everything();
         world
@@ -212,21 +235,23 @@ impl World {
     fn at_rest(
         seed: u64,
         (nodes, attached): (usize, usize),
-        sectors: u64,
-        journal: u64,
+        Sizes { sectors, journal, slot }: Sizes,
         config: NodeConfig,
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
         let mut rng = Rng::with_seed(seed);
+        let mut offered = 0;
         let (mut data, mut table) = ((0, 0), (0, 0));
         let places = (0..nodes + attached)
             .map(|n| {
                 let (mut disk, mut superblock) = (SimDisk::new(0), None);
                 if n < nodes {
-                    let mut sb = Superblock::divide(CLUSTER, n as u16, 1, sectors, journal)
-                        .expect("a fair size");
+                    let mut sb =
+                        Superblock::divide_in(slot, CLUSTER, n as u16, 1, sectors, journal)
+                            .expect("a fair size");
                     sb.journal = sb.journal.min(journal);
                     data = (sb.data_start(), sb.data);
+                    offered = sb.offered();
                     table = (sb.table_start(), sb.table_pages());
                     disk = SimDisk::new(sectors);
                     JournalStore::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
@@ -245,7 +270,7 @@ impl World {
                 }
             })
             .collect();
-        let volumes = volumes(data.1).into_iter().map(|v| (v.id, Arc::new(v))).collect();
+        let volumes = volumes(offered).into_iter().map(|v| (v.id, Arc::new(v))).collect();
         let host = NodeInfo { kind: NodeKind::Host, ..NodeInfo::unseen() };
         let mut nodes = vec![NodeInfo::unseen(); nodes];
         nodes.resize(nodes.len() + attached, host);
@@ -457,7 +482,9 @@ impl World {
         let Some(node) = place.node.as_ref().filter(|n| n.serves().is_some()) else { return };
         let (found, reached, first) = node.found_and_reached();
         if began && first {
-            let lost = place.promises.taken_up(found) && place.disk.harmed;
+            // Content of a whole slot is looked at when the disk is opened. It may have gone bad just after it was promised.
+            let harmed = place.disk.harmed || place.disk.decayed;
+            let lost = place.promises.taken_up(found) && harmed;
             let map = node.cluster_map();
             let known = |a: &Attendance| {
                 a.forgot.contains(&id) || a.stale_since.get(&id) == Some(&Timestamp::ZERO)

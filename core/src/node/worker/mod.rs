@@ -396,7 +396,7 @@ fn store(node: NodeId, cluster: u128, sectors: u64, config: &NodeConfig) -> AnyS
             AnyStore::Plain(Box::new(PlainStore::new(0, crate::store::PlainConfig::default())))
         }
         None => AnyStore::Journal(Box::new(match config.store.full {
-            Some(journal) => JournalStore::full(config.store, node.0, sectors, journal)
+            Some(slot) => JournalStore::full(config.store, node.0, sectors, slot)
                 .expect("a disk that is simulated has room for its journal"),
             None => JournalStore::open(config.store, cluster, node.0, sectors),
         })),

@@ -21,32 +21,21 @@ impl JournalStore {
     /// that an earlier write of it is undecided.
     pub fn checkpoint(&mut self, now: bool, held_back: impl Fn(u64, Timestamp, bool) -> bool) {
         let j = &self.journal;
-        let full = j.used() > j.size() / 2 || j.stalled;
+        let full = j.used() > j.size() / 2 || j.stalled || self.slots.is_short();
         let due =
             now || full || self.unlogged > 0 || self.overlay.len() >= self.config.overlay_sectors;
         let idle = self.checkpoint.is_none() && self.recovery.is_none() && !self.failed;
         if !idle || self.mend() || !due || (self.overlay.is_empty() && !full) {
             return;
         }
-        let times = if self.journal.used() == 0 { QUIET_BATCH } else { 1 };
-        let (most_sectors, most_pages) = (BATCH_SECTORS * times, BATCH_PAGES * times);
-        let mut pages = BTreeSet::new();
-        let mut chosen = Vec::new();
-        for (sector, over) in self.overlay.iter() {
-            if chosen.len() >= most_sectors || pages.len() >= most_pages {
-                break;
-            }
-            if !held_back(sector, over.newest(), over.content.is_some()) {
-                pages.insert(page_of(sector));
-                chosen.push(sector);
-            }
-        }
+        let (chosen, slots) = self.choose(&held_back);
         // With nothing to place, room may still be freed. But the checkpoint's frame takes
         // room itself: one after the other behind a frame that must stay, they would take the
         // last of it, and no checkpoint could make any again. When little is left only those
         // begin that free more than they take, or place as much as one can.
-        let whole = chosen.len() >= most_sectors || pages.len() >= most_pages;
-        let cost = self.frame_cost(chosen.len());
+        let (most_sectors, most_pages) = self.most();
+        let whole = chosen.len() >= most_sectors || slots.len() >= most_pages;
+        let cost = self.frame_cost(chosen.len() + slots.len());
         let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
         if sparing && self.would_free(&chosen) <= cost {
             return;
@@ -54,8 +43,56 @@ impl JournalStore {
         self.journal.add(Entry::Begin);
         let take = |s| (s, self.overlay.remove(s).expect("just chosen"));
         let sectors = chosen.into_iter().map(take).collect();
-        self.checkpoint = Some(Checkpoint::new(sectors, Vec::new(), false));
-        self.step_checkpoint();
+        let pointers = slots.into_iter().filter_map(|slot| {
+            let moves = self.slots.moved(slot).is_some() || !self.slots.is_placed(slot);
+            moves.then(|| (slot, self.slots.point_at_checkpoint(slot).expect("as many were free")))
+        });
+        let pointers = pointers.collect();
+        self.begin(Checkpoint::new(sectors, pointers, Vec::new(), false));
+    }
+
+    /// Most sectors and pages in the next checkpoint.
+    fn most(&self) -> (usize, usize) {
+        let times = if self.journal.used() == 0 { QUIET_BATCH } else { 1 };
+        (BATCH_SECTORS * times, BATCH_PAGES * times)
+    }
+
+    /// The sectors of the next checkpoint, and the slots that they are in. Where a pointer moves all sectors of the slot
+    /// go together. Those of a slot that has no place wait until there is one.
+    fn choose(
+        &self,
+        held_back: &impl Fn(u64, Timestamp, bool) -> bool,
+    ) -> (Vec<u64>, BTreeSet<u64>) {
+        let (most_sectors, most_pages) = self.most();
+        let (mut pages, mut slots) = (BTreeSet::new(), BTreeSet::new());
+        let (mut chosen, mut free) = (Vec::new(), self.slots.free());
+        let mut sectors = self.overlay.iter().peekable();
+        while let Some(&(first, _)) = sectors.peek() {
+            if chosen.len() >= most_sectors || pages.len() + slots.len() >= most_pages {
+                break;
+            }
+            let slot = self.slots.slot_of(first);
+            let end = slot.map_or(first + 1, |slot| self.slots.sectors_of(slot).end);
+            let of_slot = std::iter::from_fn(|| sectors.next_if(|(sector, _)| *sector < end));
+            let (held, ready): (Vec<_>, Vec<_>) =
+                of_slot.partition(|(s, over)| held_back(*s, over.newest(), over.content.is_some()));
+            let moves = slot.is_some_and(|slot| self.slots.moved(slot).is_some());
+            if ready.is_empty() || (moves && !held.is_empty()) {
+                continue;
+            }
+            if slot.is_some_and(|slot| !self.slots.is_placed(slot)) {
+                if free == 0 {
+                    continue;
+                }
+                free -= 1;
+            }
+            slots.extend(slot);
+            if slot.is_none() {
+                pages.insert(page_of(first));
+            }
+            chosen.extend(ready.into_iter().map(|(sector, _)| sector));
+        }
+        (chosen, slots)
     }
 
     /// Ends the checkpoint that the journal last speaks of: `sectors` are not in place yet of what it was to place,
@@ -64,9 +101,23 @@ impl JournalStore {
     pub(in crate::store) fn end_last_checkpoint(
         &mut self,
         sectors: BTreeMap<u64, Over>,
+        (pointers, freed): (BTreeMap<u64, u64>, Vec<u64>),
         known: Vec<Timestamp>,
     ) {
-        self.checkpoint = Some(Checkpoint::new(sectors, known, true));
+        let checkpoint = Checkpoint::new(sectors, pointers, known, true);
+        self.begin(Checkpoint { freed, ..checkpoint });
+    }
+
+    /// The pages are those of the places where its sectors are and where they go.
+    fn begin(&mut self, mut checkpoint: Checkpoint) {
+        for sector in checkpoint.sectors.keys() {
+            checkpoint.pages.extend(self.pages_of(*sector, 1));
+        }
+        for place in checkpoint.pointers.values() {
+            let sectors = self.slots.sectors_of(*place);
+            checkpoint.pages.extend(page_of(sectors.start)..=page_of(sectors.end - 1));
+        }
+        self.checkpoint = Some(checkpoint);
         self.step_checkpoint();
     }
 

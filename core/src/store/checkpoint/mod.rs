@@ -26,7 +26,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::format::Applied;
 use super::overlay::Over;
-use super::table::page_of;
 use super::{JournalStore, Purpose};
 use crate::Buffer;
 use crate::units::Timestamp;
@@ -43,6 +42,8 @@ enum Stage {
     FlushData,
     Table,
     FlushTable,
+    Owners,
+    FlushOwners,
     Index,
     FlushIndex,
     Superblock,
@@ -56,6 +57,12 @@ pub(in crate::store) struct Checkpoint {
     /// Of sectors that have deltas alone: the sum of those and of what stands in their places, as far as that
     /// could be read and is sound.
     sums: BTreeMap<u64, Buffer>,
+    /// Where that is that deltas are added to, and its checksum.
+    bases: BTreeMap<u64, (u64, u32)>,
+    /// Where the pointers of logical slots lead, of those that it moves.
+    pointers: BTreeMap<u64, u64>,
+    /// Places that are free when it is done.
+    freed: Vec<u64>,
     finals: Vec<Applied>,
     /// The committed writes that the journal names anew with this checkpoint.
     known: Vec<Timestamp>,
@@ -73,10 +80,18 @@ pub(in crate::store) struct Checkpoint {
 impl Checkpoint {
     /// One that is to put these sectors in place. `known` are the writes that the journal names anew with it,
     /// if it has said so `again` before.
-    fn new(sectors: BTreeMap<u64, Over>, known: Vec<Timestamp>, again: bool) -> Checkpoint {
+    fn new(
+        sectors: BTreeMap<u64, Over>,
+        pointers: BTreeMap<u64, u64>,
+        known: Vec<Timestamp>,
+        again: bool,
+    ) -> Checkpoint {
         Checkpoint {
             stage: Stage::Pages,
-            pages: sectors.keys().map(|s| page_of(*s)).collect(),
+            pages: BTreeSet::new(),
+            bases: BTreeMap::new(),
+            pointers,
+            freed: Vec::new(),
             sectors,
             sums: BTreeMap::new(),
             finals: Vec::new(),
@@ -125,6 +140,11 @@ impl Checkpoint {
         assert!(idle || self.waiting > 0, "a checkpoint waits for nothing: {:?}", self.stage);
     }
 
+    /// The places that it gives to slots, and those that are free when it is done.
+    pub fn places(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pointers.values().chain(&self.freed).copied()
+    }
+
     /// A write without journal is in place.
     pub fn placed(&mut self, ts: Timestamp) {
         self.placed.push(ts);
@@ -132,7 +152,9 @@ impl Checkpoint {
 }
 
 /// The maximal runs of consecutive numbers.
-fn consecutive(numbers: Vec<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
+pub(in crate::store) fn consecutive(
+    numbers: Vec<u64>,
+) -> impl Iterator<Item = std::ops::Range<u64>> {
     let mut rest = numbers.into_iter().peekable();
     std::iter::from_fn(move || {
         let first = rest.next()?;

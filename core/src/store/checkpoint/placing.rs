@@ -1,12 +1,14 @@
 //! The writes of a checkpoint, in the order that makes a crash at any point harmless.
 
 use super::super::others::Forgiving;
+use std::collections::BTreeMap;
+
 use super::super::overlay::Over;
 use super::super::table::{State, TableEntry};
 use super::super::{DiskOp, Event};
-use super::{JournalStore, Purpose, Stage, consecutive};
+use super::{Checkpoint, JournalStore, Purpose, Stage, consecutive};
 use crate::Buffer;
-use crate::units::SECTOR;
+use crate::units::{SECTOR, Timestamp};
 
 impl JournalStore {
     /// Counts checkpoints that have begun to place sectors.
@@ -31,10 +33,17 @@ impl JournalStore {
         debug_assert_eq!(c.stage, Stage::Log);
         c.stage = Stage::Place;
         self.counters.checkpoints += 1;
-        let written = c.finals.iter().filter(|f| f.state == State::Written as u8);
-        let runs: Vec<_> = consecutive(written.map(|f| f.sector).collect::<Vec<_>>()).collect();
-        let holes = c.finals.iter().filter(|f| f.state == State::Hole as u8);
-        let holes: Vec<_> = consecutive(holes.map(|f| f.sector).collect::<Vec<_>>()).collect();
+        let have_content = c.finals.iter().filter(|f| f.state == State::Written as u8);
+        let runs = consecutive(have_content.map(|f| f.sector).collect()).count();
+        self.counters.disk_writes += runs as u64;
+        let places = |state: State| {
+            let those = c.finals.iter().filter(move |f| f.state == state as u8);
+            those.map(|f| (self.place_in(&c, f.sector), f.sector)).collect::<BTreeMap<_, _>>()
+        };
+        let mut written = places(State::Written);
+        written.retain(|_, sector| c.sectors[sector].settled().is_some());
+        let runs: Vec<_> = consecutive(written.keys().copied().collect()).collect();
+        let holes: Vec<_> = consecutive(places(State::Hole).into_keys().collect()).collect();
         c.waiting = runs.len() + holes.len() + usize::from(mark);
         let nothing = c.waiting == 0;
         c.number = self.superblock.sequence + 1;
@@ -43,17 +52,31 @@ impl JournalStore {
             self.write_superblock(Purpose::Checkpoint, false);
         }
         for run in runs {
-            let data = run.clone().map(|s| c.sectors[&s].settled().clone());
-            let data = data.collect();
-            self.counters.disk_writes += 1;
+            let settled = |place| c.sectors[&written[&place]].settled().cloned();
+            let data = run.clone().filter_map(settled).collect();
             self.write_place(Purpose::Checkpoint, run, data);
         }
         for run in holes {
             self.discard_place(Purpose::Discard, run);
         }
+        if nothing {
+            // What is where it is to be already is safe there.
+            c.stage = Stage::FlushData;
+        }
         self.checkpoint = Some(c);
         if nothing {
             self.next_stage();
+        }
+    }
+
+    /// Where a sector will be when the checkpoint is done.
+    fn place_in(&self, c: &Checkpoint, sector: u64) -> u64 {
+        let slot = self.slots.slot_of(sector);
+        match slot.and_then(|slot| Some((slot, c.pointers.get(&slot)?))) {
+            Some((slot, place)) => {
+                self.slots.sectors_of(*place).start + (sector - self.slots.sectors_of(slot).start)
+            }
+            None => self.slots.place_of(sector).expect("a checkpoint gives places"),
         }
     }
 
@@ -78,12 +101,7 @@ impl JournalStore {
                 if c.number == self.superblock.sequence {
                     self.superblock_is_safe();
                 }
-                let c = self.checkpoint.as_ref().expect("in work");
-                for f in &c.finals {
-                    let state = State::from_byte(f.state);
-                    let entry = TableEntry { version: f.version, crc: f.crc, state };
-                    self.table.set(f.sector, entry);
-                }
+                self.set_table();
                 self.write_table();
             }
             Stage::Table => {
@@ -91,17 +109,16 @@ impl JournalStore {
                 self.start(Purpose::Checkpoint, DiskOp::Flush);
             }
             Stage::FlushTable => {
+                c.stage = Stage::Owners;
+                self.write_owners();
+            }
+            Stage::Owners => {
+                c.stage = Stage::FlushOwners;
+                self.start(Purpose::Checkpoint, DiskOp::Flush);
+            }
+            Stage::FlushOwners => {
                 c.stage = Stage::Index;
-                let gone = c.sectors.values().flat_map(Over::names).collect();
-                let known = std::mem::take(&mut c.known);
-                c.sectors.clear();
-                self.unpin_all(gone);
-                for ts in known {
-                    let write = self.writes.get_mut(&ts);
-                    if let Some(write) = write.filter(|w| w.unplaced() == Some(0)) {
-                        self.journal.unpin(write.frame.take());
-                    }
-                }
+                self.pages_are_safe();
                 self.write_index();
             }
             Stage::Index => {
@@ -117,13 +134,79 @@ impl JournalStore {
                 if self.forgiving == Forgiving::Writing {
                     self.forgiving = Forgiving::Done;
                 }
-                let placed = self.checkpoint.take().expect("in work").placed;
-                self.events.extend(placed.into_iter().map(Event::Placed));
+                let done = self.checkpoint.take().expect("in work");
+                self.events.extend(done.placed.into_iter().map(Event::Placed));
+                // What was freed together is used together: the first of them first.
+                for place in done.freed.into_iter().rev() {
+                    self.slots.left(place, self.config.waits_for_reads() && self.is_read(place));
+                }
                 self.journal.left();
                 self.trim_table();
                 self.pump();
             }
             Stage::Pages | Stage::Bases | Stage::Log => unreachable!("not an I/O stage"),
+        }
+    }
+
+    /// The pages of the table and the owners are safe: its writes are in place.
+    fn pages_are_safe(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        let gone = c.sectors.values().flat_map(Over::names).collect();
+        let known = std::mem::take(&mut c.known);
+        c.sectors.clear();
+        self.unpin_all(gone);
+        for ts in known {
+            let write = self.writes.get_mut(&ts);
+            if let Some(write) = write.filter(|w| w.unplaced() == Some(0)) {
+                self.journal.unpin(write.frame.take());
+            }
+        }
+    }
+
+    /// The pointers lead where the content is, and the table says what that is.
+    fn set_table(&mut self) {
+        let mut c = self.checkpoint.take().expect("in work");
+        let unclaimed = self.unclaimed();
+        for (slot, place) in &c.pointers {
+            match self.slots.point(*slot, *place) {
+                Some(before) if self.config.waits_for_pointers() => c.freed.push(before),
+                Some(before) => self.slots.left(before, false),
+                None => {}
+            }
+            if c.again {
+                continue;
+            }
+            // What was there before was another slot's.
+            for (sector, at) in self.slots.sectors_of(*slot).zip(self.slots.sectors_of(*place)) {
+                if !c.sectors.contains_key(&sector) {
+                    self.table.set(at, unclaimed);
+                }
+            }
+        }
+        for f in &c.finals {
+            let state = State::from_byte(f.state);
+            let kept = state != State::Hole || self.config.keeps_versions();
+            let version = if kept { f.version } else { Timestamp::ZERO };
+            let entry = TableEntry { version, crc: f.crc, state, slot: 0 };
+            self.set_entry(f.sector, entry);
+        }
+        self.checkpoint = Some(c);
+    }
+
+    /// The table is safe: the owners say so.
+    fn write_owners(&mut self) {
+        let c = self.checkpoint.as_mut().expect("in work");
+        let pages = self.slots.take_dirty(self.superblock.incarnation, c.number);
+        let first = self.superblock.table_pages();
+        c.written.extend(pages.iter().map(|page| (first + page.number, false)));
+        let pages = pages.into_iter().map(|page| (page.sector, page.bytes)).collect();
+        let start = self.superblock.owners().start;
+        let started = self.write_pages(Purpose::Checkpoint, start, pages, false);
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.waiting = started;
+        if started == 0 {
+            c.stage = Stage::FlushOwners;
+            self.next_stage();
         }
     }
 

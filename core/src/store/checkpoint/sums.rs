@@ -1,10 +1,13 @@
 //! What each sector will be: its content, or what is in place with the deltas above it.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use super::super::DiskResult;
 use super::super::format::{Applied, Entry};
 use super::super::overlay::Over;
 use super::super::place::Base;
-use super::super::table::{State, TableEntry};
+use super::super::table::State;
 use super::{JournalStore, Purpose, Stage, consecutive};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
@@ -16,12 +19,8 @@ impl JournalStore {
         if c.stage != Stage::Pages {
             return;
         }
-        let pages: Vec<u64> = c.pages.iter().copied().collect();
-        let mut all = true;
-        for run in consecutive(pages) {
-            all &= self.want_pages(run.start, run.end - 1);
-        }
-        if all {
+        let pages = c.pages.clone();
+        if self.want(pages) {
             self.read_bases();
         }
     }
@@ -30,16 +29,22 @@ impl JournalStore {
     fn read_bases(&mut self) {
         let c = self.checkpoint.as_mut().expect("in work");
         c.stage = Stage::Bases;
-        let table = &mut self.table;
-        let needy = c.sectors.iter().filter(|(_, over)| over.content.is_none());
-        let on_disk = needy.filter(|(s, over)| Base::of(over, table.get(**s)).is_on_disk());
-        let runs: Vec<_> = consecutive(on_disk.map(|(s, _)| *s).collect()).collect();
+        let needy = c.sectors.iter().filter(|(_, over)| over.needs_base());
+        let needy: Vec<(u64, Over)> = needy.map(|(s, over)| (*s, over.clone())).collect();
+        let bases = needy.into_iter().filter_map(|(sector, over)| match self.base(&over, sector) {
+            Base::Disk { at, crc } => Some((sector, (at, crc))),
+            _ => None,
+        });
+        let bases: BTreeMap<u64, (u64, u32)> = bases.collect();
+        let runs: Vec<_> = runs_of(bases.iter().map(|(sector, (at, _))| (*sector, *at))).collect();
+        self.counters.disk_reads += consecutive(bases.keys().copied().collect()).count() as u64;
+        let c = self.checkpoint.as_mut().expect("in work");
+        c.bases = bases;
         c.waiting = runs.len();
         let nothing = runs.is_empty();
-        for run in runs {
-            self.counters.disk_reads += 1;
-            let purpose = Purpose::CheckpointBase { first: run.start, count: run.end - run.start };
-            self.read_place(purpose, run);
+        for (first, at) in runs {
+            let purpose = Purpose::CheckpointBase { first, count: at.end - at.start };
+            self.read_place(purpose, at);
         }
         if nothing {
             self.compute_finals();
@@ -52,7 +57,8 @@ impl JournalStore {
             self.checkpoint.as_mut().expect("in work").waiting += count as usize - 1;
             for sector in first..first + count {
                 let purpose = Purpose::CheckpointBase { first: sector, count: 1 };
-                self.read_place(purpose, sector..sector + 1);
+                let at = self.checkpoint.as_ref().expect("in work").bases[&sector].0;
+                self.read_place(purpose, at..at + 1);
             }
             return;
         }
@@ -70,13 +76,11 @@ impl JournalStore {
     /// their turn. The bytes that were read are changed where they are.
     fn sum_up(&mut self, first: u64, count: u64, data: Buffer) {
         let c = self.checkpoint.as_mut().expect("in work");
-        let is_sound = |n: usize, entry: TableEntry| {
+        let is_sound = |n: usize| {
             let piece = data.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES);
-            piece.crc() == entry.crc
+            piece.crc() == c.bases[&(first + n as u64)].1
         };
-        let table = &mut self.table;
-        let sound: Vec<bool> =
-            (0..count as usize).map(|n| is_sound(n, table.get(first + n as u64))).collect();
+        let sound: Vec<bool> = (0..count as usize).map(is_sound).collect();
         let summed = add_all(data, |n| &c.sectors[&(first + n as u64)]);
         let pieces = (first..).zip(summed).zip(sound);
         c.sums.extend(pieces.filter(|(_, sound)| *sound).map(|(piece, _)| piece));
@@ -87,9 +91,14 @@ impl JournalStore {
         let mut c = self.checkpoint.take().expect("in work");
         let mut logged = false;
         for (&sector, over) in &mut c.sectors {
-            let version = over.newest().max(self.table.get(sector).version);
+            let version = over.newest().max(self.entry(sector).version);
             logged |= over.writes().any(|ts| self.writes.get(&ts).is_some_and(|w| w.journaled));
-            let base = Base::of(over, self.table.get(sector));
+            if let Some((_, crc)) = over.in_slot().filter(|_| over.deltas.is_empty()) {
+                over.settle_in_slot();
+                c.finals.push(Applied { sector, version, crc, state: State::Written as u8 });
+                continue;
+            }
+            let base = self.base(over, sector);
             let content = match base.is_on_disk() {
                 true => c.sums.remove(&sector),
                 false => base.content(|| None).map(|b| add_deltas(b, over)),
@@ -118,12 +127,14 @@ impl JournalStore {
             return self.place(mark);
         }
         let sectors = c.finals.clone();
-        if !logged && self.journal.used() == 0 {
+        if !logged && self.journal.used() == 0 && c.pointers.is_empty() {
             self.checkpoint = Some(c);
             let has_index = self.superblock.has_index();
             self.place(has_index || self.superblock.latest > self.latest_kept);
             return;
         }
+        let pointers = c.pointers.iter().map(|(slot, place)| (*slot, *place)).collect();
+        c.freed = self.slots.take_leaving();
         let known = || self.writes.iter().filter(|(_, w)| w.is_to_be_known());
         c.known = known().map(|(ts, _)| *ts).collect();
         let entries = known().map(|(ts, w)| Entry::Known { ts: *ts, meta: w.meta.clone() });
@@ -132,7 +143,7 @@ impl JournalStore {
         if self.superblock.has_index() {
             self.journal.add(Entry::Checkpoint(self.superblock.sequence + 1));
         }
-        self.journal.add(Entry::Apply { sectors });
+        self.journal.add(Entry::Apply { sectors, pointers });
         self.journal.urge();
         self.pump();
     }
@@ -160,4 +171,17 @@ fn add_all<'a>(content: Buffer, over: impl Fn(usize) -> &'a Over) -> Vec<Buffer>
     }
     let all = Buffer::from(bytes.freeze());
     (0..count).map(|n| piece(&all, n)).collect()
+}
+
+/// Sectors in runs that follow one another, and so do their places: the first of each run, and the places.
+fn runs_of(places: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = (u64, Range<u64>)> {
+    let mut rest = places.peekable();
+    std::iter::from_fn(move || {
+        let (first, at) = rest.next()?;
+        let mut end = at + 1;
+        while rest.next_if(|&(s, place)| place == end && s - first == end - at).is_some() {
+            end += 1;
+        }
+        Some((first, at..end))
+    })
 }

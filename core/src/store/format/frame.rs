@@ -15,13 +15,13 @@ const FRAME_FIXED: usize = 48;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Entry {
     /// A participant's part of a write: what to do if it commits, and who else takes part.
-    Prepare { ts: Timestamp, meta: Vec<u8>, changes: Vec<ChangeHead> },
+    Prepare { ts: Timestamp, meta: Vec<u8>, changes: Vec<ChangeHead>, redirects: Vec<Redirect> },
     /// The outcome of a write prepared earlier.
     Outcome { ts: Timestamp, commit: bool },
     /// All participants know the outcome.
     Released { ts: Timestamp },
-    /// These sectors are about to be written in place.
-    Apply { sectors: Vec<Applied> },
+    /// These sectors are about to be written in place, and these logical slots will lie in these places.
+    Apply { sectors: Vec<Applied>, pointers: Vec<(u64, u64)> },
     /// A checkpoint begins: what has committed by now, and nothing later, goes into it.
     Begin,
     /// The number of the checkpoint whose sectors the next apply entry names.
@@ -34,6 +34,8 @@ pub(crate) enum Entry {
     Heard(Vec<(NodeId, Reached)>),
     /// What follows is promised in this epoch, or a later one; or [`FORGOT`].
     Life(Epoch),
+    /// Frames with lower numbers were safe when this was written, and so was the content of the writes in them.
+    Safe(u64),
 }
 
 /// What a change is, apart from its bytes, which follow the frame's head.
@@ -46,6 +48,48 @@ pub(crate) struct ChangeHead {
     pub crc: Option<u32>,
 }
 
+/// Content of a whole slot, which stands in another place already, or will when the write is prepared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Redirect {
+    /// The logical slot.
+    pub slot: u64,
+    /// The place: a physical slot.
+    pub place: u64,
+    /// The checksum of each sector's content.
+    pub crcs: Vec<u32>,
+}
+
+/// What numbers in entries mean on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Bounds {
+    /// Data sectors that volumes are offered: logical ones.
+    pub offered: u64,
+    /// Data sectors in all: physical ones.
+    pub data: u64,
+    /// Sectors of a slot, or 0.
+    pub slot: u64,
+}
+
+impl Bounds {
+    /// Fails if there is no logical slot of this number, or no such place.
+    fn pointer(&self, slot: u64, place: u64) -> Read<()> {
+        let there = |what, sectors: u64, number| match sectors.checked_div(self.slot) {
+            Some(slots) if number < slots => Ok(()),
+            _ => Err(BytesError::Bounds { what, value: number }),
+        };
+        there("a logical slot", self.offered, slot)?;
+        there("a slot's place", self.data, place)
+    }
+
+    fn redirect(&self, redirect: &Redirect) -> Read<()> {
+        self.pointer(redirect.slot, redirect.place)?;
+        match redirect.crcs.len() as u64 {
+            count if count == self.slot => Ok(()),
+            value => Err(BytesError::Bounds { what: "the sectors of a slot", value }),
+        }
+    }
+}
+
 /// What a sector in place will be once an apply is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Applied {
@@ -56,7 +100,7 @@ pub(crate) struct Applied {
 }
 
 /// The fixed part of a frame's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FrameHead {
     pub number: u64,
     pub head_sectors: u64,
@@ -71,18 +115,25 @@ impl FrameHead {
 }
 
 impl Entry {
-    /// What must hold of every entry that is written on a disk of so many data sectors, and of every one that is read.
-    pub fn check(&self, data: u64) -> Read<()> {
-        let sector = |sector: u64| at_most("a sector", sector, data.saturating_sub(1));
+    /// What must hold of every entry that is written on a disk of these bounds, and of every one that is read.
+    pub fn check(&self, bounds: Bounds) -> Read<()> {
+        let offered = bounds.offered;
+        let sector = |sector: u64| at_most("a sector", sector, offered.saturating_sub(1));
         match self {
-            Entry::Prepare { changes, .. } => changes.iter().try_for_each(|c| {
-                at_most("the first sector of a change", c.sector, data)?;
-                at_most("the sectors of a change", c.count.into(), data - c.sector)
-            }),
-            Entry::Apply { sectors } => sectors.iter().try_for_each(|a| {
-                sector(a.sector)?;
-                at_most("the state of a sector", a.state.into(), State::Marked as u64)
-            }),
+            Entry::Prepare { changes, redirects, .. } => {
+                redirects.iter().try_for_each(|r| bounds.redirect(r))?;
+                changes.iter().try_for_each(|c| {
+                    at_most("the first sector of a change", c.sector, offered)?;
+                    at_most("the sectors of a change", c.count.into(), offered - c.sector)
+                })
+            }
+            Entry::Apply { sectors, pointers } => {
+                pointers.iter().try_for_each(|(slot, place)| bounds.pointer(*slot, *place))?;
+                sectors.iter().try_for_each(|a| {
+                    sector(a.sector)?;
+                    at_most("the state of a sector", a.state.into(), State::Marked as u64)
+                })
+            }
             Entry::Overtaken { sectors, .. } => sectors.iter().try_for_each(|s| sector(*s)),
             Entry::Outcome { .. }
             | Entry::Released { .. }
@@ -91,6 +142,7 @@ impl Entry {
             | Entry::Known { .. }
             | Entry::Heard(_)
             | Entry::Life(_) => Ok(()),
+            Entry::Safe(number) => at_most("the number of a frame", *number, MOST_COUNTED),
         }
     }
 }
@@ -151,14 +203,14 @@ pub(crate) fn decode_head(incarnation: u64, sector: &[u8]) -> Option<Fixed> {
 pub(crate) fn decode_frame(
     incarnation: u64,
     journal: &[u8],
-    data: u64,
+    bounds: Bounds,
 ) -> Option<Read<(FrameHead, Vec<Entry>)>> {
     let fixed = decode_head(incarnation, journal)?;
     let body = journal.get(FRAME_FIXED..FRAME_FIXED + fixed.body_len as usize)?;
     if checksum::crc32c(body) != fixed.body_crc {
         return None;
     }
-    let entries = match decode_entries(&fixed, body, data) {
+    let entries = match decode_entries(&fixed, body, bounds) {
         Ok(entries) => entries,
         Err(why) => return Some(Err(why)),
     };
@@ -176,12 +228,12 @@ pub(crate) fn decode_frame(
 }
 
 /// The entries in a body that has its checksum.
-fn decode_entries(fixed: &Fixed, body: &[u8], data: u64) -> Read<Vec<Entry>> {
+fn decode_entries(fixed: &Fixed, body: &[u8], bounds: Bounds) -> Read<Vec<Entry>> {
     let mut r: Reader = Reader::new(body);
     let mut entries = Vec::new();
     for _ in 0..fixed.entries {
         let entry = decode_entry(&mut r)?;
-        entry.check(data)?;
+        entry.check(bounds)?;
         entries.push(entry);
     }
     r.end()?;
@@ -210,11 +262,14 @@ pub(crate) fn changes_of(entry: &Entry) -> &[ChangeHead] {
 /// Appends an entry; returns the sectors of bytes that follow the head for it.
 fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
     match entry {
-        Entry::Prepare { ts, meta, changes } => {
-            w.u8(1);
+        Entry::Prepare { ts, meta, changes, redirects } => {
+            w.u8(if redirects.is_empty() { 1 } else { 11 });
             w.u64(ts.0);
             w.bytes(meta);
             w.list(changes.iter(), encode_change);
+            if !redirects.is_empty() {
+                w.list(redirects.iter(), encode_redirect);
+            }
         }
         Entry::Outcome { ts, commit } => {
             w.u8(2);
@@ -225,9 +280,15 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.u8(3);
             w.u64(ts.0);
         }
-        Entry::Apply { sectors } => {
-            w.u8(4);
+        Entry::Apply { sectors, pointers } => {
+            w.u8(if pointers.is_empty() { 4 } else { 12 });
             w.list(sectors.iter(), encode_applied);
+            if !pointers.is_empty() {
+                w.list(pointers.iter(), |w, (slot, place)| {
+                    w.u64(*slot);
+                    w.u64(*place);
+                });
+            }
         }
         Entry::Known { ts, meta } => {
             w.u8(5);
@@ -252,25 +313,42 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.u64(ts.0);
             w.list(sectors.iter(), |w, s| w.u64(*s));
         }
+        Entry::Safe(number) => {
+            w.u8(13);
+            w.u64(*number);
+        }
     }
     payload_sectors(entry)
 }
 
 fn decode_entry(r: &mut Reader) -> Read<Entry> {
     Ok(match r.u8()? {
-        1 => {
+        kind @ (1 | 11) => {
             let (ts, meta) = (Timestamp(r.u64()?), r.bytes()?.to_vec());
-            Entry::Prepare { ts, meta, changes: r.list(CHANGE_BYTES, decode_change)? }
+            let changes = r.list(CHANGE_BYTES, decode_change)?;
+            let redirects = match kind {
+                11 => r.list(REDIRECT_LEAST_BYTES, decode_redirect)?,
+                _ => Vec::new(),
+            };
+            Entry::Prepare { ts, meta, changes, redirects }
         }
         2 => Entry::Outcome { ts: Timestamp(r.u64()?), commit: r.bool()? },
         3 => Entry::Released { ts: Timestamp(r.u64()?) },
-        4 => Entry::Apply { sectors: r.list(APPLIED_BYTES, decode_applied)? },
+        kind @ (4 | 12) => {
+            let sectors = r.list(APPLIED_BYTES, decode_applied)?;
+            let pointers = match kind {
+                12 => r.list(16, |r| Ok((r.u64()?, r.u64()?)))?,
+                _ => Vec::new(),
+            };
+            Entry::Apply { sectors, pointers }
+        }
         5 => Entry::Known { ts: Timestamp(r.u64()?), meta: r.bytes()?.to_vec() },
         6 => Entry::Begin,
         7 => Entry::Heard(take_heard(r)?),
         8 => Entry::Life(r.u64()?),
         9 => Entry::Checkpoint(r.u64()?),
         10 => Entry::Overtaken { ts: Timestamp(r.u64()?), sectors: r.list(8, Reader::u64)? },
+        13 => Entry::Safe(r.u64()?),
         value => return Err(BytesError::Unknown { what: "entry of a journal", value }),
     })
 }
@@ -307,6 +385,20 @@ fn decode_change(r: &mut Reader) -> Read<ChangeHead> {
     Ok(ChangeHead { sector, count, kind, crc: (flags & ZEROS == 0).then_some(crc) })
 }
 
+/// Of a slot of no sectors.
+const REDIRECT_LEAST_BYTES: usize = 20;
+
+fn encode_redirect(w: &mut Writer, redirect: &Redirect) {
+    w.u64(redirect.slot);
+    w.u64(redirect.place);
+    w.list(redirect.crcs.iter(), |w, crc| w.u32(*crc));
+}
+
+fn decode_redirect(r: &mut Reader) -> Read<Redirect> {
+    let (slot, place) = (r.u64()?, r.u64()?);
+    Ok(Redirect { slot, place, crcs: r.list(4, Reader::u32)? })
+}
+
 const APPLIED_BYTES: usize = 21;
 
 fn encode_applied(w: &mut Writer, a: &Applied) {
@@ -325,6 +417,8 @@ fn decode_applied(r: &mut Reader) -> Read<Applied> {
 mod tests {
     use super::*;
 
+    const BOUNDS: Bounds = Bounds { offered: 960, data: 1000, slot: 4 };
+
     #[test]
     fn frames_round_trip_and_any_flipped_bit_is_seen() {
         let payload = vec![5u8; SECTOR_BYTES];
@@ -336,8 +430,20 @@ mod tests {
         };
         let zeros = ChangeHead { sector: 77, count: 512, kind: ChangeKind::Content, crc: None };
         let entries = vec![
-            Entry::Prepare { ts: Timestamp(5), meta: vec![1, 2], changes: vec![change, zeros] },
+            Entry::Prepare {
+                ts: Timestamp(5),
+                meta: vec![1, 2],
+                changes: vec![change, zeros],
+                redirects: Vec::new(),
+            },
+            Entry::Prepare {
+                ts: Timestamp(6),
+                meta: vec![1, 2],
+                changes: Vec::new(),
+                redirects: vec![Redirect { slot: 3, place: 9, crcs: vec![1, 2, 3, 4] }],
+            },
             Entry::Outcome { ts: Timestamp(4), commit: true },
+            Entry::Safe(7),
             Entry::Released { ts: Timestamp(3) },
             Entry::Known { ts: Timestamp(2), meta: vec![] },
             Entry::Begin,
@@ -347,16 +453,18 @@ mod tests {
             Entry::Heard(vec![(NodeId(3), Reached { disk: 1, life: 2, frame: 3, sequence: 4 })]),
             Entry::Apply {
                 sectors: vec![Applied { sector: 1, version: Timestamp(2), crc: 3, state: 1 }],
+                pointers: Vec::new(),
             },
+            Entry::Apply { sectors: Vec::new(), pointers: vec![(3, 9)] },
         ];
         let (mut frame, head) = encode_frame(42, 8, &entries);
         assert_eq!((head.head_sectors, head.payload_sectors), (1, 1));
         frame.extend_from_slice(&payload);
-        assert_eq!(decode_frame(42, &frame, 1000), Some(Ok((head, entries))));
-        assert_eq!(decode_frame(43, &frame, 1000), None, "a frame of another formatting");
+        assert_eq!(decode_frame(42, &frame, BOUNDS), Some(Ok((head, entries))));
+        assert_eq!(decode_frame(43, &frame, BOUNDS), None, "a frame of another formatting");
         for at in [0, 20, 60, SECTOR_BYTES + 7] {
             frame[at] ^= 4;
-            assert_eq!(decode_frame(42, &frame, 1000), None, "byte {at}");
+            assert_eq!(decode_frame(42, &frame, BOUNDS), None, "byte {at}");
             frame[at] ^= 4;
         }
     }

@@ -8,7 +8,8 @@
 //! | then J | journal |
 //! | then I | index of the table, from version 2 on |
 //! | then T | table: 16 bytes for each data sector |
-//! | then the rest | data |
+//! | then D | data |
+//! | then 2 O | owners of the slots, two copies, from version 4 on |
 
 //!
 //! - [`superblock`]: who the disk is, how it is divided, where the journal begins
@@ -29,7 +30,8 @@ use super::reached::Reached;
 use crate::units::{Epoch, NodeId, Timestamp};
 
 pub(crate) use frame::{
-    Applied, ChangeHead, Entry, FrameHead, decode_frame, decode_head, encode_frame,
+    Applied, Bounds, ChangeHead, Entry, FrameHead, Redirect, decode_frame, decode_head,
+    encode_frame,
 };
 pub use superblock::Superblock;
 pub use versions::{FORMAT_VERSION, OLDEST_VERSION};

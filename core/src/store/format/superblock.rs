@@ -5,10 +5,11 @@ use std::ops::Range;
 use super::super::index::PAGES_PER_INDEX;
 use super::super::map_area::{MAP_COPIES, MAP_SECTORS, map_area_sectors};
 use super::super::reached::Heard;
+use super::super::slots::{MOST_SLOT, MOST_SLOTS, OWNER_COPIES, OWNERS_PER_PAGE, kept_of};
 use super::super::table::ENTRIES_PER_PAGE;
-use super::versions::{FORMAT_VERSION, Version};
+use super::versions::{FORMAT_VERSION, UNSLOTTED_VERSION, Version};
 use super::{
-    FormatError, MOST_COUNTED, MOST_HEARD, SUPERBLOCKS, put_heard, seal, sealed, take_heard,
+    Bounds, FormatError, MOST_COUNTED, MOST_HEARD, SUPERBLOCKS, put_heard, seal, sealed, take_heard,
 };
 use crate::units::{Epoch, SECTOR_BYTES, Timestamp};
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
@@ -49,8 +50,15 @@ pub struct Superblock {
     pub index_sum: u64,
     /// How far other disks had got, as far as this one has heard.
     pub heard: Heard,
-    /// Journal frames with lower numbers were durable when this was written; 0 if it does not say.
+    /// Journal frames with lower numbers were durable when this was written, and so was the content of the writes in
+    /// them; 0 if it does not say.
     pub durable_before: u64,
+    /// Sectors of a slot; 0 if the disk is not divided into slots.
+    pub slot: u64,
+    /// Slots that volumes are not offered, so that whole slots of new content find free ones on a full disk, too.
+    pub spare: u64,
+    /// Slots that no owner's entry claims are lost, not holes: a page of the owners was damaged.
+    pub unclaimed_lost: bool,
 }
 
 impl Superblock {
@@ -61,9 +69,29 @@ impl Superblock {
     /// Sectors of the smallest disk: superblocks, journal, and a page each of index, table and data.
     pub const LEAST_SECTORS: u64 = SUPERBLOCKS + Self::LEAST_JOURNAL + 3;
 
+    /// Sectors of a slot, of new disks.
+    pub const SLOT: u64 = 16;
+    /// The same of disks whose heads must move to get from one to the next: so what follows in a volume mostly follows on
+    /// the disk, too.
+    pub const ROTATING_SLOT: u64 = 64;
+    /// Disks with fewer slots than this are not divided into any.
+    pub const LEAST_SLOTS: u64 = 16;
+
     /// Divides a disk of `sectors` sectors; the journal gets `journal`, or a sixteenth of
     /// the disk if that is less.
     pub fn divide(
+        cluster: u128,
+        disk: u16,
+        incarnation: u64,
+        sectors: u64,
+        journal: u64,
+    ) -> Result<Superblock, FormatError> {
+        Superblock::divide_in(Self::SLOT, cluster, disk, incarnation, sectors, journal)
+    }
+
+    /// The same, with slots of so many sectors; or with none if that is 0, or the disk has too few or too many.
+    pub fn divide_in(
+        slot: u64,
         cluster: u128,
         disk: u16,
         incarnation: u64,
@@ -76,34 +104,54 @@ impl Superblock {
             .checked_sub(SUPERBLOCKS + 2 * map + journal)
             .filter(|&r| r >= 3)
             .ok_or(FormatError::TooSmall(sectors, Self::LEAST_SECTORS))?;
-        let per_page = ENTRIES_PER_PAGE as u64;
-        let mut data = rest * per_page / (per_page + 1);
-        let taken = |data: u64| {
-            let pages = data.div_ceil(per_page);
-            data + pages + pages.div_ceil(PAGES_PER_INDEX as u64)
-        };
-        // An index page stands for so much data that few steps do.
-        while taken(data) > rest {
-            data -= 1;
-        }
+        let few = rest < slot * (Self::LEAST_SLOTS + 1) + 4;
+        let slot = if few || rest > slot.saturating_mul(MOST_SLOTS) { 0 } else { slot };
+        let data = Superblock::data_in(rest, slot);
+        let version = if slot == 0 { UNSLOTTED_VERSION } else { FORMAT_VERSION };
         Ok(Superblock {
-            version: FORMAT_VERSION,
+            version,
             cluster,
             disk,
             incarnation,
             journal,
             data,
             sequence: 1,
-            tail: 0,
             tail_frame: 1,
-            latest: Timestamp::ZERO,
             map,
-            life: 0,
-            forgot: false,
-            index_sum: 0,
-            heard: Heard::new(),
             durable_before: 1,
+            slot,
+            spare: data.checked_div(slot).map_or(0, kept_of),
+            ..Superblock::unread()
         })
+    }
+
+    /// Sectors that a new disk of `sectors` sectors offers, whichever slots it gets.
+    ///
+    /// # Errors
+    /// If the disk is too small.
+    pub fn offered_by(sectors: u64) -> Result<u64, FormatError> {
+        let divided = |slot| Superblock::divide_in(slot, 0, 0, 1, sectors, Self::JOURNAL);
+        Ok(divided(Self::SLOT)?.offered().min(divided(Self::ROTATING_SLOT)?.offered()))
+    }
+
+    /// How many data sectors there are, with all that they need, in so many sectors.
+    fn data_in(rest: u64, slot: u64) -> u64 {
+        let per_page = ENTRIES_PER_PAGE as u64;
+        let taken = |data: u64| {
+            let pages = data.div_ceil(per_page);
+            let owners = data.checked_div(slot).unwrap_or(0).div_ceil(OWNERS_PER_PAGE);
+            let index = (pages + owners).div_ceil(PAGES_PER_INDEX as u64);
+            data + pages + index + OWNER_COPIES * owners
+        };
+        let (mut data, mut too_many) = (0, rest);
+        while too_many - data > 1 {
+            let middle = data + (too_many - data) / 2;
+            match taken(middle) <= rest {
+                true => data = middle,
+                false => too_many = middle,
+            }
+        }
+        data - data.checked_rem(slot).unwrap_or(0)
     }
 
     /// A superblock of nothing: that of a disk that has yet to be read.
@@ -125,6 +173,9 @@ impl Superblock {
             index_sum: 0,
             heard: Heard::new(),
             durable_before: 0,
+            slot: 0,
+            spare: 0,
+            unclaimed_lost: false,
         }
     }
 
@@ -136,6 +187,31 @@ impl Superblock {
     /// Whether sectors can be marked as out of date.
     pub fn has_marks(&self) -> bool {
         Version::of(self.version).is_ok_and(|v| v.has_marks)
+    }
+
+    /// Sectors of a slot, or 0 if the disk is not divided into slots.
+    pub fn slot(&self) -> u64 {
+        if Version::of(self.version).is_ok_and(|v| v.has_slots) { self.slot } else { 0 }
+    }
+
+    /// How many physical slots there are. What data sectors are left behind them are in their places for good.
+    pub fn slots(&self) -> u64 {
+        self.data.checked_div(self.slot()).unwrap_or(0)
+    }
+
+    /// How many logical slots there are.
+    pub fn logical_slots(&self) -> u64 {
+        self.slots() - self.spare
+    }
+
+    /// How many sectors volumes are offered: the logical ones.
+    pub fn offered(&self) -> u64 {
+        self.data - self.spare * self.slot()
+    }
+
+    /// What numbers of sectors and slots mean on this disk.
+    pub(in crate::store) fn bounds(&self) -> Bounds {
+        Bounds { offered: self.offered(), data: self.data, slot: self.slot() }
     }
 
     /// The sectors of both copies of the cluster map, if the disk has room for them.
@@ -156,7 +232,7 @@ impl Superblock {
     /// Pages (sectors) of the index.
     pub fn index_pages(&self) -> u64 {
         match self.has_index() {
-            true => self.table_pages().div_ceil(PAGES_PER_INDEX as u64),
+            true => (self.table_pages() + self.owner_pages()).div_ceil(PAGES_PER_INDEX as u64),
             false => 0,
         }
     }
@@ -164,6 +240,17 @@ impl Superblock {
     /// First sector of the table.
     pub fn table_start(&self) -> u64 {
         self.index_start() + self.index_pages()
+    }
+
+    /// Pages (sectors) of each copy of the owners.
+    pub fn owner_pages(&self) -> u64 {
+        self.slots().div_ceil(OWNERS_PER_PAGE)
+    }
+
+    /// The sectors of the owners, one copy after the other. They are behind the data.
+    pub fn owners(&self) -> Range<u64> {
+        let start = self.data_start() + self.data;
+        start..start + OWNER_COPIES * self.owner_pages()
     }
 
     /// Pages (sectors) of the table.
@@ -178,7 +265,7 @@ impl Superblock {
 
     /// Sectors in all.
     pub fn sectors(&self) -> u64 {
-        self.data_start() + self.data
+        self.owners().end
     }
 
     /// What must hold of every superblock that is written, and of every one that is read.
@@ -187,6 +274,9 @@ impl Superblock {
             0 => Err(BytesError::Bounds { what, value }),
             _ => Ok(()),
         };
+        if self.version == FORMAT_VERSION {
+            positive("the sectors of a slot", self.slot)?;
+        }
         positive("the size of its journal", self.journal)?;
         positive("the number of its data sectors", self.data)?;
         positive("its sequence", self.sequence)?;
@@ -199,6 +289,12 @@ impl Superblock {
         at_most("the number of a durable frame", self.durable_before, MOST_COUNTED)?;
         at_most("the sectors of a copy of the map", self.map, MAP_SECTORS)?;
         at_most("the journal's tail", self.tail, self.journal - 1)?;
+        at_most("the sectors of a slot", self.slot, MOST_SLOT)?;
+        at_most("the number of its slots", self.slots(), MOST_SLOTS)?;
+        if self.spare > 0 {
+            at_most("the number of spare slots", self.spare, self.slots().saturating_sub(1))?;
+            at_most("the data sectors behind the last slot", self.data % self.slot, 0)?;
+        }
         at_most("the number of disks heard of", self.heard.len() as u64, MOST_HEARD as u64)
     }
 
@@ -224,6 +320,11 @@ impl Superblock {
             w.u32(u32::from(self.forgot));
             put_heard(&mut w, self.heard.iter().map(|(n, r)| (*n, *r)));
             w.u64(self.durable_before);
+        }
+        if self.version == FORMAT_VERSION {
+            w.u64(self.slot);
+            w.u64(self.spare);
+            w.u64(self.unclaimed_lost.into());
         }
         w.pad(SECTOR_BYTES - 4);
         seal(w)
@@ -268,6 +369,10 @@ impl Superblock {
             sb.heard = take_heard(r)?.into_iter().collect();
             sb.durable_before = r.u64()?;
         }
+        if version.has_slots {
+            (sb.slot, sb.spare) = (r.u64()?, r.u64()?);
+            sb.unclaimed_lost = r.u64()? != 0;
+        }
         Ok(sb)
     }
 
@@ -302,6 +407,7 @@ mod tests {
             index_sum: 9,
             heard,
             durable_before: 10,
+            unclaimed_lost: true,
             ..sb
         };
         let mut sector = sb.encode();
@@ -335,6 +441,8 @@ mod tests {
             version: 1,
             map: 0,
             durable_before: 0,
+            slot: 0,
+            spare: 0,
             ..Superblock::divide(7, 3, 9, 100_000, 4096).unwrap()
         };
         assert_eq!((sb.journal_start(), sb.table_start()), (2, 4098));

@@ -11,7 +11,9 @@ use super::FormatError;
 use super::superblock::Superblock;
 
 /// Version of the format that new disks get.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
+/// Version of disks that are too small to be divided into slots.
+pub const UNSLOTTED_VERSION: u32 = 3;
 /// The oldest version that this code reads, and writes on disks that have it.
 pub const OLDEST_VERSION: u32 = 1;
 
@@ -23,6 +25,8 @@ pub struct Version {
     pub has_index: bool,
     /// Whether sectors of its disks can be marked as out of date.
     pub has_marks: bool,
+    /// Whether its disks are divided into slots.
+    pub has_slots: bool,
     /// What is done with a disk of it.
     pub opening: Opening,
 }
@@ -40,19 +44,24 @@ pub enum Opening {
 
 /// All versions that there have been.
 pub const VERSIONS: &[Version] = &[
-    Version { number: 1, has_index: false, has_marks: false, opening: Opening::AsItIs },
-    // A disk without marks is one on which none stands yet.
-    Version { number: 2, has_index: true, has_marks: false, opening: Opening::Convert(to_newest) },
-    Version { number: 3, has_index: true, has_marks: true, opening: Opening::AsItIs },
+    version(1, Opening::AsItIs),
+    Version { has_index: true, ..version(2, Opening::Convert(with_marks)) },
+    Version { has_index: true, has_marks: true, ..version(3, Opening::AsItIs) },
+    Version { has_index: true, has_marks: true, has_slots: true, ..version(4, Opening::AsItIs) },
     #[cfg(test)]
     tests::CONVERTED,
     #[cfg(test)]
     tests::REFUSED,
 ];
 
-/// What was in no use before means what it did.
-fn to_newest(superblock: Superblock) -> Superblock {
-    Superblock { version: FORMAT_VERSION, ..superblock }
+/// A version whose disks have none of what came later.
+const fn version(number: u32, opening: Opening) -> Version {
+    Version { number, has_index: false, has_marks: false, has_slots: false, opening }
+}
+
+/// A disk without marks is one on which none stands yet.
+fn with_marks(superblock: Superblock) -> Superblock {
+    Superblock { version: UNSLOTTED_VERSION, ..superblock }
 }
 
 impl Version {
@@ -89,17 +98,12 @@ mod tests {
     use weft_bytes::checksum;
 
     /// A version whose superblock is converted, and that differs in nothing else.
-    pub const CONVERTED: Version = Version {
-        number: 900,
-        has_index: true,
-        has_marks: true,
-        opening: Opening::Convert(to_newest),
-    };
+    pub const CONVERTED: Version =
+        Version { has_index: true, has_marks: true, ..version(900, Opening::Convert(with_marks)) };
     pub const REFUSED: Version = Version {
-        number: 901,
         has_index: true,
         has_marks: true,
-        opening: Opening::Refuse("it was a draft"),
+        ..version(901, Opening::Refuse("it was a draft"))
     };
 
     fn disk_of(version: u32) -> Vec<u8> {
@@ -164,9 +168,9 @@ mod tests {
         open(&mut cut, 3);
         assert_eq!(versions(&cut), [CONVERTED.number; 2]);
         assert!(matches!(open(&mut disk, 99), Some(Event::Opened(_))));
-        assert!(versions(&disk).contains(&FORMAT_VERSION), "one copy is the new one");
+        assert!(versions(&disk).contains(&UNSLOTTED_VERSION), "one copy is the new one");
         assert!(matches!(open(&mut disk, 99), Some(Event::Opened(_))));
-        assert_eq!(versions(&disk), [FORMAT_VERSION; 2], "and at the next writing both are");
+        assert_eq!(versions(&disk), [UNSLOTTED_VERSION; 2], "and at the next writing both are");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Sectors that a checkpoint was putting in place: apply entries name them, and only the table and the place
 //! tell how far it came.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::format::Applied;
 use super::super::overlay::Over;
 use super::super::place::Base;
-use super::super::table::{State, TableEntry, page_of};
+use super::super::table::{State, TableEntry};
 use super::super::{DiskOp, JournalStore, Purpose};
 use crate::Buffer;
 
@@ -21,12 +21,13 @@ impl JournalStore {
         // put there is still in the journal.
         let changed = self.overlay.iter().filter(|(_, over)| !over.deltas.is_empty());
         let candidates = r.candidates.keys().copied();
-        let pages: BTreeSet<u64> = candidates.chain(changed.map(|(s, _)| s)).map(page_of).collect();
-        let mut all = true;
-        for page in pages {
-            all &= self.want_pages(page, page);
+        let sectors = candidates.chain(changed.map(|(s, _)| s));
+        let mut pages: BTreeSet<u64> = sectors.flat_map(|s| self.pages_of(s, 1)).collect();
+        for slot in r.last.pointers.keys() {
+            let sectors = self.slots.sectors_of(*slot);
+            pages.extend(self.pages_of(sectors.start, sectors.end - sectors.start));
         }
-        if all {
+        if self.want(pages) {
             self.look_at_candidates();
         }
     }
@@ -35,20 +36,27 @@ impl JournalStore {
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.looked = true;
         let candidates = std::mem::take(&mut recovery.candidates);
+        self.forget_what_was_there(&candidates);
         for (sector, steps) in candidates {
-            let entry = self.table.get(sector);
+            let entry = self.entry(sector);
             let steps = self.drop_done(steps, |applied| entry == entry_of(applied));
             let Some((_, last)) = steps.last() else { continue };
-            if steps.iter().any(|s| s.0.content.is_some()) {
+            // Deltas on content in a slot may be in place there, or not.
+            let in_slot = steps.iter().find_map(|s| s.0.in_slot());
+            let adds = steps.iter().any(|s| !s.0.deltas.is_empty());
+            let bytes = steps.iter().any(|s| s.0.content.is_some() && s.0.in_slot().is_none());
+            if bytes || self.slots.place_of(sector).is_none() || (in_slot.is_some() && !adds) {
                 self.put_back(sector, steps);
             } else if last.state != State::Written as u8 {
-                self.table.set(sector, entry_of(last));
+                let entry = entry_of(last);
+                self.set_entry(sector, entry);
                 self.drop_done(steps, |_| true);
             } else {
                 let recovery = self.recovery.as_mut().expect("opening");
                 recovery.candidates.insert(sector, steps);
                 recovery.waiting += 1;
-                self.read_place(Purpose::Candidate { sector }, sector..sector + 1);
+                let at = self.slots.place_of(sector).expect("an apply entry gives places");
+                self.read_place(Purpose::Candidate { sector }, at..at + 1);
             }
         }
         self.finish_opening();
@@ -69,7 +77,9 @@ impl JournalStore {
     /// A sector that has yet to be placed: by the last checkpoint, if that was to place it, or by another.
     fn put_back(&mut self, sector: u64, steps: Vec<(Over, Applied)>) {
         let last = &mut self.recovery.as_mut().expect("opening").last;
-        let left = last.sectors.contains(&sector).then_some(&mut last.left);
+        // Without a place, which only damage takes away, it gets one from another checkpoint.
+        let ends = last.sectors.contains(&sector) && self.slots.place_of(sector).is_some();
+        let left = ends.then_some(&mut last.left);
         let mut superseded = Vec::new();
         let steps: Vec<Over> = steps.into_iter().map(|s| s.0).filter(|o| !o.is_empty()).collect();
         if !steps.is_empty() {
@@ -88,28 +98,56 @@ impl JournalStore {
         let recovery = self.recovery.as_mut().expect("opening");
         let steps = recovery.candidates.remove(&sector).expect("a candidate");
         recovery.waiting -= 1;
-        let entry = self.table.get(sector);
+        let entry = self.entry(sector);
         let crc = data.as_ref().map(Buffer::crc);
-        let untouched = Base::of(&Over::default(), entry).content(|| data).is_some();
+        let below = match steps.iter().find_map(|s| s.0.in_slot()) {
+            Some((_, crc)) => TableEntry { crc, state: State::Written, ..entry },
+            None => entry,
+        };
+        let place = self.slots.place_of(sector);
+        let untouched = Base::of(&Over::default(), below, place).content(|| data).is_some();
         let in_place = |a: &Applied| crc == Some(a.crc) && a.state == State::Written as u8;
         if let Some((_, applied)) = steps.iter().rfind(|s| in_place(&s.1)) {
-            self.table.set(sector, entry_of(applied));
+            let entry = entry_of(applied);
+            self.set_entry(sector, entry);
             let rest = self.drop_done(steps, in_place);
             self.put_back(sector, rest);
         } else if untouched {
             self.put_back(sector, steps);
         } else {
             let version = steps.last().expect("not empty").1.version;
-            self.table.set(sector, TableEntry { version, crc: 0, state: State::Bad });
+            self.set_entry(sector, TableEntry { version, ..TableEntry::LOST });
             self.counters.erasures += 1;
             self.drop_done(steps, |_| true);
         }
         self.finish_opening();
     }
 
-    fn finish_opening(&mut self) {
+    /// In the places of pointers that the last checkpoint was to write stood other slots before: what the table says of
+    /// them counts only if it is what the checkpoint was to make of it.
+    fn forget_what_was_there(&mut self, candidates: &BTreeMap<u64, Vec<(Over, Applied)>>) {
+        let last = &self.recovery.as_ref().expect("opening").last;
+        let (slots, applied) = (last.pointers.keys(), &last.sectors);
+        let sectors: Vec<u64> = slots.flat_map(|slot| self.slots.sectors_of(*slot)).collect();
+        let applied = applied.clone();
+        for sector in sectors {
+            let is = self.entry(sector);
+            let done = candidates.get(&sector).and_then(|steps| steps.last());
+            let done =
+                done.is_some_and(|step| applied.contains(&sector) && is == entry_of(&step.1));
+            let unclaimed = self.unclaimed();
+            // What a damaged page says is lost stays so: it may have been put in place.
+            let is_lost = is.state == State::Bad && !self.is_anothers(sector);
+            if !done && is != unclaimed && !is_lost {
+                self.set_entry(sector, unclaimed);
+            }
+        }
+    }
+
+    pub(super) fn finish_opening(&mut self) {
         let done = self.recovery.as_ref().is_some_and(|r| r.looked && r.waiting == 0);
         if done {
+            self.abort_unfounded();
             // What was found may not be safe yet: a process that died may have left it in a
             // cache. It must be before anything relies on it.
             self.start(Purpose::RecoveryFlush, DiskOp::Flush);
@@ -118,5 +156,5 @@ impl JournalStore {
 }
 
 fn entry_of(a: &Applied) -> TableEntry {
-    TableEntry { version: a.version, crc: a.crc, state: State::from_byte(a.state) }
+    TableEntry { version: a.version, crc: a.crc, state: State::from_byte(a.state), slot: 0 }
 }

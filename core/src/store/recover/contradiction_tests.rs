@@ -75,7 +75,7 @@ fn outcome(frames: &[Vec<Entry>]) -> Result<usize, FormatError> {
 fn prepare(ts: u64, sector: u64, kind: ChangeKind) -> Entry {
     let crc = (kind == ChangeKind::Content).then(|| checksum::crc32c(&[7; SECTOR_BYTES]));
     let changes = vec![ChangeHead { sector, count: 1, kind, crc }];
-    Entry::Prepare { ts: Timestamp(ts), meta: vec![1], changes }
+    Entry::Prepare { ts: Timestamp(ts), meta: vec![1], changes, redirects: Vec::new() }
 }
 
 fn decided(ts: u64, commit: bool) -> Entry {
@@ -98,6 +98,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         1 => (0..4u64).prop_map(Entry::Checkpoint),
         2 => applied.prop_map(|(sector, ts, state)| Entry::Apply {
             sectors: vec![Applied { sector, version: Timestamp(ts), crc: 0, state }],
+            pointers: Vec::new(),
         }),
     ]
 }
@@ -115,7 +116,8 @@ proptest! {
 
 fn apply(sector: u64, ts: u64) -> Entry {
     let state = super::super::State::Written as u8;
-    Entry::Apply { sectors: vec![Applied { sector, version: Timestamp(ts), crc: 0, state }] }
+    let sectors = vec![Applied { sector, version: Timestamp(ts), crc: 0, state }];
+    Entry::Apply { sectors, pointers: Vec::new() }
 }
 
 /// Each is refused in words, whether the entries are in one frame or in a frame each.
@@ -170,7 +172,8 @@ fn frames_that_take_one_anothers_room_are_refused() {
             ChangeHead { sector: 0, count, kind: ChangeKind::Content, crc }
         };
         let changes = payload.chunks(100 * SECTOR_BYTES).map(change).collect();
-        let entry = Entry::Prepare { ts: Timestamp(number), meta: vec![], changes };
+        let entry =
+            Entry::Prepare { ts: Timestamp(number), meta: vec![], changes, redirects: Vec::new() };
         let (head, _) = encode_frame(superblock.incarnation, number, &[entry]);
         [head, payload].concat()
     };

@@ -8,12 +8,14 @@
 //!
 //! - [`replay`]: which frames of the journal count, and what their entries say
 //! - [`contradiction`]: what an entry cannot say after those before it
+//! - [`owners`]: which slots are whose, and whose content is not there
 //! - [`candidates`]: sectors that a checkpoint was putting in place
 
 mod candidates;
 mod contradiction;
 #[cfg(test)]
 mod contradiction_tests;
+mod owners;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -24,15 +26,19 @@ use super::format::versions::Version;
 use super::format::{Applied, SUPERBLOCKS};
 use super::index::Index;
 use super::overlay::{Over, Overlay};
+use super::slots::{Claims, Moved, Slots};
 use super::table::{Numbers, Table};
 use super::{
-    Change, DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
+    DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
     Recovered, StoreConfig, StoreCounters, Superblock,
 };
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+use replay::Found;
 
 const PIECE: u64 = 256;
+/// Pages of the owners that are read at a time, of each copy.
+const OWNERS_PIECE: u64 = 128;
 /// Of more sectors that cannot be read while opening the disk is not opened.
 const MOST_UNREADABLE: u64 = 64;
 
@@ -51,8 +57,20 @@ pub(in crate::store) struct Recovery {
     unreadable: (BTreeSet<u64>, u64),
     /// The frames of the journal, once it is known which: where each begins, and what is in it.
     journal: Vec<u8>,
+    /// What the owners that are on the disk claim.
+    claims: Claims,
+    /// The first copy of some of their pages, while the second is read.
+    other_copy: Vec<u8>,
+    /// The frames that count, once that is known: they are replayed when the owners are here.
+    frames: Vec<Found>,
+    /// Frames with lower numbers were safe, by the superblock that was found, and the content of their writes was.
+    durable_before: u64,
+    /// Writes whose content is not what it is to be.
+    unfounded: BTreeSet<Timestamp>,
     /// What had committed when the last checkpoint began.
     begun: Overlay,
+    /// And where pointers had moved.
+    begun_moved: Moved,
     /// Sectors that apply entries name: for each entry what it was to put in place, and the
     /// outcome of that. A crash may have come before an entry took effect, and the sector
     /// been taken up again by a later life's entry; only the table and the place tell.
@@ -75,6 +93,8 @@ struct LastCheckpoint {
     sectors: BTreeSet<u64>,
     /// What those consist of that are not in place.
     left: BTreeMap<u64, Over>,
+    /// The pointers that it was to write.
+    pointers: BTreeMap<u64, u64>,
     /// The known writes that it named, and the first frame that does.
     known: (Option<u64>, Vec<Timestamp>),
 }
@@ -85,12 +105,17 @@ enum Part {
     Superblocks,
     Journal,
     Index,
+    /// A copy of some pages of the owners, from the first of them on.
+    Owners {
+        first: u64,
+        copy: u64,
+    },
 }
 
 impl JournalStore {
     /// The store of a disk that holds only lengths, for simulations of performance: every
     /// sector has been written, all is in place, and as much of the table as there is room for is
-    /// in memory. `journal` sectors are the journal's, as in [`Superblock::divide`].
+    /// in memory. Slots have `slot` sectors, as in [`Superblock::divide_in`].
     ///
     /// # Errors
     /// If the disk is too small.
@@ -98,9 +123,10 @@ impl JournalStore {
         config: StoreConfig,
         disk: u16,
         disk_sectors: u64,
-        journal: u64,
+        slot: u64,
     ) -> Result<JournalStore, FormatError> {
-        let superblock = Superblock::divide(0, disk, 1, disk_sectors, journal)?;
+        let journal = Superblock::JOURNAL;
+        let superblock = Superblock::divide_in(slot, 0, disk, 1, disk_sectors, journal)?;
         let mut store = JournalStore::open(config, 0, disk, disk_sectors);
         store.journal = Journal::new(&superblock, config);
         store.recovery = None;
@@ -111,7 +137,9 @@ impl JournalStore {
             store.table.load(page, Some(&Buffer::Length(SECTOR_BYTES)));
         }
         // Its pages have bytes, but they are written as they are where data has some.
-        store.table.index = Some(Index::new(superblock.incarnation, superblock.table_pages()));
+        let pages = superblock.table_pages() + superblock.owner_pages();
+        store.table.index = Some(Index::new(superblock.incarnation, pages));
+        store.slots = Slots::full(&superblock);
         store.superblock = superblock;
         store.events.push_back(Event::Opened(Vec::new()));
         Ok(store)
@@ -130,7 +158,13 @@ impl JournalStore {
             have: 0,
             unreadable: (BTreeSet::new(), 0),
             journal: Vec::new(),
+            claims: Claims::default(),
+            other_copy: Vec::new(),
+            frames: Vec::new(),
+            durable_before: 0,
+            unfounded: BTreeSet::new(),
             begun: Overlay::default(),
+            begun_moved: Moved::new(),
             candidates: BTreeMap::new(),
             last: LastCheckpoint::default(),
             known: (None, Vec::new()),
@@ -150,6 +184,7 @@ impl JournalStore {
             life_written: 0,
             life_to_write: None,
             table: Table::new(config.table_pages),
+            slots: Slots::new(&Superblock::unread()),
             overlay: Overlay::default(),
             writes: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -178,6 +213,10 @@ impl JournalStore {
             Part::Superblocks => (0, SUPERBLOCKS),
             Part::Journal => (sb.journal_start(), sb.journal),
             Part::Index => (sb.index_start(), sb.index_pages()),
+            Part::Owners { first, copy } => {
+                let count = OWNERS_PIECE.min(sb.owner_pages() - first);
+                (sb.owners().start + copy * sb.owner_pages() + first, count)
+            }
         }
     }
 
@@ -262,8 +301,9 @@ impl JournalStore {
             }
             Part::Index => {
                 self.take_index(&bytes);
-                self.replay();
+                self.judge_journal();
             }
+            Part::Owners { .. } => self.take_owners(bytes),
         }
     }
 
@@ -274,7 +314,9 @@ impl JournalStore {
         };
         self.journal = Journal::new(&sb, self.config);
         (self.latest_kept, self.life_written) = (sb.latest, sb.life);
+        self.slots = Slots::new(&sb);
         let recovery = self.recovery.as_mut().expect("opening");
+        recovery.durable_before = sb.durable_before;
         recovery.part = Part::Journal;
         recovery.bytes = vec![0; (sb.journal * SECTOR) as usize];
         self.superblock = sb;
@@ -285,7 +327,8 @@ impl JournalStore {
         if !self.superblock.has_index() {
             return;
         }
-        let mut index = Index::new(self.superblock.incarnation, self.superblock.table_pages());
+        let pages = self.superblock.table_pages() + self.superblock.owner_pages();
+        let mut index = Index::new(self.superblock.incarnation, pages);
         for (number, page) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
             if let Some(wrong) = index.load(number as u64, page) {
                 self.damaged(format!("page {number} of the table's index is damaged: {wrong}"));
@@ -371,13 +414,16 @@ impl JournalStore {
             ts: *ts,
             meta: w.meta.clone(),
             committed: !w.is_undecided(),
-            ranges: w.changes().iter().map(Change::changed).collect(),
+            ranges: w.changed(self.superblock.slot()),
         });
         let found = found.collect();
         self.events.push_back(Event::Opened(found));
         if self.journal.used() > 0 {
             self.journal.found_known(last.known.0);
-            self.end_last_checkpoint(last.left, last.known.1);
+            let mut pointers = last.pointers;
+            pointers.retain(|slot, place| self.slots.place(*slot) == Some(*place));
+            let moves = (pointers, self.slots.take_leaving());
+            self.end_last_checkpoint(last.left, moves, last.known.1);
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::Buffer;
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES};
 
 /// A frame that was found: where it begins, in sectors, its head, and what is in it.
-type Found = (u64, FrameHead, Vec<Entry>);
+pub(super) type Found = (u64, FrameHead, Vec<Entry>);
 
 impl JournalStore {
-    pub(super) fn replay(&mut self) {
+    /// Finds the frames that count, or that none can be believed.
+    pub(super) fn judge_journal(&mut self) {
         let bytes = std::mem::take(&mut self.recovery.as_mut().expect("opening").journal);
-        self.recovery.as_mut().expect("opening").replayed = true;
         let frames = match self.find_frames(&bytes) {
             Ok(frames) => frames,
             Err(why) => return self.refuse(why),
@@ -51,11 +51,28 @@ impl JournalStore {
                 self.table.numbers.upto = self.superblock.sequence;
             }
             self.count_on();
-            if let Err(why) = self.replay_frames(frames, &bytes) {
-                return self.refuse(why);
-            }
+            let checkpoints = frames.iter().flat_map(|f| &f.2).filter_map(|entry| match entry {
+                Entry::Checkpoint(number) => Some(*number),
+                _ => None,
+            });
+            self.table.numbers.applied.extend(checkpoints);
+            let recovery = self.recovery.as_mut().expect("opening");
+            (recovery.frames, recovery.journal) = (frames, bytes);
+        }
+        self.read_owners(0);
+    }
+
+    /// All that is on the disk besides is known: takes in what the journal says.
+    pub(super) fn replay(&mut self) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.replayed = true;
+        let frames = std::mem::take(&mut recovery.frames);
+        let bytes = std::mem::take(&mut recovery.journal);
+        if let Err(why) = self.replay_frames(frames, &bytes) {
+            return self.refuse(why);
         }
         self.note_what_was_found();
+        self.settle_slots();
         self.step_recovery();
     }
 
@@ -65,7 +82,7 @@ impl JournalStore {
         let (mut at, mut number, mut used) = (sb.tail, sb.tail_frame, 0);
         let frame_at = |at: u64, number: u64| {
             let from = bytes.get((at * SECTOR) as usize..)?;
-            let frame = decode_frame(sb.incarnation, from, sb.data);
+            let frame = decode_frame(sb.incarnation, from, sb.bounds());
             frame.filter(|_| number_of(sb, from) == Some(number)).map(|f| (at, f))
         };
         let mut frames = Vec::new();
@@ -168,10 +185,10 @@ impl JournalStore {
         for entry in entries {
             self.agrees(frame, &entry)?;
             match entry {
-                Entry::Prepare { ts, meta, changes } => {
+                Entry::Prepare { ts, meta, changes, redirects } => {
                     self.superblock.latest = self.superblock.latest.max(ts);
                     let changes = changes.iter().map(|h| change(h, payload, &mut at)).collect();
-                    self.writes.insert(ts, Write::found(meta, changes, frame));
+                    self.writes.insert(ts, Write::found(meta, (changes, redirects), frame));
                 }
                 Entry::Outcome { ts, commit } => {
                     if self.writes.get(&ts).is_some_and(Write::is_undecided) {
@@ -189,24 +206,37 @@ impl JournalStore {
                 Entry::Begin => {
                     let recovery = self.recovery.as_mut().expect("opening");
                     recovery.begun = self.overlay.clone();
+                    recovery.begun_moved = self.slots.all_moved();
                     recovery.known = (None, Vec::new());
                 }
-                Entry::Apply { sectors } => {
+                Entry::Apply { sectors, pointers } => {
+                    for (slot, place) in &pointers {
+                        self.slots.replay_pointer(*slot, *place);
+                    }
                     let recovery = self.recovery.as_mut().expect("opening");
                     recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
+                    for applied in &sectors {
+                        if let Some(slot) = self.slots.slot_of(applied.sector) {
+                            self.slots.put_in_place(slot, &recovery.begun_moved);
+                        }
+                    }
+                    recovery.last.pointers = pointers.into_iter().collect();
                     recovery.last.known = std::mem::take(&mut recovery.known);
                     sectors.into_iter().for_each(|a| self.replay_apply(a));
                 }
                 Entry::Heard(heard) => self.replay_heard(heard),
                 Entry::Life(life) => self.replay_life(life),
+                Entry::Safe(number) => {
+                    let recovery = self.recovery.as_mut().expect("opening");
+                    recovery.durable_before = recovery.durable_before.max(number);
+                }
                 Entry::Overtaken { ts, sectors } => {
                     if let Some(write) = self.writes.get_mut(&ts) {
                         write.overtaken_in(sectors);
                     }
                 }
-                Entry::Checkpoint(number) => {
-                    self.table.numbers.applied.insert(number);
-                }
+                // All of them are known before anything is replayed.
+                Entry::Checkpoint(_) => {}
             }
         }
         Ok(())
@@ -269,6 +299,6 @@ fn later_frame(sb: &Superblock, bytes: &[u8], number: u64) -> Option<u64> {
     (0..bytes.len() / SECTOR_BYTES).find_map(|n| {
         let here = &bytes[n * SECTOR_BYTES..];
         let found = number_of(sb, here).filter(|found| *found > number)?;
-        decode_frame(sb.incarnation, here, sb.data).map(|_| found)
+        decode_frame(sb.incarnation, here, sb.bounds()).map(|_| found)
     })
 }

@@ -180,9 +180,9 @@ impl Home {
     }
 
     /// Takes a disk, which becomes an empty one, for a node; in the place of the one that the node
-    /// had, if it had one.
-    pub(crate) fn take_disk(&mut self, node: NodeId, mut claim: Claim) -> Result<()> {
-        claim.make(self.cluster(), node)?;
+    /// had, if it had one. So many of its data sectors are `needed`.
+    pub(crate) fn take_disk(&mut self, node: NodeId, mut claim: Claim, needed: u64) -> Result<()> {
+        claim.make(self.cluster(), node, needed)?;
         let mut content = self.content.clone();
         content.disk.retain(|d| d.node() != node);
         let path = claim.path().to_path_buf();

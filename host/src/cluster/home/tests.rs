@@ -57,7 +57,7 @@ fn a_process_finds_its_disks_again() {
     assert_eq!(home.unused, [dir.join("new")]);
     assert!(home.has(NodeId(3)) && !home.has(NodeId(0)));
     let claim = Claim::new(&dir.join("new"), Some(32 << 20), None, false).unwrap();
-    home.take_disk(NodeId(7), claim).unwrap();
+    home.take_disk(NodeId(7), claim, 0).unwrap();
     assert_eq!(holder(&dir.join("new"), cluster), Some(7));
     home.forget(NodeId(2)).unwrap();
     drop(home);

@@ -169,8 +169,8 @@ impl Together {
     }
 
     /// Takes a disk for a node, which becomes an empty one: see [`Home::take_disk`].
-    pub(crate) fn take_disk(&mut self, node: NodeId, claim: Claim) -> Result<()> {
-        self.home.take_disk(node, claim)
+    pub(crate) fn take_disk(&mut self, node: NodeId, claim: Claim, needed: u64) -> Result<()> {
+        self.home.take_disk(node, claim, needed)
     }
 
     /// A node that the map holds for this process and that has no disk yet.

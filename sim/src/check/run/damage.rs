@@ -48,16 +48,25 @@ pub(super) enum Region {
     Journal,
     Index,
     Table,
+    Owners,
     Data,
 }
 
 const HARMS: [Harm; 5] =
     [Harm::Zeroed, Harm::Rotten, Harm::Unreadable, Harm::RolledBack, Harm::Torn];
-const REGIONS: [Region; 5] =
-    [Region::Superblock, Region::Journal, Region::Index, Region::Table, Region::Data];
+const REGIONS: [Region; 6] = [
+    Region::Superblock,
+    Region::Journal,
+    Region::Index,
+    Region::Table,
+    Region::Data,
+    Region::Owners,
+];
+/// As many of them do disks without slots have.
+const UNSLOTTED_REGIONS: usize = 5;
 
-/// What happens to a victim's disk, and when, in half of the cases.
-pub(super) fn draw(rng: &mut Rng, victim: NodeId, span: Nanos) -> Vec<(Nanos, Fault)> {
+/// What happens to a victim's disk, and when, in half of the cases. It may have `slots`.
+pub(super) fn draw(rng: &mut Rng, slots: bool, victim: NodeId, span: Nanos) -> Vec<(Nanos, Fault)> {
     if rng.bool() {
         return Vec::new();
     }
@@ -77,14 +86,15 @@ pub(super) fn draw(rng: &mut Rng, victim: NodeId, span: Nanos) -> Vec<(Nanos, Fa
         }
         _ => {
             // At most one superblock: without both a disk is none, and the operator replaces it.
-            let mut regions = &REGIONS[usize::from(rng.bool())..];
+            let all = if slots { &REGIONS[..] } else { &REGIONS[..UNSLOTTED_REGIONS] };
+            let mut regions = &all[usize::from(rng.bool())..];
             let when = [at - before, at + stays / 2][rng.usize(0..2)];
             let mut harms = Vec::new();
             for _ in 0..rng.usize(1..=3) {
                 let region = regions[rng.usize(0..regions.len())];
                 let harm = HARMS[rng.usize(0..HARMS.len())];
                 harms.push(damage(when, Damage::Sectors(harm, region)));
-                regions = &REGIONS[1..];
+                regions = &all[1..];
             }
             harms
         }
@@ -101,6 +111,7 @@ fn sectors(region: Region, disk: &Superblock) -> (u64, u64) {
         Region::Journal => (disk.journal_start(), disk.journal),
         Region::Index => (disk.index_start(), disk.index_pages()),
         Region::Table => (disk.table_start(), disk.table_pages()),
+        Region::Owners => (disk.owners().start, disk.owners().end - disk.owners().start),
         Region::Data => (disk.data_start(), disk.data),
     }
 }
@@ -120,11 +131,15 @@ impl Run {
             Damage::NextWrite(Lie::Lost) => self.world.disk(node).astray = Some(Astray::Lost),
             Damage::NextWrite(Lie::Misdirected) => {
                 // Not to a superblock: the other may be the older one.
-                let to = rng.u64(2..divided.data_start() + divided.data);
+                let to = rng.u64(2..divided.sectors());
                 self.world.disk(node).astray = Some(Astray::To(to));
             }
             Damage::Sectors(harm, region) => {
                 let (first, count) = sectors(region, &divided);
+                // Small disks have no owners.
+                if count == 0 {
+                    return;
+                }
                 let at = first + rng.u64(0..count);
                 let most = match region {
                     Region::Superblock => 1,

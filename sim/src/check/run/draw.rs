@@ -27,7 +27,7 @@ use super::rare::Rare;
 use super::suspects;
 use super::{Run, VOLUME};
 use super::{choices, ranges};
-use crate::world::{Crew, World};
+use crate::world::{Crew, Sizes, World};
 
 impl Run {
     pub(super) fn draw(seed: u64, options: Options, story: usize) -> Run {
@@ -191,16 +191,18 @@ impl Run {
             volume = Some(made.clone());
             vec![made]
         };
+        let slot = if options.slots { draw_slot(seed) } else { 0 };
+        let sizes = Sizes { sectors: 1200, journal, slot };
         let mut world = match &members {
             Some(m) => World::of_processes(
                 seed,
                 Crew { nodes, hosted, attached, later, added },
-                (1200, journal),
+                sizes,
                 config,
                 m.config,
                 volumes,
             ),
-            None => World::new(seed, nodes, 1200, journal, config, volumes),
+            None => World::of_sizes(seed, nodes, sizes, config, volumes),
         };
         world.story_length = story;
         if rare.is_some() {
@@ -316,6 +318,11 @@ fn draw_controller(seed: u64) -> Option<Roles> {
 /// Among how many nodes the locks of a lock server are divided.
 fn draw_lock_servers(seed: u64) -> usize {
     [1, 1, 2, 3][Rng::with_seed(seed ^ 0x0010_c5e2).usize(0..4)]
+}
+
+/// Sectors of a slot: so few that whole slots are written often, and parts of slots, too.
+fn draw_slot(seed: u64) -> u64 {
+    [0, 1, 1, 2, 2, 4][Rng::with_seed(seed ^ 0x510_7512e).usize(0..6)]
 }
 
 /// With a controller in one of four seeds each block has its command.

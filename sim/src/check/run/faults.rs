@@ -64,7 +64,7 @@ impl Run {
         self.draw_giving_up(span, &victims);
         for victim in victims {
             if f.damage && f.crashes {
-                plan.extend(damage::draw(&mut self.damage_rng, victim, span));
+                plan.extend(damage::draw(&mut self.damage_rng, self.options.slots, victim, span));
             }
             // A victim either comes and goes, or its disk decays.
             if self.rng.bool() {
@@ -333,6 +333,7 @@ impl Run {
     pub(super) fn hurt(&mut self, node: NodeId, sector: u64, unreadable: bool) {
         let what = if unreadable { "becomes unreadable" } else { "rots" };
         self.world.tell(|| format!("sector {sector} of {node} {what}"));
+        self.world.disk(node).decayed = true;
         if unreadable {
             self.world.disk(node).spoil(sector);
         } else {

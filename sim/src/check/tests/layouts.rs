@@ -5,10 +5,8 @@ use weft_core::layout::{Grid, LayoutSpec};
 use super::*;
 
 /// Groups of data with parity of their own, beside parity over all.
-const LOCAL: Options = Options {
-    layout: Some(LayoutSpec::Local { data: 4, groups: 2, globals: 1 }),
-    ..Options::DEFAULT
-};
+const LOCAL: Options =
+    Options { layout: Some(LayoutSpec::Local { data: 4, groups: 2, globals: 1 }), ..UNSLOTTED };
 
 #[test]
 fn seeds_with_local_parity_pass() {
@@ -18,7 +16,7 @@ fn seeds_with_local_parity_pass() {
 
 /// Every data column in two groups and under a parity over all.
 const GRID: Options =
-    Options { layout: Some(LayoutSpec::Grid(Grid { rows: 2, across: 2 })), ..Options::DEFAULT };
+    Options { layout: Some(LayoutSpec::Grid(Grid { rows: 2, across: 2 })), ..UNSLOTTED };
 
 #[test]
 fn seeds_with_a_grid_pass() {

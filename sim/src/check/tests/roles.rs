@@ -5,11 +5,8 @@ use weft_core::policy::Roles;
 use super::*;
 
 /// A controller that no data passes, in all runs.
-const CONTROLLED: Options = Options {
-    controller: Some(Some(Roles::Controller)),
-    commit: Some(Commit::Late),
-    ..Options::DEFAULT
-};
+const CONTROLLED: Options =
+    Options { controller: Some(Some(Roles::Controller)), commit: Some(Commit::Late), ..UNSLOTTED };
 
 /// Controllers, backups and endpoints die, and a node forges what workers and endpoints say to each other.
 #[test]

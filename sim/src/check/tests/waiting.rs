@@ -3,7 +3,7 @@
 use super::*;
 
 /// Drawn as before there were ranges.
-const UNRANGED: Options = Options { ranges: false, ..Options::DEFAULT };
+const UNRANGED: Options = Options { ranges: false, ..UNSLOTTED };
 
 /// The disk that has the data of a write goes away just after its host was answered; who marked the parity remembers it.
 #[test]
@@ -46,7 +46,7 @@ fn parity_that_waits_beyond_its_bounds_is_found() {
 /// then it cannot say that nothing has been written.
 #[test]
 fn what_is_marked_does_not_vouch_for_data() {
-    passed(6004311, Options { members: Some(true), ..Options::DEFAULT });
+    passed(6004311, Options { members: Some(true), ..UNSLOTTED });
 }
 
 /// Parity waits in all of these.
@@ -92,6 +92,6 @@ fn a_write_whose_parity_must_wait_goes_on() {
 #[test]
 fn ranges_choose_for_themselves() {
     for seed in 0..12 {
-        passed(seed, Options { deferral: Some(true), ..Options::DEFAULT });
+        passed(seed, Options { deferral: Some(true), ..UNSLOTTED });
     }
 }

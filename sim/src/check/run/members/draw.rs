@@ -156,7 +156,7 @@ impl Run {
         let f = self.options.faults;
         if f.damage && f.crashes {
             let span = self.cluster().span;
-            let plan = damage::draw(&mut self.damage_rng, victim, span);
+            let plan = damage::draw(&mut self.damage_rng, self.options.slots, victim, span);
             plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
         }
         let decays = self.cluster().rng.u8(0..4) == 0;

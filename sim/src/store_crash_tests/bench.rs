@@ -1,139 +1,18 @@
-//! One disk, and a script of everything that can happen to it: small writes, larger ones, deltas, discards,
-//! marks, aborts, checkpoints, a full journal. It crashes at every operation of the disk, with writes lost, done in part, or torn;
-//! and at every operation of the opening after that. What was acknowledged must be there, what was undecided is there whole or not at
-//! all, and what the store holds must fit together after each step.
+//! A store on a disk, on which a script is played, and what is known of what it must hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use weft_core::Buffer;
+use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 use weft_core::store::{
-    Change, ChangeKind, Event, JournalStore, Scan, Store, StoreBug, StoreConfig, Superblock,
+    Change, DiskOp, Event, JournalStore, Scan, Store, StoreBug, StoreConfig, Superblock,
 };
 use weft_core::units::{NodeId, SECTOR, Timestamp};
 
+use super::script::Act::{self, *};
+use super::script::{SLOT, SLOTS};
 use crate::disk::SimDisk;
-
-/// Sectors of a larger write.
-const SLOT: u64 = 4;
-
-/// One thing that happens to the store.
-#[derive(Clone, Copy, Debug)]
-enum Act {
-    /// A write of so many sectors is prepared.
-    Write(u64, u64, ChangeKind, u8),
-    /// The last write that is undecided commits, or aborts, once it is prepared.
-    Commit,
-    Abort,
-    /// The oldest write of which all know is forgotten.
-    Release,
-    Checkpoint,
-    /// The disk does so many operations.
-    Steps(usize),
-    /// The disk does all that there is to do.
-    Rest,
-}
-
-use Act::*;
-use ChangeKind::{Content, Delta, Mark};
-
-/// Writes of all kinds, decided and in place, and while others are put in place.
-fn script() -> Vec<Act> {
-    let mut acts = vec![
-        // Some sectors for the first time, then parts of them.
-        Write(0, 8, Content, 1),
-        Commit,
-        Write(1, 1, Content, 2),
-        Commit,
-        Write(6, 2, Delta, 4),
-        Commit,
-        Checkpoint,
-        Rest,
-        Release,
-        Release,
-        // What was prepared first commits last.
-        Write(0, 4, Content, 3),
-        Steps(3),
-        Commit,
-        Write(3, 1, Delta, 8),
-        Commit,
-        // What is not aligned with anything.
-        Write(10, 6, Content, 5),
-        Commit,
-        Checkpoint,
-        Steps(4),
-        // While that is put in place.
-        Write(0, 4, Content, 6),
-        Commit,
-        Write(2, 1, Delta, 1),
-        Commit,
-        Rest,
-        Release,
-        Release,
-        Release,
-        Checkpoint,
-        Steps(2),
-        Write(0, 8, Content, 7),
-        Commit,
-        Checkpoint,
-        Steps(30),
-        Write(20, 4, Content, 9),
-        Steps(2),
-        Rest,
-        Commit,
-        // Discards.
-        Write(4, 4, Content, 0),
-        Commit,
-        Write(13, 2, Content, 0),
-        Commit,
-        Checkpoint,
-        Rest,
-        // An abort, and the same content again.
-        Write(12, 4, Content, 11),
-        Abort,
-        Write(12, 4, Content, 11),
-        Commit,
-        Write(12, 4, Content, 12),
-        Commit,
-        Write(21, 1, Mark, 0),
-        Commit,
-        Write(24, 1, Content, 13),
-        Commit,
-        Checkpoint,
-        Steps(6),
-    ];
-    // At each step of a checkpoint something is prepared and aborts.
-    acts.extend([Rest, Write(0, 4, Content, 14), Commit, Checkpoint]);
-    for _ in 0..10 {
-        acts.extend([Steps(2), Write(64, 4, Content, 33), Abort]);
-    }
-    (0..8).for_each(|_| acts.push(Release));
-    acts
-}
-
-/// The whole disk is written, again and again, so that the journal is full now and then.
-fn filling() -> Vec<Act> {
-    let mut acts = Vec::new();
-    for round in 0..3 {
-        for slot in 0..SLOTS {
-            let byte = 20 + (slot as u8) + 40 * round;
-            acts.push(match (slot + u64::from(round)) % 5 {
-                0 => Write(slot * SLOT + 1, 1, Content, byte),
-                1 => Write(slot * SLOT, SLOT, Delta, byte),
-                _ => Write(slot * SLOT, SLOT, Content, byte),
-            });
-            acts.extend([Commit, Release]);
-            if slot % 4 == 3 {
-                acts.push(Checkpoint);
-            }
-        }
-    }
-    acts.extend([Checkpoint, Rest]);
-    acts
-}
-
-/// So many of them are on the disk.
-const SLOTS: u64 = 24;
 
 struct Written {
     changes: (u64, u64, ChangeKind, u8),
@@ -143,29 +22,36 @@ struct Written {
 }
 
 /// A store on a disk, and what is known of what it must hold.
-struct Bench {
-    disk: SimDisk,
-    store: JournalStore,
+pub(super) struct Bench {
+    pub(super) disk: SimDisk,
+    pub(super) store: JournalStore,
     config: StoreConfig,
-    rng: Rng,
+    pub(super) rng: Rng,
     started: Vec<u64>,
+    /// Reads of the disk that are not answered yet.
+    slow: BTreeSet<u64>,
+    is_slow: bool,
+    /// Whether it has not crashed yet.
+    is_whole: bool,
     /// So many more operations end before it crashes.
-    left: Option<usize>,
+    pub(super) left: Option<usize>,
     order: Order,
     clock: u64,
+    /// The epoch that its node entered when the disk was opened last.
+    life: u64,
     writes: BTreeMap<Timestamp, Written>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
     /// Whether sectors to which something was added may be lost: they were torn.
-    may_lose: bool,
+    pub(super) may_lose: bool,
     open: bool,
-    reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
+    pub(super) reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
     scanned: Vec<(u64, Timestamp)>,
 }
 
 /// In which order operations of the disk end.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Order {
+pub(super) enum Order {
     First,
     Last,
     Any,
@@ -173,22 +59,24 @@ enum Order {
 
 /// What becomes of what is not safe.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Crash {
+pub(super) enum Crash {
     ProcessDies,
     PowerCut,
     Torn,
 }
 
-fn divided() -> Superblock {
+pub(super) fn divided() -> Superblock {
     let sectors = 2 + Superblock::LEAST_JOURNAL + SLOTS * SLOT + 4;
-    let mut divided = Superblock::divide(1, 0, 1, sectors, 0).unwrap();
-    assert!(divided.data >= SLOTS * SLOT);
+    let mut divided = Superblock::divide_in(SLOT, 1, 0, 1, sectors, 0).unwrap();
+    assert_eq!(divided.slots(), SLOTS);
     divided.journal = 48;
+    // So that a disk that is full has none to spare.
+    divided.spare = 0;
     divided
 }
 
 impl Bench {
-    fn new(seed: u64, order: Order, bug: Option<StoreBug>) -> Bench {
+    pub(super) fn new(seed: u64, order: Order, bug: Option<StoreBug>) -> Bench {
         let divided = divided();
         let mut disk = SimDisk::new(divided.sectors());
         JournalStore::format(&divided).into_iter().for_each(|op| disk.apply_now(op));
@@ -201,9 +89,13 @@ impl Bench {
             config,
             rng: Rng::with_seed(seed),
             started: Vec::new(),
+            slow: BTreeSet::new(),
+            is_slow: false,
+            is_whole: true,
             left: None,
             order,
             clock: 10,
+            life: 0,
             writes: BTreeMap::new(),
             content: BTreeMap::new(),
             may_lose: false,
@@ -216,11 +108,11 @@ impl Bench {
     }
 
     /// Says whether it went on to the end.
-    fn run(&mut self, acts: &[Act]) -> bool {
+    pub(super) fn run(&mut self, acts: &[Act]) -> bool {
         acts.iter().all(|act| self.act(*act)) && self.rest()
     }
 
-    fn act(&mut self, act: Act) -> bool {
+    pub(super) fn act(&mut self, act: Act) -> bool {
         match act {
             Write(sector, count, kind, byte) => self.write((sector, count, kind, byte)),
             Commit => return self.decide(true),
@@ -228,7 +120,14 @@ impl Bench {
             Release => self.release(),
             Checkpoint => self.checkpoint(),
             Steps(count) => return (0..count).all(|_| self.step().is_some()),
-            Rest => return self.rest(),
+            Rest => {
+                self.is_slow = false;
+                return self.rest();
+            }
+            Read(sector) => {
+                self.store.read(1000, sector, 1);
+                self.is_slow = true;
+            }
         }
         self.settle();
         true
@@ -323,20 +222,51 @@ impl Bench {
                 return;
             }
             for request in ops {
+                match &request.op {
+                    DiskOp::Read { .. } if self.is_slow && self.slow.is_empty() => {
+                        self.slow.insert(request.id);
+                    }
+                    DiskOp::Write { offset, data, durable: true } if self.is_whole => {
+                        let len: usize = data.iter().map(Buffer::len).sum();
+                        self.check_content(offset / SECTOR, len as u64 / SECTOR);
+                    }
+                    _ => {}
+                }
                 self.disk.start(request.id, request.op);
                 self.started.push(request.id);
             }
         }
     }
 
+    /// New content goes where no pointer leads that is on the disk.
+    fn check_content(&mut self, first: u64, count: u64) {
+        let divided = divided();
+        let Some(from) = first.checked_sub(divided.data_start()) else { return };
+        let start = divided.owners().start;
+        let mut page = |copy: u64| {
+            let offset = (start + copy * divided.owner_pages()) * SECTOR;
+            self.disk.start(u64::MAX, DiskOp::Read { offset, len: SECTOR });
+            self.disk.finish(u64::MAX).expect("it can be read").to_bytes()
+        };
+        let pages = [page(0), page(1)];
+        let number = |page: &[u8]| u64::from_le_bytes(page[4084..4092].try_into().unwrap());
+        let newest = pages.iter().max_by_key(|page| number(page)).expect("there are two");
+        for place in from / SLOT..(from + count) / SLOT {
+            let claim = &newest[place as usize * 16..place as usize * 16 + 8];
+            assert_eq!(claim, [0; 8], "content goes to slot {place}, to which a pointer leads");
+        }
+    }
+
     /// One operation ends. Says whether there was any; or nothing, if it is time to crash.
     fn step(&mut self) -> Option<bool> {
         self.settle();
-        let Some(last) = self.started.len().checked_sub(1) else { return Some(false) };
+        let ready = |n: &usize| !self.is_slow || !self.slow.contains(&self.started[*n]);
+        let ready: Vec<usize> = (0..self.started.len()).filter(ready).collect();
+        let (Some(first), Some(last)) = (ready.first(), ready.last()) else { return Some(false) };
         let n = match self.order {
-            Order::First => 0,
-            Order::Last => last,
-            Order::Any => self.rng.usize(0..=last),
+            Order::First => *first,
+            Order::Last => *last,
+            Order::Any => ready[self.rng.usize(0..ready.len())],
         };
         if let Some(left) = &mut self.left {
             *left = left.checked_sub(1)?;
@@ -348,7 +278,7 @@ impl Bench {
         Some(true)
     }
 
-    fn rest(&mut self) -> bool {
+    pub(super) fn rest(&mut self) -> bool {
         loop {
             match self.step() {
                 Some(true) => {}
@@ -358,20 +288,22 @@ impl Bench {
         }
     }
 
-    fn crash(&mut self, crash: Crash) {
+    pub(super) fn crash(&mut self, crash: Crash) {
         if crash == Crash::Torn {
             self.may_lose = true;
             // Of the table and its index whole sectors are written or are not: one that is torn is damage.
             let divided = divided();
-            self.disk.tear_started(0..divided.index_start(), &mut self.rng);
-            self.disk.tear_started(divided.data_start()..divided.sectors(), &mut self.rng);
+            for sectors in [0..divided.index_start(), divided.data_start()..divided.sectors()] {
+                self.disk.tear_started(sectors, &mut self.rng);
+            }
         }
         match crash {
             Crash::ProcessDies => self.disk.process_dies(&mut self.rng),
             Crash::PowerCut | Crash::Torn => self.disk.power_cut(&mut self.rng),
         }
         self.started.clear();
-        self.open = false;
+        self.slow.clear();
+        (self.is_slow, self.open, self.is_whole) = (false, false, false);
         self.reads.clear();
         self.store = JournalStore::open(self.config, 1, 0, self.disk.sectors());
         self.settle();
@@ -389,12 +321,16 @@ impl Bench {
             }
             Event::Opened(found) => {
                 self.opened(&found.into_iter().map(|r| (r.ts, r.committed)).collect());
+                self.life += 1;
+                self.store.begin_life(self.life);
             }
             Event::Read(done) => {
+                assert!(done.ticket == 7 || done.erased.is_empty(), "a slot was used while read");
                 self.reads.push((done.ticket, done.data.to_bytes().to_vec(), done.erased));
             }
             Event::Scanned(_, found) => self.scanned = found,
-            Event::Damaged(what) if self.may_lose && what.contains("superblock") => {}
+            Event::Damaged(what)
+                if self.may_lose && (what.contains("superblock") || what.contains("owners")) => {}
             other => panic!("nobody asked for {other:?}"),
         }
     }
@@ -424,12 +360,12 @@ impl Bench {
     }
 
     /// Everything is as it must be; then it goes on, and still is.
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         assert!(self.rest() && self.open, "it comes to rest");
         self.compare();
         self.come_to_an_end();
         self.compare();
-        // Nearly all is written once more.
+        // All places are used again.
         let acts: Vec<Act> = (2..SLOTS)
             .flat_map(|slot| [Write(slot * SLOT, SLOT, Content, 100 + slot as u8), Commit, Release])
             .collect();
@@ -441,7 +377,7 @@ impl Bench {
         self.compare();
     }
 
-    fn come_to_an_end(&mut self) {
+    pub(super) fn come_to_an_end(&mut self) {
         for _ in 0..3 {
             while self.writes.values().any(|w| w.outcome.is_none()) {
                 assert!(self.decide(true), "nothing is cut off now");
@@ -454,7 +390,7 @@ impl Bench {
         }
     }
 
-    fn compare(&mut self) {
+    pub(super) fn compare(&mut self) {
         let all = SLOTS * SLOT;
         self.store.read(7, 0, all);
         self.store.scan(7, 0, all, Scan::Since(Timestamp(1)));
@@ -479,100 +415,4 @@ impl Bench {
             }
         }
     }
-}
-
-/// Says where it was when something fails.
-struct Where(String);
-
-impl Drop for Where {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("{}", self.0);
-        }
-    }
-}
-
-const ORDERS: [Order; 3] = [Order::First, Order::Last, Order::Any];
-const CRASHES: [Crash; 3] = [Crash::ProcessDies, Crash::PowerCut, Crash::Torn];
-
-/// Runs a script up to an operation, crashes, and looks at what is there. Says whether it came to the end.
-fn cut_off(acts: &[Act], order: Order, (at, crash): (usize, Crash), bug: Option<StoreBug>) -> bool {
-    let _where = Where(format!("{order:?}, {crash:?} at operation {at}"));
-    let mut bench = Bench::new(at as u64, order, bug);
-    bench.left = Some(at);
-    let ended = bench.run(acts);
-    bench.left = None;
-    if !ended {
-        bench.crash(crash);
-    }
-    bench.check();
-    ended
-}
-
-/// Crashes at every operation of a script, in each of these ways. Says how often.
-fn at_every_operation(acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usize {
-    let mut count = 0;
-    for order in orders {
-        for at in 0.. {
-            let cut = |crash: &Crash| cut_off(acts, *order, (at, *crash), None);
-            let ended: Vec<bool> = crashes.iter().map(cut).collect();
-            if ended[0] {
-                break;
-            }
-            count += ended.len();
-        }
-    }
-    count
-}
-
-#[test]
-fn what_is_acknowledged_is_there_after_a_crash_at_any_operation() {
-    let crashes = at_every_operation(&script(), &ORDERS, &CRASHES);
-    assert!(crashes > 800, "{crashes}");
-}
-
-#[test]
-fn a_full_journal_goes_on_and_survives_a_crash_at_any_operation() {
-    let crashes = at_every_operation(&filling(), &[Order::Any], &[Crash::PowerCut]);
-    assert!(crashes > 300, "{crashes}");
-}
-
-#[test]
-fn opening_may_crash_at_any_operation_after_a_crash_at_any() {
-    let acts = script();
-    let mut crashes = 0;
-    for at in 0.. {
-        for again in 0.. {
-            let crash = CRASHES[(at + again) % 3];
-            let _where = Where(format!("{crash:?} at {at}, again at {again}"));
-            let mut bench = Bench::new((at * 1000 + again) as u64, Order::Any, None);
-            bench.left = Some(at);
-            if bench.run(&acts) {
-                assert!(crashes > 800, "{crashes}");
-                return;
-            }
-            bench.left = Some(again);
-            bench.crash(crash);
-            let opened = bench.rest();
-            bench.left = None;
-            if !opened {
-                bench.crash(CRASHES[again % 3]);
-                crashes += 1;
-            }
-            bench.check();
-            if opened {
-                break;
-            }
-        }
-    }
-}
-
-#[test]
-fn frames_that_are_not_safe_when_they_promise_are_found() {
-    let found = (0..100).any(|at| {
-        let crash = (at, Crash::PowerCut);
-        let run = || cut_off(&script(), Order::First, crash, Some(StoreBug::MissingFlush));
-        std::panic::catch_unwind(run).is_err()
-    });
-    assert!(found);
 }

@@ -1,0 +1,316 @@
+//! Slots: stretches of content that a pointer finds. The data area is divided into slots of some sectors each. Those of
+//! the logical slots that have content lie in physical ones; which in which, a map in memory says, and on the disk the
+//! [owners](owners): for each physical slot the logical one whose content it holds.
+//!
+//! So a whole slot of new content is written once, into a slot that is free, beside the frame that says so. Only when
+//! the write commits does the pointer move. What is smaller goes through the journal, and into the slot that
+//! the pointer names.
+//!
+//! What must hold:
+//!
+//! 1. At most one physical slot claims a logical one. There are more physical slots than logical ones, so that on a full
+//!    disk, too, some are free.
+//! 2. A slot is written only while no pointer names it that is durable or can be replayed; but for putting committed
+//!    changes in place.
+//! 3. A slot that was replaced is free again after the checkpoint that replaced it, and after all reads of it.
+//! 4. A discard leaves the version of each sector: a slot whose content is discarded keeps its place.
+//! 5. If a page of the owners is damaged, the slots that nobody claims are lost, not holes.
+//! 6. Versions and checksums are those of the physical slot, and so go where the content goes. They say which logical slot
+//!    they were written for, and count for no other.
+//!
+//! - [`owners`]: the pointers on the disk
+//! - [`room`]: which slots are free
+//! - [`redirect`]: whole slots of new content: prepared, committed, aborted
+//! - [`reopened`]: what of all this is found when a disk is opened
+
+mod owners;
+mod redirect;
+mod reopened;
+mod room;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::Superblock;
+use super::page;
+use crate::units::Timestamp;
+
+pub(in crate::store) use reopened::Claims;
+pub(in crate::store) use room::kept_of;
+
+/// Copies of each page of the owners. They are written in turn, so that a torn write harms the older one.
+pub const OWNER_COPIES: u64 = 2;
+/// Bytes of an owner's entry.
+const OWNER_BYTES: usize = 16;
+/// Owners in a page.
+pub const OWNERS_PER_PAGE: u64 = (page::BODY_BYTES / OWNER_BYTES) as u64;
+/// Most sectors of a slot.
+pub const MOST_SLOT: u64 = 64;
+/// Most slots of a disk.
+pub const MOST_SLOTS: u64 = u32::MAX as u64 - 1;
+
+/// As many bits of a logical slot's number does the table have room for.
+const MARK: u32 = (1 << 24) - 1;
+/// In the place of a slot's number, which is kept plus 1, in memory as on the disk. So memory for slots that were never
+/// written is never touched.
+const NONE: u32 = 0;
+
+/// A slot's number as it is kept.
+fn kept(number: u64) -> u32 {
+    number as u32 + 1
+}
+
+/// The slot's number, from what is kept.
+fn number(kept: u32) -> Option<u64> {
+    u64::from(kept).checked_sub(1)
+}
+
+/// Pointers that have moved: of each logical slot the write, and the place.
+pub(in crate::store) type Moved = BTreeMap<u64, (Timestamp, u64)>;
+
+/// The slots of a disk.
+#[derive(Clone, Hash)]
+pub(in crate::store) struct Slots {
+    /// Sectors of a slot; 0 if the disk has none, and every sector is in the place of its number.
+    size: u64,
+    /// Of each logical slot the physical one that the last checkpoint gave it.
+    places: Vec<u32>,
+    /// How many logical slots have one.
+    placed: u64,
+    /// Of each physical slot the logical one that claims it so.
+    owners: Vec<u32>,
+    /// For each page of the owners, which copy is the newer one.
+    newer: Vec<u8>,
+    /// Pages of the owners that are to be written with the next checkpoint.
+    dirty: BTreeSet<u64>,
+    room: room::Room,
+    /// Pointers that have moved since: of a logical slot the write that has committed, and where its content is.
+    moved: Moved,
+    /// Places that pointers have left, since a checkpoint has said so in the journal last.
+    leaving: Vec<u64>,
+    /// Places that would be free if nobody read them.
+    being_read: BTreeSet<u64>,
+    /// How many writes of content are under way for each write that is being prepared.
+    landing: BTreeMap<Timestamp, u32>,
+    /// What aborted writes had taken.
+    dropped: BTreeMap<Timestamp, redirect::Dropped>,
+}
+
+impl Slots {
+    /// The slots of a disk on which nothing is written.
+    pub fn new(sb: &Superblock) -> Slots {
+        let count = sb.slots();
+        Slots {
+            size: sb.slot(),
+            places: vec![NONE; sb.logical_slots() as usize],
+            placed: 0,
+            owners: vec![NONE; count as usize],
+            newer: vec![1; sb.owner_pages() as usize],
+            dirty: BTreeSet::new(),
+            room: room::Room::new(count),
+            moved: BTreeMap::new(),
+            leaving: Vec::new(),
+            being_read: BTreeSet::new(),
+            landing: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+        }
+    }
+
+    /// The slots of a disk on which everything has been written, each in the place of its number.
+    pub fn full(sb: &Superblock) -> Slots {
+        let mut slots = Slots::new(sb);
+        for slot in 0..sb.logical_slots() {
+            slots.places[slot as usize] = kept(slot);
+            slots.owners[slot as usize] = kept(slot);
+            slots.room.set_used(slot);
+        }
+        slots.placed = sb.logical_slots();
+        slots
+    }
+
+    /// How many slots are kept for changes that are put in place where nothing is yet: no more than there are such
+    /// places.
+    pub fn reserved(&self) -> u64 {
+        self.room.reserve().min(self.places.len() as u64 - self.placed)
+    }
+
+    /// Whether pointers have moved, and slots that the next checkpoint frees are wanted.
+    pub fn is_short(&self) -> bool {
+        !self.moved.is_empty() && self.room.free() < self.reserved() + self.room.reserve() / 2
+    }
+
+    /// The logical slot of a sector. Sectors behind all slots have none.
+    pub fn slot_of(&self, sector: u64) -> Option<u64> {
+        let slot = sector.checked_div(self.size)?;
+        (slot < self.places.len() as u64).then_some(slot)
+    }
+
+    /// What entries of the table have that speak of a sector in a slot: the lower bits of the slot's number.
+    pub fn mark_of(&self, sector: u64) -> Option<u32> {
+        self.slot_of(sector).map(|slot| slot as u32 & MARK)
+    }
+
+    /// The sectors of a slot.
+    pub fn sectors_of(&self, slot: u64) -> Range<u64> {
+        slot * self.size..(slot + 1) * self.size
+    }
+
+    /// Where the checkpoint before has put a sector; nowhere if nothing has been written to its slot.
+    pub fn place_of(&self, sector: u64) -> Option<u64> {
+        let Some(slot) = self.slot_of(sector) else { return Some(sector) };
+        self.place(slot).map(|place| place * self.size + sector % self.size)
+    }
+
+    /// The sectors whose places are among these physical sectors, but for those of the pointers that are to move: for each
+    /// slot of which one is all of the slot.
+    pub fn sectors_in(&self, places: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let slots = self.owners.len() as u64;
+        let within = places.start / self.size..places.end.div_ceil(self.size).min(slots);
+        let owned = within.filter_map(|place| number(self.owners[place as usize]));
+        let behind = places.start.max(slots * self.size)..places.end;
+        owned.map(|slot| self.sectors_of(slot)).chain((!behind.is_empty()).then_some(behind))
+    }
+
+    /// The physical slot of a logical one.
+    pub fn place(&self, slot: u64) -> Option<u64> {
+        number(self.places[slot as usize])
+    }
+
+    /// Where a pointer has moved that the next checkpoint is to write.
+    pub fn moved(&self, slot: u64) -> Option<u64> {
+        self.moved.get(&slot).map(|(_, place)| *place)
+    }
+
+    /// The pointers that have moved since the last checkpoint.
+    pub fn all_moved(&self) -> Moved {
+        self.moved.clone()
+    }
+
+    /// A checkpoint has put sectors of a slot in place. Where the pointer had moved when it began (`begun`) has been seen to:
+    /// it leads there, or what had come later leads elsewhere.
+    pub fn put_in_place(&mut self, slot: u64, begun: &Moved) {
+        if self.moved.get(&slot) == begun.get(&slot) {
+            self.moved.remove(&slot);
+        }
+    }
+
+    /// Whether a pointer has moved to this place that the next checkpoint is to write.
+    pub fn has_moved_to(&self, place: u64) -> bool {
+        self.moved.values().any(|(_, other)| *other == place)
+    }
+
+    /// Whether a slot will have a place when what has committed is in place.
+    pub fn is_placed(&self, slot: u64) -> bool {
+        self.moved.contains_key(&slot) || self.place(slot).is_some()
+    }
+
+    /// A checkpoint is to write a pointer: where to. A slot that has no place gets one, if any is free.
+    pub fn point_at_checkpoint(&mut self, slot: u64) -> Option<u64> {
+        match self.moved.remove(&slot) {
+            Some((_, place)) => Some(place),
+            None => self.room.take(self.beside(slot)),
+        }
+    }
+
+    /// The place beside that of the slot before, if that has one.
+    fn beside(&self, slot: u64) -> Option<u64> {
+        let before = slot.checked_sub(1)?;
+        self.moved(before).or_else(|| self.place(before)).map(|place| place + 1)
+    }
+
+    /// A pointer is part of what the checkpoint in work has put in place. Returns the place where it pointed before.
+    pub fn point(&mut self, slot: u64, place: u64) -> Option<u64> {
+        let before = self.place(slot);
+        if before == Some(place) {
+            return None;
+        }
+        match before {
+            Some(before) => {
+                self.owners[before as usize] = NONE;
+                self.dirty.insert(before / OWNERS_PER_PAGE);
+            }
+            None => self.placed += 1,
+        }
+        self.places[slot as usize] = kept(place);
+        self.owners[place as usize] = kept(slot);
+        self.dirty.insert(place / OWNERS_PER_PAGE);
+        before
+    }
+
+    /// The places that pointers have left, whose pointers the next apply entry replaces.
+    pub fn take_leaving(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.leaving)
+    }
+
+    /// A place is not needed any more, but by who `reads` it.
+    pub fn left(&mut self, place: u64, reads: bool) {
+        match reads {
+            true => drop(self.being_read.insert(place)),
+            false => self.room.give_back(place),
+        }
+    }
+
+    /// Places that are free when nobody reads them.
+    pub fn being_read(&self) -> impl Iterator<Item = u64> + '_ {
+        self.being_read.iter().copied()
+    }
+
+    /// Nobody reads a place any more.
+    pub fn read(&mut self, place: u64) {
+        if self.being_read.remove(&place) {
+            self.room.give_back(place);
+        }
+    }
+
+    /// The logical slots whose pointers have moved since the last checkpoint.
+    pub fn moving(&self) -> impl Iterator<Item = u64> + '_ {
+        self.moved.keys().copied()
+    }
+
+    /// Checks what must hold of them. `held` are the places of undecided writes, and those of which the checkpoint in work
+    /// disposes.
+    pub fn check(&self, held: impl Iterator<Item = u64>) {
+        let mut used = BTreeSet::new();
+        let placed =
+            (0..).zip(&self.places).filter_map(|(slot, place)| Some((slot, number(*place)?)));
+        for (slot, place) in placed {
+            assert_eq!(
+                number(self.owners[place as usize]),
+                Some(slot),
+                "slot {slot} has its place"
+            );
+            used.insert(place);
+        }
+        let owned = self.owners.iter().filter(|owner| **owner != NONE).count();
+        assert_eq!(owned, used.len(), "at most one place claims a slot");
+        assert_eq!(self.placed, used.len() as u64, "slots with a place are counted");
+        let mut once = BTreeSet::new();
+        let moved = self.moved.values().map(|(_, place)| *place);
+        let leaving = self.leaving.iter().copied().chain(self.being_read());
+        for place in held.chain(moved).chain(leaving).chain(self.dropped()) {
+            assert!(once.insert(place), "place {place} is used for two things");
+        }
+        used.extend(once);
+        self.room.check(&used);
+    }
+
+    /// How many slots a checkpoint may give to those that have none.
+    pub fn free(&self) -> u64 {
+        self.room.free()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_a_full_disk_spare_slots_are_free() {
+        let sb = Superblock::divide(7, 3, 9, 100_000, 4096).expect("it is large enough");
+        let mut slots = Slots::full(&sb);
+        assert_eq!((slots.free(), slots.reserved()), (sb.spare, 0));
+        let taken: Vec<u64> = (0..).map_while(|slot| slots.take_for(slot, 0)).collect();
+        assert_eq!(taken, (sb.logical_slots()..sb.slots()).collect::<Vec<_>>());
+        slots.check(taken.into_iter());
+    }
+}

@@ -1,0 +1,139 @@
+//! Which slots are free. Those that were freed last are used first: they are in caches, and a thin disk has them.
+//! Else what follows on the disk follows in the volume, too.
+
+use std::collections::BTreeSet;
+
+/// Most slots that are remembered as freed last.
+const RECENT: usize = 4096;
+
+/// How many of so many slots are kept for other things than what they are for: a 64th, but at least 64, and of few slots
+/// an eighth.
+pub(in crate::store) fn kept_of(slots: u64) -> u64 {
+    (slots / 64).max((slots / 8).min(64))
+}
+
+/// The free slots of a disk.
+#[derive(Clone, Hash)]
+pub(super) struct Room {
+    count: u64,
+    /// A bit for each slot that is in use.
+    used: Vec<u64>,
+    free: u64,
+    /// Slots that were freed last, the latest at the end. Some may be in use again.
+    recent: Vec<u64>,
+    /// Where a free one is looked for next.
+    next: u64,
+}
+
+impl Room {
+    /// So many slots, all of them free.
+    pub fn new(count: u64) -> Room {
+        let words = (count as usize).div_ceil(64);
+        Room { count, used: vec![0; words], free: count, recent: Vec::new(), next: 0 }
+    }
+
+    /// How many are free.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// How many are kept for placing what is journalled, where nothing is yet.
+    pub fn reserve(&self) -> u64 {
+        kept_of(self.count)
+    }
+
+    /// Whether a slot is in use.
+    pub fn is_used(&self, slot: u64) -> bool {
+        self.used[slot as usize / 64] & 1 << (slot % 64) != 0
+    }
+
+    /// A slot is in use.
+    pub fn set_used(&mut self, slot: u64) {
+        if !self.is_used(slot) {
+            self.used[slot as usize / 64] |= 1 << (slot % 64);
+            self.free -= 1;
+        }
+    }
+
+    /// Takes a free slot, if there is one: one that was freed last, or else the one that would be `best`.
+    pub fn take(&mut self, best: Option<u64>) -> Option<u64> {
+        let slot = self.recent().or_else(|| best.filter(|s| self.is_free(*s))).or_else(|| {
+            let from = self.next;
+            self.first_free(from, self.count).or_else(|| self.first_free(0, from))
+        })?;
+        self.set_used(slot);
+        self.next = (slot + 1) % self.count;
+        Some(slot)
+    }
+
+    /// Checks that these slots are in use, and no others.
+    pub fn check(&self, used: &BTreeSet<u64>) {
+        let marked = (0..self.count).filter(|slot| self.is_used(*slot));
+        assert!(marked.eq(used.iter().copied()), "slots in use are so for a reason: {used:?}");
+        assert_eq!(self.free, self.count - used.len() as u64, "all others are free");
+    }
+
+    fn is_free(&self, slot: u64) -> bool {
+        slot < self.count && !self.is_used(slot)
+    }
+
+    fn recent(&mut self) -> Option<u64> {
+        while let Some(slot) = self.recent.pop() {
+            if !self.is_used(slot) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    fn first_free(&self, from: u64, end: u64) -> Option<u64> {
+        let mut slot = from;
+        while slot < end {
+            let unused = !self.used[slot as usize / 64] >> (slot % 64);
+            match unused {
+                0 => slot = (slot / 64 + 1) * 64,
+                bits => {
+                    let found = slot + u64::from(bits.trailing_zeros());
+                    return (found < end).then_some(found);
+                }
+            }
+        }
+        None
+    }
+
+    /// A slot is free again.
+    pub fn give_back(&mut self, slot: u64) {
+        assert!(self.is_used(slot), "slot {slot} is freed twice");
+        self.used[slot as usize / 64] &= !(1 << (slot % 64));
+        self.free += 1;
+        if self.recent.len() == RECENT {
+            self.recent.drain(..RECENT / 2);
+        }
+        self.recent.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_freed_last_is_used_first_and_else_what_follows() {
+        let mut room = Room::new(200);
+        let taken = [None, Some(70), Some(70)].map(|best| room.take(best));
+        assert_eq!(taken, [Some(0), Some(70), Some(71)]);
+        room.give_back(70);
+        room.give_back(0);
+        assert_eq!([Some(72); 3].map(|best| room.take(best)), [Some(0), Some(70), Some(72)]);
+        assert_eq!(room.free(), 196);
+        let rest: BTreeSet<u64> = std::iter::from_fn(|| room.take(None)).collect();
+        assert_eq!((rest.len(), room.free(), room.take(Some(5))), (196, 0, None));
+        room.check(&(0..200).collect());
+    }
+
+    #[test]
+    fn a_small_disk_keeps_an_eighth_and_a_large_one_a_sixty_fourth() {
+        let reserves = [16, 24, 512, 4096, 1 << 20].map(|count| Room::new(count).reserve());
+        assert_eq!(reserves, [2, 3, 64, 64, 1 << 14]);
+    }
+}

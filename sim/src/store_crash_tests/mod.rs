@@ -1,0 +1,198 @@
+//! One disk with slots, and a script of everything that can happen to it: small writes, whole slots, deltas, discards,
+//! marks, aborts, checkpoints, a full disk. It crashes at every operation of the disk, with writes lost, done in part, or torn;
+//! and at every operation of the opening after that. What was acknowledged must be there, what was undecided is there whole or not at
+//! all, and what the store holds must fit together after each step.
+//!
+//! - [`script`]: what happens
+//! - [`bench`]: where it happens
+
+mod bench;
+mod script;
+
+use weft_core::store::ChangeKind::Content;
+use weft_core::store::StoreBug;
+
+use bench::{Bench, Crash, Order, divided};
+use script::Act::{self, *};
+use script::{SLOT, filling, script, short_of_slots};
+
+/// Says where it was when something fails.
+struct Where(String);
+
+impl Drop for Where {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.0);
+        }
+    }
+}
+
+const ORDERS: [Order; 3] = [Order::First, Order::Last, Order::Any];
+const CRASHES: [Crash; 3] = [Crash::ProcessDies, Crash::PowerCut, Crash::Torn];
+
+/// Runs a script up to an operation, crashes, and looks at what is there. Says whether it came to the end.
+fn cut_off(acts: &[Act], order: Order, (at, crash): (usize, Crash), bug: Option<StoreBug>) -> bool {
+    let _where = Where(format!("{order:?}, {crash:?} at operation {at}"));
+    let mut bench = Bench::new(at as u64, order, bug);
+    bench.left = Some(at);
+    let ended = bench.run(acts);
+    bench.left = None;
+    if !ended {
+        bench.crash(crash);
+    }
+    bench.check();
+    ended
+}
+
+/// Crashes at every operation of a script, in each of these ways. Says how often.
+fn at_every_operation(acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usize {
+    let mut count = 0;
+    for order in orders {
+        for at in 0.. {
+            let cut = |crash: &Crash| cut_off(acts, *order, (at, *crash), None);
+            let ended: Vec<bool> = crashes.iter().map(cut).collect();
+            if ended[0] {
+                break;
+            }
+            count += ended.len();
+        }
+    }
+    count
+}
+
+#[test]
+fn what_is_acknowledged_is_there_after_a_crash_at_any_operation() {
+    let crashes = at_every_operation(&script(), &ORDERS, &CRASHES);
+    assert!(crashes > 800, "{crashes}");
+}
+
+#[test]
+fn a_full_disk_goes_on_and_survives_a_crash_at_any_operation() {
+    let crashes = at_every_operation(&filling(), &[Order::Any], &[Crash::PowerCut]);
+    assert!(crashes > 300, "{crashes}");
+}
+
+#[test]
+fn opening_may_crash_at_any_operation_after_a_crash_at_any() {
+    let acts = script();
+    let mut crashes = 0;
+    for at in 0.. {
+        for again in 0.. {
+            let crash = CRASHES[(at + again) % 3];
+            let _where = Where(format!("{crash:?} at {at}, again at {again}"));
+            let mut bench = Bench::new((at * 1000 + again) as u64, Order::Any, None);
+            bench.left = Some(at);
+            if bench.run(&acts) {
+                assert!(crashes > 1000, "{crashes}");
+                return;
+            }
+            bench.left = Some(again);
+            bench.crash(crash);
+            let opened = bench.rest();
+            bench.left = None;
+            if !opened {
+                bench.crash(CRASHES[again % 3]);
+                crashes += 1;
+            }
+            bench.check();
+            if opened {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_journalled_finds_room_while_whole_slots_are_undecided() {
+    let mut bench = Bench::new(1, Order::First, None);
+    assert!(bench.run(&short_of_slots()));
+    bench.check();
+}
+
+/// Whether a bug is found by any crash at any operation of a script.
+fn is_found(bug: StoreBug, acts: &[Act]) -> bool {
+    (0..400).any(|at| {
+        let cut = |crash| {
+            let run = || cut_off(acts, ORDERS[at % 3], (at / 3, crash), Some(bug));
+            std::panic::catch_unwind(run).is_err()
+        };
+        CRASHES.into_iter().any(cut)
+    })
+}
+
+#[test]
+fn prepared_before_the_content_is_safe_is_found() {
+    assert!(is_found(StoreBug::PreparedEarly, &script()));
+}
+
+#[test]
+fn opening_that_takes_content_for_granted_is_found() {
+    assert!(is_found(StoreBug::ContentUnchecked, &script()));
+}
+
+#[test]
+fn a_slot_that_is_used_again_too_soon_is_found() {
+    assert!(is_found(StoreBug::SlotTooSoon, &script()));
+}
+
+#[test]
+fn a_slot_that_is_used_again_while_it_is_read_is_found() {
+    assert!(is_found(StoreBug::SlotWhileRead, &script()));
+}
+
+#[test]
+fn a_discard_that_leaves_no_version_is_found() {
+    assert!(is_found(StoreBug::VersionDropped, &script()));
+}
+
+#[test]
+fn a_missing_reserve_is_found() {
+    assert!(is_found(StoreBug::NoReserve, &short_of_slots()));
+}
+
+/// A page of the owners rots: what it claimed is lost, and what nobody else claims is.
+fn with_a_rotten_page(bug: Option<StoreBug>) {
+    let mut bench = Bench::new(1, Order::First, bug);
+    assert!(bench.run(&script()));
+    bench.come_to_an_end();
+    let divided = divided();
+    for sector in divided.owners() {
+        bench.disk.rot(sector, &mut bench.rng);
+    }
+    bench.may_lose = true;
+    for _ in 0..2 {
+        bench.crash(Crash::ProcessDies);
+        bench.rest();
+        bench.compare();
+        bench.store.read(7, NEVER_WRITTEN, 1);
+        bench.rest();
+        let (_, _, erased) = bench.reads.pop().expect("it is read");
+        assert_eq!(erased, [NEVER_WRITTEN], "nobody knows that it is a hole");
+        // What is written is there, and the rest is lost as before when the disk is opened again.
+        assert!(bench.run(&[Write(8, SLOT, Content, 9), Commit, Release]));
+        bench.come_to_an_end();
+    }
+    bench.store.read(7, 8, SLOT);
+    bench.rest();
+    assert!(bench.reads.pop().is_some_and(|(_, _, erased)| erased.is_empty()));
+}
+
+/// A sector in a slot to which the script writes nothing.
+const NEVER_WRITTEN: u64 = 45;
+
+#[test]
+fn what_nobody_claims_is_lost_when_claims_are() {
+    with_a_rotten_page(None);
+    let taken_for_holes = || with_a_rotten_page(Some(StoreBug::LostForHoles));
+    assert!(std::panic::catch_unwind(taken_for_holes).is_err());
+}
+
+#[test]
+fn frames_that_are_not_safe_when_they_promise_are_found() {
+    let found = (0..100).any(|at| {
+        let crash = (at, Crash::PowerCut);
+        let run = || cut_off(&script(), Order::First, crash, Some(StoreBug::MissingFlush));
+        std::panic::catch_unwind(run).is_err()
+    });
+    assert!(found);
+}

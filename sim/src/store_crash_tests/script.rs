@@ -1,0 +1,140 @@
+//! What happens to the store: scripts of all that can.
+
+use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
+
+use Act::*;
+
+/// Sectors of a slot.
+pub(super) const SLOT: u64 = 4;
+/// Slots of the disk.
+pub(super) const SLOTS: u64 = 24;
+
+/// One thing that happens to the store.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Act {
+    /// A write of so many sectors is prepared.
+    Write(u64, u64, ChangeKind, u8),
+    /// The last write that is undecided commits, or aborts, once it is prepared.
+    Commit,
+    Abort,
+    /// The oldest write of which all know is forgotten.
+    Release,
+    Checkpoint,
+    /// The disk does so many operations.
+    Steps(usize),
+    /// The disk does all that there is to do.
+    Rest,
+    /// A sector is read, and the disk does not answer before the next rest.
+    Read(u64),
+}
+
+/// Whole slots of content, decided and in place.
+pub(super) fn script() -> Vec<Act> {
+    let mut acts = vec![
+        // Slots 0 and 1 for the first time, then parts of them.
+        Write(0, 8, Content, 1),
+        Commit,
+        Write(1, 1, Content, 2),
+        Commit,
+        Write(6, 2, Delta, 4),
+        Commit,
+        Checkpoint,
+        Rest,
+        Release,
+        Release,
+        // What was prepared first commits last.
+        Write(0, 4, Content, 3),
+        Steps(3),
+        Commit,
+        Write(3, 1, Delta, 8),
+        Commit,
+        // One slot and a part of another, into places that may have been others'.
+        Write(10, 6, Content, 5),
+        Commit,
+        Checkpoint,
+        Steps(4),
+        // While that is put in place.
+        Write(0, 4, Content, 6),
+        Commit,
+        Write(2, 1, Delta, 1),
+        Commit,
+        Rest,
+        Release,
+        Release,
+        Release,
+        Checkpoint,
+        Read(0),
+        Steps(2),
+        Write(0, 8, Content, 7),
+        Commit,
+        Checkpoint,
+        Steps(30),
+        // Into what is free again, but for what is still read.
+        Write(20, 4, Content, 9),
+        Steps(2),
+        Rest,
+        Commit,
+        // A discard of a whole slot and of a part.
+        Write(4, 4, Content, 0),
+        Commit,
+        Write(13, 2, Content, 0),
+        Commit,
+        Checkpoint,
+        Rest,
+        // An abort, and the same content again.
+        Write(12, 4, Content, 11),
+        Abort,
+        Write(12, 4, Content, 11),
+        Commit,
+        Write(12, 4, Content, 12),
+        Commit,
+        Write(21, 1, Mark, 0),
+        Commit,
+        Write(24, 1, Content, 13),
+        Commit,
+        Checkpoint,
+        Steps(6),
+    ];
+    // At each step of a checkpoint something looks for free slots.
+    acts.extend([Rest, Write(0, 4, Content, 14), Commit, Checkpoint]);
+    for _ in 0..10 {
+        acts.extend([Steps(2), Write(64, 4, Content, 33), Abort]);
+    }
+    (0..8).for_each(|_| acts.push(Release));
+    acts
+}
+
+/// All slots are written, again and again, until none is left that is free.
+pub(super) fn filling() -> Vec<Act> {
+    let mut acts = Vec::new();
+    for round in 0..3 {
+        for slot in 0..SLOTS {
+            let byte = 20 + (slot as u8) + 40 * round;
+            acts.push(match (slot + u64::from(round)) % 5 {
+                0 => Write(slot * SLOT + 1, 1, Content, byte),
+                1 => Write(slot * SLOT, SLOT, Delta, byte),
+                _ => Write(slot * SLOT, SLOT, Content, byte),
+            });
+            acts.extend([Commit, Release]);
+            if slot % 4 == 3 {
+                acts.push(Checkpoint);
+            }
+        }
+    }
+    acts.extend([Checkpoint, Rest]);
+    acts
+}
+
+/// Small writes into slots that have no place yet, while whole slots of others are undecided.
+pub(super) fn short_of_slots() -> Vec<Act> {
+    let mut acts = vec![Write(0, 11 * SLOT, Content, 1), Commit, Release, Checkpoint, Rest];
+    // None of these takes the place of another, and they need two slots.
+    for sector in 0..2 * SLOT {
+        acts.extend([Write(20 * SLOT + sector, 1, Content, 10), Commit]);
+    }
+    acts.extend([Write(0, 11 * SLOT, Content, 2), Write(11 * SLOT, 2 * SLOT, Content, 3), Rest]);
+    for round in 0..8 {
+        acts.extend([Write(22 * SLOT, 1, Content, 20 + round), Commit]);
+    }
+    acts
+}
