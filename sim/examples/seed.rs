@@ -8,7 +8,7 @@
 //! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the
 //! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it; with
 //! `undivided` there is one lock server; with `unslotted` disks have no slots; with `uncolumned` no column calculates for
-//! others; with `unranged` no range of the volume chooses for itself; with `once` the story is told of the run as it is.
+//! others; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::{Commit, Roles};
@@ -111,6 +111,7 @@ fn main() {
         divides_locks: !has("undivided"),
         slots: !has("unslotted"),
         columns: !has("uncolumned"),
+        local: !has("mds"),
         ranges: !has("unranged"),
         ..Options::default()
     };

@@ -64,7 +64,7 @@ pub(super) fn script() -> Vec<Act> {
         Release,
         Checkpoint,
         Read(0),
-        Steps(2),
+        Steps(30),
         Write(0, 8, Content, 7),
         Commit,
         Checkpoint,

@@ -215,7 +215,8 @@ fn the_bytes_of_a_request_pass_a_central_controller_once_however_deep_the_queues
         let (rate, waited) = (outcome.requests_s / most, outcome.all.latency.mean() / 1e9);
         assert!(waited > 5.0, "{waited} s: nothing was repeated");
         assert!(rate > 0.93, "{read_share}: {rate} of what the port carries");
+        // Of requests that end before or after those that count, some bytes pass meanwhile.
         let bytes = outcome.work.message_bytes as f64 / (320.0 * MIB);
-        assert!(bytes < 1.01 * (1.0 + leave), "{read_share}: {bytes} bytes for each");
+        assert!(bytes < 1.03 * (1.0 + leave), "{read_share}: {bytes} bytes for each");
     }
 }
