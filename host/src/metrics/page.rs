@@ -48,7 +48,8 @@ const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
 /// Of each node.
 const NODES: [Row<NodeStatus, f64>; 9] = [
     ("node_down_seconds", "For how long it has been down and not given up", |n| {
-        n.absence.as_ref().map(|a| a.down_seconds as f64)
+        let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
+        missed.map(|a| a.down_seconds as f64)
     }),
     ("disk_size_bytes", "Bytes of its disk", |n| n.disk_bytes.map(|b| b as f64)),
     ("disk_free_bytes", "Bytes of its disk that hold no volume's data and could", |n| {
