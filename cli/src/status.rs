@@ -316,9 +316,21 @@ pub fn state(node: &NodeStatus) -> String {
     text + &node.absence.as_ref().map(absence).unwrap_or_default()
 }
 
+/// The process of a node, by number and name.
+fn process(node: &NodeStatus) -> String {
+    match (node.process, &node.name) {
+        (Some(number), Some(name)) => format!("{number} ({name})"),
+        (Some(number), None) => number.to_string(),
+        (None, _) => "-".to_string(),
+    }
+}
+
 fn nodes(list: &[NodeStatus]) -> String {
-    let mut table = table([
+    // Messages name processes by their numbers.
+    let processes = list.iter().any(|n| n.process.is_some());
+    let heads = [
         "node",
+        "process",
         "state",
         "disk",
         "size",
@@ -329,7 +341,10 @@ fn nodes(list: &[NodeStatus]) -> String {
         "requests",
         "reads",
         "writes",
-    ]);
+    ];
+    let shown = |column: usize| processes || column != 1;
+    let heads = (0..).zip(heads).filter(|(n, _)| shown(*n)).map(|(_, head)| head);
+    let mut table = table(heads);
     for node in list {
         let number = |n: Option<u64>| n.map_or("-".to_string(), |n| n.to_string());
         let text = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
@@ -338,8 +353,9 @@ fn nodes(list: &[NodeStatus]) -> String {
             behind += &format!(", {}/s, {left} s left", bytes(rate));
         }
         let totals = node.counters.map(|c| c.totals);
-        table.add_row([
+        let row = [
             node.node.to_string(),
+            process(node),
             state(node),
             text(&node.disk),
             node.disk_bytes.map_or("-".to_string(), bytes),
@@ -350,9 +366,11 @@ fn nodes(list: &[NodeStatus]) -> String {
             number(totals.map(|t| t.requests)),
             number(totals.map(|t| t.disk_reads)),
             number(totals.map(|t| t.disk_writes)),
-        ]);
+        ];
+        table.add_row((0..).zip(row).filter(|(n, _)| shown(*n)).map(|(_, cell)| cell));
     }
-    align_right(&mut table, [0, 3, 4, 6, 7, 8, 9, 10]);
+    let numbers = [0, 4, 5, 7, 8, 9, 10, 11];
+    align_right(&mut table, numbers.map(|n: usize| n.saturating_sub(usize::from(!processes))));
     table.to_string()
 }
 
@@ -414,6 +432,16 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{text}");
         }
+    }
+
+    #[test]
+    fn processes_have_a_column_where_there_are_several() {
+        let name = Some("box1".to_string());
+        let of_two = NodeStatus { node: 3, process: Some(2), name, ..NodeStatus::default() };
+        let text = nodes(&[of_two]);
+        assert!(text.contains("process") && text.contains("2 (box1)"), "{text}");
+        let alone = nodes(&[NodeStatus::default()]);
+        assert!(!alone.contains("process"), "{alone}");
     }
 
     #[test]

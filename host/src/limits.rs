@@ -217,7 +217,11 @@ mod tests {
             let words = LimitsInWords { slow: Some(slow.into()), ..LimitsInWords::default() };
             let read = words.over(usual).unwrap();
             assert_eq!(read.slow, Some(Duration::from_millis(ms)));
-            assert_eq!(LimitsInWords::of(&read).over(usual), Ok(read), "it is written as it is read");
+            assert_eq!(
+                LimitsInWords::of(&read).over(usual),
+                Ok(read),
+                "it is written as it is read"
+            );
         }
         let refused = |words: LimitsInWords, why: &str| {
             let err = words.over(usual).unwrap_err();

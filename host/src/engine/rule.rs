@@ -476,7 +476,8 @@ impl Engine {
                         }
                     }
                 }
-                Effect::Log(line) => self.log.info(&line),
+                Effect::Log(note) if note.is_warning => self.log.warn(&note.text),
+                Effect::Log(note) => self.log.info(&note.text),
                 Effect::Fatal(error) => self.fatal = Some(error),
             }
         }
