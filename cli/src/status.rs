@@ -11,7 +11,7 @@ use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{
     AbsenceStatus, Detour, Evenness, Health, HostStatus, LaneStatus, LatencyStatus, LinkStatus,
-    NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
+    NodeState, NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
 };
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
@@ -195,16 +195,26 @@ fn hosts(all: &[HostStatus]) -> Vec<String> {
     all.iter().take(MOST_HOSTS).map(line).chain(more).collect()
 }
 
-/// How much room the disks have in all, before redundancy.
+/// How much room the disks have in all, before redundancy, and which disks do not count.
 fn room(nodes: &[NodeStatus]) -> String {
-    let disks = || nodes.iter().filter_map(|n| n.disk_bytes.zip(n.free_bytes));
-    let (all, free) = disks().fold((0, 0), |sum, disk| (sum.0 + disk.0, sum.1 + disk.1));
-    match disks().count() {
+    let disks =
+        || nodes.iter().filter(|n| !n.host && !n.controller && n.state != NodeState::Expected);
+    let counted = || disks().filter(|n| n.free_bytes.is_some());
+    let sum = |of: fn(&NodeStatus) -> Option<u64>| bytes(counted().filter_map(of).sum());
+    let others = disks().filter(|n| n.free_bytes.is_none());
+    let others: Vec<String> = others.map(|n| format!("node {} ({})", n.node, n.state)).collect();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("; not counted: {}", others.join(", ")),
+    };
+    match counted().count() {
         0 => String::new(),
         n => format!(
-            "\n{n} disks with {}, of which {} are free, before redundancy",
-            bytes(all),
-            bytes(free)
+            "\n{n} disk{} with {}: {} used and {} free, before redundancy{others}",
+            if n == 1 { "" } else { "s" },
+            sum(|n| n.disk_bytes),
+            sum(|n| n.used_bytes),
+            sum(|n| n.free_bytes),
         ),
     }
 }
@@ -334,6 +344,7 @@ fn nodes(list: &[NodeStatus]) -> String {
         "state",
         "disk",
         "size",
+        "used",
         "free",
         "backend",
         "in flight",
@@ -359,6 +370,7 @@ fn nodes(list: &[NodeStatus]) -> String {
             state(node),
             text(&node.disk),
             node.disk_bytes.map_or("-".to_string(), bytes),
+            node.used_bytes.map_or("-".to_string(), bytes),
             node.free_bytes.map_or("-".to_string(), bytes),
             text(&node.backend),
             number(node.in_flight.map(|n| n as u64)),
@@ -369,14 +381,14 @@ fn nodes(list: &[NodeStatus]) -> String {
         ];
         table.add_row((0..).zip(row).filter(|(n, _)| shown(*n)).map(|(_, cell)| cell));
     }
-    let numbers = [0, 4, 5, 7, 8, 9, 10, 11];
+    let numbers = [0, 4, 5, 6, 8, 9, 10, 11, 12];
     align_right(&mut table, numbers.map(|n: usize| n.saturating_sub(usize::from(!processes))));
     table.to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use weft_host::status::{NodeState, VolumeLatency};
+    use weft_host::status::VolumeLatency;
 
     use super::*;
 
@@ -432,6 +444,22 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_used_and_free_is_said_and_which_disks_do_not_count() {
+        let up = NodeStatus {
+            state: NodeState::Up,
+            disk_bytes: Some(4 << 30),
+            used_bytes: Some(1 << 30),
+            free_bytes: Some(2 << 30),
+            ..NodeStatus::default()
+        };
+        let down = NodeStatus { node: 2, free_bytes: None, state: NodeState::Down, ..up.clone() };
+        assert_eq!(
+            room(&[up.clone(), up, down]),
+            "\n2 disks with 8.00 GiB: 2.00 GiB used and 4.00 GiB free, before redundancy; not counted: node 2 (down)"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::durable::random;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
 use crate::log::About;
-use crate::size::Size;
+use crate::size::rounded;
 
 /// How long a node that is being stopped may take to finish what it has begun. While others
 /// are busy it may never come to rest, since it takes part in their requests.
@@ -212,8 +212,8 @@ impl Engine {
             return fail(format!(
                 "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \
                  one, or have what was on it rebuilt elsewhere (`weft disk fail {n}`)",
-                Size(room),
-                Size(needed)
+                rounded(room),
+                rounded(needed)
             ));
         }
         self.can_do_without(n)

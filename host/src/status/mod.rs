@@ -194,6 +194,8 @@ pub struct NodeStatus {
     pub disk: Option<String>,
     /// Bytes of its disk.
     pub disk_bytes: Option<u64>,
+    /// Bytes of its disk that hold volumes' data, or are kept for it; `null` of a host.
+    pub used_bytes: Option<u64>,
     /// Bytes of its disk that hold no volume's data and could; `null` if it gets no columns.
     pub free_bytes: Option<u64>,
     /// How its disk is driven: `uring` or `sync`; `null` while it is closed.
