@@ -173,3 +173,18 @@ fn designs_are_compared_on_common_seeds() {
     let said: f64 = out.lines().nth(1).unwrap().split('\t').nth(2).unwrap().parse().unwrap();
     assert!((said - late(1)).abs() < 0.001, "{out}{csv}");
 }
+
+#[test]
+fn writes_within_sectors_are_warned_of_once() {
+    let method = |bytes: &str, more: &str| {
+        let text = SMALL.replace("bytes = 4096", &format!("bytes = {bytes}"));
+        let text = text.replace("[sweep]", &format!("{more}\n[sweep]"));
+        let scenario = Scenario::parse("test", &text).unwrap();
+        let points = scenario.points().unwrap();
+        study::study(&World::Simulated { jobs: 1 }, &scenario, &points).method
+    };
+    let warned = method("2048", "");
+    assert_eq!(warned.matches("Warning: writes of 2048 bytes begin or end within").count(), 1);
+    assert!(method("8192", "workload.align_bytes = 512").contains("Warning: writes of 8192"));
+    assert!(!method("8192", "").contains("Warning"));
+}
