@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 
 use crate::differences;
+use crate::grid::Grid;
 use crate::result::{Figure, METRICS, Measured, Metric};
 use crate::store::{Done, Place, Study, write};
 use crate::value::{cell, plain};
-use weft_terminal::{align_right, table};
 
 /// What the table of differences is.
 const DIFFERENCES: &str = "The n-th runs of all points draw from the same seed, so each design is compared with the first one run by \
@@ -34,19 +34,23 @@ impl<'a> Outputs<'a> {
         Outputs { study, rows, varying }
     }
 
-    /// A table for people.
+    /// Tables for people.
     pub fn text(&self) -> String {
-        let headings = self.varying.iter().map(|n| self.study.axes[*n].as_str());
+        let axes = || self.varying.iter();
         let metrics: Vec<_> = self.known().into_iter().filter(|m| !m.short.is_empty()).collect();
-        let mut table = table(headings.chain(metrics.iter().map(|m| m.short)));
-        for (place, measured) in &self.rows {
-            let at = self.varying.iter().map(|n| plain(&place.at[*n]));
-            table.add_row(at.chain(metrics.iter().map(|m| shown(m, measured))));
-        }
-        let axes = self.varying.len();
-        let numbers = (0..axes).filter(|n| self.is_number(self.varying[*n]));
-        align_right(&mut table, numbers.chain(axes..axes + metrics.len()).collect::<Vec<_>>());
-        format!("{}\n{table}\n{}", self.study.title, self.study.method)
+        let heads = axes().map(|n| self.study.axes[*n].clone());
+        let row = |(place, measured): &(&Place, &Measured)| {
+            let at = axes().map(|n| plain(&place.at[*n]));
+            at.chain(metrics.iter().map(|m| shown(m, measured))).collect()
+        };
+        let numbers = axes().map(|n| self.is_number(*n)).chain(metrics.iter().map(|_| true));
+        let grid = Grid {
+            heads: heads.chain(metrics.iter().map(|m| m.short.to_string())).collect(),
+            rows: self.rows.iter().map(row).collect(),
+            keys: self.varying.len(),
+            numbers: numbers.collect(),
+        };
+        format!("{}\n{}\n{}", self.study.title, grid.text(), self.study.method)
     }
 
     /// The metrics that are known of some point: the others are left out of what people read.

@@ -188,3 +188,12 @@ fn writes_within_sectors_are_warned_of_once() {
     assert!(method("8192", "workload.align_bytes = 512").contains("Warning: writes of 8192"));
     assert!(!method("8192", "").contains("Warning"));
 }
+
+#[test]
+fn a_terminal_is_shown_no_wide_table() {
+    let scenario = Scenario::parse("test", SMALL).unwrap();
+    let (study, done) = results(&scenario, 2);
+    let text = Outputs::new(&study, &done).text();
+    let width = |line: &str| line.chars().count();
+    assert!(text.lines().filter(|l| l.contains(['│', '┆'])).all(|l| width(l) <= 120), "{text}");
+}
