@@ -16,6 +16,9 @@ use crate::value::{cell, plain};
 const DIFFERENCES: &str = "The n-th runs of all points draw from the same seed, so each design is compared with the first one run by \
                            run. The difference has its 95 % interval (ci95) and is also a share of the first one's mean.";
 
+/// As many differences are shown at a terminal.
+const MOST_DIFFERENCES: usize = 48;
+
 /// What a study came to, to be written and printed.
 pub struct Outputs<'a> {
     study: &'a Study,
@@ -34,7 +37,7 @@ impl<'a> Outputs<'a> {
         Outputs { study, rows, varying }
     }
 
-    /// Tables for people.
+    /// Tables for people: what came out, and designs beside one another on common seeds.
     pub fn text(&self) -> String {
         let axes = || self.varying.iter();
         let metrics: Vec<_> = self.known().into_iter().filter(|m| !m.short.is_empty()).collect();
@@ -50,7 +53,19 @@ impl<'a> Outputs<'a> {
             keys: self.varying.len(),
             numbers: numbers.collect(),
         };
-        format!("{}\n{}\n{}", self.study.title, grid.text(), self.study.method)
+        let differences = self.differences_in_words();
+        format!("{}\n{}\n{}{differences}", self.study.title, grid.text(), self.study.method)
+    }
+
+    /// The differences on common seeds, for people; nothing if there are none.
+    fn differences_in_words(&self) -> String {
+        let Some(table) = self.differences() else { return String::new() };
+        if table.rows.len() > MOST_DIFFERENCES {
+            let n = table.rows.len();
+            return format!("\n{n} differences on common seeds are in differences.csv with --out.");
+        }
+        let grid = differences::grid(&table, self.varying.len());
+        format!("\nOn common seeds, run by run, with 95 % intervals:\n{}", grid.text())
     }
 
     /// The metrics that are known of some point: the others are left out of what people read.

@@ -190,10 +190,11 @@ fn writes_within_sectors_are_warned_of_once() {
 }
 
 #[test]
-fn a_terminal_is_shown_no_wide_table() {
+fn a_terminal_is_shown_differences_and_no_wide_table() {
     let scenario = Scenario::parse("test", SMALL).unwrap();
     let (study, done) = results(&scenario, 2);
     let text = Outputs::new(&study, &done).text();
+    assert!(text.contains("On common seeds") && text.contains("response_ms"), "{text}");
     let width = |line: &str| line.chars().count();
     assert!(text.lines().filter(|l| l.contains(['│', '┆'])).all(|l| width(l) <= 120), "{text}");
 }
