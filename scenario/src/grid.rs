@@ -1,5 +1,7 @@
 //! Tables for a terminal: no wider than one can read there.
 
+use std::collections::BTreeSet;
+
 use weft_terminal::{align_right, table};
 
 /// The most characters of a line.
@@ -16,6 +18,17 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
+    /// With shorter names of what rows are of, if it is too wide with the whole ones: the last words of keys, if they differ.
+    pub fn shortened(mut self, keys: usize) -> Grid {
+        let last = |head: &String| head.rsplit('.').next().unwrap_or(head).to_string();
+        let short: Vec<String> = self.heads[..keys].iter().map(last).collect();
+        let differ = short.iter().collect::<BTreeSet<_>>().len() == keys;
+        if differ && width(&self.part(self.keys, self.heads.len())) > WIDTH {
+            self.heads.splice(..keys, short);
+        }
+        self
+    }
+
     /// As one table if it is narrow enough; or with rows as columns, if that is; or in several tables, each with some of the
     /// columns.
     pub fn text(&self) -> String {
@@ -96,6 +109,21 @@ mod tests {
                 assert!(text.contains(&format!(" {cell} ")), "{cell} is not in {text}");
             }
         }
+    }
+
+    #[test]
+    fn keys_are_shortened_where_they_take_the_room() {
+        let named = |columns| {
+            let mut grid = grid(columns, 40, 2);
+            grid.heads[0] = "workload.arrivals.closed.population".to_string();
+            grid.heads[1] = "volume.stripe_unit".to_string();
+            grid.shortened(2).heads[..2].join(" ")
+        };
+        assert_eq!(named(30), "population stripe_unit");
+        assert_eq!(named(4), "workload.arrivals.closed.population volume.stripe_unit");
+        let mut alike = grid(30, 40, 2);
+        alike.heads[..2].clone_from_slice(&["a.x".to_string(), "b.x".to_string()]);
+        assert_eq!(alike.shortened(2).heads[..2], ["a.x", "b.x"]);
     }
 
     #[test]

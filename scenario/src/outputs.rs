@@ -52,7 +52,8 @@ impl<'a> Outputs<'a> {
             rows: self.rows.iter().map(row).collect(),
             keys: self.varying.len(),
             numbers: numbers.collect(),
-        };
+        }
+        .shortened(self.varying.len());
         let differences = self.differences_in_words();
         format!("{}\n{}\n{}{differences}", self.study.title, grid.text(), self.study.method)
     }
@@ -64,7 +65,8 @@ impl<'a> Outputs<'a> {
             let n = table.rows.len();
             return format!("\n{n} differences on common seeds are in differences.csv with --out.");
         }
-        let grid = differences::grid(&table, self.varying.len());
+        let axes = self.varying.len();
+        let grid = differences::grid(&table, axes).shortened(axes);
         format!("\nOn common seeds, run by run, with 95 % intervals:\n{}", grid.text())
     }
 
