@@ -44,11 +44,11 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Whether it is told the time: it counts for how long nodes are down.
+    /// Whether it is told the time: it counts for how long nodes are down or lost.
     fn ticks(&self) -> bool {
         let map = self.authority.map();
-        let missed = |n: &NodeInfo| !n.up && !n.given_up && !n.removed;
-        map.settings.give_up_after.is_some() || map.nodes.iter().any(missed)
+        let away = |n: &NodeInfo| !n.up && !n.removed;
+        map.settings.give_up_after.is_some() || map.nodes.iter().any(away)
     }
 }
 
