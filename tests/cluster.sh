@@ -793,7 +793,7 @@ forgetting() {
     crash 0
     refused 'runs, at stop all processes' weft recover --config "$T/n0.toml" --found
     for n in 1 2; do crash $n; done
-    weft recover --config "$T/n0.toml" | grep -c "The member's log: whole; its map is of epoch"
+    weft recover --config "$T/n0.toml" | grep -c "The member's log: whole; it has map"
     weft recover --config "$T/n0.toml" --found | grep -c 'is founded anew'
     for n in 0 1 2; do run_node $n; done
     wait_until votes 0

@@ -16,9 +16,9 @@ use weft_core::node::FillRates;
 use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{
     Array, Configuration, DiskQueue, Home, HostProtocol, JoinToken, Limits, Listen, NewDirectory,
-    Size, join_as_host, write_private,
+    join_as_host, write_private,
 };
-use weft_terminal::say;
+use weft_terminal::{bytes, say};
 
 use crate::args;
 use crate::logging::Logging;
@@ -291,7 +291,7 @@ fn of_volume(status: &Status, volume: &str) -> Result<String> {
     let VolumeStatus { layout, mode, .. } = found;
     let mut out = format!(
         "{volume}: {}, {layout}, {mode}; this host reads and writes the disks itself\n",
-        Size(found.size),
+        bytes(found.size),
     );
     for listen in &status.listens {
         out += &format!("    {}\n", uri(listen, volume));

@@ -9,12 +9,13 @@ use std::time::SystemTime;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
+use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
-use weft_host::{Level, Log, stamp};
+use weft_host::{About, Level, Log, stamp};
 
 /// What the log is to be like.
 #[derive(Clone, Copy, Debug, Args)]
@@ -37,7 +38,7 @@ pub struct Logging {
 enum Form {
     /// Time, level and line
     Text,
-    /// An object a line: timestamp, level and message
+    /// An object a line: timestamp, level and message, and as fields the node, process, volume and milliseconds that it is about
     Json,
     /// The line behind its level as a number; the journal knows the time
     Journald,
@@ -63,7 +64,7 @@ impl Logging {
         let subscriber = self.subscriber(io::stderr);
         tracing::subscriber::set_global_default(subscriber)
             .map_err(|e| anyhow!("the log cannot be begun: {e}"))?;
-        Ok(Log::new(write))
+        Ok(Log::with_fields(write))
     }
 
     fn subscriber<W>(self, to: W) -> Box<dyn Subscriber + Send + Sync>
@@ -86,11 +87,26 @@ impl Logging {
     }
 }
 
-fn write(level: Level, line: &str) {
+fn write(level: Level, about: &About, line: &str) {
+    let About { node, process, volume, milliseconds } = about;
+    let volume = volume.as_deref();
+    // What is none is left out.
     match level {
-        Level::Error => tracing::error!("{line}"),
-        Level::Warning => tracing::warn!("{line}"),
-        Level::Info => tracing::info!("{line}"),
+        Level::Error => tracing::error!(node, process, volume, milliseconds, "{line}"),
+        Level::Warning => tracing::warn!(node, process, volume, milliseconds, "{line}"),
+        Level::Info => tracing::info!(node, process, volume, milliseconds, "{line}"),
+    }
+}
+
+/// The line of an event, without its fields: for people they are in the line.
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
     }
 }
 
@@ -116,7 +132,7 @@ where
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, N>,
+        _: &FmtContext<'_, S, N>,
         mut w: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
@@ -129,8 +145,9 @@ where
             true => write!(w, "<{number}>")?,
             false => write!(w, "{} {word}: ", stamp(SystemTime::now()))?,
         }
-        context.field_format().format_fields(w.by_ref(), event)?;
-        writeln!(w)
+        let mut line = Line::default();
+        event.record(&mut line);
+        writeln!(w, "{}", line.0)
     }
 }
 
@@ -157,9 +174,12 @@ mod tests {
         let to = kept.clone();
         let subscriber = Logging { form, least }.subscriber(move || to.clone());
         tracing::subscriber::with_default(subscriber, || {
-            write(Level::Info, "node 1 is up");
-            write(Level::Warning, "node 2 is down");
-            write(Level::Error, "node 3 stays down: {no \"disk\"}");
+            let about = About { node: Some(1), ..About::default() };
+            write(Level::Info, &about, "node 1 is up");
+            write(Level::Warning, &About::default(), "node 2 is down");
+            let (volume, milliseconds) = (Some("v".to_string()), Some(2.5));
+            let about = About { node: Some(3), process: Some(2), volume, milliseconds };
+            write(Level::Error, &about, "node 3 stays down: {no \"disk\"}");
         });
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         text.lines().map(str::to_string).collect()
@@ -177,6 +197,10 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(&json[0]).unwrap();
         assert_eq!((json.len(), &line["level"]), (1, &"ERROR".into()));
         assert_eq!(line["message"], "node 3 stays down: {no \"disk\"}");
+        let fields = ["node", "process", "volume", "milliseconds"].map(|field| line[field].clone());
+        assert_eq!(serde_json::Value::from_iter(fields), serde_json::json!([3, 2, "v", 2.5]));
+        let other = &written(Form::Json, Least::Warning)[0];
+        assert!(!other.contains("node\":") && !other.contains("null"), "{other}");
         assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
     }
 }

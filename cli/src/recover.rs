@@ -10,6 +10,7 @@ use weft_host::{Configuration, Findings, Remains, recover, refound};
 use weft_terminal::{say, say_json};
 
 use crate::args::usual_dir;
+use crate::output::map_name;
 
 /// Make an array's weft.toml anew from the copies of the map on its disks, or found a cluster anew most of whose
 /// voting members have lost their logs. Nothing of it may run.
@@ -103,18 +104,22 @@ impl Recover {
     }
 }
 
-/// Numbers, the newest first.
-fn listed(numbers: &[u64]) -> String {
+/// What there are copies of, the newest first.
+fn listed(numbers: &[u64], name: impl Fn(u64) -> String) -> String {
     match numbers.is_empty() {
         true => "none".to_string(),
-        false => numbers.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+        false => numbers.iter().map(|n| name(*n)).collect::<Vec<_>>().join(", "),
     }
 }
 
 fn findings(found: &Findings) -> String {
     let mut out = format!("weft.toml in {}: {}\n", found.dir.display(), found.file);
     for (path, versions, said) in &found.disks {
-        out += &format!("  {}: copies {}; it {said}\n", path.display(), listed(versions));
+        out += &format!(
+            "  {}: copies {}; it {said}\n",
+            path.display(),
+            listed(versions, |n| n.to_string())
+        );
     }
     for path in &found.missing {
         out += &format!("  {}: is not there\n", path.display());
@@ -125,11 +130,31 @@ fn findings(found: &Findings) -> String {
 }
 
 fn remaining(remains: &Remains) -> String {
-    let epoch =
-        remains.log_epoch.map_or(String::new(), |epoch| format!("; its map is of epoch {epoch}"));
-    let mut out = format!("The member's log: {}{epoch}\n", remains.log);
+    let map =
+        remains.log_epoch.map_or(String::new(), |epoch| format!("; it has {}", map_name(epoch)));
+    let mut out = format!("The member's log: {}{map}\n", remains.log);
     for (path, epochs) in &remains.disks {
-        out += &format!("  {}: copies of epochs {}\n", path.display(), listed(epochs));
+        out += &format!("  {}: copies of {}\n", path.display(), listed(epochs, map_name));
     }
-    out + &format!("The newest map here is of epoch {}.\n", remains.newest)
+    out + &format!("The newest here is {}.\n", map_name(remains.newest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_have_the_names_that_they_have_elsewhere() {
+        let remains = Remains {
+            log: "whole".to_string(),
+            log_epoch: Some(2 << 32 | 12),
+            disks: vec![("d0".into(), vec![2 << 32 | 12, 11]), ("d1".into(), Vec::new())],
+            newest: 2 << 32 | 12,
+        };
+        assert_eq!(
+            remaining(&remains),
+            "The member's log: whole; it has map 12 of term 2\n  d0: copies of map 12 of term 2, map 11\n  \
+             d1: copies of none\nThe newest here is map 12 of term 2.\n"
+        );
+    }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use weft_host::status::{Status, VolumeMode, VolumeStatus};
-use weft_host::{Listen, Metrics, Size, Stopped};
-use weft_terminal::say;
+use weft_host::{Listen, Metrics, Stopped};
+use weft_terminal::{bytes, say};
 
 use crate::args;
 use crate::output::uri;
@@ -94,7 +94,7 @@ fn greeting(dir: &Path, status: &Status) -> String {
     let there = || volumes.iter().filter(|v| v.mode != VolumeMode::Deleted);
     for volume in there() {
         let VolumeStatus { name, layout, mode, .. } = volume;
-        let size = Size(volume.size);
+        let size = bytes(volume.size);
         out += &format!("\n  {name}: {size}, {layout}, {mode}; survives: {}\n", survives(volume));
         for listen in listens {
             out += &format!("    {}\n", uri(listen, name));

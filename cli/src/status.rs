@@ -11,7 +11,7 @@ use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{
     AbsenceStatus, Detour, Evenness, Health, HostStatus, LaneStatus, LatencyStatus, LinkStatus,
-    NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
+    NodeState, NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
 };
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
@@ -195,16 +195,26 @@ fn hosts(all: &[HostStatus]) -> Vec<String> {
     all.iter().take(MOST_HOSTS).map(line).chain(more).collect()
 }
 
-/// How much room the disks have in all, before redundancy.
+/// How much room the disks have in all, before redundancy, and which disks do not count.
 fn room(nodes: &[NodeStatus]) -> String {
-    let disks = || nodes.iter().filter_map(|n| n.disk_bytes.zip(n.free_bytes));
-    let (all, free) = disks().fold((0, 0), |sum, disk| (sum.0 + disk.0, sum.1 + disk.1));
-    match disks().count() {
+    let disks =
+        || nodes.iter().filter(|n| !n.host && !n.controller && n.state != NodeState::Expected);
+    let counted = || disks().filter(|n| n.free_bytes.is_some());
+    let sum = |of: fn(&NodeStatus) -> Option<u64>| bytes(counted().filter_map(of).sum());
+    let others = disks().filter(|n| n.free_bytes.is_none());
+    let others: Vec<String> = others.map(|n| format!("node {} ({})", n.node, n.state)).collect();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("; not counted: {}", others.join(", ")),
+    };
+    match counted().count() {
         0 => String::new(),
         n => format!(
-            "\n{n} disks with {}, of which {} are free, before redundancy",
-            bytes(all),
-            bytes(free)
+            "\n{n} disk{} with {}: {} used and {} free, before redundancy{others}",
+            if n == 1 { "" } else { "s" },
+            sum(|n| n.disk_bytes),
+            sum(|n| n.used_bytes),
+            sum(|n| n.free_bytes),
         ),
     }
 }
@@ -316,12 +326,25 @@ pub fn state(node: &NodeStatus) -> String {
     text + &node.absence.as_ref().map(absence).unwrap_or_default()
 }
 
+/// The process of a node, by number and name.
+fn process(node: &NodeStatus) -> String {
+    match (node.process, &node.name) {
+        (Some(number), Some(name)) => format!("{number} ({name})"),
+        (Some(number), None) => number.to_string(),
+        (None, _) => "-".to_string(),
+    }
+}
+
 fn nodes(list: &[NodeStatus]) -> String {
-    let mut table = table([
+    // Messages name processes by their numbers.
+    let processes = list.iter().any(|n| n.process.is_some());
+    let heads = [
         "node",
+        "process",
         "state",
         "disk",
         "size",
+        "used",
         "free",
         "backend",
         "in flight",
@@ -329,7 +352,10 @@ fn nodes(list: &[NodeStatus]) -> String {
         "requests",
         "reads",
         "writes",
-    ]);
+    ];
+    let shown = |column: usize| processes || column != 1;
+    let heads = (0..).zip(heads).filter(|(n, _)| shown(*n)).map(|(_, head)| head);
+    let mut table = table(heads);
     for node in list {
         let number = |n: Option<u64>| n.map_or("-".to_string(), |n| n.to_string());
         let text = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
@@ -338,11 +364,13 @@ fn nodes(list: &[NodeStatus]) -> String {
             behind += &format!(", {}/s, {left} s left", bytes(rate));
         }
         let totals = node.counters.map(|c| c.totals);
-        table.add_row([
+        let row = [
             node.node.to_string(),
+            process(node),
             state(node),
             text(&node.disk),
             node.disk_bytes.map_or("-".to_string(), bytes),
+            node.used_bytes.map_or("-".to_string(), bytes),
             node.free_bytes.map_or("-".to_string(), bytes),
             text(&node.backend),
             number(node.in_flight.map(|n| n as u64)),
@@ -350,15 +378,17 @@ fn nodes(list: &[NodeStatus]) -> String {
             number(totals.map(|t| t.requests)),
             number(totals.map(|t| t.disk_reads)),
             number(totals.map(|t| t.disk_writes)),
-        ]);
+        ];
+        table.add_row((0..).zip(row).filter(|(n, _)| shown(*n)).map(|(_, cell)| cell));
     }
-    align_right(&mut table, [0, 3, 4, 6, 7, 8, 9, 10]);
+    let numbers = [0, 4, 5, 6, 8, 9, 10, 11, 12];
+    align_right(&mut table, numbers.map(|n: usize| n.saturating_sub(usize::from(!processes))));
     table.to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use weft_host::status::{NodeState, VolumeLatency};
+    use weft_host::status::VolumeLatency;
 
     use super::*;
 
@@ -414,6 +444,32 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_used_and_free_is_said_and_which_disks_do_not_count() {
+        let up = NodeStatus {
+            state: NodeState::Up,
+            disk_bytes: Some(4 << 30),
+            used_bytes: Some(1 << 30),
+            free_bytes: Some(2 << 30),
+            ..NodeStatus::default()
+        };
+        let down = NodeStatus { node: 2, free_bytes: None, state: NodeState::Down, ..up.clone() };
+        assert_eq!(
+            room(&[up.clone(), up, down]),
+            "\n2 disks with 8.00 GiB: 2.00 GiB used and 4.00 GiB free, before redundancy; not counted: node 2 (down)"
+        );
+    }
+
+    #[test]
+    fn processes_have_a_column_where_there_are_several() {
+        let name = Some("box1".to_string());
+        let of_two = NodeStatus { node: 3, process: Some(2), name, ..NodeStatus::default() };
+        let text = nodes(&[of_two]);
+        assert!(text.contains("process") && text.contains("2 (box1)"), "{text}");
+        let alone = nodes(&[NodeStatus::default()]);
+        assert!(!alone.contains("process"), "{alone}");
     }
 
     #[test]

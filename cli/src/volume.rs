@@ -10,8 +10,8 @@ use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use weft_core::layout::LayoutSpec;
 use weft_core::policy::time::in_words;
+use weft_host::ControlRequest;
 use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
-use weft_host::{ControlRequest, Size};
 use weft_terminal::{align_right, bytes, say, say_json, table};
 
 use crate::args::{self, Common};
@@ -356,9 +356,9 @@ pub fn volumes(list: &[VolumeStatus]) -> String {
     for v in list {
         table.add_row([
             v.name.clone(),
-            Size(v.size).to_string(),
+            bytes(v.size),
             v.layout.clone(),
-            Size(v.stripe_unit).to_string(),
+            bytes(v.stripe_unit),
             if v.journal { "on" } else { "off" }.to_string(),
             v.choice("ordering").to_string(),
             v.mode.to_string(),

@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use weft_front::Machine;
-use weft_front::native::client::{Client, Event};
+use weft_front::native::client::{Client, Event, ProtocolError};
 use weft_front::native::{Code, Hello, NumberedRequest, Verb, wire};
 
 use crate::address::Address;
@@ -30,6 +30,9 @@ const SLICES: usize = 64;
 
 /// How long a node may take to answer a hello.
 const HELLO: Duration = Duration::from_secs(10);
+
+/// How long a server of NBD may take to greet.
+const GREETING: Duration = Duration::from_secs(1);
 
 /// How long to wait before the addresses are tried again, at first and at most.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -283,8 +286,12 @@ impl Io {
         let hello = Hello { from, to, host, oldest, resumes, volume };
         let mut machine = Client::new(&hello);
         let since = Instant::now();
+        let lost = |e: Errno| match !resumes && greets_as_nbd(address, &hello) {
+            true => protocol(address, ProtocolError::Nbd),
+            false => broken(&e),
+        };
         loop {
-            send_all(&socket, &mut machine).map_err(|e| broken(&e))?;
+            send_all(&socket, &mut machine).map_err(lost)?;
             match machine.poll().map_err(|e| protocol(address, e))? {
                 Some(Event::Welcome(welcome)) if welcome.code == Code::Done => {
                     let mut inside = self.shared.lock();
@@ -311,7 +318,7 @@ impl Io {
                 None => {
                     let left = HELLO.saturating_sub(since.elapsed());
                     wait(&[(&*socket, PollFlags::IN)], left);
-                    receive(&socket, &mut machine).map_err(|e| broken(&e))?;
+                    receive(&socket, &mut machine).map_err(lost)?;
                     if since.elapsed() >= HELLO {
                         return Err(broken(&"it does not answer"));
                     }
@@ -397,6 +404,22 @@ impl Io {
         // If it is not heard the node forgets the host all the same, later.
         let _ = send_all(&link.socket, &mut link.machine);
     }
+}
+
+/// Whether a server of NBD is at an address that has closed a connection upon a hello. Its greeting can be lost with that
+/// connection, since the hello was left unread. So nothing is said on this one, and a node of Weft then says nothing either.
+fn greets_as_nbd(address: &Address, hello: &Hello) -> bool {
+    let Ok(socket) = address.connect() else { return false };
+    let (mut machine, since) = (Client::new(hello), Instant::now());
+    while let Some(left) = GREETING.checked_sub(since.elapsed()) {
+        wait(&[(&socket, PollFlags::IN)], left);
+        let received = receive(&socket, &mut machine);
+        match machine.poll() {
+            Ok(None) if received.is_ok() => {}
+            said => return matches!(said, Err(ProtocolError::Nbd)),
+        }
+    }
+    false
 }
 
 fn protocol(address: &Address, why: impl std::fmt::Display) -> Over {

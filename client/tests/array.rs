@@ -57,6 +57,46 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
+fn an_nbd_address_is_called_what_it_is_however_its_connection_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let listens = [Listen::unix(dir.path().join("nbd.sock")), Listen::tcp("127.0.0.1:0")];
+    let log = weft_host::Log::silent();
+    let array = Array::start(dir.path(), &spec(), &listens, log).unwrap().spawn().unwrap();
+    let tcp = array.listens()[1].strip_prefix("nbd://").unwrap().to_string();
+    let unix = dir.path().join("nbd.sock").to_str().unwrap().to_string();
+    for address in [unix, tcp].iter().cycle().take(40) {
+        let refused = Volume::open(&[address], "a").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Protocol, "{refused}");
+        assert!(refused.to_string().contains("NBD is spoken there"), "{refused}");
+    }
+}
+
+#[test]
+fn a_server_that_greets_and_hangs_up_on_a_hello_is_called_what_it_is() {
+    use std::io::Write;
+    use std::net::TcpListener;
+    // The hello is left unread, and the greeting is lost with the connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            thread::spawn(move || {
+                // Who says hello first hears nothing.
+                socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+                if !socket.peek(&mut [0]).is_ok_and(|n| n > 0) {
+                    socket.write_all(b"NBDMAGICIHAVEOPT\0\x03").unwrap();
+                    socket.set_read_timeout(None).unwrap();
+                    let _ = socket.peek(&mut [0]);
+                }
+            });
+        }
+    });
+    let refused = Volume::open(&[address], "a").unwrap_err();
+    assert!(refused.to_string().contains("NBD is spoken there"), "{refused}");
+}
+
+#[test]
 fn everything_can_be_asked_by_socket_and_by_tcp() {
     let dir = tempfile::tempdir().unwrap();
     let array = start(dir.path(), &spec());

@@ -65,7 +65,7 @@ pub use error::{Error, Result};
 pub use lanes::Lanes;
 pub use length_of_time::parse_seconds;
 pub use limits::{Limits, LimitsInWords};
-pub use log::{Level, Log, stamp};
+pub use log::{About, Level, Log, stamp};
 pub use metrics::Metrics;
 pub use polling::Polling;
 pub use reactor::Stopped;

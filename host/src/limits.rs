@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, fail};
-use crate::length_of_time::{in_words, parse_seconds};
+use crate::length_of_time::{duration_in_words, in_words, parse_duration, parse_seconds};
 use crate::size::{Size, parse_size};
 
 /// What hosts may take of a process.
@@ -62,7 +62,7 @@ pub struct LimitsInWords {
     /// [`Limits::incomplete`], such as `256M`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
-    /// [`Limits::slow`], such as `1s`, or `never`.
+    /// [`Limits::slow`], such as `100ms` or `2s`, or `never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<String>,
 }
@@ -84,7 +84,7 @@ impl LimitsInWords {
             incomplete: (limits.incomplete != usual.incomplete)
                 .then(|| limits.incomplete.to_string()),
             slow: (limits.slow != usual.slow)
-                .then(|| limits.slow.map_or("never".to_string(), |t| in_words(t.as_secs()))),
+                .then(|| limits.slow.map_or("never".to_string(), duration_in_words)),
         }
     }
 
@@ -136,9 +136,10 @@ fn count(key: &str, said: Option<usize>, usual: usize) -> Result<usize> {
 }
 
 fn slow(text: &str) -> Result<Duration> {
-    match parse_seconds(text).map_err(|e| Error(format!("slow: {e}, or never")))? {
-        0 => fail("slow: every request takes longer than 0s; give at least 1s, or never"),
-        seconds => Ok(Duration::from_secs(seconds)),
+    let time = parse_duration(text).map_err(|e| Error(format!("slow: {e}, or never")))?;
+    match time < Duration::from_millis(1) {
+        true => fail("slow: every request takes longer than that; give at least 1ms, or never"),
+        false => Ok(time),
     }
 }
 
@@ -212,6 +213,16 @@ mod tests {
         assert_eq!(read.handshake, Duration::from_secs(2));
         assert_eq!((read.connections, read.incomplete), (7, 64 << 20));
         assert_eq!(LimitsInWords::of(&read).over(usual), Ok(read), "it is written as it is read");
+        for (slow, ms) in [("100ms", 100), ("0.5s", 500), ("2s", 2000)] {
+            let words = LimitsInWords { slow: Some(slow.into()), ..LimitsInWords::default() };
+            let read = words.over(usual).unwrap();
+            assert_eq!(read.slow, Some(Duration::from_millis(ms)));
+            assert_eq!(
+                LimitsInWords::of(&read).over(usual),
+                Ok(read),
+                "it is written as it is read"
+            );
+        }
         let refused = |words: LimitsInWords, why: &str| {
             let err = words.over(usual).unwrap_err();
             assert!(err.0.contains(why), "{err}");

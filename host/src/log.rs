@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use weft_core::units::NodeId;
+
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -14,8 +16,35 @@ pub enum Level {
     Info,
 }
 
+/// What a line is about, for programs that read the log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct About {
+    /// A node.
+    pub node: Option<u16>,
+    /// A process of the cluster.
+    pub process: Option<u16>,
+    /// The name of a volume.
+    pub volume: Option<String>,
+    /// How long something took.
+    pub milliseconds: Option<f64>,
+}
+
+impl About {
+    pub(crate) fn node(n: usize) -> About {
+        About { node: u16::try_from(n).ok(), ..About::default() }
+    }
+
+    pub(crate) fn process(n: NodeId) -> About {
+        About { process: Some(n.0), ..About::default() }
+    }
+
+    pub(crate) fn volume(name: &str) -> About {
+        About { volume: Some(name.to_string()), ..About::default() }
+    }
+}
+
 /// What is done with a line.
-type Write = dyn Fn(Level, &str) + Send + Sync;
+type Write = dyn Fn(Level, &About, &str) + Send + Sync;
 
 /// Where lines for the operator go.
 #[derive(Clone)]
@@ -24,7 +53,22 @@ pub struct Log(Arc<Write>);
 impl Log {
     /// A log that does this with each line.
     pub fn new(write: impl Fn(Level, &str) + Send + Sync + 'static) -> Log {
+        Log::with_fields(move |level, _, line| write(level, line))
+    }
+
+    /// A log that does this with each line, and with what that is about.
+    pub fn with_fields(write: impl Fn(Level, &About, &str) + Send + Sync + 'static) -> Log {
         Log(Arc::new(write))
+    }
+
+    /// Writes a line about something.
+    pub(crate) fn say(&self, level: Level, about: &About, line: &str) {
+        (self.0)(level, about, line);
+    }
+
+    /// This log, for a line about something.
+    pub(crate) fn on(&self, about: About) -> On<'_> {
+        On { log: self, about }
     }
 
     /// A log that nobody reads.
@@ -34,17 +78,40 @@ impl Log {
 
     /// Writes a line about what does not work.
     pub(crate) fn error(&self, line: &str) {
-        (self.0)(Level::Error, line);
+        self.say(Level::Error, &About::default(), line);
     }
 
     /// Writes a line about what is not as it should be.
     pub(crate) fn warn(&self, line: &str) {
-        (self.0)(Level::Warning, line);
+        self.say(Level::Warning, &About::default(), line);
     }
 
     /// Writes a line about what has changed.
     pub(crate) fn info(&self, line: &str) {
-        (self.0)(Level::Info, line);
+        self.say(Level::Info, &About::default(), line);
+    }
+}
+
+/// A log, for a line about something.
+pub(crate) struct On<'a> {
+    log: &'a Log,
+    about: About,
+}
+
+impl On<'_> {
+    /// As [`Log::error`].
+    pub(crate) fn error(&self, line: &str) {
+        self.log.say(Level::Error, &self.about, line);
+    }
+
+    /// As [`Log::warn`].
+    pub(crate) fn warn(&self, line: &str) {
+        self.log.say(Level::Warning, &self.about, line);
+    }
+
+    /// As [`Log::info`].
+    pub(crate) fn info(&self, line: &str) {
+        self.log.say(Level::Info, &self.about, line);
     }
 }
 
@@ -85,6 +152,11 @@ impl Sparing {
 
     /// Writes a line, unless there were many lately.
     pub(crate) fn say(&self, now: Instant, line: &str) {
+        self.say_of(now, About::default(), line);
+    }
+
+    /// Writes a line about something, unless there were many lately.
+    pub(crate) fn say_of(&self, now: Instant, about: About, line: &str) {
         self.sum_up(now);
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if count.is_over(now) {
@@ -95,7 +167,7 @@ impl Sparing {
             return;
         }
         count.written += 1;
-        self.log.warn(line);
+        self.log.on(about).warn(line);
     }
 
     /// When it is to be said how many lines were left out, if any were.

@@ -90,6 +90,18 @@ impl fmt::Display for Size {
     }
 }
 
+/// A number of bytes for people, rounded down: `297.62 MiB`.
+pub(crate) fn rounded(bytes: u64) -> String {
+    let fits = |u: &&(char, u32)| bytes >> u.1 > 0;
+    match UNITS.iter().rev().find(fits) {
+        Some((letter, shift)) => {
+            let hundredths = (u128::from(bytes) * 100) >> shift;
+            format!("{}.{:02} {letter}iB", hundredths / 100, hundredths % 100)
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
 /// Reads a size: plain bytes, `64K`, `1.5M`, `1GiB` and so on, powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64> {
     text.parse::<Size>().map(|s| s.0)
@@ -132,6 +144,20 @@ mod tests {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
             assert_eq!(Size(bytes).to_string(), back);
             assert_eq!(parse_size(back), Ok(bytes));
+        }
+    }
+
+    #[test]
+    fn for_people_sizes_are_rounded_down() {
+        for (bytes, said) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (304_767 << 10, "297.62 MiB"),
+            ((37 << 30) / 10, "3.69 GiB"),
+            (u64::MAX, "16383.99 PiB"),
+        ] {
+            assert_eq!(rounded(bytes), said);
         }
     }
 

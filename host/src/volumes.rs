@@ -13,7 +13,7 @@ use weft_core::policy::Policy;
 use weft_core::units::VolumeId;
 
 use crate::error::{Error, Result, fail};
-use crate::size::{Size, require_multiple};
+use crate::size::{Size, require_multiple, rounded};
 use crate::spec::Spec;
 
 /// The volumes of a map.
@@ -158,7 +158,7 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
             "volume '{name}' cannot grow so far: it can have {} bytes ({}) at most; delete \
              something, or add disks",
             volume.stripes() * stripe + free,
-            Size(volume.stripes() * stripe + free)
+            rounded(volume.stripes() * stripe + free)
         )),
         e @ (PlacementError::Domains { .. } | PlacementError::Torus(_)) => {
             Error(format!("volume '{name}' cannot grow: {e}"))
@@ -203,12 +203,12 @@ fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
         PlacementError::NoRoom { asked, free: 0 } => format!(
             "volume '{name}' of {} does not fit: with this layout nothing is free; delete another, or add disks \
              (`weft status` says what is free on each)",
-            Size(*asked)
+            rounded(*asked)
         ),
         PlacementError::NoRoom { asked, free } => format!(
             "volume '{name}' of {} does not fit: with this layout {} are free; make it smaller or delete another",
-            Size(*asked),
-            Size(*free)
+            rounded(*asked),
+            rounded(*free)
         ),
         PlacementError::Torus(e) => format!("volume '{name}' with layout {}: {e}", new.layout),
         PlacementError::Domains { columns, domains } => format!(

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weft_core::policy::CHOICES;
 use weft_front::nbd::Exposure;
@@ -116,7 +118,7 @@ fn volumes_come_and_go() {
     assert!(err.0.contains("1 connection uses"), "{err}");
     client.disconnect().unwrap();
     while control.request(&delete).is_err_and(|e| e.0.contains("connection uses")) {
-        std::thread::yield_now();
+        thread::yield_now();
     }
     let create = || {
         let (layout, stripe_unit, journal) = (Some("raid6"), Some(8192), Some(false));
@@ -360,7 +362,7 @@ fn a_volume_is_set_while_it_is_in_use() {
     drop(other);
     // The connections that are gone are noticed in their own time.
     let alone = (0..200).find_map(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
         set(&[("ordering", "none")], false).ok()
     });
     assert_eq!(alone.unwrap()["volume"]["unordered_sharing"], false);
@@ -405,7 +407,7 @@ fn a_disk_is_added_and_takes_what_another_had() {
     };
     // The new nodes are the only ones that have none of its columns yet.
     let moved = (0..6000).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
         columns(&mut control, 1) == (true, 0)
     });
     assert!(moved, "what was on the lost disk was not rebuilt within a minute");
@@ -518,5 +520,33 @@ fn hosts_are_told_what_is_exposed() {
     control.request(&refresh).unwrap();
     assert_eq!(client.exposed(0, 8 << 20).unwrap(), none);
     drop(client);
+    array.shutdown().unwrap();
+}
+
+/// Waits until the first line of the status is such.
+fn until_said(control: &mut Control, such: impl Fn(&str) -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    loop {
+        let text = control.status().unwrap().summary().to_string();
+        if such(&text) {
+            return;
+        }
+        assert!(Instant::now() < end, "{text}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_first_line_of_the_status_names_a_disk_that_was_given_up_and_since_when() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let mut control = Control::connect(array.dir()).unwrap();
+    until_said(&mut control, |text| text == "healthy");
+    control.request(&ControlRequest::Disk { action: DiskAction::Fail, node: 2 }).unwrap();
+    until_said(&mut control, |text| {
+        ["has been degraded for ", "; node 2 has been lost for ", "`weft disk replace 2`"]
+            .iter()
+            .all(|part| text.contains(part))
+    });
     array.shutdown().unwrap();
 }

@@ -120,21 +120,37 @@ fn enter(control: &mut Control, mode: Mode) -> usize {
         Mode::Migrating => drop(disk(DiskAction::Drain)),
     }
     // A move begins when the cluster has decided where to.
-    while mode == Mode::Migrating && now_is(control) != mode {
+    while moves(mode) && now_is(control) != mode {
         thread::sleep(Duration::from_millis(1));
     }
     victim
 }
 
-/// If the move is over another begins, from another disk; says so.
-fn moves_on(control: &mut Control, victim: &mut usize) -> bool {
-    let is_over = now_is(control) != Mode::Migrating;
+/// Whether columns move in a mode, so that it ends by itself.
+fn moves(mode: Mode) -> bool {
+    matches!(mode, Mode::Reconstructing | Mode::Migrating)
+}
+
+/// If the move or rebuild is over another begins, of another disk; says so.
+fn begins_anew(control: &mut Control, mode: Mode, victim: &mut usize) -> bool {
+    let is_over = moves(mode) && now_is(control) != mode;
     if is_over {
-        let back = ControlRequest::Disk { action: DiskAction::Undrain, node: *victim };
+        let back = match mode {
+            Mode::Migrating => ControlRequest::Disk { action: DiskAction::Undrain, node: *victim },
+            _ => ControlRequest::disk_replace(*victim),
+        };
         control.request(&back).unwrap();
-        *victim = enter(control, Mode::Migrating);
+        *victim = enter(control, mode);
     }
     is_over
+}
+
+/// How fast columns are moved and rebuilt: as slowly as can be, so that pairs run meanwhile, or as fast.
+fn set_rates(control: &mut Control, floor: &str, ceiling: &str) {
+    for (key, value) in [("rebuild-floor", floor), ("rebuild-ceiling", ceiling)] {
+        let (key, value) = (key.to_string(), value.to_string());
+        control.request(&ControlRequest::ClusterSet { key, value }).unwrap();
+    }
 }
 
 /// The mode that the volume is in.
@@ -192,8 +208,9 @@ fn pairs(mode: Mode) {
         for (stripe, content) in content.iter().enumerate() {
             hosts[0].write_at(base(stripe), content, false).unwrap();
         }
-        if matches!(mode, Mode::Reconstructing | Mode::Migrating) {
+        if moves(mode) {
             fill(&mut hosts[0]);
+            set_rates(&mut control, "1M", "1M");
         }
         let mut victim = enter(&mut control, mode);
         let both = TASKS.iter().enumerate();
@@ -202,20 +219,21 @@ fn pairs(mode: Mode) {
         for tasks in pairs {
             for (stripe, content) in content.iter_mut().enumerate() {
                 let place = format!("{mode:?}, {ordering}, {tasks:?}, stripe {stripe}");
-                // What ran when the move was over already is run again during the next.
+                // What ran when the move or rebuild was over already is run again during the next.
                 let mut tries = 0..100;
                 loop {
                     seed += 2;
                     run_pair(&mut hosts, stripe, content, tasks, [seed - 1, seed], &place);
-                    if mode != Mode::Migrating || !moves_on(&mut control, &mut victim) {
+                    if !begins_anew(&mut control, mode, &mut victim) {
                         break;
                     }
-                    assert!(tries.next().is_some(), "{place}: no move lasts as long");
+                    assert!(tries.next().is_some(), "{place}: nothing lasts as long");
                 }
             }
         }
-        if matches!(mode, Mode::FaultFree | Mode::Degraded) {
-            assert_eq!(now_is(&mut control), mode);
+        match moves(mode) {
+            true => set_rates(&mut control, "configured", "configured"),
+            false => assert_eq!(now_is(&mut control), mode, "{ordering}"),
         }
         drop(hosts);
         control.request(&ControlRequest::Quiesce).unwrap();

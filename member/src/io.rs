@@ -8,6 +8,7 @@ use weft_core::node::{MapMessage, MemberReport};
 use weft_core::units::{Nanos, NodeId};
 
 use crate::LogError;
+use crate::note::Note;
 use crate::process::{incarnation_of, node_of};
 use crate::record::frame_number;
 
@@ -89,7 +90,7 @@ pub enum Output {
     /// This map is agreed on. Nodes enter it when they are told, not now.
     Agreed(Arc<ClusterMap>),
     /// Something an operator should know.
-    Log(String),
+    Log(Note),
 }
 
 /// A write to the log.

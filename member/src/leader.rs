@@ -20,8 +20,9 @@ use crate::group;
 use crate::hearing::Unheard;
 use crate::liveness::{Circle, Liveness};
 use crate::message::{Alive, Message, NodeState, Word};
+use crate::note::listed;
 use crate::process::node_of;
-use crate::{Config, MapCodec, MemberId, Refusal, fault};
+use crate::{Config, MapCodec, MemberId, Note, Refusal, fault};
 
 /// What the leader wants done.
 pub(crate) enum Act {
@@ -30,7 +31,7 @@ pub(crate) enum Act {
     Change(GroupChange),
     HandOver(MemberId),
     Answer(u64, Result<(), Refusal>),
-    Log(String),
+    Log(Note),
 }
 
 /// What a node has heard that was never told anything in its life.
@@ -40,6 +41,31 @@ const FRESH: (u64, u64) = (0, 0);
 /// that runs.
 fn is_host(map: &ClusterMap, member: MemberId) -> bool {
     map.nodes.get(usize::from(node_of(member).0)).is_some_and(NodeInfo::is_host)
+}
+
+/// A process with its name, and with its nodes if they have other numbers: `process 3 (box1, with nodes 3 and 4)`.
+fn in_words(map: &ClusterMap, member: MemberId) -> String {
+    let process = node_of(member);
+    let nodes: Vec<u16> = map.served_by(process).map(|n| n.0).collect();
+    let home = map.nodes.get(usize::from(process.0)).and_then(|i| i.home.as_ref());
+    let with = (!nodes.is_empty() && nodes != [process.0]).then(|| {
+        format!("with node{} {}", if nodes.len() == 1 { "" } else { "s" }, listed(&nodes))
+    });
+    let known: Vec<String> = home.map(|h| h.name.clone()).into_iter().chain(with).collect();
+    match known.is_empty() {
+        true => member.to_string(),
+        false => format!("{member} ({})", known.join(", ")),
+    }
+}
+
+/// What a process says that leads from now on, and so many nodes are in the middle of their work.
+fn leads(ran_on: usize) -> String {
+    let nodes = match ran_on {
+        0 => "all nodes have started anew".to_string(),
+        1 => "one node goes on with its work".to_string(),
+        n => format!("{n} nodes go on with their work"),
+    };
+    format!("this process leads the cluster from now on; {nodes}")
 }
 
 /// How far the reign has come.
@@ -144,7 +170,10 @@ impl Leader {
         let Some(was_dead) = self.liveness.heard(context.now, from, alive, anew) else { return };
         if was_dead {
             self.returned.insert(from, self.number);
-            context.acts.push(Act::Log(format!("{from} answers again")));
+            context.acts.push(Act::Log(
+                Note::info(format!("{} answers again", in_words(&context.agreed.map, from)))
+                    .of(node_of(from)),
+            ));
         }
         self.recount(context);
         for state in nodes {
@@ -281,17 +310,20 @@ impl Leader {
         let circle = Circle { us: context.id, voters: &voters, hosts: &hosts };
         let fates = self.liveness.tick(context.now, context.config, &circle, &mut sends);
         for dead in fates.dead {
-            context.acts.push(Act::Log(format!("{dead} does not answer and is counted dead")));
+            let who = in_words(&context.agreed.map, dead);
+            let text = format!("{who} does not answer and is counted dead");
+            context.acts.push(Act::Log(Note::warning(text).of(node_of(dead))));
         }
         for other in fates.shut_out {
+            let who = in_words(&context.agreed.map, other);
             let text =
-                format!("{other} and others do not hear each other: it is left out until they do");
-            context.acts.push(Act::Log(text));
+                format!("{who} and others do not hear each other: it is left out until they do");
+            context.acts.push(Act::Log(Note::warning(text).of(node_of(other))));
         }
         if let Some(heirs) = fates.heirs {
             let heir = heirs.into_iter().max_by_key(|m| context.consensus.has_all(*m));
             let text = "others hear who is not heard here: another had better lead";
-            context.acts.push(Act::Log(text.into()));
+            context.acts.push(Act::Log(Note::warning(text)));
             context.acts.extend(heir.map(Act::HandOver));
         }
         if self.reign == Reign::Settled {
@@ -393,7 +425,7 @@ impl Leader {
             }
         }
         self.told = told;
-        context.acts.push(Act::Log(format!("leads from now on; {} nodes ran on", self.told.len())));
+        context.acts.push(Act::Log(Note::info(leads(self.told.len()))));
         if self.told.is_empty() {
             // All have started anew: nobody went on without anybody.
             self.reign = Reign::Settled;
@@ -484,5 +516,17 @@ impl Leader {
         let asked = self.asked.into_iter().map(|a| a.0);
         let lost = given.chain(group).map(|id| (id, Refusal::LostLead));
         lost.chain(asked.map(|id| (id, Refusal::NotLeader { leader: None }))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_leader_says_in_a_sentence_what_becomes_of_the_nodes() {
+        assert!(leads(0).ends_with("from now on; all nodes have started anew"));
+        assert!(leads(1).ends_with("from now on; one node goes on with its work"));
+        assert!(leads(3).ends_with("from now on; 3 nodes go on with their work"));
     }
 }

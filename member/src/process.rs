@@ -13,8 +13,8 @@ use weft_core::node::MapMessage;
 use weft_core::units::{Nanos, NodeId};
 
 use crate::{
-    Config, Input, LogError, MapCodec, Member, MemberId, Output, Persist, Refusal, StartError,
-    Status, Stored,
+    Config, Input, LogError, MapCodec, Member, MemberId, Note, Output, Persist, Refusal,
+    StartError, Status, Stored,
 };
 
 /// The part of a member's number that is the process's.
@@ -58,7 +58,7 @@ pub enum Effect {
     /// The process stops: its member's log was not what it seemed to be.
     Stop(LogError),
     /// Tell the operator.
-    Log(String),
+    Log(Note),
 }
 
 /// A member, and what its process decides around it.
@@ -197,8 +197,10 @@ impl Process {
                     Output::Tell(node, message) => Effect::Tell(node, message),
                     Output::Restart(node) => Effect::Restart(node),
                     Output::Stop(why) => Effect::Stop(why),
-                    Output::Suspend => log("cut off from the others: serving nobody"),
-                    Output::Resume => log("in touch with the others: serving"),
+                    Output::Suspend => {
+                        Effect::Log(Note::warning("cut off from the others: serving nobody"))
+                    }
+                    Output::Resume => Effect::Log(Note::info("in touch with the others: serving")),
                     Output::Log(line) => Effect::Log(line),
                     Output::Agreed(map) => {
                         inputs.extend(self.group_changes(&map));
@@ -240,8 +242,4 @@ impl Process {
         };
         processes.into_iter().flat_map(change).collect()
     }
-}
-
-fn log(line: &str) -> Effect {
-    Effect::Log(line.to_string())
 }

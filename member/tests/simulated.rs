@@ -209,6 +209,12 @@ fn a_dead_process_is_out_within_the_time_that_the_settings_say() {
     let map = world.checks.agreed.last_key_value().unwrap().1.clone();
     assert!(!map.is_up(NodeId(victim as u16 - 1)));
     assert_eq!(map.up().count(), 4);
+    let said = |what: &str| world.story.iter().any(|line| line.contains(what));
+    let process = node_of(MemberId(victim)).0;
+    let dead = format!("warning: process {process} does not answer and is counted dead");
+    let named = format!("warning: process {process} (");
+    assert!(said(&dead) || said(&named), "{}", world.story.join("\n"));
+    assert!(said("info: this process leads the cluster from now on; "));
 }
 
 /// The election comes at once, because the connections to it have broken; unless a vote is split,

@@ -3,9 +3,10 @@
 //! Modeling and Analysis*, chapter 11), and the interval is narrower than those of the two means suggest.
 
 use serde_json::Value;
-use weft_report::{Cell, Table};
+use weft_report::{Cell, Table, short};
 use weft_sim::perf::Estimate;
 
+use crate::grid::Grid;
 use crate::result::{Measured, Run};
 use crate::store::Place;
 use crate::value::{cell, plain};
@@ -50,6 +51,39 @@ pub(crate) fn table(
         }
     }
     (!table.rows.is_empty()).then_some(table)
+}
+
+/// The table for people: a difference with its interval, and as a share in per cent.
+pub(crate) fn grid(table: &Table, axes: usize) -> Grid {
+    let text = |cell: &Cell| match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Number(number) => short(*number),
+        Cell::Empty => String::new(),
+    };
+    let number = |cell: &Cell| match cell {
+        Cell::Number(number) => Some(*number),
+        _ => None,
+    };
+    let row = |row: &Vec<Cell>| -> Vec<String> {
+        let (at, ends) = row.split_at(axes);
+        let sign = |n: f64| format!("{}{}", if n > 0.0 { "+" } else { "" }, short(n));
+        let interval = number(&ends[3]).map(|half| format!(" ± {}", short(half)));
+        let difference = number(&ends[2]).map_or(String::new(), sign);
+        let share =
+            number(&ends[4]).map_or(String::new(), |share| format!("{:+.1} %", 100.0 * share));
+        let shown =
+            [text(&ends[0]), text(&ends[1]), difference + &interval.unwrap_or_default(), share];
+        at.iter().map(text).chain(shown).collect()
+    };
+    let heads = table.columns[..axes].iter().map(String::as_str);
+    let heads = heads.chain(["beside", "metric", "difference", "share"]);
+    let is_number = |n: usize| n >= axes + 2 || table.rows.iter().all(|r| number(&r[n]).is_some());
+    Grid {
+        heads: heads.map(String::from).collect(),
+        rows: table.rows.iter().map(row).collect(),
+        keys: axes + 2,
+        numbers: (0..axes + 4).map(is_number).collect(),
+    }
 }
 
 /// The point that differs from this one only by having the first design of this axis; `None` of that point itself.

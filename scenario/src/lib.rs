@@ -6,7 +6,7 @@
 //! - [`world`]: simulated on all cores ([`run`]), or on real nodes ([`real`])
 //! - [`study`]: the points of a scenario, run in a world; [`store`]: what is kept while they are
 //! - [`result`], [`outputs`]: what came out, and how it is written; [`compare`]: both worlds side by side;
-//!   `differences`: designs compared run by run
+//!   `differences`: designs compared run by run; `grid`: tables that a terminal has room for
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ pub mod compare;
 pub mod describe;
 mod differences;
 pub mod document;
+mod grid;
 pub mod keys;
 pub mod outputs;
 pub mod real;

@@ -7,14 +7,17 @@ use serde_json::{Map, Value, json};
 use weft_report::{Axis, Block, Cell, Kind, Page, Plot, Point, Series, Table};
 
 use crate::differences;
+use crate::grid::Grid;
 use crate::result::{Figure, METRICS, Measured, Metric};
 use crate::store::{Done, Place, Study, write};
 use crate::value::{cell, plain};
-use weft_terminal::{align_right, table};
 
 /// What the table of differences is.
 const DIFFERENCES: &str = "The n-th runs of all points draw from the same seed, so each design is compared with the first one run by \
                            run. The difference has its 95 % interval (ci95) and is also a share of the first one's mean.";
+
+/// As many differences are shown at a terminal.
+const MOST_DIFFERENCES: usize = 48;
 
 /// What a study came to, to be written and printed.
 pub struct Outputs<'a> {
@@ -34,19 +37,37 @@ impl<'a> Outputs<'a> {
         Outputs { study, rows, varying }
     }
 
-    /// A table for people.
+    /// Tables for people: what came out, and designs beside one another on common seeds.
     pub fn text(&self) -> String {
-        let headings = self.varying.iter().map(|n| self.study.axes[*n].as_str());
+        let axes = || self.varying.iter();
         let metrics: Vec<_> = self.known().into_iter().filter(|m| !m.short.is_empty()).collect();
-        let mut table = table(headings.chain(metrics.iter().map(|m| m.short)));
-        for (place, measured) in &self.rows {
-            let at = self.varying.iter().map(|n| plain(&place.at[*n]));
-            table.add_row(at.chain(metrics.iter().map(|m| shown(m, measured))));
+        let heads = axes().map(|n| self.study.axes[*n].clone());
+        let row = |(place, measured): &(&Place, &Measured)| {
+            let at = axes().map(|n| plain(&place.at[*n]));
+            at.chain(metrics.iter().map(|m| shown(m, measured))).collect()
+        };
+        let numbers = axes().map(|n| self.is_number(*n)).chain(metrics.iter().map(|_| true));
+        let grid = Grid {
+            heads: heads.chain(metrics.iter().map(|m| m.short.to_string())).collect(),
+            rows: self.rows.iter().map(row).collect(),
+            keys: self.varying.len(),
+            numbers: numbers.collect(),
+        }
+        .shortened(self.varying.len());
+        let differences = self.differences_in_words();
+        format!("{}\n{}\n{}{differences}", self.study.title, grid.text(), self.study.method)
+    }
+
+    /// The differences on common seeds, for people; nothing if there are none.
+    fn differences_in_words(&self) -> String {
+        let Some(table) = self.differences() else { return String::new() };
+        if table.rows.len() > MOST_DIFFERENCES {
+            let n = table.rows.len();
+            return format!("\n{n} differences on common seeds are in differences.csv with --out.");
         }
         let axes = self.varying.len();
-        let numbers = (0..axes).filter(|n| self.is_number(self.varying[*n]));
-        align_right(&mut table, numbers.chain(axes..axes + metrics.len()).collect::<Vec<_>>());
-        format!("{}\n{table}\n{}", self.study.title, self.study.method)
+        let grid = differences::grid(&table, axes).shortened(axes);
+        format!("\nOn common seeds, run by run, with 95 % intervals:\n{}", grid.text())
     }
 
     /// The metrics that are known of some point: the others are left out of what people read.

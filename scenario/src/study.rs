@@ -6,6 +6,8 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use weft_core::SECTOR;
+use weft_load::Kind;
 use weft_sim::perf::WarmUp;
 
 use crate::scenario::{Point, Scenario};
@@ -127,6 +129,10 @@ pub fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
         Some(place) => format!("{place} {method}"),
         None => method,
     };
+    let method = match partial_sectors(points) {
+        Some(warning) => format!("{method}\n{warning}"),
+        None => method,
+    };
     let json = |value: &toml::Value| serde_json::to_value(value).expect("TOML has a form in JSON");
     Study {
         weft: store::VERSION.into(),
@@ -143,6 +149,31 @@ pub fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
             .collect(),
     }
 }
+
+/// What is to be known if some point's writes end within a sector: it costs reads that nothing else in the results explains.
+fn partial_sectors(points: &[Point]) -> Option<String> {
+    let is_whole = |n: u64| n.is_multiple_of(SECTOR);
+    let partial = |p: &Point| {
+        let workload = &p.system.workload;
+        let aligned = is_whole(workload.alignment());
+        let classes = workload.requests.classes().into_iter();
+        let writes = classes.filter(|c| c.kind == Kind::Write && c.weight > 0.0).map(|c| c.bytes);
+        writes.filter(move |bytes| !aligned || !is_whole(*bytes)).collect::<Vec<_>>()
+    };
+    let sizes: BTreeSet<u64> = points.iter().flat_map(partial).collect();
+    let some: Vec<String> = sizes.iter().take(MOST_SIZES).map(u64::to_string).collect();
+    let more = if sizes.len() > MOST_SIZES { ", ..." } else { "" };
+    (!sizes.is_empty()).then(|| {
+        format!(
+            "Warning: writes of {}{more} bytes begin or end within a sector of {SECTOR}. Such a sector is read from its disk \
+             before it is written, with every layout; whole sectors are not.",
+            some.join(", ")
+        )
+    })
+}
+
+/// So many sizes are named.
+const MOST_SIZES: usize = 5;
 
 /// Puts the parts of a study together that stand in these directories.
 ///

@@ -173,3 +173,28 @@ fn designs_are_compared_on_common_seeds() {
     let said: f64 = out.lines().nth(1).unwrap().split('\t').nth(2).unwrap().parse().unwrap();
     assert!((said - late(1)).abs() < 0.001, "{out}{csv}");
 }
+
+#[test]
+fn writes_within_sectors_are_warned_of_once() {
+    let method = |bytes: &str, more: &str| {
+        let text = SMALL.replace("bytes = 4096", &format!("bytes = {bytes}"));
+        let text = text.replace("[sweep]", &format!("{more}\n[sweep]"));
+        let scenario = Scenario::parse("test", &text).unwrap();
+        let points = scenario.points().unwrap();
+        study::study(&World::Simulated { jobs: 1 }, &scenario, &points).method
+    };
+    let warned = method("2048", "");
+    assert_eq!(warned.matches("Warning: writes of 2048 bytes begin or end within").count(), 1);
+    assert!(method("8192", "workload.align_bytes = 512").contains("Warning: writes of 8192"));
+    assert!(!method("8192", "").contains("Warning"));
+}
+
+#[test]
+fn a_terminal_is_shown_differences_and_no_wide_table() {
+    let scenario = Scenario::parse("test", SMALL).unwrap();
+    let (study, done) = results(&scenario, 2);
+    let text = Outputs::new(&study, &done).text();
+    assert!(text.contains("On common seeds") && text.contains("response_ms"), "{text}");
+    let width = |line: &str| line.chars().count();
+    assert!(text.lines().filter(|l| l.contains(['│', '┆'])).all(|l| width(l) <= 120), "{text}");
+}

@@ -20,7 +20,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use weft_member::Stored;
+use weft_member::{Stored, listed};
 use weft_net::identity::{
     CertificateAuthority, Clock, JoinToken, LIFE, NodeName, PublicKey, TokenBook, describe,
     joining_config,
@@ -249,10 +249,8 @@ impl AdmissionServer {
         };
         match serve() {
             Ok(invitation) => {
-                let nodes = invitation.nodes().iter().map(u16::to_string).collect::<Vec<_>>();
-                let nodes = nodes.join(", ");
-                self.log
-                    .info(&format!("node {nodes} has joined, from {}", who.trim_end_matches(',')));
+                let have = have_joined(&invitation.nodes());
+                self.log.info(&format!("{have}, from {}", who.trim_end_matches(',')));
             }
             Err(e) => {
                 let why = format!("{who} wanted to join and was refused: {e}");
@@ -473,9 +471,23 @@ fn greet(stream: &mut StreamOwned<ClientConnection, Hurried<'_>>) -> io::Result<
     Ok(())
 }
 
+/// That these nodes have joined.
+fn have_joined(nodes: &[u16]) -> String {
+    match nodes {
+        [node] => format!("node {node} has joined"),
+        nodes => format!("nodes {} have joined", listed(nodes)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_joined_is_said_in_a_sentence() {
+        assert_eq!(have_joined(&[4]), "node 4 has joined");
+        assert_eq!(have_joined(&[2, 3]), "nodes 2 and 3 have joined");
+    }
 
     #[test]
     fn one_that_is_not_answered_hears_that_it_may_be_for_too_many_connections() {

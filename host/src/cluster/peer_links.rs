@@ -18,7 +18,7 @@ use weft_net::transport::{Config, Driver, Event, Lost, Note, Peer, Reach, SendEr
 use weft_net::wire::Message;
 
 use crate::error::{Error, Result, fail};
-use crate::log::Log;
+use crate::log::{About, Log};
 
 const LETTERS: u8 = weft_net::LETTERS;
 const MEMBER: u8 = LETTERS + 1;
@@ -95,7 +95,8 @@ impl PeerLinks {
                 // While the process ends nobody listens.
                 let _ = refuse.send((peer, why.clone()));
             }
-            notes.info(&note.to_string());
+            let process = note.dialled.map(|p| p.0);
+            notes.on(About { process, ..About::default() }).info(&note.to_string());
         };
         let (transport, driver) = Transport::with_driver(config, registry, first, note)
             .map_err(|e| Error(e.to_string()))?;
@@ -174,7 +175,7 @@ impl PeerLinks {
                     self.waiting.remove(&peer);
                     let gone =
                         format!("no connection to the process of node {} any more: {why}", peer.0);
-                    self.log.warn(&gone);
+                    self.log.on(About::process(peer)).warn(&gone);
                     (peer, PeerEvent::Down)
                 }
                 Event::Room { peer } => {
@@ -191,7 +192,9 @@ impl PeerLinks {
                 Event::Received { peer, frame } => match read(frame.kind, &frame.payload) {
                     Ok(event) => (peer, event),
                     Err(why) => {
-                        self.log.warn(&format!("the process of node {}: {why}; dropped", peer.0));
+                        self.log
+                            .on(About::process(peer))
+                            .warn(&format!("the process of node {}: {why}; dropped", peer.0));
                         continue;
                     }
                 },
@@ -208,11 +211,11 @@ impl PeerLinks {
                 for letter in letters {
                     match read_letter(&letter) {
                         Ok(event) => self.came.push_back((peer, event)),
-                        Err(why) => self.log.warn(&dropped(why)),
+                        Err(why) => self.log.on(About::process(peer)).warn(&dropped(why)),
                     }
                 }
             }
-            Err(why) => self.log.warn(&dropped(why.to_string())),
+            Err(why) => self.log.on(About::process(peer)).warn(&dropped(why.to_string())),
         }
     }
 
@@ -256,7 +259,7 @@ impl PeerLinks {
                 Err(SendError::Down { .. }) => waiting.clear(),
                 Err(e) => {
                     let text = format!("a message to the process of node {} is dropped: {e}", to.0);
-                    self.log.warn(&text);
+                    self.log.on(About::process(to)).warn(&text);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Nodes that are down and have not been given up: since when, and what is to become of each. The authority knows, in
+//! Nodes that are down or have been given up: since when, and what is to become of each. The authority knows, in
 //! the process that leads; the others show what that has said last.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ pub(crate) fn ours(engine: &Engine) -> Absences {
 fn absence(map: &ClusterMap, a: &Absence) -> AbsenceStatus {
     let seconds = |nanos: u64| nanos / (1000 * MILLIS);
     let (given_up_in_seconds, hindrance) = match a.prospect {
-        Prospect::Waits => (None, None),
+        Prospect::Waits | Prospect::GivenUp => (None, None),
         Prospect::GivenUpIn(left) => (Some(seconds(left)), None),
         Prospect::Hindered(why) => (None, Some(in_words(map, a.node, why))),
     };

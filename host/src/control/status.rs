@@ -34,6 +34,10 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
     let commands = &*commands;
     let engine = &*commands.engine;
     let mut nodes = nodes(commands);
+    let used = engine.map().used();
+    for node in nodes.iter_mut().filter(|n| n.disk.is_some()) {
+        node.used_bytes = used.get(usize::from(node.node)).copied();
+    }
     let plan = plan_balance(engine.map(), 1);
     for full in &plan.before {
         let node = nodes.iter_mut().find(|n| n.node == full.node.0);

@@ -12,7 +12,7 @@ use crate::disk::Disk;
 use crate::disk::format::{Own, blank_disk, data_sectors, format_disk, refuse_used};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
-use crate::size::{Size, require_multiple};
+use crate::size::{require_multiple, rounded};
 
 /// A disk that may be made the empty one of a node. Nobody else can take it as long as this lives.
 #[derive(Debug)]
@@ -166,8 +166,8 @@ fn fits(path: &Path, new: &Path, size: u64) -> Result<()> {
     fail(format!(
         "{} cannot have {}: its file system has {} in all; give a smaller disk_size (or --size)",
         path.display(),
-        Size(size),
-        Size(room)
+        rounded(size),
+        rounded(room)
     ))
 }
 

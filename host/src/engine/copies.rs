@@ -8,6 +8,7 @@ use weft_core::store::{DiskRequest, DiskResult, Urgency};
 use super::Engine;
 use crate::disk::map_copies::{Keeper, Wanted};
 use crate::disk::uring::Tag;
+use crate::log::About;
 
 /// The number of the operation, which no node gives to one of its own.
 pub(super) const COPY: u64 = u64::MAX;
@@ -56,6 +57,7 @@ impl Engine {
         self.copies_due = true;
         if let Err(why) = self.instances[tag.node].keeper.ended(result) {
             self.log
+                .on(About::node(tag.node))
                 .warn(&format!("node {}: its disk keeps no copies of the map: {why}", tag.node));
         }
     }

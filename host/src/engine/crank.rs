@@ -9,6 +9,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 use super::lane::{HANDFUL, Mail, Said};
 use super::{Engine, Phase};
 use crate::clock::boot_time;
+use crate::log::About;
 
 /// For so long what comes is taken and worked on before what it leads to is sent to other processes.
 const ROUND: Nanos = 100_000;
@@ -194,7 +195,9 @@ impl Engine {
         match said {
             Said::Letter(envelope) => self.send_envelope(envelope),
             Said::Answer(answer) => self.answer(answer),
-            Said::Log(node, line) => self.log.info(&format!("node {}: {line}", node.0)),
+            Said::Log(node, line) => {
+                self.log.on(About::node(node.0.into())).info(&format!("node {}: {line}", node.0))
+            }
             Said::Copy(tag, result) if lives(tag.node, tag.life) => self.copy_ended(tag, result),
             Said::Report(n, life, report) if lives(n, life) => self.report_of(n, report),
             Said::Ready(n, life) if lives(n, life) => self.node_ready(n),

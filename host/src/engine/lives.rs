@@ -14,7 +14,8 @@ use crate::disk::{self, Backend, Disk};
 use crate::durable::random;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
-use crate::size::Size;
+use crate::log::About;
+use crate::size::rounded;
 
 /// How long a node that is being stopped may take to finish what it has begun. While others
 /// are busy it may never come to rest, since it takes part in their requests.
@@ -29,7 +30,9 @@ impl Engine {
     /// Starts every node; those whose disks are missing or wrong stay down.
     pub(crate) fn start_all(&mut self) {
         for name in self.rule.take_given_up() {
-            self.log.warn(&format!("volume '{name}' was never finished and is given up"));
+            self.log
+                .on(About::volume(&name))
+                .warn(&format!("volume '{name}' was never finished and is given up"));
         }
         for n in 0..self.instances.len() {
             if self.instances[n].phase == Phase::Down {
@@ -40,7 +43,7 @@ impl Engine {
 
     fn try_to_open(&mut self, n: usize) {
         if let Err(e) = self.open_node(n) {
-            self.log.error(&format!("node {n} stays down: {e}"));
+            self.log.on(About::node(n)).error(&format!("node {n} stays down: {e}"));
             self.instances[n].why = e.to_string();
             self.died(n, false);
         }
@@ -125,7 +128,7 @@ impl Engine {
             self.last_epoch = self.last_epoch.max(status.epoch);
         }
         self.drop_node(n, why);
-        self.log.warn(&format!("node {n} is down: {why}"));
+        self.log.on(About::node(n)).warn(&format!("node {n} is down: {why}"));
         if was != Phase::Opening {
             self.stopped.push(n);
         }
@@ -183,7 +186,7 @@ impl Engine {
         self.instances[n] = self.rule.new_instance(n);
         self.instances[n].life = life;
         self.give_seat(n);
-        self.log.info(&format!("node {n} has got the disk {}", path.display()));
+        self.log.on(About::node(n)).info(&format!("node {n} has got the disk {}", path.display()));
         self.start_node(n)
     }
 
@@ -210,8 +213,8 @@ impl Engine {
             return fail(format!(
                 "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \
                  one, or have what was on it rebuilt elsewhere (`weft disk fail {n}`)",
-                Size(room),
-                Size(needed)
+                rounded(room),
+                rounded(needed)
             ));
         }
         self.can_do_without(n)
@@ -279,7 +282,7 @@ impl Engine {
         self.count_on(n);
         self.instances[n].phase = Phase::Running;
         if !self.starting {
-            self.log.info(&format!("node {n} is up"));
+            self.log.on(About::node(n)).info(&format!("node {n} is up"));
         }
         if let Some(arrival) = self.arrival(n) {
             self.arrived(arrival);
@@ -321,7 +324,7 @@ impl Engine {
         let instance = self.rule.new_instance(n);
         self.instances.push(instance);
         self.give_seat(n);
-        self.log.info(&format!("node {n} is added"));
+        self.log.on(About::node(n)).info(&format!("node {n} is added"));
         Ok(())
     }
 
@@ -331,7 +334,7 @@ impl Engine {
         let claim = self.rule.claim(n, force)?;
         self.may_replace(n, claim.size())?;
         self.make_empty(n, claim)?;
-        self.log.info(&format!("node {n} has got an empty disk"));
+        self.log.on(About::node(n)).info(&format!("node {n} has got an empty disk"));
         self.start_node(n)
     }
 

@@ -22,6 +22,7 @@ use crate::cluster::{Effect, Together};
 use crate::disk::claim::Claim;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
+use crate::log::{About, Level};
 use crate::state::State;
 
 /// Who rules.
@@ -43,11 +44,11 @@ pub(crate) struct Alone {
 }
 
 impl Alone {
-    /// Whether it is told the time: it counts for how long nodes are down.
+    /// Whether it is told the time: it counts for how long nodes are down or lost.
     fn ticks(&self) -> bool {
         let map = self.authority.map();
-        let missed = |n: &NodeInfo| !n.up && !n.given_up && !n.removed;
-        map.settings.give_up_after.is_some() || map.nodes.iter().any(missed)
+        let away = |n: &NodeInfo| !n.up && !n.removed;
+        map.settings.give_up_after.is_some() || map.nodes.iter().any(away)
     }
 }
 
@@ -326,7 +327,7 @@ impl Engine {
             v.extents.iter().any(|e| !v.geometry.is_always_recoverable(down(e)))
         };
         for volume in self.map().volumes.values().filter(|v| lost(v)) {
-            self.log.error(&format!(
+            self.log.on(About::volume(&volume.name)).error(&format!(
                 "volume '{}': too few nodes run; requests wait for more to be started, or fail",
                 volume.name
             ));
@@ -476,7 +477,12 @@ impl Engine {
                         }
                     }
                 }
-                Effect::Log(line) => self.log.info(&line),
+                Effect::Log(note) => {
+                    let level = if note.is_warning { Level::Warning } else { Level::Info };
+                    let (node, process) = (note.node.map(|n| n.0), note.process.map(|p| p.0));
+                    let about = About { node, process, ..About::default() };
+                    self.log.say(level, &about, &note.text);
+                }
                 Effect::Fatal(error) => self.fatal = Some(error),
             }
         }

@@ -23,6 +23,20 @@ fn engine(dir: &Path, spec: &Spec, lanes: usize) -> Engine {
     engine
 }
 
+/// A letter that says nothing.
+pub(super) fn letter(to: u16) -> Box<Envelope> {
+    Box::new(Envelope {
+        from: NodeId(1),
+        to: NodeId(to),
+        epoch: 0,
+        notices: Vec::new(),
+        hops: 0,
+        reached: Default::default(),
+        heard: Vec::new(),
+        body: None,
+    })
+}
+
 /// Runs until something has come about, as the reactor would.
 fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
     for _ in 0..5_000 {
@@ -226,17 +240,7 @@ fn messages_without_end_let_sockets_have_their_turn() {
     let mut engine = engine(dir.path(), &spec, 1);
     let letters = |engine: &mut Engine, count: usize| {
         for _ in 0..count {
-            let letter = Envelope {
-                from: NodeId(1),
-                to: NodeId(0),
-                epoch: 0,
-                notices: Vec::new(),
-                hops: 0,
-                reached: Default::default(),
-                heard: Vec::new(),
-                body: None,
-            };
-            engine.lanes.own.gate.letter(Box::new(letter));
+            engine.lanes.own.gate.letter(letter(0));
         }
     };
     letters(&mut engine, 3 * lane::HANDFUL);

@@ -10,6 +10,7 @@ use super::course::Course;
 use super::requests::{Finished, Job, Leave, Owner};
 use super::{Commanded, Hosts};
 use crate::engine::{Answer, Engine};
+use crate::log::About;
 use crate::sessions::link::End;
 use crate::sessions::numbered::{Ask, Failure, Step};
 use crate::sessions::{Asked, Said};
@@ -204,7 +205,13 @@ impl Hosts {
             let name = map.volumes.get(&volume).map_or("?", |v| v.name.as_str());
             let host = conn.and_then(|conn| self.connections.get(conn)).map(|s| s.peer());
             let host = host.unwrap_or("a host that is gone");
-            self.slow_ones.say(now, &course.explained(name, host, node));
+            let about = About {
+                node: u16::try_from(node).ok(),
+                volume: Some(name.to_string()),
+                milliseconds: Some(took.as_secs_f64() * 1000.0),
+                ..About::default()
+            };
+            self.slow_ones.say_of(now, about, &course.explained(name, host, node));
         }
     }
 

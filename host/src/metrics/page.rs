@@ -46,11 +46,15 @@ const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 9] = [
+const NODES: [Row<NodeStatus, f64>; 10] = [
     ("node_down_seconds", "For how long it has been down and not given up", |n| {
-        n.absence.as_ref().map(|a| a.down_seconds as f64)
+        let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
+        missed.map(|a| a.down_seconds as f64)
     }),
     ("disk_size_bytes", "Bytes of its disk", |n| n.disk_bytes.map(|b| b as f64)),
+    ("disk_used_bytes", "Bytes of its disk that hold volumes' data, or are kept for it", |n| {
+        n.used_bytes.map(|b| b as f64)
+    }),
     ("disk_free_bytes", "Bytes of its disk that hold no volume's data and could", |n| {
         n.free_bytes.map(|b| b as f64)
     }),
@@ -335,7 +339,7 @@ mod tests {
         let up = &mut full.nodes[0];
         (up.queued, up.in_flight, up.clock_is_ahead_seconds) = (Some(0), Some(0), Some(1));
         (up.rebuilt_bytes_per_second, up.rebuild_seconds_left) = (Some(1), Some(1));
-        (up.free_bytes, up.absence) = (Some(0), Some(Default::default()));
+        (up.used_bytes, up.free_bytes, up.absence) = (Some(0), Some(0), Some(Default::default()));
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));

@@ -11,6 +11,7 @@ use weft_core::units::VolumeId;
 
 use super::Reactor;
 use crate::control::commands::{Outcome, Wait, seconds_left, time_of_day};
+use crate::log::About;
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
 /// done about a volume is a step at a time, and others hear of it with the next status.
@@ -40,12 +41,16 @@ impl Reactor {
         for id in self.lookout.left_over().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
-            self.engine.log.warn(&format!(
+            self.engine.log.on(About::volume(&name)).warn(&format!(
                 "volume '{name}' is given up: nobody finishes making or deleting it"
             ));
             match self.with_commands(|commands| commands.delete_left_over(id)) {
                 Ok(wait) => self.have_done(wait),
-                Err(e) => self.engine.log.error(&format!("volume '{name}' cannot be deleted: {e}")),
+                Err(e) => self
+                    .engine
+                    .log
+                    .on(About::volume(&name))
+                    .error(&format!("volume '{name}' cannot be deleted: {e}")),
             }
         }
     }

@@ -55,8 +55,8 @@ impl Status {
     pub fn summary(&self) -> Summary {
         let mut all: Vec<(Health, String)> = Vec::new();
         all.extend(self.cut_off.iter().map(|text| (Health::Failed, text.clone())));
-        all.extend(self.volumes.iter().flat_map(of_volume));
-        all.extend(self.nodes.iter().filter_map(of_node));
+        all.extend(self.volumes.iter().flat_map(|v| self.of_volume(v)));
+        all.extend(self.nodes.iter().filter_map(|n| self.of_lost(n).or_else(|| of_node(n))));
         let warnings = self.cluster.iter().flat_map(|c| &c.warnings);
         all.extend(warnings.map(|text| (Health::Degraded, text.clone())));
         all.extend(self.cluster.iter().filter_map(|c| {
@@ -72,45 +72,78 @@ impl Status {
     }
 }
 
-fn of_volume(volume: &VolumeStatus) -> Vec<(Health, String)> {
-    if volume.mode == VolumeMode::Deleted {
-        return Vec::new();
+impl Status {
+    fn of_volume(&self, volume: &VolumeStatus) -> Vec<(Health, String)> {
+        if volume.mode == VolumeMode::Deleted {
+            return Vec::new();
+        }
+        let name = &volume.name;
+        let more = match volume.survives {
+            Some(1) => "survives one more loss".to_string(),
+            Some(n) if n > 1 => format!("survives {n} more losses"),
+            _ => "survives no more losses".to_string(),
+        };
+        let now = match volume.mode {
+            VolumeMode::NotServed => {
+                Some((Health::Failed, format!("volume {name} is not served here")))
+            }
+            VolumeMode::Failed => {
+                let lacks: Vec<String> =
+                    volume.missing.iter().map(|m| m.node.to_string()).collect();
+                let nodes = match lacks.is_empty() {
+                    true => String::new(),
+                    false => format!("; it lacks nodes {}", lacks.join(", ")),
+                };
+                let (failed, all) = (volume.extents_failed, volume.extents);
+                let text =
+                    format!("volume {name} cannot be read in {failed} of {all} extents{nodes}");
+                Some((Health::Failed, text))
+            }
+            VolumeMode::Degraded => {
+                let is = match self.degraded_seconds(volume) {
+                    Some(seconds) => format!("has been degraded for {}", in_words(seconds)),
+                    None => "is degraded".to_string(),
+                };
+                Some((Health::Degraded, format!("volume {name} {is}, and {more}")))
+            }
+            VolumeMode::Reconstructing => {
+                Some((Health::Degraded, format!("volume {name} is being rebuilt, and {more}")))
+            }
+            VolumeMode::Unfinished
+            | VolumeMode::Deleted
+            | VolumeMode::Migrating
+            | VolumeMode::FaultFree => None,
+        };
+        let lost = volume.exposed.as_ref().map_or(0, |e| e.lost_bytes);
+        let lost = (lost > 0)
+            .then(|| (Health::Failed, format!("{lost} bytes of volume {name} are lost for good")));
+        now.into_iter().chain(lost).collect()
     }
-    let name = &volume.name;
-    let more = match volume.survives {
-        Some(1) => "survives one more loss".to_string(),
-        Some(n) if n > 1 => format!("survives {n} more losses"),
-        _ => "survives no more losses".to_string(),
-    };
-    let now = match volume.mode {
-        VolumeMode::NotServed => {
-            Some((Health::Failed, format!("volume {name} is not served here")))
+
+    /// For how long the first of the nodes has been away that a volume lacks, if that is known.
+    fn degraded_seconds(&self, volume: &VolumeStatus) -> Option<u64> {
+        let its = self.nodes.iter().filter(|n| volume.nodes.contains(&n.node));
+        its.filter_map(|n| n.absence.as_ref()).map(|a| a.down_seconds).max()
+    }
+
+    /// A node that was given up, while that is still felt, and what to do about it.
+    fn of_lost(&self, node: &NodeStatus) -> Option<(Health, String)> {
+        if node.state != NodeState::Lost {
+            return None;
         }
-        VolumeMode::Failed => {
-            let lacks: Vec<String> = volume.missing.iter().map(|m| m.node.to_string()).collect();
-            let nodes = match lacks.is_empty() {
-                true => String::new(),
-                false => format!("; it lacks nodes {}", lacks.join(", ")),
-            };
-            let (failed, all) = (volume.extents_failed, volume.extents);
-            let text = format!("volume {name} cannot be read in {failed} of {all} extents{nodes}");
-            Some((Health::Failed, text))
-        }
-        VolumeMode::Degraded => {
-            Some((Health::Degraded, format!("volume {name} is degraded, and {more}")))
-        }
-        VolumeMode::Reconstructing => {
-            Some((Health::Degraded, format!("volume {name} is being rebuilt, and {more}")))
-        }
-        VolumeMode::Unfinished
-        | VolumeMode::Deleted
-        | VolumeMode::Migrating
-        | VolumeMode::FaultFree => None,
-    };
-    let lost = volume.exposed.as_ref().map_or(0, |e| e.lost_bytes);
-    let lost = (lost > 0)
-        .then(|| (Health::Failed, format!("{lost} bytes of volume {name} are lost for good")));
-    now.into_iter().chain(lost).collect()
+        let rebuilds = self.volumes.iter().any(|v| v.mode == VolumeMode::Reconstructing);
+        let n = node.node;
+        let then = match node.columns {
+            0 if rebuilds => "what was on it is being rebuilt on other disks".to_string(),
+            0 => return None,
+            _ => format!("`weft disk replace {n}` fills an empty disk in its place"),
+        };
+        let lost = match &node.absence {
+            Some(a) => format!("has been lost for {}", in_words(a.down_seconds)),
+            None => "is lost".to_string(),
+        };
+        Some((Health::Degraded, format!("node {n} {lost}; {then}")))
+    }
 }
 
 fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
@@ -195,6 +228,26 @@ mod tests {
         let exposed = Some(ExposedStatus { lost_bytes: 4096, ..ExposedStatus::default() });
         let lost = VolumeStatus { exposed, ..volume(VolumeMode::FaultFree) };
         assert_eq!(said(vec![lost], vec![]), "failed: 4096 bytes of volume v are lost for good");
+    }
+
+    #[test]
+    fn a_disk_that_was_given_up_is_named_with_since_when_and_what_to_do() {
+        let absence = Some(AbsenceStatus { down_seconds: 90, ..AbsenceStatus::default() });
+        let state = NodeState::Lost;
+        let lost = NodeStatus { node: 3, state, columns: 4, absence, ..NodeStatus::default() };
+        let degraded = VolumeStatus { nodes: vec![2, 3], ..volume(VolumeMode::Degraded) };
+        assert_eq!(
+            said(vec![degraded], vec![lost.clone()]),
+            "degraded: volume v has been degraded for 90s, and survives no more losses; node 3 has been lost for 90s; \
+             `weft disk replace 3` fills an empty disk in its place"
+        );
+        let moved = NodeStatus { columns: 0, ..lost };
+        assert_eq!(
+            said(vec![volume(VolumeMode::Reconstructing)], vec![moved.clone()]),
+            "degraded: volume v is being rebuilt, and survives no more losses; node 3 has been lost for 90s; \
+             what was on it is being rebuilt on other disks"
+        );
+        assert_eq!(said(vec![volume(VolumeMode::FaultFree)], vec![moved]), "healthy");
     }
 
     #[test]

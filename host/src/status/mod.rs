@@ -185,7 +185,7 @@ pub struct NodeStatus {
     /// Why it is down; only if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// That it is missed, and what is to become of it; only if it is down and not given up.
+    /// Since when it is away, and what is to become of it; only if it is down or lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absence: Option<AbsenceStatus>,
     /// Columns of extents that it has.
@@ -194,6 +194,8 @@ pub struct NodeStatus {
     pub disk: Option<String>,
     /// Bytes of its disk.
     pub disk_bytes: Option<u64>,
+    /// Bytes of its disk that hold volumes' data, or are kept for it; `null` of a host.
+    pub used_bytes: Option<u64>,
     /// Bytes of its disk that hold no volume's data and could; `null` if it gets no columns.
     pub free_bytes: Option<u64>,
     /// How its disk is driven: `uring` or `sync`; `null` while it is closed.
@@ -259,7 +261,7 @@ fn is_false(is: &bool) -> bool {
     !is
 }
 
-/// A node that is down and has not been given up, as the process knows that leads.
+/// A node that is down or has been given up, as the process knows that leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AbsenceStatus {

@@ -11,7 +11,7 @@ use super::{Member, incarnation_of, node_of};
 use crate::group::majority;
 use crate::hearing::Unheard;
 use crate::message::Message;
-use crate::{MemberId, Output};
+use crate::{MemberId, Note, Output};
 
 /// What a member that waits to be admitted, or waits for a majority, has said.
 #[derive(Default)]
@@ -56,15 +56,18 @@ impl Member {
         let older = group.iter().find(|m| node_of(**m) == process && **m < from);
         let known = self.anew.get(&process).is_some_and(|m| *m >= from);
         let Some(older) = older.filter(|_| !known && !group.contains(&from)) else { return };
-        out.push(Output::Log(format!("the log of {older} is lost; {from} is to take its place")));
+        out.push(Output::Log(
+            Note::warning(format!("the log of {older} is lost; {from} is to take its place"))
+                .of(process),
+        ));
         self.anew.insert(process, from);
         let (forgotten, voters) = (self.forgotten().len(), self.consensus.group().0.len());
         if self.is_stuck() && forgotten > self.waiting.forgotten {
             self.waiting.forgotten = forgotten;
-            out.push(Output::Log(format!(
+            out.push(Output::Log(Note::warning(format!(
                 "{forgotten} of {voters} voting members have lost their logs: the others are no majority, and \
                  nothing can be agreed on any more"
-            )));
+            ))));
         }
     }
 
@@ -78,7 +81,7 @@ impl Member {
         if !self.waiting.said && now.saturating_sub(since) >= self.config.open_patience {
             self.waiting.said = true;
             let text = "not admitted again yet: that takes a majority of the voting members, with their logs";
-            out.push(Output::Log(text.into()));
+            out.push(Output::Log(Note::warning(text)));
         }
     }
 }

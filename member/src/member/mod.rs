@@ -15,7 +15,7 @@ use crate::leader::{Act, Context, Leader};
 use crate::message::Message;
 use crate::process::{incarnation_of, node_of};
 use crate::{
-    Config, ConfigError, Input, LogError, MapCodec, MemberId, Output, Refusal, Status, Stored,
+    Config, ConfigError, Input, LogError, MapCodec, MemberId, Note, Output, Refusal, Status, Stored,
 };
 
 /// Why a member cannot start.
@@ -238,7 +238,9 @@ impl Member {
         }
         match Message::decode(bytes, &*self.codec) {
             Ok((from, ..)) if node_of(from) != node_of(peer) => {
-                out.push(Output::Log(format!("{peer} spoke as {from}; dropped")));
+                out.push(Output::Log(
+                    Note::warning(format!("{peer} spoke as {from}; dropped")).of(node_of(peer)),
+                ));
             }
             Ok((from, to, _)) if to != self.id => self.misaddressed(from, to, out),
             Ok((from, _, message)) => {
@@ -248,7 +250,7 @@ impl Member {
             }
             Err(why) => {
                 let text = format!("{peer} sent what cannot be read ({why}); dropped");
-                out.push(Output::Log(text));
+                out.push(Output::Log(Note::warning(text).of(node_of(peer))));
             }
         }
     }
@@ -259,7 +261,9 @@ impl Member {
             Message::Raft(bytes) => match self.consensus.step(from, &bytes) {
                 Ok(()) => {}
                 Err(Misstep::Refused(what)) => {
-                    out.push(Output::Log(format!("{from}: {what}; dropped")));
+                    out.push(Output::Log(
+                        Note::warning(format!("{from}: {what}; dropped")).of(node_of(from)),
+                    ));
                 }
                 Err(Misstep::Forgotten) => out.push(Output::Stop(LogError::Older)),
             },
@@ -293,7 +297,9 @@ impl Member {
             }
             Message::Outlived { term: of, node, life } => {
                 if let Some(node) = self.holder.outlived(of, node, life, term) {
-                    out.push(Output::Log(format!("the others went on without {node}")));
+                    out.push(Output::Log(
+                        Note::warning(format!("the others went on without {node}")).of_node(node),
+                    ));
                     out.push(Output::Restart(node));
                 }
                 self.show(now);
@@ -340,7 +346,7 @@ impl Member {
         for (to, bytes) in effects.messages {
             self.send(to, Message::Raft(bytes), out);
         }
-        out.extend(effects.log.into_iter().map(Output::Log));
+        out.extend(effects.log.into_iter().map(|line| Output::Log(Note::warning(line))));
         if let Some(persist) = effects.persist {
             self.writes += 1;
             out.push(Output::Persist(self.writes, persist));
@@ -382,7 +388,7 @@ impl Member {
             return;
         }
         if let Some(leader) = self.leader.take() {
-            out.push(Output::Log("leads no more".into()));
+            out.push(Output::Log(Note::info("this process leads the cluster no more")));
             let lost = leader.end();
             out.extend(lost.into_iter().map(|(id, why)| Output::Answer(id, Err(why))));
         }
@@ -396,7 +402,7 @@ impl Member {
             Committed::Decision(bytes) => {
                 let Ok(decision) = Decision::decode(&bytes, &*self.codec) else {
                     let text = "a map was agreed on that this version cannot read; upgrade it";
-                    out.push(Output::Log(text.into()));
+                    out.push(Output::Log(Note::warning(text)));
                     return;
                 };
                 self.agreed = decision.clone();

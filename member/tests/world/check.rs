@@ -54,7 +54,7 @@ impl Checks {
             Output::Persist(_, weft_member::Persist::Append(b)) => mix(b),
             Output::Persist(_, weft_member::Persist::Replace(b)) => mix(b),
             Output::Wake(at) => mix(&at.to_le_bytes()),
-            Output::Log(line) => mix(line.as_bytes()),
+            Output::Log(line) => mix(line.text.as_bytes()),
             Output::Tell(node, _) => mix(&node.0.to_le_bytes()),
             Output::Restart(node) => mix(&[b'r', node.0 as u8]),
             Output::Stop(why) => mix(why.to_string().as_bytes()),

@@ -433,7 +433,10 @@ impl World {
             Output::Stop(why) => panic!("{id} stops: {why}"),
             Output::Suspend => self.tell(format!("{id} suspends")),
             Output::Resume => self.tell(format!("{id} resumes")),
-            Output::Log(line) => self.tell(format!("{id}: {line}")),
+            Output::Log(note) => {
+                let level = if note.is_warning { "warning" } else { "info" };
+                self.tell(format!("{id}: {level}: {note}"));
+            }
         }
     }
 

@@ -252,8 +252,8 @@ fn a_miscounted_wrap_is_found() {
 
 #[test]
 fn room_that_is_used_too_soon_is_found() {
-    let (bug, options) = (Bug::Store(StoreBug::RoomTooSoon), Options::DEFAULT);
-    let options = Options { rare: Some(true), ..options };
+    let bug = Bug::Store(StoreBug::RoomTooSoon);
+    let options = Options { rare: Some(true), ..Options::DEFAULT };
     assert!((150..300).any(|seed| fails(seed, bug, options)));
 }
 

@@ -41,9 +41,11 @@ pub enum Prospect {
     GivenUpIn(Nanos),
     /// It is time, and this is against it.
     Hindered(Hindrance),
+    /// It has been given up.
+    GivenUp,
 }
 
-/// A node that is down and has not been given up.
+/// A node that is down, or has been given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Absence {
     /// Which.
@@ -85,7 +87,7 @@ impl Absences {
         self.now = now;
         for (n, info) in map.nodes.iter().enumerate() {
             let node = NodeId(n as u16);
-            match counts(info) && !runs(node) {
+            match has_disk(info) && !runs(node) {
                 true => drop(self.since.entry(node).or_insert(now)),
                 false => drop(self.since.remove(&node)),
             }
@@ -152,7 +154,7 @@ impl Absences {
         let Some(after) = map.settings.give_up_after else { return Vec::new() };
         let is_due = |(node, since): (&NodeId, &Nanos)| {
             let long = self.now >= since.saturating_add(after);
-            let there = map.nodes.get(usize::from(node.0)).is_some_and(counts);
+            let there = map.nodes.get(usize::from(node.0)).is_some_and(is_missed);
             ((long || self.failed.contains(node)) && there).then_some(*node)
         };
         self.since.iter().filter_map(is_due).collect()
@@ -166,6 +168,7 @@ impl Absences {
             let down_for = self.now.saturating_sub(*since);
             let disk_failed = self.failed.contains(node);
             let prospect = match (map.settings.give_up_after, hindered.get(node)) {
+                _ if map.nodes[usize::from(node.0)].given_up => Prospect::GivenUp,
                 (None, _) => Prospect::Waits,
                 (Some(_), Some(hindrance)) => Prospect::Hindered(*hindrance),
                 (Some(_), None) if due.contains(node) => Prospect::GivenUpIn(0),
@@ -173,14 +176,19 @@ impl Absences {
             };
             Absence { node: *node, down_for, disk_failed, prospect }
         };
-        let missed = |n: &NodeId| map.nodes.get(usize::from(n.0)).is_some_and(counts);
-        self.since.iter().filter(|(node, _)| missed(node)).map(absence).collect()
+        let there = |n: &NodeId| map.nodes.get(usize::from(n.0)).is_some_and(has_disk);
+        self.since.iter().filter(|(node, _)| there(node)).map(absence).collect()
     }
 }
 
-/// Whether a node is missed while it is down: it has been seen with a disk, and is expected back.
-fn counts(info: &NodeInfo) -> bool {
-    info.disk != 0 && info.sectors > 0 && !info.given_up && !info.removed
+/// Whether a node has been seen with a disk.
+fn has_disk(info: &NodeInfo) -> bool {
+    info.disk != 0 && info.sectors > 0 && !info.removed
+}
+
+/// Whether such a node is missed while it is down: it is expected back.
+fn is_missed(info: &NodeInfo) -> bool {
+    has_disk(info) && !info.given_up
 }
 
 /// Which of the nodes that are due can be given up together, and what is against the others.

@@ -69,6 +69,8 @@ fn a_new_disk_gets_its_share_and_nothing_else_moves() {
         ClusterMap { nodes: nodes(&[(1000, 0), (1000, 1), (1000, 2)]), ..Default::default() };
     assert!(add(&mut map, "rs:2+1", 600, 10 * SECTOR));
     assert!(plan(&map, usize::MAX).moves.is_empty(), "it is even");
+    assert!(map.used().iter().all(|used| *used > 0));
+    assert!(fullness(&map).iter().all(|f| map.used()[usize::from(f.node.0)] == f.used));
     map.nodes = nodes(&[(1000, 0), (1000, 1), (1000, 2), (500, 3)]);
     let plan = plan(&map, usize::MAX);
     assert!(plan.moves.iter().all(|m| m.to == NodeId(3)));

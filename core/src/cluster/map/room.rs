@@ -4,13 +4,27 @@ use std::sync::Arc;
 
 use super::{APART, APART_BY_NODE, ClusterMap, NodeInfo, Volume};
 use crate::cluster::placement::Place;
-use crate::units::NodeId;
+use crate::units::{NodeId, SECTOR};
 
 impl ClusterMap {
     /// How many columns are on a node's disk.
     pub fn columns_on(&self, node: NodeId) -> usize {
         let extents = self.volumes.values().flat_map(|v| &v.extents);
         extents.filter(|e| e.place_on(node).is_some()).count()
+    }
+
+    /// Bytes of each node's disk that hold volumes' data, or are kept for it.
+    pub fn used(&self) -> Vec<u64> {
+        let mut used = vec![0; self.nodes.len()];
+        for volume in self.volumes.values() {
+            for (n, extent) in volume.extents.iter().enumerate() {
+                let places = extent.columns.iter().chain(extent.leaving.values());
+                for (node, _) in places {
+                    used[usize::from(node.0)] += volume.extent_sectors(n) * SECTOR;
+                }
+            }
+        }
+        used
     }
 
     /// How many data sectors a node's disk must have for what the map has put on it.

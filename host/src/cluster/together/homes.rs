@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weft_core::cluster::ClusterMap;
 use weft_core::units::{MILLIS, Nanos, NodeId};
-use weft_member::Input;
+use weft_member::{Input, Note};
 
 use super::warnings::HAS_LEFT;
 use super::{Effect, Together};
@@ -25,7 +25,7 @@ impl Together {
         self.forget_removed(map);
         let warning = self.label_warning();
         if warning != self.warned {
-            self.effects.extend(warning.iter().cloned().map(Effect::Log));
+            self.effects.extend(warning.iter().cloned().map(Note::warning).map(Effect::Log));
             self.warned = warning;
         }
     }
@@ -38,8 +38,8 @@ impl Together {
             let Some(node) = map.served_by(process).next() else {
                 if let Some(known) = self.peers.remove(&process) {
                     let name = known.name;
-                    self.effects
-                        .push(Effect::Log(format!("the process of {name} has left the cluster")));
+                    let text = format!("the process of {name} has left the cluster");
+                    self.effects.push(Effect::Log(Note::info(text).of(process)));
                     self.links.tell_left(process);
                     self.parting.insert(process, boot_time() + FAREWELL);
                 }
@@ -90,7 +90,7 @@ impl Together {
         if let Err(e) = self.home.leave() {
             self.effects.push(Effect::Fatal(e));
         }
-        self.effects.push(Effect::Log(HAS_LEFT.to_string()));
+        self.effects.push(Effect::Log(Note::info(HAS_LEFT)));
         let until = boot_time() + FAREWELL;
         self.parting.extend(std::mem::take(&mut self.peers).into_keys().map(|p| (p, until)));
     }

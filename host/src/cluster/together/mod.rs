@@ -14,7 +14,7 @@ use weft_core::cluster::{Absence, Arrival, Change, ClusterMap};
 use weft_core::node::{Envelope, MapMessage, MemberReport};
 use weft_core::store::map_area::MapCopy;
 use weft_core::units::{MILLIS, Nanos, NodeId};
-use weft_member::{Config, Input, MapCodec, Process, Status, member_of, node_of};
+use weft_member::{Config, Input, MapCodec, Note, Process, Status, member_of, node_of};
 use weft_net::transport::{self, Local, Machine, Reach};
 
 use crate::clock::boot_time;
@@ -45,7 +45,7 @@ pub(crate) enum Effect {
     /// A map is agreed on.
     Agreed(Arc<ClusterMap>),
     /// Tell the operator.
-    Log(String),
+    Log(Note),
     /// The process cannot go on.
     Fatal(Error),
 }
@@ -368,7 +368,7 @@ impl Together {
                     // Nobody speaks for another.
                     let from = message.from;
                     let text = format!("the process of {peer} sent a message of {from}; dropped");
-                    self.effects.push(Effect::Log(text));
+                    self.effects.push(Effect::Log(Note::warning(text).of(peer)));
                 }
                 PeerEvent::Message(message) if self.is_ours(message.to) => {
                     self.effects.push(Effect::Message(message));
@@ -378,7 +378,8 @@ impl Together {
                 PeerEvent::Left => self.leave(),
                 PeerEvent::Renew(certificate) => self.renew_for(peer, &certificate),
                 PeerEvent::Renewed(answer) => {
-                    self.effects.extend(self.renewal.take(&answer).map(Effect::Log));
+                    self.effects
+                        .extend(self.renewal.take(&answer).map(Note::info).map(Effect::Log));
                 }
                 PeerEvent::Up => {
                     self.input(Input::Connected(member_of(peer)));
@@ -405,7 +406,7 @@ impl Together {
         }
         if now >= self.renewal.due() {
             let (question, line) = self.renewal.turn(now);
-            self.effects.extend(line.map(Effect::Log));
+            self.effects.extend(line.map(Note::warning).map(Effect::Log));
             if let Some(certificate) = question {
                 self.connected().for_each(|p| self.links.ask_renewal(p, certificate.clone()));
             }
@@ -420,7 +421,7 @@ impl Together {
         let Some(known) = self.peers.get(&peer) else { return };
         if let Some((answer, line)) = self.renewal.answer(&known.name, certificate) {
             self.links.answer_renewal(peer, answer);
-            self.effects.push(Effect::Log(line));
+            self.effects.push(Effect::Log(Note::info(line).of(peer)));
         }
     }
 

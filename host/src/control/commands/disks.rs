@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::{Change, ClusterMap, Home, NewNodes, can_drain};
+use weft_core::cluster::{APART_BY_NODE, Change, ClusterMap, Home, NewNodes, can_drain};
 use weft_core::units::{MAX_NODES, NodeId, VolumeId};
 
 use super::{Commands, NewDisk, Outcome, Wait, overtaken};
@@ -25,10 +25,28 @@ fn does_not_fit(map: &ClusterMap, node: usize, volume: VolumeId) -> String {
         }
         false => "delete something".to_string(),
     };
+    let others = others(map, apart);
     format!(
-        "volume '{name}' has no room for what is on node {node}: on no other node is there enough that shares no \
-         '{apart}' with the rest of an extent; add a disk, or {what}"
+        "volume '{name}' has no room for what is on node {node}: {others}; add a disk, or {what}"
     )
+}
+
+/// Where there is not enough room for a column, by what the columns of an extent are kept apart by.
+fn others(map: &ClusterMap, apart: &str) -> String {
+    let nodes = || map.nodes.iter().filter(|i| !i.removed);
+    let labelled = nodes().filter_map(|i| i.home.as_ref()).any(|h| h.labels.contains_key(apart));
+    let processes = apart != APART_BY_NODE && nodes().any(|i| i.process.is_some());
+    match (labelled, processes) {
+        (true, _) => format!(
+            "on no other node is there enough that shares no '{apart}' with the rest of an extent"
+        ),
+        (false, true) => {
+            "no other process has enough that has nothing of the same extent".to_string()
+        }
+        (false, false) => {
+            "no other disk has enough that has nothing of the same extent".to_string()
+        }
+    }
 }
 
 /// How long the cluster may take to find a number for a new disk.
@@ -226,5 +244,25 @@ impl Commands<'_> {
             true => Ok(Wait::DiskAdmitted(claim, ticket, since)),
             false => fail("the cluster has not decided in time; ask again"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::cluster::NodeInfo;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_drain_names_a_label_only_where_disks_have_it() {
+        let mut map =
+            ClusterMap { nodes: vec![NodeInfo::new(0, 10_000); 3], ..ClusterMap::default() };
+        assert!(others(&map, "box").starts_with("no other disk has enough"));
+        map.nodes[2].process = Some(NodeId(1));
+        assert!(others(&map, "box").starts_with("no other process has enough"));
+        assert!(others(&map, APART_BY_NODE).starts_with("no other disk has enough"));
+        let labels = [("box".to_string(), "b1".to_string())].into();
+        map.nodes[0].home = Some(Arc::new(Home { labels, ..Home::default() }));
+        assert!(others(&map, "box").contains("shares no 'box'"));
     }
 }

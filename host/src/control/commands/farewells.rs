@@ -16,6 +16,7 @@ use crate::control::status;
 use crate::control_protocol::{ControlRequest, ok};
 use crate::engine::Ticket;
 use crate::error::{Result, fail};
+use crate::log::About;
 use crate::volumes::check_name;
 
 /// How long a deleted volume can be brought back.
@@ -203,6 +204,7 @@ impl Commands<'_> {
         if let Some(volume) = self.engine.map().volumes.get(&id) {
             self.engine
                 .log
+                .on(About::volume(&volume.name))
                 .info(&format!("deleted volume '{}' is removed for good: {why}", volume.name));
         }
         self.engine.change(Change::ForgetVolume(id))

@@ -58,7 +58,8 @@ fn a_node_that_is_down_for_long_is_given_up_and_one_that_returns_is_not() {
     assert!(map.nodes[0].given_up && map.columns_on(NodeId(0)) < 10);
     rebuilt(&mut a, 30);
     assert_eq!(a.map().columns_on(NodeId(0)), 0);
-    assert!(a.absences().is_empty(), "one that is given up is not expected back");
+    let lost = a.absences()[0];
+    assert_eq!((lost.prospect, lost.down_for), (Prospect::GivenUp, LIMIT), "since it went down");
     let map = change(&mut a, AuthorityInput::NodeUp(arrival(0, 1)), 90).unwrap();
     assert!(!map.nodes[0].given_up && !map.is_stale(NodeId(0)), "it may come back");
 }

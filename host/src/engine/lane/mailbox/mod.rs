@@ -240,6 +240,14 @@ impl<L, M> Mailbox<L, M> {
         self.home.notify_all();
     }
 
+    /// Whether the lane is home and its thread sleeps, which nobody has called: only the reactor or the end of a disk operation
+    /// changes anything now.
+    #[cfg(test)]
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let state = self.lock();
+        state.lane.is_some() && state.mail.is_empty() && state.asleep && !state.called
+    }
+
     /// How often the lane's thread was woken.
     pub(crate) fn wakes(&self) -> u64 {
         self.lock().wakes
