@@ -1,4 +1,4 @@
-//! Disks that earlier versions of Weft wrote, kept in `tests/fixtures`: each opens, holds what was written, can be
+//! Disks of each version of the format that Weft has written, kept in `tests/fixtures`: each opens, holds what was written, can be
 //! written to, and stays of its version or becomes one of the version that its entry in `VERSIONS` names.
 
 use weft_core::Buffer;
@@ -19,12 +19,21 @@ struct Opened {
     store: JournalStore,
 }
 
-/// The bytes that fill the first sectors; how the disks were made is in the fixtures' README.
-fn content() -> [u8; 20] {
-    let mut bytes = [0; 20];
-    (0..8).for_each(|n| bytes[n] = 0x10 + n as u8);
-    (4..6).for_each(|n| bytes[n] = 0x40 + n as u8);
-    (12..15).for_each(|n| bytes[n] = 0x60 + n as u8);
+/// Sectors that are looked at, from the first on.
+const LOOKED_AT: usize = 21;
+
+/// The bytes that fill the first sectors of a disk of this version; how the disks were made is in the fixtures' README.
+fn content(version: u32) -> [u8; LOOKED_AT] {
+    let mut bytes = [0; LOOKED_AT];
+    if version < 4 {
+        (0..8).for_each(|n| bytes[n] = 0x10 + n as u8);
+        (4..6).for_each(|n| bytes[n] = 0x40 + n as u8);
+        (12..15).for_each(|n| bytes[n] = 0x60 + n as u8);
+    } else {
+        (0..16).for_each(|n| bytes[n] = 0x40 + n as u8);
+        (17..19).for_each(|n| bytes[n] = 0x60 + n as u8);
+        bytes[20] = 0x20;
+    }
     bytes
 }
 
@@ -114,7 +123,7 @@ impl Opened {
 
     /// The bytes that fill the first sectors.
     fn read(&mut self) -> Vec<u8> {
-        self.store.read(1, 0, content().len() as u64);
+        self.store.read(1, 0, LOOKED_AT as u64);
         let done = self.await_event(|event| match event {
             Event::Read(done) => Some(done),
             _ => None,
@@ -152,10 +161,10 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
     let before = superblock(&mut disk);
     assert_eq!(before.version, version);
     let in_place = raw(&mut disk, before.data_start() + 4);
-    assert_eq!(in_place, [0x14; SECTOR_BYTES], "what was written last stands in the journal only");
+    assert_eq!(in_place, [0x14; SECTOR_BYTES], "what was written last is not in its place yet");
 
     let mut opened = Opened::open(disk);
-    let mut expected = content();
+    let mut expected = content(version);
     assert_eq!(opened.read(), expected);
 
     opened.write(4, ChangeKind::Delta, 0x0f);
@@ -172,8 +181,9 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
     expected[0] = 0x99;
     let mut opened = opened.crash();
     assert_eq!(opened.read(), expected, "after a checkpoint and a crash");
-    let in_place = raw(&mut opened.disk, before.data_start() + 4);
-    assert_eq!(in_place, [0x4b; SECTOR_BYTES], "the journal has been put in place");
+    // Where there are slots, it went to the third: the first two held what was there before.
+    let place = before.data_start() + 2 * before.slot() + 4;
+    assert_eq!(raw(&mut opened.disk, place), [0x4b; SECTOR_BYTES], "it has been put in place");
 
     let after = &opened.superblock;
     assert_eq!(after.version, becomes);
@@ -185,6 +195,16 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
 #[test]
 fn a_disk_of_version_1_works_as_before() {
     works_as_before(include_bytes!("../tests/fixtures/disk-v1.sectors"), 1, 1);
+}
+
+#[test]
+fn a_disk_of_version_3_works_as_before() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v3.sectors"), 3, 3);
+}
+
+#[test]
+fn a_disk_of_version_4_works_as_before() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v4.sectors"), 4, 4);
 }
 
 #[test]

@@ -348,7 +348,7 @@ impl JournalStore {
         if self.superblock.slot() > 0 {
             return self.next_marked_slot(from, end);
         }
-        let on_disk = self.table.next_marked(page_of(from), page_of(end - 1));
+        let on_disk = self.table.next_marked(page_of(from)..page_of(end - 1) + 1);
         let pages = in_memory.into_iter().chain(placing.map(|(s, _)| page_of(s)).min());
         let page = pages.chain(on_disk).min()?;
         let entries = super::table::ENTRIES_PER_PAGE as u64;
@@ -368,9 +368,9 @@ impl JournalStore {
 
     /// Those of these sectors that are in the next slot, or behind all slots, and may be marked where they are on the disk.
     fn next_marked_in_place(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
-        let last = self.superblock.table_pages() - 1;
-        let mut pages = Vec::new();
-        while let Some(page) = self.table.next_marked(pages.last().map_or(0, |p| p + 1), last) {
+        let (end, mut pages) = (self.superblock.table_pages(), Vec::new());
+        let next = |pages: &[u64]| pages.last().map_or(0, |page| page + 1);
+        while let Some(page) = self.table.next_marked(next(&pages)..end) {
             if pages.len() == FEW_MARKED {
                 return self.walk_to_marked(sectors);
             }
@@ -393,7 +393,7 @@ impl JournalStore {
             let end = end.min(sectors.end);
             let marked = |place: u64| {
                 let (first, last) = (page_of(place), page_of(place + (end - sector) - 1));
-                self.table.next_marked(first, last).is_some()
+                self.table.next_marked(first..last + 1).is_some()
             };
             if self.slots.place_of(sector).is_some_and(marked) {
                 return Some(sector..=end - 1);

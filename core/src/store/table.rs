@@ -10,6 +10,7 @@
 //! written, and it takes up its room all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::format::{seal, sealed};
 use super::index::{Index, Known};
@@ -188,12 +189,12 @@ impl Table {
         page.entries[sector as usize % ENTRIES_PER_PAGE] = entry;
     }
 
-    /// The first page from `first` to `last` on which a sector may be marked.
-    pub fn next_marked(&self, first: u64, last: u64) -> Option<u64> {
-        let seen = self.marked.range(first..=last).next().copied();
+    /// The first of these pages on which a sector may be marked.
+    pub fn next_marked(&self, pages: Range<u64>) -> Option<u64> {
+        let seen = self.marked.range(pages.clone()).next().copied();
         let listed = |page: &u64| self.index.as_ref().is_some_and(|i| i.may_be_marked(*page));
         // Not past one that was seen.
-        (first..=seen.unwrap_or(last)).find(listed).or(seen)
+        (pages.start..seen.unwrap_or(pages.end)).find(listed).or(seen)
     }
 
     /// Takes in a page as read from the disk, unless it is there already. If it is damaged, or could not be

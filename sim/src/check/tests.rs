@@ -250,6 +250,13 @@ fn a_miscounted_wrap_is_found() {
     rare_bug_is_found(Bug::Store(StoreBug::MiscountedWrap), 250);
 }
 
+/// A sector of the last page of the table is marked.
+#[test]
+fn marks_are_looked_for_to_the_end_of_the_disk() {
+    let controller = Some(Some(Roles::Controller));
+    passed(53_000_091, Options { controller, deferral: None, ..Options::DEFAULT });
+}
+
 #[test]
 fn room_that_is_used_too_soon_is_found() {
     let bug = Bug::Store(StoreBug::RoomTooSoon);
