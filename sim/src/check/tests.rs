@@ -258,13 +258,6 @@ fn marks_are_looked_for_to_the_end_of_the_disk() {
 }
 
 #[test]
-fn room_that_is_used_too_soon_is_found() {
-    let bug = Bug::Store(StoreBug::RoomTooSoon);
-    let options = Options { rare: Some(true), ..Options::DEFAULT };
-    assert!((150..300).any(|seed| fails(seed, bug, options)));
-}
-
-#[test]
 fn a_superblock_with_one_copy_is_found() {
     rare_bug_is_found(Bug::Store(StoreBug::OneSuperblock), 100);
 }

@@ -14,7 +14,7 @@ use weft_core::store::StoreBug;
 
 use bench::{Bench, Crash, Order, divided};
 use script::Act::{self, *};
-use script::{SLOT, filling, script, short_of_slots};
+use script::{SLOT, crowding, filling, script, short_of_slots};
 
 /// Says where it was when something fails.
 struct Where(String);
@@ -128,6 +128,11 @@ fn prepared_before_the_content_is_safe_is_found() {
 #[test]
 fn opening_that_takes_content_for_granted_is_found() {
     assert!(is_found(StoreBug::ContentUnchecked, &script()));
+}
+
+#[test]
+fn room_that_is_used_again_too_soon_is_found() {
+    assert!(is_found(StoreBug::RoomTooSoon, &crowding()));
 }
 
 #[test]

@@ -138,3 +138,20 @@ pub(super) fn short_of_slots() -> Vec<Act> {
     }
     acts
 }
+
+/// Small writes that fill the journal again and again, and at each step of a checkpoint one that waits for room there.
+pub(super) fn crowding() -> Vec<Act> {
+    let mut acts = Vec::new();
+    for round in 0..6 {
+        for n in 0..8 {
+            acts.extend([Write(4 * n + 1, 2, Content, 10 * round + n as u8 + 1), Commit, Release]);
+        }
+        acts.push(Checkpoint);
+        for n in 0..12 {
+            acts.extend([Steps(1), Write(4 * n + 41, 2, Content, 10 * round + n as u8 + 1)]);
+        }
+        acts.extend([Commit; 12]);
+        acts.extend([Release; 12]);
+    }
+    acts
+}
