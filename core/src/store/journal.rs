@@ -521,7 +521,8 @@ impl JournalStore {
         }
         // Writes that were found without their content are known to have aborted from now on.
         let abort = |e: &Entry| matches!(e, Entry::Outcome { commit: false, .. });
-        if self.journal.doubted.is_empty() && !self.journal.unsaid().any(abort) {
+        let doubts = self.journal.doubtful.is_some() && self.journal.doubted.is_empty();
+        if doubts && !self.journal.unsaid().any(abort) {
             self.journal.doubtful = None;
         }
         if applied {

@@ -1,7 +1,5 @@
 //! Bringing pages of the table into memory, and letting go of them.
 
-use std::collections::BTreeSet;
-
 use super::checkpoint::consecutive;
 use super::table::page_of;
 use super::{DiskOp, DiskResult, JournalStore, Purpose};
@@ -11,9 +9,9 @@ use crate::units::SECTOR;
 const MOST_PAGES_WAITED_FOR: usize = 8192;
 
 impl JournalStore {
-    /// The pages that say what is in the places of these sectors.
-    pub(super) fn pages_of(&self, first: u64, count: u64) -> BTreeSet<u64> {
-        let mut pages = BTreeSet::new();
+    /// The pages that say what is in the places of these sectors, each once and in order.
+    pub(super) fn pages_of(&self, first: u64, count: u64) -> Vec<u64> {
+        let mut pages = Vec::new();
         let (mut sector, end) = (first, first + count);
         while sector < end {
             // In a slot, and behind all of them, what follows on a sector follows on its place.
@@ -24,13 +22,16 @@ impl JournalStore {
             }
             sector = next;
         }
+        pages.sort_unstable();
+        pages.dedup();
         pages
     }
 
-    /// Starts reading those of these pages that are neither in memory nor on their way. Says whether all are in memory.
-    pub(super) fn want(&mut self, pages: BTreeSet<u64>) -> bool {
+    /// Starts reading those of these pages, which are in order, that are neither in memory nor on their way. Says whether all
+    /// are in memory.
+    pub(super) fn want(&mut self, pages: Vec<u64>) -> bool {
         let mut all = true;
-        for run in consecutive(pages.into_iter().collect()) {
+        for run in consecutive(pages) {
             all &= self.want_pages(run.start, run.end - 1);
         }
         all

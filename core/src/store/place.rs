@@ -100,20 +100,24 @@ impl JournalStore {
     /// been lost. An entry that was written for another slot says nothing of this one: its page, or that of the owners, is
     /// an older copy, and what would tell that is damaged, too.
     pub(super) fn entry(&mut self, sector: u64) -> TableEntry {
-        match self.slots.place_of(sector) {
-            Some(_) if self.is_anothers(sector) => TableEntry::LOST,
-            Some(place) => TableEntry { slot: 0, ..self.table.get(place) },
-            None => self.unclaimed(),
+        let Some(place) = self.slots.place_of(sector) else { return self.unclaimed() };
+        let entry = self.table.get(place);
+        match self.speaks_of_another(sector, entry) {
+            true => TableEntry::LOST,
+            false => TableEntry { slot: 0, ..entry },
         }
+    }
+
+    /// Whether an entry that stands where that of this sector is was written for another slot.
+    fn speaks_of_another(&self, sector: u64, entry: TableEntry) -> bool {
+        let slot = self.slots.mark_of(sector);
+        entry.version != Timestamp::ZERO && slot.is_some_and(|slot| slot != entry.slot)
     }
 
     /// Whether what the table says of a sector's place was written for another slot.
     pub(super) fn is_anothers(&mut self, sector: u64) -> bool {
-        let place = self.slots.place_of(sector).zip(self.slots.mark_of(sector));
-        place.is_some_and(|(place, slot)| {
-            let entry = self.table.get(place);
-            entry.slot != slot && entry.version != Timestamp::ZERO
-        })
+        let entry = self.slots.place_of(sector).map(|place| self.table.get(place));
+        entry.is_some_and(|entry| self.speaks_of_another(sector, entry))
     }
 
     /// Sets what the table says of a sector that has a place.

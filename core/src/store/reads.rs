@@ -440,11 +440,12 @@ fn together(count: u64, mut pieces: Vec<(u64, Buffer)>) -> Buffer {
     if pieces.iter().any(|(_, read)| read.is_length()) {
         return Buffer::Length(bytes);
     }
-    let mut whole = vec![0; bytes];
+    let mut whole = Vec::with_capacity(bytes);
     for (first, read) in pieces {
-        let at = (first * SECTOR) as usize;
-        read.copy_to(&mut whole[at..at + read.len()]);
+        whole.resize((first * SECTOR) as usize, 0);
+        whole.extend_from_slice(&read.to_bytes());
     }
+    whole.resize(bytes, 0);
     whole.into()
 }
 

@@ -110,9 +110,8 @@ impl JournalStore {
 
     /// The pages are those of the places where its sectors are and where they go.
     fn begin(&mut self, mut checkpoint: Checkpoint) {
-        for sector in checkpoint.sectors.keys() {
-            checkpoint.pages.extend(self.pages_of(*sector, 1));
-        }
+        let places = checkpoint.sectors.keys().filter_map(|sector| self.slots.place_of(*sector));
+        checkpoint.pages.extend(places.map(page_of));
         for place in checkpoint.pointers.values() {
             let sectors = self.slots.sectors_of(*place);
             checkpoint.pages.extend(page_of(sectors.start)..=page_of(sectors.end - 1));

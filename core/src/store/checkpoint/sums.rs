@@ -19,7 +19,7 @@ impl JournalStore {
         if c.stage != Stage::Pages {
             return;
         }
-        let pages = c.pages.clone();
+        let pages = c.pages.iter().copied().collect();
         if self.want(pages) {
             self.read_bases();
         }

@@ -27,7 +27,7 @@ impl JournalStore {
             let sectors = self.slots.sectors_of(*slot);
             pages.extend(self.pages_of(sectors.start, sectors.end - sectors.start));
         }
-        if self.want(pages) {
+        if self.want(pages.into_iter().collect()) {
             self.look_at_candidates();
         }
     }

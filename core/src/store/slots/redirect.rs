@@ -81,7 +81,9 @@ impl JournalStore {
         let size = self.slots.size;
         // What it had taken when it was prepared here before is not free yet.
         let again = self.slots.is_landing(ts) || self.slots.dropped.contains_key(&ts);
-        if size == 0 || again {
+        let content = changes.iter().filter(|change| change.kind == ChangeKind::Content);
+        let sectors: u64 = content.map(|change| change.sectors().end - change.sector).sum();
+        if size == 0 || again || sectors < size {
             return (changes, Vec::new());
         }
         let (mut left, mut redirects, mut content) = (Vec::new(), Vec::new(), Vec::new());
