@@ -494,7 +494,9 @@ impl JournalStore {
                 Entry::Prepare { ts, redirects, .. } => {
                     self.counters.journal_writes += 1;
                     self.journal.safe_unsaid |= !redirects.is_empty();
-                    if let Some(write) = self.writes.get_mut(&ts) {
+                    // Another that was prepared at the same time since is in a later frame.
+                    let write = self.writes.get_mut(&ts).filter(|w| w.frame == Some(number));
+                    if let Some(write) = write {
                         write.prepared();
                         self.events.push_back(Event::Prepared(ts));
                     }

@@ -14,7 +14,7 @@ use weft_core::store::StoreBug;
 
 use bench::{Bench, Crash, Order, divided};
 use script::Act::{self, *};
-use script::{SLOT, crowding, filling, script, short_of_slots};
+use script::{SLOT, crowding, filling, pinned, script, short_of_slots};
 
 /// Says where it was when something fails.
 struct Where(String);
@@ -64,6 +64,14 @@ fn at_every_operation(acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usiz
 fn what_is_acknowledged_is_there_after_a_crash_at_any_operation() {
     let crashes = at_every_operation(&script(), &ORDERS, &CRASHES);
     assert!(crashes > 800, "{crashes}");
+}
+
+#[test]
+fn a_slot_that_moves_twice_keeps_what_was_added_while_the_journal_cannot_forget() {
+    for small in [false, true] {
+        let crashes = at_every_operation(&pinned(small), &ORDERS, &CRASHES[..2]);
+        assert!(crashes > 100, "{crashes}");
+    }
 }
 
 #[test]

@@ -104,6 +104,18 @@ pub(super) fn script() -> Vec<Act> {
     acts
 }
 
+/// An undecided write keeps the journal from forgetting checkpoints that are done, while a slot moves twice and gets a delta;
+/// between the moves perhaps a small write.
+pub(super) fn pinned(small: bool) -> Vec<Act> {
+    let mut acts =
+        vec![Write(40, 1, Content, 1), Write(0, 4, Content, 2), Commit, Checkpoint, Rest];
+    if small {
+        acts.extend([Write(1, 1, Content, 9), Commit, Checkpoint, Rest]);
+    }
+    acts.extend([Write(0, 4, Content, 3), Commit, Write(1, 1, Delta, 4), Commit, Checkpoint, Rest]);
+    acts
+}
+
 /// All slots are written, again and again, until none is left that is free.
 pub(super) fn filling() -> Vec<Act> {
     let mut acts = Vec::new();

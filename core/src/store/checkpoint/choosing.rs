@@ -37,7 +37,10 @@ impl JournalStore {
         let whole = chosen.len() >= most_sectors || slots.len() >= most_pages;
         let cost = self.frame_cost(chosen.len() + slots.len());
         let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
-        if sparing && self.would_free(&chosen) <= cost {
+        // What waits for a slot may find one among those that pointers have left.
+        let wants_slots = chosen.is_empty() && self.slots.free() == 0 && self.slots.has_leaving();
+        let frees_slots = wants_slots && !self.journal.is_tight(cost);
+        if sparing && !frees_slots && self.would_free(&chosen) <= cost {
             return;
         }
         self.journal.add(Entry::Begin);

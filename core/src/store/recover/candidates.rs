@@ -40,6 +40,7 @@ impl JournalStore {
         for (sector, steps) in candidates {
             let entry = self.entry(sector);
             let steps = self.drop_done(steps, |applied| entry == entry_of(applied));
+            let steps = self.drop_superseded(steps);
             let Some((_, last)) = steps.last() else { continue };
             // Deltas on content in a slot may be in place there, or not.
             let in_slot = steps.iter().find_map(|s| s.0.in_slot());
@@ -69,6 +70,15 @@ impl JournalStore {
         done: impl Fn(&Applied) -> bool,
     ) -> Vec<(Over, Applied)> {
         let count = steps.iter().rposition(|s| done(&s.1)).map_or(0, |n| n + 1);
+        let rest = steps.split_off(count);
+        steps.iter().for_each(|s| self.unpin_all(s.0.names()));
+        rest
+    }
+
+    /// Leaves out the steps before the last with content. That may stand in another slot than theirs, whose entry in the table
+    /// does not say that they were done.
+    fn drop_superseded(&mut self, mut steps: Vec<(Over, Applied)>) -> Vec<(Over, Applied)> {
+        let count = steps.iter().rposition(|s| s.0.content.is_some()).unwrap_or(0);
         let rest = steps.split_off(count);
         steps.iter().for_each(|s| self.unpin_all(s.0.names()));
         rest

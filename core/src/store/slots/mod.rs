@@ -237,6 +237,11 @@ impl Slots {
         before
     }
 
+    /// Whether pointers have left places since the last apply entry.
+    pub fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// The places that pointers have left, whose pointers the next apply entry replaces.
     pub fn take_leaving(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.leaving)

@@ -34,7 +34,13 @@ impl Slots {
             let slots = (self.places.len() as u64, self.owners.len() as u64);
             match owners::choose(index, numbers, table + number, number, slots, page) {
                 Ok((copy, page)) => {
-                    if index.known(table + number) == Known::Nothing {
+                    // A crash may have come before the index said that the page was written.
+                    let is_known = match index.known(table + number) {
+                        Known::Written(last) => last == page.0,
+                        Known::Never => page.0 == 0,
+                        Known::Nothing => false,
+                    };
+                    if !is_known {
                         self.dirty.insert(number);
                     }
                     self.newer[number as usize] = copy;
