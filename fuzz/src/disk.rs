@@ -1,4 +1,4 @@
-//! Small disks of both versions, changed by an input, and a store that opens them.
+//! Small disks of several versions, changed by an input, and a store that opens them.
 //!
 //! An input changes a few bytes here and there. Damage of that kind would end at the checksums, so they can be mended
 //! afterwards: what is behind them is to bear nonsense as well.
@@ -27,17 +27,24 @@ pub struct Disk {
     bytes: Vec<u8>,
 }
 
-/// Disks of both versions: fresh, and used.
+/// Sectors of a slot of those disks that have slots, of which some are spare.
+const SLOT: u64 = 4;
+const SPARE: u64 = 2;
+
+/// Disks without an index of the table and with one: fresh, and used. Then those with slots.
 pub static DISKS: LazyLock<Vec<Disk>> = LazyLock::new(|| {
-    let fresh = [1, 2].map(Disk::fresh);
-    let used = fresh.clone().map(Disk::used);
-    fresh.into_iter().chain(used).collect()
+    let both = |version| [Disk::fresh(version), Disk::fresh(version).used()];
+    let ([one, used_one], [two, used_two]) = (both(1), both(2));
+    [one, two, used_one, used_two].into_iter().chain(both(4)).collect()
 });
 
 impl Disk {
     fn fresh(version: u32) -> Disk {
-        let divided = Superblock::divide(CLUSTER, NUMBER, 9, 1400, 0).expect("it is large enough");
-        let mut superblock = Superblock { version, journal: 48, data: 40, map: 0, ..divided };
+        let (slot, spare) = if version == 4 { (SLOT, SPARE) } else { (0, 0) };
+        let divided = Superblock::divide_in(slot, CLUSTER, NUMBER, 9, 1400, 0);
+        let divided = divided.expect("it is large enough");
+        let mut superblock =
+            Superblock { version, journal: 48, data: 48, map: 0, spare, ..divided };
         if version == 1 {
             superblock.durable_before = 0;
         }
@@ -140,6 +147,9 @@ impl Disk {
             let begin = if sb.has_index() { [kind, &disk].concat() } else { Vec::new() };
             seal(self.sector(page), &begin);
         }
+        for page in sb.owners() {
+            seal(self.sector(page), &[&[3], &disk[..]].concat());
+        }
     }
 }
 
@@ -213,8 +223,10 @@ impl<'a> Open<'a> {
     fn prepare(&mut self, n: u64) {
         let data = |b: u64| Buffer::from(vec![b as u8; SECTOR_BYTES]);
         let kind = if n % 3 == 0 { ChangeKind::Delta } else { ChangeKind::Content };
+        let slot = Buffer::from(vec![n as u8; SLOT as usize * SECTOR_BYTES]);
         let changes = vec![
             Change { sector: n % 4, kind, data: data(n) },
+            Change { sector: 8 + n % 2 * SLOT, kind: ChangeKind::Content, data: slot },
             Change {
                 sector: 20 + n,
                 kind: ChangeKind::Content,

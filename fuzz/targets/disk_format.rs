@@ -7,10 +7,12 @@ use libfuzzer_sys::fuzz_target;
 use weft_fuzz::disk::{DISKS, Open};
 
 const MENDED: u8 = 4;
+const SLOTTED: u8 = 8;
 
 fuzz_target!(|input: &[u8]| {
     let Some((how, changes)) = input.split_first() else { return };
-    let mut disk = DISKS[usize::from(how & 3)].clone();
+    let which = if how & SLOTTED == 0 { how & 3 } else { 4 + (how & 1) };
+    let mut disk = DISKS[usize::from(which)].clone();
     disk.change(changes);
     if how & MENDED != 0 {
         disk.mend();
