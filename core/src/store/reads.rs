@@ -342,25 +342,26 @@ impl JournalStore {
 
     /// The first and the last of these sectors on the next page on which one may be marked.
     fn next_marked(&self, from: u64, end: u64) -> Option<(u64, u64)> {
-        let in_memory = self.overlay.next_mark(from, end).map(page_of);
-        let placing = self.checkpoint.iter().flat_map(Checkpoint::sectors);
-        let placing = placing.filter(|(s, over)| (from..end).contains(s) && over.is_marked());
         if self.superblock.slot() > 0 {
             return self.next_marked_slot(from, end);
         }
         let on_disk = self.table.next_marked(page_of(from)..page_of(end - 1) + 1);
-        let pages = in_memory.into_iter().chain(placing.map(|(s, _)| page_of(s)).min());
-        let page = pages.chain(on_disk).min()?;
+        let page = self.next_marked_in_memory(from, end).map(page_of).into_iter().chain(on_disk);
+        let page = page.min()?;
         let entries = super::table::ENTRIES_PER_PAGE as u64;
         Some((from.max(page * entries), end.min((page + 1) * entries) - 1))
     }
 
-    /// The same where there are slots: of a slot, or of what is behind all of them.
-    fn next_marked_slot(&self, from: u64, end: u64) -> Option<(u64, u64)> {
-        let in_memory = self.overlay.next_mark(from, end);
+    /// The first of these sectors that is marked in memory, and not in place.
+    fn next_marked_in_memory(&self, from: u64, end: u64) -> Option<u64> {
         let placing = self.checkpoint.iter().flat_map(Checkpoint::sectors);
         let placing = placing.filter(|(s, over)| (from..end).contains(s) && over.is_marked());
-        let first = in_memory.into_iter().chain(placing.map(|(s, _)| s).min()).min();
+        self.overlay.next_mark(from, end).into_iter().chain(placing.map(|(s, _)| s)).min()
+    }
+
+    /// The same where there are slots: of a slot, or of what is behind all of them.
+    fn next_marked_slot(&self, from: u64, end: u64) -> Option<(u64, u64)> {
+        let first = self.next_marked_in_memory(from, end);
         let in_place = self.next_marked_in_place(from..first.unwrap_or(end));
         let sectors = in_place.or(first.map(|sector| sector..=sector))?;
         Some((*sectors.start(), *sectors.end()))

@@ -33,6 +33,7 @@ impl JournalStore {
         debug_assert_eq!(c.stage, Stage::Log);
         c.stage = Stage::Place;
         self.counters.checkpoints += 1;
+        // What is in its slot already counts, too, and neighbours count once wherever their slots lie.
         let have_content = c.finals.iter().filter(|f| f.state == State::Written as u8);
         let runs = consecutive(have_content.map(|f| f.sector).collect()).count();
         self.counters.disk_writes += runs as u64;
