@@ -284,9 +284,16 @@ impl Engine {
         if !self.starting {
             self.log.on(About::node(n)).info(&format!("node {n} is up"));
         }
-        if let Some(arrival) = self.arrival(n) {
-            self.arrived(arrival);
+        let Some(arrival) = self.arrival(n) else { return };
+        if !self.map().has_room_on(&arrival) {
+            self.log.on(About::node(n)).error(&format!(
+                "node {n} cannot take part: its new disk has room for {}, and while it was made volumes have got places \
+                 up to {} there; stop the node and replace its disk again (`weft node stop {n}`, `weft disk replace {n}`)",
+                rounded(arrival.sectors * SECTOR),
+                rounded(self.map().needed_on(arrival.node) * SECTOR)
+            ));
         }
+        self.arrived(arrival);
     }
 
     /// A node that runs, and its disk.

@@ -40,6 +40,8 @@ pub(super) struct Bench {
     /// The epoch that its node entered when the disk was opened last.
     life: u64,
     writes: BTreeMap<Timestamp, Written>,
+    /// What aborted last, and whether the journal says so.
+    aborted: Option<(Timestamp, (u64, u64, ChangeKind, u8), bool)>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
     /// Whether sectors to which something was added may be lost: they were torn.
@@ -97,6 +99,7 @@ impl Bench {
             clock: 10,
             life: 0,
             writes: BTreeMap::new(),
+            aborted: None,
             content: BTreeMap::new(),
             may_lose: false,
             open: false,
@@ -117,6 +120,7 @@ impl Bench {
             Write(sector, count, kind, byte) => self.write((sector, count, kind, byte)),
             Commit => return self.decide(true),
             Abort => return self.decide(false),
+            Again => self.prepare_again(),
             Release => self.release(),
             Checkpoint => self.checkpoint(),
             Steps(count) => return (0..count).all(|_| self.step().is_some()),
@@ -134,9 +138,17 @@ impl Bench {
     }
 
     fn write(&mut self, changes: (u64, u64, ChangeKind, u8)) {
-        let (sector, count, kind, byte) = changes;
         self.clock += 1;
-        let ts = Timestamp::new(self.clock, NodeId(0));
+        self.prepare(Timestamp::new(self.clock, NodeId(0)), changes);
+    }
+
+    fn prepare_again(&mut self) {
+        let (ts, changes, _) = self.aborted.expect("a script aborts before");
+        self.prepare(ts, changes);
+    }
+
+    fn prepare(&mut self, ts: Timestamp, changes: (u64, u64, ChangeKind, u8)) {
+        let (sector, count, kind, byte) = changes;
         let data = match byte {
             0 => Buffer::Zero((count * SECTOR) as usize),
             _ => Buffer::from(vec![byte; (count * SECTOR) as usize]),
@@ -178,6 +190,9 @@ impl Bench {
 
     fn outcome(&mut self, ts: Timestamp, commit: bool) {
         let write = self.writes.get_mut(&ts).expect("just seen");
+        if !commit {
+            self.aborted = Some((ts, write.changes, false));
+        }
         if write.outcome.replace(commit).is_none() && commit {
             let (sector, count, kind, byte) = write.changes;
             for sector in sector..sector + count {
@@ -240,21 +255,24 @@ impl Bench {
 
     /// New content goes where no pointer leads that is on the disk.
     fn check_content(&mut self, first: u64, count: u64) {
-        let divided = divided();
-        let Some(from) = first.checked_sub(divided.data_start()) else { return };
-        let start = divided.owners().start;
-        let mut page = |copy: u64| {
-            let offset = (start + copy * divided.owner_pages()) * SECTOR;
-            self.disk.start(u64::MAX, DiskOp::Read { offset, len: SECTOR });
-            self.disk.finish(u64::MAX).expect("it can be read").to_bytes()
-        };
-        let pages = [page(0), page(1)];
-        let number = |page: &[u8]| u64::from_le_bytes(page[4084..4092].try_into().unwrap());
-        let newest = pages.iter().max_by_key(|page| number(page)).expect("there are two");
+        let Some(from) = first.checked_sub(divided().data_start()) else { return };
+        let (_, newest) = self.newest_owners();
         for place in from / SLOT..(from + count) / SLOT {
             let claim = &newest[place as usize * 16..place as usize * 16 + 8];
             assert_eq!(claim, [0; 8], "content goes to slot {place}, to which a pointer leads");
         }
+    }
+
+    /// The newest copy of the page of the owners: its sector, and what is in it.
+    pub(super) fn newest_owners(&mut self) -> (u64, Vec<u8>) {
+        let copies = divided().owners().map(|sector| {
+            let offset = sector * SECTOR;
+            self.disk.start(u64::MAX, DiskOp::Read { offset, len: SECTOR });
+            let page = self.disk.finish(u64::MAX).expect("it can be read").to_bytes();
+            (sector, page.to_vec())
+        });
+        let written = |page: &[u8]| u64::from_le_bytes(page[4084..4092].try_into().unwrap());
+        copies.max_by_key(|(_, page)| written(page)).expect("there are two")
     }
 
     /// One operation ends. Says whether there was any; or nothing, if it is time to crash.
@@ -315,8 +333,14 @@ impl Bench {
                 self.writes.get_mut(&ts).expect("it was asked").prepared = true;
             }
             Event::OutcomeSafe(list) => {
-                let told = self.writes.iter_mut().filter(|(ts, _)| list.contains(ts));
-                told.for_each(|(_, w)| w.safe = true);
+                for ts in list {
+                    // The abort may be that of a prepare before the one of which all is known.
+                    let is_abort = self.aborted.as_mut().filter(|(of, _, safe)| *of == ts && !safe);
+                    let is_first = is_abort.map(|(_, _, safe)| *safe = true).is_some();
+                    let told =
+                        self.writes.get_mut(&ts).filter(|w| !is_first || w.outcome == Some(false));
+                    told.into_iter().for_each(|w| w.safe = true);
+                }
                 self.writes.retain(|_, w| !(w.safe && w.outcome == Some(false)));
             }
             Event::Opened(found) => {

@@ -17,6 +17,8 @@ pub(super) enum Act {
     /// The last write that is undecided commits, or aborts, once it is prepared.
     Commit,
     Abort,
+    /// What aborted last is prepared again, under the same name.
+    Again,
     /// The oldest write of which all know is forgotten.
     Release,
     Checkpoint,
@@ -147,6 +149,17 @@ pub(super) fn short_of_slots() -> Vec<Act> {
     acts.extend([Write(0, 11 * SLOT, Content, 2), Write(11 * SLOT, 2 * SLOT, Content, 3), Rest]);
     for round in 0..8 {
         acts.extend([Write(22 * SLOT, 1, Content, 20 + round), Commit]);
+    }
+    acts
+}
+
+/// What is aborted while it is on its way to the disk is prepared again, under the same name.
+pub(super) fn prepared_again() -> Vec<Act> {
+    let mut acts = Vec::new();
+    for steps in 0..4 {
+        let slot = 2 + u64::from(steps);
+        acts.extend([Write(slot * SLOT, SLOT, Content, 40 + steps), Steps(steps.into()), Abort]);
+        acts.extend([Again, Steps(2), Rest, Commit, Release, Checkpoint]);
     }
     acts
 }

@@ -175,6 +175,20 @@ fn what_a_volume_bears_is_counted_by_failure_domain() {
     assert_eq!(map.survives(&volume, "box", |_, _| false), 0, "all are in one");
 }
 
+/// What was put on a node after its new disk was divided is not on its disk.
+#[test]
+fn a_disk_without_room_for_what_was_put_on_the_one_before_stays_away() {
+    let mut a = started("rs:2+1", 3, 6);
+    let needed = a.map().needed_on(NodeId(2));
+    change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 20).unwrap();
+    let smaller = Arrival { sectors: needed - 1, ..arrival(2, 7) };
+    a.handle(AuthorityInput::NodeUp(smaller), &mut Vec::new());
+    assert!(a.is_settled() && !a.map().is_up(NodeId(2)));
+    let fits = Arrival { sectors: needed, ..smaller };
+    let map = change(&mut a, AuthorityInput::NodeUp(fits), 30).unwrap();
+    assert!(map.is_up(NodeId(2)) && map.nodes[2].sectors == needed);
+}
+
 fn hidden(size: u64) -> VolumeSize {
     VolumeSize { size, visible: 0, more: Vec::new() }
 }
