@@ -47,7 +47,7 @@ refused() {
 }
 
 founding() {
-    config 0 "admit = \"$ADMIT\""
+    config 0 "admit = \"$ADMIT\"" 'slow = "20ms"'
     refused 'init join' weft node --config "$T/n0.toml"
     printf '[links]\nonly = ["n1"]\n' | cat "$T/n0.toml" - >"$T/wrong.toml"
     refused "'n1' no others" weft cluster init --config "$T/wrong.toml"
@@ -200,6 +200,18 @@ anywhere() {
     nbdcopy "$T/image" "$(uri 3)"
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
     weft node list --dir "$T/state3" | grep -c 'box=b1'
+}
+# Where the time of a slow request went is in the log: here for nodes that do not answer for a while.
+slow() {
+    local n
+    for n in 1 2 3; do
+        kill -STOP "$(cat "$T/pid$n")"
+        { sleep 0.3; kill -CONT "$(cat "$T/pid$n")"; } &
+        nbdcopy "$T/image" "$(uri 0)"
+        wait $!
+    done
+    wait_until mode_is 0 fault-free
+    grep -m 1 "slow: a write of .* at work in node 0 (.* for other nodes" "$T/log0"
 }
 # Others on the machine may read nothing of a node, but what is no secret.
 modes() {
@@ -963,6 +975,6 @@ controlled() {
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }
-for check in founding certified joining renewing configurations anywhere modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting by_itself upgrading controlled; do t $check; done
+for check in founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting by_itself upgrading controlled; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

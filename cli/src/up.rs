@@ -63,7 +63,7 @@ pub struct Up {
     /// what the array had]
     #[arg(long, value_name = "on|off")]
     polling: Option<Polling>,
-    /// How many threads run the nodes of a process, 1 to 64 [default: 1, or with --processes what the array had]
+    /// How many threads run the nodes of a process, 1 to 64 [default: one for each processor and at most for each node, or with --processes what the array had]
     #[arg(long, value_name = "N")]
     lanes: Option<Lanes>,
     /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]

@@ -9,8 +9,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_send_buffer_size;
+
 use crate::error::{Error, ErrorKind};
 
+/// Bytes that a socket within the machine may hold for its reader, as far as the system allows that: a long write, which the
+/// usual 208 KiB are less than.
+const ROOM: usize = 1 << 20;
 /// How long a connection may take to come about.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -97,7 +102,12 @@ impl Address {
     /// Connects.
     pub(crate) fn connect(&self) -> io::Result<OwnedFd> {
         match self {
-            Address::Unix(path) => Ok(UnixStream::connect(path)?.into()),
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                // It works with less, too.
+                let _ = set_socket_send_buffer_size(&stream, ROOM);
+                Ok(stream.into())
+            }
             Address::Tcp(address) => {
                 let mut last = io::Error::other("the name stands for no address");
                 for address in address.to_socket_addrs()? {

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::num::NonZero;
 use std::str::FromStr;
+use std::thread::available_parallelism;
 
 use crate::error::{Error, Result, fail};
 
-/// How many lanes a process has.
+/// How many lanes a process has: so many, or else as many as the machine has processors, and at most one for each of its nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes(Option<NonZero<usize>>);
 
@@ -30,9 +31,11 @@ impl Lanes {
         }
     }
 
-    /// How many that is.
-    pub(crate) fn count(self) -> usize {
-        self.0.map_or(1, NonZero::get)
+    /// How many a process has that runs so many nodes.
+    pub(crate) fn count(self, nodes: usize) -> usize {
+        let processors = || available_parallelism().map_or(1, NonZero::get);
+        let usual = || processors().min(nodes).clamp(1, Lanes::MOST);
+        self.0.map_or_else(usual, NonZero::get)
     }
 
     /// What is to be written down of it, unless it is as always.
@@ -43,7 +46,10 @@ impl Lanes {
 
 impl fmt::Display for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.count())
+        match self.0 {
+            Some(count) => write!(f, "{count}"),
+            None => write!(f, "as many as processors, at most one for each node"),
+        }
     }
 }
 
@@ -65,7 +71,10 @@ mod tests {
     #[test]
     fn a_process_has_one_to_sixty_four() {
         assert_eq!("1".parse(), Ok(Lanes::ONE));
-        assert_eq!(Lanes::new(64).unwrap().count(), 64);
+        assert_eq!(Lanes::new(64).unwrap().count(2), 64);
+        let usual = |nodes| Lanes::default().count(nodes);
+        assert_eq!((usual(0), usual(1)), (1, 1));
+        assert!((1..=5).contains(&usual(5)) && usual(1000) <= Lanes::MOST);
         for wrong in ["0", "65", "-1", "two", ""] {
             assert!(wrong.parse::<Lanes>().unwrap_err().0.contains("1 to 64"), "{wrong}");
         }

@@ -4,7 +4,7 @@
 //! [`Environment`], which has a method for each. None has a default: an environment that has no use for
 //! an output says so.
 
-use super::{Envelope, HostData, HostError, MemberReport, Output, Timer};
+use super::{Envelope, HostData, HostError, MemberReport, Output, Spent, Timer};
 use crate::store::{DiskRequest, FormatError};
 use crate::units::{Nanos, NodeId};
 
@@ -19,6 +19,8 @@ pub trait Environment {
     fn start_disk(&mut self, node: NodeId, request: DiskRequest);
     /// Fire the timer after so long, unless it is set already.
     fn set_timer(&mut self, node: NodeId, timer: Timer, after: Nanos);
+    /// A host's request that took long is about to be answered: where its time went.
+    fn spent(&mut self, node: NodeId, request: u64, spent: Spent);
     /// Answer a host.
     fn reply(
         &mut self,
@@ -51,6 +53,7 @@ pub fn drive<E: Environment>(
             Output::Send(envelope) => outside.send(node, envelope),
             Output::Disk(request) => outside.start_disk(node, request),
             Output::Timer(timer, after) => outside.set_timer(node, timer, after),
+            Output::Spent(request, spent) => outside.spent(node, request, spent),
             Output::Reply(request, result) => outside.reply(node, request, result)?,
             Output::Report(report) => outside.report(node, report),
             Output::Ready => outside.ready(node),

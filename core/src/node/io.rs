@@ -1,6 +1,6 @@
 //! What goes into a node and what comes out: all that joins it to a world, real or simulated.
 
-use super::{Envelope, HostData, HostError, HostOp, MapMessage, MemberReport};
+use super::{Envelope, HostData, HostError, HostOp, MapMessage, MemberReport, Spent};
 use crate::order::{Origin, Place};
 use crate::store::{DiskRequest, DiskResult, FormatError};
 use crate::units::{Nanos, NodeId, VolumeId};
@@ -60,6 +60,8 @@ pub enum Output {
     Disk(DiskRequest),
     /// Fire the timer after so long, unless it is set already.
     Timer(Timer, Nanos),
+    /// A host's request that took long is about to be answered: where its time went.
+    Spent(u64, Spent),
     /// Answer the host.
     Reply(u64, Result<HostData, HostError>),
     /// Report to the authority.

@@ -67,7 +67,7 @@ pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
     Standing, Task, Wanted,
 };
-pub use originator::ScrubProgress;
+pub use originator::{ScrubProgress, Spent};
 pub use pace::{FillRates, UNBOUNDED};
 pub use request_message::{Ask, Holder, Stage, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
@@ -285,6 +285,7 @@ impl Node {
             }
             Body::Show { ts, to, items } => worker.on_show(from, ts, to, items, outbox),
             Body::ReadReply { ts, column, result } => {
+                originator.hears(from, ts, outbox);
                 originator.on_read_reply(ts, column, result, outbox);
             }
             Body::Write { header, items } => {
@@ -305,12 +306,14 @@ impl Node {
             }
             Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
             Body::Vote { ts, column, vote } => {
+                originator.hears(from, ts, outbox);
                 originator.on_vote(from, ts, column, vote, outbox);
             }
             Body::Query { ts } => originator.on_query(from, ts, outbox),
             Body::QueryReply { ts, waiting } => worker.on_query_reply(ts, waiting, outbox),
             Body::Ask { ts } => worker.on_ask(from, ts, outbox),
             Body::Answer { ts, standing } => {
+                originator.hears(from, ts, outbox);
                 originator.on_answer(from, ts, standing, outbox);
                 worker.on_answer(from, ts, standing, outbox);
             }
@@ -382,7 +385,10 @@ impl Node {
             Notice::Abort(ts) => self.worker.on_abort(ts, &mut self.outbox),
             Notice::Release(ts) => self.worker.on_release(ts),
             Notice::Unlock(ts) => self.worker.on_unlock(ts),
-            Notice::Ack(ts) => self.originator.on_ack(from, ts, &mut self.outbox),
+            Notice::Ack(ts) => {
+                self.originator.hears(from, ts, &self.outbox);
+                self.originator.on_ack(from, ts, &mut self.outbox);
+            }
             Notice::Awaited(ts) => self.originator.on_awaited(from, ts, &mut self.outbox),
         }
     }

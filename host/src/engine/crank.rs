@@ -7,7 +7,7 @@ use weft_core::node::{Envelope, Input, Timer};
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::lane::{HANDFUL, Mail, Said};
-use super::{Engine, Phase};
+use super::{Engine, MOST_SLOW, Phase};
 use crate::clock::boot_time;
 use crate::log::About;
 
@@ -194,6 +194,7 @@ impl Engine {
         let lives = |n: usize, life: u64| self.instances[n].life == life;
         match said {
             Said::Letter(envelope) => self.send_envelope(envelope),
+            Said::Spent(number, spent) => drop(self.spent.insert(number, spent)),
             Said::Answer(answer) => self.answer(answer),
             Said::Log(node, line) => {
                 self.log.on(About::node(node.0.into())).info(&format!("node {}: {line}", node.0))
@@ -208,9 +209,13 @@ impl Engine {
                 self.note_failure(NodeId(n as u16));
                 let _ = self.kill_node(n, &format!("its disk failed: {why}"));
             }
+            Said::SlowDisk(n, took) if self.slow_disks.len() < MOST_SLOW => {
+                self.slow_disks.push((n, took));
+            }
             Said::Fatal(error) => self.fatal = Some(error),
             // That a node rests is looked for wherever one is to be started. The others are of lives that are over.
             Said::Rests
+            | Said::SlowDisk(..)
             | Said::Copy(..)
             | Said::Report(..)
             | Said::Ready(..)

@@ -16,11 +16,12 @@ mod lives;
 mod measures;
 mod rule;
 
+use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus};
+use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus, Spent};
 use weft_core::order::{Origin, Place};
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
@@ -44,6 +45,9 @@ pub(crate) use rule::{Rule, Ticket};
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
 
+/// Most operations that took long of which the engine keeps until it is asked.
+const MOST_SLOW: usize = 64;
+
 /// The nodes and what joins them.
 pub(crate) struct Engine {
     pub(crate) rule: Rule,
@@ -52,6 +56,10 @@ pub(crate) struct Engine {
     pub(crate) log: Log,
     /// Words of the authority to nodes, and what leaves the process: letters to others, and answers to hosts.
     gate: Gate<Answer>,
+    /// Where the time of requests went that took long, and whose answers are on their way.
+    spent: BTreeMap<u64, Spent>,
+    /// Operations of nodes' disks that took long, and how long.
+    slow_disks: Vec<(usize, Nanos)>,
     /// Nodes that have stopped, for the caller to take.
     pub(crate) stopped: Vec<usize>,
     /// The latest epoch in which one of these may have begun anything.
@@ -101,6 +109,8 @@ impl Engine {
             instances,
             log,
             gate: Gate::default(),
+            spent: BTreeMap::new(),
+            slow_disks: Vec::new(),
             stopped: Vec::new(),
             last_epoch: 0,
             fatal: None,
@@ -258,6 +268,16 @@ impl Engine {
         self.gate.take_answers(|| self.rule.may_serve())
     }
 
+    /// Where the time of a request went that has been answered, if that is known.
+    pub(crate) fn take_spent(&mut self, number: u64) -> Option<Spent> {
+        self.spent.remove(&number)
+    }
+
+    /// Operations of nodes' disks that took long, and how long, since this was asked last; a few of them.
+    pub(crate) fn take_slow_disks(&mut self) -> Vec<(usize, Nanos)> {
+        std::mem::take(&mut self.slow_disks)
+    }
+
     /// Whether there are answers that hosts may be given now.
     pub(crate) fn has_answers(&self) -> bool {
         self.gate.has_answers(|| self.rule.may_serve())
@@ -348,13 +368,18 @@ impl Engine {
         self.lanes.has_mail()
     }
 
-    /// Starts so many lanes, with threads but for the first, before any node runs. The bell wakes the reactor.
+    /// Starts the lanes that are chosen, with threads but for the first, before any node runs. The bell wakes the reactor.
     ///
     /// # Errors
     /// If the system has not enough threads or descriptors.
-    pub(crate) fn start_lanes(&mut self, count: usize, bell: Bell, polling: Polling) -> Result<()> {
+    pub(crate) fn start_lanes(
+        &mut self,
+        chosen: crate::lanes::Lanes,
+        bell: Bell,
+        polling: Polling,
+    ) -> Result<()> {
         // Models of disks are worked on one thread.
-        let count = if self.disks.are_emulated() { 1 } else { count };
+        let count = if self.disks.are_emulated() { 1 } else { chosen.count(self.lanes.nodes()) };
         self.lanes.start(count, &bell, polling, self.disks.have_ring())
     }
 }

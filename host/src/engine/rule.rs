@@ -298,6 +298,7 @@ impl Engine {
         let Rule::Alone(alone) = &mut self.rule else { return false };
         alone.authority = Authority::new(alone.authority.map().clone());
         self.gate.forget();
+        self.spent.clear();
         self.lanes.forget();
         self.starting = true;
         true

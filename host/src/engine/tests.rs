@@ -17,7 +17,9 @@ const LANES: [usize; 3] = [1, 2, 4];
 
 fn engine(dir: &Path, spec: &Spec, lanes: usize) -> Engine {
     let mut engine = Engine::new(Rule::alone(State::open(dir, spec).unwrap()), Log::silent());
-    engine.start_lanes(lanes, Bell::default(), Polling::Off).unwrap();
+    engine
+        .start_lanes(crate::lanes::Lanes::new(lanes).unwrap(), Bell::default(), Polling::Off)
+        .unwrap();
     engine.start_all();
     until(&mut engine, Engine::is_settled);
     engine

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use weft_core::node::HostOp;
+use weft_core::node::{HostOp, Spent};
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,9 @@ const STAGES: [(Stage, &str); 4] = [
     (Stage::Flush, "in a flush"),
     (Stage::Node, "at work in"),
 ];
+
+/// Of shorter times nothing is said, in nanoseconds: they would be 0.000 s.
+const TOLD: u64 = 500_000;
 
 /// What kind of request it is, as far as its latency is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +79,8 @@ pub(crate) struct Course {
     spent: [Duration; STAGES.len()],
     /// Nodes that it was given to.
     attempts: u32,
+    /// Where its time in the last of them went, if that was long.
+    in_node: Option<Spent>,
 }
 
 impl Course {
@@ -89,6 +94,7 @@ impl Course {
             since: now,
             spent,
             attempts: 0,
+            in_node: None,
         }
     }
 
@@ -105,6 +111,11 @@ impl Course {
         (self.stage, self.since) = (stage, now);
     }
 
+    /// A node has answered, and says where its time went if that was long.
+    pub(crate) fn answered(&mut self, spent: Option<Spent>) {
+        self.in_node = spent.or(self.in_node);
+    }
+
     /// What kind of request it is, and how long it took, now that it is over; none if it is an operator's.
     pub(crate) fn over(&mut self, now: Instant) -> Option<(Verb, Duration)> {
         self.enter(self.stage, now);
@@ -117,7 +128,12 @@ impl Course {
         let bytes = bytes.map_or(String::new(), |(at, n)| format!(" of {n} bytes at {at}"));
         let all: Duration = self.spent.iter().sum();
         let part = |(stage, spent): (&(Stage, &str), &Duration)| {
-            let at = if stage.0 == Stage::Node { format!(" node {node}") } else { String::new() };
+            let at = match stage.0 {
+                Stage::Node => {
+                    format!(" node {node}{}", self.in_node.map_or(String::new(), within))
+                }
+                _ => String::new(),
+            };
             (!spent.is_zero()).then(|| format!("{} {}{at}", seconds(*spent), stage.1))
         };
         let parts: Vec<String> = STAGES.iter().zip(&self.spent).filter_map(part).collect();
@@ -133,13 +149,34 @@ impl Course {
     }
 }
 
-fn seconds(time: Duration) -> String {
+/// Where a request's time in a node went, in words.
+fn within(spent: Spent) -> String {
+    let time = |nanos| seconds(Duration::from_nanos(nanos));
+    let parts = [
+        (spent.held, "before it began there"),
+        (spent.own, "for the node's own disk"),
+        (spent.others, "for other nodes"),
+    ];
+    let part = |(nanos, what): &(u64, &str)| format!("{} {what}", time(*nanos));
+    let parts: Vec<String> = parts.iter().filter(|p| p.0 >= TOLD).map(part).collect();
+    let longest = spent.longest.filter(|(_, nanos)| *nanos >= TOLD);
+    let longest =
+        longest.map(|(node, nanos)| format!(", at most {} for node {}", time(nanos), node.0));
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!(" ({}{})", parts.join(", "), longest.unwrap_or_default()),
+    }
+}
+
+/// A time in words.
+pub(super) fn seconds(time: Duration) -> String {
     format!("{:.3} s", time.as_secs_f64())
 }
 
 #[cfg(test)]
 mod tests {
     use weft_core::plan::Range;
+    use weft_core::units::NodeId;
 
     use super::*;
 
@@ -150,11 +187,15 @@ mod tests {
         let read = HostOp::Read(Range { offset: 4096, len: 512 });
         let mut course = Course::new(&read, at(0));
         course.enter(Stage::Node, at(1500));
+        let (held, others) = (3_000_000, 480_000_000);
+        let longest = Some((NodeId(1), 470_000_000));
+        course.answered(Some(Spent { held, own: 400_000, others, longest }));
         assert_eq!(course.over(at(2000)), Some((Verb::Read, Duration::from_millis(2000))));
         assert_eq!(
             course.explained("v", "10.0.0.5:4711", 3),
             "slow: a read of 512 bytes at 4096 of volume 'v' by 10.0.0.5:4711 took 2.000 s: 1.500 s behind others that \
-             touch the same bytes, 0.500 s at work in node 3"
+             touch the same bytes, 0.500 s at work in node 3 (0.003 s before it began there, 0.480 s for other nodes, at \
+             most 0.470 s for node 1)"
         );
         let mut course = Course::new(&HostOp::Flush, at(0));
         for (stage, ms) in

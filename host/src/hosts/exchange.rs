@@ -1,12 +1,12 @@
 //! What hosts ask, and what they are told.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_core::node::HostData;
 use weft_core::order::{HostId, Ordering, Place, RequestId};
 use weft_core::units::VolumeId;
 
-use super::course::Course;
+use super::course::{Course, seconds};
 use super::requests::{Finished, Job, Leave, Owner};
 use super::{Commanded, Hosts};
 use crate::engine::{Answer, Engine};
@@ -219,6 +219,23 @@ impl Hosts {
     pub(crate) fn look_around(&mut self, engine: &Engine, now: Instant) {
         self.latencies.keep(|volume| engine.map().volumes.contains_key(&volume));
         self.slow_ones.sum_up(now);
+        self.slow_disks.sum_up(now);
+    }
+
+    /// Says which disks took longer for an operation than a request is to take.
+    pub(crate) fn look_at_disks(&mut self, engine: &mut Engine) {
+        for (node, took) in engine.take_slow_disks() {
+            let took = Duration::from_nanos(took);
+            if self.slow.is_some_and(|slow| took >= slow) {
+                let milliseconds = Some(took.as_secs_f64() * 1000.0);
+                let about = About { milliseconds, ..About::node(node) };
+                let line = format!(
+                    "slow: the disk of node {node} took {} for an operation",
+                    seconds(took)
+                );
+                self.slow_disks.say_of(Instant::now(), about, &line);
+            }
+        }
     }
 
     /// Writes to the hosts that have something to be told.

@@ -62,6 +62,7 @@ pub(crate) struct Hosts {
     /// From when on a request is slow, if any is.
     slow: Option<Duration>,
     slow_ones: Sparing,
+    slow_disks: Sparing,
     /// The log for what hosts may cause as often as they like.
     complaints: Arc<Sparing>,
 }
@@ -87,7 +88,8 @@ impl Hosts {
             said: Vec::new(),
             latencies: Latencies::default(),
             slow: Limits::default().slow,
-            slow_ones: Sparing::new(log, "slow requests"),
+            slow_ones: Sparing::new(log.clone(), "slow requests"),
+            slow_disks: Sparing::new(log, "slow disk operations"),
             complaints,
         }
     }
@@ -160,7 +162,9 @@ impl Hosts {
         let numbered = numbered.map(|at| at.saturating_duration_since(Instant::now()));
         let slow = self.slow_ones.due();
         let slow = slow.map(|at| at.saturating_duration_since(Instant::now()));
-        let others = [self.arrivals.look_again(), self.connections.patience_due(), slow];
+        let disks = self.slow_disks.due();
+        let disks = disks.map(|at| at.saturating_duration_since(Instant::now()));
+        let others = [self.arrivals.look_again(), self.connections.patience_due(), slow, disks];
         numbered.into_iter().chain(others.into_iter().flatten()).min()
     }
 

@@ -172,8 +172,7 @@ impl Reactor {
 
     /// Runs until it is stopped, and says how that went.
     pub(crate) fn run(mut self) -> Result<Stopped> {
-        let count = self.lanes.count();
-        self.engine.start_lanes(count, Bell::of(&self.waker), self.polling)?;
+        self.engine.start_lanes(self.lanes, Bell::of(&self.waker), self.polling)?;
         self.engine.start_all();
         loop {
             self.round()?;
@@ -251,6 +250,7 @@ impl Reactor {
             self.hosts.look_around(&self.engine, now);
             self.complaints.sum_up(now);
         }
+        self.hosts.look_at_disks(&mut self.engine);
         self.hosts.end_patience(&mut self.engine, now);
     }
 

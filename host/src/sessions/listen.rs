@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
+use weft_net::transport::give_room;
 
 use super::{FRONT_ENDS, FrontEnd, Session};
 use crate::error::{Error, Result, at, fail};
@@ -262,7 +263,9 @@ impl Listener {
     pub(crate) fn accept(&self) -> io::Result<Caller> {
         match &self.socket {
             Socket::Unix(s) => {
-                let (stream, peer) = (Stream::Unix(s.accept()?.0), "a local host".to_string());
+                let stream = s.accept()?.0;
+                give_room(&stream);
+                let (stream, peer) = (Stream::Unix(stream), "a local host".to_string());
                 Ok(Caller { stream, peer, address: None })
             }
             Socket::Tcp(s) => {

@@ -19,6 +19,7 @@ use bytes::Bytes;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::fs::{Mode, OFlags};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::process::{Uid, geteuid};
 use weft_bytes::{Read, Reader, Writer};
 use weft_core::units::NodeId;
@@ -144,10 +145,21 @@ fn check_user(socket: impl AsFd, ours: Uid) -> Result<(), Lost> {
     }
 }
 
+/// Bytes that a socket within the machine may hold for its reader. The usual 208 KiB are less than the answer to a long
+/// request, so that reader and writer would wake each other again and again for one.
+const ROOM: usize = 1 << 20;
+
+/// Has a socket within the machine hold long requests, as far as the system allows that (`net.core.wmem_max`).
+pub fn give_room(socket: impl AsFd) {
+    // It works with less, too.
+    let _ = set_socket_send_buffer_size(socket, ROOM);
+}
+
 fn connect(path: &Path) -> Result<UnixStream, Lost> {
     let connected = short(path).and_then(|(short, _held)| UnixStream::connect(short));
     let socket = connected.map_err(|e| Lost::Io(e.to_string()))?;
     check_user(&socket, geteuid())?;
+    give_room(&socket);
     Ok(socket)
 }
 
@@ -257,6 +269,7 @@ impl Driver {
         if let Err(why) = check_user(&socket, geteuid()) {
             return self.notes.note(now, place, None, why);
         }
+        give_room(&socket);
         self.expect_stranger(now);
         let deadline = now + self.config.limits.handshake;
         let stream = Stream::new(Wire::Near(socket), None);

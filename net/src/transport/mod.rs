@@ -57,7 +57,7 @@ pub use driver::Driver;
 pub use hello::HelloError;
 #[doc(hidden)]
 pub use hello::{hello_again, word_again};
-pub use local::{Local, Machine, SOCKET};
+pub use local::{Local, Machine, SOCKET, give_room};
 pub use notes::{Note, Place};
 pub use reach::{Over, Reach, Reached};
 

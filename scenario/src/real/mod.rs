@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use rustix::time::ClockId;
 use weft_core::policy::Setting;
-use weft_host::{Array, Control, ControlRequest, Emulation, Handle, LOCK, Listen};
+use weft_host::{Array, Control, ControlRequest, Emulation, Handle, LOCK, Lanes, Listen};
 use weft_sim::perf::{Disks, Outcome, Summary, System, VolumeSpec};
 
 use self::hosts::cpu_seconds;
@@ -197,7 +197,9 @@ impl Running {
         let listens = [Listen::unix(socket.clone())];
         let silent = weft_host::Log::silent();
         let emulation = Emulation::default();
-        let array = Array::start(scratch.path(), &spec(system)?, &listens, silent)?;
+        // As the model has it: the nodes take turns with one processor.
+        let array =
+            Array::start(scratch.path(), &spec(system)?, &listens, silent)?.lanes(Lanes::ONE);
         let array = match system.disks.emulated {
             true => array.emulating(emulation.clone())?,
             false => array,

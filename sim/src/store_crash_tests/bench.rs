@@ -14,8 +14,11 @@ use super::script::Act::{self, *};
 use super::script::{SLOT, SLOTS};
 use crate::disk::SimDisk;
 
+/// What a write is to change: the first sector, how many, and with what they are filled.
+type Changes = (u64, u64, ChangeKind, u8);
+
 struct Written {
-    changes: (u64, u64, ChangeKind, u8),
+    changes: Changes,
     prepared: bool,
     outcome: Option<bool>,
     safe: bool,
@@ -41,7 +44,7 @@ pub(super) struct Bench {
     life: u64,
     writes: BTreeMap<Timestamp, Written>,
     /// What aborted last, and whether the journal says so.
-    aborted: Option<(Timestamp, (u64, u64, ChangeKind, u8), bool)>,
+    aborted: Option<(Timestamp, Changes, bool)>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
     /// Whether sectors to which something was added may be lost: they were torn.
@@ -137,7 +140,7 @@ impl Bench {
         true
     }
 
-    fn write(&mut self, changes: (u64, u64, ChangeKind, u8)) {
+    fn write(&mut self, changes: Changes) {
         self.clock += 1;
         self.prepare(Timestamp::new(self.clock, NodeId(0)), changes);
     }
@@ -147,7 +150,7 @@ impl Bench {
         self.prepare(ts, changes);
     }
 
-    fn prepare(&mut self, ts: Timestamp, changes: (u64, u64, ChangeKind, u8)) {
+    fn prepare(&mut self, ts: Timestamp, changes: Changes) {
         let (sector, count, kind, byte) = changes;
         let data = match byte {
             0 => Buffer::Zero((count * SECTOR) as usize),

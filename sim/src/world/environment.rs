@@ -2,7 +2,7 @@
 //! the authority.
 
 use weft_core::cluster::AuthorityInput;
-use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Timer};
+use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Spent, Timer};
 use weft_core::store::{DiskOp, DiskRequest, FormatError, SUPERBLOCKS};
 use weft_core::units::{Nanos, NodeId, SECTOR};
 use weft_member::Input as Heard;
@@ -39,6 +39,9 @@ impl Environment for World {
         let life = self.places[usize::from(id.0)].life;
         self.queue.push(after, Event::Timer(id, life, timer));
     }
+
+    /// Only said to operators.
+    fn spent(&mut self, _: NodeId, _: u64, _: Spent) {}
 
     fn reply(
         &mut self,

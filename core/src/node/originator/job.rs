@@ -2,6 +2,7 @@
 //! Each attempt at it is a transaction of its own.
 
 use super::locking::Locked;
+use super::spent::Course;
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::Trust;
@@ -87,6 +88,8 @@ pub(super) struct Job {
     pub in_doubt: Option<Box<Doubt>>,
     /// Its bytes count as in work.
     pub has_room: bool,
+    /// Where its time goes.
+    pub course: Course,
 }
 
 impl Job {
@@ -111,6 +114,7 @@ impl Job {
             recalled: false,
             in_doubt: None,
             has_room: false,
+            course: Course::default(),
         }
     }
 

@@ -12,6 +12,7 @@
 //! - [`jobs`]: jobs that have not begun
 //! - [`lacking`]: jobs that wait for nodes that are lost
 //! - [`numbered`]: what others are asked under a number
+//! - [`spent`]: where the time of a request goes
 //! - [`recalling`]: what became of requests that are asked for again
 //! - [`deferring`]: parity that waits
 //! - [`relying`]: parity that is marked already
@@ -34,6 +35,7 @@ mod relying;
 mod requests;
 mod scrubbing;
 mod settling;
+mod spent;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +70,7 @@ use relying::KnownMarks;
 use requests::OpenRequest;
 pub(super) use requests::{range_of, whole_stripes};
 pub use scrubbing::ScrubProgress;
+pub use spent::Spent;
 use writing::Writing;
 pub(super) use writing::new_data;
 
@@ -331,7 +334,8 @@ impl Originator {
                 self.begin_write(&attempt, outbox).map(State::Writing)
             }
         };
-        let Attempt { ts, job, volume, extent, .. } = attempt;
+        let Attempt { ts, mut job, volume, extent, .. } = attempt;
+        job.course.held(outbox.now);
         match begun {
             Ok(state) => {
                 let job = RunningJob::new(job, volume, extent, state, outbox.now);
@@ -371,8 +375,20 @@ impl Originator {
         }
     }
 
+    /// A node answers, perhaps in an attempt at a job: until now that was waited for.
+    pub fn hears(&mut self, from: NodeId, ts: Timestamp, outbox: &Outbox) {
+        let job = match self.txns.get_mut(&ts) {
+            Some(txn) => Some(&mut txn.job),
+            None => self.settling.get_mut(&ts).and_then(|settling| settling.job.as_mut()),
+        };
+        if let Some(job) = job {
+            job.course.heard(from, outbox.node(), outbox.now);
+        }
+    }
+
     /// A job is done, or cannot be.
     fn finish(&mut self, mut job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
+        job.course.held(outbox.now);
         self.unlock_job(&mut job, outbox);
         self.give_up_claim(&mut job);
         match job.purpose {

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use super::deferring;
 use super::scrubbing::Scrub;
+use super::spent::{Course, Spent};
 use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::{ForEndpoint, Outbox};
-use crate::node::{Holder, HostData, HostError, HostOp, LostRange};
+use crate::node::{Holder, HostData, HostError, HostOp, LostRange, Output};
 use crate::order::Origin;
 use crate::plan::{self, Range, chunks, together};
-use crate::units::{Timestamp, VolumeId};
+use crate::units::{MILLIS, Nanos, Timestamp, VolumeId};
+
+/// Where the time of requests went is said of those that took so long.
+const LONG: Nanos = 10 * MILLIS;
 
 /// A host's request in work.
 #[derive(Clone, Hash)]
@@ -20,6 +24,8 @@ pub(super) struct OpenRequest {
     pub answer: Answer,
     /// Jobs that are not finished.
     pub left: usize,
+    /// Where its time went: that of the job which ended last.
+    pub spent: Spent,
     /// Of the job that took most: they go side by side.
     pub round_trips: u64,
     pub error: Option<HostError>,
@@ -72,23 +78,26 @@ impl Originator {
             outbox.reply(id, Err(error));
             return;
         }
+        let now = outbox.now;
         match op {
             HostOp::Read(range) => {
-                self.take(id, &volume, Answer::Bytes(BTreeMap::new()), range, What::Read);
+                self.take((id, now), &volume, Answer::Bytes(BTreeMap::new()), range, What::Read);
             }
             HostOp::Holes(range) => {
-                self.take(id, &volume, Answer::Extents(BTreeMap::new()), range, What::Holes);
+                self.take((id, now), &volume, Answer::Extents(BTreeMap::new()), range, What::Holes);
             }
             HostOp::Write(offset, data) => {
                 let range = Range { offset, len: data.len() as u64 };
-                self.take(id, &volume, Answer::Done, range, |r| {
+                self.take((id, now), &volume, Answer::Done, range, |r| {
                     let at = (r.offset - offset) as usize;
                     What::Write(r, data.slice(at, at + r.len as usize))
                 });
             }
-            HostOp::WriteZeroes(range) => self.take(id, &volume, Answer::Done, range, zeroes),
+            HostOp::WriteZeroes(range) => {
+                self.take((id, now), &volume, Answer::Done, range, zeroes)
+            }
             HostOp::Trim(range) => match whole_stripes(&volume, range) {
-                Some(inner) => self.take(id, &volume, Answer::Done, inner, zeroes),
+                Some(inner) => self.take((id, now), &volume, Answer::Done, inner, zeroes),
                 None => outbox.reply(id, Ok(HostData::Done)),
             },
             HostOp::Flush => return self.flush(id, &volume, outbox),
@@ -148,10 +157,10 @@ impl Originator {
         self.wake_waiting_of(id);
     }
 
-    /// Cuts a request into jobs.
+    /// Cuts a request, which comes now, into jobs.
     fn take(
         &mut self,
-        id: u64,
+        (id, now): (u64, Nanos),
         volume: &Volume,
         answer: Answer,
         range: Range,
@@ -169,7 +178,9 @@ impl Originator {
                 _ => vec![chunk],
             };
             left += pieces.len();
-            let jobs = pieces.into_iter().map(|p| Job::new(Purpose::Host(id), volume.id, what(p)));
+            let course = Course::new(now);
+            let job = |p| Job { course, ..Job::new(Purpose::Host(id), volume.id, what(p)) };
+            let jobs = pieces.into_iter().map(job);
             self.jobs.queue(jobs);
         }
         let request = OpenRequest::new(volume.id, answer, left);
@@ -185,6 +196,7 @@ impl Originator {
     ) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.left -= 1;
+        request.spent = job.course.spent();
         let at = job.what.offset();
         match (result, &mut request.answer) {
             (Ok(HostData::Bytes(b)), Answer::Bytes(all)) => drop(all.insert(at, b)),
@@ -218,6 +230,9 @@ impl Originator {
                 }
                 false => {
                     outbox.counters.totals.round_trips += request.round_trips;
+                    if request.spent.total() >= LONG {
+                        outbox.push(Output::Spent(id, request.spent));
+                    }
                     outbox.reply(id, request.result());
                 }
             }
@@ -240,6 +255,7 @@ impl OpenRequest {
             volume,
             answer,
             left,
+            spent: Spent::default(),
             round_trips: 0,
             error: None,
             gone: false,

@@ -75,12 +75,19 @@ impl Originator {
                 background.open_scrub(*id, scrub.rate);
             }
             let which = Loop::Scrub(*id);
-            let unit = self.map.volumes.get(&request.volume).map_or(0, |v| v.geometry.unit);
+            let volume = self.map.volumes.get(&request.volume);
+            let unit = volume.map_or(0, |v| v.geometry.unit);
             let most = background.most(which, outbox.now);
-            while scrub.next < scrub.progress.stripes
-                && request.left < most
-                && background.begin(which, unit, outbox.now)
-            {
+            while scrub.next < scrub.progress.stripes {
+                if let Some(end) = volume.and_then(|v| lost_until(&self.map, v, scrub.next)) {
+                    let end = end.min(scrub.progress.stripes);
+                    scrub.progress.skipped += end - scrub.next;
+                    scrub.next = end;
+                    continue;
+                }
+                if request.left >= most || !background.begin(which, unit, outbox.now) {
+                    break;
+                }
                 let what = What::Verify { stripe: scrub.next, trust: scrub.trust };
                 self.jobs.ready(Job::new(Purpose::Host(*id), request.volume, what));
                 scrub.next += 1;
@@ -139,5 +146,32 @@ impl Originator {
         if let Some((progress, _)) = self.scrub(job) {
             progress.rebuilt += units;
         }
+    }
+}
+
+/// Where the extent of a stripe ends, if columns of it are lost: then no stripe of it can be verified.
+fn lost_until(map: &ClusterMap, volume: &Volume, stripe: u64) -> Option<u64> {
+    let lost = map.lost(volume, volume.extent_of(stripe));
+    (!lost.is_empty()).then(|| volume.extent_end(stripe))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cluster::Attendance;
+    use crate::node::test_bench::{Bench, PEER, VOLUME, map};
+    use crate::node::{HostData, HostOp, Input};
+    use crate::units::Timestamp;
+
+    /// One after the other, each with the next input, they took as long as the node's clock ticked for each.
+    #[test]
+    fn stripes_of_which_a_column_is_lost_are_skipped_at_once() {
+        let mut bench = Bench::new();
+        let away = Attendance { away: [PEER].into(), ..Attendance::default() };
+        bench.enter(map(2, away), Timestamp::ZERO);
+        bench.handle(Input::Host(1, VOLUME, HostOp::SCRUB));
+        let Some((1, Ok(HostData::Scrubbed(progress, _)))) = bench.replies.pop() else {
+            panic!("it is over: {:?}", bench.replies);
+        };
+        assert_eq!((progress.skipped, progress.verified, progress.stripes), (4, 0, 4));
     }
 }

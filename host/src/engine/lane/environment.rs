@@ -1,7 +1,7 @@
 //! What becomes of a node's outputs in the real world. Messages within the lane go through its gate, disk
 //! operations and timers wait until it is their turn, and the rest is said to the engine.
 
-use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Timer};
+use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Spent, Timer};
 use weft_core::store::{DiskRequest, FormatError};
 use weft_core::units::{Nanos, NodeId};
 
@@ -30,6 +30,10 @@ impl Environment for Lane {
         if let Some(seat) = self.seat_mut(usize::from(node.0)) {
             seat.set_timer(timer, deadline);
         }
+    }
+
+    fn spent(&mut self, _: NodeId, number: u64, spent: Spent) {
+        self.said.push_back(Said::Spent(number, spent));
     }
 
     fn reply(

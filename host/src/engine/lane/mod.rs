@@ -15,9 +15,9 @@ mod waiting;
 
 use std::collections::VecDeque;
 
-use weft_core::node::{Envelope, Input, MemberReport, Output, Timer, drive};
+use weft_core::node::{Envelope, Input, MemberReport, Output, Spent, Timer, drive};
 use weft_core::store::{DiskRequest, DiskResult, FormatError};
-use weft_core::units::{Nanos, NodeId};
+use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::Gate;
 
 use super::Answer;
@@ -43,6 +43,8 @@ pub(crate) const HANDFUL: usize = 16;
 pub(crate) enum Said {
     /// To a node that is not of this lane.
     Letter(Box<Envelope>),
+    /// Where the time of a request went that is about to be answered.
+    Spent(u64, Spent),
     /// To a host.
     Answer(Answer),
     /// To the authority.
@@ -59,9 +61,14 @@ pub(crate) enum Said {
     Copy(Tag, DiskResult),
     /// The last operation of a node that is down has ended.
     Rests,
+    /// An operation of a node's disk took so long.
+    SlowDisk(usize, Nanos),
     /// Its thread cannot go on.
     Fatal(Error),
 }
+
+/// Of operations of a disk that took less nothing is said.
+const SLOW_DISK: Nanos = 10 * MILLIS;
 
 /// See the module.
 pub(crate) struct Lane {
@@ -269,13 +276,16 @@ impl Lane {
     /// If operations cannot be started.
     pub(super) fn start_disk_operations(&mut self, disks: &mut Disks) -> Result<bool> {
         let mut portion = Portion::default();
+        let now = self.clock.now();
         while let Some((tag, request)) = self.waiting.next(&mut portion) {
             let Some(seat) = self.seats.get_mut(tag.node).and_then(Option::as_mut) else {
                 continue;
             };
             let lives = seat.life == tag.life && !seat.ended;
+            if lives && seat.disk.is_some() {
+                seat.begins((tag.life, tag.id), now);
+            }
             let Some(disk) = seat.disk.as_ref().filter(|_| lives) else { continue };
-            seat.disk_ops += 1;
             self.waiting.begun(tag);
             disks.begin(tag, disk, request, &mut self.ended);
         }
@@ -292,8 +302,11 @@ impl Lane {
     /// An operation has ended.
     pub(super) fn feed_ended(&mut self, tag: Tag, result: DiskResult) {
         self.waiting.ended(tag);
-        let Some(seat) = self.seat_mut(tag.node) else { return };
-        seat.disk_ops -= 1;
+        let now = self.clock.now();
+        let Some(seat) = self.seats.get_mut(tag.node).and_then(Option::as_mut) else { return };
+        if let Some(took) = seat.ends((tag.life, tag.id), now).filter(|took| *took >= SLOW_DISK) {
+            self.said.push_back(Said::SlowDisk(tag.node, took));
+        }
         if seat.life != tag.life {
             if seat.disk_ops == 0 {
                 self.said.push_back(Said::Rests);

@@ -17,6 +17,8 @@ pub(crate) struct Seat {
     pub(crate) life: u64,
     /// Disk operations begun, also by an earlier life.
     pub(crate) disk_ops: usize,
+    /// When those that are under way were, of each life.
+    begun: BTreeMap<(u64, u64), Nanos>,
     /// Operations that waited for the disk when its lane was last looked at.
     pub(crate) queued: usize,
     /// The node has said that its disk is no good. It takes nothing in any more, and is about to be killed.
@@ -41,6 +43,18 @@ impl Seat {
     pub(crate) fn drop_node(&mut self) {
         let (life, disk_ops) = (self.life + 1, self.disk_ops);
         *self = Seat { life, disk_ops, ..Seat::default() };
+    }
+
+    /// The disk begins an operation of a life.
+    pub(super) fn begins(&mut self, (life, id): (u64, u64), now: Nanos) {
+        self.disk_ops += 1;
+        self.begun.insert((life, id), now);
+    }
+
+    /// The disk has ended an operation of a life. Returns how long it took, if that is known.
+    pub(super) fn ends(&mut self, (life, id): (u64, u64), now: Nanos) -> Option<Nanos> {
+        self.disk_ops -= 1;
+        self.begun.remove(&(life, id)).map(|begun| now.saturating_sub(begun))
     }
 
     /// Sets a timer, unless it is set for an earlier time already.

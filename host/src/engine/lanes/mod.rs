@@ -202,6 +202,11 @@ impl Lanes {
         Ok(())
     }
 
+    /// How many nodes have a seat.
+    pub(super) fn nodes(&self) -> usize {
+        self.homes.iter().flatten().count()
+    }
+
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         1 + self.others.len()
@@ -209,7 +214,7 @@ impl Lanes {
 
     /// Gives a node a seat, in its lane if it has one. Otherwise lanes have their turns, the reactor's last: it has sockets, too.
     pub(super) fn seat_at(&mut self, n: usize, seat: Seat, queue: DiskQueue) {
-        let turn = (self.homes.iter().flatten().count() + 1) % self.count();
+        let turn = (self.nodes() + 1) % self.count();
         if self.homes.len() <= n {
             self.homes.resize(n + 1, None);
         }

@@ -307,7 +307,9 @@ impl Requests {
     /// Takes an answer; `None` if nobody waits for it, or if something is still to be done.
     pub(crate) fn finish(&mut self, engine: &mut Engine, answer: Answer) -> Option<Finished> {
         let (number, result) = answer;
+        let spent = engine.take_spent(number);
         let mut pending = self.pending.remove(&number)?;
+        pending.course.answered(spent);
         if pending.job.first_flush && result.is_ok() {
             pending.job.first_flush = false;
             self.issue(engine, pending);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use weft_core::cluster::Arrival;
-use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Timer};
+use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Spent, Timer};
 use weft_core::store::{DiskRequest, FormatError};
 use weft_core::units::{Nanos, NodeId};
 
@@ -28,6 +28,9 @@ impl Environment for State {
         let at = self.now + after;
         self.place(n).timers.entry(timer).or_insert(at);
     }
+
+    /// Only said to operators.
+    fn spent(&mut self, _: NodeId, _: u64, _: Spent) {}
 
     fn reply(
         &mut self,

@@ -2,7 +2,7 @@
 //! the simulation: nothing is to fail here.
 
 use weft_core::cluster::AuthorityInput;
-use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Timer};
+use weft_core::node::{Envelope, Environment, HostData, HostError, MemberReport, Spent, Timer};
 use weft_core::store::{DiskRequest, FormatError};
 use weft_core::units::{Nanos, NodeId};
 
@@ -46,6 +46,9 @@ impl Environment for Simulation {
         let life = self.places[usize::from(node.0)].life;
         self.queue.push(after, Event::Timer { node: node.0.into(), life, timer });
     }
+
+    /// Only said to operators.
+    fn spent(&mut self, _: NodeId, _: u64, _: Spent) {}
 
     fn reply(
         &mut self,
@@ -108,6 +111,9 @@ impl Environment for AtFirst<'_> {
             self.0.push(after, Event::Timer { node: node.0.into(), life: 0, timer });
         }
     }
+
+    /// Only said to operators.
+    fn spent(&mut self, _: NodeId, _: u64, _: Spent) {}
 
     fn reply(
         &mut self,

@@ -1,0 +1,97 @@
+//! Where the time of a host's request goes, as far as its originator can tell: so that a slow one can be explained.
+
+use std::hash::{Hash, Hasher};
+
+use crate::units::{Nanos, NodeId};
+
+/// Where the time of a request went, in nanoseconds. Its jobs go side by side: these are the times of the one that ended last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Before attempts at it began: behind locks and other requests, for nodes that are lost, or for room.
+    pub held: Nanos,
+    /// For what the originator's own node does: for its disk, mostly.
+    pub own: Nanos,
+    /// For what other nodes do: for their disks, and the network.
+    pub others: Nanos,
+    /// The longest wait for an answer of another node: for which, and how long.
+    pub longest: Option<(NodeId, Nanos)>,
+}
+
+impl Spent {
+    /// All of it.
+    pub fn total(&self) -> Nanos {
+        self.held + self.own + self.others
+    }
+}
+
+/// Where a job's time has gone so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Course {
+    spent: Spent,
+    /// Until when that is known; 0 if it is not known when it was made.
+    until: Nanos,
+}
+
+/// What is only told of does not tell one state of a node from another.
+impl Hash for Spent {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// As of [`Spent`].
+impl Hash for Course {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Course {
+    /// That of a job which is made now.
+    pub fn new(now: Nanos) -> Course {
+        Course { until: now, ..Course::default() }
+    }
+
+    /// An attempt at the job begins, or the job is over.
+    pub fn held(&mut self, now: Nanos) {
+        self.spent.held += self.pass(now);
+    }
+
+    /// An answer is here. What came before that, since the last one, was waiting for it.
+    pub fn heard(&mut self, from: NodeId, here: NodeId, now: Nanos) {
+        let waited = self.pass(now);
+        if from == here {
+            self.spent.own += waited;
+            return;
+        }
+        self.spent.others += waited;
+        if self.spent.longest.is_none_or(|(_, longest)| longest < waited) {
+            self.spent.longest = Some((from, waited));
+        }
+    }
+
+    /// Where its time has gone.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    fn pass(&mut self, now: Nanos) -> Nanos {
+        let since = std::mem::replace(&mut self.until, now);
+        if since == 0 { 0 } else { now.saturating_sub(since) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wait_counts_for_who_was_waited_for() {
+        let (here, far, near) = (NodeId(0), NodeId(3), NodeId(2));
+        let mut course = Course::new(100);
+        course.held(150);
+        for (from, now) in [(here, 160), (near, 170), (far, 700), (here, 710), (near, 715)] {
+            course.heard(from, here, now);
+        }
+        course.held(720);
+        let spent = course.spent();
+        let expected = Spent { held: 55, own: 20, others: 545, longest: Some((far, 530)) };
+        assert_eq!((spent, spent.total()), (expected, 620));
+    }
+}
