@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 
 use crate::error::{Error, ErrorKind};
 
@@ -104,8 +104,10 @@ impl Address {
         match self {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                // It works with less, too.
-                let _ = set_socket_send_buffer_size(&stream, ROOM);
+                // The kernel counts its own part, and says twice what was asked for. It works with less, too.
+                if socket_send_buffer_size(&stream).is_ok_and(|room| room < 2 * ROOM) {
+                    let _ = set_socket_send_buffer_size(&stream, ROOM);
+                }
                 Ok(stream.into())
             }
             Address::Tcp(address) => {

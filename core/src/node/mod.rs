@@ -304,7 +304,10 @@ impl Node {
             Body::Part { header, .. } if header.holder.is_some() => {
                 outbox.refuse(from, || format!("is not to send a part of write {}", header.ts));
             }
-            Body::Part { header, items, .. } => originator.on_part(header, items, outbox),
+            Body::Part { header, items, .. } => {
+                originator.hears(from, header.ts, outbox);
+                originator.on_part(header, items, outbox);
+            }
             Body::Vote { ts, column, vote } => {
                 originator.hears(from, ts, outbox);
                 originator.on_vote(from, ts, column, vote, outbox);

@@ -286,12 +286,15 @@ impl Engine {
         }
         let Some(arrival) = self.arrival(n) else { return };
         if !self.map().has_room_on(&arrival) {
-            self.log.on(About::node(n)).error(&format!(
-                "node {n} cannot take part: its new disk has room for {}, and while it was made volumes have got places \
-                 up to {} there; stop the node and replace its disk again (`weft node stop {n}`, `weft disk replace {n}`)",
+            let why = format!(
+                "its new disk has room for {}, and while it was made volumes got places up to {} there; replace it again \
+                 (`weft disk replace {n}`)",
                 rounded(arrival.sectors * SECTOR),
                 rounded(self.map().needed_on(arrival.node) * SECTOR)
-            ));
+            );
+            // That it runs has been seen.
+            let _ = self.kill_node(n, &why);
+            return;
         }
         self.arrived(arrival);
     }

@@ -379,8 +379,18 @@ impl Engine {
         polling: Polling,
     ) -> Result<()> {
         // Models of disks are worked on one thread.
-        let count = if self.disks.are_emulated() { 1 } else { chosen.count(self.lanes.nodes()) };
-        self.lanes.start(count, &bell, polling, self.disks.have_ring())
+        let emulated = self.disks.are_emulated();
+        let count = if emulated { 1 } else { chosen.count(self.lanes.in_any_order()) };
+        match self.lanes.start(count, &bell, polling, self.disks.have_ring()) {
+            Err(why) if !chosen.is_chosen() => {
+                let count = self.lanes.count();
+                self.log.warn(&format!(
+                    "the nodes of this process have {count} lanes, not more: {why}"
+                ));
+                Ok(())
+            }
+            started => started,
+        }
     }
 }
 

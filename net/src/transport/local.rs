@@ -19,7 +19,7 @@ use bytes::Bytes;
 use mio::net::{UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustix::fs::{Mode, OFlags};
-use rustix::net::sockopt::set_socket_send_buffer_size;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::process::{Uid, geteuid};
 use weft_bytes::{Read, Reader, Writer};
 use weft_core::units::NodeId;
@@ -151,8 +151,10 @@ const ROOM: usize = 1 << 20;
 
 /// Has a socket within the machine hold long requests, as far as the system allows that (`net.core.wmem_max`).
 pub fn give_room(socket: impl AsFd) {
-    // It works with less, too.
-    let _ = set_socket_send_buffer_size(socket, ROOM);
+    // The kernel counts its own part, and says twice what was asked for. It works with less, too.
+    if socket_send_buffer_size(&socket).is_ok_and(|room| room < 2 * ROOM) {
+        let _ = set_socket_send_buffer_size(&socket, ROOM);
+    }
 }
 
 fn connect(path: &Path) -> Result<UnixStream, Lost> {

@@ -150,7 +150,7 @@ impl Authority {
     pub fn handle(&mut self, input: AuthorityInput, out: &mut Vec<AuthorityOutput>) {
         match input {
             AuthorityInput::Start(nodes) => {
-                let stays = |a: &Arrival| !self.has_left(a.node) && self.map.has_room_on(a);
+                let stays = |a: &Arrival| !self.has_left(a.node);
                 self.running = nodes.into_iter().filter(stays).map(|n| (n.node, n)).collect();
                 self.propose(out);
             }
@@ -164,8 +164,6 @@ impl Authority {
             AuthorityInput::Tick(now) => self.tick(now, out),
             // Its process has others, and does not know yet.
             AuthorityInput::NodeUp(arrival) if self.has_left(arrival.node) => {}
-            // It says so where it runs.
-            AuthorityInput::NodeUp(arrival) if !self.map.has_room_on(&arrival) => {}
             AuthorityInput::NodeUp(arrival) => {
                 let node = arrival.node;
                 self.running.insert(node, arrival);

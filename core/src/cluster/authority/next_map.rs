@@ -41,7 +41,8 @@ impl Authority {
     }
 
     pub(super) fn make_map(&mut self, findings: &Findings<'_>) {
-        let Findings { members, floor, .. } = *findings;
+        let floor = findings.floor;
+        let members = findings.members;
         // Who was down, and is to leave for good, may have come back since that was asked for.
         let is_back = |c: &&Change| matches!(c, Change::RemoveNode(n) if members.contains(n));
         let changes = self.changes.iter().filter(|c| !is_back(c));
@@ -49,6 +50,10 @@ impl Authority {
         for node in self.caught_up.iter().filter(|n| members.contains(n)) {
             self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
         }
+        // A disk that is too small for what the map has there now stays away.
+        self.running.retain(|_, arrival| self.next.has_room_on(arrival));
+        let members = &self.members_of(members);
+        let findings = &Findings { members, ..*findings };
         let empty = self.take_attendance_of_nodes(members);
         for node in &empty {
             self.next.volumes.values_mut().for_each(|v| moves::fill(v, *node, floor));
@@ -88,6 +93,11 @@ impl Authority {
             a.times_away.retain(|n, _| nodes.contains(n));
             *a != Attendance::default()
         });
+    }
+
+    /// Those of some nodes that run.
+    fn members_of(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        nodes.iter().copied().filter(|node| self.running.contains_key(node)).collect()
     }
 
     /// Nodes are not expected back, or all the same.

@@ -422,7 +422,8 @@ impl Originator {
             self.txns.iter().filter(|(_, t)| late(t)).map(|(ts, _)| *ts).collect();
         for ts in waiting {
             if matches!(self.txns[&ts].state, State::Reading(_)) {
-                let txn = self.txns.remove(&ts).expect("just seen");
+                let mut txn = self.txns.remove(&ts).expect("just seen");
+                txn.job.course.silent(now);
                 unlock_given_up(ts, &txn, outbox);
                 if self.map.is_asleep(&txn.volume) {
                     // It waits for the outcome of a write, which nobody can know now.
@@ -496,7 +497,8 @@ impl Originator {
             txn.volume = map.volumes[&txn.job.volume].clone();
             match &mut txn.state {
                 State::Reading(_) => {
-                    let txn = self.txns.remove(&ts).expect("just seen");
+                    let mut txn = self.txns.remove(&ts).expect("just seen");
+                    txn.job.course.silent(outbox.now);
                     self.retry(txn.job);
                 }
                 State::Asking(inquiry, _) => {
@@ -511,7 +513,7 @@ impl Originator {
                 State::Writing(_) => self.inquire(ts, outbox),
             }
         }
-        self.enter_scrubs(map);
+        self.enter_scrubs(map, outbox.now);
         self.enter_locks(outbox);
         self.jobs.all_ready(self.rebuilds.take_all_waiting());
         self.enter_flushes(outbox);

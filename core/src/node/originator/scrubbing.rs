@@ -1,5 +1,7 @@
 //! Scrubs at the originator: each is a host's request that is fed with stripes as it goes.
 
+use std::collections::BTreeMap;
+
 use super::requests::{Answer, OpenRequest};
 use super::{Job, Originator, Purpose, What};
 use crate::cluster::{ClusterMap, Volume};
@@ -7,7 +9,7 @@ use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, Trust};
 use crate::plan::Range;
-use crate::units::VolumeId;
+use crate::units::{MILLIS, Nanos, NodeId, VolumeId};
 
 /// How far a scrub has come, or came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -38,6 +40,9 @@ impl ScrubProgress {
     }
 }
 
+/// For so long stripes of a node that has gone are tried one by one. Then they are passed over.
+const GIVEN: Nanos = 60_000 * MILLIS;
+
 /// A scrub in work.
 #[derive(Clone, Hash)]
 pub(super) struct Scrub {
@@ -51,6 +56,8 @@ pub(super) struct Scrub {
     pub trust: Trust,
     /// Where it could not tell who is wrong.
     pub unclear: Vec<Range>,
+    /// Nodes of which it has found columns lost: since when. Since ever, if it was so when the scrub began.
+    away: BTreeMap<NodeId, Nanos>,
 }
 
 impl Scrub {
@@ -58,7 +65,29 @@ impl Scrub {
         let stripes = volume.stripes();
         let from = from.min(stripes);
         let progress = ScrubProgress { stripes, from, ..ScrubProgress::default() };
-        Scrub { next: from, progress, is_open: false, rate, trust, unclear: Vec::new() }
+        Scrub {
+            next: from,
+            progress,
+            is_open: false,
+            rate,
+            trust,
+            unclear: Vec::new(),
+            away: BTreeMap::new(),
+        }
+    }
+}
+
+impl Scrub {
+    /// Where the extent of the next stripe ends, if no stripe of it can be verified, since columns of it are lost; and have
+    /// been for some time: a node that went during the scrub may be back soon.
+    fn lost_until(&self, map: &ClusterMap, volume: &Volume, now: Nanos) -> Option<u64> {
+        let extent = volume.extent_of(self.next);
+        let columns = &volume.extents[extent].columns;
+        let long = |column: usize| {
+            let since = self.away.get(&columns[column].0);
+            since.is_some_and(|since| *since == 0 || now.saturating_sub(*since) >= GIVEN)
+        };
+        map.lost(volume, extent).iter().any(long).then(|| volume.extent_end(self.next))
     }
 }
 
@@ -71,15 +100,17 @@ impl Originator {
             let Answer::Scrub(scrub) = &mut request.answer else {
                 unreachable!("what is no scrub is not among them");
             };
+            let volume = self.map.volumes.get(&request.volume);
             if !std::mem::replace(&mut scrub.is_open, true) {
                 background.open_scrub(*id, scrub.rate);
+                scrub.away = volume.map_or(BTreeMap::new(), |v| absent(&self.map, v, 0));
             }
             let which = Loop::Scrub(*id);
-            let volume = self.map.volumes.get(&request.volume);
             let unit = volume.map_or(0, |v| v.geometry.unit);
             let most = background.most(which, outbox.now);
             while scrub.next < scrub.progress.stripes {
-                if let Some(end) = volume.and_then(|v| lost_until(&self.map, v, scrub.next)) {
+                let lost = volume.and_then(|v| scrub.lost_until(&self.map, v, outbox.now));
+                if let Some(end) = lost {
                     let end = end.min(scrub.progress.stripes);
                     scrub.progress.skipped += end - scrub.next;
                     scrub.next = end;
@@ -103,11 +134,16 @@ impl Originator {
         background.keep_scrubs(&self.scrubs);
     }
 
-    /// A new epoch: volumes may be smaller.
-    pub(super) fn enter_scrubs(&mut self, map: &ClusterMap) {
+    /// A new epoch: volumes may be smaller, and nodes may have gone or come.
+    pub(super) fn enter_scrubs(&mut self, map: &ClusterMap, now: Nanos) {
         for id in &self.scrubs {
             let request = self.requests.get_mut(id).expect("a request in work");
             if let Answer::Scrub(scrub) = &mut request.answer {
+                // Who is back may go again.
+                let now_away = map.volumes.get(&request.volume);
+                let now_away = now_away.map_or(BTreeMap::new(), |v| absent(map, v, now));
+                let since = |(node, now)| (node, scrub.away.get(&node).copied().unwrap_or(now));
+                scrub.away = now_away.into_iter().map(since).collect();
                 let stripes = map.volumes.get(&request.volume).map_or(0, |v| v.stripes());
                 scrub.progress.stripes = scrub.progress.stripes.min(stripes);
             }
@@ -149,29 +185,67 @@ impl Originator {
     }
 }
 
-/// Where the extent of a stripe ends, if columns of it are lost: then no stripe of it can be verified.
-fn lost_until(map: &ClusterMap, volume: &Volume, stripe: u64) -> Option<u64> {
-    let lost = map.lost(volume, volume.extent_of(stripe));
-    (!lost.is_empty()).then(|| volume.extent_end(stripe))
+/// The nodes of a volume of which columns are lost, each with this time.
+fn absent(map: &ClusterMap, volume: &Volume, now: Nanos) -> BTreeMap<NodeId, Nanos> {
+    let lost = (0..volume.extents.len()).flat_map(|extent| {
+        let columns = &volume.extents[extent].columns;
+        map.lost(volume, extent).iter().map(|column| (columns[column].0, now)).collect::<Vec<_>>()
+    });
+    lost.collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::cluster::Attendance;
-    use crate::node::test_bench::{Bench, PEER, VOLUME, map};
-    use crate::node::{HostData, HostOp, Input};
-    use crate::units::Timestamp;
+    use std::sync::Arc;
 
-    /// One after the other, each with the next input, they took as long as the node's clock ticked for each.
+    use crate::cluster::{Attendance, ClusterMap, Volume};
+    use crate::node::originator::ScrubProgress;
+    use crate::node::test_bench::{Bench, PEER, UNIT, VOLUME, map};
+    use crate::node::{HostData, HostOp, Input};
+    use crate::units::{Epoch, Timestamp};
+
+    /// More stripes than are in verification at a time.
+    const STRIPES: u64 = 100;
+
+    fn large(epoch: Epoch, away: bool) -> Arc<ClusterMap> {
+        let attendance = Attendance {
+            away: if away { [PEER].into() } else { Default::default() },
+            ..Attendance::default()
+        };
+        let mut map = ClusterMap::clone(&map(epoch, attendance));
+        let volume = map.volumes.get_mut(&VOLUME).expect("it is there");
+        Arc::<Volume>::make_mut(volume).size = 2 * STRIPES * UNIT;
+        Arc::new(map)
+    }
+
+    fn over(bench: &mut Bench) -> Option<ScrubProgress> {
+        match bench.replies.pop() {
+            Some((1, Ok(HostData::Scrubbed(progress, _)))) => Some(progress),
+            _ => None,
+        }
+    }
+
+    /// One after the other, a few with each input, they took as long as the node's clock ticked.
     #[test]
     fn stripes_of_which_a_column_is_lost_are_skipped_at_once() {
         let mut bench = Bench::new();
-        let away = Attendance { away: [PEER].into(), ..Attendance::default() };
-        bench.enter(map(2, away), Timestamp::ZERO);
+        bench.enter(large(2, true), Timestamp::ZERO);
         bench.handle(Input::Host(1, VOLUME, HostOp::SCRUB));
-        let Some((1, Ok(HostData::Scrubbed(progress, _)))) = bench.replies.pop() else {
-            panic!("it is over: {:?}", bench.replies);
-        };
-        assert_eq!((progress.skipped, progress.verified, progress.stripes), (4, 0, 4));
+        let progress = over(&mut bench).expect("it is over");
+        assert_eq!((progress.skipped, progress.verified), (STRIPES, 0));
+    }
+
+    /// It may be back soon, and the scrub is to look at the rest then.
+    #[test]
+    fn a_node_that_goes_during_a_scrub_is_given_some_time() {
+        let mut bench = Bench::new();
+        bench.enter(large(2, false), Timestamp::ZERO);
+        bench.handle(Input::Host(1, VOLUME, HostOp::SCRUB));
+        bench.enter(large(3, true), Timestamp::ZERO);
+        assert_eq!(over(&mut bench).map(|p| p.skipped), None, "it has not gone on to the end");
+        bench.now += super::GIVEN;
+        bench.handle(Input::Timer(crate::node::Timer::Tick));
+        let progress = over(&mut bench).expect("it is over");
+        assert_eq!((progress.skipped, progress.verified), (STRIPES, 0));
     }
 }

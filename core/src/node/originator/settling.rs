@@ -100,6 +100,7 @@ impl Originator {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         if let State::Writing(w) = &txn.state {
             let participants = w.participants.clone();
+            txn.job.course.silent(outbox.now);
             txn.state = State::Asking(Inquiry::default(), participants);
         }
         let volume = txn.volume.clone();

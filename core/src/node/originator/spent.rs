@@ -66,6 +66,11 @@ impl Course {
         }
     }
 
+    /// An attempt ends, or is asked after, without an answer: until now others were waited for.
+    pub fn silent(&mut self, now: Nanos) {
+        self.spent.others += self.pass(now);
+    }
+
     /// Where its time has gone.
     pub fn spent(&self) -> Spent {
         self.spent
@@ -86,9 +91,10 @@ mod tests {
         let (here, far, near) = (NodeId(0), NodeId(3), NodeId(2));
         let mut course = Course::new(100);
         course.held(150);
-        for (from, now) in [(here, 160), (near, 170), (far, 700), (here, 710), (near, 715)] {
+        for (from, now) in [(here, 160), (near, 170), (far, 700), (here, 710)] {
             course.heard(from, here, now);
         }
+        course.silent(715);
         course.held(720);
         let spent = course.spent();
         let expected = Spent { held: 55, own: 20, others: 545, longest: Some((far, 530)) };

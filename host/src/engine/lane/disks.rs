@@ -56,6 +56,11 @@ impl Disks {
         self.ring.as_ref().map_or(0, |ring| ring.waiting(node))
     }
 
+    /// Whether a disk's operations end by themselves, so that the time until then is the disk's.
+    pub(super) fn are_timed(&self, disk: &Disk) -> bool {
+        self.emulated.is_some() || (disk.backend() == Backend::Uring && self.ring.is_some())
+    }
+
     /// Begins an operation. One that is done at once has ended by the next [`Disks::collect`].
     pub(super) fn begin(
         &mut self,

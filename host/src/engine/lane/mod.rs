@@ -282,8 +282,9 @@ impl Lane {
                 continue;
             };
             let lives = seat.life == tag.life && !seat.ended;
-            if lives && seat.disk.is_some() {
-                seat.begins((tag.life, tag.id), now);
+            if let Some(disk) = seat.disk.as_ref().filter(|_| lives) {
+                let begun = disks.are_timed(disk).then_some(now);
+                seat.begins((tag.life, tag.id), begun);
             }
             let Some(disk) = seat.disk.as_ref().filter(|_| lives) else { continue };
             self.waiting.begun(tag);

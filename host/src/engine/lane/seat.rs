@@ -42,13 +42,16 @@ impl Seat {
     /// Drops the node with all it knew, as if its process had died.
     pub(crate) fn drop_node(&mut self) {
         let (life, disk_ops) = (self.life + 1, self.disk_ops);
-        *self = Seat { life, disk_ops, ..Seat::default() };
+        let begun = std::mem::take(&mut self.begun);
+        *self = Seat { life, disk_ops, begun, ..Seat::default() };
     }
 
-    /// The disk begins an operation of a life.
-    pub(super) fn begins(&mut self, (life, id): (u64, u64), now: Nanos) {
+    /// The disk begins an operation of a life, now if that is to be known.
+    pub(super) fn begins(&mut self, (life, id): (u64, u64), now: Option<Nanos>) {
         self.disk_ops += 1;
-        self.begun.insert((life, id), now);
+        if let Some(now) = now {
+            self.begun.insert((life, id), now);
+        }
     }
 
     /// The disk has ended an operation of a life. Returns how long it took, if that is known.

@@ -171,7 +171,7 @@ impl Lanes {
     /// Has so many lanes instead of one, before any node runs. The bell wakes the reactor.
     ///
     /// # Errors
-    /// If the system has not enough threads or descriptors.
+    /// If the system has not enough threads or descriptors. The lanes that could be started are there then.
     pub(super) fn start(
         &mut self,
         count: usize,
@@ -179,18 +179,8 @@ impl Lanes {
         polling: Polling,
         ring: bool,
     ) -> Result<()> {
-        for number in self.others.len() + 1..count {
-            let lane = Lane::new(self.clock.clone(), self.lease.clone(), self.hurries);
-            let shared = Shared {
-                mailbox: Arc::new(Mailbox::new(Box::new(lane), MUCH)),
-                inbox: self.inbox.clone(),
-                bell: bell.clone(),
-                shown: Arc::new(AtomicU64::new(u64::MAX)),
-            };
-            let (runner, waker) = Runner::new(shared.clone(), polling, ring)?;
-            let thread = runner.start(number)?;
-            self.others.push(Other::new(shared, waker, thread));
-        }
+        let mut numbers = self.others.len() + 1..count;
+        let started = numbers.try_for_each(|number| self.start_one(number, bell, polling, ring));
         let homes = std::mem::take(&mut self.homes);
         for (n, queue) in
             homes.into_iter().enumerate().filter_map(|(n, home)| Some((n, home?.queue)))
@@ -199,12 +189,38 @@ impl Lanes {
             self.seat_at(n, seat, queue);
         }
         self.rest();
+        started
+    }
+
+    fn start_one(
+        &mut self,
+        number: usize,
+        bell: &Bell,
+        polling: Polling,
+        ring: bool,
+    ) -> Result<()> {
+        let lane = Lane::new(self.clock.clone(), self.lease.clone(), self.hurries);
+        let shared = Shared {
+            mailbox: Arc::new(Mailbox::new(Box::new(lane), MUCH)),
+            inbox: self.inbox.clone(),
+            bell: bell.clone(),
+            shown: Arc::new(AtomicU64::new(u64::MAX)),
+        };
+        let (runner, waker) = Runner::new(shared.clone(), polling, ring)?;
+        let thread = runner.start(number)?;
+        self.others.push(Other::new(shared, waker, thread));
         Ok(())
     }
 
-    /// How many nodes have a seat.
-    pub(super) fn nodes(&self) -> usize {
+    fn nodes(&self) -> usize {
         self.homes.iter().flatten().count()
+    }
+
+    /// How many nodes have a seat whose disks are served in any order. The lane of others is always woken for what comes to
+    /// them.
+    pub(super) fn in_any_order(&self) -> usize {
+        let in_any_order = |home: &&Home| home.queue == DiskQueue::default();
+        self.homes.iter().flatten().filter(in_any_order).count()
     }
 
     /// How many there are.

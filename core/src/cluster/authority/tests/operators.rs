@@ -182,10 +182,10 @@ fn a_disk_without_room_for_what_was_put_on_the_one_before_stays_away() {
     let needed = a.map().needed_on(NodeId(2));
     change(&mut a, AuthorityInput::NodeDown(NodeId(2)), 20).unwrap();
     let smaller = Arrival { sectors: needed - 1, ..arrival(2, 7) };
-    a.handle(AuthorityInput::NodeUp(smaller), &mut Vec::new());
-    assert!(a.is_settled() && !a.map().is_up(NodeId(2)));
+    let map = change(&mut a, AuthorityInput::NodeUp(smaller), 30).unwrap();
+    assert!(a.is_settled() && !map.is_up(NodeId(2)) && map.nodes[2].sectors > needed);
     let fits = Arrival { sectors: needed, ..smaller };
-    let map = change(&mut a, AuthorityInput::NodeUp(fits), 30).unwrap();
+    let map = change(&mut a, AuthorityInput::NodeUp(fits), 40).unwrap();
     assert!(map.is_up(NodeId(2)) && map.nodes[2].sectors == needed);
 }
 
