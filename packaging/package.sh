@@ -28,6 +28,8 @@ tree() {
     if [ -e "$to" ] && [ ! -e "$to/usr/bin/weft" ]; then fail "$to holds something else; name another directory"; fi
     rm -rf "$to"
     put 755 "$weft" "$to/usr/bin/weft"
+    # Names of functions stay, for backtraces; lines of the source would make it four times as large.
+    if command -v objcopy >/dev/null; then objcopy --strip-debug "$to/usr/bin/weft"; fi
     for file in weft-node@ weft-attach@; do
         put 644 "$root/packaging/$file.service" "$to/usr/lib/systemd/system/$file.service"
     done

@@ -873,18 +873,19 @@ upgrading() {
         "address = \"127.0.0.1:${PORTS[$n]}\"" "nbd = [\"nbd$n.sock\"]" $([ $n = 0 ] && echo "admit=\"$ADMIT\"") \
         '[labels]' "box = \"b$n\"" >"$S/n$n.toml"; done
     start_box() { "$binary" node --config "$S/n$1.toml" >>"$S/log$1" 2>&1 & echo $! >"$S/pid$1"; }
+    its() { timeout -k 5 $LIMIT "$binary" "$@"; }
     well() { weft status --check --dir "$S/state$1"; }
-    weft config check "$S/n0.toml"
-    weft cluster init --config "$S/n0.toml"
+    its config check "$S/n0.toml"
+    its cluster init --config "$S/n0.toml"
     start_box 0
     wait_until well 0
     for n in 1 2 3; do
-        weft cluster join "$(weft cluster token --dir "$S/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')" \
+        its cluster join "$(its cluster token --dir "$S/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')" \
             --at "$ADMIT" --config "$S/n$n.toml"
         start_box $n
     done
-    wait_until sh -c "[ \$('$WEFT' node list --dir '$S/state0' | grep -c ' up ') = 4 ]"
-    weft volume create v 60M --layout rs:2+1 --dir "$S/state0"
+    wait_until sh -c "[ \$('$binary' node list --dir '$S/state0' | grep -c ' up ') = 4 ]"
+    its volume create v 60M --layout rs:2+1 --dir "$S/state0"
     # A host of box 3, which is upgraded last. The new package is there from here on.
     binary=$WEFT
     ( while [ ! -e "$S/over" ]; do nbdcopy "$image" "nbd+unix:///v?socket=$S/nbd3.sock" || exit 1; done ) & writer=$!
