@@ -257,6 +257,13 @@ fn marks_are_looked_for_to_the_end_of_the_disk() {
     passed(53_000_091, Options { controller, deferral: None, ..Options::DEFAULT });
 }
 
+/// A write was refused because a disk had yet to get something, and by the next epoch it had. To put that back was tried all the
+/// same, which could not be done with another node away, and the write failed.
+#[test]
+fn what_was_missing_in_an_earlier_epoch_is_not_put_back() {
+    passed(3493, Options::DEFAULT);
+}
+
 #[test]
 fn a_superblock_with_one_copy_is_found() {
     rare_bug_is_found(Bug::Store(StoreBug::OneSuperblock), 100);

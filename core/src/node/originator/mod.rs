@@ -495,6 +495,8 @@ impl Originator {
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
             let txn = self.txns.get_mut(&ts).expect("just seen");
             txn.volume = map.volumes[&txn.job.volume].clone();
+            // What a disk had not then it may have now: it need not be put back, and perhaps cannot be.
+            txn.refusal = None;
             match &mut txn.state {
                 State::Reading(_) => {
                     let mut txn = self.txns.remove(&ts).expect("just seen");
