@@ -29,7 +29,9 @@ tree() {
     rm -rf "$to"
     put 755 "$weft" "$to/usr/bin/weft"
     # Names of functions stay, for backtraces; lines of the source would make it four times as large.
-    if command -v objcopy >/dev/null; then objcopy --strip-debug "$to/usr/bin/weft"; fi
+    if command -v objcopy >/dev/null; then
+        objcopy --strip-debug "$to/usr/bin/weft" || echo "package.sh: the command keeps the lines of its source" >&2
+    fi
     for file in weft-node@ weft-attach@; do
         put 644 "$root/packaging/$file.service" "$to/usr/lib/systemd/system/$file.service"
     done

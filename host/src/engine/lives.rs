@@ -285,7 +285,15 @@ impl Engine {
             self.log.on(About::node(n)).info(&format!("node {n} is up"));
         }
         let Some(arrival) = self.arrival(n) else { return };
-        if !self.map().has_room_on(&arrival) {
+        if !self.stops_without_room(arrival) {
+            self.arrived(arrival);
+        }
+    }
+
+    /// Stops a node whose new disk has less room than the map has put on the one before. Says whether it has.
+    fn stops_without_room(&mut self, arrival: Arrival) -> bool {
+        let (n, room) = (usize::from(arrival.node.0), self.map().has_room_on(&arrival));
+        if !room {
             let why = format!(
                 "its new disk has room for {}, and while it was made volumes got places up to {} there; replace it again \
                  (`weft disk replace {n}`)",
@@ -294,9 +302,18 @@ impl Engine {
             );
             // That it runs has been seen.
             let _ = self.kill_node(n, &why);
-            return;
         }
-        self.arrived(arrival);
+        !room
+    }
+
+    /// There is a new map: nodes that it leaves out, since they have no room for what was put on their disks, are stopped.
+    pub(super) fn stop_without_room(&mut self) {
+        for n in 0..self.instances.len() {
+            let out = !self.map().is_up(NodeId(n as u16));
+            if let Some(arrival) = self.arrival(n).filter(|_| out) {
+                self.stops_without_room(arrival);
+            }
+        }
     }
 
     /// A node that runs, and its disk.

@@ -406,6 +406,7 @@ impl Engine {
         }
         if stored {
             self.copy_map();
+            self.stop_without_room();
         }
     }
 
@@ -489,6 +490,7 @@ impl Engine {
         }
         if agreed {
             self.copy_map();
+            self.stop_without_room();
         }
     }
 }
