@@ -292,13 +292,14 @@ impl Engine {
 
     /// Stops a node whose new disk has less room than the map has put on the one before. Says whether it has.
     fn stops_without_room(&mut self, arrival: Arrival) -> bool {
-        let (n, room) = (usize::from(arrival.node.0), self.map().has_room_on(&arrival));
+        let Arrival { node, disk, sectors } = arrival;
+        let (n, room) = (usize::from(node.0), self.map().has_room_on(node, (disk, sectors)));
         if !room {
             let why = format!(
                 "its new disk has room for {}, and while it was made volumes got places up to {} there; replace it again \
                  (`weft disk replace {n}`)",
-                rounded(arrival.sectors * SECTOR),
-                rounded(self.map().needed_on(arrival.node) * SECTOR)
+                rounded(sectors * SECTOR),
+                rounded(self.map().needed_on(node) * SECTOR)
             );
             // That it runs has been seen.
             let _ = self.kill_node(n, &why);

@@ -51,7 +51,7 @@ impl Authority {
             self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
         }
         // A disk that is too small for what the map has there now stays away.
-        self.running.retain(|_, arrival| self.next.has_room_on(arrival));
+        self.running.retain(|node, a| self.next.has_room_on(*node, (a.disk, a.sectors)));
         let members = &self.members_of(members);
         let findings = &Findings { members, ..*findings };
         let empty = self.take_attendance_of_nodes(members);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::{APART, APART_BY_NODE, ClusterMap, NodeInfo, Volume};
-use crate::cluster::Arrival;
 use crate::cluster::placement::Place;
 use crate::units::{NodeId, SECTOR};
 
@@ -37,12 +36,11 @@ impl ClusterMap {
         self.volumes.values().filter_map(ends).max().unwrap_or(0)
     }
 
-    /// Whether a node's disk is the one that the map knows, or has room for what the map has put on that one. While it was
-    /// being exchanged for a smaller one more may have been put there.
-    pub fn has_room_on(&self, arrival: &Arrival) -> bool {
-        let known = self.nodes.get(usize::from(arrival.node.0));
-        known.is_none_or(|info| info.disk == arrival.disk)
-            || arrival.sectors >= self.needed_on(arrival.node)
+    /// Whether a node's disk, of this incarnation and with so many data sectors, is the one that the map knows, or has room
+    /// for what the map has put on that one. While it was being exchanged for a smaller one more may have been put there.
+    pub fn has_room_on(&self, node: NodeId, (disk, sectors): (u64, u64)) -> bool {
+        let known = self.nodes.get(usize::from(node.0));
+        known.is_none_or(|info| info.disk == disk) || sectors >= self.needed_on(node)
     }
 
     /// The failure domains of the nodes by a label: nodes with the same number are in the same
