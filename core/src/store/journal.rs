@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::format::{Bounds, ChangeHead, Entry, Redirect, encode_frame};
+use super::format::{Bounds, ChangeHead, Entry, FrameHead, Redirect, encode_frame};
 use super::slots::Slots;
 use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreConfig, Superblock};
 use crate::Buffer;
@@ -337,19 +337,25 @@ impl Journal {
 
     /// What a frame must leave free for those that free room: prepares for outcomes, and both
     /// for checkpoints, which also take along what waits before them.
-    fn reserve(&self, entries: &[Entry]) -> u64 {
+    fn reserve<'a>(&self, mut entries: impl Iterator<Item = &'a Entry> + Clone) -> u64 {
         let checkpoint = |e: &Entry| matches!(e, Entry::Apply { .. } | Entry::Known { .. });
-        if entries.iter().any(|e| matches!(e, Entry::Prepare { .. })) {
+        if entries.clone().any(|e| matches!(e, Entry::Prepare { .. })) {
             self.size / 4
-        } else if entries.iter().any(checkpoint) {
+        } else if entries.any(checkpoint) {
             0
         } else {
             self.size / 8
         }
     }
 
-    fn first_entries(&self, count: usize) -> Vec<Entry> {
-        self.pending.iter().take(count).map(|p| p.entry.clone()).collect()
+    /// The head of the next frame with these entries and so many of what waits, and where it goes: the sectors to be skipped
+    /// before it, if there is room.
+    fn frame_of(&self, first: &[Entry], count: usize) -> ((Vec<u8>, FrameHead), Option<u64>) {
+        let waiting = self.pending.iter().take(count).map(|p| &p.entry);
+        let entries = first.iter().chain(waiting);
+        let frame = encode_frame(self.incarnation, self.next_frame, entries.clone());
+        let room = self.room(frame.1.sectors(), self.reserve(entries));
+        (frame, room)
     }
 
     /// Moves everything but prepares to the front, in its order; returns how many that are.
@@ -398,16 +404,12 @@ impl JournalStore {
             first.push(Entry::Safe(j.durable_before()));
         }
         let mut count = j.batch();
-        let mut entries = [&first[..], &j.first_entries(count)].concat();
-        let mut frame = encode_frame(j.incarnation, j.next_frame, &entries);
-        let mut room = j.room(frame.1.sectors(), j.reserve(&entries));
+        let (mut frame, mut room) = j.frame_of(&first, count);
         let prepare = |p: &Pending| matches!(p.entry, Entry::Prepare { .. });
         if room.is_none() && !j.pending.iter().all(prepare) {
             // What frees room must not wait behind what needs it.
             count = j.put_control_first();
-            entries = [&first[..], &j.first_entries(count)].concat();
-            frame = encode_frame(j.incarnation, j.next_frame, &entries);
-            room = j.room(frame.1.sectors(), j.reserve(&entries));
+            (frame, room) = j.frame_of(&first, count);
         }
         let Some(skipped) = room else {
             j.stalled = true;
@@ -417,14 +419,17 @@ impl JournalStore {
         self.heard_since.clear();
         self.life_to_write = None;
         j.safe_unsaid = false;
+        let sectors = frame.1.sectors();
+        let (mut entries, mut data) = (first, vec![Buffer::from(frame.0)]);
+        for waiting in j.pending.drain(..count) {
+            entries.push(waiting.entry);
+            data.extend(waiting.payload);
+        }
         for entry in &entries {
             if let Err(why) = entry.check(j.bounds) {
                 panic!("an entry is to be written that makes no sense: {why}: {entry:?}");
             }
         }
-        let sectors = frame.1.sectors();
-        let mut data = vec![Buffer::from(frame.0)];
-        j.pending.drain(..count).for_each(|p| data.extend(p.payload));
         let at = if skipped > 0 { 0 } else { j.head };
         let pins = entries.iter().filter(|e| matches!(e, Entry::Prepare { .. })).count() as u32;
         let frame = Frame { number: j.next_frame, at, taken: sectors + skipped, pins };

@@ -31,7 +31,7 @@ impl Engine {
             self.receive_mail();
             self.hear();
             let is_over = self.deliver_until(end);
-            let gives_way = self.start_disk_operations() || is_over;
+            let gives_way = self.has_answers_first() || self.start_disk_operations() || is_over;
             let any_ended = self.feed_ended() | self.run_held(end);
             let goes_on = any_ended && !gives_way;
             if goes_on && self.is_in_round(since) {
@@ -52,6 +52,14 @@ impl Engine {
                 return true;
             }
         }
+    }
+
+    /// Whether hosts are to have their answers before the disks are given more: what nobody waits for would be a pause
+    /// for whoever has one. The next time it is the disks' turn.
+    fn has_answers_first(&mut self) -> bool {
+        let first = !self.answers_went_first && !self.lanes.own.has_awaited() && self.has_answers();
+        self.answers_went_first = first;
+        first
     }
 
     /// When a round begins that ends with letters to other processes, if there are any.
@@ -251,7 +259,9 @@ impl Engine {
     /// Fires the timers that are due.
     pub(crate) fn fire_due(&mut self) {
         let now = self.clock.now();
-        Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
+        if self.lanes.own.deadline().is_some_and(|deadline| deadline <= now) {
+            Timer::ALL.into_iter().for_each(|timer| self.fire(timer, now));
+        }
         if self.lanes.count() > 1 {
             self.lanes.fire_due();
             self.hear();

@@ -76,6 +76,8 @@ pub(crate) struct Engine {
     wanted: Option<Wanted>,
     /// Something may be to be done for that.
     copies_due: bool,
+    /// Hosts had their answers before the disks were given more.
+    answers_went_first: bool,
     /// It has been said that the map is too long for copies.
     too_long: bool,
     measures: Measures,
@@ -120,6 +122,7 @@ impl Engine {
             starting: true,
             wanted: None,
             copies_due: false,
+            answers_went_first: false,
             too_long: false,
             measures,
         };

@@ -148,28 +148,32 @@ impl Entry {
 }
 
 /// A frame's head: fixed part and entries, in whole sectors.
-pub(crate) fn encode_frame(
+pub(crate) fn encode_frame<'a>(
     incarnation: u64,
     number: u64,
-    entries: &[Entry],
+    entries: impl IntoIterator<Item = &'a Entry>,
 ) -> (Vec<u8>, FrameHead) {
-    let mut body = Writer::default();
-    let payload_sectors = entries.iter().map(|entry| encode_entry(&mut body, entry)).sum();
-    let body = body.finish();
+    let mut w: Writer = Writer::with_room(SECTOR_BYTES);
+    w.pad(FRAME_FIXED);
+    let (mut count, mut payload_sectors) = (0, 0);
+    for entry in entries {
+        count += 1;
+        payload_sectors += encode_entry(&mut w, entry);
+    }
+    let body = &w.written()[FRAME_FIXED..];
     let head_sectors = head_sectors(body.len());
-    let mut w: Writer = Writer::behind(FRAME_MAGIC);
-    w.u64(incarnation);
-    w.u64(number);
-    w.u32(head_sectors as u32);
-    w.u32(payload_sectors as u32);
-    w.u32(body.len() as u32);
-    w.u32(checksum::crc32c(&body));
-    w.u32(entries.len() as u32);
-    let mut w: Writer = Writer::behind(seal(w));
-    assert_eq!(w.written().len(), FRAME_FIXED);
-    w.raw(&body);
+    let mut fixed: Writer = Writer::behind(FRAME_MAGIC);
+    fixed.u64(incarnation);
+    fixed.u64(number);
+    fixed.u32(head_sectors as u32);
+    fixed.u32(payload_sectors as u32);
+    fixed.u32(body.len() as u32);
+    fixed.u32(checksum::crc32c(body));
+    fixed.u32(count);
     w.pad((head_sectors * SECTOR) as usize);
-    (w.finish(), FrameHead { number, head_sectors, payload_sectors })
+    let mut bytes = w.finish();
+    bytes[..FRAME_FIXED].copy_from_slice(&seal(fixed));
+    (bytes, FrameHead { number, head_sectors, payload_sectors })
 }
 
 /// Sectors of a head with so many bytes of entries.

@@ -324,6 +324,11 @@ impl Lane {
         self.waiting.has_work() || !self.ended.is_empty()
     }
 
+    /// Whether disk operations wait to be begun that somebody waits for.
+    pub(super) fn has_awaited(&self) -> bool {
+        self.waiting.has_awaited()
+    }
+
     /// Whether no disk operation waits to be begun.
     pub(super) fn begins_nothing(&self) -> bool {
         self.waiting.is_empty()

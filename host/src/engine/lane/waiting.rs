@@ -80,6 +80,11 @@ impl Waiting {
         self.placing_in_work -= usize::from(tag.urgency == Urgency::Placing);
     }
 
+    /// Whether something waits that somebody waits for.
+    pub fn has_awaited(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.awaited.is_empty() && self.placing.is_empty()
