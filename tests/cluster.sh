@@ -735,6 +735,9 @@ at_once() {
     "$WEFT" up --processes --dir "$T/c" --nodes 3 --disk-size 64M --listen "$free" >"$T/logc" 2>&1 & up=$!
     echo $up >"$T/pidc"
     wait_until grep -q "weft serves" "$T/logc"
+    # Hosts are sent to the node at the address that was chosen, whichever node was the first to run.
+    wait_until grep -q "Ctrl-C" "$T/logc"
+    grep -c "nbd://$free/" "$T/logc"
     refused "in use by process $up" "$WEFT" up --processes --dir "$T/c"
     alive $up
     kill $up

@@ -283,7 +283,10 @@ fn greet_when_up(dir: &Path, up: &AtomicBool) {
     let since = Instant::now();
     // If some do not come, what there is then is said.
     let ready = |status: &Status| are_in(status) || since.elapsed() > PATIENCE;
-    while let Err(e) = greet_when(dir, ready) {
+    // The first node serves hosts where all are told to look. If it does not come another says where they may.
+    let first = node_dir(dir, 0);
+    let asked = || if since.elapsed() > PATIENCE / 4 { dir } else { &first };
+    while let Err(e) = greet_when(asked(), dir, ready) {
         if since.elapsed() > PATIENCE {
             eprintln!(
                 "weft: the nodes do not answer: {e:#}; see {}/node-*/node.log",

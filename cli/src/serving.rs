@@ -73,12 +73,12 @@ pub fn serve_metrics(at: Option<SocketAddr>, dir: &Path) -> Result<()> {
 
 /// Waits until the array serves, then says how to use it.
 pub fn greet(dir: &Path) -> Result<()> {
-    greet_when(dir, |status| status.settled)
+    greet_when(dir, dir, |status| status.settled)
 }
 
-/// Waits until the array is like this, then says how to use it.
-pub fn greet_when(dir: &Path, ready: impl Fn(&Status) -> bool) -> Result<()> {
-    let mut control = args::connect(dir)?;
+/// Waits until the array on `dir` is like this, then says how to use it. It is what runs on `asked` that is asked.
+pub fn greet_when(asked: &Path, dir: &Path, ready: impl Fn(&Status) -> bool) -> Result<()> {
+    let mut control = args::connect(asked)?;
     loop {
         let status = control.status()?;
         if ready(&status) {
