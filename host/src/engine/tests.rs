@@ -7,8 +7,10 @@ use std::time::Duration;
 use weft_core::Buffer;
 use weft_core::node::Envelope;
 use weft_core::plan::Range;
+use weft_core::store::{DiskOp, DiskRequest, Urgency};
 
 use super::*;
+use crate::disk::uring::Tag;
 use crate::spec::Spec;
 use crate::state::State;
 
@@ -250,4 +252,28 @@ fn messages_without_end_let_sockets_have_their_turn() {
     assert!(engine.lanes.own.gate.has_work(|| true), "the rest is delivered later");
     assert!(!engine.deliver_until(Nanos::MAX));
     assert!(!engine.lanes.own.gate.has_work(|| true));
+}
+
+#[test]
+fn hosts_have_answers_before_disks_are_given_what_nobody_waits_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    until(&mut engine, Engine::is_quiet);
+    let wait = |engine: &mut Engine, urgency| {
+        // Of a life that is over, so nothing comes of it when it has its turn.
+        let tag = Tag { node: 0, life: u64::MAX, id: 1, urgency };
+        let op = DiskOp::Read { offset: 0, len: 4096 };
+        engine.lanes.own.start_disk_operation(tag, DiskRequest { id: 1, op, urgency });
+    };
+    wait(&mut engine, Urgency::Placing);
+    engine.answer((9, Ok(HostData::Done)));
+    assert!(!engine.run(), "the answer is to be given");
+    assert!(!engine.lanes.own.begins_nothing(), "the disk waits for that");
+    engine.run();
+    assert!(engine.lanes.own.begins_nothing(), "once: there may always be an answer");
+    wait(&mut engine, Urgency::Awaited);
+    engine.run();
+    assert!(engine.lanes.own.begins_nothing(), "a host waits for this, too");
+    assert!(matches!(engine.take_answers()[..], [(9, Ok(HostData::Done))]));
 }
