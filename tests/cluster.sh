@@ -38,6 +38,8 @@ run_node() { "$WEFT" node --config "$T/n$1.toml" >>"$T/log$1" 2>&1 & echo $! >"$
 status() { weft status --json --dir "$T/state$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
 has() { status "$1" "sys.exit(sum(n['state'] == '$2' for n in s['nodes']) != $3)"; }
 mode_is() { status "$1" "sys.exit(s['volumes'][0]['mode'] != '$2')"; }
+# Whether the status says such a line as node N sees it: others may hear of a change a little later than who was asked for it.
+says() { weft status --dir "$T/state$1" | grep "$2"; }
 uri() { echo "nbd+unix:///v?socket=$T/nbd$1.sock"; }
 # refused WORDS COMMAND..: it fails and says all the words
 refused() {
@@ -243,8 +245,8 @@ killed() {
     kill -9 "$(cat "$T/pid1")"
     nbdcopy "$(uri 2)" - | cmp - "$T/image"
     wait_until has 0 down 1
-    weft status --dir "$T/state0" | grep -c 'down: there is no connection to its process'
-    weft status --dir "$T/state3" | grep -c 'stripes .* are degraded, .* bear no more losses'
+    wait_until says 0 'down: there is no connection to its process'
+    wait_until says 3 'stripes .* are degraded, .* bear no more losses'
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$(uri 2)"
     # Where it was nobody else may come, and it cannot be where nobody looks for it.
@@ -494,7 +496,7 @@ left_over() {
 outvoted() {
     local n
     for n in 1 2; do weft node kill $n --dir "$T/state0"; done
-    weft status --dir "$T/state3" | grep -c 'have failed; they lack .*node 1 (n1, down; .*node 2 (n2, down; '
+    wait_until says 3 'have failed; they lack .*node 1 (n1, down; .*node 2 (n2, down; '
     for n in 1 2; do weft node start $n --dir "$T/state0"; done
     wait_until mode_is 3 fault-free
     for n in 1 2; do kill -9 "$(cat "$T/pid$n")"; done
@@ -542,7 +544,7 @@ adding() {
     weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
     run_node 4
     wait_until has 0 up 4
-    weft status --dir "$T/state3" | grep -c 'cluster rebalance'
+    wait_until says 3 'cluster rebalance'
     weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'would be moved'
     nbdcopy "$T/image" "$(uri 0)" & copy=$!
     weft cluster rebalance --dir "$T/state3" | grep -c 'as equally full'
