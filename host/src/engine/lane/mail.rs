@@ -5,8 +5,15 @@ use weft_core::store::DiskResult;
 
 use crate::disk::uring::Tag;
 
+/// The weight of a message.
+pub(crate) const MESSAGE: usize = 4;
+
 /// So many bytes are as much work as a message.
 const UNIT: u64 = 32 << 10;
+
+/// A read of less is less work than a message that leads to a write: it is begun, answered and forgotten. On another
+/// processor what it reads would also be far from the thread that sends it to the host.
+const SHORT_READ: u64 = 128 << 10;
 
 /// Something for a node of a lane.
 #[derive(Debug)]
@@ -20,29 +27,36 @@ pub(crate) enum Mail {
 }
 
 impl Mail {
-    /// How much work it is, in messages.
+    /// How much work it is. A message that moves no bytes weighs [`MESSAGE`].
     pub(crate) fn weight(&self) -> usize {
-        let bytes = match self {
+        match self {
             Mail::Input(
                 _,
                 _,
                 Input::Host(.., op) | Input::Ordered(.., op) | Input::Named(.., op),
-            ) => bytes_of(op),
-            Mail::Input(..) => 0,
-            Mail::Letter(letter) => letter.body.as_ref().map_or(0, |body| match body {
-                Body::Read { range, .. } => range.len,
-                body => body.payload(),
+            ) => match op {
+                HostOp::Write(_, data) => moving(data.len() as u64),
+                HostOp::Read(range) => reading(range.len),
+                _ => MESSAGE,
+            },
+            Mail::Input(..) => MESSAGE,
+            Mail::Letter(letter) => letter.body.as_ref().map_or(MESSAGE, |body| match body {
+                Body::Read { range, .. } => reading(range.len),
+                body => moving(body.payload()),
             }),
-            Mail::Ended(_, result) => result.as_ref().map_or(0, |buffer| buffer.len() as u64),
-        };
-        1 + (bytes / UNIT) as usize
+            Mail::Ended(_, result) => {
+                moving(result.as_ref().map_or(0, |buffer| buffer.len() as u64))
+            }
+        }
     }
 }
 
-fn bytes_of(op: &HostOp) -> u64 {
-    match op {
-        HostOp::Write(_, data) => data.len() as u64,
-        HostOp::Read(range) => range.len,
-        _ => 0,
-    }
+/// A message with so many bytes.
+fn moving(bytes: u64) -> usize {
+    MESSAGE * (1 + (bytes / UNIT) as usize)
+}
+
+/// A message that asks for so many.
+fn reading(bytes: u64) -> usize {
+    if bytes < SHORT_READ { 1 } else { moving(bytes) }
 }

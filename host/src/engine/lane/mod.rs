@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 
 pub(crate) use disks::Disks;
 pub(crate) use lease::Lease;
-pub(crate) use mail::Mail;
+pub(crate) use mail::{MESSAGE, Mail};
 pub(crate) use runner::{Bell, Runner, Shared};
 pub(crate) use seat::Seat;
 

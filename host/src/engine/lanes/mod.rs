@@ -14,16 +14,16 @@ use weft_core::store::DiskResult;
 use weft_core::units::Nanos;
 
 use super::lane::mailbox::{Inbox, Mailbox, Sent};
-use super::lane::{Bell, HANDFUL, Lane, Lease, Mail, Runner, Said, Seat, Shared};
+use super::lane::{Bell, HANDFUL, Lane, Lease, MESSAGE, Mail, Runner, Said, Seat, Shared};
 use crate::clock::Clock;
 use crate::disk::queue::DiskQueue;
 use crate::disk::uring::Tag;
 use crate::error::Result;
 use crate::polling::Polling;
 
-/// So many messages that wait are worth waking another thread for. That takes some forty microseconds on its processor and
-/// two on ours, and a message is handled in two to five.
-const MUCH: usize = 8;
+/// Mail that weighs as much as eight messages is worth waking another thread for. That takes some forty microseconds on its
+/// processor and two on ours, and a message is handled in two to five.
+const MUCH: usize = 8 * MESSAGE;
 
 /// All lanes of a process.
 pub(super) struct Lanes {
