@@ -60,3 +60,23 @@ fn moving(bytes: u64) -> usize {
 fn reading(bytes: u64) -> usize {
     if bytes < SHORT_READ { 1 } else { moving(bytes) }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_core::plan::Range;
+    use weft_core::units::VolumeId;
+
+    use super::*;
+
+    #[test]
+    fn a_short_read_weighs_a_quarter_of_a_message_and_bytes_count() {
+        let asked = |op| Mail::Input(0, 1, Input::Host(1, VolumeId(0), op)).weight();
+        let read = |len| asked(HostOp::Read(Range { offset: 0, len }));
+        let write = |len| asked(HostOp::Write(0, vec![1; len].into()));
+        assert_eq!((read(4096), read(SHORT_READ - 1)), (1, 1));
+        assert_eq!((write(4096), asked(HostOp::Flush)), (MESSAGE, MESSAGE));
+        assert_eq!(read(SHORT_READ), write(SHORT_READ as usize), "a long read is worth waking for");
+        assert_eq!(write(256 << 10), 9 * MESSAGE);
+        assert_eq!(Mail::Input(0, 1, Input::HostGone(5)).weight(), MESSAGE);
+    }
+}
