@@ -26,6 +26,9 @@ pub struct NodeCounters {
     pub controlled_bytes: u64,
     /// Writes of which parity was not told, since it was marked as out of date already.
     pub relied_on_marks: u64,
+    /// Writes that were taken for done without their originator, while a disk could not be asked that was to hold data of
+    /// them, and parity waited: nothing may determine what it was to hold.
+    pub settled_in_part: u64,
     /// Host requests answered.
     pub requests: u64,
     /// Transactions begun again with a later timestamp.

@@ -409,13 +409,19 @@ impl Run {
         Ok(())
     }
 
+    /// Whether content of a volume of which parity may wait may be lost for good: a disk was, or those who were left had to
+    /// settle a write without one that was to hold data of it.
+    fn may_lose(&self) -> bool {
+        self.exposes && (self.loses || self.world.settled_in_part() > 0)
+    }
+
     fn scrub_done(&mut self, result: Result<HostData, HostError>) {
         self.scrubbed = true;
         match result {
             Ok(HostData::Scrubbed(p, _)) if p.is_true() => {}
             // What is lost for good cannot be looked at.
             Ok(HostData::Scrubbed(p, _))
-                if self.exposes && self.loses && p.mismatched == 0 && p.unclear == 0 => {}
+                if self.may_lose() && p.mismatched == 0 && p.unclear == 0 => {}
             other => self.error = Some(format!("parity is not true at rest: {other:?}")),
         }
     }
@@ -443,6 +449,7 @@ impl Run {
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             again: self.again,
             relied: self.world.relied_on_marks(),
+            settled_in_part: self.world.settled_in_part(),
             rests: self.world.rests,
             detours: self.world.detours(),
             forged: self.world.forged(),

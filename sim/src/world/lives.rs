@@ -94,7 +94,8 @@ impl World {
         self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
         for node in self.hosted_with(id) {
             let place = &mut self.places[usize::from(node.0)];
-            place.node = None;
+            let counters = place.node.take().map(|node| node.status().counters);
+            self.settled_in_part += counters.map_or(0, |c| c.settled_in_part);
             place.life += 1;
             if power && self.tears_superblocks {
                 place.disk.tear_started(0..SUPERBLOCKS, &mut self.rng);

@@ -163,6 +163,8 @@ pub struct World {
     clocks_change: bool,
     /// A disk has lost what it promised just before all who had heard of it lost their power: see [`promises`].
     pub unremembered: bool,
+    /// See [`World::settled_in_part`]: of nodes that run no more.
+    settled_in_part: u64,
     /// See [`World::tear_superblocks`].
     tears_superblocks: bool,
     /// Writes of superblocks that have begun.
@@ -296,6 +298,7 @@ impl World {
             sent: 0,
             clocks_change: false,
             unremembered: false,
+            settled_in_part: 0,
             tears_superblocks: false,
             superblock_writes: 0,
             rests: (0, 0),
@@ -372,6 +375,13 @@ impl World {
     pub fn relied_on_marks(&self) -> u64 {
         let nodes = self.places.iter().filter_map(|place| place.node.as_ref());
         nodes.map(|node| node.status().counters.relied_on_marks).sum()
+    }
+
+    /// Writes of which parity waits that were taken for done though a disk was not asked that was to hold data of them, by
+    /// all nodes in all their lives.
+    pub fn settled_in_part(&self) -> u64 {
+        let nodes = self.places.iter().filter_map(|place| place.node.as_ref());
+        self.settled_in_part + nodes.map(|node| node.status().counters.settled_in_part).sum::<u64>()
     }
 
     /// Whether a node runs.

@@ -186,7 +186,13 @@ impl Worker {
                 let by = Decider::Voter { originator_asks };
                 match waiting::verdict(verdict, inquiry.any_committed(), txn.waits, by) {
                     Verdict::Wait => {}
-                    Verdict::Commit => self.commit(ts, None, outbox),
+                    Verdict::Commit => {
+                        let in_part = txn.waits
+                            && !inquiry.any_committed()
+                            && self.holders(ts).iter().any(|n| !voters.contains(n));
+                        outbox.counters.settled_in_part += u64::from(in_part);
+                        self.commit(ts, None, outbox);
+                    }
                     Verdict::Abort => self.drop_txn(ts),
                 }
             }

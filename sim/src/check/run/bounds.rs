@@ -52,7 +52,7 @@ fn most(volume: &Volume, bounds: &Redundancy, max_chunk: u64) -> (u64, u64) {
 impl Run {
     /// No disk has let more be exposed than it may since this was last asked.
     pub(super) fn check_bounds(&mut self) -> Result<(), String> {
-        if !self.exposes || self.loses || self.range_rng.is_some() {
+        if !self.exposes || self.may_lose() || self.range_rng.is_some() {
             return Ok(());
         }
         for node in (0..self.world.size() as u16).map(NodeId) {

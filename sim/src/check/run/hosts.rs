@@ -262,7 +262,7 @@ impl Run {
             Err(HostError::TooManyLost) if self.beyond && !self.waits_for_lost() => {
                 self.left_open(pieces.clone());
             }
-            Err(HostError::TooManyLost) if self.exposes && (self.loses || missed) => {
+            Err(HostError::TooManyLost) if self.may_lose() || (self.exposes && missed) => {
                 self.lacks = true;
                 self.left_open(pieces.clone());
             }

@@ -30,7 +30,8 @@ impl Run {
     /// What must be so at rest, unless something was lost for good: that is not computed any more.
     pub(super) fn check_suspects(&self) -> Result<(), String> {
         let map = self.world.map();
-        let Some(volume) = map.volumes.get(&VOLUME).filter(|_| self.exposes && !self.loses) else {
+        let Some(volume) = map.volumes.get(&VOLUME).filter(|_| self.exposes && !self.may_lose())
+        else {
             return Ok(());
         };
         let risky = |stripe: u64| map.may_lose_a_disk(volume, stripe..stripe + 1);

@@ -95,3 +95,10 @@ fn ranges_choose_for_themselves() {
         passed(seed, Options { deferral: Some(true), ..UNSLOTTED });
     }
 }
+
+/// A node dies, and the power goes before the writes that it was to take part in are settled. Then those who are left take one
+/// for done while a second is away, and of a data sector of it there is nothing. That is lost, and no more than that.
+#[test]
+fn a_write_settled_without_a_disk_that_was_to_have_it_may_lose_content() {
+    assert!(passed(1310, Options::DEFAULT).settled_in_part > 0);
+}
