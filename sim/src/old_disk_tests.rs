@@ -1,5 +1,6 @@
 //! Disks of each version of the format that Weft has written, kept in `tests/fixtures`: each opens, holds what was written, can be
-//! written to, and stays of its version or becomes one of the version that its entry in `VERSIONS` names.
+//! written to, and stays of its version or becomes one of the version that its entry in `VERSIONS` names. So does each that was
+//! cut off in a checkpoint, after any of the sectors that it writes.
 
 use weft_core::Buffer;
 use weft_core::store::{
@@ -37,14 +38,22 @@ fn content(version: u32) -> [u8; LOOKED_AT] {
     bytes
 }
 
-/// The disk that a fixture is a picture of.
-fn load(fixture: &[u8]) -> SimDisk {
-    let mut disk = SimDisk::new(SECTORS);
+/// The sectors of a fixture, each with its number.
+fn sectors(fixture: &[u8]) -> Vec<(u64, &[u8])> {
     let sectors = fixture.chunks_exact(8 + SECTOR_BYTES);
     assert!(sectors.remainder().is_empty(), "the fixture is cut short");
-    for piece in sectors {
-        let (number, bytes) = piece.split_at(8);
-        let sector = u64::from_le_bytes(number.try_into().unwrap());
+    sectors
+        .map(|piece| {
+            let (number, bytes) = piece.split_at(8);
+            (u64::from_le_bytes(number.try_into().unwrap()), bytes)
+        })
+        .collect()
+}
+
+/// The disk on which these sectors have been written, one after the other.
+fn load(sectors: &[(u64, &[u8])]) -> SimDisk {
+    let mut disk = SimDisk::new(SECTORS);
+    for (sector, bytes) in sectors {
         let data = vec![Buffer::from(bytes.to_vec())];
         disk.apply_now(DiskOp::Write { offset: sector * SECTOR, data, durable: true });
     }
@@ -121,6 +130,16 @@ impl Opened {
         while self.work() {}
     }
 
+    /// Whether a sector is marked as out of date, or lost.
+    fn is_erased(&mut self, sector: u64) -> bool {
+        self.store.read(1, sector, 1);
+        let done = self.await_event(|event| match event {
+            Event::Read(done) => Some(done),
+            _ => None,
+        });
+        !done.erased.is_empty()
+    }
+
     /// The bytes that fill the first sectors.
     fn read(&mut self) -> Vec<u8> {
         self.store.read(1, 0, LOOKED_AT as u64);
@@ -141,9 +160,14 @@ impl Opened {
 
     /// Fills a sector with a byte, or adds it.
     fn write(&mut self, sector: u64, kind: ChangeKind, byte: u8) {
-        let ts = Timestamp(self.store.latest().0 + 1);
         let data = Buffer::from(vec![byte; SECTOR_BYTES]);
-        self.store.prepare(ts, Vec::new(), vec![Change { sector, kind, data }], true);
+        self.change(vec![Change { sector, kind, data }]);
+    }
+
+    /// Changes sectors in one write.
+    fn change(&mut self, changes: Vec<Change>) {
+        let ts = Timestamp(self.store.latest().0 + 1);
+        self.store.prepare(ts, Vec::new(), changes, true);
         self.await_event(|event| matches!(event, Event::Prepared(t) if t == ts).then_some(()));
         self.store.outcome(ts, true);
         self.store.flush_outcomes();
@@ -157,7 +181,7 @@ impl Opened {
 }
 
 fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
-    let mut disk = load(fixture);
+    let mut disk = load(&sectors(fixture));
     let before = superblock(&mut disk);
     assert_eq!(before.version, version);
     let in_place = raw(&mut disk, before.data_start() + 4);
@@ -192,6 +216,52 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
     assert_eq!(opened.store.counters().damaged, 0);
 }
 
+/// What `content` says, with what had been written when the checkpoint began that a fixture was cut off in.
+fn content_in_checkpoint(version: u32) -> [u8; LOOKED_AT] {
+    let mut bytes = content(version);
+    match version {
+        4 => (0..16).for_each(|n| bytes[n] = 0x80 + n as u8),
+        _ => bytes[2] = 0xa2,
+    }
+    bytes[4] ^= 0x0f;
+    bytes[12] = 0;
+    bytes[17] = 0x77;
+    bytes
+}
+
+/// The sector that was marked before that checkpoint.
+const MARKED: u64 = 30;
+
+/// Of which sector a fixture says that those which follow were written by a checkpoint, one after the other.
+const CHECKPOINT: u64 = u64::MAX;
+
+/// A disk that was cut off anywhere in a checkpoint.
+fn opens_wherever_it_is_cut_off(fixture: &[u8], version: u32) {
+    let all = sectors(fixture);
+    let at = all.iter().position(|s| s.0 == CHECKPOINT).expect("a checkpoint");
+    let (before, written) = (&all[..at], &all[at + 1..]);
+    assert!(written.len() >= 9, "a checkpoint writes more than {} sectors", written.len());
+    for cut in 0..=written.len() {
+        let disk = load(&[before, &written[..cut]].concat());
+        let mut opened = Opened::open(disk);
+        assert_eq!(opened.superblock.version, version);
+        let mut expected = content_in_checkpoint(version);
+        assert_eq!(opened.read(), expected, "cut off after {cut} sectors");
+        if version > 1 {
+            assert!(opened.is_erased(MARKED), "cut off after {cut} sectors");
+        }
+        opened.write(5, ChangeKind::Content, 0x55);
+        expected[5] = 0x55;
+        let mut opened = opened.crash();
+        opened.store.checkpoint(true, |_, _, _| false);
+        opened.settle();
+        assert_eq!(opened.read(), expected, "cut off after {cut} sectors, and written to");
+        let mut opened = opened.crash();
+        assert_eq!(opened.read(), expected, "cut off after {cut} sectors, and opened again");
+        assert_eq!(opened.store.counters().damaged, 0);
+    }
+}
+
 #[test]
 fn a_disk_of_version_1_works_as_before() {
     works_as_before(include_bytes!("../tests/fixtures/disk-v1.sectors"), 1, 1);
@@ -210,4 +280,19 @@ fn a_disk_of_version_4_works_as_before() {
 #[test]
 fn a_disk_of_version_2_works_as_before_and_becomes_one_of_version_3() {
     works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2, 3);
+}
+
+#[test]
+fn a_disk_of_version_1_opens_wherever_a_checkpoint_was_cut_off() {
+    opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v1-checkpoint.sectors"), 1);
+}
+
+#[test]
+fn a_disk_of_version_3_opens_wherever_a_checkpoint_was_cut_off() {
+    opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v3-checkpoint.sectors"), 3);
+}
+
+#[test]
+fn a_disk_of_version_4_opens_wherever_a_checkpoint_was_cut_off() {
+    opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v4-checkpoint.sectors"), 4);
 }
