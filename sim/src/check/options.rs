@@ -251,6 +251,8 @@ pub struct Summary {
     pub again: (u64, u64),
     /// Writes that relied on parity's being marked already, of nodes that run at the end.
     pub relied: u64,
+    /// See [`World::upgraded`](crate::World::upgraded).
+    pub upgraded: u64,
     /// See [`World::settled_in_part`](crate::World::settled_in_part).
     pub settled_in_part: u64,
     /// Maps in which a volume rests, and how often a node said that one is to go on.

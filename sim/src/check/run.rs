@@ -449,6 +449,7 @@ impl Run {
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             again: self.again,
             relied: self.world.relied_on_marks(),
+            upgraded: self.world.upgraded(),
             settled_in_part: self.world.settled_in_part(),
             rests: self.world.rests,
             detours: self.world.detours(),

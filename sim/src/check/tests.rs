@@ -574,3 +574,11 @@ fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     found_together(weft_member::Bug::ServesWithoutLease, 3..4, by_themselves);
     found_together(weft_member::Bug::ComesBackAsItWas, 71..72, by_themselves);
 }
+
+/// A disk without slots is lost, and an empty one of the latest version takes its place, among others without slots.
+#[test]
+fn disks_of_an_earlier_version_are_replaced_by_newer_ones() {
+    let seeds = [1075, 1124, 1151, 1158];
+    let upgraded: u64 = seeds.into_iter().map(|s| passed(s, Options::DEFAULT).upgraded).sum();
+    assert_eq!(upgraded, 4);
+}

@@ -71,15 +71,31 @@ impl World {
         self.queue.push(delay, Event::Missed(id, life));
     }
 
+    /// From now on an empty disk that takes the place of one without slots has some, of so many sectors: it is of a later
+    /// version of the format.
+    pub fn let_new_disks_have_slots(&mut self, slot: u64) {
+        self.slot_of_new = slot;
+    }
+
+    /// How many disks have taken the place of one of an earlier version.
+    pub fn upgraded(&self) -> u64 {
+        self.upgraded
+    }
+
     /// An empty disk takes the place of a dead node's.
     pub fn replace_disk(&mut self, id: NodeId) {
         self.tell(|| format!("{id} gets an empty disk"));
         let place = &mut self.places[usize::from(id.0)];
         let superblock = place.superblock.as_mut().expect("a node with a disk");
         superblock.incarnation += 1;
+        let mut sectors = place.disk.sectors();
+        if superblock.slot() == 0 && self.slot_of_new > 0 {
+            (*superblock, sectors) = slotted(superblock, self.slot_of_new, sectors);
+            self.upgraded += 1;
+        }
         // The map may speak of the one before for a while.
         let harmed = place.disk.harmed;
-        place.disk = SimDisk::new(place.disk.sectors());
+        place.disk = SimDisk::new(sectors);
         place.disk.harmed = harmed;
         let format = JournalStore::format(superblock);
         format.into_iter().for_each(|op| place.disk.apply_now(op));
@@ -135,4 +151,17 @@ impl World {
     pub fn belongs(&self, id: NodeId) -> bool {
         self.map().nodes.get(usize::from(id.0)).is_some_and(|info| !info.removed)
     }
+}
+
+/// A disk with slots that offers as much as one without, and how many sectors it has.
+fn slotted(before: &Superblock, slot: u64, sectors: u64) -> (Superblock, u64) {
+    let Superblock { cluster, disk, incarnation, journal, .. } = *before;
+    let of = |sectors| {
+        let divided = Superblock::divide_in(slot, cluster, disk, incarnation, sectors, journal);
+        let divided = divided.expect("larger than one that was fair");
+        // It may be smaller than real disks have it.
+        (Superblock { journal, ..divided }, sectors)
+    };
+    let enough = |(sb, _): &(Superblock, u64)| sb.slot() > 0 && sb.offered() >= before.offered();
+    (sectors..).map(of).find(enough).expect("there are larger disks")
 }

@@ -130,10 +130,8 @@ struct Place {
 pub struct World {
     /// The source of all chance.
     pub rng: Rng,
-    /// Where the data sectors of every disk begin, and how many there are.
+    /// Where the data sectors of every disk began when the world did, and how many there were.
     pub data: (u64, u64),
-    /// Where the pages of every disk's table begin, and how many there are.
-    pub table: (u64, u64),
     /// How things behave now.
     pub conditions: Conditions,
     /// Answers to hosts: request, result.
@@ -165,6 +163,9 @@ pub struct World {
     pub unremembered: bool,
     /// See [`World::settled_in_part`]: of nodes that run no more.
     settled_in_part: u64,
+    /// See [`World::let_new_disks_have_slots`].
+    slot_of_new: u64,
+    upgraded: u64,
     /// See [`World::tear_superblocks`].
     tears_superblocks: bool,
     /// Writes of superblocks that have begun.
@@ -243,7 +244,7 @@ impl World {
     ) -> World {
         let mut rng = Rng::with_seed(seed);
         let mut offered = 0;
-        let (mut data, mut table) = ((0, 0), (0, 0));
+        let mut data = (0, 0);
         let places = (0..nodes + attached)
             .map(|n| {
                 let (mut disk, mut superblock) = (SimDisk::new(0), None);
@@ -254,7 +255,6 @@ impl World {
                     sb.journal = sb.journal.min(journal);
                     data = (sb.data_start(), sb.data);
                     offered = sb.offered();
-                    table = (sb.table_start(), sb.table_pages());
                     disk = SimDisk::new(sectors);
                     JournalStore::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
                     superblock = Some(sb);
@@ -280,7 +280,6 @@ impl World {
         let mut world = World {
             rng,
             data,
-            table,
             conditions: Conditions::default(),
             replies: Vec::new(),
             dead_alone: Vec::new(),
@@ -299,6 +298,8 @@ impl World {
             clocks_change: false,
             unremembered: false,
             settled_in_part: 0,
+            slot_of_new: 0,
+            upgraded: 0,
             tears_superblocks: false,
             superblock_writes: 0,
             rests: (0, 0),

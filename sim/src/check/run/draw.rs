@@ -204,6 +204,9 @@ impl Run {
             ),
             None => World::of_sizes(seed, nodes, sizes, config, volumes),
         };
+        if options.slots && slot == 0 {
+            world.let_new_disks_have_slots(draw_slot_of_new(seed));
+        }
         world.story_length = story;
         if rare.is_some() {
             world.tear_superblocks();
@@ -323,6 +326,11 @@ fn draw_lock_servers(seed: u64) -> usize {
 /// Sectors of a slot: so few that whole slots are written often, and parts of slots, too.
 fn draw_slot(seed: u64) -> u64 {
     [0, 1, 1, 2, 2, 4][Rng::with_seed(seed ^ 0x510_7512e).usize(0..6)]
+}
+
+/// The same of empty disks that take the places of disks without slots, if they have any.
+fn draw_slot_of_new(seed: u64) -> u64 {
+    [0, 1, 2, 4][Rng::with_seed(seed ^ 0x510_71e3).usize(0..4)]
 }
 
 /// With a controller in one of four seeds each block has its command.

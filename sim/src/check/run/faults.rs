@@ -298,7 +298,8 @@ impl Run {
                 self.world.disk(node).refuse_writes(true);
             }
             Fault::Page(node, unreadable) => {
-                let (first, end) = (self.world.table.0, self.world.data.0);
+                let Some(divided) = self.world.superblock(node) else { return };
+                let (first, end) = (divided.table_start(), divided.data_start());
                 let page = self.rng.u64(first..end);
                 self.hurt(node, page, unreadable);
             }
@@ -325,7 +326,8 @@ impl Run {
     /// A sector of a data area goes bad.
     pub(super) fn decay(&mut self, node: NodeId, fault: Fault) {
         let used = self.volume.extents.len() as u64 * self.volume.extent_sectors(0);
-        let (first, count) = self.world.data;
+        let Some(divided) = self.world.superblock(node) else { return };
+        let (first, count) = (divided.data_start(), divided.data);
         let sector = first + self.rng.u64(0..used.max(1)).min(count - 1);
         self.hurt(node, sector, matches!(fault, Fault::Spoil(_)));
     }
