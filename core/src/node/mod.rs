@@ -168,6 +168,11 @@ impl Node {
         (store.found(), store.reached(), self.began == self.map.epoch)
     }
 
+    /// How far another node's disk has got, as far as this one has heard.
+    pub fn heard_of(&self, node: NodeId) -> Option<Reached> {
+        self.outbox.witness.heard_of(node)
+    }
+
     /// Whether its disk knows by itself that it has forgotten what it promised.
     pub fn forgot(&self) -> bool {
         self.worker.store.forgot()

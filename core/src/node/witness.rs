@@ -78,6 +78,11 @@ impl Witness {
         self.queue.clear();
     }
 
+    /// What is known of a node's disk.
+    pub fn heard_of(&self, node: NodeId) -> Option<Reached> {
+        self.heard.get(&node).copied()
+    }
+
     /// All that is known.
     pub fn known(&self) -> Vec<(NodeId, Reached)> {
         self.heard.iter().map(|(node, reached)| (*node, *reached)).collect()

@@ -108,8 +108,13 @@ impl World {
 
     pub(super) fn fell(&mut self, id: NodeId, power: bool) {
         self.tell(|| format!("{id} dies{}", if power { ", its disk loses power" } else { "" }));
-        for node in self.hosted_with(id) {
+        let gone = self.hosted_with(id);
+        for node in gone.iter().copied() {
+            let others = (0..).map(NodeId).zip(&self.places).filter(|(n, _)| !gone.contains(n));
+            let others = others.filter_map(|(_, place)| place.node.as_ref());
+            let heard: Vec<_> = others.filter_map(|other| other.heard_of(node)).collect();
             let place = &mut self.places[usize::from(node.0)];
+            place.promises.died(heard.into_iter());
             let counters = place.node.take().map(|node| node.status().counters);
             self.settled_in_part += counters.map_or(0, |c| c.settled_in_part);
             place.life += 1;

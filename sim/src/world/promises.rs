@@ -2,8 +2,9 @@
 //!
 //! How far a disk has got is known to those who hear from it, in memory, and is on their disks a little later
 //! (docs/disk-format.md, "What others know of a disk"). If a disk loses what it promised last, and all who have heard of
-//! it lose their power within that time, nobody is left that knows. That is the one damage to a single disk that is not borne. A
-//! check ends there; all that was promised earlier must be remembered.
+//! it lose their power within that time, nobody is left that knows. So it is if nobody has heard of it yet: a host is answered
+//! by its own node, which needs no message for what its own disk has promised. That is the one damage to a single disk that is
+//! not borne. A check ends there; all that was promised earlier must be remembered.
 
 use weft_core::store::Reached;
 use weft_core::units::{MILLIS, Nanos};
@@ -18,6 +19,8 @@ pub(super) struct Promises {
     made: Vec<(Nanos, Reached)>,
     /// When all power went since: what had been promised a while before, and all that had been.
     at_cut: Option<(Reached, Reached)>,
+    /// When its node died since: what others had heard of, and all that had been promised.
+    at_death: Option<(Vec<Reached>, Reached)>,
 }
 
 impl Promises {
@@ -38,10 +41,20 @@ impl Promises {
         self.at_cut.get_or_insert((old, *all));
     }
 
+    /// Its node dies. So much of it have those heard who go on.
+    pub fn died(&mut self, heard: impl Iterator<Item = Reached>) {
+        let Some((_, all)) = self.made.last() else { return };
+        self.at_death.get_or_insert_with(|| (heard.collect(), *all));
+    }
+
     /// It is taken up again, as it was found. Says whether it has lost a promise of which nobody can know any more.
     pub fn taken_up(&mut self, found: Reached) -> bool {
-        let cut = std::mem::take(self).at_cut;
-        cut.is_some_and(|(old, all)| all.shows_loss(found, 0) && !old.shows_loss(found, 0))
+        let Promises { at_cut, at_death, .. } = std::mem::take(self);
+        let unknown = |all: Reached, known: &[Reached]| {
+            all.shows_loss(found, 0) && !known.iter().any(|known| known.shows_loss(found, 0))
+        };
+        at_cut.is_some_and(|(old, all)| unknown(all, &[old]))
+            || at_death.is_some_and(|(heard, all)| unknown(all, &heard))
     }
 }
 
@@ -69,5 +82,18 @@ mod tests {
         assert!(!promised(true).taken_up(frame(6)), "nothing is lost");
         assert!(!promised(true).taken_up(frame(3)), "others must remember that");
         assert!(!promised(false).taken_up(frame(5)), "others are alive");
+    }
+
+    #[test]
+    fn what_nobody_has_heard_of_when_its_node_dies_may_be_forgotten() {
+        let promised = |heard: &[Reached]| {
+            let mut promises = Promises::default();
+            promises.note(MILLIS, frame(5));
+            promises.died(heard.iter().copied());
+            promises
+        };
+        assert!(promised(&[]).taken_up(frame(4)) && promised(&[frame(4)]).taken_up(frame(4)));
+        assert!(!promised(&[frame(4), frame(5)]).taken_up(frame(4)), "one remembers");
+        assert!(!promised(&[frame(4)]).taken_up(frame(5)), "nothing is lost");
     }
 }
