@@ -9,8 +9,8 @@
 #             and the native client's examples
 #   fuzz      bytes from outside, guided by coverage (five targets; WEFT_FUZZ=SECONDS for other inputs)
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
-#             WEFT_SLACK=SECONDS beyond which a wait fails), and processes on a torus without a
-#             switch (WEFT_SIDE=N for N times N)
+#             WEFT_SLACK=SECONDS beyond which a wait fails), processes on a torus without a
+#             switch (WEFT_SIDE=N for N times N), and a soak (WEFT_SOAK=SECONDS; 20)
 set -eu -o pipefail
 cd "$(dirname "$0")"
 all="setup fmt clippy doc rules licences test check e2e fuzz real"
@@ -113,6 +113,7 @@ real() {
         "$weft" check --real --rounds 4 --seed "$lanes" --slack "${WEFT_SLACK:-30}" --lanes "$lanes" --faults kill,pause,cut
     done
     WEFT=${WEFT:-$weft} SIDE=${WEFT_SIDE:-5} tests/torus.sh
+    WEFT=${WEFT:-$weft} SECONDS_OF_ALL=${WEFT_SOAK:-20} tests/soak.sh
 }
 
 case " $* " in

@@ -4,7 +4,7 @@ use super::Node;
 use super::ScrubProgress;
 use crate::cluster::Area;
 use crate::plan::Totals;
-use crate::store::StoreCounters;
+use crate::store::{SlotCounts, StoreCounters};
 use crate::units::{Epoch, Nanos, VolumeId};
 
 /// What a node has done; the first part as [`Totals`] counts it.
@@ -96,6 +96,8 @@ pub struct NodeStatus {
     pub serving: bool,
     /// Sectors of its disk that it has yet to catch up on; `None` until it knows.
     pub stale_sectors: Option<u64>,
+    /// How many slots of its disk are used for what, if it has any.
+    pub slots: Option<SlotCounts>,
     /// Host requests in work.
     pub in_flight: usize,
     /// The scrubs in work: of which volumes, and how far they are.
@@ -149,6 +151,7 @@ impl Node {
             epoch: self.map.epoch,
             serving: self.serving,
             stale_sectors: self.stale_sectors(),
+            slots: self.worker.store.slots(),
             exposed: self.exposed().collect(),
             exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()

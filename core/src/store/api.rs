@@ -5,7 +5,8 @@
 //! were asked for: that of the papers' arrays.
 
 use super::{
-    Change, DiskRequest, DiskResult, Event, Heard, Reached, Scan, StoreCounters, Timestamp,
+    Change, DiskRequest, DiskResult, Event, Heard, Reached, Scan, SlotCounts, StoreCounters,
+    Timestamp,
 };
 use crate::units::{Epoch, NodeId};
 
@@ -103,6 +104,10 @@ pub trait Store: Send {
     fn waiting(&self) -> String;
     /// Bytes of committed changes held in memory.
     fn held_bytes(&self) -> u64;
+    /// How many slots of its disk are used for what, if it has any.
+    fn slots(&self) -> Option<SlotCounts> {
+        None
+    }
 
     /// Starts to put committed changes in place if that is due (or `now`).
     fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>);

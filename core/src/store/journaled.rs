@@ -2,8 +2,8 @@
 
 use super::api::{HeldBack, Store};
 use super::{
-    Change, DiskRequest, DiskResult, Event, Heard, JournalStore, Reached, Scan, StoreCounters,
-    Timestamp,
+    Change, DiskRequest, DiskResult, Event, Heard, JournalStore, Reached, Scan, SlotCounts,
+    StoreCounters, Timestamp,
 };
 use crate::units::{Epoch, NodeId};
 
@@ -123,6 +123,10 @@ impl Store for JournalStore {
 
     fn held_bytes(&self) -> u64 {
         JournalStore::held_bytes(self)
+    }
+
+    fn slots(&self) -> Option<SlotCounts> {
+        JournalStore::slots(self)
     }
 
     fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>) {

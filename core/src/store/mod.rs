@@ -69,6 +69,7 @@ pub use plain::PlainStore;
 pub use reached::{Heard, Reached};
 pub use reads::Scan;
 pub use request::{DiskOp, DiskRequest, DiskResult, Event, ReadDone, Recovered, Urgency};
+pub use slots::SlotCounts;
 pub use table::{State, TableEntry};
 
 use checkpoint::Checkpoint;
@@ -252,6 +253,11 @@ impl JournalStore {
     /// Bytes of committed changes held in memory.
     pub fn held_bytes(&self) -> u64 {
         self.overlay.len() as u64 * SECTOR
+    }
+
+    /// How many slots of the disk are used for what, if it is open and has any.
+    pub fn slots(&self) -> Option<SlotCounts> {
+        self.slots.counts().filter(|_| self.recovery.is_none())
     }
 
     /// Writes outcomes that no prepare has carried along.

@@ -22,7 +22,7 @@ use crate::policy;
 use crate::sessions::Session;
 use crate::status::{
     ClusterStatus, Counters, Evenness, HostStatus, LaneStatus, MissingNode, NodeState, NodeStatus,
-    RequestLimits, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
+    RequestLimits, ScrubStatus, SlotsStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
 /// How everything is.
@@ -327,6 +327,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
 fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Instance) {
     let Some(life) = engine.status_of(n) else { return };
     status.stale_sectors = life.stale_sectors;
+    status.slots = life.slots.map(SlotsStatus::from);
     status.in_flight = Some(life.in_flight);
     status.quiet = Some(life.quiet);
     status.exposed = exposed::on_disk(engine.map(), &life);

@@ -46,7 +46,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 10] = [
+const NODES: [Row<NodeStatus, f64>; 13] = [
     ("node_down_seconds", "For how long it has been down and not given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -57,6 +57,15 @@ const NODES: [Row<NodeStatus, f64>; 10] = [
     }),
     ("disk_free_bytes", "Bytes of its disk that hold no volume's data and could", |n| {
         n.free_bytes.map(|b| b as f64)
+    }),
+    ("disk_slots_free", "Slots of its disk with nothing that is needed", |n| {
+        n.slots.map(|s| s.free as f64)
+    }),
+    ("disk_slots_placed", "Slots of its disk with what has been written", |n| {
+        n.slots.map(|s| s.placed as f64)
+    }),
+    ("disk_slots_held", "Slots of its disk that writes, checkpoints or reads still need", |n| {
+        n.slots.map(|s| s.held as f64)
     }),
     ("disk_queued", "Operations that wait for their turn at its disk", |n| {
         n.queued.map(|n| n as f64)

@@ -13,6 +13,7 @@ use std::fmt;
 use std::iter::Sum;
 
 use serde::{Deserialize, Serialize};
+use weft_core::store::SlotCounts;
 
 pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
@@ -109,6 +110,29 @@ impl Sum for Totals {
             notices: a.notices + b.notices,
             retries: a.retries + b.retries,
         })
+    }
+}
+
+/// How many slots of a disk are used for what. Each is free, placed or held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlotsStatus {
+    /// All of them.
+    pub all: u64,
+    /// Those with nothing that is needed.
+    pub free: u64,
+    /// Those of the free ones that are kept for what a checkpoint puts in place where nothing is yet.
+    pub reserved: u64,
+    /// Those with what has been written.
+    pub placed: u64,
+    /// Those that writes in work, a checkpoint or readers still need. Of a quiet node there are none.
+    pub held: u64,
+}
+
+impl From<SlotCounts> for SlotsStatus {
+    fn from(of: SlotCounts) -> SlotsStatus {
+        let SlotCounts { all, free, reserved, placed, held } = of;
+        SlotsStatus { all, free, reserved, placed, held }
     }
 }
 
@@ -210,6 +234,9 @@ pub struct NodeStatus {
     pub lane: Option<usize>,
     /// Sectors that it has yet to catch up on; `null` until it knows.
     pub stale_sectors: Option<u64>,
+    /// How many slots of its disk are used for what; only while it runs, and if the disk has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotsStatus>,
     /// Requests of hosts that it works on; only while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<usize>,

@@ -20,6 +20,7 @@ fn full() -> Value {
             hindrance: Some(String::new()),
             ..AbsenceStatus::default()
         }),
+        slots: Some(SlotsStatus::default()),
         in_flight: Some(0),
         quiet: Some(true),
         waiting: Some(String::new()),
@@ -95,7 +96,7 @@ fn in_backticks(text: &str) -> &str {
 fn the_page_names_the_fields_that_there_are() {
     let (page, status) = (include_str!("../../../docs/status.md"), full());
     let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
-    assert_eq!(sections.len(), 19);
+    assert_eq!(sections.len(), 20);
     for section in sections {
         let (heading, body) = section.split_once('\n').unwrap();
         let rows = body.lines().filter(|line| line.starts_with("| `"));

@@ -68,6 +68,22 @@ fn number(kept: u32) -> Option<u64> {
 /// Pointers that have moved: of each logical slot the write, and the place.
 pub(in crate::store) type Moved = BTreeMap<u64, (Timestamp, u64)>;
 
+/// How many slots of a disk are used for what. Each is free, or has the content of a logical slot, or is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// All physical slots.
+    pub all: u64,
+    /// Those with nothing that is needed.
+    pub free: u64,
+    /// Those of them that are kept for what is put in place where nothing is yet.
+    pub reserved: u64,
+    /// Those to which a pointer leads: as many logical slots have been written.
+    pub placed: u64,
+    /// Those with the content of writes whose pointers have yet to move, or with what such content takes the place of,
+    /// as long as a checkpoint or a reader needs it. At rest there are none.
+    pub held: u64,
+}
+
 /// The slots of a disk.
 #[derive(Clone, Hash)]
 pub(in crate::store) struct Slots {
@@ -303,6 +319,14 @@ impl Slots {
     pub fn free(&self) -> u64 {
         self.room.free()
     }
+
+    /// How many there are of each kind; none if the disk has no slots.
+    pub fn counts(&self) -> Option<SlotCounts> {
+        let all = self.owners.len() as u64;
+        let (free, reserved, placed) = (self.free(), self.reserved(), self.placed);
+        let held = all - free - placed;
+        (self.size > 0).then_some(SlotCounts { all, free, reserved, placed, held })
+    }
 }
 
 #[cfg(test)]
@@ -314,8 +338,15 @@ mod tests {
         let sb = Superblock::divide(7, 3, 9, 100_000, 4096).expect("it is large enough");
         let mut slots = Slots::full(&sb);
         assert_eq!((slots.free(), slots.reserved()), (sb.spare, 0));
+        let full = |free, held| {
+            let (all, placed) = (sb.slots(), sb.logical_slots());
+            Some(SlotCounts { all, free, reserved: 0, placed, held })
+        };
+        assert_eq!(slots.counts(), full(sb.spare, 0));
         let taken: Vec<u64> = (0..).map_while(|slot| slots.take_for(slot, 0)).collect();
         assert_eq!(taken, (sb.logical_slots()..sb.slots()).collect::<Vec<_>>());
+        assert_eq!(slots.counts(), full(0, sb.spare));
         slots.check(taken.into_iter());
+        assert_eq!(Slots::new(&Superblock { version: 3, slot: 0, ..sb }).counts(), None);
     }
 }

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# A soak: fio writes, verifies and trims for SECONDS (1800), over all sizes, while nodes are killed and return. After each
+# round, when all is quiet, every slot of every disk is free or placed and none is held; no more are placed than have been
+# written to; and at the end, when all is trimmed, the disks' files hold next to nothing.
+# WEFT chooses the binary. Closing line 'N passed, N failed'.
+set -u
+export LC_ALL=C
+cd "$(dirname "$0")/.."
+. tests/lib.sh
+WEFT=$(realpath "${WEFT:-target/release/weft}")
+SECONDS_OF_ALL=${SECONDS_OF_ALL:-1800}
+T=$(mktemp -d "${SOAK_DIR:-/tmp}/weft-soak.XXXXXX")
+LIMIT=120
+SIZE=320
+passed=0 failed=0
+command -v fio >/dev/null || { echo "skipped: fio is not installed"; exit 0; }
+clean() {
+    trap - EXIT INT TERM
+    if [ -f "$T/pid" ]; then
+        kill "$(cat "$T/pid")" 2>/dev/null
+        wait 2>/dev/null
+    fi
+    rm -rf "$T"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+weft() { timeout -k 5 "$LIMIT" "$WEFT" "$@"; }
+status() { weft status --json --dir "$T/d" | python3 -c "import json, sys; s = json.load(sys.stdin); $1"; }
+quiet() { status "sys.exit(not all(n['state'] == 'up' and n.get('quiet') for n in s['nodes']) or s['volumes'][0]['mode'] != 'fault-free')"; }
+# Nothing is held once a node has put in place what it still had.
+at_rest() { status "sys.exit(any(n['slots']['held'] for n in s['nodes']))"; }
+# Slots add up, and no more are placed than the volume can have written: a disk's share of it, and a slot at each end.
+add_up() {
+    status "
+for n in s['nodes']:
+    k = n['slots']
+    slot = 2**16 if n['disk_bytes'] // k['all'] < 2**17 else 2**18
+    most = $SIZE * 2**20 // 4 // slot + 2
+    assert k['free'] + k['placed'] + k['held'] == k['all'], k
+    assert k['held'] == 0 and k['reserved'] <= k['free'], k
+    assert k['placed'] <= most, (k, most)
+"
+}
+URI="nbd+unix:///v?socket=$T/v.sock"
+io() {
+    fio --name=soak --ioengine=nbd --uri="$URI" --size=${SIZE}m --randrepeat=0 --output="$T/fio" "$@" >/dev/null 2>>"$T/errors" ||
+        { cat "$T/fio" "$T/errors"; return 1; }
+}
+# One round of everything; what is written is verified.
+round() {
+    local seed=$1 victim=$(($1 % 5))
+    io --rw=randwrite --bsrange=4k-256k --blockalign=4k --iodepth=16 --io_size=160m --verify=crc32c --randseed="$seed" || return 1
+    io --rw=write --bs=1m --iodepth=4 --io_size=320m --verify=crc32c --randseed="$seed" || return 1
+    weft node kill "$victim" --dir "$T/d" >/dev/null || return 1
+    io --rw=randwrite --bs=4k --iodepth=32 --io_size=32m --verify=crc32c --randseed="$seed" || return 1
+    weft node start "$victim" --dir "$T/d" >/dev/null || return 1
+    io --rw=randtrim --bs=64k --iodepth=4 --io_size=64m --randseed="$seed" || return 1
+    wait_until quiet && wait_until at_rest && add_up
+}
+# trimmed: everything is a hole, and the disks' files have given up their blocks. Journals (8 MiB each) stay, and what free slots
+# had that were used last: as many as are spare.
+trimmed() {
+    io --rw=trim --bs=4m --iodepth=1 || return 1
+    wait_until quiet && wait_until at_rest && add_up && wait_until small; local is=$?; cat "$T/du"; return $is
+}
+small() { du -cm "$T"/d/disk-*.img | tail -1 >"$T/du"; [ "$(cut -f1 "$T/du")" -lt 130 ]; }
+check() {
+    if "${@:2}"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $1"; fi
+}
+
+"$WEFT" up --dir "$T/d" --disk-size 128M --volume v:${SIZE}M --listen "$T/v.sock" >"$T/log" 2>&1 & echo $! >"$T/pid"
+wait_until quiet || exit 1
+end=$((SECONDS + SECONDS_OF_ALL)) rounds=0
+while [ $SECONDS -lt $end ] && [ $failed = 0 ]; do
+    rounds=$((rounds + 1))
+    check "round $rounds" round $rounds
+done
+check "nothing is left of what is trimmed" trimmed
+echo "$rounds rounds of the soak"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
