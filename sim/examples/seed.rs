@@ -51,6 +51,7 @@ fn main() {
         NodeBug::Store(StoreBug::VersionDropped),
         NodeBug::Store(StoreBug::LostForHoles),
         NodeBug::Store(StoreBug::NoReserve),
+        NodeBug::Store(StoreBug::UsedWhileDiscarded),
         NodeBug::OldestPrepared,
         NodeBug::ChildTwice,
         NodeBug::UnsafeAborts,

@@ -29,7 +29,8 @@ impl Node {
         {
             self.outbox.want_refresh(at);
         }
-        if !self.outbox.tick_is_set && self.is_busy() {
+        let has_ticks = self.is_busy() || self.worker.store.has_free_to_discard();
+        if !self.outbox.tick_is_set && has_ticks {
             self.outbox.want_tick(self.config.patience.min(self.config.place_after));
         }
     }

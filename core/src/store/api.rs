@@ -104,6 +104,10 @@ pub trait Store: Send {
     fn waiting(&self) -> String;
     /// Bytes of committed changes held in memory.
     fn held_bytes(&self) -> u64;
+    /// Whether free slots hold something that is to be discarded when nothing has been put in place for long.
+    fn has_free_to_discard(&self) -> bool {
+        false
+    }
     /// How many slots of its disk are used for what, if it has any.
     fn slots(&self) -> Option<SlotCounts> {
         None

@@ -110,7 +110,11 @@ impl JournalStore {
     fn check_slots(&self) {
         let undecided = self.writes.values().flat_map(Write::redirects).map(|r| r.place);
         let checkpoint = self.checkpoint.iter().flat_map(|c| c.places());
-        self.slots.check(undecided.chain(checkpoint));
+        let discarded = self.ios.values().filter_map(|purpose| match purpose {
+            Purpose::DiscardFree { slot } if self.config.holds_what_it_discards() => Some(*slot),
+            _ => None,
+        });
+        self.slots.check(undecided.chain(checkpoint).chain(discarded));
         for slot in self.slots.moving() {
             let all = self
                 .slots

@@ -58,6 +58,9 @@ pub struct StoreConfig {
     pub overlay_sectors: usize,
     /// Whether the disk keeps what it hears of other disks, and says how far it has got itself.
     pub keeps_heard: bool,
+    /// What free slots hold is discarded when so often in a row nothing was to be put in place: those that were freed last
+    /// are used first, and cost less while they hold something.
+    pub discards_free: Option<u32>,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<StoreBug>,
 }
@@ -70,6 +73,7 @@ impl Default for StoreConfig {
             table_pages: 2048,
             overlay_sectors: 1536,
             keeps_heard: true,
+            discards_free: None,
             bug: None,
         }
     }

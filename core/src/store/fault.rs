@@ -29,6 +29,8 @@ pub enum StoreBug {
     LostForHoles,
     /// Whole slots of new content take the last slots that are free.
     NoReserve,
+    /// A slot is used while what it had before is discarded.
+    UsedWhileDiscarded,
 }
 
 impl StoreConfig {
@@ -54,6 +56,11 @@ impl StoreConfig {
     /// How many free slots new content leaves for what is put in place where nothing is yet.
     pub(super) fn reserve(&self, slots: &Slots) -> u64 {
         if self.has(StoreBug::NoReserve) { 0 } else { slots.reserved() }
+    }
+
+    /// Whether nobody gets a free slot while what it has is discarded.
+    pub(super) fn holds_what_it_discards(&self) -> bool {
+        !self.has(StoreBug::UsedWhileDiscarded)
     }
 
     /// Whether a frame promises nothing before the content of its writes is safe.

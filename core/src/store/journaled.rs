@@ -125,6 +125,10 @@ impl Store for JournalStore {
         JournalStore::held_bytes(self)
     }
 
+    fn has_free_to_discard(&self) -> bool {
+        JournalStore::has_free_to_discard(self)
+    }
+
     fn slots(&self) -> Option<SlotCounts> {
         JournalStore::slots(self)
     }

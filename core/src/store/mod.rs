@@ -130,6 +130,10 @@ enum Purpose {
     },
     MendJournal,
     Discard,
+    /// What a free slot had.
+    DiscardFree {
+        slot: u64,
+    },
 }
 
 /// The store of one disk.
@@ -168,6 +172,8 @@ pub struct JournalStore {
     ios: BTreeMap<u64, Purpose>,
     next_io: u64,
     unlogged: u64,
+    /// So often in a row nothing was to be put in place.
+    idle_looks: u32,
     failed: bool,
     out: Vec<DiskRequest>,
     events: VecDeque<Event>,
@@ -218,7 +224,10 @@ impl JournalStore {
     fn gives_way(&self, purpose: Purpose) -> bool {
         let places = matches!(
             purpose,
-            Purpose::Checkpoint | Purpose::CheckpointBase { .. } | Purpose::Discard
+            Purpose::Checkpoint
+                | Purpose::CheckpointBase { .. }
+                | Purpose::Discard
+                | Purpose::DiscardFree { .. }
         );
         places && !self.journal.stalled
     }
@@ -279,6 +288,10 @@ impl JournalStore {
             }
             // That room could not be given back does no harm; that it is given back late would.
             (Purpose::Discard, _) => self.checkpoint_step_done(),
+            (Purpose::DiscardFree { slot }, _) if self.config.holds_what_it_discards() => {
+                self.slots.discarded(slot);
+            }
+            (Purpose::DiscardFree { .. }, _) => {}
             (Purpose::Salvage { ticket, sector }, result) => self.salvaged(ticket, sector, result),
             (Purpose::Candidate { sector }, result) => self.candidate_read(sector, result.ok()),
             (Purpose::Undecided { ts, redirect }, result) => {

@@ -11,6 +11,9 @@ use super::{DiskOp, JournalStore, Purpose};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
+/// Free slots whose content is discarded together: 1 MiB, of slots of 64 KiB.
+const DISCARDED_TOGETHER: usize = 16;
+
 /// Where the content of a sector lies, to which deltas may yet be added.
 #[derive(Clone, Hash)]
 pub(super) enum Base {
@@ -167,6 +170,29 @@ impl JournalStore {
     pub(super) fn write_place(&mut self, purpose: Purpose, sectors: Range<u64>, data: Vec<Buffer>) {
         let (offset, _) = self.bytes_of(&sectors);
         self.start(purpose, DiskOp::Write { offset, data, durable: false });
+    }
+
+    /// Whether free slots hold something that is to be discarded when it has been idle for long.
+    pub fn has_free_to_discard(&self) -> bool {
+        let opened = self.recovery.is_none() && !self.failed;
+        self.config.discards_free.is_some() && opened && self.slots.has_to_discard()
+    }
+
+    /// Discards what free slots had, if it has been `idle` for long: of those that were freed longest ago first, and a few at a
+    /// time.
+    pub(super) fn look_at_free(&mut self, idle: bool) {
+        self.idle_looks = if idle { self.idle_looks.saturating_add(1) } else { 0 };
+        let is_due = self.config.discards_free.is_some_and(|looks| self.idle_looks >= looks.max(1));
+        let discards = |p: &Purpose| matches!(p, Purpose::DiscardFree { .. });
+        if !is_due || self.ios.values().any(discards) {
+            return;
+        }
+        for _ in 0..DISCARDED_TOGETHER {
+            let holds = self.config.holds_what_it_discards();
+            let Some(slot) = self.slots.take_to_discard(holds) else { return };
+            let sectors = self.slots.sectors_of(slot);
+            self.discard_place(Purpose::DiscardFree { slot }, sectors);
+        }
     }
 
     /// What stands in physical sectors is not needed any more.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weft_core::SECTOR;
 use weft_core::cluster::{Arrival, Change, Volume};
 use weft_core::node::{Node, NodeConfig};
+use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
@@ -25,6 +26,9 @@ const PATIENCE: Nanos = 5_000 * MILLIS;
 /// is long enough that at a few thousand writes a second those of many go together: what
 /// follows a write once its host is answered costs more than the write itself otherwise.
 const NOTICE_DELAY: Nanos = 10 * MILLIS;
+
+/// What free slots of a disk hold is discarded when for so many ticks (of 100 ms) nothing was to be put in place.
+const IDLE_LOOKS: u32 = 50;
 
 impl Engine {
     /// Starts every node; those whose disks are missing or wrong stay down.
@@ -107,7 +111,8 @@ impl Engine {
     }
 
     fn node_config(&self) -> NodeConfig {
-        let config = NodeConfig { secret: random(), ..NodeConfig::default() };
+        let store = StoreConfig { discards_free: Some(IDLE_LOOKS), ..StoreConfig::default() };
+        let config = NodeConfig { secret: random(), store, ..NodeConfig::default() };
         match self.rule.together() {
             Some(together) => {
                 let fill = together.home().config.fill;

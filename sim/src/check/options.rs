@@ -146,6 +146,8 @@ pub struct Options {
     pub divides_locks: bool,
     /// Whether disks may have slots.
     pub slots: bool,
+    /// Whether what free slots hold may be discarded.
+    pub discards: bool,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
@@ -195,6 +197,7 @@ impl Options {
         columns: true,
         divides_locks: true,
         slots: true,
+        discards: true,
         deferral: None,
         ordering: None,
         sequencer: None,

@@ -85,8 +85,13 @@ impl Bench {
         let divided = divided();
         let mut disk = SimDisk::new(divided.sectors());
         JournalStore::format(&divided).into_iter().for_each(|op| disk.apply_now(op));
-        let config =
-            StoreConfig { table_pages: 2, overlay_sectors: 1 << 20, bug, ..StoreConfig::default() };
+        let config = StoreConfig {
+            table_pages: 2,
+            overlay_sectors: 1 << 20,
+            discards_free: Some(1),
+            bug,
+            ..StoreConfig::default()
+        };
         let store = JournalStore::open(config, 1, 0, disk.sectors());
         let mut bench = Bench {
             disk,

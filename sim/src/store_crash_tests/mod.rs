@@ -14,7 +14,7 @@ use weft_core::store::StoreBug;
 
 use bench::{Bench, Crash, Order, divided};
 use script::Act::{self, *};
-use script::{SLOT, crowding, filling, pinned, prepared_again, script, short_of_slots};
+use script::{SLOT, crowding, discarding, filling, pinned, prepared_again, script, short_of_slots};
 
 /// Says where it was when something fails.
 struct Where(String);
@@ -83,6 +83,12 @@ fn what_aborts_while_it_is_prepared_does_not_count_for_what_has_its_name() {
 #[test]
 fn a_full_disk_goes_on_and_survives_a_crash_at_any_operation() {
     let crashes = at_every_operation(&filling(), &[Order::Any], &[Crash::PowerCut]);
+    assert!(crashes > 300, "{crashes}");
+}
+
+#[test]
+fn what_free_slots_had_is_discarded_and_nothing_else_with_a_crash_at_any_operation() {
+    let crashes = at_every_operation(&discarding(), &ORDERS, &CRASHES);
     assert!(crashes > 300, "{crashes}");
 }
 
@@ -162,6 +168,11 @@ fn a_slot_that_is_used_again_while_it_is_read_is_found() {
 #[test]
 fn a_discard_that_leaves_no_version_is_found() {
     assert!(is_found(StoreBug::VersionDropped, &script()));
+}
+
+#[test]
+fn a_slot_that_is_used_while_what_it_had_is_discarded_is_found() {
+    assert!(is_found(StoreBug::UsedWhileDiscarded, &discarding()));
 }
 
 #[test]

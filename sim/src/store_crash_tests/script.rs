@@ -180,3 +180,20 @@ pub(super) fn crowding() -> Vec<Act> {
     }
     acts
 }
+
+/// All slots are in use but for some, and what those had is discarded, while new content looks for room.
+pub(super) fn discarding() -> Vec<Act> {
+    let mut acts = vec![Write(0, 20 * SLOT, Content, 1), Commit, Checkpoint, Rest, Release];
+    for round in 1..4 {
+        let byte = 50 * round;
+        acts.extend([Write(0, 4 * SLOT, Content, byte), Commit, Checkpoint, Rest, Release]);
+        // Four are free that hold what was there before.
+        acts.extend([Checkpoint, Steps(usize::from(round) - 1)]);
+        for n in 0..4 {
+            acts.extend([Write((4 + u64::from(n)) * SLOT, SLOT, Content, byte + 1 + n), Commit]);
+            acts.push(Steps(1));
+        }
+        acts.extend([Rest, Checkpoint, Rest, Release, Release, Release, Release]);
+    }
+    acts
+}

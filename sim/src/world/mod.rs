@@ -39,7 +39,7 @@ use weft_core::store::{JournalStore, SUPERBLOCKS, Superblock};
 use weft_core::units::{ColumnSet, Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 use self::giving_up::GivenUp;
-use self::promises::Promises;
+use self::promises::{Forgotten, Promises};
 use self::together::Together;
 use crate::disk::SimDisk;
 use crate::engine::Queue;
@@ -161,6 +161,8 @@ pub struct World {
     clocks_change: bool,
     /// A disk has lost what it promised just before all who had heard of it lost their power: see [`promises`].
     pub unremembered: bool,
+    /// The same of promises of which nobody had heard when the disk's node died. They may have been promises to nobody.
+    pub unheard: bool,
     /// See [`World::settled_in_part`]: of nodes that run no more.
     settled_in_part: u64,
     /// See [`World::let_new_disks_have_slots`].
@@ -297,6 +299,7 @@ impl World {
             sent: 0,
             clocks_change: false,
             unremembered: false,
+            unheard: false,
             settled_in_part: 0,
             slot_of_new: 0,
             upgraded: 0,
@@ -495,12 +498,14 @@ impl World {
         if began && first {
             // Content of a whole slot is looked at when the disk is opened. It may have gone bad just after it was promised.
             let harmed = place.disk.harmed || place.disk.decayed;
-            let lost = place.promises.taken_up(found) && harmed;
+            let lost = place.promises.taken_up(found).filter(|_| harmed);
             let map = node.cluster_map();
             let known = |a: &Attendance| {
                 a.forgot.contains(&id) || a.stale_since.get(&id) == Some(&Timestamp::ZERO)
             };
-            self.unremembered |= lost && !map.attendance.values().any(known);
+            let known = map.attendance.values().any(known);
+            self.unremembered |= lost == Some(Forgotten::ByAll) && !known;
+            self.unheard |= lost == Some(Forgotten::Unheard) && !known;
         }
         place.promises.note(now, reached);
     }

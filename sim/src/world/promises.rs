@@ -4,7 +4,7 @@
 //! (docs/disk-format.md, "What others know of a disk"). If a disk loses what it promised last, and all who have heard of
 //! it lose their power within that time, nobody is left that knows. So it is if nobody has heard of it yet: a host is answered
 //! by its own node, which needs no message for what its own disk has promised. That is the one damage to a single disk that is
-//! not borne. A check ends there; all that was promised earlier must be remembered.
+//! not borne. All that was promised earlier must be remembered.
 
 use weft_core::store::Reached;
 use weft_core::units::{MILLIS, Nanos};
@@ -21,6 +21,15 @@ pub(super) struct Promises {
     at_cut: Option<(Reached, Reached)>,
     /// When its node died since: what others had heard of, and all that had been promised.
     at_death: Option<(Vec<Reached>, Reached)>,
+}
+
+/// Of which promises nobody knows any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Forgotten {
+    /// Of some that were made just before all power went.
+    ByAll,
+    /// Of some of which nobody had heard when the node died. There need be none of a host's writes among them.
+    Unheard,
 }
 
 impl Promises {
@@ -47,14 +56,16 @@ impl Promises {
         self.at_death.get_or_insert_with(|| (heard.collect(), *all));
     }
 
-    /// It is taken up again, as it was found. Says whether it has lost a promise of which nobody can know any more.
-    pub fn taken_up(&mut self, found: Reached) -> bool {
+    /// It is taken up again, as it was found. Says of what it has lost a promise of which nobody can know any more.
+    pub fn taken_up(&mut self, found: Reached) -> Option<Forgotten> {
         let Promises { at_cut, at_death, .. } = std::mem::take(self);
         let unknown = |all: Reached, known: &[Reached]| {
             all.shows_loss(found, 0) && !known.iter().any(|known| known.shows_loss(found, 0))
         };
-        at_cut.is_some_and(|(old, all)| unknown(all, &[old]))
-            || at_death.is_some_and(|(heard, all)| unknown(all, &heard))
+        if at_cut.is_some_and(|(old, all)| unknown(all, &[old])) {
+            return Some(Forgotten::ByAll);
+        }
+        at_death.filter(|(heard, all)| unknown(*all, heard)).map(|_| Forgotten::Unheard)
     }
 }
 
@@ -78,10 +89,11 @@ mod tests {
             }
             promises
         };
-        assert!(promised(true).taken_up(frame(5)) && promised(true).taken_up(frame(4)));
-        assert!(!promised(true).taken_up(frame(6)), "nothing is lost");
-        assert!(!promised(true).taken_up(frame(3)), "others must remember that");
-        assert!(!promised(false).taken_up(frame(5)), "others are alive");
+        let by_all = Some(Forgotten::ByAll);
+        assert_eq!([5, 4].map(|n| promised(true).taken_up(frame(n))), [by_all; 2]);
+        assert_eq!(promised(true).taken_up(frame(6)), None, "nothing is lost");
+        assert_eq!(promised(true).taken_up(frame(3)), None, "others must remember that");
+        assert_eq!(promised(false).taken_up(frame(5)), None, "others are alive");
     }
 
     #[test]
@@ -92,8 +104,10 @@ mod tests {
             promises.died(heard.iter().copied());
             promises
         };
-        assert!(promised(&[]).taken_up(frame(4)) && promised(&[frame(4)]).taken_up(frame(4)));
-        assert!(!promised(&[frame(4), frame(5)]).taken_up(frame(4)), "one remembers");
-        assert!(!promised(&[frame(4)]).taken_up(frame(5)), "nothing is lost");
+        let unheard = Some(Forgotten::Unheard);
+        assert_eq!(promised(&[]).taken_up(frame(4)), unheard);
+        assert_eq!(promised(&[frame(4)]).taken_up(frame(4)), unheard);
+        assert_eq!(promised(&[frame(4), frame(5)]).taken_up(frame(4)), None, "one remembers");
+        assert_eq!(promised(&[frame(4)]).taken_up(frame(5)), None, "nothing is lost");
     }
 }

@@ -25,6 +25,9 @@ impl JournalStore {
         let due =
             now || full || self.unlogged > 0 || self.overlay.len() >= self.config.overlay_sectors;
         let idle = self.checkpoint.is_none() && self.recovery.is_none() && !self.failed;
+        if now {
+            self.look_at_free(idle && !full && self.overlay.is_empty());
+        }
         if !idle || self.mend() || !due || (self.overlay.is_empty() && !full) {
             return;
         }

@@ -197,6 +197,7 @@ impl JournalStore {
             ios: BTreeMap::new(),
             next_io: 1,
             unlogged: 0,
+            idle_looks: 0,
             failed: false,
             out: Vec::new(),
             events: std::collections::VecDeque::new(),

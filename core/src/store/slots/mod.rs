@@ -283,6 +283,21 @@ impl Slots {
         }
     }
 
+    /// A free place whose content is to be discarded. Nobody gets it before it [is](Slots::discarded), if the place is held.
+    pub fn take_to_discard(&mut self, holds: bool) -> Option<u64> {
+        self.room.take_to_discard(holds)
+    }
+
+    /// Whether there are such places.
+    pub fn has_to_discard(&self) -> bool {
+        self.room.has_recent()
+    }
+
+    /// What a free place had is discarded.
+    pub fn discarded(&mut self, place: u64) {
+        self.room.discarded(place);
+    }
+
     /// The logical slots whose pointers have moved since the last checkpoint.
     pub fn moving(&self) -> impl Iterator<Item = u64> + '_ {
         self.moved.keys().copied()
@@ -347,6 +362,7 @@ mod tests {
         assert_eq!(taken, (sb.logical_slots()..sb.slots()).collect::<Vec<_>>());
         assert_eq!(slots.counts(), full(0, sb.spare));
         slots.check(taken.into_iter());
-        assert_eq!(Slots::new(&Superblock { version: 3, slot: 0, ..sb }).counts(), None);
+        let none = Superblock::divide_in(0, 7, 3, 9, 100_000, 4096).expect("it is large enough");
+        assert_eq!(Slots::new(&none).counts(), None);
     }
 }

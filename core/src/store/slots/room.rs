@@ -1,7 +1,7 @@
 //! Which slots are free. Those that were freed last are used first: they are in caches, and a thin disk has them.
 //! Else what follows on the disk follows in the volume, too.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Most slots that are remembered as freed last.
 const RECENT: usize = 4096;
@@ -20,7 +20,7 @@ pub(super) struct Room {
     used: Vec<u64>,
     free: u64,
     /// Slots that were freed last, the latest at the end. Some may be in use again.
-    recent: Vec<u64>,
+    recent: VecDeque<u64>,
     /// Where a free one is looked for next.
     next: u64,
 }
@@ -29,7 +29,7 @@ impl Room {
     /// So many slots, all of them free.
     pub fn new(count: u64) -> Room {
         let words = (count as usize).div_ceil(64);
-        Room { count, used: vec![0; words], free: count, recent: Vec::new(), next: 0 }
+        Room { count, used: vec![0; words], free: count, recent: VecDeque::new(), next: 0 }
     }
 
     /// How many are free.
@@ -78,7 +78,7 @@ impl Room {
     }
 
     fn recent(&mut self) -> Option<u64> {
-        while let Some(slot) = self.recent.pop() {
+        while let Some(slot) = self.recent.pop_back() {
             if !self.is_used(slot) {
                 return Some(slot);
             }
@@ -109,7 +109,33 @@ impl Room {
         if self.recent.len() == RECENT {
             self.recent.drain(..RECENT / 2);
         }
-        self.recent.push(slot);
+        self.recent.push_back(slot);
+    }
+
+    /// Takes the slot that was freed longest ago and is free still, so that nobody uses it (if it `holds` it) while what it
+    /// has is discarded.
+    pub fn take_to_discard(&mut self, holds: bool) -> Option<u64> {
+        while let Some(slot) = self.recent.pop_front() {
+            if self.is_used(slot) {
+                continue;
+            }
+            if holds {
+                self.set_used(slot);
+            }
+            return Some(slot);
+        }
+        None
+    }
+
+    /// Whether there may be such slots.
+    pub fn has_recent(&self) -> bool {
+        !self.recent.is_empty()
+    }
+
+    /// What a slot had is discarded: it is free, and no better than others.
+    pub fn discarded(&mut self, slot: u64) {
+        self.give_back(slot);
+        self.recent.pop_back();
     }
 }
 
@@ -129,6 +155,19 @@ mod tests {
         let rest: BTreeSet<u64> = std::iter::from_fn(|| room.take(None)).collect();
         assert_eq!((rest.len(), room.free(), room.take(Some(5))), (196, 0, None));
         room.check(&(0..200).collect());
+    }
+
+    #[test]
+    fn what_was_freed_first_is_discarded_first_and_used_like_any_other_then() {
+        let mut room = Room::new(8);
+        (0..6).for_each(|slot| room.set_used(slot));
+        [3, 1, 4].into_iter().for_each(|slot| room.give_back(slot));
+        assert_eq!(room.take(None), Some(4));
+        assert_eq!([room.take_to_discard(true), room.take_to_discard(true)], [Some(3), Some(1)]);
+        assert_eq!((room.take_to_discard(true), room.free()), (None, 2));
+        room.discarded(3);
+        assert_eq!((room.take_to_discard(true), room.free()), (None, 3));
+        assert_eq!(room.take(Some(7)), Some(7), "the best one, and not the one that was freed");
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Run {
             store: StoreConfig {
                 table_pages: 4,
                 overlay_sectors: rng.usize(8..200),
+                discards_free: draw_discards(seed).filter(|_| options.discards),
                 ..StoreConfig::default()
             },
             max_chunk: 256 << 10,
@@ -331,6 +332,12 @@ fn draw_slot(seed: u64) -> u64 {
 /// The same of empty disks that take the places of disks without slots, if they have any.
 fn draw_slot_of_new(seed: u64) -> u64 {
     [0, 1, 2, 4][Rng::with_seed(seed ^ 0x510_71e3).usize(0..4)]
+}
+
+/// In half of the seeds what free slots hold is discarded.
+fn draw_discards(seed: u64) -> Option<u32> {
+    let mut rng = Rng::with_seed(seed ^ 0xd15_ca4d);
+    rng.bool().then(|| rng.u32(1..4))
 }
 
 /// With a controller in one of four seeds each block has its command.
