@@ -281,7 +281,7 @@ impl Check {
         }
         if report.unremembered > 0 {
             out += &format!(
-                "\n{} ended early: a disk had lost what it promised just before all who had heard of it lost power",
+                "\n{} ended early: a disk had lost what it promised just before, and nobody who went on had heard of it",
                 report.unremembered
             );
         }

@@ -181,10 +181,10 @@ impl JournalStore {
     /// Discards what free slots had, if it has been `idle` for long: of those that were freed longest ago first, and a few at a
     /// time.
     pub(super) fn look_at_free(&mut self, idle: bool) {
-        self.idle_looks = if idle { self.idle_looks.saturating_add(1) } else { 0 };
-        let is_due = self.config.discards_free.is_some_and(|looks| self.idle_looks >= looks.max(1));
+        let Some(looks) = self.config.discards_free else { return };
+        self.idle_looks = if idle { (self.idle_looks + 1).min(looks) } else { 0 };
         let discards = |p: &Purpose| matches!(p, Purpose::DiscardFree { .. });
-        if !is_due || self.ios.values().any(discards) {
+        if !idle || self.idle_looks < looks || self.ios.values().any(discards) {
             return;
         }
         for _ in 0..DISCARDED_TOGETHER {

@@ -260,7 +260,7 @@ pub struct Summary {
     pub settled_in_part: u64,
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
-    /// The run ended early: a disk had lost what it promised just before all who had heard of it lost their power.
+    /// The run ended early: a disk had lost what it promised just before, and nobody who went on had heard of it.
     pub unremembered: bool,
     /// How many messages were forged.
     pub forged: u64,
