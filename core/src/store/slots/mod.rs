@@ -290,7 +290,7 @@ impl Slots {
 
     /// Whether there are such places.
     pub fn has_to_discard(&self) -> bool {
-        self.room.has_recent()
+        self.room.has_to_discard()
     }
 
     /// What a free place had is discarded.

@@ -105,6 +105,7 @@ impl Slots {
                 self.leaving.push(place);
             }
         }
+        self.room.reopened();
         contradict
     }
 }

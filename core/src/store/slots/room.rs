@@ -21,6 +21,8 @@ pub(super) struct Room {
     free: u64,
     /// Slots that were freed last, the latest at the end. Some may be in use again.
     recent: VecDeque<u64>,
+    /// Slots that were free when the disk was opened, and may hold something from before. Some may be in use.
+    unsure: VecDeque<u64>,
     /// Where a free one is looked for next.
     next: u64,
 }
@@ -29,7 +31,14 @@ impl Room {
     /// So many slots, all of them free.
     pub fn new(count: u64) -> Room {
         let words = (count as usize).div_ceil(64);
-        Room { count, used: vec![0; words], free: count, recent: VecDeque::new(), next: 0 }
+        Room {
+            count,
+            used: vec![0; words],
+            free: count,
+            recent: VecDeque::new(),
+            unsure: VecDeque::new(),
+            next: 0,
+        }
     }
 
     /// How many are free.
@@ -115,7 +124,7 @@ impl Room {
     /// Takes the slot that was freed longest ago and is free still, so that nobody uses it (if it `holds` it) while what it
     /// has is discarded.
     pub fn take_to_discard(&mut self, holds: bool) -> Option<u64> {
-        while let Some(slot) = self.recent.pop_front() {
+        while let Some(slot) = self.recent.pop_front().or_else(|| self.unsure.pop_front()) {
             if self.is_used(slot) {
                 continue;
             }
@@ -128,8 +137,16 @@ impl Room {
     }
 
     /// Whether there may be such slots.
-    pub fn has_recent(&self) -> bool {
-        !self.recent.is_empty()
+    pub fn has_to_discard(&self) -> bool {
+        !self.recent.is_empty() || !self.unsure.is_empty()
+    }
+
+    /// The disk has been opened, and it is known what is in use. The free ones before the last of those may hold something, as far as
+    /// so many are remembered; behind it probably nothing has been written.
+    pub fn reopened(&mut self) {
+        let last = self.used.iter().rposition(|word| *word != 0).map_or(0, |n| n as u64 + 1);
+        let before = 0..(last * 64).min(self.count);
+        self.unsure = before.filter(|slot| !self.is_used(*slot)).take(RECENT).collect();
     }
 
     /// What a slot had is discarded: it is free, and no better than others.
@@ -168,6 +185,19 @@ mod tests {
         room.discarded(3);
         assert_eq!((room.take_to_discard(true), room.free()), (None, 3));
         assert_eq!(room.take(Some(7)), Some(7), "the best one, and not the one that was freed");
+    }
+
+    #[test]
+    fn what_was_free_when_a_disk_was_opened_is_discarded_once() {
+        let mut room = Room::new(300);
+        [0, 2, 70].into_iter().for_each(|slot| room.set_used(slot));
+        room.reopened();
+        room.set_used(1);
+        let discarded: Vec<u64> = std::iter::from_fn(|| room.take_to_discard(true)).collect();
+        assert_eq!(discarded.len(), 128 - 4);
+        assert!(discarded.contains(&3) && !discarded.contains(&1) && !room.has_to_discard());
+        discarded.into_iter().for_each(|slot| room.discarded(slot));
+        assert!(!room.has_to_discard() && room.free() == 296);
     }
 
     #[test]
