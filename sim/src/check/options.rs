@@ -254,9 +254,9 @@ pub struct Summary {
     pub again: (u64, u64),
     /// Writes that relied on parity's being marked already, of nodes that run at the end.
     pub relied: u64,
-    /// See [`World::upgraded`](crate::World::upgraded).
+    /// Disks that have taken the place of one of an earlier version of the format.
     pub upgraded: u64,
-    /// See [`World::settled_in_part`](crate::World::settled_in_part).
+    /// Writes of which parity waits that were taken for done though a disk was not asked that was to hold data of them.
     pub settled_in_part: u64,
     /// Maps in which a volume rests, and how often a node said that one is to go on.
     pub rests: (u64, u64),
