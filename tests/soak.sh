@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A soak: fio writes, verifies and trims for SECONDS (1800), over all sizes, while nodes are killed and return. After each
+# A soak: fio writes, verifies and trims for SECONDS_OF_ALL (1800 s), over all sizes, while nodes are killed and return. After each
 # round, when all is quiet, every slot of every disk is free or placed and none is held; no more are placed than have been
 # written to; and at the end, when all is trimmed, the disks' files hold next to nothing.
 # WEFT chooses the binary. Closing line 'N passed, N failed'.
