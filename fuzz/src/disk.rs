@@ -9,7 +9,8 @@ use weft_bytes::checksum;
 use weft_bytes::{Read, Reader};
 use weft_core::Buffer;
 use weft_core::store::{
-    Change, ChangeKind, DiskOp, Event, JournalStore, Store, StoreConfig, Superblock,
+    Change, ChangeKind, DiskOp, Event, FormatError, JournalStore, SUPERBLOCKS, Store, StoreConfig,
+    Superblock,
 };
 use weft_core::units::{SECTOR, SECTOR_BYTES, Timestamp};
 
@@ -110,6 +111,18 @@ impl Disk {
         let with = r.raw(len.min(r.left()).min(SECTOR_BYTES - at))?;
         self.sector(sector)[at..at + with.len()].copy_from_slice(with);
         Ok(())
+    }
+
+    /// Whether its superblocks and frames are counted as far as numbers go, or nearly. No disk comes to that; one that an input
+    /// has brought there is refused next time.
+    pub fn has_counted_out(&self) -> bool {
+        const LAST: u64 = (1 << 62) - 1000;
+        let copies = self.bytes.chunks(SECTOR_BYTES).take(SUPERBLOCKS as usize);
+        copies.map(Superblock::decode).any(|copy| match copy {
+            Ok(sb) => sb.sequence.max(sb.tail_frame).max(sb.durable_before) > LAST,
+            // Those that are opened are written, and make sense otherwise.
+            Err(why) => matches!(why, FormatError::Superblock(_)),
+        })
     }
 
     /// Gives the frame that begins here, if one does, the checksums that its head should have.

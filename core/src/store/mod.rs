@@ -118,6 +118,7 @@ enum Purpose {
         redirect: usize,
     },
     RecoveryFlush,
+    RecoveryPages,
     RecoveryIndex,
     RecoverySuperblock,
     Verify {
@@ -310,6 +311,7 @@ impl JournalStore {
             (Purpose::Flush(ticket), Ok(_)) => self.events.push_back(Event::Flushed(ticket)),
             (Purpose::RecoveryFlush, Ok(_)) => self.recovery_flushed(),
             (Purpose::MendJournal, Ok(_)) => self.journal_mended(),
+            (Purpose::RecoveryPages, Ok(_)) => self.recovery_pages_written(),
             (Purpose::RecoveryIndex, Ok(_)) => self.recovery_index_written(),
             (Purpose::RecoverySuperblock, Ok(_)) => self.opened(),
         }

@@ -23,6 +23,9 @@ pub enum Kind {
     Owners = 3,
 }
 
+/// What is wrong with a page that names a checkpoint of which neither the superblock nor the journal knows.
+pub const UNKNOWN_CHECKPOINT: &str = "it is from a checkpoint of which the journal knows nothing";
+
 /// The page with this body, as a sector.
 pub fn seal(kind: Kind, disk: u64, number: u64, checkpoint: u64, mut body: Writer) -> Vec<u8> {
     body.pad(BODY_BYTES);

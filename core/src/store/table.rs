@@ -124,6 +124,9 @@ pub(crate) struct Table {
     clock: u64,
     /// Pages that were seen with a marked sector, since before the index says so.
     marked: BTreeSet<u64>,
+    /// Pages that are from a checkpoint of which nothing is known. They are to be written anew before their number is one
+    /// that counts.
+    refused: BTreeSet<u64>,
     /// At which checkpoints there may be pages.
     pub numbers: Numbers,
     /// Which pages there must be; none on disks of version 1, and where data has only a length.
@@ -152,6 +155,7 @@ impl Table {
             room,
             clock: 0,
             marked: BTreeSet::new(),
+            refused: BTreeSet::new(),
             numbers: Numbers::default(),
             index: None,
         }
@@ -209,6 +213,9 @@ impl Table {
             Some(page) => self.decode(number, &page.to_bytes()),
         };
         let wrong = entries.as_ref().err().copied();
+        if wrong == Some(page::UNKNOWN_CHECKPOINT) {
+            self.refused.insert(number);
+        }
         let entries = entries.unwrap_or_else(|_| lost_page());
         if entries.iter().any(|e| e.state == State::Marked) {
             self.marked.insert(number);
@@ -246,9 +253,7 @@ impl Table {
         };
         match (page::decode(Kind::Table, index.disk, number, bytes), index.known(number)) {
             (Ok(written), Known::Written(last)) if written < last => Err("it is an older copy"),
-            (Ok(written), _) if !self.numbers.has(written) => {
-                Err("it is from a checkpoint of which the journal knows nothing")
-            }
+            (Ok(written), _) if !self.numbers.has(written) => Err(page::UNKNOWN_CHECKPOINT),
             (Ok(_), _) => decode_entries(bytes),
             (Err(_), Known::Never) if zeros() => Ok(vec![TableEntry::FRESH; ENTRIES_PER_PAGE]),
             (Err(_), _) if zeros() => Err("it is all zeros"),
@@ -274,6 +279,13 @@ impl Table {
     pub fn take_dirty(&mut self, checkpoint: u64) -> Vec<DirtyPage> {
         let dirty = std::mem::take(&mut self.dirty);
         dirty.into_iter().map(|number| self.written(number, checkpoint)).collect()
+    }
+
+    /// The pages that were refused as bytes, written at this checkpoint: all their sectors are lost.
+    pub fn take_refused(&mut self, checkpoint: u64) -> Vec<DirtyPage> {
+        let refused = std::mem::take(&mut self.refused);
+        self.dirty.retain(|number| !refused.contains(number));
+        refused.into_iter().map(|number| self.written(number, checkpoint)).collect()
     }
 
     /// A page as it is written at this checkpoint.

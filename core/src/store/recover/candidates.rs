@@ -7,7 +7,7 @@ use super::super::format::Applied;
 use super::super::overlay::Over;
 use super::super::place::Base;
 use super::super::table::{State, TableEntry};
-use super::super::{DiskOp, JournalStore, Purpose};
+use super::super::{Change, DiskOp, JournalStore, Purpose, Write};
 use crate::Buffer;
 
 impl JournalStore {
@@ -18,10 +18,13 @@ impl JournalStore {
             return;
         }
         // If the apply entry of a checkpoint was lost, the pages tell that it had put changes in place. All that it
-        // put there is still in the journal.
+        // put there is still in the journal; that it had committed may be lost with the entry.
         let changed = self.overlay.iter().filter(|(_, over)| !over.deltas.is_empty());
+        let undecided = self.writes.values().flat_map(Write::changes);
+        let deltas = undecided.filter(|change| change.kind.is_delta());
         let candidates = r.candidates.keys().copied();
         let sectors = candidates.chain(changed.map(|(s, _)| s));
+        let sectors = sectors.chain(deltas.flat_map(Change::sectors));
         let mut pages: BTreeSet<u64> = sectors.flat_map(|s| self.pages_of(s, 1)).collect();
         for slot in r.last.pointers.keys() {
             let sectors = self.slots.sectors_of(*slot);

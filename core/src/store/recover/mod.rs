@@ -377,13 +377,42 @@ impl JournalStore {
     }
 
     /// Everything that was found is safe. A superblock is written, so that the number of a checkpoint that a crash
-    /// has cut off is not used again: an older page of the table would pass for a newer one. Of a journal that is
-    /// forgotten the disk must know, and not find its frames again; and what is damaged of the index is written
-    /// anew, or it would be found again and again.
+    /// has cut off is not used again: an older page of the table would pass for a newer one. But pages that were refused are
+    /// written anew before, since with that superblock their numbers count.
     pub(in crate::store) fn recovery_flushed(&mut self) {
         if !self.superblock.has_index() {
             return self.opened();
         }
+        if self.write_refused() == 0 {
+            self.write_found_index();
+        }
+    }
+
+    /// Writes the pages that were refused; returns how many writes that took.
+    fn write_refused(&mut self) -> usize {
+        let (next, first_owners) = (self.superblock.sequence + 1, self.superblock.table_pages());
+        let table = self.table.take_refused(next);
+        let owners = self.slots.take_refused(self.superblock.incarnation, next);
+        let index = self.table.index.as_mut().expect("it has an index");
+        table.iter().for_each(|page| index.wrote(page.number, next, page.is_marked));
+        owners.iter().for_each(|page| index.wrote(first_owners + page.number, next, false));
+        let table = table.into_iter().map(|page| (page.number, page.bytes)).collect();
+        let owners = owners.into_iter().map(|page| (page.sector, page.bytes)).collect();
+        let starts = (self.superblock.table_start(), self.superblock.owners().start);
+        self.write_pages(Purpose::RecoveryPages, starts.0, table, true)
+            + self.write_pages(Purpose::RecoveryPages, starts.1, owners, true)
+    }
+
+    /// A run of pages that were refused has been written.
+    pub(in crate::store) fn recovery_pages_written(&mut self) {
+        if self.ios.values().all(|p| *p != Purpose::RecoveryPages) {
+            self.write_found_index();
+        }
+    }
+
+    /// Of a journal that is forgotten the disk must know, and not find its frames again; and what is damaged of the index is
+    /// written anew, or it would be found again and again.
+    fn write_found_index(&mut self) {
         let next = self.superblock.sequence + 1;
         let pages = self.table.index.as_mut().map(|i| i.take_dirty(next)).unwrap_or_default();
         let start = self.superblock.index_start();

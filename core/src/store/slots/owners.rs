@@ -39,6 +39,25 @@ impl Slots {
         written
     }
 
+    /// Both copies of the pages that were refused, written at this checkpoint: they claim what the journal says, and no more.
+    /// With one copy alone the other might pass for the newer one.
+    pub fn take_refused(&mut self, disk: u64, checkpoint: u64) -> Vec<OwnerPage> {
+        let pages = self.newer.len() as u64;
+        let mut written = Vec::new();
+        for number in std::mem::take(&mut self.refused) {
+            self.dirty.remove(&number);
+            let bytes: Buffer = self.encode(disk, number, checkpoint).into();
+            let sectors = (0..OWNER_COPIES).map(|copy| copy * pages + number);
+            written.extend(sectors.map(|sector| OwnerPage {
+                number,
+                sector,
+                bytes: bytes.clone(),
+            }));
+        }
+        written.sort_by_key(|page| page.sector);
+        written
+    }
+
     fn encode(&self, disk: u64, number: u64, checkpoint: u64) -> Vec<u8> {
         let mut w = Writer::with_room(SECTOR_BYTES);
         for owner in self.owners.iter().skip((number * OWNERS_PER_PAGE) as usize) {
@@ -109,9 +128,7 @@ pub(super) fn choose(
     let zeros = |copy: &&[u8]| copy.iter().all(|b| *b == 0);
     match (newest, index.known(entry)) {
         (Some((_, page)), Known::Written(last)) if page.0 < last => Err("it is an older copy"),
-        (Some((_, page)), _) if !numbers.has(page.0) => {
-            Err("it is from a checkpoint of which the journal knows nothing")
-        }
+        (Some((_, page)), _) if !numbers.has(page.0) => Err(page::UNKNOWN_CHECKPOINT),
         (Some(found), _) => Ok(found),
         // A first write may be torn, and the journal has its claims.
         (None, Known::Never) if copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),

@@ -5,6 +5,7 @@ use super::owners::{self, Page};
 use super::room::Room;
 use super::{NONE, OWNER_COPIES, OWNERS_PER_PAGE, Slots, kept};
 use crate::store::index::{Index, Known};
+use crate::store::page;
 use crate::store::table::Numbers;
 use crate::units::SECTOR_BYTES;
 
@@ -48,6 +49,9 @@ impl Slots {
                 }
                 Err(wrong) => {
                     self.dirty.insert(number);
+                    if wrong == page::UNKNOWN_CHECKPOINT {
+                        self.refused.insert(number);
+                    }
                     damaged.push((number, wrong));
                 }
             }
@@ -75,23 +79,23 @@ impl Slots {
     }
 
     /// All pointers are known. `held` are the places of writes that are undecided. Says whether pointers contradict
-    /// one another, which only damage does: then some of them count for nothing.
+    /// one another, or lead to what such a write holds, which only damage does: then some of them count for nothing.
     pub fn settle(&mut self, held: impl Iterator<Item = u64>) -> bool {
         let mut contradict = false;
         let count = self.owners.len();
         let found = std::mem::replace(&mut self.owners, vec![NONE; count]);
         self.placed = 0;
+        self.room = Room::new(count as u64);
+        let moved = self.moved.values().map(|(_, place)| *place);
+        held.chain(moved).for_each(|place| self.room.set_used(place));
         for (slot, place) in (0..).zip(&mut self.places) {
             let Some(at) = super::number(*place) else { continue };
             let owner = &mut self.owners[at as usize];
             match *owner {
-                NONE => (*owner, self.placed) = (kept(slot), self.placed + 1),
+                NONE if !self.room.is_used(at) => (*owner, self.placed) = (kept(slot), self.placed + 1),
                 _ => (*place, contradict) = (NONE, true),
             }
         }
-        self.room = Room::new(count as u64);
-        let moved = self.moved.values().map(|(_, place)| *place);
-        held.chain(moved).for_each(|place| self.room.set_used(place));
         (self.leaving, self.dropped) = (Vec::new(), super::BTreeMap::new());
         for (place, (found, owner)) in (0..).zip(found.iter().zip(&self.owners)) {
             if found != owner {
