@@ -99,6 +99,11 @@ impl SimDisk {
         self.started.insert(id, op);
     }
 
+    /// Whether an operation that was started is a write.
+    pub fn is_write(&self, id: u64) -> bool {
+        matches!(self.started.get(&id), Some(DiskOp::Write { .. }))
+    }
+
     /// It ends.
     pub fn finish(&mut self, id: u64) -> DiskResult {
         let op = self.started.remove(&id).expect("a started operation");

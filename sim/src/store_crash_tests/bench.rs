@@ -6,13 +6,13 @@ use fastrand::Rng;
 use weft_core::Buffer;
 use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 use weft_core::store::{
-    Change, DiskOp, Event, JournalStore, Scan, Store, StoreBug, StoreConfig, Superblock,
+    Change, DiskOp, Event, JournalStore, Reached, Scan, Store, StoreBug, StoreConfig, Superblock,
 };
 use weft_core::units::{NodeId, SECTOR, Timestamp};
 
 use super::script::Act::{self, *};
 use super::script::{SLOT, SLOTS};
-use crate::disk::SimDisk;
+use crate::disk::{Astray, SimDisk};
 
 /// What a write is to change: the first sector, how many, and with what they are filled.
 type Changes = (u64, u64, ChangeKind, u8);
@@ -49,6 +49,14 @@ pub(super) struct Bench {
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
     /// Whether sectors to which something was added may be lost: they were torn.
     pub(super) may_lose: bool,
+    /// The disk loses a write after so many more, or puts it elsewhere, though it says that it is safe.
+    pub(super) lies_after: Option<usize>,
+    /// Whether it has done so.
+    pub(super) has_lied: bool,
+    /// How far others have heard that it had got.
+    heard: Reached,
+    /// They find that it has forgotten what it promised, or it finds that itself: it is made whole from them.
+    pub(super) is_missed: bool,
     open: bool,
     pub(super) reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
     scanned: Vec<(u64, Timestamp)>,
@@ -110,6 +118,10 @@ impl Bench {
             aborted: None,
             content: BTreeMap::new(),
             may_lose: false,
+            lies_after: None,
+            has_lied: false,
+            heard: Reached::default(),
+            is_missed: false,
             open: false,
             reads: Vec::new(),
             scanned: Vec::new(),
@@ -249,7 +261,9 @@ impl Bench {
                     DiskOp::Read { .. } if self.is_slow && self.slow.is_empty() => {
                         self.slow.insert(request.id);
                     }
-                    DiskOp::Write { offset, data, durable: true } if self.is_whole => {
+                    DiskOp::Write { offset, data, durable: true }
+                        if self.is_whole && !self.has_lied =>
+                    {
                         let len: usize = data.iter().map(Buffer::len).sum();
                         self.check_content(offset / SECTOR, len as u64 / SECTOR);
                     }
@@ -298,10 +312,26 @@ impl Bench {
             *left = left.checked_sub(1)?;
         }
         let id = self.started.remove(n);
+        self.lie_about(id);
         let result = self.disk.finish(id);
         self.store.done(id, result);
         self.settle();
         Some(true)
+    }
+
+    /// If it is time for that, a write that ends is lost, or comes to another place.
+    fn lie_about(&mut self, id: u64) {
+        if !self.disk.is_write(id) {
+            return;
+        }
+        let Some(left) = self.lies_after else { return };
+        self.lies_after = left.checked_sub(1);
+        if left == 0 {
+            let elsewhere = self.rng.u64(0..self.disk.sectors());
+            let astray = [Astray::Lost, Astray::To(elsewhere)];
+            self.disk.astray = self.rng.choice(astray);
+            (self.has_lied, self.may_lose) = (true, true);
+        }
     }
 
     pub(super) fn rest(&mut self) -> bool {
@@ -338,9 +368,11 @@ impl Bench {
     fn hear(&mut self, event: Event) {
         match event {
             Event::Prepared(ts) => {
+                self.heard = self.store.reached();
                 self.writes.get_mut(&ts).expect("it was asked").prepared = true;
             }
             Event::OutcomeSafe(list) => {
+                self.heard = self.store.reached();
                 for ts in list {
                     // The abort may be that of a prepare before the one of which all is known.
                     let is_abort = self.aborted.as_mut().filter(|(of, _, safe)| *of == ts && !safe);
@@ -351,16 +383,26 @@ impl Bench {
                 }
                 self.writes.retain(|_, w| !(w.safe && w.outcome == Some(false)));
             }
+            Event::Opened(_)
+                if self.store.forgot() || self.heard.shows_loss(self.store.found(), 0) =>
+            {
+                assert!(self.has_lied, "it has forgotten something");
+                self.is_missed = true;
+            }
             Event::Opened(found) => {
                 self.opened(&found.into_iter().map(|r| (r.ts, r.committed)).collect());
                 self.life += 1;
                 self.store.begin_life(self.life);
             }
             Event::Read(done) => {
-                assert!(done.ticket == 7 || done.erased.is_empty(), "a slot was used while read");
+                let is_whole = done.erased.is_empty() || self.has_lied;
+                assert!(done.ticket == 7 || is_whole, "a slot was used while read");
                 self.reads.push((done.ticket, done.data.to_bytes().to_vec(), done.erased));
             }
             Event::Scanned(_, found) => self.scanned = found,
+            Event::Damaged(_) if self.has_lied => {}
+            // What came to another place came to both superblocks.
+            Event::Refused(_) if self.has_lied => self.is_missed = true,
             Event::Damaged(what)
                 if self.may_lose && (what.contains("superblock") || what.contains("owners")) => {}
             other => panic!("nobody asked for {other:?}"),
@@ -393,7 +435,11 @@ impl Bench {
 
     /// Everything is as it must be; then it goes on, and still is.
     pub(super) fn check(&mut self) {
-        assert!(self.rest() && self.open, "it comes to rest");
+        assert!(self.rest(), "it comes to rest");
+        if self.is_missed {
+            return;
+        }
+        assert!(self.open, "it is opened");
         self.compare();
         self.come_to_an_end();
         self.compare();
@@ -406,7 +452,9 @@ impl Bench {
         self.come_to_an_end();
         self.crash(Crash::PowerCut);
         self.rest();
-        self.compare();
+        if !self.is_missed {
+            self.compare();
+        }
     }
 
     pub(super) fn come_to_an_end(&mut self) {

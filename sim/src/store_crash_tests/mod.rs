@@ -14,7 +14,9 @@ use weft_core::store::StoreBug;
 
 use bench::{Bench, Crash, Order, divided};
 use script::Act::{self, *};
-use script::{SLOT, crowding, discarding, filling, pinned, prepared_again, script, short_of_slots};
+use script::{
+    SLOT, adding, crowding, discarding, filling, pinned, prepared_again, script, short_of_slots,
+};
 
 /// Says where it was when something fails.
 struct Where(String);
@@ -120,6 +122,65 @@ fn opening_may_crash_at_any_operation_after_a_crash_at_any() {
             }
         }
     }
+}
+
+/// The disk loses a write though it has said that it is safe, or puts it elsewhere, and crashes some operations later; perhaps once more, so many
+/// operations after that. Nothing wrong is read, unless it is known that the disk has forgotten something. Says whether a write was
+/// lost before the crash; nothing if the script came to its end.
+fn lies(acts: &[Act], order: Order, lost: usize, at: usize, again: Option<usize>) -> Option<bool> {
+    let crash = CRASHES[(lost + at) % 2];
+    let _where =
+        Where(format!("{order:?}: write {lost} is lost, {crash:?} at {at}, then {again:?}"));
+    let mut bench = Bench::new((lost * 1000 + at) as u64, order, None);
+    (bench.lies_after, bench.left) = (Some(lost), Some(at));
+    let ended = bench.run(acts);
+    bench.left = again;
+    if !bench.has_lied || ended {
+        return (!ended).then_some(false);
+    }
+    bench.crash(crash);
+    if again.is_some() && !bench.rest() {
+        bench.left = None;
+        bench.crash(Crash::ProcessDies);
+    }
+    bench.left = None;
+    bench.check();
+    Some(true)
+}
+
+/// Most operations between a lost write and a crash, and between that and another.
+const SOON: usize = 24;
+
+/// A write is lost, each in turn, and the disk crashes soon after: at each operation; and after every so many of these again, at each.
+/// Says how often.
+fn lies_about_every_write(acts: &[Act], order: Order, every: usize) -> usize {
+    let mut count = 0;
+    for lost in 0.. {
+        let mut since = 0;
+        for at in 0.. {
+            let lied = lies(acts, order, lost, at, None);
+            if lied == Some(true) && (lost + at).is_multiple_of(every) {
+                for again in 0..SOON {
+                    lies(acts, order, lost, at, Some(again));
+                }
+                count += SOON;
+            }
+            since += usize::from(lied == Some(true));
+            if lied.is_none() || since == SOON {
+                break;
+            }
+        }
+        if since == 0 {
+            return count;
+        }
+    }
+    unreachable!("a script ends")
+}
+
+#[test]
+fn what_a_disk_loses_though_it_was_safe_is_not_taken_for_something_else() {
+    let times = ORDERS.map(|order| lies_about_every_write(&adding(), order, 5));
+    assert!(times.iter().all(|n| *n > 1000), "{times:?}");
 }
 
 #[test]

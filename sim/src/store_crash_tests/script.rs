@@ -106,6 +106,17 @@ pub(super) fn script() -> Vec<Act> {
     acts
 }
 
+/// Deltas on what is in place, decided before a checkpoint, with it and after it.
+pub(super) fn adding() -> Vec<Act> {
+    let mut acts = vec![Write(0, 5, Content, 1), Commit, Release, Checkpoint, Rest];
+    for byte in [2, 4] {
+        acts.extend([Write(1, 2, Delta, byte), Commit, Checkpoint, Rest, Release]);
+    }
+    acts.extend([Write(0, 4, Content, 8), Commit, Write(3, 2, Delta, 16), Rest, Checkpoint, Rest]);
+    acts.extend([Commit, Checkpoint, Rest]);
+    acts
+}
+
 /// An undecided write keeps the journal from forgetting checkpoints that are done, while a slot moves twice and gets a delta;
 /// between the moves perhaps a small write.
 pub(super) fn pinned(small: bool) -> Vec<Act> {

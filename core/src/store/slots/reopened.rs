@@ -92,7 +92,9 @@ impl Slots {
             let Some(at) = super::number(*place) else { continue };
             let owner = &mut self.owners[at as usize];
             match *owner {
-                NONE if !self.room.is_used(at) => (*owner, self.placed) = (kept(slot), self.placed + 1),
+                NONE if !self.room.is_used(at) => {
+                    (*owner, self.placed) = (kept(slot), self.placed + 1)
+                }
                 _ => (*place, contradict) = (NONE, true),
             }
         }
