@@ -115,7 +115,7 @@ impl Disk {
 
     /// Whether its superblocks and frames are counted as far as numbers go, or nearly. No disk comes to that; one that an input
     /// has brought there is refused next time.
-    pub fn has_counted_out(&self) -> bool {
+    fn has_counted_out(&self) -> bool {
         const LAST: u64 = (1 << 62) - 1000;
         let copies = self.bytes.chunks(SECTOR_BYTES).take(SUPERBLOCKS as usize);
         copies.map(Superblock::decode).any(|copy| match copy {
@@ -250,11 +250,55 @@ impl<'a> Open<'a> {
         self.settle();
     }
 
+    /// Writes some sectors and some whole slots, those that there are; each with what it is to read from then on. No write on
+    /// the disk is later.
+    pub fn write(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let offered = self.store.data_sectors();
+        let mut written = Vec::new();
+        for (n, sectors) in
+            [1..2, 2 * SLOT..3 * SLOT, 5 * SLOT + 1..6 * SLOT + 1].iter().enumerate()
+        {
+            if sectors.end > offered {
+                break;
+            }
+            let ts = Timestamp(u64::MAX - 8 + n as u64);
+            let bytes = vec![100 + n as u8; SECTOR_BYTES];
+            let data = Buffer::from(bytes.repeat((sectors.end - sectors.start) as usize));
+            let change = Change { sector: sectors.start, kind: ChangeKind::Content, data };
+            if !self.commit(ts, change) {
+                break;
+            }
+            written.extend(sectors.clone().map(|sector| (sector, bytes.clone())));
+        }
+        written
+    }
+
+    /// Writes this, unless the journal is smaller than any that is made and has no room for it. Says whether it has.
+    fn commit(&mut self, ts: Timestamp, change: Change) -> bool {
+        self.store.prepare(ts, Vec::new(), vec![change], true);
+        self.settle();
+        if self.store.waits_for_room(ts) {
+            self.put_in_place();
+        }
+        let has_room = !self.store.waits_for_room(ts);
+        self.store.outcome(ts, has_room);
+        if has_room {
+            self.store.release(ts);
+        }
+        self.settle();
+        has_room
+    }
+
     /// Puts in place what is committed.
     pub fn put_in_place(&mut self) {
         self.store.checkpoint(true, &|_, _, _| false);
         self.store.flush_outcomes();
         self.settle();
+    }
+
+    /// Whether its superblocks and frames are counted as far as numbers go, or nearly.
+    pub fn has_counted_out(&self) -> bool {
+        self.disk.has_counted_out()
     }
 
     /// Whether it has forgotten what it promised.

@@ -5,6 +5,7 @@
 
 use super::super::format::Redirect;
 use super::super::index::Known;
+use super::super::page;
 use super::super::{JournalStore, Purpose, Write};
 use super::Part;
 use crate::Buffer;
@@ -44,6 +45,14 @@ impl JournalStore {
         let claims = &mut recovery.claims;
         let damaged = self.slots.load(known, claims, (table, first), [&other, &bytes]);
         let pages = (bytes.len() / SECTOR_BYTES) as u64;
+        for page in self.slots.refused(first..first + pages) {
+            if !damaged.iter().any(|(lost, _)| *lost == page) {
+                let wrong = page::UNKNOWN_CHECKPOINT;
+                self.damaged(format!(
+                    "a copy of page {page} of the slots' owners is damaged: {wrong}; the other is used"
+                ));
+            }
+        }
         for (page, wrong) in damaged {
             self.superblock.unclaimed_lost = true;
             self.damaged(format!(

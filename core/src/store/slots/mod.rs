@@ -99,8 +99,8 @@ pub(in crate::store) struct Slots {
     newer: Vec<u8>,
     /// Pages of the owners that are to be written with the next checkpoint.
     dirty: BTreeSet<u64>,
-    /// Pages that are from a checkpoint of which nothing is known. They are to be written anew before their number is one
-    /// that counts.
+    /// Pages of which a copy is from a checkpoint of which nothing is known. They are to be written anew before its number is
+    /// one that counts.
     refused: BTreeSet<u64>,
     room: room::Room,
     /// Pointers that have moved since: of a logical slot the write that has committed, and where its content is.

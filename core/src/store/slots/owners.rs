@@ -4,6 +4,8 @@
 //!
 //! The index of the table has entries for these pages, too, behind those of the table's. So an older copy is known to be one.
 
+use std::ops::Range;
+
 use super::{OWNER_COPIES, OWNERS_PER_PAGE, Slots};
 use crate::Buffer;
 use crate::store::index::{Index, Known};
@@ -39,8 +41,13 @@ impl Slots {
         written
     }
 
-    /// Both copies of the pages that were refused, written at this checkpoint: they claim what the journal says, and no more.
-    /// With one copy alone the other might pass for the newer one.
+    /// Which of these pages have a copy that was refused.
+    pub fn refused(&self, pages: Range<u64>) -> Vec<u64> {
+        self.refused.range(pages).copied().collect()
+    }
+
+    /// Both copies of the pages of which one was refused, written at this checkpoint: they claim what is known. With one
+    /// copy alone the other might pass for the newer one.
     pub fn take_refused(&mut self, disk: u64, checkpoint: u64) -> Vec<OwnerPage> {
         let pages = self.newer.len() as u64;
         let mut written = Vec::new();
@@ -105,11 +112,16 @@ impl Slots {
     }
 }
 
-/// The newer of a page's copies, if it is what the index says, and which copy that is.
-///
-/// # Errors
-///
-/// What is wrong, if neither copy is.
+/// What is found of a page.
+pub(super) struct Chosen {
+    /// The newer of its copies, if it is what the index says, and which copy that is; or what is wrong, if neither is.
+    pub newest: Result<(u8, Page), &'static str>,
+    /// A copy is from a checkpoint of which nothing is known. What that had put in place is still in the journal, so the other
+    /// copy is right.
+    pub has_refused: bool,
+}
+
+/// Looks at both copies of a page.
 pub(super) fn choose(
     index: &Index,
     numbers: &Numbers,
@@ -117,23 +129,28 @@ pub(super) fn choose(
     number: u64,
     slots: (u64, u64),
     copies: [&[u8]; OWNER_COPIES as usize],
-) -> Result<(u8, Page), &'static str> {
+) -> Chosen {
     let claims = |copy: &[u8]| {
         let written = page::decode(Kind::Owners, index.disk, number, copy)?;
         Ok::<_, &str>((written, decode(copy, number, slots).ok_or("its claims make no sense")?))
     };
-    let newest = (0..OWNER_COPIES as u8)
-        .filter_map(|n| claims(copies[usize::from(n)]).ok().map(|page| (n, page)))
-        .max_by_key(|(_, page)| page.0);
+    let whole = (0..OWNER_COPIES as u8)
+        .filter_map(|n| claims(copies[usize::from(n)]).ok().map(|page| (n, page)));
+    let (known, refused): (Vec<_>, Vec<_>) = whole.partition(|(_, page)| numbers.has(page.0));
+    let has_refused = !refused.is_empty();
     let zeros = |copy: &&[u8]| copy.iter().all(|b| *b == 0);
-    match (newest, index.known(entry)) {
-        (Some((_, page)), Known::Written(last)) if page.0 < last => Err("it is an older copy"),
-        (Some((_, page)), _) if !numbers.has(page.0) => Err(page::UNKNOWN_CHECKPOINT),
+    let newest = match (known.into_iter().max_by_key(|(_, page)| page.0), index.known(entry)) {
+        // The index may name a refused copy.
+        (Some((_, page)), Known::Written(last)) if page.0 < last && numbers.has(last) => {
+            Err("it is an older copy")
+        }
         (Some(found), _) => Ok(found),
         // A first write may be torn, and the journal has its claims.
         (None, Known::Never) if copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),
+        (None, _) if has_refused => Err(page::UNKNOWN_CHECKPOINT),
         (None, _) => claims(copies[0]).map(|page| (0, page)),
-    }
+    };
+    Chosen { newest, has_refused }
 }
 
 /// The claims of a page, if they are of slots that there are: so many `logical` ones, in so many `physical` ones.

@@ -5,7 +5,6 @@ use super::owners::{self, Page};
 use super::room::Room;
 use super::{NONE, OWNER_COPIES, OWNERS_PER_PAGE, Slots, kept};
 use crate::store::index::{Index, Known};
-use crate::store::page;
 use crate::store::table::Numbers;
 use crate::units::SECTOR_BYTES;
 
@@ -33,7 +32,11 @@ impl Slots {
         for (n, number) in (0..copies[0].len() / SECTOR_BYTES).zip(first..) {
             let page = copies.map(|copy| &copy[n * SECTOR_BYTES..(n + 1) * SECTOR_BYTES]);
             let slots = (self.places.len() as u64, self.owners.len() as u64);
-            match owners::choose(index, numbers, table + number, number, slots, page) {
+            let chosen = owners::choose(index, numbers, table + number, number, slots, page);
+            if chosen.has_refused {
+                self.refused.insert(number);
+            }
+            match chosen.newest {
                 Ok((copy, page)) => {
                     // A crash may have come before the index said that the page was written.
                     let is_known = match index.known(table + number) {
@@ -49,9 +52,6 @@ impl Slots {
                 }
                 Err(wrong) => {
                     self.dirty.insert(number);
-                    if wrong == page::UNKNOWN_CHECKPOINT {
-                        self.refused.insert(number);
-                    }
                     damaged.push((number, wrong));
                 }
             }
