@@ -11,7 +11,7 @@ fn forgetting_a_write_whose_data_is_away_is_found() {
     let (gives_up, controller) = (Some(false), Some(None));
     let drawn = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
     let options = Options { gives_up, controller, ..drawn };
-    for seed in [9, 60] {
+    for seed in [60, 170] {
         passed(seed, options);
         assert!(fails(seed, Bug::LoneSurvivor, options), "seed {seed}");
     }
