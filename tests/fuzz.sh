@@ -27,7 +27,7 @@ runs_of() {
         nbd) echo 1000000 ;;
         native) echo 400000 ;;
         wire) echo 3000000 ;;
-        disk_format) echo 40000 ;;
+        disk_format) echo 25000 ;;
         member_log) echo 500000 ;;
     esac
 }
