@@ -359,6 +359,29 @@ fn owners_of_a_checkpoint_whose_apply_entry_was_lost_are_not_believed_later() {
     assert!(refused > 0, "no page is refused");
 }
 
+/// A frame stands at the ring's beginning if there was no room for it behind the one before. One that came there by a write that
+/// went astray does not count: as if all room between had been skipped, there would be none left for ever.
+#[test]
+fn a_frame_that_went_astray_to_the_beginning_of_the_journal_takes_no_room() {
+    let mut one = One::new();
+    one.write(3, ChangeKind::Content, 1);
+    let ts = one.prepare(3, ChangeKind::Delta, 2, true);
+    one.rest();
+    // Before that nothing is needed any more.
+    one.place();
+    one.disk.astray = Some(Astray::To(one.divided.journal_start()));
+    one.prepare(4, ChangeKind::Content, 4, true);
+    one.rest();
+    one.opened_again();
+    assert_eq!(one.undecided(), [ts]);
+    one.store.outcome(ts, true);
+    for byte in 1..20 {
+        one.write(5, ChangeKind::Content, byte);
+        one.place();
+        assert_eq!((one.read(3), one.read(5)), (Some(3), Some(byte)));
+    }
+}
+
 /// What a checkpoint that was cut off had begun is ended without any more room in the journal.
 #[test]
 fn a_disk_that_dies_in_checkpoints_again_and_again_has_room_left() {

@@ -85,8 +85,17 @@ impl JournalStore {
             let frame = decode_frame(sb.incarnation, from, sb.bounds());
             frame.filter(|_| number_of(sb, from) == Some(number)).map(|f| (at, f))
         };
+        // The first frame of an empty ring begins it anew. Another that stands there, with room for it where it should be, went
+        // astray.
+        let at_beginning = |at: u64, number: u64, is_first: bool| {
+            let head = decode_head(sb.incarnation, bytes)?.head;
+            let belongs = is_first || at + head.sectors() > sb.journal;
+            if belongs { frame_at(0, number) } else { None }
+        };
         let mut frames = Vec::new();
-        while let Some((start, frame)) = frame_at(at, number).or_else(|| frame_at(0, number)) {
+        while let Some((start, frame)) =
+            frame_at(at, number).or_else(|| at_beginning(at, number, frames.is_empty()))
+        {
             let (head, entries) = frame.map_err(|why| FormatError::Frame { number, why })?;
             let skipped = if start < at && !frames.is_empty() { sb.journal - at } else { 0 };
             used += skipped + head.sectors();
