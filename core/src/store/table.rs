@@ -281,7 +281,8 @@ impl Table {
         dirty.into_iter().map(|number| self.written(number, checkpoint)).collect()
     }
 
-    /// The pages that were refused as bytes, written at this checkpoint: all their sectors are lost.
+    /// The pages that were refused as bytes, written at this checkpoint: all their sectors are lost, but for those of which the
+    /// journal has said what they are.
     pub fn take_refused(&mut self, checkpoint: u64) -> Vec<DirtyPage> {
         let refused = std::mem::take(&mut self.refused);
         self.dirty.retain(|number| !refused.contains(number));

@@ -89,8 +89,7 @@ impl JournalStore {
         // astray.
         let at_beginning = |at: u64, number: u64, is_first: bool| {
             let head = decode_head(sb.incarnation, bytes)?.head;
-            let belongs = is_first || at + head.sectors() > sb.journal;
-            if belongs { frame_at(0, number) } else { None }
+            frame_at(0, number).filter(|_| is_first || at + head.sectors() > sb.journal)
         };
         let mut frames = Vec::new();
         while let Some((start, frame)) =
