@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
 done
 # What programs that are linked against it rely on. It grows when a function changes or goes.
 soversion=0
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
+version=$(sed -n '/^version = /{s/.*"\(.*\)"/\1/p;q}' Cargo.toml)
 to=${DESTDIR:-}$prefix
 
 # Apart from other builds: there the library has no such name, and tests link against it.

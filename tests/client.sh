@@ -85,13 +85,13 @@ start_cluster() {
     "$WEFT" up --processes --dir "$C" --nodes 5 --disk-size 64M --layout rs:3+1 --volume v:64M \
         --listen "$T/first.sock" >>"$T/log" 2>&1 9>&- &
     echo $! >"$T/cluster.pid"
-    wait_until eval "weft volume show v --json --dir $C/node-4 | grep -q fault-free"
+    wait_until eval "weft volume show v --json --dir $C/node-4 | grep fault-free"
 }
 # The process of a node: it is one of those that were started here.
 process() {
     local pid
     for pid in $(pgrep -P "$(cat "$T/cluster.pid")"); do
-        tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qx "$C/node-$1/node.toml" && echo "$pid" && return
+        tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -x "$C/node-$1/node.toml" >/dev/null && echo "$pid" && return
     done
     return 1
 }
@@ -109,7 +109,7 @@ goes_on() {
 }
 # From any node; and what cannot be is refused before anything changes.
 set_it() { weft volume set v "$@" --dir "$C/node-${NODE:-3}" --json; }
-shows() { weft volume show v --json --dir "$C/node-4" | grep -q "\"$1\": *\"$2\""; }
+shows() { weft volume show v --json --dir "$C/node-4" | grep "\"$1\": *\"$2\"" >/dev/null; }
 sets() {
     start_cluster || return 1
     set_it ordering=device-locks commit=early dispatch=commanded >/dev/null || return 1

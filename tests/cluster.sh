@@ -346,7 +346,7 @@ attached() {
     refused 'has been removed --token' weft attach v --dir "$host"
     weft volume set v roles=node --dir "$T/state2"
 }
-ahead() { weft status --dir "$1" | grep -q "warning: the clock of node [0-9]*'s machine is 2592... s ahead"; }
+ahead() { weft status --dir "$1" | grep "warning: the clock of node [0-9]*'s machine is 2592... s ahead" >/dev/null; }
 # The clock of a host's machine is a month ahead: it goes by the cluster's time, and says so; the others notice nothing.
 wrong_clock() {
     local token host="$T/ahead" at number libraries=(/usr/lib/*/faketime/libfaketime.so.1)
@@ -446,7 +446,7 @@ deleting() {
     local kept
     refused 'bxo there are: box, node' weft volume create w 10M --apart bxo --dir "$T/state1"
     "$WEFT" scrub v --rate 64K --dir "$T/state1" >/dev/null 2>&1 & kept=$!
-    wait_until eval "weft status --dir '$T/state2' | grep -q 'a scrub of volume v by node 1'"
+    wait_until eval "weft status --dir '$T/state2' | grep 'a scrub of volume v by node 1'"
     weft volume create w 10M --layout rs:2+1 --dir "$T/state3" | grep -c 'apart: box'
     weft volume resize w all --dir "$T/state3"
     head -c 10M "$T/image.30" | nbdcopy - "nbd+unix:///w?socket=$T/nbd2.sock"
@@ -500,7 +500,7 @@ outvoted() {
     for n in 1 2; do weft node start $n --dir "$T/state0"; done
     wait_until mode_is 3 fault-free
     for n in 1 2; do kill -9 "$(cat "$T/pid$n")"; done
-    wait_until eval "weft status --dir '$T/state0' | grep -q 'NOT SERVED'"
+    wait_until eval "weft status --dir '$T/state0' | grep 'NOT SERVED'"
     weft volume list --dir "$T/state0" | grep -c 'not served'
     weft node list --dir "$T/state0" | grep -c 'NOT SERVED'
     status 0 "sys.exit(s['volumes'][0]['survives'] is not None)"

@@ -7,6 +7,7 @@ WEFT=$(realpath "${1:-${CARGO_TARGET_DIR:-target}/tested/weft}")
 export WEFT
 T=$(mktemp -d "${TMPDIR:-/tmp}/weft-packaging.XXXXXX")
 trap 'rm -rf "$T"' EXIT
+trap 'echo "packaging.sh: line $LINENO failed: $BASH_COMMAND" >&2' ERR
 fails() { if "$@" >"$T/said" 2>&1; then echo "went well, and should not have: $*"; exit 1; fi; }
 
 for script in packaging/package.sh packaging/debian/postinst; do bash -n "$script"; done
@@ -55,7 +56,7 @@ if command -v cc >/dev/null && command -v pkg-config >/dev/null; then
     export PKG_CONFIG_PATH=$T/prefix/lib/pkgconfig
     # shellcheck disable=SC2046
     cc client-c/examples/log.c $(pkg-config --cflags --libs weft) -o "$T/log"
-    LD_LIBRARY_PATH=$T/prefix/lib ldd "$T/log" | grep -q "libweft.so.0 => $T/prefix/lib/libweft.so.0"
+    LD_LIBRARY_PATH=$T/prefix/lib ldd "$T/log" | grep "libweft.so.0 => $T/prefix/lib/libweft.so.0" >/dev/null
 fi
 # The client is built from its packages, which find each other by version.
 cargo package -p weft-bytes -p weft-front -p weft-client --allow-dirty --offline --quiet 2>"$T/said" || { cat "$T/said"; exit 1; }

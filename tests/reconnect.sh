@@ -27,7 +27,7 @@ sys.exit(not all(n["state"] == "up" for n in s["nodes"]) or s["volumes"][0]["mod
 process() {
     local pid
     for pid in $(cat "$T/nodes" 2>/dev/null) $(pgrep -P "$(cat "$T/cluster.pid")"); do
-        alive "$pid" && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qx "$C/node-$1/node.toml" && echo "$pid" && return
+        alive "$pid" && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -x "$C/node-$1/node.toml" >/dev/null && echo "$pid" && return
     done
     return 1
 }
@@ -120,7 +120,7 @@ filesystem() {
     wait $writer
     umount "$T/mnt"
     fsck.ext4 -fn "$device"
-    dumpe2fs -h "$device" 2>/dev/null | grep -q '^FS Error count' && { echo "the file system met errors"; return 1; }
+    dumpe2fs -h "$device" 2>/dev/null | grep '^FS Error count' && { echo "the file system met errors"; return 1; }
     losetup -d "$device"
     rm -f "$T/loop"
     unmount
