@@ -59,6 +59,7 @@ fn main() {
         NodeBug::SilentAborts,
         NodeBug::OverUndecidedWrite,
         NodeBug::ShownWhileAway,
+        NodeBug::PutBackWithAll,
         NodeBug::LoneSurvivor,
         NodeBug::CommitsMarks,
         NodeBug::ReliesOnGoneMarks,

@@ -37,6 +37,15 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
+    /// Since when this disk may have been given what others have: since its column came here, or since its node was back
+    /// for the first time.
+    fn put_back_since(&self) -> Option<Timestamp> {
+        match self.from > Timestamp::ZERO {
+            true => Some(self.from),
+            false => self.times_away.first().and_then(|first| first.until),
+        }
+    }
+
     /// What a version that this disk shows counts as beside the others'. What it shows as written while it was away
     /// was there before.
     fn counts_as(&self, version: Timestamp) -> Timestamp {
@@ -231,11 +240,13 @@ impl Catchup {
     /// When everything has been heard, the stale sectors are known. `is_unchanged` says of a sector of
     /// this disk, columns that have said all, and seats that have been written, whether this sector cannot have been:
     /// whatever changes a data unit changes all parity that covers it, so a unit is as it was if
-    /// parity that covers it is. `is_exposed` says that of what was listed too, where parity waits.
+    /// parity that covers it is. `is_exposed` says that of what was listed too, where parity waits. `is_covered` says of a
+    /// data sector, columns that have said all, and seats that have been written, whether one of both is parity that covers it.
     pub fn conclude(
         &mut self,
         is_unchanged: impl Fn(Place, u64, ColumnSet, ColumnSet) -> bool,
         is_exposed: impl Fn(Place, u64, &Listed) -> bool,
+        is_covered: impl Fn(Place, u64, ColumnSet, ColumnSet) -> bool,
     ) {
         let Some(a) = &self.asking else { return };
         let looked = a.to_look_at.as_ref().is_some_and(Vec::is_empty);
@@ -251,6 +262,15 @@ impl Catchup {
             // was cleared since: only what others have as well is believed.
             let forgot = behind.since == Timestamp::ZERO && behind.from == Timestamp::ZERO;
             let listed = a.listed.range(behind.sectors.clone());
+            // What is newer here than all that parity knows of was put back, with the timestamp of that. An earlier write
+            // may have come later where nobody was asked: to all columns but those from which it was put back. Had this disk
+            // stayed, the write would have failed; it left, and the write was decided without it.
+            let may_lack = |s: &u64, l: &Listed| {
+                has(s) > l.version
+                    && behind.put_back_since().is_some_and(|since| l.version >= since)
+                    && is_covered(*place, *s, witnesses, l.by)
+                    && !is_exposed(*place, *s, l)
+            };
             let misses = |s: &u64, l: &Listed| match behind.copied {
                 true => has(s) < behind.from,
                 false => {
@@ -264,6 +284,7 @@ impl Catchup {
                     let differs = differs && !keeps;
                     useless(has(s))
                         || has(s) < l.owed
+                        || may_lack(s, l)
                         || (differs && !(has(s) == Timestamp::ZERO && as_it_was()))
                 }
             };
@@ -324,6 +345,11 @@ mod tests {
         (VolumeId(1), n)
     }
 
+    /// Of columns whose parity says nothing.
+    fn conclude(c: &mut Catchup) {
+        c.conclude(|_, _, _, _| false, |_, _, _| false, |_, _, _, _| false);
+    }
+
     #[test]
     fn only_what_was_missed_is_stale() {
         let mut c = Catchup::default();
@@ -337,10 +363,10 @@ mod tests {
         a.listed.extend([4, 5, 6, 7].map(|s| (s, listed(20))));
         a.own = [(6, Timestamp(20)), (7, Timestamp(15))].into();
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        conclude(&mut c);
         assert_eq!(c.stale_sectors(), None, "who is not there may know of more");
         c.asking().unwrap().asleep = false;
-        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        conclude(&mut c);
         assert_eq!(c.stale_sectors(), Some(2));
         assert!(c.is_stale(4..5) && !c.is_stale(5..7) && c.is_stale(7..8));
         assert!(!c.enter(first.into()), "what is known stays known");
@@ -360,7 +386,7 @@ mod tests {
         // 0 has been rebuilt; 2 and 3 hold what another extent left, 4 is older than nothing.
         a.own.extend([(0, Timestamp(110)), (2, Timestamp(90)), (3, Timestamp(90))]);
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        conclude(&mut c);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3]);
     }
@@ -374,7 +400,7 @@ mod tests {
         a.listed.extend([0, 1, 2, 3].map(|s| (s, listed(u64::MAX))));
         a.own.extend([(0, Timestamp(120)), (1, Timestamp(90)), (4, Timestamp(90)), (5, LOST)]);
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        conclude(&mut c);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [1, 2, 3, 4, 5]);
         assert!(c.is_lost(5) && !c.is_lost(4));
@@ -391,7 +417,11 @@ mod tests {
         a.witnesses.insert(place(2), ColumnSet::of(3));
         a.to_look_at = Some(Vec::new());
         let covered = |w: ColumnSet, l: ColumnSet| w.minus(l).contains(3);
-        c.conclude(|_, sector, w, l| covered(w, l) && sector < 2, |_, _, _| false);
+        c.conclude(
+            |_, sector, w, l| covered(w, l) && sector < 2,
+            |_, _, _| false,
+            |_, _, _, _| false,
+        );
         assert_eq!(c.stale_sectors(), Some(3));
         let lost: Vec<u64> = (0..3).filter(|s| c.is_lost(*s)).collect();
         assert_eq!(lost, [1, 2], "1 was written, and of 2 no parity is known");
@@ -412,7 +442,11 @@ mod tests {
         a.witnesses.insert(place(0), [1, 2, 4].into_iter().collect());
         a.to_look_at = Some(Vec::new());
         // Column 4 covers this one.
-        c.conclude(|_, _, witnesses, by| witnesses.minus(by).contains(4), |_, _, _| false);
+        c.conclude(
+            |_, _, witnesses, by| witnesses.minus(by).contains(4),
+            |_, _, _| false,
+            |_, _, _, _| false,
+        );
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [0], "4 has written to 0; to 1 and 2 only others have");
     }
@@ -426,7 +460,7 @@ mod tests {
         a.listed.extend([(1, listed(50)), (2, listed(60)), (3, listed(20))]);
         a.own.extend([(0, 30), (1, 50), (2, 40), (3, 30)].map(|(s, v)| (s, Timestamp(v))));
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        conclude(&mut c);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [0, 2, 3]);
     }
@@ -446,9 +480,43 @@ mod tests {
         let own = [(0, 150), (1, 199), (2, 150), (3, 210), (4, 99), (5, 120)];
         a.own.extend(own.map(|(s, v)| (s, Timestamp(v))));
         a.to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        conclude(&mut c);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [0, 1, 4, 5]);
+    }
+
+    /// A write with an earlier timestamp than what was put back here came to the parity, column 4, later, and was decided
+    /// without this disk. The column came here at 100, or its node was back at 100.
+    #[test]
+    fn what_was_put_back_is_not_believed_where_parity_was_written_since() {
+        let time = TimeAway { from: Timestamp(50), until: Some(Timestamp(100)) };
+        let came = behind(0..7, 0, 100);
+        let back = Behind { times_away: vec![time], ..behind(0..7, 10, 0) };
+        for missed in [came, back] {
+            let mut c = Catchup::default();
+            c.enter([(place(0), missed)].into());
+            let a = c.asking().unwrap();
+            a.witnesses.insert(place(0), [1, 4].into_iter().collect());
+            // 1 was put back when parity had long been as it is, 2 is what was written last, of 3 the
+            // parity was not written, and that of 4 waits.
+            a.listed.extend([
+                (0, listed(120)),
+                (1, listed(90)),
+                (2, listed(130)),
+                (4, listed(120)),
+            ]);
+            let by = ColumnSet::of(1);
+            a.listed.insert(3, Listed { version: Timestamp(120), by, ..Listed::default() });
+            a.own.extend([0, 1, 2, 3, 4].map(|s| (s, Timestamp(130))));
+            a.to_look_at = Some(Vec::new());
+            c.conclude(
+                |_, _, _, _| false,
+                |_, s, _| s == 4,
+                |_, _, witnesses, by| witnesses.intersection(by).contains(4),
+            );
+            let stale: Vec<u64> = c.stale().iter().copied().collect();
+            assert_eq!(stale, [0]);
+        }
     }
 
     #[test]
@@ -457,7 +525,7 @@ mod tests {
         let first = behind(0..4, 10, 0);
         c.enter([(place(0), first.clone())].into());
         c.asking().unwrap().to_look_at = Some(Vec::new());
-        c.conclude(|_, _, _, _| false, |_, _, _| false);
+        conclude(&mut c);
         let more = behind(8..9, 0, 30);
         assert!(c.enter([(place(0), first), (place(1), more)].into()));
         assert!(c.is_stale(8..9) && !c.is_stale(0..4));

@@ -31,6 +31,8 @@ pub enum Bug {
     AnyWitness,
     /// What a disk shows as written while its node was away counts as later than what others wrote meanwhile.
     ShownWhileAway,
+    /// What was put back on a disk counts as later than what parity has been told since.
+    PutBackWithAll,
     /// Parity waits though a disk is expected to fail.
     SuspectWaits,
     /// Parity waits though twice a bound is exposed.
@@ -137,6 +139,11 @@ impl NodeConfig {
     /// Whether what a disk shows as written while its node was away counts as written before.
     pub(super) fn looks_at_times_away(&self) -> bool {
         !self.has(Bug::ShownWhileAway)
+    }
+
+    /// Whether what was put back on a disk may lack what parity has been told since.
+    pub(super) fn doubts_what_was_put_back(&self) -> bool {
+        !self.has(Bug::PutBackWithAll)
     }
 
     /// Whether a request begins after those that it is to come after.

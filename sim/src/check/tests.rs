@@ -578,6 +578,13 @@ fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     found_together(weft_member::Bug::ComesBackAsItWas, 71..72, by_themselves);
 }
 
+/// A column is copied to a disk, which an earlier write does not reach before its node is cut off.
+#[test]
+fn what_was_copied_without_an_earlier_write_is_not_believed() {
+    passed(201_860, Options::DEFAULT);
+    assert!(fails(201_860, Bug::PutBackWithAll, Options::DEFAULT));
+}
+
 /// A disk without slots is lost, and an empty one of the latest version takes its place, among others without slots.
 #[test]
 fn disks_of_an_earlier_version_are_replaced_by_newer_ones() {

@@ -25,7 +25,8 @@ pub struct Attendance {
     /// Nodes whose disks have forgotten what they promised, while the volume cannot do without them: it waits.
     pub forgot: BTreeSet<NodeId>,
     /// When nodes were away that have yet to catch up on it, the earliest first: what their disks show as written in
-    /// that time was there before.
+    /// that time was there before. What they have been given of what they missed, they have since they were back for the
+    /// first time.
     pub times_away: BTreeMap<NodeId, Vec<TimeAway>>,
 }
 
@@ -70,8 +71,9 @@ impl Attendance {
                 && let Some(last) = times.last_mut().filter(|a| a.until.is_none())
             {
                 last.until = Some(floor);
-                // Nearly always: nothing there is from a time that the others did not know of.
-                if written(*node) < last.from {
+                // Nearly always: nothing there is from a time that the others did not know of. When it was back for
+                // the first time is kept all the same.
+                if written(*node) < last.from && times.len() > 1 {
                     times.pop();
                 }
             }
@@ -230,18 +232,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_away_are_kept_of_disks_that_show_what_nobody_knew_of() {
+    fn the_first_time_away_is_kept_and_those_of_disks_that_show_what_nobody_knew_of() {
         let (shows_more, shows_less, at) = (NodeId(1), NodeId(2), Timestamp);
-        let mut a = Attendance { away: [shows_more, shows_less].into(), ..Attendance::default() };
-        a.stale_since = [(shows_more, at(80)), (shows_less, at(80))].into();
+        let nodes = BTreeSet::from([shows_more, shows_less]);
+        let mut a = Attendance { away: nodes.clone(), ..Attendance::default() };
+        a.stale_since = nodes.iter().map(|n| (*n, at(80))).collect();
         a.note_times_away(at(100), |_| at(0));
         let open = vec![TimeAway { from: at(100), until: None }];
-        assert_eq!(a.times_away, [(shows_more, open.clone()), (shows_less, open)].into());
+        assert_eq!(a.times_away, nodes.iter().map(|n| (*n, open.clone())).collect());
         a.note_times_away(at(150), |_| at(0));
         a.away.clear();
-        a.note_times_away(at(200), |n| if n == shows_more { at(100) } else { at(99) });
+        a.note_times_away(at(200), |_| at(99));
         let time = TimeAway { from: at(100), until: Some(at(200)) };
-        assert_eq!(a.times_away, [(shows_more, vec![time])].into());
+        assert_eq!(a.times_away, nodes.iter().map(|n| (*n, vec![time])).collect());
+        a.away = nodes;
+        a.note_times_away(at(220), |_| at(0));
+        a.away.clear();
+        a.note_times_away(at(240), |n| if n == shows_more { at(220) } else { at(219) });
+        let again = TimeAway { from: at(220), until: Some(at(240)) };
+        assert_eq!(
+            a.times_away,
+            [(shows_more, vec![time, again]), (shows_less, vec![time])].into()
+        );
         let counts_as = [99, 100, 199, 200].map(|v| time.as_of_its_leaving(at(v)).0);
         assert_eq!(counts_as, [99, 99, 99, 200]);
         a.stale_since.clear();

@@ -275,7 +275,12 @@ impl Worker {
             let is_exposed = |(id, _): Place, sector: u64, listed: &Listed| {
                 map.volumes.get(&id).is_some_and(|v| is_exposed(v, self.node, sector, listed))
             };
-            self.catchup.conclude(is_unchanged, is_exposed);
+            let doubts = self.config.doubts_what_was_put_back();
+            let is_covered = |(id, _): Place, sector: u64, witnesses, written| {
+                let volume = map.volumes.get(&id).filter(|_| doubts);
+                volume.is_some_and(|v| is_covered(v, self.node, sector, witnesses, written))
+            };
+            self.catchup.conclude(is_unchanged, is_exposed, is_covered);
             if !self.config.catches_up_on_all() && !self.catchup.is_asking() {
                 self.catchup.miss_one();
             }
@@ -333,6 +338,22 @@ fn is_exposed(volume: &Volume, node: NodeId, sector: u64, listed: &Listed) -> bo
     let g = &volume.geometry;
     let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return false };
     g.code.parities_of(i).iter().any(|j| listed.marked.contains(g.layout.parity_seat(stripe, j)))
+}
+
+/// Whether parity that covers a data sector is on one of the `witnesses`, and has been written.
+fn is_covered(
+    volume: &Volume,
+    node: NodeId,
+    sector: u64,
+    witnesses: ColumnSet,
+    written: ColumnSet,
+) -> bool {
+    let Some((stripe, seat, _)) = volume.stripe_at(node, sector) else { return false };
+    let g = &volume.geometry;
+    let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return false };
+    let parity = g.code.parities_of(i).iter().map(|j| g.layout.parity_seat(stripe, j));
+    let known = g.seats_of(stripe, witnesses).intersection(written);
+    parity.into_iter().any(|seat| known.contains(seat))
 }
 
 /// The sectors of a node's disk that hold its column of an extent.
