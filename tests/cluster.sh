@@ -51,7 +51,7 @@ refused() {
 }
 
 founding() {
-    config 0 "admit = \"$ADMIT\"" 'limits = { slow = "20ms" }'
+    config 0 "admit = \"$ADMIT\"" 'limits = { slow = "200ms" }'
     refused 'init join' weft node --config "$T/n0.toml"
     printf '[links]\nonly = ["n1"]\n' | cat "$T/n0.toml" - >"$T/wrong.toml"
     refused "'n1' no others" weft cluster init --config "$T/wrong.toml"
@@ -61,6 +61,7 @@ founding() {
     run_node 0
     wait_until has 0 up 1
     refused 'in use by process' weft node --config "$T/n0.toml"
+    refused "a cluster's process" "$WEFT" up --dir "$T/state0"
     # Nobody is left to agree that the last node is down.
     weft node kill 0 --dir "$T/state0"
     weft node start 0 --dir "$T/state0"
@@ -210,7 +211,7 @@ slow() {
     local n
     for n in 1 2 3; do
         kill -STOP "$(cat "$T/pid$n")"
-        { sleep 0.3; kill -CONT "$(cat "$T/pid$n")"; } &
+        { sleep 0.7; kill -CONT "$(cat "$T/pid$n")"; } &
         nbdcopy "$T/image" "$(uri 0)"
         wait $!
     done
@@ -260,7 +261,7 @@ killed() {
     run_node 1
     wait_until has 3 up 4
     wait_until mode_is 2 fault-free
-    weft scrub v --dir "$T/state1" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
+    scrubbed v "$T/state1"
     # Labels are as the process joined with them; that the configuration has others is said.
     weft status --dir "$T/state1" | grep -c 'warning: the labels in the configuration (box=b7)'
     grep -c 'labels in the configuration' "$T/log1"
@@ -327,7 +328,7 @@ attached() {
     wait_until status 2 "sys.exit(any(n.get('name') == 'h1' and n['state'] == 'up' for n in s['nodes']))"
     nbdcopy "$T/image" "$(uri 2)"
     nbdcopy "$(uri 3)" - | cmp - "$T/image"
-    weft scrub v --dir "$T/state1" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
+    scrubbed v "$T/state1"
     "$WEFT" attach w --dir "$host" >"$T/logh" 2>&1 && return 1
     grep -q "no volume 'w'" "$T/logh"
     refused 'already --token' weft attach v --dir "$host" --token "$token" --at "$ADMIT"
@@ -392,7 +393,7 @@ resizing() {
         nbdcopy "$(uri 2)" "$T/back"
         cmp -n $((60 << 20)) "$T/back" "$T/image"
         cmp -n $(((now - 60) << 20)) -i $((60 << 20)):0 "$T/back" /dev/zero
-        weft scrub v --dir "$T/state1" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
+        scrubbed v "$T/state1"
         weft volume create other 30M --layout raid1 --dir "$T/state1"
         nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
         weft volume delete other --yes --now --dir "$T/state0"
@@ -424,7 +425,7 @@ shrinking() {
     wait_until mode_is 2 fault-free
     weft volume resize v $((30 * 1024 + 100))K --force --dir "$T/state2"
     nbdcopy "$(uri 1)" - | cmp - <(head -c $(((30 * 1024 + 100) << 10)) "$T/image")
-    weft scrub v --dir "$T/state1" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
+    scrubbed v "$T/state1"
     weft volume resize v 80M --dir "$T/state0"
     truncate -s $(((30 * 1024 + 100) << 10)) "$T/image"
     truncate -s 80M "$T/image"
@@ -467,6 +468,7 @@ left_over() {
     local tries leader other slow deleting left=
     hidden() { status "$1" "sys.exit(not any(v['name'] == 'w' and v['mode'] == 'unfinished' for v in s['volumes']))"; }
     for tries in {1..20}; do
+        wait_until status 2 "sys.exit(s['cluster']['leader'] is None)"
         leader=$(status 2 "print(s['cluster']['leader'])")
         other=$(((leader + 1) % 4)) slow=$(((leader + 2) % 4))
         weft volume create w 10M --dir "$T/state$other"
@@ -506,12 +508,12 @@ outvoted() {
     status 0 "sys.exit(s['volumes'][0]['survives'] is not None)"
     # One of the two may have led.
     for n in 0 3; do
-        timeout 3 "$WEFT" volume create late 5M --dir "$T/state$n" >"$T/said" 2>&1 && return 1
+        timeout 8 "$WEFT" volume create late 5M --dir "$T/state$n" >"$T/said" 2>&1 && return 1
         grep -c 'waiting for a process that leads' "$T/said"
     done
     for n in 1 2; do run_node $n; done
-    # What is asked before all have come back waits until it can be done.
-    weft volume create soon 5M --dir "$T/state0"
+    # What is asked before all have come back waits until it can be done, if that is soon.
+    wait_until weft volume create soon 5M --dir "$T/state0"
     weft volume resize soon 6M --dir "$T/state3"
     weft volume delete soon --yes --now --dir "$T/state0"
     wait_until has 0 up 4
@@ -553,7 +555,7 @@ adding() {
     share=$(weft cluster rebalance --dry-run --json --dir "$T/state2" |
         python3 -c 'import json, sys; d = json.load(sys.stdin)["disks"]; print(min(x["used_bytes"] for x in d) * 100 // max(x["used_bytes"] for x in d))')
     [ "$share" -ge 50 ]
-    weft scrub v --dir "$T/state0" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
+    scrubbed v "$T/state0"
     number=$(status 2 "print(*[n['node'] for n in s['nodes'] if n.get('name') == 'n4'])")
     weft disk drain "$number" --dir "$T/state2"
     weft node stop "$number" --dir "$T/state3"
@@ -570,7 +572,7 @@ adding() {
 stopping() {
     local n
     for n in 0 2 3; do kill "$(cat "$T/pid$n")"; done
-    for n in 0 2 3; do wait_until eval "! kill -0 $(cat "$T/pid$n")"; done
+    for n in 0 2 3; do wait_until dead "$(cat "$T/pid$n")"; done
     for n in 0 2 3; do run_node $n; done
     wait_until has 2 up 3
     # They knew node 1 when they joined, and have forgotten it since: nobody dials it for ever.
@@ -592,7 +594,7 @@ run_box() { "$WEFT" node --config "$T/b$1.toml" >>"$T/logb$1" 2>&1 & echo $! >"$
 box_says() { weft status --json --dir "$T/b$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
 box_has() { box_says "$1" "sys.exit(sum(n['state'] == '$2' for n in s['nodes']) != $3)"; }
 box_mode() { box_says "$1" "sys.exit(any(v['mode'] != '$2' for v in s['volumes']))"; }
-whole() { weft scrub v --dir "$T/b$1" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'; }
+whole() { scrubbed v "$T/b$1"; }
 boxes() {
     local n token leader other admit=127.0.0.1:${PORTS[11]}
     boxed 0 "admit = \"$admit\""
@@ -631,6 +633,7 @@ boxes() {
     nbdcopy "$T/image" "$(uri b0)"
     # One box goes with all its disks, be it the leader's or not, and comes back.
     for n in 1 2 3; do
+        wait_until box_says 2 "sys.exit(s['cluster']['leader'] is None)"
         leader=$(box_says 2 "print({0: 0, 3: 1, 6: 2}[s['cluster']['leader']])")
         other=$(((leader + n) % 3))
         kill -9 "$(cat "$T/pidb$other")"
@@ -785,6 +788,7 @@ forgetting() {
         n=$(((n + 1) % 3))
         cp "$T/state$n/member.log" "$T/older.log"
         weft volume create "w$how" 4M --layout raid5 --dir "$T/state0"
+        wait_until weft volume show "w$how" --dir "$T/state$n"
         crash $n
         damage $n $how
         refused 'promised lost weft cluster readmit weft recover' weft node --config "$T/n$n.toml"
@@ -846,11 +850,12 @@ by_itself() {
     refused 'write it like 30s never' weft cluster set give-up-after=soon --dir "$T/state0"
     refused 'KEY=VALUE' weft cluster set give-up-after --dir "$T/state0"
     weft cluster show --dir "$T/state2" | grep -x 'give-up-after=never'
-    weft cluster set give-up-after=10s --dir "$T/state1" | grep -x 'give-up-after=10s'
-    wait_until sh -c "'$WEFT' cluster show --dir '$T/state3' | grep -x give-up-after=10s"
+    weft cluster set give-up-after=40s --dir "$T/state1" | grep -x 'give-up-after=40s'
+    wait_until sh -c "'$WEFT' cluster show --dir '$T/state3' | grep -x give-up-after=40s"
     crash 3
     wait_until has 0 down 1
     wait_until warned 1 'given up in'
+    weft cluster set give-up-after=10s --dir "$T/state1" | grep -x 'give-up-after=10s'
     wait_until has 2 lost 1
     wait_until mode_is 2 fault-free
     status 0 "sys.exit(s['nodes'][3]['columns'] != 0)"
@@ -945,9 +950,9 @@ controlled() {
     wait_until coordinates 0 1
     verified --rate=,12m & writer=$!
     sleep 1
+    alive $writer || { echo 'fio was over before the controller died'; return 1; }
     kill -9 "$(cat "$S/pid0")"
     wait_until coordinates 1 2
-    alive $writer || { echo 'fio was over before the controller died'; return 1; }
     wait $writer
     # Lost data is solved for by a column, and each of them in turn computes.
     weft volume set v calculator=tree --dir "$S/state3"
@@ -971,14 +976,14 @@ controlled() {
     [ "$(weft disk list --dir "$S/state3" --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["disks"]))')" = 4 ]
     verified --rate=,12m & writer=$!
     sleep 1
+    alive $writer || { echo 'fio was over before the controller died'; return 1; }
     kill -9 "$(cat "$S/pid4")"
     wait_until coordinates 0 1
-    alive $writer || { echo 'fio was over before the controller died'; return 1; }
     wait $writer
     start_one 4
     wait_until coordinates 4 0
     verified
-    weft scrub v --dir "$S/state3" | grep -c ' 0 wrong, 0 stripes unclear, 0 skipped'
+    scrubbed v "$S/state3"
     kill "$(cat "$S/pid4")"
     wait_until coordinates 0 1
     weft node remove 4 --dir "$S/state0"

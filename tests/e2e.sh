@@ -249,7 +249,7 @@ partial() {
 limits() {
     refused 'incomplete at least 64MiB' up --dir "$T/x" --max-incomplete 1M
     stop
-    start --handshake-timeout 1s --request-timeout 2s --max-connections 5 --max-connections-per-address 3
+    start --handshake-timeout 5s --request-timeout 2s --max-connections 5 --max-connections-per-address 3
     python3 tests/python/limits.py "$S" "$PORT"
     wait_until serves
     qio 'write -P 0x14 0 1M' 'read -P 0x14 0 1M'
@@ -382,8 +382,8 @@ fio_node_killed() {
     weft node kill 2
     node_is 2 down
     before=$(requests)
+    # So fio is at work.
     wait_until busier_than $((before + 50))
-    alive $job || { echo "fio ended too early:"; cat "$T/fio"; return 1; }
     weft node start 2
     wait $job || { cat "$T/fio"; return 1; }
     wait_until whole
@@ -412,9 +412,10 @@ disk_replaced() {
     verifying --bsrange=4k-128k --size=128m --iodepth=16 --rate=,24m >"$T/fio" 2>&1 & job=$!
     wait_until busier_than $((before + 200))
     refused 'stop it before' weft disk replace 3
-    weft node kill 3
-    weft disk replace 3
     alive $job || { echo "fio ended too early:"; cat "$T/fio"; return 1; }
+    weft node kill 3
+    # What the node had begun on its disk must have ended.
+    wait_until weft disk replace 3
     wait $job || { cat "$T/fio"; return 1; }
     wait_until whole
     scrub
@@ -508,13 +509,13 @@ deferred() {
     wait_until whole
     weft disk fail 1 --yes
     exposed 'e["bytes"] == 0'
-    weft disk replace 1
+    wait_until weft disk replace 1
     wait_until whole
     weft volume lost soon
     scrub soon
     burst
     weft disk fail 1 --now --yes
-    weft disk replace 1
+    wait_until weft disk replace 1
     wait_until whole
     fails weft volume lost soon
     lost >"$T/listed"
@@ -646,7 +647,11 @@ bad_input() {
     refused 'platter' up --dir "$x" --queue satf
     refused "'look'" up --dir "$x" --queue look
     refused '1 256' up --dir "$x" --queue c-look --queue-depth 300
-    refused '--queue' up --dir "$x" --queue-depth 3
+    refused '1 256' up --dir "$x" --queue-depth 300
+    refused 'size' up --dir "$x" --disk-size 8000000T
+    rm -rf "$x"
+    refused 'socket 107 shorter' up --dir "$T/$(printf 'd%.0s' {1..110})" --listen "$T/x.sock"
+    [ -z "$(find "$T" -name 'ddd*')" ]
     refused 'raid5 3' up --dir "$x" --nodes 2 --layout raid5
     refused 'raid6 4' up --dir "$x" --nodes 3 --layout raid6
     refused 'rs:4+2 6' up --dir "$x" --nodes 5 --layout rs:4+2

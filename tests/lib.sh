@@ -8,9 +8,26 @@ wait_until() {
         sleep 0.05
     done
 }
-# Whether a process is there and not a corpse.
-alive() { local state; state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) && [ "$state" != Z ]; }
+# Whether a process is there and not a corpse. One whose other threads still end is there: it has its files.
+alive() {
+    local state threads=("/proc/$1/task/"*)
+    state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) && { [ "$state" != Z ] || [ ${#threads[@]} -gt 1 ]; }
+}
 dead() { ! alive "$1"; }
+# scrubbed VOLUME DIR: all stripes are right. What is skipped, because a node is out for a moment, is looked at again.
+scrubbed() {
+    local tries said
+    for tries in {1..5}; do
+        said=$(weft scrub "$1" --dir "$2" || true)
+        case $said in
+            *' 0 wrong, 0 stripes unclear, 0 skipped'*) echo "$said"; return ;;
+            *' 0 wrong, 0 stripes unclear, '*) sleep 1 ;;
+            *) break ;;
+        esac
+    done
+    echo "not all is right: $said"
+    return 1
+}
 
 # What follows is for scripts whose processes stand in network namespaces of their own. WEFT: the binary, T: a directory for
 # what they leave, SPACE: what the namespaces' names begin with, SUBNET: the first three numbers of their addresses.

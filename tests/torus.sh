@@ -80,6 +80,7 @@ verifying() {
     (cd "$T" && exec timeout 300 fio --name="$1" --thread --ioengine=nbd --uri="nbd+unix:///$1?socket=$T/nbd0.sock" \
         --rw=randwrite --randseed=7 --verify=crc32c --do_verify=1 --verify_fatal=1 --bsrange=4k-128k "${@:2}")
 }
+detours() { weft status --dir "$T/state0" >"$T/said" && grep "is bad: they talk through" "$T/said"; }
 dead_link() {
     local before
     wait_until mode_is 0 fault-free
@@ -87,9 +88,7 @@ dead_link() {
     verifying v --size=64m --iodepth=8 --rate=,8m >"$T/fio" 2>&1 & job=$!
     sleep 2
     ip -n "$SPACE-0" link set to1 down
-    sleep 4
-    weft status --dir "$T/state0" >"$T/said"
-    grep -q "is bad: they talk through" "$T/said" || { cat "$T/said"; return 1; }
+    wait_until detours || { cat "$T/said"; return 1; }
     ip -n "$SPACE-0" link set to1 up
     wait $job || { cat "$T/fio"; return 1; }
     [ "$(epoch)" = "$before" ] || { echo "the map changed"; return 1; }

@@ -5,6 +5,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     CWD, FallocateFlags, FlockOperation, RenameFlags, fallocate, flock, renameat_with,
@@ -98,15 +100,32 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
 /// The file in a directory that is locked.
 pub const LOCK: &str = "weft.lock";
 
-/// Locks a directory against other processes, for as long as the file lives.
+/// For so long a process that was killed may hold a lock: until its threads have ended, one of which may wait for a disk.
+const DYING: Duration = Duration::from_secs(5);
+
+/// Whether a process has ended but for what the kernel still does for it.
+fn is_dying(pid: &str) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // The state follows the name, which may hold anything.
+    stat.rsplit(')')
+        .next()
+        .is_some_and(|rest| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
+}
+
+/// Locks a directory against other processes, for as long as the file lives. One that is dying is waited for.
 pub fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
     let mut options = private_file();
     options.read(true).write(true).create(true).truncate(false);
     let mut file = options.open(&path).map_err(at("open", &path))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    let since = Instant::now();
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut holder = String::new();
-        let _ = file.read_to_string(&mut holder);
+        let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+        if is_dying(holder.trim()) && since.elapsed() < DYING {
+            thread::sleep(Duration::from_millis(5));
+            continue;
+        }
         return fail(format!(
             "{} is in use by process {}; stop that one first",
             dir.display(),
@@ -160,5 +179,26 @@ mod tests {
         assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, b"x".to_vec()));
         drop(lock(&below).unwrap());
         assert_eq!(mode(&below.join(LOCK)), 0o600);
+    }
+
+    #[test]
+    fn who_holds_a_lock_is_waited_for_if_it_is_dying() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path()).unwrap();
+        assert!(lock(dir.path()).unwrap_err().0.contains("in use by process"), "it lives");
+        let mut corpse = std::process::Command::new("true").spawn().unwrap();
+        write_private(&dir.path().join(LOCK), corpse.id().to_string().as_bytes()).unwrap();
+        while !is_dying(&corpse.id().to_string()) {
+            thread::yield_now();
+        }
+        let taken = thread::scope(|s| {
+            let taken = s.spawn(|| lock(dir.path()));
+            // Whether it has come to wait or not: it is not to fail.
+            thread::sleep(Duration::from_millis(20));
+            drop(held);
+            taken.join().unwrap()
+        });
+        corpse.wait().unwrap();
+        assert!(taken.is_ok());
     }
 }

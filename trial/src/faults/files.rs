@@ -151,7 +151,7 @@ impl Files {
 fn follow(watch: &Watch, sockets: &[PathBuf], now: &Path) -> Result<()> {
     let mut node = 0;
     while watch.goes_on() {
-        if connect(&sockets[node]).and_then(|mut c| Ok(c.read_at(0, 4096)?)).is_ok() {
+        if connect(&sockets[node], PATIENCE).and_then(|mut c| Ok(c.read_at(0, 4096)?)).is_ok() {
             thread::sleep(Duration::from_millis(100));
             continue;
         }
@@ -163,10 +163,10 @@ fn follow(watch: &Watch, sockets: &[PathBuf], now: &Path) -> Result<()> {
     Ok(())
 }
 
-fn connect(socket: &Path) -> Result<Client<UnixStream>> {
+fn connect(socket: &Path, patience: Duration) -> Result<Client<UnixStream>> {
     let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     Ok(Client::connect(stream, FILES_VOLUME)?)
 }
 
@@ -220,7 +220,8 @@ fn fio(dir: &Path, run: u64, more: &[&str]) -> Result<()> {
 
 /// Copies the volume from one node into a file.
 fn copy_volume(socket: &Path, file: &Path) -> Result<()> {
-    let mut client = connect(socket)?;
+    // The machine may be busy with other things: a copy is not what is measured.
+    let mut client = connect(socket, 30 * PATIENCE)?;
     let mut file = File::create(file)?;
     let mut at = 0;
     while at < client.size() {
