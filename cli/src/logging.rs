@@ -76,7 +76,12 @@ impl Logging {
             Least::Warning => tracing::Level::WARN,
             Least::Info => tracing::Level::INFO,
         };
-        let lines = tracing_subscriber::fmt().with_max_level(least).with_writer(to);
+        // A line that cannot be written is lost: who reads the log is gone, or there is no room for it. To complain of
+        // that where it cannot be written either would end the process.
+        let lines = tracing_subscriber::fmt()
+            .with_max_level(least)
+            .with_writer(to)
+            .log_internal_errors(false);
         match self.form {
             Form::Json => Box::new(
                 lines.json().flatten_event(true).with_target(false).with_timer(Utc).finish(),
@@ -167,6 +172,38 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    /// Of a pipe whose reader is gone, say.
+    struct Gone;
+
+    impl io::Write for Gone {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Child: its standard error cannot be written either, which a complaint would not survive.
+    #[test]
+    fn a_line_that_cannot_be_written_is_lost_and_nothing_else() {
+        const CHILD: &str = "WEFT_TEST_LOG_IS_GONE";
+        let line = || write(Level::Error, &About::default(), "nobody reads this");
+        if std::env::var_os(CHILD).is_some() {
+            let logging = Logging { form: Form::Text, least: Least::Info };
+            return tracing::subscriber::with_default(logging.subscriber(|| Gone), line);
+        }
+        let name = "logging::tests::a_line_that_cannot_be_written_is_lost_and_nothing_else";
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let this = std::env::current_exe().unwrap();
+        let args = [name, "--exact", "--nocapture", "--test-threads=1"];
+        let child =
+            std::process::Command::new(this).args(args).env(CHILD, "1").stderr(full).output();
+        let child = child.unwrap();
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+        assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"));
     }
 
     fn written(form: Form, least: Least) -> Vec<String> {

@@ -5,8 +5,8 @@
 //! again one by one.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -338,9 +338,22 @@ fn watch(
     bail!("no node runs any more")
 }
 
+/// Bytes in which the last line of a log is.
+const LAST_LINE: u64 = 64 << 10;
+
+/// The end of a file, however long that is.
+fn end_of(file: &Path) -> io::Result<String> {
+    let mut file = File::open(file)?;
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(LAST_LINE)))?;
+    let mut end = Vec::new();
+    file.take(LAST_LINE).read_to_end(&mut end)?;
+    Ok(String::from_utf8_lossy(&end).into_owned())
+}
+
 /// What a log ends with.
 fn last_line(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
+    let text = end_of(log).unwrap_or_default();
     let line = text.lines().last().unwrap_or("it has said nothing");
     line.strip_prefix("weft: ").unwrap_or(line).to_string()
 }
@@ -366,7 +379,7 @@ fn stop(nodes: &mut [Child]) -> Result<()> {
             thread::sleep(Duration::from_millis(20));
         }
     }
-    std::io::stdout().flush()?;
+    io::stdout().flush()?;
     Ok(())
 }
 

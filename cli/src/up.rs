@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Lanes, Limits, Listen, LocalLinks, Polling, Spec};
+use weft_host::{Array, DiskQueue, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits};
@@ -37,7 +37,7 @@ pub struct Up {
     queue: Option<String>,
     /// How many operations a disk is given at a time, 1 to 256 [default: 256, or 2 in an order
     /// other than fcfs]
-    #[arg(long, value_name = "N", requires = "queue")]
+    #[arg(long, value_name = "N")]
     queue_depth: Option<u32>,
     /// A volume; may be repeated; SIZE 'all' takes the room that is left [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
@@ -82,7 +82,9 @@ impl Up {
         let spec = Spec {
             nodes: self.nodes,
             disk_size: self.disk_size,
-            queue: self.queue.as_ref().map(|_| queue).transpose()?,
+            queue: (self.queue.is_some() || self.queue_depth.is_some())
+                .then_some(queue)
+                .transpose()?,
             volumes: self.volume.clone(),
             layout: self.layout,
             stripe_unit: self.stripe_unit,
@@ -100,6 +102,12 @@ impl Up {
             bail!(
                 "{} holds nodes that run in processes of their own; add --processes, or choose \
                  another directory",
+                self.dir.display()
+            );
+        }
+        if Home::is_taken(&self.dir) || Home::is_waiting(&self.dir) {
+            bail!(
+                "{} is the directory of a cluster's process (weft node --config); choose another",
                 self.dir.display()
             );
         }

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use crate::control_protocol::ControlRequest;
 use crate::error::{Error, Result, at, fail};
+use crate::socket::CONTROL;
 use crate::status::Status;
 
 /// The path of the control socket of the array, or the node, that runs on `dir`.
 pub(crate) fn control_path(dir: &Path) -> PathBuf {
-    dir.join("control.sock")
+    dir.join(CONTROL)
 }
 
 /// A connection to the control socket of a running array. Calls block until answered.

@@ -2,9 +2,30 @@
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
+
+use crate::error::{Result, fail};
+
+/// The name of the control socket in the directory of whoever serves it.
+pub(crate) const CONTROL: &str = "control.sock";
+
+/// The longest path of a Unix socket: what `sockaddr_un` has room for, and a zero behind it.
+const LONGEST_PATH: usize = 107;
+
+/// Refuses a path that is too long for a Unix socket.
+pub(crate) fn require_short(path: &Path) -> Result<()> {
+    match path.as_os_str().len() {
+        0..=LONGEST_PATH => Ok(()),
+        len => fail(format!(
+            "{} has {len} bytes, and the path of a socket can have {LONGEST_PATH}; choose a shorter one, from the root or from \
+             where this is started",
+            path.display()
+        )),
+    }
+}
 
 /// What the poll says of a connection.
 #[derive(Clone, Copy, Debug, Default)]

@@ -114,8 +114,15 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
         0 => largest(new, &geometry, &disks, &others)?,
         size => size,
     };
-    let extents = place_volume(&geometry, size, &disks, &others, column_bytes(&geometry, size))
-        .map_err(|e| cannot_place(new, &e))?;
+    let extents = place_volume(&geometry, size, &disks, &others, column_bytes(&geometry, size));
+    let extents = extents.map_err(|e| match e {
+        // In extents as large as this one would have less may fit.
+        PlacementError::NoRoom { asked, free } => {
+            let most = largest(new, &geometry, &disks, &others).unwrap_or(free);
+            cannot_place(new, &PlacementError::NoRoom { asked, free: between(most, free, asked) })
+        }
+        e => cannot_place(new, &e),
+    })?;
     Ok(Volume {
         policy: new.policy,
         apart: new.apart.clone(),
@@ -154,12 +161,15 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     let column = column_bytes(&volume.geometry, size);
     let placed = place_stripes(&volume.geometry, more, &disks, &others, column);
     grown.extents.extend(placed.map_err(|e| match e {
-        PlacementError::NoRoom { free, .. } => Error(format!(
-            "volume '{name}' cannot grow so far: it can have {} bytes ({}) at most; delete \
-             something, or add disks",
-            volume.stripes() * stripe + free,
-            rounded(volume.stripes() * stripe + free)
-        )),
+        PlacementError::NoRoom { free, .. } => {
+            let free = volume.stripes() * stripe + free;
+            let most = between(most(volume, map).unwrap_or(free), free, size);
+            Error(format!(
+                "volume '{name}' cannot grow so far: it can have {most} bytes ({}) at most; delete \
+                 something, or add disks",
+                rounded(most)
+            ))
+        }
         e @ (PlacementError::Domains { .. } | PlacementError::Torus(_)) => {
             Error(format!("volume '{name}' cannot grow: {e}"))
         }
@@ -167,11 +177,16 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     Ok(grown)
 }
 
+/// The most that can be had of what two ways of cutting a volume leave free, where `asked` cannot.
+fn between(most: u64, free: u64, asked: u64) -> u64 {
+    if most < asked { most.max(free) } else { free }
+}
+
 /// The largest size that a volume can have, in whole stripes.
 fn most(volume: &Volume, map: &ClusterMap) -> Result<u64> {
     let stripe = volume.geometry.stripe_bytes();
     let disks = map.places(&volume.apart);
-    let all: u64 = disks.iter().map(|d| d.sectors).sum::<u64>() * SECTOR;
+    let all = all_of(&disks);
     let more = volume.stripes()..volume.stripes() + all / stripe + 1;
     let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
     let column = column_bytes(&volume.geometry, all);
@@ -190,6 +205,11 @@ pub(crate) fn place_first(spec: &Spec, map: &mut ClusterMap) -> Result<()> {
         map.volumes.insert(volume.id, Arc::new(volume));
     }
     Ok(())
+}
+
+/// Bytes on all disks together.
+fn all_of(disks: &[Place]) -> u64 {
+    disks.iter().fold(0_u64, |all, d| all.saturating_add(d.sectors.saturating_mul(SECTOR)))
 }
 
 /// In how many failure domains there are disks: the most columns that a layout can have.
@@ -228,7 +248,7 @@ fn largest(
     others: &[&Volume],
 ) -> Result<u64> {
     let stripe = geometry.stripe_bytes();
-    let all: u64 = disks.iter().map(|d| d.sectors).sum::<u64>() * SECTOR;
+    let all = all_of(disks);
     let column = column_bytes(geometry, all);
     let free = match place_volume(geometry, all.max(stripe), disks, others, column) {
         Ok(_) => all,
@@ -316,6 +336,25 @@ mod tests {
             let next = place(&new("b", 256 << 20, "raid0"), &map(&[v]));
             assert!(next.unwrap_err().0.contains("does not fit"));
         }
+    }
+
+    /// However much more is asked for: what is said to be free is what `all` gives.
+    #[test]
+    fn who_asks_for_too_much_is_told_what_could_be_had() {
+        for layout in ["raid0", "raid1", "raid5", "rs:2+1"] {
+            let first = place(&new("a", 50 << 20, layout), &map(&[])).unwrap();
+            let there = map(std::slice::from_ref(&first));
+            let all = place(&new("b", 0, layout), &there).unwrap().size;
+            let most = grow(&first, 0, &there).unwrap().size;
+            for asked in [1 << 30, 9 << 40, 1 << 60] {
+                let refused = place(&new("b", asked, layout), &there).unwrap_err().0;
+                assert!(refused.contains(&format!("{} are free", rounded(all))), "{refused}");
+                let refused = grow(&first, asked, &there).unwrap_err().0;
+                assert!(refused.contains(&format!("have {most} bytes")), "{refused}");
+            }
+        }
+        let large = ClusterMap { nodes: vec![NodeInfo::new(0, u64::MAX / 4096); 5], ..map(&[]) };
+        assert!(place(&new("a", 0, "raid5"), &large).is_ok(), "and no sum is too large");
     }
 
     #[test]

@@ -4,11 +4,18 @@
 //! [`Keeper`] keeps the disk of a node up to date: it says which operation comes next, and is told how it ended.
 //! Nobody waits for it. So after a crash the copies may be older than the map that was in force; a map's
 //! file that is damaged then says so, if its version can still be read.
+//!
+//! A map that is longer than there is room for is packed by gzip: it says much again and again.
 
+use std::borrow::Cow;
 use std::fs::File;
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use weft_core::store::map_area::{
     MAP_COPIES, MOST_PAYLOAD, MapCopy, copies_in, copy_at, next_copy,
 };
@@ -44,7 +51,8 @@ impl OnDisk {
             let len = ((area.end - area.start) * SECTOR) as usize;
             let bytes = read_from(&file, area.start * SECTOR, len).map_err(at("read", path))?;
             let own = |copy: &MapCopy| of.is_some_and(|of| of.0 == copy.cluster);
-            copies.extend(copies_in(&bytes).into_iter().flatten().filter(own));
+            let read = copies_in(&bytes).into_iter().flatten().filter(own);
+            copies.extend(read.filter_map(unpacked));
         }
         copies.sort_by_key(|copy| std::cmp::Reverse(copy.version));
         Ok(OnDisk { path: path.to_path_buf(), of, copies, keeps: area.is_some() })
@@ -85,15 +93,44 @@ impl Wanted {
     ///
     /// If the map is too long to be kept.
     pub(crate) fn new(copy: &MapCopy) -> std::result::Result<Wanted, String> {
-        let sectors = copy.encode().ok_or_else(|| {
+        let packed = packed(copy);
+        let sectors = packed.encode().ok_or_else(|| {
             format!(
-                "the map is too long for the disks to keep copies of it ({} bytes, and there is room for \
+                "the map is too long for the disks to keep copies of it ({} bytes, packed {}, and there is room for \
                  {MOST_PAYLOAD}): only its own file has it; copy that now and then",
-                copy.payload.len()
+                copy.payload.len(),
+                packed.payload.len()
             )
         })?;
         Ok(Wanted { version: copy.version, sectors })
     }
+}
+
+/// What a packed payload begins with (RFC 1952, 2.3.1): no map does, be it text or what processes write to one another.
+const PACKED: [u8; 3] = [0x1f, 0x8b, 8];
+
+/// The longest map that is unpacked.
+const MOST_UNPACKED: u64 = 256 << 20;
+
+/// The copy as disks keep it: packed, if it is too long otherwise. One that fits can be read by earlier releases.
+fn packed(copy: &MapCopy) -> Cow<'_, MapCopy> {
+    if copy.payload.len() <= MOST_PAYLOAD {
+        return Cow::Borrowed(copy);
+    }
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    let payload = packed.write_all(&copy.payload).and_then(|()| packed.finish());
+    Cow::Owned(MapCopy { payload: payload.expect("memory takes all"), ..*copy })
+}
+
+/// The copy as it was before it was packed; nothing if it cannot be unpacked.
+fn unpacked(copy: MapCopy) -> Option<MapCopy> {
+    if !copy.payload.starts_with(&PACKED) {
+        return Some(copy);
+    }
+    let mut payload = Vec::new();
+    let mut packed = GzDecoder::new(&copy.payload[..]).take(MOST_UNPACKED);
+    let whole: io::Result<usize> = packed.read_to_end(&mut payload);
+    whole.is_ok().then_some(MapCopy { payload, ..copy })
 }
 
 /// How far a disk is looked at, and what is being done to it.
@@ -256,7 +293,24 @@ mod tests {
         assert!(keeper.ended(Err("gone".into())).is_err());
         assert!(keeper.is_done(&wanted(1)) && keeper.next(&wanted(1)).is_none());
         assert!(Keeper::default().is_done(&wanted(1)), "a node without disk");
-        let long = MapCopy { cluster: 5, version: 1, payload: vec![0; MOST_PAYLOAD + 1] };
+        let mut random = fastrand::Rng::with_seed(1);
+        let payload = (0..=MOST_PAYLOAD).map(|_| random.u8(..)).collect();
+        let long = MapCopy { cluster: 5, version: 1, payload };
         assert!(Wanted::new(&long).unwrap_err().contains("too long"));
+    }
+
+    #[test]
+    fn what_is_too_long_is_packed() {
+        let payload: Vec<u8> =
+            (0..MOST_PAYLOAD as u32).flat_map(|n| (n / 64).to_le_bytes()).collect();
+        let copy = MapCopy { cluster: 5, version: 7, payload };
+        let sectors = Wanted::new(&copy).unwrap().sectors;
+        let kept = MapCopy::decode(&sectors).unwrap();
+        assert_eq!(unpacked(kept.clone()), Some(copy));
+        let half = kept.payload[..kept.payload.len() / 2].to_vec();
+        assert_eq!(unpacked(MapCopy { payload: half, ..kept }), None);
+        let short = MapCopy { cluster: 5, version: 8, payload: b"format = 3".to_vec() };
+        assert_eq!(packed(&short).as_ref(), &short);
+        assert_eq!(unpacked(short.clone()), Some(short));
     }
 }

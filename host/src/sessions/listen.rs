@@ -15,7 +15,7 @@ use weft_net::transport::give_room;
 
 use super::{FRONT_ENDS, FrontEnd, Session};
 use crate::error::{Error, Result, at, fail};
-use crate::socket::Stream;
+use crate::socket::{Stream, require_short};
 
 /// What stands before an address for the native protocol.
 const NATIVE: &str = "native:";
@@ -150,7 +150,7 @@ impl Listen {
     /// Refuses what cannot be listened at now.
     pub fn check(&self) -> Result<()> {
         match &self.place {
-            Place::Unix(path) => is_dead(path).map(drop),
+            Place::Unix(path) => require_short(path).and_then(|()| is_dead(path).map(drop)),
             Place::Tcp(address) => bind_tcp(address).map(drop),
         }
     }
@@ -296,7 +296,7 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 fn bind_tcp(address: &str) -> Result<StdTcpListener> {
     let why = |e: io::Error| {
         Error(format!(
-            "cannot listen at {address}: {e}; choose another address, host:port (--listen, or `listen` in the configuration), \
+            "cannot listen at {address}: {e}; choose another address, host:port (by --listen, or in the configuration), \
              or end what uses it"
         ))
     };
@@ -320,6 +320,7 @@ fn bind_unix(path: &Path) -> Result<StdUnixListener> {
             ))
         })?;
     }
+    require_short(path)?;
     let listener = StdUnixListener::bind(path).map_err(at("listen at", path))?;
     listener.set_nonblocking(true).map_err(at("listen at", path))?;
     Ok(listener)

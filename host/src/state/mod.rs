@@ -18,6 +18,7 @@ use crate::disk::format::{Own, data_sectors, format_disk};
 use crate::durable;
 use crate::error::{Result, at, fail};
 use crate::size::Size;
+use crate::socket::{CONTROL, require_short};
 use crate::spec::Spec;
 use crate::volumes;
 
@@ -59,6 +60,7 @@ impl State {
     /// Makes a new array in `dir`, which is made if need be.
     pub fn create(dir: &Path, spec: &Spec) -> Result<State> {
         spec.validate()?;
+        require_short(&dir.join(CONTROL))?;
         let info = NodeInfo::new(0, data_sectors(spec.disk_size())?);
         let mut map = ClusterMap { nodes: vec![info; spec.nodes()], ..ClusterMap::default() };
         // What cannot be is refused before there is anything.
