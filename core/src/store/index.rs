@@ -155,6 +155,13 @@ impl Index {
         self.dirty.insert(page / PAGES_PER_INDEX as u64);
     }
 
+    /// A page was written last at this checkpoint, or never if it is 0; one of which nothing is known is named instead.
+    pub fn correct(&mut self, page: u64, checkpoint: u64) {
+        assert!(checkpoint < MARKED, "no checkpoint has such a number");
+        self.entries[page as usize] = checkpoint;
+        self.dirty.insert(page / PAGES_PER_INDEX as u64);
+    }
+
     /// The checkpoint at which a page of it was written last.
     pub fn written_at(&self, page: u64) -> u64 {
         self.written[page as usize][0]

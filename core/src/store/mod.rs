@@ -121,6 +121,7 @@ enum Purpose {
     RecoveryPages,
     RecoveryIndex,
     RecoverySuperblock,
+    RecoveryJournal,
     Verify {
         part: verify::Part,
         sequence: u64,
@@ -313,7 +314,8 @@ impl JournalStore {
             (Purpose::MendJournal, Ok(_)) => self.journal_mended(),
             (Purpose::RecoveryPages, Ok(_)) => self.recovery_pages_written(),
             (Purpose::RecoveryIndex, Ok(_)) => self.recovery_index_written(),
-            (Purpose::RecoverySuperblock, Ok(_)) => self.opened(),
+            (Purpose::RecoverySuperblock, Ok(_)) => self.recovery_superblock_written(),
+            (Purpose::RecoveryJournal, Ok(_)) => self.recovery_journal_written(),
         }
     }
 

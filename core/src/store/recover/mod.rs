@@ -55,6 +55,8 @@ pub(in crate::store) struct Recovery {
     have: u64,
     /// Sectors of the journal that cannot be read, and how many of all parts cannot.
     unreadable: (BTreeSet<u64>, u64),
+    /// A copy of the superblock is damaged: it may have been the later one.
+    superblock_is_damaged: bool,
     /// The frames of the journal, once it is known which: where each begins, and what is in it.
     journal: Vec<u8>,
     /// What the owners that are on the disk claim.
@@ -157,6 +159,7 @@ impl JournalStore {
             bytes: vec![0; (SUPERBLOCKS * SECTOR) as usize],
             have: 0,
             unreadable: (BTreeSet::new(), 0),
+            superblock_is_damaged: false,
             journal: Vec::new(),
             claims: Claims::default(),
             other_copy: Vec::new(),
@@ -371,6 +374,7 @@ impl JournalStore {
             return Err(FormatError::Truncated { expected: sb.sectors(), found: r.disk_sectors });
         }
         if copies.iter().any(Result::is_err) {
+            self.recovery.as_mut().expect("opening").superblock_is_damaged = true;
             self.damaged("a copy of the superblock is damaged; the other is used".to_string());
         }
         Ok(sb)
@@ -392,10 +396,10 @@ impl JournalStore {
     fn write_refused(&mut self) -> usize {
         let (next, first_owners) = (self.superblock.sequence + 1, self.superblock.table_pages());
         let table = self.table.take_refused(next);
-        let owners = self.slots.take_refused(self.superblock.incarnation, next);
+        let (owners, numbers) = self.slots.take_refused(self.superblock.incarnation, next);
         let index = self.table.index.as_mut().expect("it has an index");
         table.iter().for_each(|page| index.wrote(page.number, next, page.is_marked));
-        owners.iter().for_each(|page| index.wrote(first_owners + page.number, next, false));
+        numbers.into_iter().for_each(|(page, number)| index.correct(first_owners + page, number));
         let table = table.into_iter().map(|page| (page.number, page.bytes)).collect();
         let owners = owners.into_iter().map(|page| (page.sector, page.bytes)).collect();
         let starts = (self.superblock.table_start(), self.superblock.owners().start);
@@ -416,22 +420,34 @@ impl JournalStore {
         let next = self.superblock.sequence + 1;
         let pages = self.table.index.as_mut().map(|i| i.take_dirty(next)).unwrap_or_default();
         let start = self.superblock.index_start();
-        let mut writes = self.write_pages(Purpose::RecoveryIndex, start, pages, true);
-        // No frame that counts has such a sector in it: it is written, so that it can be read next time.
-        let unreadable = self.recovery.as_ref().map(|r| r.unreadable.0.clone()).unwrap_or_default();
-        let zeros: Vec<_> =
-            unreadable.into_iter().map(|s| (s, Buffer::Zero(SECTOR_BYTES))).collect();
-        let start = self.superblock.journal_start();
-        writes += self.write_pages(Purpose::RecoveryIndex, start, zeros, true);
-        if writes == 0 {
+        if self.write_pages(Purpose::RecoveryIndex, start, pages, true) == 0 {
             self.write_superblock(Purpose::RecoverySuperblock, true);
         }
     }
 
-    /// A run of pages of the index, or of sectors of the journal, has been written.
+    /// A run of pages of the index has been written.
     pub(in crate::store) fn recovery_index_written(&mut self) {
         if self.ios.values().all(|p| *p != Purpose::RecoveryIndex) {
             self.write_superblock(Purpose::RecoverySuperblock, true);
+        }
+    }
+
+    /// The superblock says what there is. No frame that counts has a sector in it that cannot be read: those are written, so that
+    /// they can be read next time. Before the superblock they are the only ones to say that something may have been there.
+    pub(in crate::store) fn recovery_superblock_written(&mut self) {
+        let unreadable = self.recovery.as_ref().map(|r| r.unreadable.0.clone()).unwrap_or_default();
+        let zeros: Vec<_> =
+            unreadable.into_iter().map(|s| (s, Buffer::Zero(SECTOR_BYTES))).collect();
+        let start = self.superblock.journal_start();
+        if self.write_pages(Purpose::RecoveryJournal, start, zeros, true) == 0 {
+            self.opened();
+        }
+    }
+
+    /// A run of sectors of the journal that could not be read has been written.
+    pub(in crate::store) fn recovery_journal_written(&mut self) {
+        if self.ios.values().all(|p| *p != Purpose::RecoveryJournal) {
+            self.opened();
         }
     }
 

@@ -20,18 +20,23 @@ impl JournalStore {
             Err(why) => return self.refuse(why),
         };
         let missing = self.superblock.tail_frame + frames.len() as u64;
-        if let Some(later) = later_frame(&self.superblock, &bytes, missing) {
+        // Without an index the disk would be refused: only what is surely a hole counts.
+        let least = missing + u64::from(!self.superblock.has_index());
+        if let Some(later) = later_frame(&self.superblock, &bytes, least) {
             if !self.superblock.has_index() {
                 return self.refuse(FormatError::Hole { missing, later });
             }
-            let what = format!(
-                "frame {missing} of the journal is unreadable though frame {later} follows it"
-            );
+            let what = match later == missing {
+                true => format!("frame {missing} of the journal is not where it should be"),
+                false => format!(
+                    "frame {missing} of the journal is unreadable though frame {later} follows it"
+                ),
+            };
             self.forget_journal(frames, &bytes, what);
         } else if missing < self.superblock.durable_before {
             let what = format!("frame {missing} of the journal is not there, and has been");
             self.forget_journal(frames, &bytes, what);
-        } else if let Some(sector) = self.ends_unreadable(&frames) {
+        } else if let Some(sector) = self.ends_unreadable(&frames, &bytes) {
             let what = format!(
                 "sector {sector} of the journal cannot be read, and frame {missing} may begin there"
             );
@@ -51,11 +56,7 @@ impl JournalStore {
                 self.table.numbers.upto = self.superblock.sequence;
             }
             self.count_on();
-            let checkpoints = frames.iter().flat_map(|f| &f.2).filter_map(|entry| match entry {
-                Entry::Checkpoint(number) => Some(*number),
-                _ => None,
-            });
-            self.table.numbers.applied.extend(checkpoints);
+            self.table.numbers.applied.extend(applied(frames.iter().flat_map(|f| &f.2)));
             let recovery = self.recovery.as_mut().expect("opening");
             (recovery.frames, recovery.journal) = (frames, bytes);
         }
@@ -86,10 +87,12 @@ impl JournalStore {
             frame.filter(|_| number_of(sb, from) == Some(number)).map(|f| (at, f))
         };
         // The first frame of an empty ring begins it anew. Another that stands there, with room for it where it should be, went
-        // astray.
+        // astray; unless the ring had been emptied as a superblock said that is damaged.
+        let may_be_empty = self.recovery.as_ref().expect("opening").superblock_is_damaged;
         let at_beginning = |at: u64, number: u64, is_first: bool| {
             let head = decode_head(sb.incarnation, bytes)?.head;
-            frame_at(0, number).filter(|_| is_first || at + head.sectors() > sb.journal)
+            let is_its_place = is_first || may_be_empty || at + head.sectors() > sb.journal;
+            frame_at(0, number).filter(|_| is_its_place)
         };
         let mut frames = Vec::new();
         while let Some((start, frame)) =
@@ -108,15 +111,18 @@ impl JournalStore {
         Ok(frames)
     }
 
-    /// The sector after the last frame, if it cannot be read.
-    fn ends_unreadable(&self, frames: &[Found]) -> Option<u64> {
+    /// A sector that cannot be read, and in which the frame may be that should follow the last one.
+    fn ends_unreadable(&self, frames: &[Found], bytes: &[u8]) -> Option<u64> {
         let unreadable = &self.recovery.as_ref().expect("opening").unreadable.0;
         let sb = &self.superblock;
         let end = frames.last().map_or(sb.tail, |(at, head, _)| at + head.sectors());
-        // A frame may also begin anew at the ring's first sector, and have any sector that cannot be read in it.
-        let after = [end % sb.journal.max(1), 0];
-        let first = unreadable.iter().find(|s| after.contains(s) || **s >= end).copied();
-        first.filter(|_| sb.has_index())
+        // It may also begin anew at the ring's first sector, of which its head says how far it reaches.
+        let missing = sb.tail_frame + frames.len() as u64;
+        let anew = decode_head(sb.incarnation, bytes).filter(|fixed| fixed.head.number == missing);
+        let anew = anew.map_or(1, |fixed| fixed.head.sectors());
+        let first =
+            unreadable.iter().find(|s| **s >= end || **s < anew || **s == end % sb.journal.max(1));
+        first.copied().filter(|_| sb.has_index())
     }
 
     /// Whether the index, or a page of it, is older than the superblock, or damaged: then some pages of the table
@@ -302,11 +308,25 @@ fn last_frame(sb: &Superblock, bytes: &[u8]) -> u64 {
     bytes.chunks_exact(SECTOR_BYTES).filter_map(|s| number_of(sb, s)).max().unwrap_or(0)
 }
 
-/// A whole frame numbered above `number`, which is the first that could not be read.
+/// The checkpoints of which these entries say what they are about to place. The number stands before that, and may be in the frame
+/// before: what is placed is known only if both are there.
+fn applied<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<u64> {
+    let (mut number, mut applied) = (None, Vec::new());
+    for entry in entries {
+        match entry {
+            Entry::Checkpoint(n) => number = Some(*n),
+            Entry::Apply { .. } => applied.extend(number.take()),
+            _ => {}
+        }
+    }
+    applied
+}
+
+/// A whole frame with this number or a higher one.
 fn later_frame(sb: &Superblock, bytes: &[u8], number: u64) -> Option<u64> {
     (0..bytes.len() / SECTOR_BYTES).find_map(|n| {
         let here = &bytes[n * SECTOR_BYTES..];
-        let found = number_of(sb, here).filter(|found| *found > number)?;
+        let found = number_of(sb, here).filter(|found| *found >= number)?;
         decode_frame(sb.incarnation, here, sb.bounds()).map(|_| found)
     })
 }

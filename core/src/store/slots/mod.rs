@@ -99,9 +99,9 @@ pub(in crate::store) struct Slots {
     newer: Vec<u8>,
     /// Pages of the owners that are to be written with the next checkpoint.
     dirty: BTreeSet<u64>,
-    /// Pages of which a copy is from a checkpoint of which nothing is known. They are to be written anew before its number is
-    /// one that counts.
-    refused: BTreeSet<u64>,
+    /// Pages of which a copy is from a checkpoint of which nothing is known, or that the index says to be from one. That is to be
+    /// put right before its number is one that counts.
+    refused: BTreeMap<u64, owners::Refused>,
     room: room::Room,
     /// Pointers that have moved since: of a logical slot the write that has committed, and where its content is.
     moved: Moved,
@@ -126,7 +126,7 @@ impl Slots {
             owners: vec![NONE; count as usize],
             newer: vec![1; sb.owner_pages() as usize],
             dirty: BTreeSet::new(),
-            refused: BTreeSet::new(),
+            refused: BTreeMap::new(),
             room: room::Room::new(count),
             moved: BTreeMap::new(),
             leaving: Vec::new(),

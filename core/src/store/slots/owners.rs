@@ -43,18 +43,30 @@ impl Slots {
 
     /// Which of these pages have a copy that was refused.
     pub fn refused(&self, pages: Range<u64>) -> Vec<u64> {
-        self.refused.range(pages).copied().collect()
+        self.refused.range(pages).map(|(number, _)| *number).collect()
     }
 
-    /// Both copies of the pages of which one was refused, written at this checkpoint: they claim what is known. With one
-    /// copy alone the other might pass for the newer one.
-    pub fn take_refused(&mut self, disk: u64, checkpoint: u64) -> Vec<OwnerPage> {
+    /// Copies that take the place of those that were refused, and for each of these pages its checkpoint, for the index. Such a
+    /// copy is what the other is: that counts until it is safe, and the journal says what else has been. If neither
+    /// counts, both are written at `checkpoint`, and claim what is known.
+    pub fn take_refused(
+        &mut self,
+        disk: u64,
+        checkpoint: u64,
+    ) -> (Vec<OwnerPage>, Vec<(u64, u64)>) {
         let pages = self.newer.len() as u64;
-        let mut written = Vec::new();
-        for number in std::mem::take(&mut self.refused) {
-            self.dirty.remove(&number);
-            let bytes: Buffer = self.encode(disk, number, checkpoint).into();
-            let sectors = (0..OWNER_COPIES).map(|copy| copy * pages + number);
+        let (mut written, mut numbers) = (Vec::new(), Vec::new());
+        for (number, refused) in std::mem::take(&mut self.refused) {
+            let (at, bytes, copies) = match refused.other {
+                Some((at, bytes)) => (at, bytes, refused.copies),
+                None => {
+                    self.dirty.remove(&number);
+                    let bytes = self.encode(disk, number, checkpoint).into();
+                    (checkpoint, bytes, (0..OWNER_COPIES).collect())
+                }
+            };
+            numbers.push((number, at));
+            let sectors = copies.into_iter().map(|copy| copy * pages + number);
             written.extend(sectors.map(|sector| OwnerPage {
                 number,
                 sector,
@@ -62,7 +74,7 @@ impl Slots {
             }));
         }
         written.sort_by_key(|page| page.sector);
-        written
+        (written, numbers)
     }
 
     fn encode(&self, disk: u64, number: u64, checkpoint: u64) -> Vec<u8> {
@@ -116,9 +128,18 @@ impl Slots {
 pub(super) struct Chosen {
     /// The newer of its copies, if it is what the index says, and which copy that is; or what is wrong, if neither is.
     pub newest: Result<(u8, Page), &'static str>,
-    /// A copy is from a checkpoint of which nothing is known. What that had put in place is still in the journal, so the other
-    /// copy is right.
-    pub has_refused: bool,
+    /// What is to be put right, if anything is.
+    pub refused: Option<Refused>,
+}
+
+/// What is from a checkpoint of which nothing is known. What that had put in place is still in the journal, so the other copy is
+/// right.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Refused {
+    /// These copies; none, if it is only the index that names it.
+    copies: Vec<u64>,
+    /// The other copy, and at which checkpoint it was written, 0 if never; if it counts.
+    other: Option<(u64, Buffer)>,
 }
 
 /// Looks at both copies of a page.
@@ -137,7 +158,7 @@ pub(super) fn choose(
     let whole = (0..OWNER_COPIES as u8)
         .filter_map(|n| claims(copies[usize::from(n)]).ok().map(|page| (n, page)));
     let (known, refused): (Vec<_>, Vec<_>) = whole.partition(|(_, page)| numbers.has(page.0));
-    let has_refused = !refused.is_empty();
+    let names_unknown = matches!(index.known(entry), Known::Written(last) if !numbers.has(last));
     let zeros = |copy: &&[u8]| copy.iter().all(|b| *b == 0);
     let newest = match (known.into_iter().max_by_key(|(_, page)| page.0), index.known(entry)) {
         // The index may name a refused copy.
@@ -147,10 +168,17 @@ pub(super) fn choose(
         (Some(found), _) => Ok(found),
         // A first write may be torn, and the journal has its claims.
         (None, Known::Never) if copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),
-        (None, _) if has_refused => Err(page::UNKNOWN_CHECKPOINT),
+        (None, _) if names_unknown && copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),
+        (None, _) if !refused.is_empty() => Err(page::UNKNOWN_CHECKPOINT),
         (None, _) => claims(copies[0]).map(|page| (0, page)),
     };
-    Chosen { newest, has_refused }
+    let other = newest.as_ref().ok().map(|(copy, page)| match page.0 {
+        0 => (0, Buffer::Zero(SECTOR_BYTES)),
+        at => (at, Buffer::from(copies[usize::from(*copy)].to_vec())),
+    });
+    let copies = refused.iter().map(|(copy, _)| u64::from(*copy)).collect();
+    let is_wrong = !refused.is_empty() || names_unknown;
+    Chosen { newest, refused: is_wrong.then_some(Refused { copies, other }) }
 }
 
 /// The claims of a page, if they are of slots that there are: so many `logical` ones, in so many `physical` ones.

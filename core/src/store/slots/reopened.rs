@@ -33,8 +33,8 @@ impl Slots {
             let page = copies.map(|copy| &copy[n * SECTOR_BYTES..(n + 1) * SECTOR_BYTES]);
             let slots = (self.places.len() as u64, self.owners.len() as u64);
             let chosen = owners::choose(index, numbers, table + number, number, slots, page);
-            if chosen.has_refused {
-                self.refused.insert(number);
+            if let Some(refused) = chosen.refused {
+                self.refused.insert(number, refused);
             }
             match chosen.newest {
                 Ok((copy, page)) => {
