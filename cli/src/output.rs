@@ -39,9 +39,22 @@ pub fn uri(listen: &str, volume: &str) -> String {
     }
 }
 
+/// What no shell and no URI takes for anything else.
+fn plain(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"/._-~".contains(&b)
+}
+
+/// A path as a shell takes it for one word.
+pub fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    match path.bytes().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', r"'\''")),
+    }
+}
+
 /// Escapes what would end a URI or be taken for something else by a shell.
 fn escape(path: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-~".contains(&b);
     path.bytes().fold(String::new(), |mut out, b| {
         match plain(b) {
             true => out.push(char::from(b)),
@@ -54,6 +67,13 @@ fn escape(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_one_word_for_a_shell() {
+        let quoted = |path| quoted(Path::new(path));
+        assert_eq!(quoted("/srv/weft-1"), "/srv/weft-1");
+        assert_eq!(quoted("sp ace'é"), r"'sp ace'\''é'");
+    }
 
     #[test]
     fn maps_are_named_by_term_where_there_are_leaders() {

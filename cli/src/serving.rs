@@ -11,7 +11,7 @@ use weft_host::{Listen, Metrics, Stopped};
 use weft_terminal::{bytes, say};
 
 use crate::args;
-use crate::output::uri;
+use crate::output::{quoted, uri};
 use crate::volume::survives;
 
 /// How long to wait between looks whether the nodes agree on a map.
@@ -103,7 +103,7 @@ fn greeting(dir: &Path, status: &Status) -> String {
     let victim = nodes.len().saturating_sub(1).min(2);
     let name = there().next().map(|v| v.name.as_str());
     if let (Some(name), Some(listen)) = (name, listens.first()) {
-        let (uri, dir) = (uri(listen, name), dir.display());
+        let (uri, dir) = (uri(listen, name), quoted(dir));
         out += &format!(
             "\nTry next:\n  \
              nbdinfo '{uri}'\n  \
