@@ -211,7 +211,7 @@ slow() {
     local n
     for n in 1 2 3; do
         kill -STOP "$(cat "$T/pid$n")"
-        { sleep 0.7; kill -CONT "$(cat "$T/pid$n")"; } &
+        { sleep 0.45; kill -CONT "$(cat "$T/pid$n")"; } &
         nbdcopy "$T/image" "$(uri 0)"
         wait $!
     done
