@@ -112,6 +112,14 @@ fn is_dying(pid: &str) -> bool {
         .is_some_and(|rest| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
 }
 
+/// Takes the lock, or says which process has it.
+fn holder(file: &mut File) -> Option<String> {
+    flock(&*file, FlockOperation::NonBlockingLockExclusive).err()?;
+    let mut holder = String::new();
+    let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
+    Some(holder.trim().to_string())
+}
+
 /// Locks a directory against other processes, for as long as the file lives. One that is dying is waited for.
 pub fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
@@ -119,18 +127,14 @@ pub fn lock(dir: &Path) -> Result<File> {
     options.read(true).write(true).create(true).truncate(false);
     let mut file = options.open(&path).map_err(at("open", &path))?;
     let since = Instant::now();
-    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut holder = String::new();
-        let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
-        if is_dying(holder.trim()) && since.elapsed() < DYING {
-            thread::sleep(Duration::from_millis(5));
-            continue;
+    while let Some(holder) = holder(&mut file) {
+        if !is_dying(&holder) || since.elapsed() >= DYING {
+            return fail(format!(
+                "{} is in use by process {holder}; stop that one first",
+                dir.display()
+            ));
         }
-        return fail(format!(
-            "{} is in use by process {}; stop that one first",
-            dir.display(),
-            holder.trim()
-        ));
+        thread::sleep(Duration::from_millis(5));
     }
     let write = |file: &mut File| {
         file.set_len(0)?;
@@ -185,20 +189,21 @@ mod tests {
     fn who_holds_a_lock_is_waited_for_if_it_is_dying() {
         let dir = tempfile::tempdir().unwrap();
         let held = lock(dir.path()).unwrap();
-        assert!(lock(dir.path()).unwrap_err().0.contains("in use by process"), "it lives");
+        let own = std::process::id().to_string();
+        assert!(lock(dir.path()).unwrap_err().0.contains(&format!("in use by process {own}")));
+        assert!(!is_dying(&own));
+        let mut file = File::open(dir.path().join(LOCK)).unwrap();
+        assert_eq!(holder(&mut file), Some(own));
+        drop(held);
+        assert_eq!(holder(&mut file), None);
+        // It is there until somebody has asked how it ended.
         let mut corpse = std::process::Command::new("true").spawn().unwrap();
-        write_private(&dir.path().join(LOCK), corpse.id().to_string().as_bytes()).unwrap();
-        while !is_dying(&corpse.id().to_string()) {
+        let pid = corpse.id().to_string();
+        while !is_dying(&pid) {
             thread::yield_now();
         }
-        let taken = thread::scope(|s| {
-            let taken = s.spawn(|| lock(dir.path()));
-            // Whether it has come to wait or not: it is not to fail.
-            thread::sleep(Duration::from_millis(20));
-            drop(held);
-            taken.join().unwrap()
-        });
+        assert!(Path::new("/proc").join(&pid).exists());
         corpse.wait().unwrap();
-        assert!(taken.is_ok());
+        assert!(is_dying(&pid), "and it is gone");
     }
 }

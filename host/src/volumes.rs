@@ -114,15 +114,10 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
         0 => largest(new, &geometry, &disks, &others)?,
         size => size,
     };
-    let extents = place_volume(&geometry, size, &disks, &others, column_bytes(&geometry, size));
-    let extents = extents.map_err(|e| match e {
-        // In extents as large as this one would have less may fit.
-        PlacementError::NoRoom { asked, free } => {
-            let most = largest(new, &geometry, &disks, &others).unwrap_or(free);
-            cannot_place(new, &PlacementError::NoRoom { asked, free: between(most, free, asked) })
-        }
-        e => cannot_place(new, &e),
-    })?;
+    // What is asked for beyond all that there is does not make extents larger: less would fit of those.
+    let column = column_bytes(&geometry, size.min(all_of(&disks)));
+    let extents = place_volume(&geometry, size, &disks, &others, column)
+        .map_err(|e| cannot_place(new, &e))?;
     Ok(Volume {
         policy: new.policy,
         apart: new.apart.clone(),
@@ -158,28 +153,20 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     }
     let disks = map.places(&volume.apart);
     let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
-    let column = column_bytes(&volume.geometry, size);
+    let column = column_bytes(&volume.geometry, size.min(all_of(&disks)));
     let placed = place_stripes(&volume.geometry, more, &disks, &others, column);
     grown.extents.extend(placed.map_err(|e| match e {
-        PlacementError::NoRoom { free, .. } => {
-            let free = volume.stripes() * stripe + free;
-            let most = between(most(volume, map).unwrap_or(free), free, size);
-            Error(format!(
-                "volume '{name}' cannot grow so far: it can have {most} bytes ({}) at most; delete \
-                 something, or add disks",
-                rounded(most)
-            ))
-        }
+        PlacementError::NoRoom { free, .. } => Error(format!(
+            "volume '{name}' cannot grow so far: it can have {} bytes ({}) at most; delete \
+             something, or add disks",
+            volume.stripes() * stripe + free,
+            rounded(volume.stripes() * stripe + free)
+        )),
         e @ (PlacementError::Domains { .. } | PlacementError::Torus(_)) => {
             Error(format!("volume '{name}' cannot grow: {e}"))
         }
     })?);
     Ok(grown)
-}
-
-/// The most that can be had of what two ways of cutting a volume leave free, where `asked` cannot.
-fn between(most: u64, free: u64, asked: u64) -> u64 {
-    if most < asked { most.max(free) } else { free }
 }
 
 /// The largest size that a volume can have, in whole stripes.

@@ -42,7 +42,7 @@ pub enum Backend {
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// How long a process that was killed may keep a disk in use.
-const DYING: Duration = Duration::from_secs(2);
+const DYING: Duration = Duration::from_millis(500);
 
 /// An open disk. Nobody else can open it as one.
 #[derive(Debug)]

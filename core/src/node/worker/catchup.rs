@@ -334,10 +334,8 @@ fn seat_of(volume: &Volume, node: NodeId, stripe: u64, seat: usize) -> ColumnSet
 /// what was on its way when it went, which others remember: parity that covers it is marked. Nobody who lacks
 /// a data column leaves parity behind; who writes it computes all parity that covers it, and clears its marks.
 fn is_exposed(volume: &Volume, node: NodeId, sector: u64, listed: &Listed) -> bool {
-    let Some((stripe, seat, _)) = volume.stripe_at(node, sector) else { return false };
-    let g = &volume.geometry;
-    let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return false };
-    g.code.parities_of(i).iter().any(|j| listed.marked.contains(g.layout.parity_seat(stripe, j)))
+    let covering = covering(volume, node, sector);
+    covering.is_some_and(|(_, parity)| !parity.intersection(listed.marked).is_empty())
 }
 
 /// Whether parity that covers a data sector is on one of the `witnesses`, and has been written.
@@ -348,12 +346,18 @@ fn is_covered(
     witnesses: ColumnSet,
     written: ColumnSet,
 ) -> bool {
-    let Some((stripe, seat, _)) = volume.stripe_at(node, sector) else { return false };
+    let Some((stripe, parity)) = covering(volume, node, sector) else { return false };
+    let known = volume.geometry.seats_of(stripe, witnesses).intersection(written);
+    !parity.intersection(known).is_empty()
+}
+
+/// The stripe of a data sector of a node's disk, and the seats of the parity that covers it.
+fn covering(volume: &Volume, node: NodeId, sector: u64) -> Option<(u64, ColumnSet)> {
+    let (stripe, seat, _) = volume.stripe_at(node, sector)?;
     let g = &volume.geometry;
-    let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return false };
+    let ColumnRole::Data(i) = g.layout.role(stripe, seat) else { return None };
     let parity = g.code.parities_of(i).iter().map(|j| g.layout.parity_seat(stripe, j));
-    let known = g.seats_of(stripe, witnesses).intersection(written);
-    parity.into_iter().any(|seat| known.contains(seat))
+    Some((stripe, parity.collect()))
 }
 
 /// The sectors of a node's disk that hold its column of an extent.

@@ -167,8 +167,9 @@ pub(super) fn choose(
         }
         (Some(found), _) => Ok(found),
         // A first write may be torn, and the journal has its claims.
-        (None, Known::Never) if copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),
-        (None, _) if names_unknown && copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),
+        (None, last) if copies.iter().any(zeros) && (last == Known::Never || names_unknown) => {
+            Ok((1, (0, Vec::new())))
+        }
         (None, _) if !refused.is_empty() => Err(page::UNKNOWN_CHECKPOINT),
         (None, _) => claims(copies[0]).map(|page| (0, page)),
     };
