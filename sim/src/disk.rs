@@ -60,6 +60,8 @@ pub struct SimDisk {
     copy: Option<(u64, BTreeMap<u64, Sector>)>,
     /// Operations that have been started and have not ended.
     started: BTreeMap<u64, DiskOp>,
+    /// Draws which sectors a power cut tears; none if it writes each whole or not at all.
+    tears: Option<Rng>,
     /// What has been asked of it so far.
     pub asked: Asked,
 }
@@ -212,11 +214,24 @@ impl SimDisk {
         }
     }
 
+    /// From now on its sectors are of 512 bytes: a power cut writes any pieces of that size of what was not flushed.
+    pub fn tear_in_power_cuts(&mut self, seed: u64) {
+        self.tears = Some(Rng::with_seed(seed));
+    }
+
     /// The power goes: of what was not flushed, some was written and some was not.
     pub fn power_cut(&mut self, rng: &mut Rng) {
         self.process_dies(rng);
         for (sector, bytes) in std::mem::take(&mut self.unsafe_writes) {
-            if rng.bool() {
+            // Drawn first, so that a run in which sectors are torn is otherwise the same.
+            let is_written = rng.bool();
+            if let Some(tears) = &mut self.tears
+                && tears.bool()
+            {
+                let zeros = || vec![0; SECTOR as usize].into();
+                let torn = self.safe.entry(sector).or_insert_with(zeros);
+                mix(torn, &bytes, tears);
+            } else if is_written {
                 self.safe.insert(sector, bytes);
             }
         }
@@ -233,11 +248,7 @@ impl SimDisk {
                     let mut mixed =
                         old.map_or_else(|_| vec![0; len as usize], |b| b.to_bytes().to_vec());
                     let new: Vec<u8> = data.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
-                    for (mixed, new) in mixed.chunks_mut(512).zip(new.chunks(512)) {
-                        if rng.bool() {
-                            mixed.copy_from_slice(new);
-                        }
-                    }
+                    mix(&mut mixed, &new, rng);
                     DiskOp::Write { offset, data: vec![mixed.into()], durable }
                 }
                 other => other,
@@ -300,6 +311,15 @@ impl SimDisk {
     /// A sector cannot be read until it is written again.
     pub fn spoil(&mut self, sector: u64) {
         self.unreadable.insert(sector);
+    }
+}
+
+/// Writes any pieces of 512 bytes.
+fn mix(old: &mut [u8], new: &[u8], rng: &mut Rng) {
+    for (old, new) in old.chunks_mut(512).zip(new.chunks(512)) {
+        if rng.bool() {
+            old.copy_from_slice(new);
+        }
     }
 }
 

@@ -220,7 +220,7 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
 fn content_in_checkpoint(version: u32) -> [u8; LOOKED_AT] {
     let mut bytes = content(version);
     match version {
-        4 => (0..16).for_each(|n| bytes[n] = 0x80 + n as u8),
+        4 | 5 => (0..16).for_each(|n| bytes[n] = 0x80 + n as u8),
         _ => bytes[2] = 0xa2,
     }
     bytes[4] ^= 0x0f;
@@ -240,7 +240,7 @@ fn opens_wherever_it_is_cut_off(fixture: &[u8], version: u32) {
     let all = sectors(fixture);
     let at = all.iter().position(|s| s.0 == CHECKPOINT).expect("a checkpoint");
     let (before, written) = (&all[..at], &all[at + 1..]);
-    assert!(written.len() >= 9, "a checkpoint writes more than {} sectors", written.len());
+    assert!(written.len() >= 8, "a checkpoint writes more than {} sectors", written.len());
     for cut in 0..=written.len() {
         let disk = load(&[before, &written[..cut]].concat());
         let mut opened = Opened::open(disk);
@@ -268,18 +268,23 @@ fn a_disk_of_version_1_works_as_before() {
 }
 
 #[test]
-fn a_disk_of_version_3_works_as_before() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v3.sectors"), 3, 3);
+fn a_disk_of_version_3_works_as_before_and_becomes_one_of_version_5() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v3.sectors"), 3, 5);
 }
 
 #[test]
-fn a_disk_of_version_4_works_as_before() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v4.sectors"), 4, 4);
+fn a_disk_of_version_4_works_as_before_and_becomes_one_of_version_5() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v4.sectors"), 4, 5);
 }
 
 #[test]
-fn a_disk_of_version_2_works_as_before_and_becomes_one_of_version_3() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2, 3);
+fn a_disk_of_version_5_works_as_before() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v5.sectors"), 5, 5);
+}
+
+#[test]
+fn a_disk_of_version_2_works_as_before_and_becomes_one_of_version_5() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2, 5);
 }
 
 #[test]
@@ -295,4 +300,9 @@ fn a_disk_of_version_3_opens_wherever_a_checkpoint_was_cut_off() {
 #[test]
 fn a_disk_of_version_4_opens_wherever_a_checkpoint_was_cut_off() {
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v4-checkpoint.sectors"), 4);
+}
+
+#[test]
+fn a_disk_of_version_5_opens_wherever_a_checkpoint_was_cut_off() {
+    opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v5-checkpoint.sectors"), 5);
 }

@@ -9,13 +9,14 @@
 //! It is in memory as a whole, 8 bytes for 255 sectors. A page of it is written after the pages of the table
 //! that it names are safe; so after a crash a page of the table may be newer than the index says, never older.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::format::MOST_COUNTED;
 use super::page::{self, Kind};
+use super::torn::{PageSum, PageSums};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
-use weft_bytes::{Read, Reader, Writer};
+use weft_bytes::{BytesError, Read, Reader, Writer, checksum};
 
 /// How many pages of the table a page of the index is for.
 pub const PAGES_PER_INDEX: usize = EARLIER / 8;
@@ -70,9 +71,15 @@ impl Index {
         (0..pages.div_ceil(PAGES_PER_INDEX as u64)).map(|n| index.encode(n)).collect()
     }
 
-    /// Takes in a page of it as read from the disk. Of one that is damaged nothing is known; what is wrong with
-    /// it is returned.
-    pub fn load(&mut self, number: u64, bytes: &[u8]) -> Option<&'static str> {
+    /// Takes in a page of it as read from the disk. The `last` checkpoint, and what it was to make of which pages, is known if the
+    /// journal names it: that may have been cut off while it wrote this one. Of a page that is damaged otherwise nothing is known;
+    /// what is wrong with it is returned.
+    pub fn load(
+        &mut self,
+        number: u64,
+        bytes: &[u8],
+        last: Option<(u64, &PageSums)>,
+    ) -> Option<&'static str> {
         let first = number as usize * PAGES_PER_INDEX;
         let end = (first + PAGES_PER_INDEX).min(self.entries.len());
         let checkpoint = page::decode(Kind::Index, self.disk, number, bytes);
@@ -82,6 +89,7 @@ impl Index {
                 self.written[number as usize] = [checkpoint, earlier[0], earlier[1]];
                 None
             }
+            Err(_) if last.is_some_and(|last| self.load_torn(number, bytes, last)) => None,
             Err(wrong) => {
                 self.forget(number);
                 Some(wrong)
@@ -151,15 +159,15 @@ impl Index {
         let entry = &mut self.entries[page as usize];
         let forward = *entry == UNKNOWN || *entry & !MARKED <= checkpoint;
         assert!(forward && checkpoint < MARKED, "checkpoints go forward");
-        *entry = if is_marked { checkpoint | MARKED } else { checkpoint };
-        self.dirty.insert(page / PAGES_PER_INDEX as u64);
+        *entry = self::entry(checkpoint, is_marked);
+        self.dirty.insert(index_page(page));
     }
 
     /// A page was written last at this checkpoint, or never if it is 0; one of which nothing is known is named instead.
     pub fn correct(&mut self, page: u64, checkpoint: u64) {
         assert!(checkpoint < MARKED, "no checkpoint has such a number");
         self.entries[page as usize] = checkpoint;
-        self.dirty.insert(page / PAGES_PER_INDEX as u64);
+        self.dirty.insert(index_page(page));
     }
 
     /// The checkpoint at which a page of it was written last.
@@ -175,6 +183,62 @@ impl Index {
     /// The latest checkpoint at which a page of it was written.
     pub fn latest(&self) -> u64 {
         self.written.iter().map(|w| w[0]).max().unwrap_or(0)
+    }
+
+    /// The pages of it that a checkpoint writes which writes these pages: the number of each, and the checksum of its entries
+    /// then.
+    pub fn sums(&self, pages: &[PageSum], checkpoint: u64) -> Vec<(u64, u32)> {
+        let mut entries: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for number in self.dirty.iter().copied().chain(pages.iter().map(|sum| index_page(sum.page)))
+        {
+            entries.entry(number).or_insert_with(|| self.entries_of(number));
+        }
+        for sum in pages {
+            let of = entries.get_mut(&index_page(sum.page)).expect("just put in");
+            of[sum.page as usize % PAGES_PER_INDEX] = entry(checkpoint, sum.is_marked);
+        }
+        entries.into_iter().map(|(number, of)| (number, crc_of(&of))).collect()
+    }
+
+    /// Takes in a page that a power cut tore while the checkpoint wrote it that was to write these pages: see
+    /// [`torn`](super::torn). Says whether it is what that was going to make of it.
+    fn load_torn(
+        &mut self,
+        number: u64,
+        bytes: &[u8],
+        (checkpoint, sums): (u64, &PageSums),
+    ) -> bool {
+        let Some((_, crc)) = sums.index.iter().find(|(page, _)| *page == number) else {
+            return false;
+        };
+        let mut r: Reader = Reader::new(bytes);
+        let entries: Read<Vec<u64>> = (0..PAGES_PER_INDEX).map(|_| r.u64()).collect();
+        // What a page says of itself stands in one piece: it is from before, or from now.
+        let versions = (|| Ok::<_, BytesError>((r.u64()?, r.u64()?, r.u32()?, r.u64()?)))();
+        let (Ok(mut entries), Ok((before, earlier, _, written))) = (entries, versions) else {
+            return false;
+        };
+        for sum in sums.pages.iter().filter(|sum| index_page(sum.page) == number) {
+            entries[sum.page as usize % PAGES_PER_INDEX] = entry(checkpoint, sum.is_marked);
+        }
+        let fits = crc_of(&entries) == *crc && written.max(before).max(earlier) <= MOST_COUNTED;
+        if fits {
+            let first = number as usize * PAGES_PER_INDEX;
+            let end = (first + PAGES_PER_INDEX).min(self.entries.len());
+            self.entries[first..end].copy_from_slice(&entries[..end - first]);
+            self.written[number as usize] = [written, before, earlier];
+            self.dirty.insert(number);
+        }
+        fits
+    }
+
+    /// The entries of a page of it, and zeros behind the last.
+    fn entries_of(&self, number: u64) -> Vec<u64> {
+        let first = number as usize * PAGES_PER_INDEX;
+        let mut entries: Vec<u64> =
+            self.entries.iter().skip(first).take(PAGES_PER_INDEX).copied().collect();
+        entries.resize(PAGES_PER_INDEX, NEVER);
+        entries
     }
 
     /// The pages of it that are to be written, at this checkpoint; they count as written from now on.
@@ -199,6 +263,22 @@ impl Index {
         w.u64(earlier);
         page::seal(Kind::Index, self.disk, number, checkpoint, w).into()
     }
+}
+
+/// The page of the index that has the entry of a page of the table.
+fn index_page(page: u64) -> u64 {
+    page / PAGES_PER_INDEX as u64
+}
+
+/// The entry of a page of the table that was written at a checkpoint.
+fn entry(checkpoint: u64, is_marked: bool) -> u64 {
+    if is_marked { checkpoint | MARKED } else { checkpoint }
+}
+
+fn crc_of(entries: &[u64]) -> u32 {
+    let mut w: Writer = Writer::with_room(EARLIER);
+    entries.iter().for_each(|entry| w.u64(*entry));
+    checksum::crc32c(w.written())
 }
 
 /// The entries of a page, and the two checkpoints at which it was written before. None of them is later than the one
@@ -251,11 +331,11 @@ mod tests {
         let load = |upto: usize, but: Option<usize>| {
             let mut index = Index::new(9, pages);
             for (n, fresh) in Index::fresh(9, pages).iter().enumerate() {
-                index.load(n as u64, &fresh.to_bytes());
+                index.load(n as u64, &fresh.to_bytes(), None);
             }
             for (step, (_, written)) in steps.iter().enumerate().take(upto) {
                 for (n, page) in written.iter().filter(|_| Some(step) != but) {
-                    index.load(*n, &page.to_bytes());
+                    index.load(*n, &page.to_bytes(), None);
                 }
             }
             index
@@ -268,7 +348,7 @@ mod tests {
         assert!(!load(3, Some(2)).fits(4, sum), "the last pages are missing");
         assert!(!load(1, None).fits(4, sum));
         let mut damaged = load(3, None);
-        damaged.load(1, &[7; SECTOR_BYTES]);
+        damaged.load(1, &[7; SECTOR_BYTES], None);
         assert!(!damaged.fits(4, sum));
         // It crashes again and again before the next superblock is written.
         let mut index = load(4, None);
@@ -290,7 +370,7 @@ mod tests {
             w.u64(before);
             page::seal(Kind::Index, 9, 0, checkpoint, w)
         };
-        let load = |page: Vec<u8>| Index::new(9, 3).load(0, &page);
+        let load = |page: Vec<u8>| Index::new(9, 3).load(0, &page, None);
         assert_eq!(load(page(5, 4, 5)), None);
         assert_eq!(load(page(UNKNOWN, 0, 5)), None);
         let wrong = Some("it names checkpoints that have not been");
@@ -311,14 +391,14 @@ mod tests {
         assert!(index.take_dirty(5).is_empty());
         let mut again = Index::new(9, pages);
         for (n, fresh) in Index::fresh(9, pages).iter().enumerate() {
-            assert_eq!(again.load(n as u64, &fresh.to_bytes()), None);
+            assert_eq!(again.load(n as u64, &fresh.to_bytes(), None), None);
         }
         for (n, page) in &written {
-            assert_eq!(again.load(*n, &page.to_bytes()), None);
+            assert_eq!(again.load(*n, &page.to_bytes(), None), None);
         }
         assert_eq!((again.known(0), again.known(1)), (Known::Written(3), Known::Never));
         assert_eq!((again.known(last), again.latest()), (Known::Written(4), 4));
-        assert!(again.load(2, &written[0].1.to_bytes()).is_some(), "a page of another place");
+        assert!(again.load(2, &written[0].1.to_bytes(), None).is_some(), "a page of another place");
         assert_eq!((again.known(last), again.known(0)), (Known::Nothing, Known::Written(3)));
         assert_eq!(again.take_dirty(6).len(), 1, "it is written anew");
         again.wrote(last, 7, false);

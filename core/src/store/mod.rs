@@ -16,6 +16,7 @@
 //! - [`reads`]: reads and scans
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
+//! - [`torn`]: pages that a power cut tears
 //! - [`recover`]: opening a disk, whatever state a crash left it in
 //! - [`verify`]: what a scrub looks at besides the data
 //! - [`fault`]: deliberate bugs
@@ -50,6 +51,7 @@ mod recover;
 mod request;
 mod slots;
 mod table;
+mod torn;
 mod verify;
 mod writes;
 

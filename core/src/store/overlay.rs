@@ -45,7 +45,10 @@ impl Over {
     /// Sums everything up as `content` of the newest write.
     pub fn settle(&mut self, content: Buffer) {
         let newest = self.newest();
-        self.settled = self.writes().collect();
+        // What was summed up before counts on.
+        if self.settled.is_empty() {
+            self.settled = self.writes().collect();
+        }
         self.content = Some((newest, Content::Bytes(content)));
         self.deltas.clear();
     }

@@ -15,9 +15,10 @@ use std::ops::Range;
 use super::format::{seal, sealed};
 use super::index::{Index, Known};
 use super::page::{self, Kind};
+use super::torn::{PageSum, TornPage};
 use crate::Buffer;
 use crate::units::{SECTOR_BYTES, Timestamp};
-use weft_bytes::{Read, Reader, Writer};
+use weft_bytes::{Read, Reader, Writer, checksum};
 
 /// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 16;
@@ -127,6 +128,10 @@ pub(crate) struct Table {
     /// Pages that are from a checkpoint of which nothing is known. They are to be written anew before their number is one
     /// that counts.
     refused: BTreeSet<u64>,
+    /// Data has only a length, and so have pages: no disk tears them.
+    pub has_lengths: bool,
+    /// Pages that the last checkpoint may have left torn, while the disk is being opened.
+    pub torn: BTreeMap<u64, TornPage>,
     /// At which checkpoints there may be pages.
     pub numbers: Numbers,
     /// Which pages there must be; none on disks of version 1, and where data has only a length.
@@ -156,6 +161,8 @@ impl Table {
             clock: 0,
             marked: BTreeSet::new(),
             refused: BTreeSet::new(),
+            has_lengths: false,
+            torn: BTreeMap::new(),
             numbers: Numbers::default(),
             index: None,
         }
@@ -209,8 +216,14 @@ impl Table {
         }
         let entries = match page {
             None => Err("it cannot be read"),
-            Some(Buffer::Length(_)) => Ok(Vec::new()),
-            Some(page) => self.decode(number, &page.to_bytes()),
+            Some(Buffer::Length(_)) => {
+                self.has_lengths = true;
+                Ok(Vec::new())
+            }
+            Some(page) => {
+                let bytes = page.to_bytes();
+                self.decode(number, &bytes).or_else(|why| self.mended(number, &bytes).ok_or(why))
+            }
         };
         let wrong = entries.as_ref().err().copied();
         if wrong == Some(page::UNKNOWN_CHECKPOINT) {
@@ -223,6 +236,40 @@ impl Table {
         self.clock += 1;
         self.pages.insert(number, Page { entries, used: self.clock });
         wrong
+    }
+
+    /// The entries of a page that a power cut tore, if they are those that the last checkpoint was going to write: see
+    /// [`torn`](super::torn). It is to be written again.
+    fn mended(&mut self, number: u64, bytes: &[u8]) -> Option<Vec<TableEntry>> {
+        let torn = self.torn.get(&number)?;
+        let disk = self.index.as_ref()?.disk;
+        if page::decode(Kind::Table, disk, number, bytes).is_ok() {
+            return None;
+        }
+        let mut entries = decode_entries(bytes).ok()?;
+        torn.changed.iter().for_each(|(at, entry)| entries[*at] = *entry);
+        let fits = crc_of(&entries) == torn.crc;
+        fits.then(|| {
+            self.dirty.insert(number);
+            entries
+        })
+    }
+
+    /// The checksums of the pages that a checkpoint writes which sets these entries, by the sector that each is of.
+    pub fn sums(&self, set: &[(u64, TableEntry)]) -> Vec<PageSum> {
+        let mut changed: BTreeMap<u64, Vec<(usize, TableEntry)>> =
+            self.dirty.iter().map(|page| (*page, Vec::new())).collect();
+        for (sector, entry) in set {
+            let at = *sector as usize % ENTRIES_PER_PAGE;
+            changed.entry(page_of(*sector)).or_default().push((at, *entry));
+        }
+        let sum = |(page, changed): (u64, Vec<(usize, TableEntry)>)| {
+            let mut entries = self.pages.get(&page).expect("page in memory").entries.clone();
+            changed.into_iter().for_each(|(at, entry)| entries[at] = entry);
+            let is_marked = entries.iter().any(|e| e.state == State::Marked);
+            PageSum { page, is_marked, crc: crc_of(&entries) }
+        };
+        changed.into_iter().map(sum).collect()
     }
 
     /// What is wrong with a page as it stands on the disk, if it is not the one in memory.
@@ -302,6 +349,12 @@ impl Table {
         }
         DirtyPage { number, is_marked, bytes }
     }
+}
+
+fn crc_of(entries: &[TableEntry]) -> u32 {
+    let mut w: Writer = Writer::with_room(page::BODY_BYTES);
+    entries.iter().for_each(|entry| entry.put(&mut w));
+    checksum::crc32c(w.written())
 }
 
 fn encode_page(
@@ -387,7 +440,7 @@ mod tests {
         assert_eq!(load(1, &written(78, 1, 5)), lost, "of another disk");
         assert_eq!(load(2, &zeros), (false, State::Hole));
         assert_eq!(load(2, &written(77, 2, 6)), (false, State::Written), "before the index was");
-        t.index.as_mut().unwrap().load(0, &[0; SECTOR_BYTES]);
+        t.index.as_mut().unwrap().load(0, &[0; SECTOR_BYTES], None);
         let mut load = |number, page: &Buffer| {
             t.pages.clear();
             t.load(number, Some(page)).is_some()

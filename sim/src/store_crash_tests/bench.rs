@@ -47,8 +47,10 @@ pub(super) struct Bench {
     aborted: Option<(Timestamp, Changes, bool)>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
-    /// Whether sectors to which something was added may be lost: they were torn.
+    /// Whether sectors may be lost: the disk has lied.
     pub(super) may_lose: bool,
+    /// Whether a power cut has torn sectors.
+    is_torn: bool,
     /// The disk loses a write after so many more, or puts it elsewhere, though it says that it is safe.
     pub(super) lies_after: Option<usize>,
     /// Whether it has done so.
@@ -118,6 +120,7 @@ impl Bench {
             aborted: None,
             content: BTreeMap::new(),
             may_lose: false,
+            is_torn: false,
             lies_after: None,
             has_lied: false,
             heard: Reached::default(),
@@ -346,12 +349,8 @@ impl Bench {
 
     pub(super) fn crash(&mut self, crash: Crash) {
         if crash == Crash::Torn {
-            self.may_lose = true;
-            // Of the table and its index whole sectors are written or are not: one that is torn is damage.
-            let divided = divided();
-            for sectors in [0..divided.index_start(), divided.data_start()..divided.sectors()] {
-                self.disk.tear_started(sectors, &mut self.rng);
-            }
+            self.is_torn = true;
+            self.disk.tear_in_power_cuts(self.rng.u64(..));
         }
         match crash {
             Crash::ProcessDies => self.disk.process_dies(&mut self.rng),
@@ -404,7 +403,8 @@ impl Bench {
             // What came to another place came to both superblocks.
             Event::Refused(_) if self.has_lied => self.is_missed = true,
             Event::Damaged(what)
-                if self.may_lose && (what.contains("superblock") || what.contains("owners")) => {}
+                if (self.may_lose || self.is_torn)
+                    && (what.contains("superblock") || what.contains("owners")) => {}
             other => panic!("nobody asked for {other:?}"),
         }
     }

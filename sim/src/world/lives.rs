@@ -97,6 +97,9 @@ impl World {
         let harmed = place.disk.harmed;
         place.disk = SimDisk::new(sectors);
         place.disk.harmed = harmed;
+        if let Some(seed) = self.tears {
+            place.disk.tear_in_power_cuts(seed + superblock.incarnation);
+        }
         let format = JournalStore::format(superblock);
         format.into_iter().for_each(|op| place.disk.apply_now(op));
     }

@@ -170,6 +170,8 @@ pub struct World {
     upgraded: u64,
     /// See [`World::tear_superblocks`].
     tears_superblocks: bool,
+    /// See [`World::tear_in_power_cuts`].
+    tears: Option<u64>,
     /// Writes of superblocks that have begun.
     pub superblock_writes: u64,
     /// Maps in which a volume rests, and how often a node said that one is to go on.
@@ -304,6 +306,7 @@ impl World {
             slot_of_new: 0,
             upgraded: 0,
             tears_superblocks: false,
+            tears: None,
             superblock_writes: 0,
             rests: (0, 0),
             given_up: GivenUp::default(),
@@ -356,6 +359,14 @@ impl World {
     /// From now on a superblock that is being written when the power goes may be torn.
     pub fn tear_superblocks(&mut self) {
         self.tears_superblocks = true;
+    }
+
+    /// From now on any sector that is being written when the power goes may be torn, on all disks at once.
+    pub fn tear_in_power_cuts(&mut self, seed: u64) {
+        self.tears = Some(seed);
+        for (place, number) in self.places.iter_mut().zip(0..) {
+            place.disk.tear_in_power_cuts(seed + number);
+        }
     }
 
     /// The disk of a node.

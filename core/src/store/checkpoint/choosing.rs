@@ -14,6 +14,8 @@ const BATCH_PAGES: usize = 256;
 /// The same while nothing is in the journal, so that no host waits for one: then it is what has been
 /// rebuilt that is put in place, and fewer flushes are needed for it.
 const QUIET_BATCH: usize = 4;
+/// In a smaller journal its frame might find no room.
+const QUIET_JOURNAL: u64 = 512;
 
 impl JournalStore {
     /// Starts a checkpoint if one is due (or `now`), none is in work and there is anything
@@ -31,14 +33,14 @@ impl JournalStore {
         if !idle || self.mend() || !due || (self.overlay.is_empty() && !full) {
             return;
         }
-        let (chosen, slots) = self.choose(&held_back);
+        let (chosen, slots, pages) = self.choose(&held_back);
         // With nothing to place, room may still be freed. But the checkpoint's frame takes
         // room itself: one after the other behind a frame that must stay, they would take the
         // last of it, and no checkpoint could make any again. When little is left only those
         // begin that free more than they take, or place as much as one can.
         let (most_sectors, most_pages) = self.most();
         let whole = chosen.len() >= most_sectors || slots.len() >= most_pages;
-        let cost = self.frame_cost(chosen.len() + slots.len());
+        let cost = self.frame_cost(chosen.len(), slots.len(), pages);
         let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
         // What waits for a slot may find one among those that pointers have left.
         let wants_slots = chosen.is_empty() && self.slots.free() == 0 && self.slots.has_leaving();
@@ -59,16 +61,17 @@ impl JournalStore {
 
     /// Most sectors and pages in the next checkpoint.
     fn most(&self) -> (usize, usize) {
-        let times = if self.journal.used() == 0 { QUIET_BATCH } else { 1 };
+        let has_room = self.journal.used() == 0 && self.journal.size() >= QUIET_JOURNAL;
+        let times = if has_room { QUIET_BATCH } else { 1 };
         (BATCH_SECTORS * times, BATCH_PAGES * times)
     }
 
-    /// The sectors of the next checkpoint, and the slots that they are in. Where a pointer moves all sectors of the slot
+    /// The sectors of the next checkpoint, the slots that they are in, and how many pages of the table the others are on. Where a pointer moves all sectors of the slot
     /// go together. Those of a slot that has no place wait until there is one.
     fn choose(
         &self,
         held_back: &impl Fn(u64, Timestamp, bool) -> bool,
-    ) -> (Vec<u64>, BTreeSet<u64>) {
+    ) -> (Vec<u64>, BTreeSet<u64>, usize) {
         let (most_sectors, most_pages) = self.most();
         let (mut pages, mut slots) = (BTreeSet::new(), BTreeSet::new());
         let (mut chosen, mut free) = (Vec::new(), self.slots.free());
@@ -98,7 +101,7 @@ impl JournalStore {
             }
             chosen.extend(ready.into_iter().map(|(sector, _)| sector));
         }
-        (chosen, slots)
+        (chosen, slots, pages.len())
     }
 
     /// Ends the checkpoint that the journal last speaks of: `sectors` are not in place yet of what it was to place,
@@ -126,14 +129,18 @@ impl JournalStore {
         self.step_checkpoint();
     }
 
-    /// At most how many sectors the frame of a checkpoint of so many sectors takes.
-    fn frame_cost(&self, sectors: usize) -> u64 {
+    /// At most how many sectors of the journal the frame of a checkpoint takes: of so many sectors, in so many slots, and on so many
+    /// other pages of the table.
+    fn frame_cost(&self, sectors: usize, slots: usize, pages: usize) -> u64 {
         let known = self.writes.values().filter(|w| w.is_to_be_known());
         let known: usize = known.map(|w| 16 + w.meta.len()).sum();
         let waiting = self.journal.control_len() * 16;
         // What is heard until then goes along.
         let heard = 32 + 34 * (self.superblock.heard.len() + 1);
-        (64 + 32 * sectors + known + waiting + heard).div_ceil(SECTOR_BYTES) as u64
+        // A slot may move between two pages of the owners, each of which is on a page of the index, and its place is on two of
+        // the table.
+        let sums = (16 + 4 * 13 + 3 * 12) * slots + (13 + 12) * pages;
+        (64 + 21 * sectors + sums + known + waiting + heard).div_ceil(SECTOR_BYTES) as u64
     }
 
     /// Sectors of the journal that are free once these sectors are in place.

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::format::Applied;
 use super::overlay::Over;
+use super::table::TableEntry;
 use super::{JournalStore, Purpose};
 use crate::Buffer;
 use crate::units::Timestamp;
@@ -64,6 +65,8 @@ pub(in crate::store) struct Checkpoint {
     /// Places that are free when it is done.
     freed: Vec<u64>,
     finals: Vec<Applied>,
+    /// What it sets in the table, by place.
+    entries: Vec<(u64, TableEntry)>,
     /// The committed writes that the journal names anew with this checkpoint.
     known: Vec<Timestamp>,
     waiting: usize,
@@ -95,6 +98,7 @@ impl Checkpoint {
             sectors,
             sums: BTreeMap::new(),
             finals: Vec::new(),
+            entries: Vec::new(),
             known,
             waiting: 0,
             number: 0,
@@ -116,6 +120,16 @@ impl Checkpoint {
 
     pub fn uses(&self, page: u64) -> bool {
         self.pages.contains(&page)
+    }
+
+    /// What it sets in the table, by place.
+    pub fn entries(&self) -> &[(u64, TableEntry)] {
+        &self.entries
+    }
+
+    /// The pointers that it writes.
+    pub fn pointers(&self) -> &BTreeMap<u64, u64> {
+        &self.pointers
     }
 
     /// The sectors that it is to put in place.

@@ -4,11 +4,11 @@ use super::super::others::Forgiving;
 use std::collections::BTreeMap;
 
 use super::super::overlay::Over;
-use super::super::table::{State, TableEntry};
+use super::super::table::State;
 use super::super::{DiskOp, Event};
-use super::{Checkpoint, JournalStore, Purpose, Stage, consecutive};
+use super::{JournalStore, Purpose, Stage, consecutive};
 use crate::Buffer;
-use crate::units::{SECTOR, Timestamp};
+use crate::units::SECTOR;
 
 impl JournalStore {
     /// Counts checkpoints that have begun to place sectors.
@@ -39,7 +39,9 @@ impl JournalStore {
         self.counters.disk_writes += runs as u64;
         let places = |state: State| {
             let those = c.finals.iter().filter(move |f| f.state == state as u8);
-            those.map(|f| (self.place_in(&c, f.sector), f.sector)).collect::<BTreeMap<_, _>>()
+            those
+                .map(|f| (self.place_in(c.pointers(), f.sector), f.sector))
+                .collect::<BTreeMap<_, _>>()
         };
         let mut written = places(State::Written);
         written.retain(|_, sector| c.sectors[sector].settled().is_some());
@@ -70,10 +72,10 @@ impl JournalStore {
         }
     }
 
-    /// Where a sector will be when the checkpoint is done.
-    fn place_in(&self, c: &Checkpoint, sector: u64) -> u64 {
+    /// Where a sector will be when these pointers are written.
+    pub(in crate::store) fn place_in(&self, pointers: &BTreeMap<u64, u64>, sector: u64) -> u64 {
         let slot = self.slots.slot_of(sector);
-        match slot.and_then(|slot| Some((slot, c.pointers.get(&slot)?))) {
+        match slot.and_then(|slot| Some((slot, pointers.get(&slot)?))) {
             Some((slot, place)) => {
                 self.slots.sectors_of(*place).start + (sector - self.slots.sectors_of(slot).start)
             }
@@ -167,29 +169,15 @@ impl JournalStore {
     /// The pointers lead where the content is, and the table says what that is.
     fn set_table(&mut self) {
         let mut c = self.checkpoint.take().expect("in work");
-        let unclaimed = self.unclaimed();
         for (slot, place) in &c.pointers {
             match self.slots.point(*slot, *place) {
                 Some(before) if self.config.waits_for_pointers() => c.freed.push(before),
                 Some(before) => self.slots.left(before, false),
                 None => {}
             }
-            if c.again {
-                continue;
-            }
-            // What was there before was another slot's.
-            for (sector, at) in self.slots.sectors_of(*slot).zip(self.slots.sectors_of(*place)) {
-                if !c.sectors.contains_key(&sector) {
-                    self.table.set(at, unclaimed);
-                }
-            }
         }
-        for f in &c.finals {
-            let state = State::from_byte(f.state);
-            let kept = state != State::Hole || self.config.keeps_versions();
-            let version = if kept { f.version } else { Timestamp::ZERO };
-            let entry = TableEntry { version, crc: f.crc, state, slot: 0 };
-            self.set_entry(f.sector, entry);
+        for (at, entry) in std::mem::take(&mut c.entries) {
+            self.table.set(at, entry);
         }
         self.checkpoint = Some(c);
     }

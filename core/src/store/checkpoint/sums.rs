@@ -120,14 +120,18 @@ impl JournalStore {
         }
         c.sums.clear();
         c.stage = Stage::Log;
+        c.entries = self.entries_to_set(&c.finals, &c.pointers);
         if c.again {
+            // What stood in the places of its pointers has been seen to when the disk was opened.
+            let finals = c.entries.len() - c.finals.len();
+            c.entries.drain(..finals);
             // The superblock names its number, as an apply entry would.
             let mark = self.superblock.has_index();
             self.checkpoint = Some(c);
             return self.place(mark);
         }
-        let sectors = c.finals.clone();
-        if !logged && self.journal.used() == 0 && c.pointers.is_empty() {
+        let (sectors, sums) = (c.finals.clone(), self.page_sums(&c));
+        if !logged && sums.is_empty() && self.journal.used() == 0 && c.pointers.is_empty() {
             self.checkpoint = Some(c);
             let has_index = self.superblock.has_index();
             self.place(has_index || self.superblock.latest > self.latest_kept);
@@ -143,7 +147,7 @@ impl JournalStore {
         if self.superblock.has_index() {
             self.journal.add(Entry::Checkpoint(self.superblock.sequence + 1));
         }
-        self.journal.add(Entry::Apply { sectors, pointers });
+        self.journal.add(Entry::Apply { sectors, pointers, sums });
         self.journal.urge();
         self.pump();
     }

@@ -1,8 +1,10 @@
 //! Frames of the journal, and the entries in them.
 
 use super::super::ChangeKind;
+use super::super::index::PAGES_PER_INDEX;
 use super::super::reached::Reached;
 use super::super::table::State;
+use super::super::torn::{PageSum, PageSums};
 use super::{MOST_COUNTED, put_heard, seal, sealed, take_heard};
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
 use weft_bytes::checksum;
@@ -20,8 +22,9 @@ pub(crate) enum Entry {
     Outcome { ts: Timestamp, commit: bool },
     /// All participants know the outcome.
     Released { ts: Timestamp },
-    /// These sectors are about to be written in place, and these logical slots will lie in these places.
-    Apply { sectors: Vec<Applied>, pointers: Vec<(u64, u64)> },
+    /// These sectors are about to be written in place, these logical slots will lie in these places, and these pages will have
+    /// these checksums.
+    Apply { sectors: Vec<Applied>, pointers: Vec<(u64, u64)>, sums: PageSums },
     /// A checkpoint begins: what has committed by now, and nothing later, goes into it.
     Begin,
     /// The number of the checkpoint whose sectors the next apply entry names.
@@ -68,6 +71,8 @@ pub(crate) struct Bounds {
     pub data: u64,
     /// Sectors of a slot, or 0.
     pub slot: u64,
+    /// Pages of the table and the owners, as the index counts them.
+    pub pages: u64,
 }
 
 impl Bounds {
@@ -79,6 +84,14 @@ impl Bounds {
         };
         there("a logical slot", self.offered, slot)?;
         there("a slot's place", self.data, place)
+    }
+
+    /// Fails if there is no such page.
+    fn sums(&self, sums: &PageSums) -> Read<()> {
+        let last = |pages: u64| pages.saturating_sub(1);
+        let (most, index) = (last(self.pages), last(self.pages.div_ceil(PAGES_PER_INDEX as u64)));
+        sums.pages.iter().try_for_each(|sum| at_most("a page", sum.page, most))?;
+        sums.index.iter().try_for_each(|(page, _)| at_most("a page of the index", *page, index))
     }
 
     fn redirect(&self, redirect: &Redirect) -> Read<()> {
@@ -127,7 +140,8 @@ impl Entry {
                     at_most("the sectors of a change", c.count.into(), offered - c.sector)
                 })
             }
-            Entry::Apply { sectors, pointers } => {
+            Entry::Apply { sectors, pointers, sums } => {
+                bounds.sums(sums)?;
                 pointers.iter().try_for_each(|(slot, place)| bounds.pointer(*slot, *place))?;
                 sectors.iter().try_for_each(|a| {
                     sector(a.sector)?;
@@ -284,13 +298,25 @@ fn encode_entry(w: &mut Writer, entry: &Entry) -> u64 {
             w.u8(3);
             w.u64(ts.0);
         }
-        Entry::Apply { sectors, pointers } => {
-            w.u8(if pointers.is_empty() { 4 } else { 12 });
+        Entry::Apply { sectors, pointers, sums } => {
+            let kind = match (sums.is_empty(), pointers.is_empty()) {
+                (true, true) => 4,
+                (true, false) => 12,
+                (false, _) => 14,
+            };
+            w.u8(kind);
             w.list(sectors.iter(), encode_applied);
-            if !pointers.is_empty() {
+            if kind != 4 {
                 w.list(pointers.iter(), |w, (slot, place)| {
                     w.u64(*slot);
                     w.u64(*place);
+                });
+            }
+            if kind == 14 {
+                w.list(sums.pages.iter(), encode_page_sum);
+                w.list(sums.index.iter(), |w, (page, crc)| {
+                    w.u64(*page);
+                    w.u32(*crc);
                 });
             }
         }
@@ -338,13 +364,23 @@ fn decode_entry(r: &mut Reader) -> Read<Entry> {
         }
         2 => Entry::Outcome { ts: Timestamp(r.u64()?), commit: r.bool()? },
         3 => Entry::Released { ts: Timestamp(r.u64()?) },
-        kind @ (4 | 12) => {
+        kind @ (4 | 12 | 14) => {
             let sectors = r.list(APPLIED_BYTES, decode_applied)?;
             let pointers = match kind {
-                12 => r.list(16, |r| Ok((r.u64()?, r.u64()?)))?,
-                _ => Vec::new(),
+                4 => Vec::new(),
+                _ => r.list(16, |r| Ok((r.u64()?, r.u64()?)))?,
             };
-            Entry::Apply { sectors, pointers }
+            let sums = match kind {
+                14 => PageSums {
+                    pages: r.list(PAGE_SUM_BYTES, decode_page_sum)?,
+                    index: r.list(12, |r| Ok((r.u64()?, r.u32()?)))?,
+                },
+                _ => PageSums::default(),
+            };
+            if kind == 14 && sums.is_empty() {
+                return Err(BytesError::Bounds { what: "the number of pages", value: 0 });
+            }
+            Entry::Apply { sectors, pointers, sums }
         }
         5 => Entry::Known { ts: Timestamp(r.u64()?), meta: r.bytes()?.to_vec() },
         6 => Entry::Begin,
@@ -417,11 +453,23 @@ fn decode_applied(r: &mut Reader) -> Read<Applied> {
     Ok(Applied { sector, version, crc: r.u32()?, state: r.u8()? })
 }
 
+const PAGE_SUM_BYTES: usize = 13;
+
+fn encode_page_sum(w: &mut Writer, sum: &PageSum) {
+    w.u64(sum.page);
+    w.bool(sum.is_marked);
+    w.u32(sum.crc);
+}
+
+fn decode_page_sum(r: &mut Reader) -> Read<PageSum> {
+    Ok(PageSum { page: r.u64()?, is_marked: r.bool()?, crc: r.u32()? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { offered: 960, data: 1000, slot: 4 };
+    const BOUNDS: Bounds = Bounds { offered: 960, data: 1000, slot: 4, pages: 9 };
 
     #[test]
     fn frames_round_trip_and_any_flipped_bit_is_seen() {
@@ -458,8 +506,17 @@ mod tests {
             Entry::Apply {
                 sectors: vec![Applied { sector: 1, version: Timestamp(2), crc: 3, state: 1 }],
                 pointers: Vec::new(),
+                sums: PageSums::default(),
             },
-            Entry::Apply { sectors: Vec::new(), pointers: vec![(3, 9)] },
+            Entry::Apply { sectors: Vec::new(), pointers: vec![(3, 9)], sums: PageSums::default() },
+            Entry::Apply {
+                sectors: Vec::new(),
+                pointers: Vec::new(),
+                sums: PageSums {
+                    pages: vec![PageSum { page: 8, is_marked: true, crc: 7 }],
+                    index: vec![(0, 6)],
+                },
+            },
         ];
         let (mut frame, head) = encode_frame(42, 8, &entries);
         assert_eq!((head.head_sectors, head.payload_sectors), (1, 1));

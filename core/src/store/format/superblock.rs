@@ -7,7 +7,7 @@ use super::super::map_area::{MAP_COPIES, MAP_SECTORS, map_area_sectors};
 use super::super::reached::Heard;
 use super::super::slots::{MOST_SLOT, MOST_SLOTS, OWNER_COPIES, OWNERS_PER_PAGE, kept_of};
 use super::super::table::ENTRIES_PER_PAGE;
-use super::versions::{FORMAT_VERSION, UNSLOTTED_VERSION, Version};
+use super::versions::{FORMAT_VERSION, Version};
 use super::{
     Bounds, FormatError, MOST_COUNTED, MOST_HEARD, SUPERBLOCKS, put_heard, seal, sealed, take_heard,
 };
@@ -107,9 +107,8 @@ impl Superblock {
         let few = rest < slot * (Self::LEAST_SLOTS + 1) + 4;
         let slot = if few || rest > slot.saturating_mul(MOST_SLOTS) { 0 } else { slot };
         let data = Superblock::data_in(rest, slot);
-        let version = if slot == 0 { UNSLOTTED_VERSION } else { FORMAT_VERSION };
         Ok(Superblock {
-            version,
+            version: FORMAT_VERSION,
             cluster,
             disk,
             incarnation,
@@ -189,6 +188,11 @@ impl Superblock {
         Version::of(self.version).is_ok_and(|v| v.has_marks)
     }
 
+    /// Whether the journal has checksums of the pages that a checkpoint writes.
+    pub fn has_page_sums(&self) -> bool {
+        Version::of(self.version).is_ok_and(|v| v.has_page_sums)
+    }
+
     /// Sectors of a slot, or 0 if the disk is not divided into slots.
     pub fn slot(&self) -> u64 {
         if Version::of(self.version).is_ok_and(|v| v.has_slots) { self.slot } else { 0 }
@@ -211,7 +215,12 @@ impl Superblock {
 
     /// What numbers of sectors and slots mean on this disk.
     pub(in crate::store) fn bounds(&self) -> Bounds {
-        Bounds { offered: self.offered(), data: self.data, slot: self.slot() }
+        Bounds {
+            offered: self.offered(),
+            data: self.data,
+            slot: self.slot(),
+            pages: self.table_pages() + self.owner_pages(),
+        }
     }
 
     /// The sectors of both copies of the cluster map, if the disk has room for them.
@@ -274,9 +283,6 @@ impl Superblock {
             0 => Err(BytesError::Bounds { what, value }),
             _ => Ok(()),
         };
-        if self.version == FORMAT_VERSION {
-            positive("the sectors of a slot", self.slot)?;
-        }
         positive("the size of its journal", self.journal)?;
         positive("the number of its data sectors", self.data)?;
         positive("its sequence", self.sequence)?;
@@ -322,7 +328,7 @@ impl Superblock {
             put_heard(&mut w, self.heard.iter().map(|(n, r)| (*n, *r)));
             w.u64(self.durable_before);
         }
-        if self.version == FORMAT_VERSION {
+        if Version::of(self.version).is_ok_and(|v| v.has_slots) {
             w.u64(self.slot);
             w.u64(self.spare);
             w.u64(self.unclaimed_lost.into());

@@ -11,9 +11,7 @@ use super::FormatError;
 use super::superblock::Superblock;
 
 /// Version of the format that new disks get.
-pub const FORMAT_VERSION: u32 = 4;
-/// Version of disks that are too small to be divided into slots.
-pub const UNSLOTTED_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 5;
 /// The oldest version that this code reads, and writes on disks that have it.
 pub const OLDEST_VERSION: u32 = 1;
 
@@ -25,8 +23,10 @@ pub struct Version {
     pub has_index: bool,
     /// Whether sectors of its disks can be marked as out of date.
     pub has_marks: bool,
-    /// Whether its disks are divided into slots.
+    /// Whether its disks are divided into slots, if they are large enough.
     pub has_slots: bool,
+    /// Whether its journal has checksums of the pages that a checkpoint writes.
+    pub has_page_sums: bool,
     /// What is done with a disk of it.
     pub opening: Opening,
 }
@@ -45,9 +45,21 @@ pub enum Opening {
 /// All versions that there have been.
 pub const VERSIONS: &[Version] = &[
     version(1, Opening::AsItIs),
-    Version { has_index: true, ..version(2, Opening::Convert(with_marks)) },
-    Version { has_index: true, has_marks: true, ..version(3, Opening::AsItIs) },
-    Version { has_index: true, has_marks: true, has_slots: true, ..version(4, Opening::AsItIs) },
+    Version { has_index: true, ..version(2, Opening::Convert(to_newest)) },
+    Version { has_index: true, has_marks: true, ..version(3, Opening::Convert(to_newest)) },
+    Version {
+        has_index: true,
+        has_marks: true,
+        has_slots: true,
+        ..version(4, Opening::Convert(to_newest))
+    },
+    Version {
+        has_index: true,
+        has_marks: true,
+        has_slots: true,
+        has_page_sums: true,
+        ..version(FORMAT_VERSION, Opening::AsItIs)
+    },
     #[cfg(test)]
     tests::CONVERTED,
     #[cfg(test)]
@@ -56,12 +68,20 @@ pub const VERSIONS: &[Version] = &[
 
 /// A version whose disks have none of what came later.
 const fn version(number: u32, opening: Opening) -> Version {
-    Version { number, has_index: false, has_marks: false, has_slots: false, opening }
+    Version {
+        number,
+        has_index: false,
+        has_marks: false,
+        has_slots: false,
+        has_page_sums: false,
+        opening,
+    }
 }
 
-/// A disk without marks is one on which none stands yet.
-fn with_marks(superblock: Superblock) -> Superblock {
-    Superblock { version: UNSLOTTED_VERSION, ..superblock }
+/// A disk without marks is one on which none stands yet, and one without slots says so with zeros. From the next checkpoint on the
+/// journal has checksums of pages.
+fn to_newest(superblock: Superblock) -> Superblock {
+    Superblock { version: FORMAT_VERSION, ..superblock }
 }
 
 impl Version {
@@ -99,7 +119,7 @@ mod tests {
 
     /// A version whose superblock is converted, and that differs in nothing else.
     pub const CONVERTED: Version =
-        Version { has_index: true, has_marks: true, ..version(900, Opening::Convert(with_marks)) };
+        Version { has_index: true, has_marks: true, ..version(900, Opening::Convert(to_newest)) };
     pub const REFUSED: Version = Version {
         has_index: true,
         has_marks: true,
@@ -168,9 +188,9 @@ mod tests {
         open(&mut cut, 3);
         assert_eq!(versions(&cut), [CONVERTED.number; 2]);
         assert!(matches!(open(&mut disk, 99), Some(Event::Opened(_))));
-        assert!(versions(&disk).contains(&UNSLOTTED_VERSION), "one copy is the new one");
+        assert!(versions(&disk).contains(&FORMAT_VERSION), "one copy is the new one");
         assert!(matches!(open(&mut disk, 99), Some(Event::Opened(_))));
-        assert_eq!(versions(&disk), [UNSLOTTED_VERSION; 2], "and at the next writing both are");
+        assert_eq!(versions(&disk), [FORMAT_VERSION; 2], "and at the next writing both are");
     }
 
     #[test]

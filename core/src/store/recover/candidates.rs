@@ -7,8 +7,10 @@ use super::super::format::Applied;
 use super::super::overlay::Over;
 use super::super::place::Base;
 use super::super::table::{State, TableEntry};
+use super::super::torn::before_torn_write;
 use super::super::{Change, DiskOp, JournalStore, Purpose, Write};
 use crate::Buffer;
+use crate::units::SECTOR_BYTES;
 
 impl JournalStore {
     /// Goes on once the table pages of the candidates are there.
@@ -30,6 +32,8 @@ impl JournalStore {
             let sectors = self.slots.sectors_of(*slot);
             pages.extend(self.pages_of(sectors.start, sectors.end - sectors.start));
         }
+        // Whatever it wrote may be torn.
+        pages.extend(self.table.torn.keys());
         if self.want(pages.into_iter().collect()) {
             self.look_at_candidates();
         }
@@ -118,6 +122,7 @@ impl JournalStore {
             None => entry,
         };
         let place = self.slots.place_of(sector);
+        let torn = data.clone();
         let untouched = Base::of(&Over::default(), below, place).content(|| data).is_some();
         let in_place = |a: &Applied| crc == Some(a.crc) && a.state == State::Written as u8;
         if let Some((_, applied)) = steps.iter().rfind(|s| in_place(&s.1)) {
@@ -127,6 +132,12 @@ impl JournalStore {
             self.put_back(sector, rest);
         } else if untouched {
             self.put_back(sector, steps);
+        } else if let Some(content) = self.content_of_torn(&steps, below, torn) {
+            // It is put in place again.
+            let (mut over, _) = steps.into_iter().next().expect("there is one");
+            over.settle(content);
+            let last = &mut self.recovery.as_mut().expect("opening").last;
+            last.left.insert(sector, over);
         } else {
             let version = steps.last().expect("not empty").1.version;
             self.set_entry(sector, TableEntry { version, ..TableEntry::LOST });
@@ -134,6 +145,27 @@ impl JournalStore {
             self.drop_done(steps, |_| true);
         }
         self.finish_opening();
+    }
+
+    /// What a sector was to become to which the last checkpoint was adding deltas in place when a power cut tore that write.
+    /// `below` is what it held before.
+    fn content_of_torn(
+        &self,
+        steps: &[(Over, Applied)],
+        below: TableEntry,
+        torn: Option<Buffer>,
+    ) -> Option<Buffer> {
+        let ([(over, applied)], Some(torn)) = (steps, torn) else { return None };
+        let last = &self.recovery.as_ref().expect("opening").last;
+        let has_sums = below.state == State::Written && applied.state == State::Written as u8;
+        if !has_sums || !last.sectors.contains(&applied.sector) || torn.is_length() {
+            return None;
+        }
+        let mut delta = vec![0; SECTOR_BYTES];
+        over.deltas.iter().for_each(|(_, added)| added.add_to(&mut delta, 1));
+        let before = before_torn_write(&torn, &delta, below.crc, applied.crc)?;
+        let content = before.iter().zip(&delta).map(|(before, added)| before ^ added);
+        Some(Buffer::from(content.collect::<Vec<u8>>()))
     }
 
     /// In the places of pointers that the last checkpoint was to write stood other slots before: what the table says of

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use weft_bytes::checksum;
 
 use super::super::format::{Applied, ChangeHead, Entry, encode_frame};
+use super::super::torn::PageSums;
 use super::super::{ChangeKind, DiskOp, Event, Store, StoreConfig};
 use super::tests::work;
 use super::*;
@@ -99,6 +100,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         2 => applied.prop_map(|(sector, ts, state)| Entry::Apply {
             sectors: vec![Applied { sector, version: Timestamp(ts), crc: 0, state }],
             pointers: Vec::new(),
+            sums: PageSums::default(),
         }),
     ]
 }
@@ -117,7 +119,7 @@ proptest! {
 fn apply(sector: u64, ts: u64) -> Entry {
     let state = super::super::State::Written as u8;
     let sectors = vec![Applied { sector, version: Timestamp(ts), crc: 0, state }];
-    Entry::Apply { sectors, pointers: Vec::new() }
+    Entry::Apply { sectors, pointers: Vec::new(), sums: PageSums::default() }
 }
 
 /// Each is refused in words, whether the entries are in one frame or in a frame each.

@@ -28,6 +28,7 @@ use super::index::Index;
 use super::overlay::{Over, Overlay};
 use super::slots::{Claims, Moved, Slots};
 use super::table::{Numbers, Table};
+use super::torn::PageSums;
 use super::{
     DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
     Recovered, StoreConfig, StoreCounters, Superblock,
@@ -95,6 +96,10 @@ struct LastCheckpoint {
     sectors: BTreeSet<u64>,
     /// What those consist of that are not in place.
     left: BTreeMap<u64, Over>,
+    /// What they were to become.
+    applied: Vec<Applied>,
+    /// What it was to make of the pages that it writes.
+    sums: PageSums,
     /// The pointers that it was to write.
     pointers: BTreeMap<u64, u64>,
     /// The known writes that it named, and the first frame that does.
@@ -303,10 +308,7 @@ impl JournalStore {
                 self.recovery.as_mut().expect("opening").bytes = vec![0; (pages * SECTOR) as usize];
                 self.read_piece();
             }
-            Part::Index => {
-                self.take_index(&bytes);
-                self.judge_journal();
-            }
+            Part::Index => self.judge_journal(&bytes),
             Part::Owners { .. } => self.take_owners(bytes),
         }
     }
@@ -327,14 +329,15 @@ impl JournalStore {
         self.read_piece();
     }
 
-    fn take_index(&mut self, bytes: &[u8]) {
+    /// The index is here. Of its pages the last checkpoint may have left some torn.
+    fn take_index(&mut self, bytes: &[u8], last: Option<(u64, &PageSums)>) {
         if !self.superblock.has_index() {
             return;
         }
         let pages = self.superblock.table_pages() + self.superblock.owner_pages();
         let mut index = Index::new(self.superblock.incarnation, pages);
         for (number, page) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
-            if let Some(wrong) = index.load(number as u64, page) {
+            if let Some(wrong) = index.load(number as u64, page, last) {
                 self.damaged(format!("page {number} of the table's index is damaged: {wrong}"));
             }
         }
@@ -455,6 +458,7 @@ impl JournalStore {
     pub(in crate::store) fn opened(&mut self) {
         let last = self.recovery.take().expect("opening").last;
         self.table.numbers = Numbers::default();
+        self.table.torn.clear();
         let open = self.writes.iter().filter(|(_, w)| w.is_undecided() || w.is_unreleased());
         let found = open.map(|(ts, w)| Recovered {
             ts: *ts,

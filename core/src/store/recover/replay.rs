@@ -4,6 +4,7 @@ use super::super::format::{
     Applied, ChangeHead, Entry, FORGOT, FrameHead, SUPERBLOCKS, decode_frame, decode_head,
 };
 use super::super::overlay::Over;
+use super::super::torn::last_sums;
 use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblock, Write};
 use crate::Buffer;
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES};
@@ -13,12 +14,13 @@ pub(super) type Found = (u64, FrameHead, Vec<Entry>);
 
 impl JournalStore {
     /// Finds the frames that count, or that none can be believed.
-    pub(super) fn judge_journal(&mut self) {
+    pub(super) fn judge_journal(&mut self, index: &[u8]) {
         let bytes = std::mem::take(&mut self.recovery.as_mut().expect("opening").journal);
         let frames = match self.find_frames(&bytes) {
             Ok(frames) => frames,
             Err(why) => return self.refuse(why),
         };
+        self.take_index(index, last_sums(frames.iter().flat_map(|f| &f.2)));
         let missing = self.superblock.tail_frame + frames.len() as u64;
         // Without an index the disk would be refused: only what is surely a hole counts.
         let least = missing + u64::from(!self.superblock.has_index());
@@ -74,6 +76,8 @@ impl JournalStore {
         }
         self.note_what_was_found();
         self.settle_slots();
+        let last = &self.recovery.as_ref().expect("opening").last;
+        self.table.torn = self.torn_pages(&last.applied, &last.pointers, &last.sums);
         self.step_recovery();
     }
 
@@ -223,12 +227,14 @@ impl JournalStore {
                     recovery.begun_moved = self.slots.all_moved();
                     recovery.known = (None, Vec::new());
                 }
-                Entry::Apply { sectors, pointers } => {
+                Entry::Apply { sectors, pointers, sums } => {
                     for (slot, place) in &pointers {
                         self.slots.replay_pointer(*slot, *place);
                     }
                     let recovery = self.recovery.as_mut().expect("opening");
                     recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
+                    recovery.last.applied = sectors.clone();
+                    recovery.last.sums = sums;
                     for applied in &sectors {
                         if let Some(slot) = self.slots.slot_of(applied.sector) {
                             self.slots.put_in_place(slot, &recovery.begun_moved);

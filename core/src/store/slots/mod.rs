@@ -257,6 +257,19 @@ impl Slots {
         before
     }
 
+    /// The pages of the owners that a checkpoint writes which is to write these pointers.
+    pub fn pages_to_write(&self, pointers: &BTreeMap<u64, u64>) -> BTreeSet<u64> {
+        let mut pages = self.dirty.clone();
+        for (slot, place) in pointers {
+            let before = self.place(*slot);
+            if before != Some(*place) {
+                let changed = before.into_iter().chain([*place]);
+                pages.extend(changed.map(|place| place / OWNERS_PER_PAGE));
+            }
+        }
+        pages
+    }
+
     /// Whether pointers have left places since the last apply entry.
     pub fn has_leaving(&self) -> bool {
         !self.leaving.is_empty()

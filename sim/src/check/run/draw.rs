@@ -212,6 +212,9 @@ impl Run {
         if rare.is_some() {
             world.tear_superblocks();
         }
+        if Rng::with_seed(seed ^ 0x0000_07ea_2512).u8(0..3) == 0 {
+            world.tear_in_power_cuts(seed ^ 0x0000_7ea2_5120);
+        }
         let can_forge =
             policy.controller.is_some() || policy.calculated_at == Some(CalculatedAt::Tree);
         if can_forge && Rng::with_seed(seed ^ 0x00f0_4635).u8(0..3) == 0 {
