@@ -166,10 +166,10 @@ pub(super) fn choose(
             Err("it is an older copy")
         }
         (Some(found), _) => Ok(found),
-        // A first write may be torn, and the journal has its claims.
-        (None, last) if copies.iter().any(zeros) && (last == Known::Never || names_unknown) => {
-            Ok((1, (0, Vec::new())))
-        }
+        // It claims nothing, whatever has become of its sectors: the journal has what a first write said that was cut off.
+        (None, Known::Never) => Ok((1, (0, Vec::new()))),
+        // The same where the index has taken over a first write that does not count.
+        (None, _) if names_unknown && copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),
         (None, _) if !refused.is_empty() => Err(page::UNKNOWN_CHECKPOINT),
         (None, _) => claims(copies[0]).map(|page| (0, page)),
     };
