@@ -1,5 +1,7 @@
 //! The hosts: what they ask, and what they are answered.
 
+use std::collections::BTreeSet;
+
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::{Range, chunks, together};
 use weft_core::policy::Policy;
@@ -81,21 +83,23 @@ impl Run {
             Range { offset: blocks.start * BLOCK, len: (blocks.end - blocks.start) * BLOCK };
         let v = &self.volume;
         let most = together(&v.geometry, v.policy.commands, self.max_chunk);
-        let cut = chunks(&v.geometry, range, most, |s| v.extent_end(s));
-        cut.flat_map(|r| self.atomic(r)).map(|r| r.offset / BLOCK..r.end() / BLOCK).collect()
-    }
-
-    /// A chunk in pieces that happen or do not: where parity may wait, what lies in one stripe unit.
-    fn atomic(&self, chunk: Range) -> Vec<Range> {
-        let mut out = vec![chunk];
-        let unit = self.volume.geometry.unit;
-        while let Some(last) = out.last_mut().filter(|_| self.exposes) {
-            let border = (last.offset / unit + 1) * unit;
-            let Some(rest) = last.end().checked_sub(border).filter(|rest| *rest > 0) else { break };
-            last.len = border - last.offset;
-            out.push(Range { offset: border, len: rest });
+        let chunks_from = |offset| {
+            let rest = Range { offset, len: range.end() - offset };
+            chunks(&v.geometry, rest, most, |s| v.extent_end(s)).map(|r| r.end())
+        };
+        let mut ends: BTreeSet<u64> = chunks_from(range.offset).collect();
+        // Parity may wait: what lies in one stripe unit happens or does not.
+        if self.exposes {
+            ends.extend(multiples(v.geometry.unit, range));
         }
-        out
+        // A request is cut where a range of stripes begins that chooses for itself, and from there on as if it began
+        // there. Which ranges there are when it is taken, only its node knows.
+        if self.range_rng.is_some() {
+            let borders = multiples(v.geometry.stripe_bytes(), range);
+            ends.extend(borders.flat_map(|b| chunks_from(b).chain([b])));
+        }
+        let starts = [range.offset].into_iter().chain(ends.iter().copied());
+        starts.zip(&ends).map(|(start, end)| start / BLOCK..end / BLOCK).collect()
     }
 
     /// A host asks its node for something that reads or writes these blocks.
@@ -361,4 +365,9 @@ impl Run {
         }
         self.world.tell(|| format!("host {n} is answered: request {}{saw}", pieces.start));
     }
+}
+
+/// The multiples of `of` inside a range.
+fn multiples(of: u64, range: Range) -> impl Iterator<Item = u64> {
+    (range.offset / of + 1..range.end().div_ceil(of)).map(move |n| n * of)
 }
