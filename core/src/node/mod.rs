@@ -573,6 +573,11 @@ impl Node {
     pub fn exposed_now(&self, volume: VolumeId) -> (u64, u64) {
         self.worker.exposed_now(volume)
     }
+
+    /// Whether writes of earlier epochs are undecided on its disk.
+    pub fn settles_earlier_writes(&self) -> bool {
+        self.worker.settles_earlier_writes()
+    }
 }
 
 /// The clock of a node's originator, by another name so that `node` reads well.

@@ -386,6 +386,12 @@ impl World {
         Some((map.epoch, map.volumes.get(&volume)?, node.exposed_now(volume)))
     }
 
+    /// Whether writes of earlier epochs are undecided on a node's disk, if it runs.
+    pub fn settles_earlier_writes(&self, node: NodeId) -> bool {
+        let node = self.places[usize::from(node.0)].node.as_ref();
+        node.is_some_and(Node::settles_earlier_writes)
+    }
+
     /// Writes that relied on parity's being marked already, of the nodes that run.
     pub fn relied_on_marks(&self) -> u64 {
         let nodes = self.places.iter().filter_map(|place| place.node.as_ref());

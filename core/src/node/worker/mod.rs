@@ -343,6 +343,12 @@ impl Worker {
         })
     }
 
+    /// Whether writes of earlier epochs are undecided here.
+    pub fn settles_earlier_writes(&self) -> bool {
+        let undecided = |t: &Participation| !matches!(t.phase, Phase::Committed { .. });
+        self.txns.values().any(|t| t.epoch != self.map.epoch && undecided(t))
+    }
+
     /// Whether hosts used the disk lately.
     pub fn hosts_are_busy(&self) -> bool {
         self.load.hosts_are_busy()

@@ -3,7 +3,8 @@
 //!
 //! Looked at after every event, of volumes without ranges, as long as nothing is lost for good: what nothing determines
 //! any more is marked whatever the bound. A disk may be beyond its share because the map, or the policy, is another
-//! now; then it may not go further beyond.
+//! now; then it may not go further beyond. Nor is a disk judged while writes of earlier epochs are undecided on it. They were
+//! let in when less was exposed: after a power cut parity waits again that had been computed and was not safe yet.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +21,8 @@ struct Exposed {
     redundancy: Redundancy,
     stripes: u64,
     bytes: u64,
+    /// Writes of earlier epochs were undecided.
+    settles: bool,
 }
 
 /// What all disks exposed when they were last looked at.
@@ -61,13 +64,12 @@ impl Run {
                 continue;
             };
             let redundancy = volume.policy.redundancy;
-            let now = Exposed { epoch, redundancy, stripes, bytes };
+            let settles = self.world.settles_earlier_writes(node);
+            let now = Exposed { epoch, redundancy, stripes, bytes, settles };
             let (most_stripes, most_bytes) = most(volume, &redundancy, self.max_chunk);
             let before = self.bounds.seen.insert(node, now);
-            let Some(before) = before.filter(|b| (b.epoch, b.redundancy) == (epoch, redundancy))
-            else {
-                continue;
-            };
+            let same = |b: &Exposed| (b.epoch, b.redundancy) == (epoch, redundancy);
+            let Some(before) = before.filter(|b| same(b) && !b.settles) else { continue };
             let beyond = (stripes > most_stripes && stripes > before.stripes)
                 || (bytes > most_bytes && bytes > before.bytes);
             if redundancy.timing == Timing::Deferred && beyond {
