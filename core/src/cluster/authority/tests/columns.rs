@@ -27,6 +27,61 @@ fn a_volume_waits_for_the_disk_that_a_column_is_copied_from() {
     assert!(!map.is_asleep(volume(&map)) && !map.is_stale(from));
 }
 
+/// Who has the column when a write begins says whether it has happened. The disk that the column came to later has never heard
+/// of it, and would say that it has not.
+#[test]
+fn a_disk_has_no_say_in_what_was_written_before_a_column_came_to_it() {
+    let gone = |a: &mut Authority, node| {
+        change(a, AuthorityInput::NodeDown(node), 15);
+        change(a, Change::GiveUp(node), 20).unwrap()
+    };
+    let drained = |a: &mut Authority, node| change(a, Change::Drain(node, true), 20).unwrap();
+    for (leaves, is_copied) in [(&drained as &dyn Fn(&mut _, _) -> _, true), (&gone, false)] {
+        let mut a = started("raid1", 3, 1);
+        let [from, other] = [0, 1].map(|c| volume(a.map()).extents[0].columns[c].0);
+        let map: Arc<ClusterMap> = leaves(&mut a, from);
+        let v = volume(&map);
+        let to = v.extents[0].columns[0].0;
+        assert!(![from, other].contains(&to), "{v:?}");
+        let voters = |time| {
+            let all = [(0, from), (0, to), (1, other)];
+            map.voters(v, 0, &all, at(time))
+        };
+        let before = if is_copied { vec![from, other] } else { vec![other] };
+        assert_eq!((voters(20), voters(21)), (before, vec![to, other]));
+    }
+}
+
+/// What is in one box is lost together.
+#[test]
+fn a_column_does_not_move_into_a_box_that_has_another_of_its_extent() {
+    let mut map = started("rs:2+1", 6, 10).map().clone();
+    for n in [1, 3, 5] {
+        map.nodes[n].process = Some(NodeId(n as u16 - 1));
+    }
+    let (id, spec) = (VolumeId(1), "rs:2+1".parse::<LayoutSpec>().unwrap());
+    let geometry = Geometry::new(spec.over(3).unwrap(), UNIT);
+    let size = 10 * geometry.stripe_bytes();
+    let extents = place_volume(&geometry, size, &map.places("box"), &[], 2 * UNIT).unwrap();
+    let count = extents.len();
+    map.volumes.insert(id, Arc::new(Volume::new(id, "v", size, &spec, geometry, extents)));
+    let mut a = Authority::new(map);
+    change(&mut a, AuthorityInput::Start((0..6).map(|n| arrival(n, 1)).collect()), 12);
+    change(&mut a, Change::Drain(NodeId(0), true), 20);
+    for round in 0..20 {
+        for n in 1..6 {
+            caught_up(&mut a, n, 30 + 10 * round + u64::from(n));
+        }
+    }
+    let of_box = |a: &Authority| [0, 1].map(|n| a.map().columns_on(NodeId(n)));
+    assert_eq!(of_box(&a), [0, count], "to the other disk of its box");
+    // Now the box is to be emptied, and each of the two others has a column of every extent.
+    change(&mut a, Change::Drain(NodeId(1), true), 300);
+    assert_eq!(of_box(&a), [0, count]);
+    let moves = |e: &Extent| !e.filling.is_empty() || !e.leaving.is_empty();
+    assert!(!volume(a.map()).extents.iter().any(moves), "there is no box for them");
+}
+
 #[test]
 fn an_empty_disk_is_filled_from_the_start() {
     let mut a = started("raid5", 4, 2);

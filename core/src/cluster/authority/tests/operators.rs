@@ -17,8 +17,8 @@ fn a_change_of_size_changes_nothing_else() {
     change(&mut a, Change::SizeVolume(VolumeId(1), to(size, Vec::new())), 30);
     let sized = a.map().volumes[&VolumeId(1)].clone();
     assert_eq!((sized.size, sized.visible), (size, 0));
+    assert_eq!(sized.extents, moved.extents, "also which columns are being copied, and from where");
     let places = |v: &Volume| v.extents.iter().map(|e| e.columns.clone()).collect::<Vec<_>>();
-    assert_eq!(places(&sized), places(&moved));
     // Neither extents that do not follow, nor a size without room for it.
     let odd = Extent::new(99, moved.extents[0].columns.clone());
     for wrong in [to(before.size, vec![odd]), to(10 * before.size, Vec::new())] {
@@ -27,6 +27,27 @@ fn a_change_of_size_changes_nothing_else() {
     }
     change(&mut a, Change::AddVolume(before), 50);
     assert_eq!(a.map().volumes[&VolumeId(1)].size, size, "it is there already");
+}
+
+/// What is behind would count as whole, and its disk would vouch for what it has never had.
+#[test]
+fn a_change_of_size_forgets_no_column_that_is_being_filled() {
+    let mut a = started("raid1", 5, 6);
+    let gone = volume(a.map()).extents[0].columns[0].0;
+    change(&mut a, AuthorityInput::NodeDown(gone), 20);
+    change(&mut a, Change::GiveUp(gone), 30);
+    let before = volume(a.map()).clone();
+    assert!(before.extents.iter().any(|e| !e.filling.is_empty()), "it is rebuilt elsewhere");
+    let stripe = before.geometry.stripe_bytes();
+    let smaller = VolumeSize { size: 4 * stripe, visible: 4 * stripe, more: Vec::new() };
+    let map = change(&mut a, Change::SizeVolume(VolumeId(1), smaller), 40).unwrap();
+    assert_eq!(volume(&map).extents[..], before.extents[..2]);
+    let columns = before.extents[1].columns.iter().map(|c| (c.0, c.1 + 500)).collect();
+    let more = vec![Extent::new(4, columns)];
+    let larger = VolumeSize { size: 6 * stripe, visible: 4 * stripe, more: more.clone() };
+    let map = change(&mut a, Change::SizeVolume(VolumeId(1), larger), 50).unwrap();
+    assert_eq!(volume(&map).extents[..2], before.extents[..2]);
+    assert_eq!(volume(&map).extents[2..], more[..]);
 }
 
 #[test]
