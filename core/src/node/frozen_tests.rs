@@ -134,6 +134,24 @@ fn a_stripe_that_may_be_half_written_is_looked_at_in_the_new_epoch() {
     assert!(bench.has_sent(|b| matches!(b, Body::Read { volume: VOLUME, .. })), "{:?}", bench.sent);
 }
 
+/// Who asked for a write without votes may die in the middle of it without a change of the map: a host without a disk whose
+/// connections broke. Others may have written their parts.
+#[test]
+fn a_stripe_that_may_be_half_written_is_looked_at_when_nobody_goes_on_with_it() {
+    let mut bench = Bench::new();
+    bench.enter(limited(2), at(50));
+    bench.begin_write_without_data(at(100));
+    let looks = |b: &Bench| b.has_sent(|b| matches!(b, Body::Read { volume: VOLUME, .. }));
+    let patience = NodeConfig::default().patience;
+    for _ in 0..8 {
+        while bench.disk_works().is_some() {}
+        assert!(!looks(&bench), "its originator may be slow");
+        bench.now += patience;
+        bench.handle(Input::Timer(Timer::Tick));
+    }
+    assert!(looks(&bench), "{:?}", bench.sent);
+}
+
 /// An undecided write to a stripe that is cut off in the middle of an extent is decided all the same.
 /// By then the sectors may be those of a column that is being filled: what it puts there is older.
 #[test]

@@ -132,20 +132,16 @@ impl Bench {
     }
 
     pub fn begin_write_of(&mut self, ts: Timestamp, stripe: u64, range: Range) {
-        let header = Header {
-            ts,
-            volume: VOLUME,
-            avoid: ColumnSet::EMPTY,
-            waits: crate::plan::Waits::NONE,
-            calculators: Calculators::default(),
-            task: Task::Write(range),
-            asker: None,
-            holder: None,
-        };
         let in_first_unit = range.len.min(UNIT - range.offset % UNIT);
         let data = Buffer::Length(in_first_unit as usize);
         let items = vec![Item { stripe, part: Part::New, data }];
-        self.hear(PEER, Body::Write { header, items });
+        self.hear(PEER, Body::Write { header: header_of(ts, range), items });
+    }
+
+    /// The same, and what this node is to write does not come with it.
+    pub fn begin_write_without_data(&mut self, ts: Timestamp) {
+        let header = header_of(ts, Range { offset: UNIT / 2, len: UNIT });
+        self.hear(PEER, Body::Write { header, items: Vec::new() });
     }
 
     /// The write that this node, asked by a host, has told others to take part in.
@@ -157,5 +153,18 @@ impl Bench {
 
     pub fn has_sent(&self, what: impl Fn(&Body) -> bool) -> bool {
         self.sent.iter().any(what)
+    }
+}
+
+fn header_of(ts: Timestamp, range: Range) -> Header {
+    Header {
+        ts,
+        volume: VOLUME,
+        avoid: ColumnSet::EMPTY,
+        waits: crate::plan::Waits::NONE,
+        calculators: Calculators::default(),
+        task: Task::Write(range),
+        asker: None,
+        holder: None,
     }
 }
