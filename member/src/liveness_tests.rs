@@ -251,3 +251,47 @@ fn who_starts_as_a_reign_begins_has_time_to_be_heard() {
         assert_eq!(s.shut_out, [4], "it does not hear it by now");
     }
 }
+
+/// A later leader may have been elected when a process said what it did after the round had begun: that majority answered
+/// before it elected. With a lease from then the process would serve on when the new leader takes it for dead.
+#[test]
+fn a_lease_counts_from_what_was_heard_before_the_round_began() {
+    let voters: Vec<MemberId> = (1..=3).map(MemberId).collect();
+    let (hosts, config) = (BTreeSet::new(), Config::default());
+    let circle = Circle { us: US, voters: &voters, hosts: &hosts };
+    let mut liveness = Liveness::new(3, 0);
+    liveness.set_group(0, &voters);
+    let begin = |l: &mut Liveness, now| drop(l.tick(now, &config, &circle, &mut Vec::new()));
+    let say = |l: &mut Liveness, from: u64, round, number, stamp| {
+        let alive = Alive {
+            term: 3,
+            round,
+            start: 1,
+            number,
+            stamp,
+            opening: false,
+            nodes: Vec::new(),
+            unheard: Vec::new(),
+            failed: Vec::new(),
+        };
+        l.heard(stamp, MemberId(from), alive, false);
+    };
+    let granted = |l: &mut Liveness| -> Vec<(u64, Nanos)> {
+        let mut out = Vec::new();
+        l.confirm(&voters, &voters, &mut out);
+        let grant = |(to, m): (MemberId, Message)| match m {
+            Message::Grant { start: 1, stamp } => (to.0, stamp),
+            other => panic!("no grant: {other:?}"),
+        };
+        out.into_iter().map(grant).collect()
+    };
+    begin(&mut liveness, 0);
+    (1..=3).for_each(|m| say(&mut liveness, m, 1, 1, 10 + m));
+    assert_eq!(granted(&mut liveness), [], "nothing had been heard before");
+    begin(&mut liveness, config.probe_every);
+    let later = config.probe_every + 5;
+    say(&mut liveness, 2, 1, 2, later);
+    assert_eq!(granted(&mut liveness), [], "no majority has answered");
+    (1..=3).for_each(|m| say(&mut liveness, m, 2, 3, later + m));
+    assert_eq!(granted(&mut liveness), [(1, 11), (2, 12), (3, 13)]);
+}
