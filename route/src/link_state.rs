@@ -164,3 +164,33 @@ fn mix(n: u64) -> u64 {
     let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ n >> 31
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that is gone has said last that it has all its connections.
+    #[test]
+    fn a_connection_counts_if_both_ends_say_that_they_have_it() {
+        let to = NodeId(2);
+        let path = |one: Over, links: [&[u16]; 3]| {
+            let mut table = Table::new(NodeId(0));
+            (1..3).for_each(|n| table.list(NodeId(n)));
+            for (of, links) in (0..).map(NodeId).zip(links) {
+                let all: BTreeSet<NodeId> = links.iter().copied().map(NodeId).collect();
+                let (links, mending) = match one {
+                    Over::Good => (all, BTreeSet::new()),
+                    Over::All => (BTreeSet::new(), all),
+                };
+                table.take(LinkState { of, life: 1, number: 1, relays: true, links, mending });
+            }
+            table.path(to, one)
+        };
+        for over in [Over::Good, Over::All] {
+            assert_eq!(path(over, [&[1], &[0, 2], &[1]]), Some([0, 1, 2].map(NodeId).to_vec()));
+            assert_eq!(path(over, [&[1], &[0, 2], &[]]), None, "the far end has not heard of it");
+            assert_eq!(path(over, [&[1], &[0], &[1]]), None, "the relay has lost it");
+            assert_eq!(path(over, [&[1], &[2], &[1]]), None, "nor has it one with us");
+        }
+    }
+}
