@@ -70,6 +70,7 @@ fn main() {
         NodeBug::MissingPiece,
         NodeBug::Authority(AuthorityBug::ByNumber),
         NodeBug::Authority(AuthorityBug::TwoAtOnce),
+        NodeBug::Authority(AuthorityBug::SizeForgetsFilling),
     ];
     let bug = node_bugs.into_iter().find(|bug| has(&format!("{bug:?}")));
     let rare = match (has("rare"), has("usual")) {
@@ -115,6 +116,7 @@ fn main() {
         columns: !has("uncolumned"),
         local: !has("mds"),
         ranges: !has("unranged"),
+        moves_when_sized: !has("unmoved"),
         ..Options::default()
     };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();

@@ -136,6 +136,8 @@ pub struct Options {
     pub choices: bool,
     /// Whether he may have ranges of it choose for themselves when parity is computed, where it may wait.
     pub ranges: bool,
+    /// Whether columns may move while the volume gets another size.
+    pub moves_when_sized: bool,
     /// Whether nodes that are down for long are given up by themselves; drawn if open.
     pub gives_up: Option<bool>,
     /// Which controller coordinates, if it is not drawn whether one does.
@@ -192,6 +194,7 @@ impl Options {
         local: true,
         choices: true,
         ranges: true,
+        moves_when_sized: true,
         gives_up: None,
         controller: None,
         columns: true,

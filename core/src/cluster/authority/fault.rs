@@ -1,7 +1,10 @@
 //! Deliberate bugs of the authority, which the simulation check must find. Where one strikes there is a call with its
 //! name, and nothing else.
 
-use crate::cluster::map::Volume;
+use std::sync::Arc;
+
+use super::Change;
+use crate::cluster::map::{ClusterMap, Volume};
 use crate::units::{ColumnSet, NodeId};
 
 /// What an authority does wrong if it is told to.
@@ -11,6 +14,8 @@ pub enum AuthorityBug {
     ByNumber,
     /// Nodes are given up while what others had is still being rebuilt.
     TwoAtOnce,
+    /// A volume that gets another size forgets which of its columns are being filled, and from where they are copied.
+    SizeForgetsFilling,
 }
 
 /// Whether nodes are given up one failure domain at a time.
@@ -32,4 +37,17 @@ pub(super) fn is_lost_with(
         let lost: ColumnSet = (0..e.columns.len()).filter(|c| which(e.columns[*c].0)).collect();
         lost.len() > parities
     })
+}
+
+/// A change of a volume's size leaves everything else of its extents as it was.
+pub(super) fn changed(bug: Option<AuthorityBug>, change: &Change, map: &mut ClusterMap) {
+    let Change::SizeVolume(id, _) = change else { return };
+    if bug == Some(AuthorityBug::SizeForgetsFilling)
+        && let Some(volume) = map.volumes.get_mut(id)
+    {
+        for extent in &mut Arc::make_mut(volume).extents {
+            extent.filling.clear();
+            extent.leaving.clear();
+        }
+    }
 }

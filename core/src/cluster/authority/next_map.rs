@@ -46,7 +46,10 @@ impl Authority {
         // Who was down, and is to leave for good, may have come back since that was asked for.
         let is_back = |c: &&Change| matches!(c, Change::RemoveNode(n) if members.contains(n));
         let changes = self.changes.iter().filter(|c| !is_back(c));
-        changes.for_each(|change| change.apply(&mut self.next));
+        for change in changes {
+            change.apply(&mut self.next);
+            fault::changed(self.absences.bug, change, &mut self.next);
+        }
         for node in self.caught_up.iter().filter(|n| members.contains(n)) {
             self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
         }

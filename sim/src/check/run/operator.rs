@@ -20,6 +20,8 @@ use super::{Run, VOLUME};
 /// What an operator has in mind in a run.
 pub(super) struct Operator {
     pub rng: Rng,
+    /// For what moves while the volume gets another size.
+    sizing_rng: Rng,
     /// Bytes of an extent's column.
     pub column_bytes: u64,
     /// Whether the last word was that disks are to be made equally full.
@@ -34,7 +36,9 @@ impl Operator {
         let mut rng = Rng::with_seed(seed ^ 0x000b_a1a4_ce00);
         let there = rng.u8(0..3) == 0;
         let column_bytes = unit * rng.u64(1..=6);
-        there.then_some(Operator { rng, column_bytes, evens: false, stripes: 0 })
+        let sizing_rng = Rng::with_seed(seed ^ 0x000b_a1a4_ce01);
+        let operator = Operator { rng, sizing_rng, column_bytes, evens: false, stripes: 0 };
+        there.then_some(operator)
     }
 
     /// How fast disks are filled.
@@ -109,8 +113,10 @@ impl Run {
         self.until("what is new is cleared", |run| run.clients[0].op.is_none())
     }
 
-    /// Has the map say so, while as many nodes die as the layout bears, or all power goes.
+    /// Has the map say so, while as many nodes die as the layout bears, or all power goes. In half of the cases columns move
+    /// meanwhile.
     fn set_size(&mut self, to: VolumeSize) -> Result<(), String> {
+        let drained = self.begin_to_move()?;
         self.disturb();
         // Whoever asked for it asks again if the authority died and did not do it.
         for _ in 0..4 {
@@ -124,7 +130,31 @@ impl Run {
                 break;
             }
         }
+        if let Some(node) = drained {
+            self.world.drain(node, false);
+            self.heal()?;
+            self.volume = (*self.world.map().volumes[&VOLUME]).clone();
+        }
         Ok(())
+    }
+
+    /// Perhaps has a node drained of which a column is not drained yet, and waits until its columns are on their way, as far
+    /// as there is room.
+    fn begin_to_move(&mut self) -> Result<Option<NodeId>, String> {
+        let f = self.options.faults;
+        let map = self.world.map();
+        let has = map.volumes[&VOLUME].nodes().into_iter();
+        let stays = has.filter(|n| !map.nodes[usize::from(n.0)].draining).collect::<Vec<_>>();
+        let Some(op) = self.operator.as_mut().filter(|_| self.options.moves_when_sized) else {
+            return Ok(None);
+        };
+        let moves = op.sizing_rng.bool();
+        let node = op.sizing_rng.choice(stays).filter(|_| moves && f.moves);
+        if let Some(node) = node {
+            self.world.drain(node, true);
+            self.until("columns move", |run| run.world.is_settled())?;
+        }
+        Ok(node)
     }
 
     /// Plans what is to go wrong while the map changes. No host asks for anything then.
