@@ -14,6 +14,7 @@ pub mod checksum;
 pub mod fixture;
 #[cfg(feature = "memory")]
 pub mod memory;
+pub mod text;
 
 use std::marker::PhantomData;
 

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -37,11 +37,17 @@ impl TokenFile {
 }
 
 fn from_file(path: &Path) -> Result<JoinToken> {
-    let (text, name) = match path == Path::new("-") {
-        true => (io::read_to_string(io::stdin()), "standard input".to_string()),
-        false => (fs::read_to_string(path), path.display().to_string()),
+    let mut bytes = Vec::new();
+    let (read, name) = match path == Path::new("-") {
+        true => (io::stdin().read_to_end(&mut bytes), "standard input".to_string()),
+        false => {
+            let read = fs::File::open(path).and_then(|mut f| f.read_to_end(&mut bytes));
+            (read, path.display().to_string())
+        }
     };
-    let text = text.with_context(|| format!("cannot read a join token from {name}"))?;
+    let from = || format!("cannot read a join token from {name}");
+    read.with_context(from)?;
+    let text = weft_bytes::text::of_file(&bytes).with_context(from)?;
     text.parse().with_context(|| format!("what {name} holds is no join token"))
 }
 

@@ -62,10 +62,11 @@ impl Plan {
 
 fn compute(file: &Path) -> Result<(Spec, Vec<Outcome>)> {
     let name = file.display();
-    let text = fs::read_to_string(file).with_context(|| {
+    let bytes = fs::read(file).with_context(|| {
         format!("cannot read {name}; `weft plan --example` prints a plan to begin with")
     })?;
-    let mut spec = Spec::parse(&text).map_err(|e| anyhow!("{name}: {e}"))?;
+    let text = weft_bytes::text::of_file(&bytes).with_context(|| name.to_string())?;
+    let mut spec = Spec::parse(text).map_err(|e| anyhow!("{name}: {e}"))?;
     simulate::simulate(&mut spec).with_context(|| name.to_string())?;
     let found = outcomes(&spec).map_err(|e| anyhow!("{name}: {e}"))?;
     Ok((spec, found))

@@ -1,5 +1,7 @@
 //! Which format a trace has, from how it begins.
 
+use weft_bytes::text::is_heading;
+
 use super::{Format, blkparse, csv, iolog, measured, msr, vscsi};
 
 /// Bytes at the beginning that are looked at.
@@ -7,8 +9,11 @@ pub(super) const LOOK: usize = 4096;
 
 /// The format of a trace that begins with these bytes; `None` if they look like none of them.
 pub(super) fn detect(head: &[u8]) -> Option<Format> {
-    if let Some(line) = first_line(head) {
-        return text(line);
+    let mut lines = head.split(|b| *b == b'\n').filter(|l| !l.trim_ascii().is_empty());
+    if let Some(first) = lines.next().and_then(plain) {
+        // Where a format has no heading, the line below the heading tells which it is.
+        let below = lines.next().and_then(plain).filter(|_| is_heading(first));
+        return text(first).or_else(|| below.and_then(text));
     }
     // SRT without a header: the length of a record, then a version and a type.
     match head {
@@ -17,9 +22,8 @@ pub(super) fn detect(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// The first line that is not blank, if what there is of it is text.
-fn first_line(head: &[u8]) -> Option<&str> {
-    let line = head.split(|b| *b == b'\n').find(|l| !l.trim_ascii().is_empty())?;
+/// A line without the blanks around it, if it is text.
+fn plain(line: &[u8]) -> Option<&str> {
     let plain = line.iter().all(|b| matches!(b, b'\t' | b'\r' | b' '..=b'~'));
     plain.then(|| std::str::from_utf8(line).ok()).flatten().map(str::trim)
 }

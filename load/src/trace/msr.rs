@@ -4,7 +4,8 @@
 //! `128166372003061629,usr,0,Read,7014609920,24576,41286`
 //!
 //! that is the time in units of 100 ns since 1601, host, disk, type, offset and size in bytes, and
-//! response time in units of 100 ns. The device is host and disk, with a dot between.
+//! response time in units of 100 ns. The device is host and disk, with a dot between. Some copies have the names of
+//! these columns above, `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, or `read` for `Read`.
 
 use super::{Devices, Found, Record, field};
 use crate::Kind;
@@ -14,8 +15,13 @@ const UNIT: u64 = 100;
 
 /// Whether a line looks like one of these.
 pub(super) fn is_line(line: &str) -> bool {
-    let fields: Vec<&str> = line.split(',').collect();
-    fields.len() == 7 && ["Read", "Write"].contains(&fields[3])
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    fields.len() == 7 && kind(fields[3]).is_some()
+}
+
+fn kind(word: &str) -> Option<Kind> {
+    let kinds = [("Read", Kind::Read), ("Write", Kind::Write)];
+    kinds.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, kind)| kind)
 }
 
 /// Reads a line.
@@ -23,16 +29,12 @@ pub(super) fn line(line: &str, devices: &mut Devices) -> Result<Found, String> {
     if line.is_empty() {
         return Ok(Found::Nothing);
     }
-    let fields: Vec<&str> = line.split(',').collect();
-    let [at, host, disk, kind, offset, len, response] = fields[..] else {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let [at, host, disk, word, offset, len, response] = fields[..] else {
         let form = "time,host,disk,Read|Write,offset,size,response";
         return Err(format!("expected '{form}', found '{line}'"));
     };
-    let kind = match kind {
-        "Read" => Kind::Read,
-        "Write" => Kind::Write,
-        _ => return Err(format!("expected Read or Write, found '{kind}'")),
-    };
+    let kind = kind(word).ok_or_else(|| format!("expected Read or Write, found '{word}'"))?;
     let ticks = |name, text| field::whole(name, text).and_then(|n| field::bytes(name, n, UNIT));
     Ok(Found::Request(Record {
         at: ticks("the time", at)?,

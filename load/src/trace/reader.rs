@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use flate2::bufread::MultiGzDecoder;
+use weft_bytes::text::{self, TextError};
 
 use super::blkparse::Blkparse;
 use super::csv::Columns;
@@ -76,6 +77,14 @@ pub enum TraceError {
         /// The trace.
         name: String,
     },
+    /// It is text in another encoding.
+    #[error("{name}: {source}")]
+    Text {
+        /// The trace.
+        name: String,
+        /// Which.
+        source: TextError,
+    },
     /// It is empty.
     #[error("{name}: it is empty")]
     Empty {
@@ -105,6 +114,8 @@ pub struct Reader<'a> {
     parser: Parser,
     /// Lines or records read so far.
     at: u64,
+    /// Whether a line was not blank: only the first such may name the columns.
+    begun: bool,
     devices: Devices,
     left_out: BTreeMap<&'static str, u64>,
     ended: bool,
@@ -138,15 +149,24 @@ impl<'a> Reader<'a> {
     ) -> Result<Self, TraceError> {
         let name = name.into();
         let opened = unpack(input).and_then(|input| look(input, detect::LOOK));
-        let (head, input) = match opened {
+        let (mut head, mut input) = match opened {
             Ok(opened) => opened,
             Err(source) => return Err(TraceError::Io { name, source }),
         };
+        let is_text = !matches!(options.format, Some(Format::Srt | Format::Vscsi));
+        let mark = head.len() - text::without_mark(&head).len();
+        if is_text && mark > 0 {
+            input.consume(mark);
+            head.drain(..mark);
+        }
         if head.is_empty() {
             return Err(TraceError::Empty { name });
         }
         let Some(format) = options.format.or_else(|| detect::detect(&head)) else {
-            return Err(TraceError::Unknown { name });
+            return Err(match text::is_utf16(&head) {
+                true => TraceError::Text { name, source: TextError::Utf16 },
+                false => TraceError::Unknown { name },
+            });
         };
         let sector = options.sector_bytes.unwrap_or(format.sector_bytes());
         if !(1..=1 << 20).contains(&sector) {
@@ -163,7 +183,7 @@ impl<'a> Reader<'a> {
             Format::Vscsi => Parser::Vscsi,
         };
         let (devices, left_out) = Default::default();
-        let (at, ended, buffer) = (0, false, Vec::new());
+        let (at, begun, ended, buffer) = (0, false, false, Vec::new());
         let sector_given = options.sector_bytes;
         let mut reader = Reader {
             input,
@@ -173,6 +193,7 @@ impl<'a> Reader<'a> {
             sector_given,
             parser,
             at,
+            begun,
             devices,
             left_out,
             ended,
@@ -249,6 +270,8 @@ impl<'a> Reader<'a> {
 
     fn parse_line(&mut self) -> Result<Found, String> {
         let line = std::str::from_utf8(&self.buffer).map_err(|_| "expected text (UTF-8)")?.trim();
+        let is_first = !line.is_empty() && !self.begun;
+        self.begun |= is_first;
         let (sector, given, devices) = (self.sector, self.sector_given, &mut self.devices);
         match &mut self.parser {
             Parser::Headed if line.is_empty() => Ok(Found::Nothing),
@@ -257,6 +280,11 @@ impl<'a> Reader<'a> {
                     Format::Csv => Parser::Csv(Columns::new(line, given)?),
                     _ => Parser::Iolog(Iolog::new(line)?),
                 };
+                Ok(Found::Nothing)
+            }
+            Parser::Disksim | Parser::Ssdsim | Parser::Msr | Parser::Measured(_)
+                if is_first && text::is_heading(line) =>
+            {
                 Ok(Found::Nothing)
             }
             Parser::Csv(columns) => columns.line(line, devices),

@@ -187,6 +187,44 @@ fn msr() {
     assert_eq!(devices, ["usr.0"]);
 }
 
+/// Byte order mark, names of columns, ends of lines as on Windows, blanks, blank lines.
+#[test]
+fn traces_are_read_as_people_save_them() {
+    let names = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime";
+    for (plain, heading, format) in [
+        ("1,usr,0,Read,4096,512,9\n2,usr,1,Write,0,512,9\n", names, Format::Msr),
+        ("5 0 8 1 1\n6 1 16 8 0\n", "time device sector sectors operation", Format::Ssdsim),
+        ("0.5 3 100 16 1\n1.5 3 4 16 0\n", "# ms dev block blocks flags", Format::Disksim),
+        (
+            "R Miss 8 2 1.0 2.0\nW Hit 10 4 1.5 2\n",
+            "kind buffer block blocks us gap",
+            Format::Measured,
+        ),
+        ("8,16 5 2 0.1 1 Q R 1 + 2 [j]\n8,16 5 3 0.2 1 Q W 1 + 2 [j]\n", "", Format::Blkparse),
+        ("fio version 2 iolog\n/f add\n/f open\n/f read 0 4096\n", "", Format::Iolog),
+        ("time_ns,op,offset,bytes\n1,R,0,512\n2,W,512,512\n", "", Format::Csv),
+    ] {
+        let expected = read(plain.as_bytes(), Options::default()).unwrap().0;
+        assert!(!expected.is_empty());
+        let lines = plain.lines().map(|line| format!("{line} \t\r\n")).collect::<String>();
+        let edited = format!("\u{feff}\r\n{heading}\r\n{lines}\r\n  \r\n");
+        for given in [None, Some(format)] {
+            let options = Options { format: given, sector_bytes: None };
+            let (records, reader) = read(edited.as_bytes(), options).unwrap();
+            assert_eq!((&records, reader.format()), (&expected, format), "{edited}");
+        }
+    }
+    let spaced = "1, usr, 0, read, 4096, 512, 9\n";
+    assert_eq!(text(spaced, Format::Msr).0[0].kind, Kind::Read);
+    let wide: Vec<u8> = "\u{feff}5 0 8 1 1\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let error = read(&wide, Options::default()).map(|_| ()).unwrap_err();
+    assert_eq!(error, "t: it is in UTF-16; save it as UTF-8");
+    // A second heading is a line that cannot be read, and so is a heading alone that nobody knows.
+    let twice = format!("{names}\n{names}\n");
+    assert!(read(twice.as_bytes(), Options::default()).is_err());
+    assert!(read(b"hello, world\n5 and 6\n", Options::default()).is_err());
+}
+
 #[test]
 fn vscsi() {
     let mut bytes = Vec::new();

@@ -143,7 +143,10 @@ fn bad_files_are_refused_with_what_would_do() {
             "disks = { size_gb = 1, mttf_h = 0 }",
             "disks.mttf_h: 0 is not possible; give a number above 0",
         ),
-        ("disks = { size_gb = 1, mttf_h = nan }", "disks.mttf_h: NaN is not possible"),
+        ("disks = { size_gb = 1, mttf_h = nan }", "disks.mttf_h: nan is not possible"),
+        ("disks = { size_gb = 1, mttf_h = inf }", "disks.mttf_h: inf is not possible"),
+        ("disks = { size_gb = 1, mttf_h = 1e-300 }", "disks.mttf_h: 0.0000"),
+        ("disks = { size_gb = 1e18, mttf_h = 1e6 }", "disks.size_gb: 1000000000000000000 is"),
         ("disks = { size_gb = 1, afr_percent = 101 }", "give 0.0001 to 100"),
         ("disks = { size_gb = 1, mttf_h = 1e6, coverage = 1 }", "a share from 0 to below 1"),
         (

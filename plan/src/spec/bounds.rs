@@ -8,14 +8,16 @@ struct Bounds(Result<(), Problem>);
 impl Bounds {
     fn check(&mut self, key: &str, value: f64, good: bool, would_do: &str) {
         if !good && self.0.is_ok() {
+            let value = if value.is_nan() { "nan".to_string() } else { value.to_string() };
             self.0 = Err(Problem::new(key, format!("{value} is not possible; give {would_do}")));
         }
     }
 
-    /// Above 0.
+    /// Above 0. What is smaller or larger than this is a slip, and what is computed from it is no number.
     fn positive(&mut self, key: &str, value: impl Into<Option<f64>>) {
         if let Some(value) = value.into() {
-            self.check(key, value, value > 0.0 && value <= 1e18, "a number above 0, 1e18 at most");
+            let good = (1e-6..=1e18).contains(&value);
+            self.check(key, value, good, "a number above 0, from 1e-6 to 1e18");
         }
     }
 
@@ -62,7 +64,7 @@ pub(super) fn check(spec: &Spec) -> Result<(), Problem> {
 
 fn disks(spec: &Spec, bounds: &mut Bounds) -> Result<(), Problem> {
     let disks = &spec.disks;
-    bounds.positive("disks.size_gb", disks.size_gb);
+    bounds.between("disks.size_gb", disks.size_gb, 1e-3, 1e9);
     let ways = [disks.mttf_h.is_some(), disks.afr_percent.is_some(), disks.weibull.is_some()];
     if ways.iter().filter(|given| **given).count() != 1 {
         let problem = "say once how they fail: give one of mttf_h, afr_percent, weibull";

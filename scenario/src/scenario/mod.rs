@@ -86,6 +86,11 @@ impl std::str::FromStr for Setting {
     }
 }
 
+/// The text of a file.
+fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str> {
+    weft_bytes::text::of_file(bytes).with_context(|| name.to_string())
+}
+
 /// A value from the command line: TOML, or else a word.
 fn value(text: &str) -> Value {
     let table: Option<Table> = toml::from_str(&format!("v = {text}")).ok();
@@ -106,8 +111,8 @@ impl Scenario {
     /// # Errors
     /// If there is no such scenario, or it cannot be understood.
     pub fn open(name: &str) -> Result<Scenario> {
-        match fs::read_to_string(name) {
-            Ok(text) => Scenario::parse(name, &text),
+        match fs::read(name) {
+            Ok(bytes) => Scenario::parse(name, text(name, &bytes)?),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => match catalogue::find(name) {
                 Some(entry) => Scenario::parse(&entry.path(), entry.text),
                 None => {
@@ -197,8 +202,8 @@ impl Scenario {
     /// If the file cannot be read, or has a key that there is none.
     pub fn replace(&mut self, file: &Path) -> Result<()> {
         let name = file.display().to_string();
-        let text = fs::read_to_string(file).with_context(|| name.clone())?;
-        let values = Document::parse(&name, &text)?;
+        let bytes = fs::read(file).with_context(|| name.clone())?;
+        let values = Document::parse(&name, text(&name, &bytes)?)?;
         values.check()?;
         let mut found = Vec::new();
         flatten("", &values.table, &mut |key, value| found.push((key, value.clone())));
@@ -393,9 +398,9 @@ fn read_disk(system: &mut System, document: &Document) -> Result<()> {
     // From the scenario's directory, or from the current one.
     let found = [path.as_str(), model].into_iter().find(|p| Path::new(p).is_file());
     let Some(path) = found.filter(|_| !is_builtin(model)) else { return Ok(()) };
-    let text = fs::read_to_string(path)
-        .with_context(|| format!("{}: disks.model = {model}", document.place("disks.model")))?;
-    system.disks.parameters = Some(text);
+    let place = || format!("{}: disks.model = {model}", document.place("disks.model"));
+    let bytes = fs::read(path).with_context(place)?;
+    system.disks.parameters = Some(text(path, &bytes).with_context(place)?.to_string());
     Ok(())
 }
 

@@ -168,10 +168,12 @@ impl Configuration {
 
     /// Reads a configuration. Relative paths in it are taken from where the file is.
     pub fn load(path: &Path) -> Result<Configuration> {
-        let text = fs::read_to_string(path).map_err(at("read", path))?;
+        let bytes = fs::read(path).map_err(at("read", path))?;
+        let text = weft_bytes::text::of_file(&bytes)
+            .map_err(|e| Error(format!("{}: {e}", path.display())))?;
         let whole = std::path::absolute(path).map_err(at("find", path))?;
         let base = whole.parent().unwrap_or(Path::new("/"));
-        Configuration::parse(&text, base).map_err(|e| Error(format!("{}: {e}", path.display())))
+        Configuration::parse(text, base).map_err(|e| Error(format!("{}: {e}", path.display())))
     }
 
     fn parse(text: &str, base: &Path) -> Result<Configuration> {
