@@ -14,13 +14,14 @@ pub struct Confirm {
 }
 
 impl Confirm {
-    /// Asks at the terminal whether that is meant which `what` says. Without a terminal it must have been said already.
+    /// Asks at the terminal whether to do it. `what` says what would happen. Without a terminal it must have been said
+    /// already; if not, nothing is done, and that is an error.
     pub fn ask(&self, what: &str) -> Result<()> {
         if self.yes {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
-            bail!("{what}. Say that you mean it: --yes");
+            bail!("{what}. Nothing was done; --yes does it");
         }
         ask(what, &mut io::stdin().lock(), &mut io::stderr())
     }

@@ -215,8 +215,8 @@ fn works(status: &Status, node: usize) -> Option<String> {
     let works = !matches!(state, NodeState::Down | NodeState::Lost | NodeState::Expected);
     works.then(|| {
         format!(
-            "the disk of node {n} works (node {n} is {state}): it is used no more, and what is on it is rebuilt from \
-             others, with less redundancy until then (`weft disk drain {n}` moves it and keeps all redundancy)"
+            "the disk of node {n} works (node {n} is {state}): it would be used no more, and what is on it rebuilt \
+             from others, with less redundancy until then (`weft disk drain {n}` moves it and keeps all redundancy)"
         )
     })
 }

@@ -20,14 +20,14 @@ impl Delete {
 /// What is gone when a volume is deleted.
 fn at_stake(volume: &VolumeStatus, now: bool) -> String {
     let back = match now {
-        true => "cannot be brought back".to_string(),
+        true => "could not be brought back".to_string(),
         false => format!(
-            "can be brought back for a day (`weft volume undelete {}`), while nobody needs its room",
+            "could be brought back for a day (`weft volume undelete {}`), while nobody needs its room",
             volume.name
         ),
     };
     format!(
-        "volume {} ({}) is deleted with all that is on it, and {back}",
+        "volume {} ({}) would be deleted with all that is on it, and {back}",
         volume.name,
         bytes(volume.size)
     )
