@@ -246,7 +246,7 @@ killed() {
     kill -9 "$(cat "$T/pid1")"
     nbdcopy "$(uri 2)" - | cmp - "$T/image"
     wait_until has 0 down 1
-    wait_until says 0 'down: there is no connection to its process'
+    wait_until says 0 'down .*(there is no connection to its process)'
     wait_until says 3 'stripes .* are degraded, .* bear no more losses'
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$(uri 2)"

@@ -398,7 +398,8 @@ health_is() {
 fio_node_down() {
     health_is 0 'healthy$'
     weft node stop 4
-    health_is 1 'degraded: volume vol0 \(is\|has been\) degraded.*, and survives no more losses; node 4 .* down'
+    health_is 1 'degraded: volume vol0 \(is\|has been\) degraded.*, and survives no more losses; 1 more (`weft status` lists them)$'
+    weft status | grep '^degraded: node 4 .* down'
     verifying --bsrange=4k-64k --size=32m --iodepth=16
     weft node start 4
     wait_until whole

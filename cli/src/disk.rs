@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use weft_host::status::{NodeState, NodeStatus, Status};
 use weft_host::{Control, ControlRequest, DiskAction, parse_size};
-use weft_terminal::{Counts, Stage, align_right, bytes, say, say_json, table};
+use weft_terminal::{Counts, Stage, align_right, bytes, folded, say, say_json, table, width};
 
 use crate::args::{self, Common};
 use crate::confirm::Confirm;
@@ -309,7 +309,7 @@ fn list(common: &Common) -> Result<ExitCode> {
         ]);
     }
     align_right(&mut table, [0, 3, 6]);
-    say(table)?;
+    say(folded(&table, width()))?;
     Ok(ExitCode::SUCCESS)
 }
 

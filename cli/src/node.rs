@@ -9,7 +9,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
 use weft_host::status::NodeStatus;
 use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction};
-use weft_terminal::{align_right, say, say_json, table};
+use weft_terminal::{align_right, folded, say, say_json, table, width, wrapped};
 
 use crate::args::{self, Common};
 use crate::disk::Drain;
@@ -167,8 +167,12 @@ fn list(common: &Common) -> Result<()> {
         let labels = node.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
         let labels = labels.collect::<Vec<_>>().join(",");
         let [name, address, disk] = [&node.name, &node.address, &node.disk].map(text);
-        table.add_row([node.node.to_string(), name, address, labels, state(node), disk]);
+        table.add_row([node.node.to_string(), name, address, labels, node.state.to_string(), disk]);
     }
     align_right(&mut table, [0]);
-    say(table)
+    say(folded(&table, width()))?;
+    // Why is too long for a table.
+    let away = nodes.iter().filter(|n| n.why.is_some() || n.absence.is_some());
+    away.map(|n| format!("node {} is {}", n.node, state(n)))
+        .try_for_each(|line| say(wrapped(&line, width())))
 }

@@ -13,7 +13,7 @@ use weft_host::status::{
     AbsenceStatus, Detour, Evenness, Health, HostStatus, LaneStatus, LatencyStatus, LinkStatus,
     NodeState, NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
 };
-use weft_terminal::{align_right, bytes, say, say_json, table};
+use weft_terminal::{align_right, bytes, folded, say, say_json, table, width, wrapped};
 
 use crate::args::Target;
 use crate::output::{map_name, say_cut_off};
@@ -56,7 +56,7 @@ impl Status {
                         say("\x1b[H\x1b[2J")?;
                     }
                     say_cut_off(&answer)?;
-                    say(describe(&serde_json::from_value(answer)?))?;
+                    say(describe(&serde_json::from_value(answer)?, width()))?;
                 }
             }
             if !self.watch {
@@ -78,7 +78,7 @@ impl Status {
         });
         match self.json {
             true => say_json(serde_json::to_value(&summary)?)?,
-            false => say(summary.to_string())?,
+            false => say(worst(&summary, "(`weft status` lists them)"))?,
         }
         Ok(ExitCode::from(exit_status(summary.health)))
     }
@@ -93,6 +93,18 @@ fn exit_status(health: Health) -> u8 {
     }
 }
 
+/// How an array is, the worst reason for it, and how many more there are: `others` says where.
+fn worst(summary: &Summary, others: &str) -> String {
+    let health = summary.health;
+    match summary.reasons.as_slice() {
+        [] => health.to_string(),
+        [only] => format!("{health}: {only}"),
+        [first, others_of_them @ ..] => {
+            format!("{health}: {first}; {} more {others}", others_of_them.len())
+        }
+    }
+}
+
 /// The share of the nodes' work that each thread has done. What others are spared the first has done.
 fn lanes(lanes: &[LaneStatus]) -> String {
     let all: u64 = lanes.iter().map(|lane| lane.inputs).sum();
@@ -103,18 +115,31 @@ fn lanes(lanes: &[LaneStatus]) -> String {
     format!("{} lanes have done of the nodes' work: {}", lanes.len(), shares.join(", "))
 }
 
-fn describe(status: &ArrayStatus) -> String {
-    let mut out = format!(
-        "{}\n{}  {}{}  up {:.0} s\n",
-        status.summary(),
+/// All of it, no wider than that if it is given.
+fn describe(status: &ArrayStatus, width: Option<usize>) -> String {
+    let summary = status.summary();
+    let head = format!(
+        "{}\n{}  {}{}  up {:.0} s",
+        worst(&summary, "below"),
         status.directory,
         map_name(status.epoch),
         if status.settled { "" } else { " (changing)" },
         status.uptime_seconds,
     );
-    out += &nodes(&status.nodes);
-    out += "\n";
-    out += &volumes(&status.volumes);
+    let (nodes, volumes) = (nodes(&status.nodes, width), volumes(&status.volumes, width));
+    let below = wrapped(below(status, &summary).trim_start(), width);
+    format!("{}\n{nodes}\n{volumes}\n{below}", wrapped(&head, width))
+}
+
+/// What stands below the tables.
+fn below(status: &ArrayStatus, summary: &Summary) -> String {
+    let mut out = String::new();
+    for reason in summary.reasons.iter().skip(1) {
+        out += &format!("\n{}: {reason}", summary.health);
+    }
+    for line in status.nodes.iter().filter_map(outlook) {
+        out += &format!("\n{line}");
+    }
     for line in status.volumes.iter().filter_map(controller) {
         out += &format!("\n{line}");
     }
@@ -309,6 +334,19 @@ fn wrong_clock(node: &NodeStatus) -> Option<String> {
     ))
 }
 
+/// What is to become of a node that is away, or why it is lost, if that is known.
+fn outlook(node: &NodeStatus) -> Option<String> {
+    let (n, absence) = (node.node, node.absence.as_ref());
+    if let Some(why) = absence.and_then(|a| a.hindrance.as_ref()) {
+        return Some(format!("node {n} is not given up: {why}"));
+    }
+    if let Some(left) = absence.and_then(|a| a.given_up_in_seconds) {
+        return Some(format!("node {n} is given up in {}", in_words(left)));
+    }
+    let why = node.why.as_ref().filter(|_| node.state == NodeState::Lost)?;
+    Some(format!("node {n} is lost: {why}"))
+}
+
 /// For how long a node has been missed, and what is to become of it.
 fn absence(absence: &AbsenceStatus) -> String {
     let down = in_words(absence.down_seconds);
@@ -335,7 +373,7 @@ fn process(node: &NodeStatus) -> String {
     }
 }
 
-fn nodes(list: &[NodeStatus]) -> String {
+fn nodes(list: &[NodeStatus], width: Option<usize>) -> String {
     // Messages name processes by their numbers.
     let processes = list.iter().any(|n| n.process.is_some());
     let heads = [
@@ -367,7 +405,7 @@ fn nodes(list: &[NodeStatus]) -> String {
         let row = [
             node.node.to_string(),
             process(node),
-            state(node),
+            node.state.to_string(),
             text(&node.disk),
             node.disk_bytes.map_or("-".to_string(), bytes),
             node.used_bytes.map_or("-".to_string(), bytes),
@@ -383,8 +421,11 @@ fn nodes(list: &[NodeStatus]) -> String {
     }
     let numbers = [0, 4, 5, 6, 8, 9, 10, 11, 12];
     align_right(&mut table, numbers.map(|n: usize| n.saturating_sub(usize::from(!processes))));
-    table.to_string()
+    folded(&table, width)
 }
+
+#[cfg(test)]
+mod width;
 
 #[cfg(test)]
 mod tests {
@@ -416,10 +457,13 @@ mod tests {
         {
             let missed = NodeStatus { absence: Some(absence), ..NodeStatus::default() };
             assert_eq!(state(&missed), format!("down; {said}"));
+            let said = said.split_once("; ").unwrap().1;
+            assert_eq!(outlook(&missed), Some(format!("node 0 is {said}")));
         }
-        let text = nodes(&[behind, down]);
+        let text = nodes(&[behind, down.clone()], None);
         assert!(text.contains("8.00 MiB, 2.00 MiB/s, 4 s left"), "{text}");
-        assert!(text.contains("down: there is no connection"), "{text}");
+        assert!(!text.contains("there is no connection"), "{text}");
+        assert_eq!(state(&down), "down: there is no connection to its process");
     }
 
     #[test]
@@ -436,7 +480,8 @@ mod tests {
             node: 2,
         };
         let hosts = vec![host; MOST_HOSTS + 3];
-        let text = describe(&ArrayStatus { volumes: vec![volume], hosts, ..Default::default() });
+        let text =
+            describe(&ArrayStatus { volumes: vec![volume], hosts, ..Default::default() }, None);
         for line in [
             "volume v: 7 reads here in the last minute or two: half within 0.12 ms, 99 % within 2.50 ms, all within 2.50 ms",
             "10.0.0.5:4711 uses v by nbd, at node 2",
@@ -466,10 +511,21 @@ mod tests {
     fn processes_have_a_column_where_there_are_several() {
         let name = Some("box1".to_string());
         let of_two = NodeStatus { node: 3, process: Some(2), name, ..NodeStatus::default() };
-        let text = nodes(&[of_two]);
+        let text = nodes(&[of_two], None);
         assert!(text.contains("process") && text.contains("2 (box1)"), "{text}");
-        let alone = nodes(&[NodeStatus::default()]);
+        let alone = nodes(&[NodeStatus::default()], None);
         assert!(!alone.contains("process"), "{alone}");
+    }
+
+    #[test]
+    fn a_check_says_the_worst_and_how_many_more() {
+        let of = |reasons: &[&str]| {
+            let reasons = reasons.iter().map(|r| r.to_string()).collect();
+            worst(&Summary { health: Health::Degraded, reasons }, "below")
+        };
+        assert_eq!(of(&["a"]), "degraded: a");
+        assert_eq!(of(&["a", "b", "c"]), "degraded: a; 2 more below");
+        assert_eq!(worst(&Summary::default(), "below"), "healthy");
     }
 
     #[test]
@@ -484,7 +540,7 @@ mod tests {
             ..ScrubStatus::default()
         };
         let scrubs = vec![scrub];
-        let text = describe(&ArrayStatus { scrubs, ..Default::default() });
+        let text = describe(&ArrayStatus { scrubs, ..Default::default() }, None);
         assert!(text.contains("a scrub of volume v by node 2: 16 of 40 stripes"), "{text}");
     }
 }

@@ -12,7 +12,7 @@ use weft_core::layout::LayoutSpec;
 use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
-use weft_terminal::{align_right, bytes, say, say_json, table};
+use weft_terminal::{align_right, bytes, folded, say, say_json, table, width};
 
 use crate::args::{self, Common};
 use crate::choices::{Choices, ForVolumes, help_for_set};
@@ -198,7 +198,7 @@ impl Volume {
         match self {
             Volume::List(_) => {
                 let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
-                say(volumes(&all))?
+                say(volumes(&all, width()))?
             }
             Volume::Delete(delete) => {
                 say(deleting::deleted(&delete.name, answer["seconds_left"].as_u64()))?
@@ -281,7 +281,7 @@ impl Volume {
 
     /// Shows one volume, and where hosts find it.
     fn show(&self, volume: &VolumeStatus, listens: &[String]) -> Result<()> {
-        say(volumes(std::slice::from_ref(volume)))?;
+        say(volumes(std::slice::from_ref(volume), width()))?;
         let form = volume.policy.get("sequencer");
         let form = form.map_or(String::new(), |f| format!(", sequencer: {f}"));
         let [strategy, calculator, commit, dispatch, roles, wait] =
@@ -345,8 +345,8 @@ fn redundancy(volume: &VolumeStatus) -> Option<String> {
     })
 }
 
-/// A table of volumes as the array describes them.
-pub fn volumes(list: &[VolumeStatus]) -> String {
+/// A table of volumes as the array describes them, no wider than that if it is given.
+pub fn volumes(list: &[VolumeStatus], width: Option<usize>) -> String {
     if list.is_empty() {
         return "no volumes; make one with `weft volume create NAME SIZE`".to_string();
     }
@@ -367,7 +367,7 @@ pub fn volumes(list: &[VolumeStatus]) -> String {
         ]);
     }
     align_right(&mut table, [1, 3, 8]);
-    table.to_string()
+    folded(&table, width)
 }
 
 /// Who is the controller, if there is one.

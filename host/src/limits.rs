@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, fail};
 use crate::length_of_time::{duration_in_words, in_words, parse_duration, parse_seconds};
-use crate::size::{Size, parse_size};
+use crate::size::{Size, exactly, parse_size};
 
 /// What hosts may take of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ impl LimitsInWords {
         };
         if new.incomplete < LEAST_INCOMPLETE {
             return fail(format!(
-                "incomplete: {} bytes are too few, since one request may have 32MiB; give at least {}",
-                new.incomplete,
+                "incomplete: {} are too few, since one request may have 32 MiB; give at least {}",
+                exactly(new.incomplete),
                 Size(LEAST_INCOMPLETE)
             ));
         }

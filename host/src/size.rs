@@ -90,15 +90,26 @@ impl fmt::Display for Size {
     }
 }
 
-/// A number of bytes for people, rounded down: `297.62 MiB`.
+/// A number of bytes for people, rounded down: `297.62 MiB`, `1.5 GiB`, `4 KiB`.
 pub(crate) fn rounded(bytes: u64) -> String {
     let fits = |u: &&(char, u32)| bytes >> u.1 > 0;
     match UNITS.iter().rev().find(fits) {
         Some((letter, shift)) => {
             let hundredths = (u128::from(bytes) * 100) >> shift;
-            format!("{}.{:02} {letter}iB", hundredths / 100, hundredths % 100)
+            let number = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+            format!("{} {letter}iB", number.trim_end_matches('0').trim_end_matches('.'))
         }
-        None => format!("{bytes} B"),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// A number of bytes for people who may need it to the byte: as [`rounded`], and itself too where that leaves something out.
+pub(crate) fn exactly(bytes: u64) -> String {
+    let fits = |u: &&(char, u32)| bytes >> u.1 > 0;
+    let shift = UNITS.iter().rev().find(fits).map_or(0, |u| u.1);
+    match (u128::from(bytes) * 100).trailing_zeros() >= shift {
+        true => rounded(bytes),
+        false => format!("{} ({bytes} bytes)", rounded(bytes)),
     }
 }
 
@@ -118,7 +129,7 @@ pub(crate) fn require_multiple(what: &str, value: u64, step: u64) -> Result<()> 
         0 => format!("the nearest is {}", Size(above)),
         _ => format!("the nearest are {} and {}", Size(below), Size(above)),
     };
-    fail(format!("{what} of {value} bytes is not a multiple of {step} bytes; {nearest}"))
+    fail(format!("{what} of {} is not a multiple of {}; {nearest}", exactly(value), exactly(step)))
 }
 
 #[cfg(test)]
@@ -150,14 +161,29 @@ mod tests {
     #[test]
     fn for_people_sizes_are_rounded_down() {
         for (bytes, said) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.00 KiB"),
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1 KiB"),
+            (10 << 20, "10 MiB"),
+            (1536 << 20, "1.5 GiB"),
             (304_767 << 10, "297.62 MiB"),
             ((37 << 30) / 10, "3.69 GiB"),
             (u64::MAX, "16383.99 PiB"),
         ] {
             assert_eq!(rounded(bytes), said);
+        }
+    }
+
+    #[test]
+    fn what_is_rounded_is_said_to_the_byte_too() {
+        for (bytes, said) in [
+            (0, "0 bytes"),
+            (5000, "4.88 KiB (5000 bytes)"),
+            (4096, "4 KiB"),
+            (1536 << 20, "1.5 GiB"),
+            (304_767 << 10, "297.62 MiB (312081408 bytes)"),
+        ] {
+            assert_eq!(exactly(bytes), said);
         }
     }
 

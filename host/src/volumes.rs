@@ -13,7 +13,7 @@ use weft_core::policy::Policy;
 use weft_core::units::VolumeId;
 
 use crate::error::{Error, Result, fail};
-use crate::size::{Size, require_multiple, rounded};
+use crate::size::{Size, exactly, require_multiple, rounded};
 use crate::spec::Spec;
 
 /// The volumes of a map.
@@ -93,10 +93,9 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     let room = disks.iter().map(|d| d.sectors).max().unwrap_or(0) * SECTOR;
     if room > 0 && new.stripe_unit > room {
         return fail(format!(
-            "a stripe unit of {} bytes ({}) is more than there is on any disk, {room} bytes; choose a \
-             smaller one",
-            new.stripe_unit,
-            Size(new.stripe_unit)
+            "a stripe unit of {} is more than there is on any disk, {}; choose a smaller one",
+            exactly(new.stripe_unit),
+            rounded(room)
         ));
     }
     let (domains, usable) = (domains(&disks), disks.iter().filter(|d| d.sectors > 0).count());
@@ -139,11 +138,7 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     }
     require_multiple("a volume size", size, GRAIN)?;
     if size <= volume.size {
-        return fail(format!(
-            "volume '{name}' has {} bytes ({}) already",
-            volume.size,
-            Size(volume.size)
-        ));
+        return fail(format!("volume '{name}' has {} already", exactly(volume.size)));
     }
     let stripe = volume.geometry.stripe_bytes();
     let more = volume.stripes()..size.div_ceil(stripe);
@@ -157,10 +152,8 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     let placed = place_stripes(&volume.geometry, more, &disks, &others, column);
     grown.extents.extend(placed.map_err(|e| match e {
         PlacementError::NoRoom { free, .. } => Error(format!(
-            "volume '{name}' cannot grow so far: it can have {} bytes ({}) at most; delete \
-             something, or add disks",
-            volume.stripes() * stripe + free,
-            rounded(volume.stripes() * stripe + free)
+            "volume '{name}' cannot grow so far: it can have {} at most; delete something, or add disks",
+            exactly(volume.stripes() * stripe + free)
         )),
         e @ (PlacementError::Domains { .. } | PlacementError::Torus(_)) => {
             Error(format!("volume '{name}' cannot grow: {e}"))
@@ -337,7 +330,7 @@ mod tests {
                 let refused = place(&new("b", asked, layout), &there).unwrap_err().0;
                 assert!(refused.contains(&format!("{} are free", rounded(all))), "{refused}");
                 let refused = grow(&first, asked, &there).unwrap_err().0;
-                assert!(refused.contains(&format!("have {most} bytes")), "{refused}");
+                assert!(refused.contains(&format!("have {} at most", exactly(most))), "{refused}");
             }
         }
         let large = ClusterMap { nodes: vec![NodeInfo::new(0, u64::MAX / 4096); 5], ..map(&[]) };
@@ -405,7 +398,7 @@ mod tests {
     fn a_stripe_unit_must_fit_on_a_disk() {
         let wide = NewVolume { stripe_unit: 1 << 30, ..new("a", 4096, "raid5") };
         let err = place(&wide, &map(&[])).unwrap_err();
-        assert!(err.0.contains("a stripe unit of 1073741824 bytes (1GiB)"), "{err}");
+        assert!(err.0.contains("a stripe unit of 1 GiB is more"), "{err}");
     }
 
     #[test]
@@ -419,7 +412,7 @@ mod tests {
             assert!(err.0.contains("cannot grow so far"), "{err}");
             let all = grow(&volume, 0, &map).unwrap();
             let err = grow(&volume, all.size + 512, &map).unwrap_err();
-            assert!(err.0.contains(&format!("can have {} bytes", all.size)), "{err}");
+            assert!(err.0.contains(&format!("can have {} at most", exactly(all.size))), "{err}");
             let grown = grow(&volume, 20 << 20, &map).unwrap();
             assert_eq!((grown.size, grown.visible), (20 << 20, 20 << 20));
             assert_eq!(grown.extents[..volume.extents.len()], volume.extents[..]);

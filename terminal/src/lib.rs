@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
@@ -24,6 +24,77 @@ pub fn say_json(mut value: Value) -> Result<()> {
         object.remove("ok");
     }
     say(format!("{value:#}"))
+}
+
+/// How many columns there are for text: those of the terminal, or what `COLUMNS` says, as `watch` sets it. Without
+/// either there is no bound: whoever reads a pipe finds a row in a line.
+pub fn width() -> Option<usize> {
+    let terminal = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let said = || std::env::var("COLUMNS").ok()?.trim().parse::<usize>().ok();
+    let width = terminal.map(|size| usize::from(size.ws_col)).filter(|n| *n > 0).or_else(said)?;
+    Some(width.max(NARROWEST))
+}
+
+/// Narrower than this nothing can be read.
+const NARROWEST: usize = 40;
+/// A column of a folded table is at most this wide; what is longer goes on below.
+const WIDEST: usize = 30;
+
+/// A table that is no wider than that, if it is given: what has no room is in further tables below, which begin with the
+/// same first column.
+pub fn folded(table: &Table, width: Option<usize>) -> String {
+    let Some(width) = width else { return table.to_string() };
+    let columns = table.column_max_content_widths();
+    // With a blank on each side and a line.
+    let with_border = |n: usize| usize::from(columns[n]).min(WIDEST) + 3;
+    let mut parts: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut taken = 1;
+    for n in 0..columns.len() {
+        let part = parts.last_mut().expect("one at least");
+        if taken + with_border(n) > width && part.len() > 1 {
+            parts.push(vec![0]);
+            taken = 1 + with_border(0);
+        }
+        parts.last_mut().expect("one at least").push(n);
+        taken += with_border(n);
+    }
+    let render = |shown: &Vec<usize>| {
+        let mut part = table.clone();
+        part.set_content_arrangement(ContentArrangement::Dynamic);
+        part.set_width(width.try_into().unwrap_or(u16::MAX));
+        for (n, column) in part.column_iter_mut().enumerate() {
+            column.set_constraint(match shown.contains(&n) {
+                true => ColumnConstraint::UpperBoundary(Width::Fixed(WIDEST as u16)),
+                false => ColumnConstraint::Hidden,
+            });
+        }
+        part.to_string()
+    };
+    parts.iter().map(render).collect::<Vec<_>>().join("\n")
+}
+
+/// Lines of text that are no wider than that, if it is given. What goes on in the next line is set in.
+pub fn wrapped(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_string() };
+    let mut out = String::new();
+    for line in text.lines() {
+        let mut taken = 0;
+        for word in line.split(' ') {
+            let long = word.chars().count();
+            if taken > 0 && taken + 1 + long > width {
+                out.push_str("\n  ");
+                taken = 2;
+            } else if taken > 0 {
+                out.push(' ');
+                taken += 1;
+            }
+            out.push_str(word);
+            taken += long;
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end_matches('\n').len());
+    out
 }
 
 /// A table with these headings.
@@ -116,4 +187,42 @@ impl Stage {
 /// Whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_wide_table_is_folded() {
+        let headings: Vec<String> = (0..9).map(|n| format!("column {n}")).collect();
+        let mut all = table(&headings);
+        let long = "/dev/disk/by-id/ata-a-disk-with-a-very-long-name-indeed";
+        all.add_row((0..9).map(|n| if n == 2 { long.to_string() } else { format!("cell {n}") }));
+        let whole = folded(&all, None);
+        assert_eq!(whole.lines().count(), 5, "{whole}");
+        assert!(widest(&whole) > 130 && whole.contains(long), "{whole}");
+        for width in [NARROWEST, 80, 100] {
+            let text = folded(&all, Some(width));
+            assert!(widest(&text) <= width, "{text}");
+            for n in 0..9 {
+                let shown = n == 2 || text.contains(&format!("cell {n}"));
+                assert!(shown && text.contains(&format!("column {n}")), "{text}");
+            }
+            let rows = text.lines().filter(|line| line.contains("cell 0")).count();
+            assert_eq!(rows, text.lines().filter(|line| line.contains("column 0")).count());
+        }
+        assert_eq!(folded(&all, Some(1000)).lines().count(), 6, "the long cell goes on below");
+    }
+
+    #[test]
+    fn text_is_wrapped_between_words() {
+        assert_eq!(wrapped("a b\nccc ddd eee", Some(7)), "a b\nccc ddd\n  eee");
+        assert_eq!(wrapped("longer than that", Some(4)), "longer\n  than\n  that");
+        assert_eq!(wrapped("as it is", None), "as it is");
+    }
 }

@@ -1,5 +1,6 @@
 //! Ranges of a volume that have a redundancy of their own, in words.
 
+use weft_host::Size;
 use weft_host::status::VolumeStatus;
 use weft_terminal::bytes;
 
@@ -11,7 +12,7 @@ pub(super) fn in_words(volume: &VolumeStatus) -> impl Iterator<Item = String> + 
             Some(e) => format!("; {} exposed by {} stripe units", bytes(e.bytes), e.stripes),
             None => String::new(),
         };
-        let (from, to) = (range.offset, range.offset + range.length);
+        let (from, to) = (Size(range.offset), Size(range.offset + range.length));
         format!("bytes {from}..{to}: {}{exposed}", choices.collect::<Vec<_>>().join(", "))
     })
 }

@@ -1,5 +1,6 @@
 //! What is refused: words that there are none, and values that do not go together.
 
+use super::redundancy::bytes_in_words;
 use super::time::NoTime;
 use super::{
     CalculatedAt, Commands, Commit, Dispatch, Ordering, Policy, SequencerForm, Setting, choice,
@@ -56,7 +57,8 @@ pub enum PolicyError {
     },
     /// A range of bytes that does not begin and end where stripes do.
     #[error(
-        "{from}..{to} is no range of whole stripes: they have {stripe} bytes each, and the volume {size} in all; {near_from}..{near_to} would do"
+        "{}..{} is no range of whole stripes: they have {} each, and the volume {} in all; {}..{} would do",
+        at(*from), at(*to), at(*stripe), at(*size), at(*near_from), at(*near_to)
     )]
     NoStripes {
         /// Where it begins.
@@ -152,6 +154,14 @@ pub enum PolicyError {
 }
 
 /// Words as in a sentence, with this before the last.
+/// A place in a volume, or a length of it, as people write it.
+fn at(bytes: u64) -> String {
+    match bytes {
+        0 => "0".to_string(),
+        _ => bytes_in_words(bytes),
+    }
+}
+
 fn listed(words: impl Iterator<Item = &'static str>, and: &str) -> String {
     let words: Vec<&str> = words.collect();
     match words.split_last() {

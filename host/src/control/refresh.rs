@@ -5,6 +5,7 @@ use weft_core::node::HostOp;
 use weft_core::plan::Range;
 
 use crate::error::{Result, fail};
+use crate::size::exactly;
 
 /// The request for a range of a volume, up to its end if no length is given.
 pub(crate) fn operation(volume: &Volume, offset: u64, length: Option<u64>) -> Result<HostOp> {
@@ -13,8 +14,10 @@ pub(crate) fn operation(volume: &Volume, offset: u64, length: Option<u64>) -> Re
     let len = length.unwrap_or(rest);
     if len == 0 || len > rest {
         return fail(format!(
-            "the range must lie in the volume, which has {size} bytes, and hold something; it begins at {offset} \
-             and has {len} bytes"
+            "the range must lie in the volume, which has {}, and hold something; it begins at {} and has {}",
+            exactly(size),
+            exactly(offset),
+            exactly(len)
         ));
     }
     Ok(HostOp::Refresh(Range { offset, len }))

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use crate::disk::queue::DiskQueue;
 use crate::durable::private_file;
 use crate::error::{Error, Result, at, fail};
-use crate::size::Size;
+use crate::size::exactly;
 
 /// How a disk is worked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,10 +143,10 @@ impl Disk {
             return Ok(());
         }
         fail(format!(
-            "{} has {} bytes and this array's disks have {size} ({}); put the right disk in its place",
+            "{} has {} and this array's disks have {}; put the right disk in its place",
             self.path.display(),
-            there,
-            Size(size)
+            exactly(there),
+            exactly(size)
         ))
     }
 

@@ -7,6 +7,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use weft_core::policy::time::in_words;
 
+use crate::size::exactly;
+
 use super::{NodeState, NodeStatus, Status, VolumeMode, VolumeStatus};
 
 /// How an array is, in a word.
@@ -115,8 +117,9 @@ impl Status {
             | VolumeMode::FaultFree => None,
         };
         let lost = volume.exposed.as_ref().map_or(0, |e| e.lost_bytes);
-        let lost = (lost > 0)
-            .then(|| (Health::Failed, format!("{lost} bytes of volume {name} are lost for good")));
+        let lost = (lost > 0).then(|| {
+            (Health::Failed, format!("{} of volume {name} are lost for good", exactly(lost)))
+        });
         now.into_iter().chain(lost).collect()
     }
 
@@ -227,7 +230,7 @@ mod tests {
         );
         let exposed = Some(ExposedStatus { lost_bytes: 4096, ..ExposedStatus::default() });
         let lost = VolumeStatus { exposed, ..volume(VolumeMode::FaultFree) };
-        assert_eq!(said(vec![lost], vec![]), "failed: 4096 bytes of volume v are lost for good");
+        assert_eq!(said(vec![lost], vec![]), "failed: 4 KiB of volume v are lost for good");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::limits::{Limits, LimitsInWords};
 use crate::polling::Polling;
 use crate::sessions::listen::Listen;
 use crate::sessions::{FRONT_ENDS, FrontEnd};
-use crate::size::{Size, parse_size};
+use crate::size::{Size, exactly, parse_size};
 
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 32;
@@ -365,14 +365,16 @@ fn fill(floor: Option<&str>, ceiling: Option<&str>) -> Result<FillRates> {
     let floor = floor.map_or(Ok(usual.floor.min(ceiling)), |t| rate("rebuild_floor", t))?;
     if floor < LEAST_FLOOR {
         return fail(format!(
-            "rebuild_floor: {floor} bytes a second are too few to get a lost disk back; give at least {}",
+            "rebuild_floor: {} a second are too few to get a lost disk back; give at least {}",
+            exactly(floor),
             Size(LEAST_FLOOR)
         ));
     }
     if ceiling < floor {
         return fail(format!(
-            "rebuild_ceiling: {ceiling} bytes a second are less than the floor, {floor}; give more, or \
-             a lower rebuild_floor"
+            "rebuild_ceiling: {} a second are less than the floor, {}; give more, or a lower rebuild_floor",
+            exactly(ceiling),
+            exactly(floor)
         ));
     }
     Ok(FillRates { floor, ceiling })

@@ -17,7 +17,7 @@ use weft_core::plan::Range;
 
 use super::{Commands, Outcome, Wait, overtaken, used_by};
 use crate::error::{Result, fail};
-use crate::size::{Size, require_multiple};
+use crate::size::{exactly, require_multiple};
 use crate::volumes::GRAIN;
 
 /// How much is looked at at a time.
@@ -151,10 +151,12 @@ impl Commands<'_> {
         if *used > 0 && !survey.force {
             self.give_back(&survey);
             return fail(format!(
-                "{used} bytes of volume '{}' behind byte {size} ({}) are in use, the last of them \
-                 before byte {last}; trim or move them, or cut them off for good with --force",
+                "{} of volume '{}' beyond {} are in use, up to {}; trim or move that, or cut it off for good with \
+                 --force",
+                exactly(*used),
                 volume.name,
-                Size(*size),
+                exactly(*size),
+                exactly(*last),
             ));
         }
         if !survey.hidden {
