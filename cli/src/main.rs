@@ -238,6 +238,7 @@ mod tests {
             "probe --dir d --out p.toml --quick --json",
             "sim --list",
             "sim --describe",
+            "sim --print tickertaip/reads",
             "sim --describe links.mb_s",
             "sim merge a b --out c --json",
             "trace convert a b --from blkparse --to iolog --sector-size 4K",

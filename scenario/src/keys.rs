@@ -175,7 +175,7 @@ pub fn plain(value: &Value) -> String {
 }
 
 /// Of these names the one that may have been meant: at most half of its letters are others.
-pub(crate) fn most_like<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn most_like<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let differs = |n: &str| strsim::damerau_levenshtein(n, name);
     names.min_by_key(|n| differs(n)).filter(|best| differs(best) * 2 <= name.len().max(2))
 }

@@ -13,7 +13,7 @@ use weft_scenario::scenario::{Point, Scenario, Setting};
 use weft_scenario::store::{Done, Study, write};
 use weft_scenario::study::{self, Shard};
 use weft_scenario::world::World;
-use weft_scenario::{describe, traces};
+use weft_scenario::{catalogue, describe, traces};
 use weft_sim::perf::Used;
 use weft_terminal::{align_right, say, say_json, table};
 
@@ -28,7 +28,7 @@ pub struct Sim {
     #[command(subcommand)]
     command: Option<Command>,
     /// A scenario file, or the name of a scenario that comes with Weft
-    #[arg(required_unless_present_any = ["list", "describe"])]
+    #[arg(required_unless_present_any = ["list", "describe", "print"])]
     scenario: Option<String>,
     /// Give a key another value than the scenario does
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., action = clap::ArgAction::Append)]
@@ -76,6 +76,9 @@ pub struct Sim {
     /// List the scenarios that come with Weft
     #[arg(long, exclusive = true)]
     list: bool,
+    /// Print the file of a scenario that comes with Weft, to make one like it
+    #[arg(long, value_name = "NAME", exclusive = true)]
+    print: Option<String>,
     /// Explain a key, those below it, or all
     #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "", exclusive = true)]
     describe: Option<String>,
@@ -119,6 +122,8 @@ impl Sim {
             merge.run()?;
         } else if self.list {
             say(describe::list()?)?;
+        } else if let Some(name) = &self.print {
+            say(catalogue::text(name)?.trim_end())?;
         } else if let Some(key) = &self.describe {
             say(describe::describe(key)?)?;
         } else {

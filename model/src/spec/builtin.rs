@@ -2,13 +2,14 @@
 
 use super::{Spec, SpecError};
 
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("hp97560-tickertaip", include_str!("../../specs/hp97560-tickertaip.toml")),
     ("hp97560", include_str!("../../specs/hp97560.toml")),
     ("hp-c3325", include_str!("../../specs/hp-c3325.toml")),
     ("hp-c3323a", include_str!("../../specs/hp-c3323a.toml")),
     ("hp-c2247a", include_str!("../../specs/hp-c2247a.toml")),
     ("hp-c2490a", include_str!("../../specs/hp-c2490a.toml")),
+    ("hdd-20tb", include_str!("../../specs/hdd-20tb.toml")),
     ("drnet", include_str!("../../specs/drnet.toml")),
     ("shared-storage", include_str!("../../specs/shared-storage.toml")),
     ("flash", include_str!("../../specs/flash.toml")),

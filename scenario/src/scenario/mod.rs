@@ -115,15 +115,10 @@ impl Scenario {
             Ok(bytes) => Scenario::parse(name, text(name, &bytes)?),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => match catalogue::find(name) {
                 Some(entry) => Scenario::parse(&entry.path(), entry.text),
-                None => {
-                    let names = catalogue::ENTRIES.iter().map(|e| e.name);
-                    let like = keys::most_like(name, names);
-                    let meant = like.map_or(String::new(), |n| format!("did you mean {n}? "));
-                    bail!(
-                        "{name}: there is no such file, and no scenario of that name comes with Weft; \
-                         {meant}`weft sim --list` names all"
-                    )
-                }
+                None => bail!(
+                    "{name}: there is no such file, and no scenario of that name comes with Weft; {}",
+                    catalogue::like(name)
+                ),
             },
             Err(e) => Err(e).with_context(|| name.to_string()),
         }
