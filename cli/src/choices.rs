@@ -2,8 +2,10 @@
 //! and their meaning as help.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::marker::PhantomData;
 
+use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use weft_core::policy::{CHOICES, Choice, Kind, Policy, Setting};
 
@@ -45,6 +47,28 @@ fn taken<T: Takes>() -> impl Iterator<Item = &'static Choice> {
     CHOICES.iter().filter(|c| T::takes(c))
 }
 
+/// Reads the word of a choice. Shells are told the words, or some of them.
+#[derive(Clone)]
+struct Word(&'static Choice);
+
+impl TypedValueParser for Word {
+    type Value = Setting;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Setting, Error> {
+        let choice = self.0;
+        (move |word: &str| choice.parse(word)).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.words().map(PossibleValue::new)))
+    }
+}
+
 /// What an option says of a choice.
 fn help(choice: &Choice, measuring: bool) -> String {
     let (first, rest) = choice.help.split_at(1);
@@ -80,7 +104,9 @@ impl<T: Takes> Args for Choices<T> {
             let option = Arg::new(choice.key)
                 .long(choice.key)
                 .value_name("WORD")
-                .value_parser(|word: &str| choice.parse(word))
+                .value_parser(Word(choice))
+                // The help says them with what they mean.
+                .hide_possible_values(true)
                 .conflicts_with_all(
                     choice.settles.filter(|key| taken::<T>().any(|c| c.key == *key)),
                 )

@@ -8,6 +8,7 @@ mod bench;
 mod check;
 mod choices;
 mod cluster;
+mod complete;
 mod config;
 mod confirm;
 mod demo;
@@ -114,6 +115,9 @@ enum Command {
     Sim(sim::Sim),
     /// Print what a shell needs to complete commands and options
     Completions(shell::Completions),
+    /// Say what the last word of a command line may be, for the scripts of `weft completions`
+    #[command(hide = true)]
+    Complete(complete::Complete),
     /// Write manual pages
     Man(shell::Man),
 }
@@ -141,6 +145,7 @@ impl Command {
             Command::Trace(trace) => trace.run(),
             Command::Sim(sim) => sim.run(),
             Command::Completions(completions) => completions.run::<Cli>(),
+            Command::Complete(complete) => complete.run::<Cli>(),
             Command::Man(man) => man.run::<Cli>(),
         }
     }
@@ -197,6 +202,7 @@ mod tests {
             "up --log journald --slow-requests never",
             "up --metrics 127.0.0.1:9810",
             "completions bash",
+            "complete -- volume set --dir d v commit=",
             "man d",
             "recover --dir d --dry-run --json",
             "recover --accept-older",

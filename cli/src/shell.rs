@@ -21,11 +21,28 @@ pub struct Completions {
 impl Completions {
     /// Prints the completions.
     pub fn run<C: CommandFactory>(&self) -> Result<ExitCode> {
-        let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut C::command(), "weft", &mut text);
-        io::Write::write_all(&mut io::stdout(), &text)?;
+        io::Write::write_all(&mut io::stdout(), script::<C>(self.shell)?.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What a shell reads: what is made from the command, and behind it what asks `weft complete`.
+fn script<C: CommandFactory>(shell: Shell) -> Result<String> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut C::command(), "weft", &mut text);
+    let text = String::from_utf8(text).context("completions are text")?;
+    Ok(match shell {
+        Shell::Bash => text + include_str!("completions/weft.bash"),
+        Shell::Fish => text + include_str!("completions/weft.fish"),
+        // The last lines of zsh's call the function that is to be asked second.
+        Shell::Zsh => {
+            let (made, last) = text.split_at(text.rfind("\nif ").context("zsh's last lines")?);
+            let last = last.replace("    _weft \"$@\"", "    _weft_words \"$@\"");
+            let last = last.replace("compdef _weft weft", "compdef _weft_words weft");
+            format!("{made}{}{last}", include_str!("completions/weft.zsh"))
+        }
+        _ => text,
+    })
 }
 
 /// Where to write manual pages.
@@ -54,10 +71,17 @@ mod tests {
     #[test]
     fn each_shell_is_told_of_all_commands() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut crate::Cli::command(), "weft", &mut text);
-            let text = String::from_utf8(text).unwrap();
+            let text = script::<crate::Cli>(shell).unwrap();
             assert!(text.contains("rebalance") && text.contains("explain"), "{shell}");
+            assert!(text.contains("complete -- "), "{shell}");
+        }
+        // The words of a choice are in the scripts.
+        assert!(script::<crate::Cli>(Shell::Bash).unwrap().contains("callback-locks device-locks"));
+        let zsh = script::<crate::Cli>(Shell::Zsh).unwrap();
+        let last = &zsh[zsh.rfind("\nif ").unwrap()..];
+        assert_eq!(last.matches("_weft_words").count(), 2, "{last}");
+        for shell in [Shell::PowerShell, Shell::Elvish] {
+            assert!(script::<crate::Cli>(shell).unwrap().contains("rebalance"), "{shell}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! `weft volume`: creates, lists, shows, changes and deletes volumes.
 
 mod deleting;
+mod keys;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -184,7 +185,7 @@ impl Volume {
         if let Volume::Delete(delete) = self {
             delete.confirm(&mut control)?;
         }
-        let answer = control.request(&request)?;
+        let answer = control.request(&request).map_err(|e| self.explained(e))?;
         if let Some(warning) = answer["volume"]["warning"].as_str()
             && !matches!(self, Volume::Show(_))
         {
