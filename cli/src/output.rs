@@ -1,6 +1,6 @@
 //! Parts of answers that several commands print.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -39,6 +39,25 @@ pub fn uri(listen: &str, volume: &str) -> String {
     }
 }
 
+/// How a shell finds this command: by its name where the path of commands has it, else by where it is.
+pub fn own_name() -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::current_exe() {
+        Ok(own) => name_on(&own, std::env::split_paths(&path)),
+        Err(_) => "weft".to_string(),
+    }
+}
+
+fn name_on(own: &Path, path: impl Iterator<Item = PathBuf>) -> String {
+    let own_file = own.canonicalize().ok();
+    let mut there = path.map(|dir| dir.join("weft").canonicalize().ok()).filter(Option::is_some);
+    // The first is the one that a shell takes.
+    match there.next() == Some(own_file) {
+        true => "weft".to_string(),
+        false => quoted(own),
+    }
+}
+
 /// What no shell and no URI takes for anything else.
 fn plain(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"/._-~".contains(&b)
@@ -67,6 +86,24 @@ fn escape(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_is_named_as_a_shell_finds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let [own, other, empty] = ["own", "other", "empty"].map(|name| dir.path().join(name));
+        for place in [&own, &other, &empty] {
+            std::fs::create_dir(place).unwrap();
+        }
+        for place in [&own, &other] {
+            std::fs::write(place.join("weft"), "").unwrap();
+        }
+        let file = own.join("weft");
+        let said = |path: &[&PathBuf]| name_on(&file, path.iter().map(|p| p.to_path_buf()));
+        assert_eq!(said(&[&empty, &own, &other]), "weft");
+        let whole = file.display().to_string();
+        assert_eq!(said(&[&other, &own]), whole, "another one comes first");
+        assert_eq!(said(&[&empty]), whole);
+    }
 
     #[test]
     fn a_path_is_one_word_for_a_shell() {

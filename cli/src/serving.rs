@@ -11,7 +11,7 @@ use weft_host::{Listen, Metrics, Stopped};
 use weft_terminal::{bytes, say};
 
 use crate::args;
-use crate::output::{quoted, uri};
+use crate::output::{own_name, quoted, uri};
 use crate::volume::survives;
 
 /// How long to wait between looks whether the nodes agree on a map.
@@ -103,15 +103,15 @@ fn greeting(dir: &Path, status: &Status) -> String {
     let victim = nodes.len().saturating_sub(1).min(2);
     let name = there().next().map(|v| v.name.as_str());
     if let (Some(name), Some(listen)) = (name, listens.first()) {
-        let (uri, dir) = (uri(listen, name), quoted(dir));
+        let (uri, dir, weft) = (uri(listen, name), quoted(dir), own_name());
         out += &format!(
             "\nTry next:\n  \
              nbdinfo '{uri}'\n  \
              nbdcopy some.img '{uri}'\n  \
              qemu-img convert -n -O raw some.qcow2 '{uri}'\n  \
              fio --name=try --ioengine=nbd --uri='{uri}' --rw=randrw --bs=4k --iodepth=32 --size=64m\n  \
-             weft status --dir {dir}\n  \
-             weft node kill {victim} --dir {dir}\n"
+             {weft} status --dir {dir}\n  \
+             {weft} node kill {victim} --dir {dir}\n"
         );
     }
     out + "\nCtrl-C stops it."
