@@ -137,6 +137,19 @@ fn recoverable(g: &Geometry) -> Vec<(usize, u64, u64)> {
     sizes.map(of).collect()
 }
 
+/// The same of all stripes of a volume, if it is not that of one: where parity turns, each stripe must bear the loss.
+fn recoverable_of_volume(g: &Geometry) -> Vec<(usize, u64, u64)> {
+    if g.layout.loss_turns() == 1 {
+        return Vec::new();
+    }
+    let columns: Vec<ColumnSet> = (0..g.layout.width()).map(ColumnSet::of).collect();
+    let of = |size| {
+        let (some, all) = g.survived_sets(ColumnSet::EMPTY, &columns, size);
+        (size, some, all)
+    };
+    (1..=g.code.parity_columns().min(MOST_ONE_BY_ONE)).map(of).collect()
+}
+
 /// The same of the first stripe, where columns are not those of the code: each set is asked about.
 fn one_by_one(g: &Geometry, size: usize) -> (u64, u64) {
     let width = g.layout.width();
@@ -169,12 +182,12 @@ fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {
         .into_iter()
         .map(|h| json!({ "column": h.column, "holds": h.unit, "from": h.from }))
         .collect();
-    let sets: Vec<Value> = recoverable(g)
-        .into_iter()
-        .map(|(lost, some, all)| json!({ "lost": lost, "recoverable": some, "sets": all }))
-        .collect();
+    let sets = |of: Vec<(usize, u64, u64)>| -> Vec<Value> {
+        let set = |(lost, some, all)| json!({ "lost": lost, "recoverable": some, "sets": all });
+        of.into_iter().map(set).collect()
+    };
     let write = small_write(g, failed).map(totals_as_json);
-    json!({
+    let mut out = json!({
         "layout": layout.to_string(),
         "columns": columns,
         "parities": parities,
@@ -183,8 +196,13 @@ fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {
         "small_write": write,
         "read_for_lost": reads,
         "survives_any": g.code.any_losses(),
-        "recoverable_sets": sets,
-    })
+        "recoverable_sets": sets(recoverable(g)),
+    });
+    let of_volume = recoverable_of_volume(g);
+    if !of_volume.is_empty() {
+        out["recoverable_sets_of_volume"] = sets(of_volume).into();
+    }
+    out
 }
 
 fn describe(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> String {
@@ -214,13 +232,20 @@ fn describe(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> String {
     for Helpers { column, unit, from } in reads {
         out.push(format!("  column {column} ({unit}): {} of {}", from.len(), from.join(" ")));
     }
-    let sets = recoverable(g);
-    if !sets.is_empty() {
-        out.push("\nlosses of a stripe that are recoverable:".to_string());
-    }
-    for (lost, some, all) in sets {
-        let share = 100.0 * some as f64 / all as f64;
-        out.push(format!("  {some} of {all} {} ({share:.1} %)", sets_of(lost)));
+    for (of, sets) in [
+        ("of a stripe that are recoverable", recoverable(g)),
+        (
+            "of a volume, where other columns have the parity in other stripes",
+            recoverable_of_volume(g),
+        ),
+    ] {
+        if !sets.is_empty() {
+            out.push(format!("\nlosses {of}:"));
+        }
+        for (lost, some, all) in sets {
+            let share = 100.0 * some as f64 / all as f64;
+            out.push(format!("  {some} of {all} {} ({share:.1} %)", sets_of(lost)));
+        }
     }
     out.join("\n")
 }

@@ -254,6 +254,16 @@ fn losses_are_counted_by_disks_where_a_disk_holds_two_units() {
         sets.iter().map(|s| (s["recoverable"].as_u64().unwrap(), s["sets"].as_u64().unwrap()));
     let expected = [(25, 25), (300, 300), (2280, 2300), (12_070, 12_650)];
     assert_eq!(counted.collect::<Vec<_>>(), expected);
+    // Parity turns: a volume bears fewer than a stripe does.
+    let of_volume = said["recoverable_sets_of_volume"].as_array().unwrap();
+    let counted =
+        of_volume.iter().map(|s| (s["recoverable"].as_u64().unwrap(), s["sets"].as_u64().unwrap()));
+    let counted: Vec<_> = counted.collect();
+    assert_eq!(counted[..2], [(25, 25), (300, 300)]);
+    assert!(counted[2].0 < 2280 && counted[2].1 == 2300, "{counted:?}");
+    assert!(counted[3].0 < 12_070 && counted[3].1 == 12_650, "{counted:?}");
+    let raid5 = explained("layout raid5").unwrap();
+    assert!(raid5.get("recoverable_sets_of_volume").is_none(), "one stripe is like the other");
 }
 
 /// In the first stripe of `drnet` five of its 25 disks hold both parities of one number: each unit is shown where it
