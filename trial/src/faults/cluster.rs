@@ -18,7 +18,7 @@ use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
 use weft_core::policy::Setting;
-use weft_host::status::{NodeState, Status, VolumeMode};
+use weft_host::status::{ClusterStatus, NodeState, Status, VolumeMode};
 use weft_host::{
     Configuration, Control, ControlRequest, DiskQueue, Lanes, Limits, Listen, LocalLinks, Polling,
     Spec, found,
@@ -49,6 +49,21 @@ const FILES_BYTES: u64 = 32 << 20;
 
 /// How long it may take to start everything, for each five nodes. They share the processors of one machine.
 const START: Duration = Duration::from_secs(60);
+
+/// What helps if a wait was too long only because of the machine.
+pub const BUSY: &str = "if the machine is busy with other things, `--slack SECONDS` allows more";
+
+/// How a process sees the group that it is in, in words.
+fn group(cluster: &ClusterStatus) -> String {
+    let leader = cluster.leader.map_or("no leader".to_string(), |n| format!("{n} leads"));
+    let numbers = |all: &[u16]| all.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let serves = if cluster.serving { "serves" } else { "does not serve" };
+    format!(
+        "; {leader} in term {}; it {serves}, and is connected to {}",
+        cluster.term,
+        numbers(&cluster.connected)
+    )
+}
 
 /// How long everything may take to become whole.
 pub const WHOLE: Duration = Duration::from_secs(90);
@@ -418,7 +433,10 @@ impl Cluster {
             if let Some(why) = why {
                 whole_since = None;
                 if since.elapsed() > patience {
-                    bail!("not whole after {patience:?}: {why}");
+                    bail!(
+                        "{} s were not enough for all nodes to serve with all redundancy: {why}; {BUSY}",
+                        patience.as_secs()
+                    );
                 }
             } else {
                 let begun = *whole_since.get_or_insert_with(Instant::now);
@@ -473,10 +491,15 @@ impl Cluster {
         for n in self.places() {
             match self.status(n) {
                 Ok(Status { epoch, settled, cluster, nodes, .. }) => {
-                    let us = nodes.into_iter().filter(|s| usize::from(s.node) == n);
-                    let us: Vec<_> = us.map(|s| (s.state, s.waiting)).collect();
-                    out +=
-                        &format!("node {n}: map {epoch}, settled {settled}, {cluster:?}, {us:?}\n");
+                    let us = nodes.iter().filter(|s| usize::from(s.node) == n);
+                    let us = us.map(|s| match &s.waiting {
+                        Some(what) => format!("{}, waiting for {what}", s.state),
+                        None => s.state.to_string(),
+                    });
+                    let us = us.collect::<Vec<_>>().join("; ");
+                    let changing = if settled { "" } else { " (changing)" };
+                    let group = cluster.map_or(String::new(), |c| group(&c));
+                    out += &format!("node {n} is {us}; map {epoch}{changing}{group}\n");
                 }
                 Err(e) => out += &format!("node {n}: {e:#}\n"),
             }

@@ -247,7 +247,7 @@ impl Host {
                 }
             }
             if since.elapsed() > LONGEST_WAIT {
-                bail!("no node has answered a request for {LONGEST_WAIT:?}");
+                bail!("no node has answered a request for {} s", LONGEST_WAIT.as_secs());
             }
         }
     }

@@ -39,7 +39,7 @@ use weft_core::policy::Setting;
 use weft_host::Lanes;
 use weft_terminal::{Counts, Stage};
 
-use cluster::{Cluster, WHOLE};
+use cluster::{BUSY, Cluster, WHOLE};
 pub use fault::{FAULTS, Fault};
 use files::Files;
 pub use files::Seen;
@@ -237,11 +237,16 @@ impl Trial {
         let before = cluster.epoch(0)?;
         inflict(fault, cluster, node, rng)?;
         users.check()?;
-        let healed = cluster.wait_until_whole(WHOLE, fault.shows_after())?;
+        let healed = cluster.wait_until_whole(WHOLE + self.slack, fault.shows_after())?;
         users.hosts.catch_up()?;
         let waited = users.hosts.take_longest_wait();
         let may_wait = fault.longest_wait() + self.slack;
-        ensure!(waited <= may_wait, "a request waited {waited:.1?}; {may_wait:.1?} is allowed");
+        ensure!(
+            waited <= may_wait,
+            "a request waited {:.1} s for its answer, and {:.1} s are allowed; {BUSY}",
+            waited.as_secs_f64(),
+            may_wait.as_secs_f64()
+        );
         if fault.leaves_all_in() {
             let after = cluster.epoch(0)?;
             ensure!(

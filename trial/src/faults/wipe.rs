@@ -198,7 +198,9 @@ impl Seen {
         ensure!(self.unreadable()? == listed, "what is listed as lost is not what cannot be read");
         let exposed: BTreeSet<u64> = self.written.keys().map(|b| self.row(*b)).collect();
         let spared = listed.iter().find(|b| !exposed.contains(&self.row(**b)));
-        ensure!(spared.is_none(), "block {spared:?} is lost, and its parity never waited");
+        if let Some(spared) = spared {
+            bail!("block {spared} is lost, and its parity never waited");
+        }
 
         // Writing mends some, and accepting the others. What cannot be protected for their sake is then.
         let (mended, rest): (BTreeSet<u64>, BTreeSet<u64>) =
