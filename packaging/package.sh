@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Makes packages of Weft from a binary that has been built.
 #
-#   packaging/package.sh tree [DIR]   what a package holds, below DIR (target/package if none is given)
+#   packaging/package.sh tree [DIR]   what a package holds, below DIR (target/packaged if none is given)
 #   packaging/package.sh deb          the same as a Debian package: needs cargo-deb
 #   packaging/package.sh rpm          the same as an RPM: needs cargo-generate-rpm
 #   packaging/package.sh image [TAG]  the same as a container image: needs podman or docker
+#
+# It is not target/package, where `cargo package` puts its own.
 #
 # WEFT names the binary; target/dist/weft if it is not set (`cargo build --profile dist`).
 set -euo pipefail
@@ -43,11 +45,11 @@ tree() {
         mkdir -p "$doc/examples/$file"
         install -m 644 "$root/packaging/$file"/* "$doc/examples/$file/"
     done
-    for file in README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT; do put 644 "$root/$file" "$doc/$file"; done
-    for file in "$root"/docs/*.md "$root"/docs/*.svg; do put 644 "$file" "$doc/$(basename "$file")"; done
     for file in "$root"/experiments/*/*; do
         put 644 "$file" "$doc/examples/scenarios/$(basename "$(dirname "$file")")/$(basename "$file")"
     done
+    for file in README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT; do put 644 "$root/$file" "$doc/$file"; done
+    for file in "$root"/docs/*.md "$root"/docs/*.svg; do put 644 "$file" "$doc/$(basename "$file")"; done
     "$weft" man "$to/usr/share/man/man1" >/dev/null
     gzip -9n "$to"/usr/share/man/man1/*.1
     put_completions "$to"
@@ -64,25 +66,27 @@ put_completions() {
 
 deb() {
     need cargo-deb "cargo install cargo-deb"
-    tree "$root/target/package"
+    # Without it the package would depend on nothing.
+    need dpkg-shlibdeps "apt install dpkg-dev"
+    tree "$root/target/packaged"
     (cd "$root" && cargo deb -p weft --no-build --no-strip --locked)
 }
 
 rpm() {
     need cargo-generate-rpm "cargo install cargo-generate-rpm"
-    tree "$root/target/package"
+    tree "$root/target/packaged"
     (cd "$root" && cargo generate-rpm -p cli)
 }
 
 image() {
     local with
     with=$(command -v podman || command -v docker) || fail "neither podman nor docker is there"
-    tree "$root/target/package"
-    "$with" build -f "$root/packaging/Containerfile" -t "$1" "$root/target/package"
+    tree "$root/target/packaged"
+    "$with" build -f "$root/packaging/Containerfile" -t "$1" "$root/target/packaged"
 }
 
 case ${1:-} in
-    tree) tree "$(realpath -m "${2:-$root/target/package}")" ;;
+    tree) tree "$(realpath -m "${2:-$root/target/packaged}")" ;;
     deb) deb ;;
     rpm) rpm ;;
     image) image "${2:-weft:latest}" ;;

@@ -43,11 +43,38 @@ lists = {
 for name, patterns in lists.items():
     found = set()
     for pattern in patterns:
-        some = {f for f in glob.glob(pattern.replace("target/package", tree), recursive=True) if os.path.isfile(f)}
+        some = {f for f in glob.glob(pattern.replace("target/packaged", tree), recursive=True) if os.path.isfile(f)}
         assert some, f"{name}: {pattern} finds nothing"
         found |= some
     assert found == there, f"{name}: {there ^ found}"
 PY
+# What is packed does not lie where `cargo package` puts its own.
+fails grep -n '/target/package["/}]' packaging/package.sh cli/Cargo.toml
+# Without dpkg-dev a package would depend on nothing: that is refused before anything is made.
+mkdir "$T/bin"
+for tool in bash dirname grep sed cat; do ln -s "$(command -v $tool)" "$T/bin/$tool"; done
+printf '#!/bin/sh\n' >"$T/bin/cargo-deb" && chmod +x "$T/bin/cargo-deb"
+PATH=$T/bin fails packaging/package.sh deb
+grep -q 'dpkg-shlibdeps is not there: apt install dpkg-dev' "$T/said"
+# Without systemd the script makes the user and the directories, and says so; where the user is, it makes none.
+for tool in getent useradd install; do
+    printf '#!/bin/sh\necho "%s $*" >>"$LOG"\n[ %s != getent ] || exit "$THERE"\n' $tool $tool >"$T/bin/$tool"
+    chmod +x "$T/bin/$tool"
+done
+ln -s "$(command -v sh)" "$T/bin/sh"
+for there in 2 0; do
+    : >"$T/log"
+    LOG=$T/log THERE=$there PATH=$T/bin sh packaging/debian/postinst configure >"$T/said"
+    grep -q '^install .*-o weft -g weft /var/lib/weft$' "$T/log"
+    if [ $there = 2 ]; then
+        grep -q '^useradd --system .* weft$' "$T/log"
+        grep -q 'made the user weft' "$T/said"
+    else
+        cp "$T/said" "$T/nothing"
+        fails grep useradd "$T/log"
+        [ ! -s "$T/nothing" ]
+    fi
+done
 # The units run what there is, and the image has a user.
 for unit in packaging/*.service; do grep -q '^ExecStart=/usr/bin/weft ' "$unit"; done
 grep -q '^USER weft' packaging/Containerfile
