@@ -88,6 +88,8 @@ pub enum ControlRequest {
         name: String,
         /// Where it lives.
         home: NewHome,
+        /// Its public key.
+        key: Vec<u8>,
     },
     /// Take a node out of the cluster for good.
     NodeRemove {

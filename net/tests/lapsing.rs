@@ -32,8 +32,12 @@ fn connections_stand_while_certificates_lapse_and_new_ones_need_renewed_ones() {
         limits: limits(),
         ..Config::new(of.clone(), NodeId(node), cluster.config(node, addresses).listen)
     };
-    let peer =
-        |node: u16, address| Peer { node: NodeId(node), name: name(&format!("n{node}")), address };
+    let peer = |node: u16, address| Peer {
+        node: NodeId(node),
+        name: name(&format!("n{node}")),
+        address,
+        key: None,
+    };
     let peers = vec![peer(1, None)];
     let mut low = Node::start(Config { peers, ..config(&zero, 0, &[]) });
     let address = low.address();

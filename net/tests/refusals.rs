@@ -11,14 +11,15 @@ use common::{Cluster, Node, PATIENCE, identity, limits, local, name};
 use rustls::pki_types::ServerName;
 use weft_core::units::NodeId;
 use weft_net::frame;
-use weft_net::identity::{CertificateAuthority, ClusterId, joining_config};
+use weft_net::identity::{CertificateAuthority, ClusterId, NodeKey, joining_config};
 use weft_net::transport::{Config, Peer, Security, StartError, Transport};
 
 /// A node of another making that dials node 0 at `address`.
 fn stranger(ca: &CertificateAuthority, who: &str, number: u16, address: SocketAddr) -> Config {
     let mut config = Config::new(identity(ca, who), NodeId(number), None);
     config.limits = limits();
-    config.peers = vec![Peer { node: NodeId(0), name: name("n0"), address: Some(address) }];
+    config.peers =
+        vec![Peer { node: NodeId(0), name: name("n0"), address: Some(address), key: None }];
     config
 }
 
@@ -187,6 +188,50 @@ fn a_node_with_another_name_or_number_is_refused() {
     let lost = Node::start(twice);
     lost.logged("node n0 answers at the address of another");
     assert_undisturbed(&mut nodes);
+}
+
+/// The name may be another machine's by now, and its certificate is good for months.
+#[test]
+fn the_certificate_of_one_that_was_replaced_is_refused_and_its_session_ends() {
+    let cluster = Cluster::new(true, 2);
+    let listed = |key| Peer { node: NodeId(1), name: name("n1"), address: None, key };
+    let (before, after) = (NodeKey::generate().unwrap(), NodeKey::generate().unwrap());
+    let mut zero = cluster.config(0, &[]);
+    zero.peers = vec![listed(Some(before.public().digest()))];
+    let mut zero = Node::start(zero);
+    let with = |key: &NodeKey| {
+        let mut config = stranger(&cluster.ca, "n1", 1, zero.address());
+        config.security = Security::Tls(common::identity_of(&cluster.ca, "n1", key));
+        config
+    };
+    let (old, new) = (with(&before), with(&after));
+    let mut old = Node::start(old);
+    zero.up(1);
+    old.up(0);
+    zero.transport.add_peer(listed(Some(after.public().digest())));
+    zero.down(1);
+    old.down(0);
+    zero.logged("node 1 (n1), whose key is another: its certificate is of one that was removed");
+    old.logged("the other side refused: it says to be node 1 (n1), whose key is another");
+    let mut new = Node::start(new);
+    zero.up(1);
+    new.up(0);
+    new.send(0, vec![1]).unwrap();
+    assert_eq!(zero.frame().1.as_ref(), [1]);
+}
+
+/// What goes on with it may end; it does not come back.
+#[test]
+fn one_that_has_left_begins_no_other_session() {
+    let cluster = Cluster::new(true, 2);
+    let (mut nodes, addresses) = cluster.start();
+    nodes[0].transport.retire_peer(NodeId(1));
+    nodes[1].send(0, vec![1]).unwrap();
+    assert_eq!(nodes[0].frame().1.as_ref(), [1]);
+    let again = Node::start(cluster.config(1, &addresses));
+    again.logged("the other side refused: it says to be node 1 (n1), which is no node");
+    nodes[0].transport.remove_peer(NodeId(1));
+    nodes[0].down(1);
 }
 
 #[test]

@@ -288,7 +288,8 @@ impl AdmissionServer {
                 return Err(refusal(&answer).into());
             }
         }
-        let add = ControlRequest::NodeAdd { name: name.to_string(), home: plea.home };
+        let (named, shown) = (name.to_string(), key.as_bytes().to_vec());
+        let add = ControlRequest::NodeAdd { name: named, home: plea.home, key: shown };
         let answer = self.ask(&add).map_err(No::yet)?;
         if answer["ok"] != true {
             // With one that had been used a node may have been let in before, and so may this one if

@@ -82,7 +82,8 @@ pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
     })?;
     let name: NodeName = request.name.parse().map_err(said)?;
     let key = PublicKey::from_bytes(&request.key).map_err(said)?;
-    let add = ControlRequest::NodeAdd { name: name.to_string(), home: request.home };
+    let (named, shown) = (name.to_string(), key.as_bytes().to_vec());
+    let add = ControlRequest::NodeAdd { name: named, home: request.home, key: shown };
     let answer = Control::connect(dir)?.request(&add)?;
     let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
     let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;

@@ -83,9 +83,13 @@ fn try_found<'a>(
     let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
     let cluster = ClusterId::generate().map_err(wrong)?;
     let authority = CertificateAuthority::create(cluster).map_err(wrong)?;
-    let (mut nodes, mut numbers) = (Vec::new(), Vec::new());
+    let (mut nodes, mut numbers, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+    let mut known: Vec<Known> = Vec::new();
     for (config, process) in configs.iter().zip(&*processes) {
-        let (first, home) = (nodes.len() as u16, Arc::new(config.home()));
+        let key = NodeKey::generate().map_err(wrong)?;
+        let (first, home) = (nodes.len() as u16, Arc::new(config.home(&key.public())));
+        known.push(Known::of(NodeId(first), &home));
+        keys.push(key);
         for (n, size) in process.sizes().enumerate() {
             let process = (n > 0).then_some(NodeId(first));
             let info = NodeInfo::new(0, data_sectors(size)?);
@@ -100,13 +104,10 @@ fn try_found<'a>(
     if let Some(spec) = spec {
         volumes::place_first(spec, &mut map)?;
     }
-    let known: Vec<Known> =
-        numbers.iter().zip(configs).map(|(numbers, c)| known(numbers[0], c)).collect();
     if let Some(first) = configs.first() {
         authority.save(&first.dir).map_err(wrong)?;
     }
-    for ((config, process), disks) in configs.iter().zip(processes).zip(numbers) {
-        let key = NodeKey::generate().map_err(wrong)?;
+    for (((config, process), disks), key) in configs.iter().zip(processes).zip(numbers).zip(keys) {
         let node = disks[0];
         let peers = known.iter().filter(|k| k.node != node).cloned().collect();
         let invitation = Invitation {
@@ -125,11 +126,6 @@ fn try_found<'a>(
         process.settle(&invitation, stored, &key, cluster.0)?;
     }
     Ok(cluster)
-}
-
-fn known(node: u16, config: &Configuration) -> Known {
-    let (name, address) = (config.name.to_string(), config.address.to_string());
-    Known { node, name, address }
 }
 
 /// Refuses what two nodes cannot both have.

@@ -43,6 +43,7 @@ pub use dialled::LocalLinks;
 pub(crate) use dialled::refuse_strangers;
 pub use found::{Invitation, found};
 pub use home::Home;
+pub(crate) use home::Known;
 pub use new_process::NewDirectory;
 pub use readmit::readmit;
 pub use refound::{Remains, refound};

@@ -324,6 +324,11 @@ impl PeerLinks {
         self.transport.add_peer(peer);
     }
 
+    /// A peer has left: no other connection to it begins.
+    pub(super) fn retire_peer(&self, node: NodeId) {
+        self.transport.retire_peer(node);
+    }
+
     /// Takes a peer off the list and ends its connection.
     pub(super) fn remove_peer(&self, node: NodeId) {
         self.transport.remove_peer(node);

@@ -89,7 +89,7 @@ impl PublicKey {
     }
 
     /// The key that a certificate is for.
-    fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey, IdentityError> {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Result<PublicKey, IdentityError> {
         let parsed = webpki::EndEntityCert::try_from(certificate)
             .map_err(|e| IdentityError::Tls(e.to_string()))?;
         // What the certificate says of its key ends with the point itself.
@@ -100,6 +100,11 @@ impl PublicKey {
     /// SHA-256 of it.
     pub(super) fn hash(&self) -> [u8; 32] {
         sha256(&self.0)
+    }
+
+    /// A digest of it, by which the cluster remembers whose it is: the first half of its SHA-256.
+    pub fn digest(&self) -> u128 {
+        u128::from_be_bytes(*self.hash().first_chunk().expect("it is longer"))
     }
 
     /// For sending it.

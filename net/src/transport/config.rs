@@ -63,6 +63,9 @@ pub struct Peer {
     pub name: NodeName,
     /// Where it listens. Needed if its number is lower than ours.
     pub address: Option<SocketAddr>,
+    /// The digest of its public key ([`crate::identity::PublicKey::digest`]), which the key in its certificate must
+    /// have. If it is not known any key of a certificate with its name will do.
+    pub key: Option<u128>,
 }
 
 /// Whether connections are encrypted and nodes prove who they are.

@@ -56,6 +56,8 @@ pub(super) struct Known {
     /// When to dial it.
     pub dial_at: Option<Instant>,
     pub pause: Pause,
+    /// It has left: what goes on may end, and nothing begins.
+    pub retired: bool,
 }
 
 /// The working end of a transport.
@@ -251,21 +253,35 @@ impl Driver {
         }
         for order in orders.peers {
             match order {
-                PeerOrder::Add(peer) => self.add_peer(peer, now),
-                PeerOrder::Remove(node) => {
-                    self.end_session(node, Lost::Removed, now);
-                    let links = self.peers.get(&node).map(|k| [k.direct, k.circuit]);
-                    for token in links.into_iter().flatten().flatten() {
-                        self.lose(token, Lost::Removed, now);
+                PeerOrder::Add(peer) => {
+                    // What goes on with one that is replaced does not go on with the other.
+                    let key = self.peers.get(&peer.node).and_then(|k| k.peer.key);
+                    if key.is_some() && key != peer.key {
+                        self.remove_peer(peer.node, now);
                     }
-                    self.peers.remove(&node);
-                    let mut out = Vec::new();
-                    self.router.unlist(node, &mut out);
-                    self.route(now, out);
+                    self.add_peer(peer, now);
                 }
+                PeerOrder::Retire(node) => {
+                    if let Some(known) = self.peers.get_mut(&node) {
+                        (known.retired, known.dial_at) = (true, None);
+                    }
+                }
+                PeerOrder::Remove(node) => self.remove_peer(node, now),
             }
         }
         !orders.stop
+    }
+
+    fn remove_peer(&mut self, node: NodeId, now: Instant) {
+        self.end_session(node, Lost::Removed, now);
+        let links = self.peers.get(&node).map(|k| [k.direct, k.circuit]);
+        for token in links.into_iter().flatten().flatten() {
+            self.lose(token, Lost::Removed, now);
+        }
+        self.peers.remove(&node);
+        let mut out = Vec::new();
+        self.router.unlist(node, &mut out);
+        self.route(now, out);
     }
 
     /// Whether there should be a connection that this one dials.
@@ -279,6 +295,7 @@ impl Driver {
         self.router.list(peer.node);
         if let Some(known) = self.peers.get_mut(&peer.node) {
             known.dial_at = (we_dial && known.direct.is_none()).then_some(now);
+            known.retired = false;
             known.peer = peer;
             return;
         }
@@ -292,6 +309,7 @@ impl Driver {
             session: None,
             dial_at: we_dial.then_some(now),
             pause: Pause::new(limits.shortest_pause, limits.longest_pause, seed),
+            retired: false,
             peer,
         };
         self.peers.insert(known.peer.node, known);
@@ -428,7 +446,7 @@ impl Driver {
         if lived_long {
             known.pause.reset();
         }
-        known.dial_at = Some(now + known.pause.take());
+        known.dial_at = (!known.retired).then(|| now + known.pause.take());
     }
 
     fn forget(&mut self, token: Token, now: Instant) {

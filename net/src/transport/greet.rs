@@ -100,13 +100,19 @@ impl Driver {
     fn check(&self, token: Token, hello: &Hello) -> Result<(), Lost> {
         let Some(link) = self.links.get(&token) else { return Ok(()) };
         let shown = link.stream.shown()?;
-        if let Some((theirs, _)) = shown.as_ref().filter(|s| s.0 != self.us.cluster) {
-            let ours = self.us.cluster;
-            return Err(HelloError::OtherCluster { theirs: *theirs, ours }.into());
+        if let Some(other) = shown.as_ref().filter(|s| s.cluster != self.us.cluster) {
+            let (theirs, ours) = (other.cluster, self.us.cluster);
+            return Err(HelloError::OtherCluster { theirs, ours }.into());
         }
-        let shown = shown.map(|s| s.1);
-        let listed = self.peers.get(&hello.node).map(|k| &k.peer.name);
-        hello.check(&self.us, shown.as_ref(), link.dialled, listed)?;
+        let listed = self.peers.get(&hello.node).filter(|k| !k.retired).map(|k| &k.peer);
+        let shown_name = shown.as_ref().map(|s| &s.name);
+        hello.check(&self.us, shown_name, link.dialled, listed.map(|p| &p.name))?;
+        if let (Some(shown), Some(admitted)) = (&shown, listed.and_then(|p| p.key))
+            && shown.key != admitted
+        {
+            let (number, name) = (hello.node.0, hello.name.clone());
+            return Err(HelloError::OtherKey { number, name }.into());
+        }
         let session = self.peers.get(&hello.node).and_then(|k| k.session.as_ref());
         match session.is_some_and(|s| s.is(hello.session, hello.life)) || !link.is_near() {
             true => Ok(()),

@@ -40,6 +40,9 @@ pub(super) struct Hello {
 /// What one that is not on the list is told.
 pub(super) const NOT_LISTED: &str = "which is no node of this cluster";
 
+/// What one is told whose key is not the one that was admitted.
+pub(super) const OTHER_KEY: &str = "its certificate is of one that was removed or replaced";
+
 /// Why one that said hello is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {
@@ -68,6 +71,14 @@ pub enum HelloError {
     /// A number that is not on our list.
     #[error("it says to be node {number} ({name}), {}", NOT_LISTED)]
     NotListed {
+        /// The number.
+        number: u16,
+        /// The name.
+        name: NodeName,
+    },
+    /// The certificate is for another key than the one that the node was admitted with.
+    #[error("it says to be node {number} ({name}), whose key is another: {}", OTHER_KEY)]
+    OtherKey {
         /// The number.
         number: u16,
         /// The name.

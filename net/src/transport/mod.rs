@@ -172,7 +172,9 @@ pub enum Lost {
 impl Lost {
     /// Whether the other side says that we are no node of its cluster.
     pub fn disowns(&self) -> bool {
-        matches!(self, Lost::Refused(why) if why.ends_with(hello::NOT_LISTED))
+        let says_so =
+            |why: &str| [hello::NOT_LISTED, hello::OTHER_KEY].iter().any(|s| why.ends_with(s));
+        matches!(self, Lost::Refused(why) if says_so(why))
     }
 }
 
@@ -356,6 +358,11 @@ impl Transport {
     /// Adds a peer, or changes what is known of it.
     pub fn add_peer(&self, peer: Peer) {
         self.shared.order(|orders| orders.peers.push(PeerOrder::Add(peer)));
+    }
+
+    /// A peer has left: its connection ends with [`Transport::remove_peer`] at the latest, and no other one begins.
+    pub fn retire_peer(&self, node: NodeId) {
+        self.shared.order(|orders| orders.peers.push(PeerOrder::Retire(node)));
     }
 
     /// Takes a peer off the list and ends its connection.

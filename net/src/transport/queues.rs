@@ -108,6 +108,7 @@ pub(super) struct Orders {
 #[derive(Debug)]
 pub(super) enum PeerOrder {
     Add(Peer),
+    Retire(NodeId),
     Remove(NodeId),
 }
 

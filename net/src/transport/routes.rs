@@ -249,7 +249,7 @@ impl Driver {
     fn open_circuit(&mut self, peer: NodeId, now: Instant) {
         let Some(known) = self.peers.get(&peer) else { return };
         let due = known.circuit_at.is_none_or(|at| at <= now);
-        if self.us.node < peer || known.circuit.is_some() || !due {
+        if self.us.node < peer || known.circuit.is_some() || !due || known.retired {
             return;
         }
         let (name, mut out) = (known.peer.name.clone(), Vec::new());

@@ -14,13 +14,21 @@ use rustls::Connection;
 use super::Lost;
 use super::pipe::{Pipe, Wire};
 use crate::frame::{Frame, FrameReader, Way};
-use crate::identity::{ClusterId, NodeName, describe, peer_of};
+use crate::identity::{ClusterId, NodeName, PublicKey, describe, peer_of};
 
 /// What rustls may hold of encrypted bytes.
 const TLS_BUFFER: usize = 256 << 10;
 
 /// Chunks in one write.
 const SLICES: usize = 64;
+
+/// Whom a certificate is of.
+pub(super) struct ShownIdentity {
+    pub cluster: ClusterId,
+    pub name: NodeName,
+    /// The digest of the public key.
+    pub key: u128,
+}
 
 pub(super) struct Stream {
     pub wire: Wire,
@@ -82,12 +90,14 @@ impl Stream {
     }
 
     /// Whom the other side's certificate names; `None` without TLS.
-    pub fn shown(&self) -> Result<Option<(ClusterId, NodeName)>, Lost> {
+    pub fn shown(&self) -> Result<Option<ShownIdentity>, Lost> {
         let Some(tls) = &self.tls else { return Ok(None) };
         let certificate = tls.peer_certificates().and_then(<[_]>::first);
         let certificate =
             certificate.ok_or_else(|| Lost::Tls("it showed no certificate".into()))?;
-        peer_of(certificate).map(Some).map_err(|e| Lost::Tls(e.to_string()))
+        let (cluster, name) = peer_of(certificate).map_err(|e| Lost::Tls(e.to_string()))?;
+        let key = PublicKey::of(certificate).map_err(|e| Lost::Tls(e.to_string()))?.digest();
+        Ok(Some(ShownIdentity { cluster, name, key }))
     }
 
     /// Reads once. Frames that are whole come out even if an error follows them.

@@ -39,6 +39,9 @@ const WITH_SUSPECTS: u8 = 15;
 /// The first version whose maps have the rates at which disks are filled.
 const WITH_RATES: u8 = 16;
 
+/// The first version whose maps have the keys that nodes were admitted with.
+const WITH_KEYS: u8 = 18;
+
 /// Policies may have commands block by block since this version.
 const WITH_COMMANDS: u8 = 15;
 
@@ -116,7 +119,23 @@ impl Wire for Deletion {
     }
 }
 
-wire_struct!(Home { name, address, labels });
+/// In maps of before no keys are known.
+impl Wire for Home {
+    fn put(&self, w: &mut Writer) {
+        self.name.put(w);
+        self.address.put(w);
+        self.labels.put(w);
+        self.key.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        Ok(Home {
+            name: Wire::take(r)?,
+            address: Wire::take(r)?,
+            labels: Wire::take(r)?,
+            key: if r.version < WITH_KEYS { None } else { Wire::take(r)? },
+        })
+    }
+}
 
 /// Of maps of before it is not known when nodes were away.
 impl Wire for Attendance {

@@ -23,9 +23,12 @@ pub fn name(text: &str) -> NodeName {
 }
 
 pub fn identity(ca: &CertificateAuthority, who: &str) -> Arc<Identity> {
-    let key = NodeKey::generate().unwrap();
+    identity_of(ca, who, &NodeKey::generate().unwrap())
+}
+
+pub fn identity_of(ca: &CertificateAuthority, who: &str, key: &NodeKey) -> Arc<Identity> {
     let certificate = ca.admit(&name(who), &key.public(), Clock::system().now(), LIFE).unwrap();
-    Arc::new(Identity::new(ca.pem(), &certificate, &key).unwrap())
+    Arc::new(Identity::new(ca.pem(), &certificate, key).unwrap())
 }
 
 pub fn local() -> SocketAddr {
@@ -70,6 +73,7 @@ impl Cluster {
                 node: NodeId(n),
                 name: name(&format!("n{n}")),
                 address: addresses.get(usize::from(n)).copied(),
+                key: None,
             })
             .collect();
         config

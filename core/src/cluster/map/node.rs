@@ -15,6 +15,9 @@ pub struct Home {
     pub address: String,
     /// The failure domains that it is in, such as `box` = `b1`.
     pub labels: BTreeMap<String, String>,
+    /// A digest of the public key that it was admitted with: a certificate for another key is not its own. Nodes that
+    /// were admitted before maps had keys have none.
+    pub key: Option<u128>,
 }
 
 /// What a node is for.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, Deserializer, ValueDeserializer};
 use weft_core::cluster;
 use weft_core::node::FillRates;
-use weft_net::identity::NodeName;
+use weft_net::identity::{NodeName, PublicKey};
 
 use super::dialled::LocalLinks;
 use super::disks::check_distinct;
@@ -335,12 +335,13 @@ impl Configuration {
             .map_err(|e| Error(format!("cannot write the configuration: {e}")))
     }
 
-    /// What the cluster is told of it.
-    pub(crate) fn home(&self) -> cluster::Home {
+    /// What the cluster is told of it, which has this key.
+    pub(crate) fn home(&self, key: &PublicKey) -> cluster::Home {
         cluster::Home {
             name: self.name.to_string(),
             address: self.address.to_string(),
             labels: self.labels.clone(),
+            key: Some(key.digest()),
         }
     }
 }

@@ -15,7 +15,7 @@ fn a_configuration_is_read_and_written() {
     assert_eq!(read.listens[0], Listen::unix("/etc/weft/nbd.sock"));
     assert_eq!(read.listens[2], Listen::native_unix("/etc/weft/weft.sock"));
     assert_eq!(read.listens[3], Listen::native_tcp("127.0.0.1:10812"));
-    assert_eq!(read.home().labels["box"], "b1");
+    assert_eq!(read.labels["box"], "b1");
     let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
     assert_eq!(again, read);
 }

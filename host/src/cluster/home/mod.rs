@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use weft_core::cluster;
 use weft_core::units::NodeId;
 use weft_net::identity::Identity;
 use weft_net::transport::Peer;
@@ -51,10 +52,13 @@ pub struct Home {
 /// A process that another knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Known {
+pub(crate) struct Known {
     pub(super) node: u16,
     pub(super) name: String,
     pub(super) address: String,
+    /// The digest of the public key that it was admitted with, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) key: Option<String>,
 }
 
 /// `cluster.toml`.
@@ -272,12 +276,25 @@ impl Home {
 }
 
 impl Known {
+    /// A process that lives there.
+    pub(crate) fn of(process: NodeId, home: &cluster::Home) -> Known {
+        let key = home.key.map(|key| format!("{key:032x}"));
+        Known { node: process.0, name: home.name.clone(), address: home.address.clone(), key }
+    }
+
     pub(super) fn peer(&self) -> Result<Peer> {
         let wrong = |what: String| Error(format!("node {}: {what}", self.node));
         Ok(Peer {
             node: NodeId(self.node),
             name: self.name.parse().map_err(|e| wrong(format!("{e}")))?,
             address: Some(self.address.parse().map_err(|e| wrong(format!("{e}")))?),
+            key: self
+                .key
+                .as_ref()
+                .map(|key| {
+                    u128::from_str_radix(key, 16).map_err(|e| wrong(format!("its key: {e}")))
+                })
+                .transpose()?,
         })
     }
 }

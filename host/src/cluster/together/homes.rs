@@ -11,8 +11,8 @@ use super::{Effect, Together};
 use crate::clock::boot_time;
 use crate::cluster::home::Known;
 
-/// How long the connection to a process that has left stays, for what is on its way: the answer to who
-/// asked there that it leave.
+/// How long the connection to a process that has left stays, for what is on its way to it: the answer to who
+/// asked there that it leave. Of what it says itself little is heard ([`super::is_farewell`]).
 const FAREWELL: Nanos = 1_000 * MILLIS;
 
 impl Together {
@@ -41,13 +41,13 @@ impl Together {
                     let text = format!("the process of {name} has left the cluster");
                     self.effects.push(Effect::Log(Note::info(text).of(process)));
                     self.links.tell_left(process);
+                    self.links.retire_peer(process);
                     self.parting.insert(process, boot_time() + FAREWELL);
                 }
                 continue;
             };
             let Some(home) = map.nodes[usize::from(node.0)].home.as_ref() else { continue };
-            let known =
-                Known { node: process.0, name: home.name.clone(), address: home.address.clone() };
+            let known = Known::of(process, home);
             let is_up = map.served_by(process).any(|n| map.is_up(n));
             if !is_up {
                 self.links.give_up(process);

@@ -363,6 +363,9 @@ impl Together {
     fn try_turn(&mut self) -> Result<()> {
         self.links.turn();
         while let Some((peer, event)) = self.links.next()? {
+            if self.parting.contains_key(&peer) && !self.home.has_left() && !is_farewell(&event) {
+                continue;
+            }
             match event {
                 PeerEvent::Message(message) if self.process_of(message.from) != peer => {
                     // Nobody speaks for another.
@@ -459,4 +462,10 @@ impl Together {
             }
         }
     }
+}
+
+/// Whether it is heard of a process that has left: answers to what it was asked, and its member, whom the others may
+/// need to let it go.
+fn is_farewell(event: &PeerEvent) -> bool {
+    matches!(event, PeerEvent::Down | PeerEvent::Answer(..) | PeerEvent::Member(_))
 }

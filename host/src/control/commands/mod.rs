@@ -271,7 +271,7 @@ impl Commands<'_> {
                 Outcome::Answer(ok(self.looked_at("nodes", &status::nodes(self))))
             }
             ControlRequest::Node { action, node } => Outcome::Wait(self.node(action, node)?),
-            ControlRequest::NodeAdd { name, home } => match self.add_node(name, &home) {
+            ControlRequest::NodeAdd { name, home, key } => match self.add_node(name, &home, &key) {
                 Ok(outcome) => outcome,
                 // Nothing has been begun.
                 Err(e) => {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use weft_core::cluster::{Change, ClusterMap, ClusterSetting, Home, NewNodes, NodeInfo, NodeKind};
 use weft_core::units::{MAX_NODES, NodeId};
+use weft_net::identity::PublicKey;
 
 use super::{Commands, Outcome, Wait, overtaken};
-use crate::cluster::refuse_strangers;
+use crate::cluster::{Known, refuse_strangers};
 use crate::control::status;
 use crate::control_protocol::{NewHome, NodeAction, RebalanceAction, ok};
 use crate::engine::instance::Phase;
@@ -82,8 +83,10 @@ impl Commands<'_> {
         Ok(ok(json!({ "token": token.to_string(), "admit": address.to_string() })))
     }
 
-    pub(super) fn add_node(&mut self, name: String, home: &NewHome) -> Result<Outcome> {
+    pub(super) fn add_node(&mut self, name: String, home: &NewHome, key: &[u8]) -> Result<Outcome> {
         let map = self.engine.map();
+        let key = PublicKey::from_bytes(key).map_err(|e| Error(e.to_string()))?.digest();
+        refuse_removed_key(map, key)?;
         let address = home.address.to_string();
         let same = |info: &NodeInfo, f: fn(&Home) -> &str, to: &str| {
             !info.removed && info.home.as_ref().is_some_and(|h| f(h) == to)
@@ -96,12 +99,13 @@ impl Commands<'_> {
             let nodes = map.served_by(process);
             nodes.clone().all(fresh) && nodes.count() == home.disks
         };
+        let has_key = |n: usize| map.nodes[n].home.as_ref().is_some_and(|h| h.key == Some(key));
         let names = map.nodes.iter().filter(|i| !i.removed).filter_map(|i| i.home.as_ref());
         let others = names.map(|h| h.name.as_str()).filter(|n| *n != name).collect();
         refuse_strangers(home.only.iter().map(String::as_str), &others)?;
         match (named, reached) {
             // Its first attempt was done and it has not heard of it.
-            (Some(n), Some(m)) if n == m && is_unseen(process(n)) => {
+            (Some(n), Some(m)) if n == m && is_unseen(process(n)) && has_key(n) => {
                 return Ok(Outcome::Answer(self.admitted(process(n))));
             }
             (Some(n), _) => return fail(format!("node {n} is called {name}; choose another name")),
@@ -125,7 +129,8 @@ impl Commands<'_> {
         if kind == NodeKind::Disk {
             check_labels(map, home)?;
         }
-        let home = Arc::new(Home { name: name.clone(), address, labels: home.labels.clone() });
+        let labels = home.labels.clone();
+        let home = Arc::new(Home { name: name.clone(), address, labels, key: Some(key) });
         let first = NodeId(number as u16);
         let new = NewNodes { first, count, home: Some(home), kind, process: None };
         let ticket = self.engine.change(Change::AddNodes(new));
@@ -141,7 +146,7 @@ impl Commands<'_> {
         let peer = |process: NodeId| {
             let node = map.served_by(process).next()?;
             let home = map.nodes[usize::from(node.0)].home.as_ref()?;
-            Some(json!({ "node": process.0, "name": home.name, "address": home.address }))
+            Some(json!(Known::of(process, home)))
         };
         let peers: Vec<Value> = others.into_iter().filter_map(peer).collect();
         let disks: Vec<u16> = map.served_by(process).map(|n| n.0).collect();
@@ -319,6 +324,21 @@ impl Commands<'_> {
     }
 }
 
+/// Removal revokes: whoever was removed comes back with another key or not.
+fn refuse_removed_key(map: &ClusterMap, key: u128) -> Result<()> {
+    let is_its_own =
+        |n: &NodeId| map.nodes[usize::from(n.0)].home.as_ref().is_some_and(|h| h.key == Some(key));
+    let nodes = || (0..map.nodes.len() as u16).map(NodeId);
+    let Some(node) = nodes().find(is_its_own) else { return Ok(()) };
+    match map.served_by(map.process_of(node)).next() {
+        Some(_) => Ok(()),
+        None => fail(format!(
+            "this key was {node}'s, which has been removed; remove the directory, and join with \
+             another token"
+        )),
+    }
+}
+
 /// A label that all nodes with disks have is one that volumes may be kept apart by: a node without it
 /// would be a failure domain by itself, and is rather a typing error.
 fn check_labels(map: &ClusterMap, home: &NewHome) -> Result<()> {
@@ -340,6 +360,23 @@ fn check_labels(map: &ClusterMap, home: &NewHome) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_key_of_one_that_was_removed_does_not_come_back() {
+        let with_key = |key, removed| {
+            let home = Some(Arc::new(Home { key: Some(key), ..Home::default() }));
+            NodeInfo { home, removed, up: !removed, ..NodeInfo::new(1, 1000) }
+        };
+        let mut map = ClusterMap::default();
+        map.nodes = vec![with_key(5, false), with_key(6, true), NodeInfo::new(1, 1000)];
+        let refused = |map: &ClusterMap, key| refuse_removed_key(map, key).err().map(|e| e.0);
+        assert_eq!((refused(&map, 5), refused(&map, 7)), (None, None));
+        let why = refused(&map, 6).unwrap();
+        assert!(why.contains("was node 1's, which has been removed") && why.contains("token"));
+        // A process stays that has lost one of its disks.
+        map.nodes[1].process = Some(NodeId(0));
+        assert_eq!(refused(&map, 6), None);
+    }
 
     #[test]
     fn a_node_without_a_label_that_all_have_is_refused() {

@@ -64,7 +64,7 @@ fn one_of_each() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn messages_of_this_version_stay_what_they_are() {
-    fixture::check(include_str!("../images/messages-17.hex"), &one_of_each(), |name, bytes| {
+    fixture::check(include_str!("../images/messages-18.hex"), &one_of_each(), |name, bytes| {
         assert_eq!(bytes[0], VERSION, "images of another version are another file");
         let message = Message::decode(&Bytes::copy_from_slice(bytes)).expect("a message");
         assert_eq!(kind_of(&message), name);
@@ -86,8 +86,8 @@ fn maps_of_every_version_that_is_kept_are_read() {
         let again = frame(&message);
         assert_same(&Message::decode(&again).expect(name), &message);
         assert_eq!(again[0], VERSION);
-        // Maps have the rates at which disks are filled since version 16. Volumes have ranges since version 17: in the
-        // image of version 16 there is no volume.
+        // Maps have the rates at which disks are filled since version 16. Volumes have ranges since version 17, and homes
+        // have keys since version 18: there is no volume in the image of version 16, and no home in that of 17.
         assert_eq!(again.len() == bytes.len(), bytes[0] >= 16, "{name}");
         let other = Message::decode(&bytes).is_err();
         assert_eq!(other, bytes[0] != VERSION, "{name}: processes speak one version");

@@ -400,8 +400,8 @@ fn cut(mut extent: Extent, first: u64, width: usize) -> Extent {
 
 fn node_info() -> impl Strategy<Value = NodeInfo> {
     let labels = btree_map("[a-z]{1,5}", "[a-z0-9]{1,5}", 0..3);
-    let home = ("[a-z]{1,9}", "[0-9.:]{0,20}", labels)
-        .prop_map(|(name, address, labels)| Arc::new(Home { name, address, labels }));
+    let home = ("[a-z]{1,9}", "[0-9.:]{0,20}", labels, option::of(any::<u128>()))
+        .prop_map(|(name, address, labels, key)| Arc::new(Home { name, address, labels, key }));
     let home = (option::of(home), option::of((0..100u16).prop_map(NodeId)));
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<(bool, bool)>());
     let disk = (any::<u64>(), any::<u64>(), reached());
