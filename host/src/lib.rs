@@ -45,6 +45,7 @@ mod socket;
 mod spec;
 mod state;
 pub mod status;
+mod strangers;
 mod volumes;
 
 pub use array::{Array, Handle};

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "error",
     "length_of_time",
     "size",
@@ -11,6 +11,7 @@ const ORDER: [&str; 26] = [
     "clock",
     "durable",
     "socket",
+    "strangers",
     "limits",
     "polling",
     "lanes",

@@ -31,10 +31,10 @@ use super::config::Configuration;
 use super::found::Invitation;
 use super::home::{Home, Known};
 use super::new_process::NewProcess;
-use super::strangers::{Hurried, Place, Places};
 use crate::control_protocol::{ControlRequest, NewHome};
 use crate::error::{Error, Result};
 use crate::log::{Log, Sparing};
+use crate::strangers::{Hurried, Place, Places};
 
 /// How long one side may take for what it has to say, however it comes.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -33,7 +33,6 @@ mod peer_links;
 mod readmit;
 mod refound;
 mod renewal;
-mod strangers;
 mod together;
 
 pub use admission::{join, join_as_host};

@@ -1,19 +1,24 @@
-//! The thread that serves the page. It speaks as much HTTP as those who fetch metrics need: one question a connection,
-//! without a body. Whoever is slow or says too much is sent away, so that the next has its turn.
+//! The threads that serve the page, one for each of a bounded number of connections. They speak as much HTTP as those who fetch metrics need: one question a connection,
+//! without a body. Whoever is slow or says too much is sent away, and whoever says nothing gives way to the next.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::page;
 use crate::error::{Error, Result};
 use crate::status::Status;
+use crate::strangers::{Hurried, Place, Places};
 
 /// The type of the page.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How long one may take to say what it wants, and to take the answer.
+/// How long one may take to say what it wants.
+const HEARS: Duration = Duration::from_secs(2);
+
+/// How long one may take for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The longest question.
@@ -43,35 +48,54 @@ impl Metrics {
         self.address
     }
 
-    /// Serves them from a thread of its own, as long as this process runs. `ask` says how the array is.
+    /// Serves them from threads of its own, as long as this process runs. `ask` says how the array is.
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn serve(self, ask: impl Fn() -> Result<Status> + Send + 'static) -> Result<()> {
-        let thread = thread::Builder::new().name("metrics".to_string());
+    pub fn serve(self, ask: impl Fn() -> Result<Status> + Send + Sync + 'static) -> Result<()> {
+        let (ask, places) = (Arc::new(ask), Arc::new(Places::default()));
         let serve = move || {
             for caller in self.listener.incoming() {
-                match caller {
-                    // One that is gone before it has its answer does not need it.
-                    Ok(caller) => drop(answer(caller, &ask)),
+                let Ok(caller) = caller else {
                     // Of descriptors there are none left, or it ended at once.
-                    Err(_) => thread::sleep(Duration::from_millis(100)),
+                    thread::sleep(Duration::from_millis(100));
+                    continue;
+                };
+                let caller = Arc::new(caller);
+                let Some(place) = places.take(&caller) else { continue };
+                let (ask, place) = (ask.clone(), Arc::new(place));
+                // One that is gone before it has its answer does not need it.
+                let serve = move || drop(answer(&caller, &place, &*ask));
+                if named().spawn(serve.clone()).is_err() {
+                    // Without a thread they come one after the other.
+                    serve();
                 }
             }
         };
-        thread.spawn(serve).map(drop).map_err(|e| Error(format!("cannot start a thread: {e}")))
+        let started = named().spawn(serve).map(drop);
+        started.map_err(|e| Error(format!("cannot start a thread: {e}")))
     }
 }
 
+fn named() -> thread::Builder {
+    thread::Builder::new().name("metrics".to_string())
+}
+
 /// Hears one question and answers it.
-fn answer(mut caller: TcpStream, ask: &impl Fn() -> Result<Status>) -> std::io::Result<()> {
+fn answer(
+    caller: &TcpStream,
+    place: &Place,
+    ask: &impl Fn() -> Result<Status>,
+) -> std::io::Result<()> {
+    let mut caller = Hurried::new(caller, HEARS);
     let question = question(&mut caller)?;
+    place.is_heard();
     let (status, kind, body) = respond(&question, ask);
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    caller.set_write_timeout(Some(PATIENCE))?;
+    caller.give(PATIENCE);
     caller.write_all(head.as_bytes())?;
     match question.starts_with("HEAD ") {
         true => Ok(()),
@@ -79,34 +103,20 @@ fn answer(mut caller: TcpStream, ask: &impl Fn() -> Result<Status>) -> std::io::
     }
 }
 
-/// What is asked, as far as the empty line, within the time that there is for it.
-fn question(caller: &mut impl Timed) -> std::io::Result<String> {
-    let until = Instant::now() + PATIENCE;
+/// What is asked, as far as the empty line.
+fn question(caller: &mut impl Read) -> std::io::Result<String> {
     let mut said = Vec::new();
     let mut buffer = [0; 1024];
     while !said.windows(4).any(|w| w == b"\r\n\r\n") {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || said.len() > MOST {
+        if said.len() > MOST {
             return Err(ErrorKind::InvalidData.into());
         }
-        caller.give(left)?;
         match caller.read(&mut buffer)? {
             0 => return Err(ErrorKind::UnexpectedEof.into()),
             n => said.extend_from_slice(&buffer[..n]),
         }
     }
     Ok(String::from_utf8_lossy(&said).into_owned())
-}
-
-/// What can be read from with a limit of time.
-trait Timed: Read {
-    fn give(&mut self, time: Duration) -> std::io::Result<()>;
-}
-
-impl Timed for TcpStream {
-    fn give(&mut self, time: Duration) -> std::io::Result<()> {
-        self.set_read_timeout(Some(time))
-    }
 }
 
 /// The answer: how it went, what it is, and itself.
@@ -164,6 +174,23 @@ mod tests {
             fetch(address, "GET /metrics HTTP/1.1\r\n\r\n").contains("200 OK"),
             "the next is answered"
         );
+    }
+
+    /// More than there are places, and they stay as long as they are let.
+    #[test]
+    fn those_who_say_nothing_keep_nobody_waiting() {
+        let metrics = Metrics::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = metrics.address();
+        metrics.serve(|| Ok(Status::default())).unwrap();
+        let begun = std::time::Instant::now();
+        let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let page = fetch(address, "GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(20 * 2),
+            "one after the other they take 80 s"
+        );
+        drop(silent);
     }
 
     /// The other end may end it before all has been said.
