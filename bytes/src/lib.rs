@@ -11,6 +11,7 @@
 
 #[cfg(feature = "checksum")]
 pub mod checksum;
+pub mod escape;
 pub mod fixture;
 #[cfg(feature = "memory")]
 pub mod memory;

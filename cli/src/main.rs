@@ -45,6 +45,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use weft_core::store::FORMAT_VERSION;
 use weft_host::{MESSAGES_VERSION, PROTOCOL_VERSION};
+use weft_terminal::lines;
 
 /// A parallel RAID without a central controller: every node has one disk and plans for itself.
 #[derive(Debug, Parser)]
@@ -161,7 +162,7 @@ fn main() -> ExitCode {
         // Nobody listens any more (`weft ... | head`): nothing to say, but not a success.
         Err(e) if is_broken_pipe(&e) => ExitCode::FAILURE,
         Err(e) => {
-            eprintln!("weft: {e:#}");
+            eprintln!("weft: {}", lines(&format!("{e:#}")));
             ExitCode::FAILURE
         }
     }

@@ -3,7 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use weft_bytes::escape::{cut, one_line};
 use weft_core::units::NodeId;
+
+/// The longest line, in bytes; of a longer one the beginning is written.
+const LONGEST: usize = 4096;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,9 +65,9 @@ impl Log {
         Log(Arc::new(write))
     }
 
-    /// Writes a line about something.
+    /// Writes a line about something. Others may have a say in what is in it: it stays one line, and not too long.
     pub(crate) fn say(&self, level: Level, about: &About, line: &str) {
-        (self.0)(level, about, line);
+        (self.0)(level, about, &one_line(&cut(line, LONGEST)));
     }
 
     /// This log, for a line about something.
@@ -244,6 +248,18 @@ mod tests {
         log.say(at(40_000), "z");
         let said = said();
         assert!(said[0].starts_with("3 more") && said[1] == "z", "{said:?}");
+    }
+
+    #[test]
+    fn what_others_have_a_say_in_stays_one_line_and_not_too_long() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = lines.clone();
+        let log = Log::new(move |_, line| kept.lock().unwrap().push(line.to_string()));
+        log.info("x wanted\n2026-01-01T00:00:00.000Z info: node 1 is up \x1b[2J");
+        log.on(About::node(1)).warn(&"n".repeat(100_000));
+        let lines = lines.lock().unwrap();
+        assert_eq!(lines[0], "x wanted\\n2026-01-01T00:00:00.000Z info: node 1 is up \\u001b[2J");
+        assert!(lines[1].len() < LONGEST + 40 && lines[1].ends_with("(95904 more bytes)"));
     }
 
     #[test]

@@ -10,11 +10,13 @@ use anyhow::Result;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
+pub use weft_bytes::escape::lines;
 
-/// Writes a line to standard output. That nobody listens is an error, not a panic.
+/// Writes lines to standard output. Others may have a say in what is in them: a terminal does nothing of it. That nobody
+/// listens is an error, not a panic.
 pub fn say(text: impl Display) -> Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}")?;
+    writeln!(out, "{}", lines(&text.to_string()))?;
     Ok(out.flush()?)
 }
 

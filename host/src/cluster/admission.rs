@@ -20,6 +20,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use weft_bytes::escape::cut;
 use weft_member::{Stored, listed};
 use weft_net::identity::{
     CertificateAuthority, Clock, JoinToken, LIFE, NodeName, PublicKey, TokenBook, describe,
@@ -44,6 +45,9 @@ const DECIDING: Duration = Duration::from_secs(60);
 
 /// The longest line.
 const LONGEST: u64 = 64 << 10;
+
+/// Of a longer name than anybody has the beginning is shown.
+const LONGEST_NAME: usize = 64;
 
 const TOKENS: &str = "tokens";
 
@@ -233,7 +237,7 @@ impl AdmissionServer {
             let plea = read_line(&mut stream).map_err(in_words)?;
             place.is_heard();
             let decided = Plea::read(&plea).and_then(|plea| {
-                who = format!("{who}, which calls itself {},", plea.name);
+                who = format!("{who}, which calls itself {},", cut(&plea.name, LONGEST_NAME));
                 self.decide(plea)
             });
             stream.get_ref().sock.give(PATIENCE);
