@@ -23,7 +23,7 @@ use weft_terminal::{bytes, say};
 use crate::args;
 use crate::logging::Logging;
 use crate::notify;
-use crate::output::uri;
+use crate::output::{NO_THREAD, uri};
 use crate::serving::{absolute, farewell, serve_metrics};
 use crate::token::{self, TokenFile};
 
@@ -128,14 +128,15 @@ impl Attach {
         let array = array.serving(self.volumes.iter().cloned());
         let volumes = self.volumes.clone();
         let (tell, why) = channel();
-        thread::spawn(move || {
+        let greet = move || {
             if let Err(e) = greet(&dir, &volumes) {
                 // Said first: once the array stops, nobody waits for this thread.
                 let _ = tell.send(e);
                 // The array stops in good order, as at Ctrl-C.
                 let _ = kill_process(getpid(), Signal::TERM);
             }
-        });
+        };
+        thread::Builder::new().spawn(greet).context(NO_THREAD)?;
         let stopped = array.run()?;
         notify::stopping();
         if let Ok(e) = why.try_recv() {

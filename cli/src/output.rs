@@ -7,6 +7,10 @@ use serde_json::Value;
 use weft_host::epoch_parts;
 use weft_terminal::say;
 
+/// Why there is no thread.
+pub const NO_THREAD: &str =
+    "cannot start a thread; is the number of processes limited (`ulimit -u`, `pids.max`)?";
+
 /// The map of an epoch, for people: in a cluster of processes which of the maps of its leader it is.
 pub fn map_name(epoch: u64) -> String {
     match epoch_parts(epoch) {

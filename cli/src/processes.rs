@@ -32,6 +32,7 @@ use weft_host::{
 use weft_terminal::say;
 
 use crate::args::node_dir;
+use crate::output::NO_THREAD;
 use crate::serving::{absolute, greet_when};
 
 /// How often one looks after the processes.
@@ -112,7 +113,11 @@ fn serve(
         nodes.push(start(path)?);
     }
     let (greeted, is_up) = (dir.to_path_buf(), up.clone());
-    thread::spawn(move || greet_when_up(&greeted, &is_up));
+    let greeting = thread::Builder::new().spawn(move || greet_when_up(&greeted, &is_up));
+    if let Err(e) = greeting {
+        stop(&mut nodes)?;
+        return Err(e).context(NO_THREAD);
+    }
     let watched = watch(dir, &mut nodes, &ours, || !fresh || up.load(Ordering::Relaxed));
     stop(&mut nodes)?;
     watched

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 use weft_core::node::UNBOUNDED;
@@ -13,6 +13,7 @@ use weft_host::{Believed, ControlRequest, SCRUB_RATE};
 use weft_terminal::{Counts, Stage, bytes, say, say_json};
 
 use crate::args::{self, Target};
+use crate::output::NO_THREAD;
 
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);
@@ -74,7 +75,8 @@ impl Scrub {
         let (mut asks, mut watches) = (self.target.connect()?, self.target.connect()?);
         let stage = Stage::new(format!("scrubbing {}, stripes", self.volume), 0, Counts::Things);
         let answer = thread::scope(|scope| {
-            let asked = scope.spawn(move || asks.request(&request));
+            let asking = move || asks.request(&request);
+            let asked = thread::Builder::new().spawn_scoped(scope, asking).context(NO_THREAD)?;
             while !asked.is_finished() {
                 thread::sleep(EVERY);
                 // That there is nothing to be seen just now does not matter.
@@ -82,9 +84,9 @@ impl Scrub {
                     self.show(&stage, &status);
                 }
             }
-            asked.join()
+            anyhow::Ok(asked.join())
         });
-        let answer = match answer {
+        let answer = match answer? {
             Ok(answer) => answer?,
             Err(_) => bail!("the scrub ended without an answer; run it again"),
         };

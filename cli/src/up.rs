@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::{Array, DiskQueue, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec};
@@ -15,6 +15,7 @@ use crate::args::{self, HostLimits};
 use crate::choices::{Choices, ForVolumes};
 use crate::logging::Logging;
 use crate::notify;
+use crate::output::NO_THREAD;
 use crate::processes::{self, Each};
 use crate::serving::{absolute, farewell, greet, serve_metrics};
 
@@ -116,10 +117,11 @@ impl Up {
             .polling(self.polling.unwrap_or_default())
             .lanes(self.lanes.unwrap_or_default());
         let dir = self.dir.clone();
-        thread::spawn(move || match greet(&dir) {
+        let greet = move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),
             Err(e) => eprintln!("weft: the array runs, but cannot say so: {e:#}"),
-        });
+        };
+        thread::Builder::new().spawn(greet).context(NO_THREAD)?;
         let stopped = array.run()?;
         notify::stopping();
         say(farewell(&stopped))?;

@@ -151,8 +151,9 @@ fn watch() -> Result<()> {
     static ONCE: Once = Once::new();
     let mut outcome = Ok(());
     ONCE.call_once(|| {
-        outcome = Signals::new([SIGINT, SIGTERM, SIGHUP]).map(|mut signals| {
-            thread::spawn(move || signals.forever().next().map(interrupted));
+        outcome = Signals::new([SIGINT, SIGTERM, SIGHUP]).and_then(|mut signals| {
+            let wait = move || signals.forever().next().map(interrupted);
+            thread::Builder::new().spawn(wait).map(drop)
         });
     });
     outcome.context("cannot wait for signals")

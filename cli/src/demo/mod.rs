@@ -19,6 +19,7 @@ use weft_host::status::{Status, VolumeMode};
 use weft_host::{Array, Control, ControlRequest, Handle, Listen, NodeAction, Spec};
 use weft_terminal::{Counts, Stage, align_right, bytes, mb_per_s, say, table};
 
+use crate::output::NO_THREAD;
 use crate::scrub;
 use weft_trial::load::{Host, connect, pump};
 use weft_trial::scratch::Scratch;
@@ -210,7 +211,7 @@ impl Tour {
         let done = Arc::new(AtomicBool::new(false));
         let cue = Cue { when, done: done.clone() };
         let mut control = Control::connect(&self.dir)?;
-        let killer = thread::spawn(move || {
+        let killer = thread::Builder::new().spawn(move || {
             // Without a word the writes failed, and say so themselves.
             let killed = time.recv().map(|()| {
                 control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })
@@ -218,6 +219,7 @@ impl Tour {
             done.store(true, Ordering::Release);
             killed
         });
+        let killer = killer.context(NO_THREAD)?;
         let wrote = self.write("random writes, a node killed in between", Some(cue));
         let killed = killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?;
         wrote?;

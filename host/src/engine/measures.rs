@@ -225,8 +225,16 @@ impl Engine {
         let failed = self.measures.join();
         self.look_at_measures();
         if let Some(text) = self.measures.next_text() {
-            let dir = self.measures.dir.clone();
-            self.measures.writer = Some(thread::spawn(move || write(&dir, &text)));
+            let (dir, there) = (self.measures.dir.clone(), text.clone());
+            match thread::Builder::new().spawn(move || write(&dir, &there)) {
+                Ok(writer) => self.measures.writer = Some(writer),
+                // Where there is no thread to be had it is written here and now.
+                Err(_) => {
+                    let written = write(&self.measures.dir, &text);
+                    let unkept = self.measures.tell(written);
+                    self.say_unkept(unkept);
+                }
+            }
         }
         self.say_unkept(failed);
     }

@@ -43,6 +43,7 @@ use crate::control::connections::Controls;
 use crate::control::peer_status::PeerStatus;
 use crate::control_client::control_path;
 use crate::disk::emulated::Emulation;
+use crate::disk::uring::is_newly_short_of_threads;
 use crate::engine::{Bell, Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::Hosts;
@@ -249,6 +250,12 @@ impl Reactor {
             self.forget_what_was_deleted(now);
             self.hosts.look_around(&self.engine, now);
             self.complaints.sum_up(now);
+            if is_newly_short_of_threads() {
+                self.engine.log.warn(
+                    "the kernel can make no threads for disk operations, which are done with plain system calls, and \
+                     more slowly: raise the limit of processes (`ulimit -u`, `LimitNPROC=`, `pids.max`)",
+                );
+            }
         }
         self.hosts.look_at_disks(&mut self.engine);
         self.hosts.end_patience(&mut self.engine, now);

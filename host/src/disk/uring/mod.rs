@@ -10,10 +10,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use bytes::Bytes;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
+use rustix::io::{Errno, ReadWriteFlags};
 use weft_bytes::memory::{PageBuffer, Pool};
 use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskRequest, DiskResult, Urgency};
@@ -27,6 +29,15 @@ use gather::Gathered;
 /// ends of, it would keep the rest back, and nothing would say so.
 const ENTRIES: u32 = DiskQueue::DEEPEST;
 const RWF_DSYNC: i32 = 2;
+
+/// What the kernel says of an operation for which it can make no thread, as where the number of processes is limited.
+/// We cancel none.
+const GIVEN_BACK: i32 = -Errno::CANCELED.raw_os_error();
+
+/// Whether that has happened in this process, and whether the operator knows.
+static SHORTAGE: AtomicU8 = AtomicU8::new(0);
+const SEEN: u8 = 1;
+const TOLD: u8 = 2;
 
 /// Whose an operation is: node, which of its lives, and the operation's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +97,20 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring, if the system has them.
+    /// A ring, if the system has them, and if operations can be started on it: some sandboxes refuse only that.
     pub(crate) fn new() -> io::Result<Ring> {
+        let mut ring = IoUring::new(ENTRIES)?;
+        // SAFETY: it has no memory and no file.
+        let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+        assert!(pushed.is_ok(), "the ring is empty");
+        while let Err(e) = ring.submit_and_wait(1) {
+            if e.kind() != io::ErrorKind::Interrupted {
+                return Err(e);
+            }
+        }
+        ring.completion().for_each(drop);
         Ok(Ring {
-            ring: IoUring::new(ENTRIES)?,
+            ring,
             pool: Pool::of_process(),
             in_flight: Vec::new(),
             free: Vec::new(),
@@ -182,7 +203,11 @@ impl Ring {
             self.ring.completion().map(|e| (e.user_data() as usize, e.result())).collect();
         for (slot, result) in results {
             let Some(op) = &mut self.in_flight[slot] else { continue };
-            if let Some(result) = op.advance(result) {
+            let advanced = match result == GIVEN_BACK {
+                true => Some(op.run_plainly()),
+                false => op.advance(result),
+            };
+            if let Some(result) = advanced {
                 let tag = op.tag;
                 ended.push((tag, result));
                 if let Some(line) = self.lines.get_mut(&tag.node) {
@@ -197,6 +222,11 @@ impl Ring {
         }
         self.give();
     }
+}
+
+/// Whether the kernel has given operations back for want of threads and nobody has been told yet. It says so once.
+pub(crate) fn is_newly_short_of_threads() -> bool {
+    SHORTAGE.compare_exchange(SEEN, TOLD, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// The first of these disks that may be given something, and what that is.
@@ -224,6 +254,34 @@ impl InFlight {
                 (result == 0).then(|| Err(self.disk.error(work.verb(), end)))
             }
         }
+    }
+
+    /// Does what remains with plain system calls.
+    fn run_plainly(&mut self) -> DiskResult {
+        let _ = SHORTAGE.compare_exchange(0, SEEN, Ordering::Relaxed, Ordering::Relaxed);
+        loop {
+            let result = self.call();
+            if let Some(result) = self.advance(result) {
+                return result;
+            }
+        }
+    }
+
+    /// One such call, and what the kernel says, as the ring has it.
+    fn call(&mut self) -> i32 {
+        let (file, at) = (&self.disk.file, self.offset + self.moved as u64);
+        let said = match &mut self.work {
+            Work::Read(buffer) => rustix::io::pread(file, &mut buffer.as_mut()[self.moved..], at),
+            Work::Write { what, durable } => {
+                let flags = if *durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+                rustix::io::pwritev2(file, what.after(self.moved), at, flags)
+            }
+            Work::Flush => rustix::fs::fdatasync(file).map(|()| 0),
+            Work::Discard => {
+                rustix::fs::fallocate(file, PUNCH, self.offset, self.len as u64).map(|()| 0)
+            }
+        };
+        said.map_or_else(|e| -e.raw_os_error(), |moved| moved as i32)
     }
 
     fn finish(&mut self) -> Buffer {

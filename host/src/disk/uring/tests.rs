@@ -66,6 +66,37 @@ fn files_in_memory_are_told_from_others() {
     assert!(is_in_memory(Path::new("/none")).unwrap_err().0.contains("/none"));
 }
 
+/// As the kernel does where it can make no thread for an operation.
+#[test]
+fn what_the_kernel_gives_back_is_done_with_plain_calls() {
+    for_each_backend(|mut worker| {
+        let Some(ring) = &mut worker.ring else { return };
+        let mut run = |op: DiskOp| {
+            let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
+            let request = DiskRequest { id: 1, op, urgency: Urgency::Awaited };
+            ring.start(tag, &worker.disk, request);
+            let slot = ring.lines.get_mut(&0).and_then(Line::give).unwrap();
+            let result = ring.in_flight[slot].as_mut().unwrap().run_plainly();
+            ring.in_flight[slot] = None;
+            ring.free.push(slot);
+            ring.lines.get_mut(&0).unwrap().ended();
+            result
+        };
+        for durable in [false, true] {
+            let data = vec![Buffer::from(vec![7; 40_960]), Buffer::Zero(4096)];
+            run(DiskOp::Write { offset: 8192, data, durable }).unwrap();
+            run(DiskOp::Flush).unwrap();
+            let read = run(DiskOp::Read { offset: 45_056, len: 8192 }).unwrap().to_bytes();
+            assert_eq!((read[0], read[4095], read[4096]), (7, 7, 0));
+            run(DiskOp::Discard { offset: 8192, len: 40_960 }).unwrap();
+        }
+        let beyond = run(DiskOp::Read { offset: 2 * SIZE, len: 4096 }).unwrap_err();
+        assert!(beyond.contains("cannot read"), "{beyond}");
+        assert!(is_newly_short_of_threads() || SHORTAGE.load(Ordering::Relaxed) == TOLD);
+        assert!(!is_newly_short_of_threads(), "it is said once");
+    });
+}
+
 #[test]
 fn what_is_written_in_pieces_is_read_whole() {
     for_each_backend(|mut worker| {
