@@ -546,6 +546,8 @@ adding() {
     weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
     run_node 4
     wait_until has 0 up 4
+    # Each knows the key that every other one was admitted with.
+    [ "$(grep -c '^key = "[0-9a-f]\{32\}"$' "$T/state0/cluster.toml")" = 3 ]
     wait_until says 3 'cluster rebalance'
     weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'would be moved'
     nbdcopy "$T/image" "$(uri 0)" & copy=$!

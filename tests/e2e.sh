@@ -317,6 +317,29 @@ deliberate() {
     weft volume delete all --now --yes
 }
 # What a monitoring system fetches says what the status says; an address that is taken leaves no array behind.
+# A host is listed, and its connection ended: then its volume can be deleted.
+disconnected() {
+    weft volume create held 8M --layout raid1 || return 1
+    timeout 60 python3 - "$PORT" >"$T/held" 2>&1 <<'END' &
+import socket, struct, sys
+host = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+said = host.makefile("rb")
+said.read(18)
+host.sendall(struct.pack(">IQII", 3, 0x49484156454F5054, 1, 4) + b"held")
+said.read(10)
+print("connected", flush=True)
+print("more" if said.read(1) else "ended", flush=True)
+END
+    wait_until grep connected "$T/held"
+    weft host list | grep '127.0.0.1:.*nbd.*held'
+    weft host list --json | python3 -c 'import json, sys; sys.exit([h["volume"] for h in json.load(sys.stdin)["hosts"]].count("held") != 1)'
+    weft volume delete held --yes && return 1
+    weft host disconnect 127.0.0.2 && return 1
+    weft host disconnect --volume vol0 127.0.0.1 && return 1
+    weft host disconnect --volume held | grep '1 connection is ended'
+    wait_until grep ended "$T/held"
+    weft volume delete held --yes
+}
 # Where the kernel refuses an io_uring its work or its threads, disks are worked with plain calls, and it is said once.
 containers() {
     [ "$(id -u)" = 0 ] || return 0
@@ -835,6 +858,7 @@ t limits limits
 t layouts volumes
 t deliberate deliberate
 t metrics metrics
+t disconnected disconnected
 t containers containers
 t local-parity local_parity lrc:4+2+1 7 'any 2 more nodes, 77 % of threes' '0 3 6'
 t grid local_parity grid:2x2 9 'any 3 more nodes, 92 % of fours' '0 1 5 8'

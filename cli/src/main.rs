@@ -15,6 +15,7 @@ mod demo;
 mod disk;
 mod explain;
 mod explore;
+mod host;
 mod leaving;
 mod logging;
 mod lost;
@@ -80,6 +81,9 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Run a process of a cluster, with a node for each of its disks; list, stop, kill, start or remove nodes
     Node(node::Node),
+    /// List the hosts that are connected to a process, or end their connections
+    #[command(subcommand)]
+    Host(host::Host),
     /// Look at the configuration of a process of a cluster
     #[command(subcommand)]
     Config(config::Config),
@@ -131,6 +135,7 @@ impl Command {
             Command::Status(status) => status.run(),
             Command::Cluster(cluster) => cluster.run(),
             Command::Node(node) => node.run(),
+            Command::Host(host) => host.run(),
             Command::Config(config) => config.run(),
             Command::Attach(attach) => attach.run(),
             Command::Disk(disk) => disk.run(),

@@ -224,6 +224,15 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         accept: bool,
     },
+    /// End the connections of hosts to this process.
+    HostDisconnect {
+        /// Those from this address, as the status has it, or without its port.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        /// Those that use this volume.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        volume: Option<String>,
+    },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
     HostLeave {

@@ -1,11 +1,14 @@
 //! A connected stream socket of either kind.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
+use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
 
 use crate::error::{Result, fail};
 
@@ -38,6 +41,20 @@ pub(crate) struct Ready {
     pub(crate) ended: bool,
 }
 
+/// How long a machine may be silent until its connections end: it has lost power, say, or its network. One that runs
+/// answers by itself, whatever its programs do.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// Has the end of a machine at the other end of a connection noticed, also where nothing is to be sent to it. A socket
+/// without these options works too.
+pub(crate) fn notice_silence(socket: &TcpStream) {
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    let _ = sockopt::set_tcp_keepidle(socket, SILENCE / 2);
+    let _ = sockopt::set_tcp_keepintvl(socket, SILENCE / 8);
+    let _ = sockopt::set_tcp_keepcnt(socket, 4);
+    let _ = sockopt::set_tcp_user_timeout(socket, SILENCE.as_millis() as u32);
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -48,6 +65,17 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// Whether the other side has ended it by now, whatever the poll said last. What it sent before may still be unread.
+    pub(crate) fn is_given_up(&self) -> bool {
+        let fd = match self {
+            Stream::Tcp(s) => s.as_fd(),
+            Stream::Unix(s) => s.as_fd(),
+        };
+        let mut look = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+        let looked = poll(&mut look, Some(&Timespec::default()));
+        looked.is_ok_and(|n| n > 0)
+    }
+
     /// What the poll registers.
     pub(crate) fn source(&mut self) -> &mut dyn Source {
         match self {
@@ -92,5 +120,42 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_shows_although_what_was_sent_before_is_unread() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let ours = Stream::Unix(ours);
+        (&theirs).write_all(b"abc").unwrap();
+        assert!(!ours.is_given_up());
+        drop(theirs);
+        assert!(ours.is_given_up());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let theirs = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let ours = Stream::Tcp(TcpStream::from_std(listener.accept().unwrap().0));
+        (&theirs).write_all(b"abc").unwrap();
+        assert!(!ours.is_given_up());
+        // The end of a connection within this machine has come when it has been sent.
+        theirs.shutdown(std::net::Shutdown::Both).unwrap();
+        assert!(ours.is_given_up());
+    }
+
+    #[test]
+    fn a_machine_that_is_silent_is_noticed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = TcpStream::from_std(socket);
+        assert!(!sockopt::socket_keepalive(&socket).unwrap());
+        notice_silence(&socket);
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        let idle = sockopt::tcp_keepidle(&socket).unwrap();
+        let between = sockopt::tcp_keepintvl(&socket).unwrap();
+        assert_eq!(idle + between * sockopt::tcp_keepcnt(&socket).unwrap(), SILENCE);
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 120_000);
     }
 }

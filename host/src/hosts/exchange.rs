@@ -15,6 +15,9 @@ use crate::sessions::link::End;
 use crate::sessions::numbered::{Ask, Failure, Step};
 use crate::sessions::{Asked, Said};
 
+/// After so long what the poll said of connections is not believed any more.
+const AWAY: Duration = Duration::from_millis(100);
+
 impl Hosts {
     /// Reads from the hosts that may have something to say.
     pub(crate) fn receive(&mut self, engine: &mut Engine) {
@@ -37,8 +40,11 @@ impl Hosts {
         let mut said = std::mem::take(&mut self.said);
         let exports = engine.exports().only(self.serves.as_ref());
         let mut end = self.connections.receive(id, exports, &mut said);
+        let given_up = !said.is_empty() && self.is_given_up(id);
         for said in said.drain(..) {
             match said {
+                // Its host may have asked elsewhere since, and been answered: this would undo what was done there.
+                Said::Ask(_) | Said::Attach(_) if given_up => end = Err(End::Closed),
                 Said::Ask(asked) => self.take(engine, id, asked),
                 Said::Attach(attach) => self.greet(engine, id, attach),
                 Said::Bye => {
@@ -52,6 +58,13 @@ impl Hosts {
             Ok(()) => self.connections.look_at_patience(id, now),
             Err(end) => self.hang_up(engine, id, end),
         }
+    }
+
+    /// Whether a host has given up its connection. Where this process did not run for a while, the poll said so too
+    /// early.
+    fn is_given_up(&self, id: usize) -> bool {
+        let away = self.looked.elapsed() >= AWAY;
+        self.connections.get(id).is_some_and(|session| session.is_given_up(away))
     }
 
     /// A host has said that it will not come back.

@@ -57,6 +57,8 @@ pub(crate) struct Hosts {
     ended: Vec<usize>,
     /// Room for what a host says.
     said: Vec<Said>,
+    /// When the poll was looked at last.
+    looked: Instant,
     /// How long their requests took lately.
     latencies: Latencies,
     /// From when on a request is slow, if any is.
@@ -86,6 +88,7 @@ impl Hosts {
             next_node: 0,
             ended: Vec::new(),
             said: Vec::new(),
+            looked: Instant::now(),
             latencies: Latencies::default(),
             slow: Limits::default().slow,
             slow_ones: Sparing::new(log.clone(), "slow requests"),
@@ -129,6 +132,11 @@ impl Hosts {
     /// A connection has come in.
     pub(crate) fn add(&mut self, id: usize, session: Box<dyn Session>) {
         self.connections.add(id, session);
+    }
+
+    /// The poll is looked at now.
+    pub(crate) fn look(&mut self) {
+        self.looked = Instant::now();
     }
 
     /// Takes note of what the poll says. Says whether there is such a connection.
@@ -196,6 +204,21 @@ impl Hosts {
         };
         self.hang_up_all(engine, |s| gone || alone(s));
         self.requests.resume(engine);
+    }
+
+    /// An operator ends the connections of such hosts. Returns how many there were.
+    pub(crate) fn disconnect(
+        &mut self,
+        engine: &mut Engine,
+        which: impl Fn(&dyn Session) -> bool,
+    ) -> usize {
+        let ids = self.connections.such(which);
+        for id in &ids {
+            let peer = self.connections.get(*id).map_or("", |s| s.peer());
+            engine.log.info(&format!("the connection of {peer} is ended, as an operator asked"));
+            self.hang_up(engine, *id, End::Closed);
+        }
+        ids.len()
     }
 
     fn hang_up_all(&mut self, engine: &mut Engine, which: impl Fn(&dyn Session) -> bool) {

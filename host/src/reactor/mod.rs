@@ -332,6 +332,7 @@ impl Reactor {
     }
 
     fn take_events(&mut self) {
+        self.hosts.look();
         for happened in self.poller.happened() {
             match happened {
                 Happened::Peer(event) => self.engine.peer_is_ready(event),

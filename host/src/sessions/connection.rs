@@ -139,6 +139,10 @@ impl<P: Protocol> Session for Connection<P> {
         }
     }
 
+    fn is_given_up(&self, away: bool) -> bool {
+        self.link.is_given_up(away)
+    }
+
     fn let_in(&mut self, volume: &Volume, remembered: bool) {
         self.protocol.let_in(&mut self.link.machine, volume, remembered);
     }

@@ -137,6 +137,12 @@ impl<M: Service> Link<M> {
         self.ended |= ready.ended;
     }
 
+    /// Whether the host has ended the connection: what it said before it asks for no more. If this process may have
+    /// been `away`, the poll may not have said so.
+    pub(crate) fn is_given_up(&self, away: bool) -> bool {
+        self.ended || (away && self.stream.is_given_up())
+    }
+
     /// Whether there may be something to receive.
     fn may_receive(&self) -> bool {
         (self.readable || self.stalled) && !self.machine.closing()

@@ -15,7 +15,7 @@ use weft_net::transport::give_room;
 
 use super::{FRONT_ENDS, FrontEnd, Session};
 use crate::error::{Error, Result, at, fail};
-use crate::socket::{Stream, require_short};
+use crate::socket::{Stream, notice_silence, require_short};
 
 /// What stands before an address for the native protocol.
 const NATIVE: &str = "native:";
@@ -272,6 +272,7 @@ impl Listener {
                 let (stream, peer): (_, SocketAddr) = s.accept()?;
                 // Answers are written whole, so there is nothing to wait for.
                 let _ = stream.set_nodelay(true);
+                notice_silence(&stream);
                 let address = Some(peer.ip());
                 Ok(Caller { stream: Stream::Tcp(stream), peer: peer.to_string(), address })
             }

@@ -95,6 +95,9 @@ pub(crate) trait Session: Send {
         of: (usize, &mut Room),
     ) -> Result<(), End>;
 
+    /// Whether the host has ended the connection. If this process may have been `away`, the socket is asked.
+    fn is_given_up(&self, away: bool) -> bool;
+
     /// The host may use a volume. It is known from before, or not.
     fn let_in(&mut self, volume: &Volume, remembered: bool);
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use weft_core::cluster::{Change, ClusterMap, Volume, VolumeSize};
 use weft_core::units::VolumeId;
 
-use super::{Commands, Farewell, Outcome, Wait, overtaken, used_by};
+use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
 use crate::control_protocol::{ControlRequest, ok};
 use crate::engine::Ticket;
@@ -67,7 +67,7 @@ impl Commands<'_> {
         match self.clients_of(volume.id) {
             0 => {}
             n => {
-                return fail(format!("{} volume '{name}'; disconnect the hosts first", used_by(n)));
+                return fail(format!("{} volume '{name}'; {DISCONNECT}", used_by(n)));
             }
         }
         let farewell = if now { Farewell::ForGood } else { Farewell::ForADay };
@@ -144,10 +144,7 @@ impl Commands<'_> {
         match self.clients_of(volume.id) {
             0 => {}
             n => {
-                return fail(format!(
-                    "{} volume '{name}', by this name; disconnect the hosts first",
-                    used_by(n)
-                ));
+                return fail(format!("{} volume '{name}', by this name; {DISCONNECT}", used_by(n)));
             }
         }
         let ticket = self.engine.change(Change::RenameVolume(volume.id, to.clone()));

@@ -36,6 +36,7 @@ use crate::error::{Error, Result, fail};
 use crate::hosts::Hosts;
 use crate::hosts::requests::Job;
 use crate::policy;
+use crate::sessions::Session;
 use crate::spec::Spec;
 
 pub(crate) use farewells::{seconds_left, time_of_day};
@@ -79,6 +80,9 @@ fn used_by(connections: u64) -> String {
         n => format!("{n} connections use"),
     }
 }
+
+/// What to do about them.
+const DISCONNECT: &str = "disconnect the hosts first (`weft host list`, `weft host disconnect`)";
 
 /// What a question is about.
 pub(crate) struct Commands<'a> {
@@ -183,6 +187,7 @@ impl Commands<'_> {
             | ControlRequest::Scrub { .. }
             | ControlRequest::Refresh { .. }
             | ControlRequest::Lost { .. }
+            | ControlRequest::HostDisconnect { .. }
             | ControlRequest::HostLeave { .. }
             | ControlRequest::WriterComes { .. }
             | ControlRequest::Quiesce
@@ -353,6 +358,9 @@ impl Commands<'_> {
                 let volume = self.volume(&volume)?;
                 Outcome::Wait(self.ask_losses(conn, Box::new(Losses::of(&volume, accept))))
             }
+            ControlRequest::HostDisconnect { address, volume } => {
+                Outcome::Answer(self.disconnect(address.as_deref(), volume.as_deref())?)
+            }
             ControlRequest::HostLeave { host } => {
                 let host = HostId(host);
                 self.hosts.send_away(self.engine, host);
@@ -365,6 +373,27 @@ impl Commands<'_> {
             ControlRequest::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
             ControlRequest::Shutdown => Outcome::Wait(Wait::Shutdown),
         })
+    }
+
+    /// Ends the connections of hosts, by address or volume or both.
+    fn disconnect(&mut self, address: Option<&str>, volume: Option<&str>) -> Result<Value> {
+        if address.is_none() && volume.is_none() {
+            return fail(
+                "say which hosts: by their address or their volume, as `weft host list` has them",
+            );
+        }
+        let volume = volume.map(|name| self.volume(name)).transpose()?.map(|v| v.id);
+        let from = |peer: &str| {
+            address
+                .is_none_or(|a| peer == a || peer.rsplit_once(':').is_some_and(|(ip, _)| ip == a))
+        };
+        let such = |s: &dyn Session| from(s.peer()) && volume.is_none_or(|v| s.volume() == Some(v));
+        match self.hosts.disconnect(self.engine, such) {
+            0 => fail(
+                "no such host is connected to this process; `weft host list` has those that are, with the same --dir",
+            ),
+            count => Ok(ok(json!({ "disconnected": count }))),
+        }
     }
 
     /// How many hosts stand in the way of one that wants a volume for itself at another process.

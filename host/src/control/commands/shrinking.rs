@@ -15,7 +15,7 @@ use weft_core::cluster::{Volume, VolumeSize};
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
 
-use super::{Commands, Outcome, Wait, overtaken, used_by};
+use super::{Commands, DISCONNECT, Outcome, Wait, overtaken, used_by};
 use crate::error::{Result, fail};
 use crate::size::{exactly, require_multiple};
 use crate::volumes::GRAIN;
@@ -77,7 +77,7 @@ impl Commands<'_> {
             0 => Ok(()),
             n => fail(format!(
                 "{} volume '{}', and hosts cannot be told that a volume has become \
-                 smaller; disconnect them first",
+                 smaller; {DISCONNECT}",
                 used_by(n),
                 volume.name
             )),
