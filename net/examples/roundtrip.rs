@@ -153,7 +153,7 @@ fn transport(what: &str, tls: bool, own_thread: bool) -> Result<(), Failure> {
         let identity = identity(&ca, &names[usize::from(node.0)])?;
         let mut config = Config::new(identity, node, Some("127.0.0.1:0".parse()?));
         let name = names[usize::from(peer.0)].clone();
-        config.peers = vec![Peer { node: peer, name, address }];
+        config.peers = vec![Peer { node: peer, name, address, key: None }];
         if !tls {
             config.security = Security::Plain;
         }
