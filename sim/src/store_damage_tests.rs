@@ -27,7 +27,7 @@ impl One {
     fn divided(mut divided: Superblock) -> One {
         divided.journal = 48;
         let mut disk = SimDisk::new(SECTORS);
-        JournalStore::format(&divided).into_iter().for_each(|op| disk.apply_now(op));
+        JournalStore::format(&divided).for_each(|op| disk.apply_now(op));
         let store = JournalStore::open(StoreConfig::default(), 1, 0, SECTORS);
         let mut one = One { disk, divided, store, started: vec![], said: vec![], clock: 10 };
         one.rest();

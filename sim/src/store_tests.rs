@@ -76,7 +76,7 @@ impl Trial {
         // So small that it is full now and then.
         superblock.journal = [48, 64, 200][rng.usize(0..3)];
         let mut disk = SimDisk::new(sectors);
-        JournalStore::format(&superblock).into_iter().for_each(|op| disk.apply_now(op));
+        JournalStore::format(&superblock).for_each(|op| disk.apply_now(op));
         let store = Trial::opening(sectors);
         Trial {
             rng,

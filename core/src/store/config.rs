@@ -20,6 +20,8 @@ pub struct StoreCounters {
     pub erasures: u64,
     /// Pages of the table and its index that were damaged, superblocks, and journals.
     pub damaged: u64,
+    /// Sectors that scans have looked at.
+    pub scanned: u64,
     /// Bytes of changes that were added to what was there before (by a [`PlainStore`](super::PlainStore)).
     pub added_bytes: u64,
 }

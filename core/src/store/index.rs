@@ -6,13 +6,15 @@
 //! found, too. A page says at which superblocks it was written the last three times, since after a crash it may
 //! be newer than the superblock.
 //!
-//! It is in memory as a whole, 8 bytes for 255 sectors. A page of it is written after the pages of the table
+//! It is in memory, 8 bytes for 255 sectors where anything was ever written. A page of it is written after the pages of the table
 //! that it names are safe; so after a crash a page of the table may be newer than the index says, never older.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::format::MOST_COUNTED;
 use super::page::{self, Kind};
+use super::sparse::Sparse;
 use super::torn::{PageSum, PageSums};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
@@ -46,7 +48,7 @@ pub enum Known {
 pub struct Index {
     /// The disk's incarnation.
     pub disk: u64,
-    entries: Vec<u64>,
+    entries: Sparse<u64>,
     /// Pages of it that are to be written.
     dirty: BTreeSet<u64>,
     /// When each of its pages was written the last three times, the latest first.
@@ -61,14 +63,13 @@ impl Index {
     /// The index of a table of so many pages that were never written.
     pub fn new(disk: u64, pages: u64) -> Index {
         let written = vec![[0; 3]; (pages as usize).div_ceil(PAGES_PER_INDEX)];
-        let (entries, dirty) = (vec![NEVER; pages as usize], BTreeSet::new());
+        let (entries, dirty) = (Sparse::new(pages), BTreeSet::new());
         Index { disk, entries, dirty, written, sum: 0, damaged: false }
     }
 
-    /// The pages of the index of a fresh disk.
-    pub fn fresh(disk: u64, pages: u64) -> Vec<Buffer> {
-        let index = Index::new(disk, pages);
-        (0..pages.div_ceil(PAGES_PER_INDEX as u64)).map(|n| index.encode(n)).collect()
+    /// A page of the index of a fresh disk.
+    pub fn fresh(disk: u64, number: u64) -> Buffer {
+        page::seal(Kind::Index, disk, number, 0, Writer::with_room(SECTOR_BYTES)).into()
     }
 
     /// Takes in a page of it as read from the disk. The `last` checkpoint, and what it was to make of which pages, is known if the
@@ -78,14 +79,14 @@ impl Index {
         &mut self,
         number: u64,
         bytes: &[u8],
-        last: Option<(u64, &PageSums)>,
+        last: Option<&(u64, PageSums)>,
     ) -> Option<&'static str> {
-        let first = number as usize * PAGES_PER_INDEX;
-        let end = (first + PAGES_PER_INDEX).min(self.entries.len());
         let checkpoint = page::decode(Kind::Index, self.disk, number, bytes);
         match checkpoint.and_then(|n| decode_body(bytes, n).map(|body| (n, body))) {
             Ok((checkpoint, (all, earlier))) => {
-                self.entries[first..end].copy_from_slice(&all[..end - first]);
+                self.entries_of(number)
+                    .zip(all)
+                    .for_each(|(at, entry)| self.entries.set(at, entry));
                 self.written[number as usize] = [checkpoint, earlier[0], earlier[1]];
                 None
             }
@@ -97,11 +98,15 @@ impl Index {
         }
     }
 
+    /// The entries that stand in a page of it.
+    fn entries_of(&self, number: u64) -> Range<u64> {
+        let first = number * PAGES_PER_INDEX as u64;
+        first..(first + PAGES_PER_INDEX as u64).min(self.entries.len())
+    }
+
     /// Nothing is known of a page of it.
     fn forget(&mut self, number: u64) {
-        let first = number as usize * PAGES_PER_INDEX;
-        let end = (first + PAGES_PER_INDEX).min(self.entries.len());
-        self.entries[first..end].fill(UNKNOWN);
+        self.entries_of(number).for_each(|at| self.entries.set(at, UNKNOWN));
         // No page is written with superblock 1: with this no sum fits until it is written anew.
         self.written[number as usize] = [1, 0, 0];
         self.dirty.insert(number);
@@ -142,7 +147,7 @@ impl Index {
 
     /// What is known of a page of the table.
     pub fn known(&self, page: u64) -> Known {
-        match self.entries[page as usize] {
+        match self.entries.get(page) {
             NEVER => Known::Never,
             UNKNOWN => Known::Nothing,
             entry => Known::Written(entry & !MARKED),
@@ -151,22 +156,27 @@ impl Index {
 
     /// Whether a sector of a page of the table may be marked, as far as checkpoints have written it.
     pub fn may_be_marked(&self, page: u64) -> bool {
-        self.entries[page as usize] & MARKED != 0
+        self.entries.get(page) & MARKED != 0
+    }
+
+    /// The first of these pages of which that is so. What was never written is passed over in one step.
+    pub fn next_marked(&self, pages: Range<u64>) -> Option<u64> {
+        self.entries.within(pages).map(|(page, _)| page).find(|page| self.may_be_marked(*page))
     }
 
     /// A page of the table that was written at a checkpoint is safe. Says whether a sector of it is marked.
     pub fn wrote(&mut self, page: u64, checkpoint: u64, is_marked: bool) {
-        let entry = &mut self.entries[page as usize];
-        let forward = *entry == UNKNOWN || *entry & !MARKED <= checkpoint;
+        let entry = self.entries.get(page);
+        let forward = entry == UNKNOWN || entry & !MARKED <= checkpoint;
         assert!(forward && checkpoint < MARKED, "checkpoints go forward");
-        *entry = self::entry(checkpoint, is_marked);
+        self.entries.set(page, entry_of(checkpoint, is_marked));
         self.dirty.insert(index_page(page));
     }
 
     /// A page was written last at this checkpoint, or never if it is 0; one of which nothing is known is named instead.
     pub fn correct(&mut self, page: u64, checkpoint: u64) {
         assert!(checkpoint < MARKED, "no checkpoint has such a number");
-        self.entries[page as usize] = checkpoint;
+        self.entries.set(page, checkpoint);
         self.dirty.insert(index_page(page));
     }
 
@@ -191,11 +201,11 @@ impl Index {
         let mut entries: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for number in self.dirty.iter().copied().chain(pages.iter().map(|sum| index_page(sum.page)))
         {
-            entries.entry(number).or_insert_with(|| self.entries_of(number));
+            entries.entry(number).or_insert_with(|| self.whole_page(number));
         }
         for sum in pages {
             let of = entries.get_mut(&index_page(sum.page)).expect("just put in");
-            of[sum.page as usize % PAGES_PER_INDEX] = entry(checkpoint, sum.is_marked);
+            of[sum.page as usize % PAGES_PER_INDEX] = entry_of(checkpoint, sum.is_marked);
         }
         entries.into_iter().map(|(number, of)| (number, crc_of(&of))).collect()
     }
@@ -206,7 +216,7 @@ impl Index {
         &mut self,
         number: u64,
         bytes: &[u8],
-        (checkpoint, sums): (u64, &PageSums),
+        (checkpoint, sums): &(u64, PageSums),
     ) -> bool {
         let Some((_, crc)) = sums.index.iter().find(|(page, _)| *page == number) else {
             return false;
@@ -219,13 +229,11 @@ impl Index {
             return false;
         };
         for sum in sums.pages.iter().filter(|sum| index_page(sum.page) == number) {
-            entries[sum.page as usize % PAGES_PER_INDEX] = entry(checkpoint, sum.is_marked);
+            entries[sum.page as usize % PAGES_PER_INDEX] = entry_of(*checkpoint, sum.is_marked);
         }
         let fits = crc_of(&entries) == *crc && written.max(before).max(earlier) <= MOST_COUNTED;
         if fits {
-            let first = number as usize * PAGES_PER_INDEX;
-            let end = (first + PAGES_PER_INDEX).min(self.entries.len());
-            self.entries[first..end].copy_from_slice(&entries[..end - first]);
+            self.entries_of(number).zip(entries).for_each(|(at, entry)| self.entries.set(at, entry));
             self.written[number as usize] = [written, before, earlier];
             self.dirty.insert(number);
         }
@@ -233,10 +241,9 @@ impl Index {
     }
 
     /// The entries of a page of it, and zeros behind the last.
-    fn entries_of(&self, number: u64) -> Vec<u64> {
-        let first = number as usize * PAGES_PER_INDEX;
+    fn whole_page(&self, number: u64) -> Vec<u64> {
         let mut entries: Vec<u64> =
-            self.entries.iter().skip(first).take(PAGES_PER_INDEX).copied().collect();
+            self.entries_of(number).map(|at| self.entries.get(at)).collect();
         entries.resize(PAGES_PER_INDEX, NEVER);
         entries
     }
@@ -255,8 +262,7 @@ impl Index {
 
     fn encode(&self, number: u64) -> Buffer {
         let mut w = Writer::with_room(SECTOR_BYTES);
-        let entries = self.entries.iter().skip(number as usize * PAGES_PER_INDEX);
-        entries.take(PAGES_PER_INDEX).for_each(|entry| w.u64(*entry));
+        self.entries_of(number).for_each(|at| w.u64(self.entries.get(at)));
         w.pad(EARLIER);
         let [checkpoint, before, earlier] = self.written[number as usize];
         w.u64(before);
@@ -271,7 +277,7 @@ fn index_page(page: u64) -> u64 {
 }
 
 /// The entry of a page of the table that was written at a checkpoint.
-fn entry(checkpoint: u64, is_marked: bool) -> u64 {
+fn entry_of(checkpoint: u64, is_marked: bool) -> u64 {
     if is_marked { checkpoint | MARKED } else { checkpoint }
 }
 
@@ -330,8 +336,8 @@ mod tests {
         }
         let load = |upto: usize, but: Option<usize>| {
             let mut index = Index::new(9, pages);
-            for (n, fresh) in Index::fresh(9, pages).iter().enumerate() {
-                index.load(n as u64, &fresh.to_bytes(), None);
+            for n in 0..2 {
+                index.load(n, &Index::fresh(9, n).to_bytes(), None);
             }
             for (step, (_, written)) in steps.iter().enumerate().take(upto) {
                 for (n, page) in written.iter().filter(|_| Some(step) != but) {
@@ -390,9 +396,10 @@ mod tests {
         assert_eq!(written.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 2]);
         assert!(index.take_dirty(5).is_empty());
         let mut again = Index::new(9, pages);
-        for (n, fresh) in Index::fresh(9, pages).iter().enumerate() {
-            assert_eq!(again.load(n as u64, &fresh.to_bytes(), None), None);
+        for n in 0..3 {
+            assert_eq!(again.load(n, &Index::fresh(9, n).to_bytes(), None), None);
         }
+        assert_eq!(again.entries.held(), 0, "what was never written takes no memory");
         for (n, page) in &written {
             assert_eq!(again.load(*n, &page.to_bytes(), None), None);
         }

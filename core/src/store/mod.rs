@@ -13,9 +13,11 @@
 //! - [`overlay`]: committed changes that are not in place yet
 //! - [`place`]: where a sector lies
 //! - [`slots`]: the slots of the data area, the pointers to them, and whole slots of new content
-//! - [`reads`]: reads and scans
+//! - [`reads`]: reads
+//! - [`scans`]: which sectors are of some kind
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
+//! - [`sparse`]: lists that take memory where something is in them
 //! - [`torn`]: pages that a power cut tears
 //! - [`recover`]: opening a disk, whatever state a crash left it in
 //! - [`verify`]: what a scrub looks at besides the data
@@ -49,7 +51,9 @@ mod reached;
 mod reads;
 mod recover;
 mod request;
+mod scans;
 mod slots;
+mod sparse;
 mod table;
 mod torn;
 mod verify;
@@ -69,8 +73,8 @@ pub use format::versions::{Opening, VERSIONS, Version};
 pub use format::{FORMAT_VERSION, FormatError, SUPERBLOCKS, Superblock};
 pub use plain::PlainStore;
 pub use reached::{Heard, Reached};
-pub use reads::Scan;
 pub use request::{DiskOp, DiskRequest, DiskResult, Event, ReadDone, Recovered, Urgency};
+pub use scans::Scan;
 pub use slots::SlotCounts;
 pub use table::{State, TableEntry};
 
@@ -78,11 +82,15 @@ use checkpoint::Checkpoint;
 use index::Index;
 use journal::Journal;
 use overlay::Overlay;
-use reads::{ReadJob, ScanJob};
+use reads::ReadJob;
 use recover::Recovery;
+use scans::ScanJob;
 use slots::Slots;
 use table::Table;
 use writes::Write;
+
+/// How many pages of the index are written at a time when a disk is formatted.
+const FORMATTED_TOGETHER: u64 = 256;
 
 /// What a disk operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,29 +194,26 @@ pub struct JournalStore {
 }
 
 impl JournalStore {
-    /// The writes that make an empty disk; they must all be flushed before it is opened.
-    pub fn format(superblock: &Superblock) -> Vec<DiskOp> {
-        let zeros = Buffer::Zero((superblock.table_pages() * SECTOR) as usize);
+    /// The writes that make an empty disk; they must all be flushed before it is opened. They are made one after the
+    /// other, since those of the index of a large disk would take much memory at once.
+    pub fn format(superblock: &Superblock) -> impl Iterator<Item = DiskOp> + use<> {
+        let sb = superblock.clone();
         let write =
             |sector: u64, data| DiskOp::Write { offset: sector * SECTOR, data, durable: true };
-        let mut ops = vec![write(superblock.table_start(), vec![zeros])];
-        if let Some(area) = superblock.map_area() {
-            let zeros = Buffer::Zero(((area.end - area.start) * SECTOR) as usize);
-            ops.push(write(area.start, vec![zeros]));
-        }
-        let owners = superblock.owners();
-        if !owners.is_empty() {
-            let zeros = Buffer::Zero(((owners.end - owners.start) * SECTOR) as usize);
-            ops.push(write(owners.start, vec![zeros]));
-        }
-        if superblock.has_index() {
-            let pages = superblock.table_pages() + superblock.owner_pages();
-            let index = Index::fresh(superblock.incarnation, pages);
-            ops.push(write(superblock.index_start(), index));
-        }
-        ops.push(write(0, vec![superblock.encode().into()]));
-        ops.push(write(1, vec![superblock.encode().into()]));
-        ops
+        let clear = move |sectors: std::ops::Range<u64>| {
+            let zeros = Buffer::Zero(((sectors.end - sectors.start) * SECTOR) as usize);
+            (!sectors.is_empty()).then(|| write(sectors.start, vec![zeros]))
+        };
+        let table = sb.table_start()..sb.table_start() + sb.table_pages();
+        let cleared = [Some(table), sb.map_area(), Some(sb.owners())];
+        let cleared = cleared.into_iter().flatten().filter_map(clear);
+        let (disk, start, pages) = (sb.incarnation, sb.index_start(), sb.index_pages());
+        let index = (0..pages).step_by(FORMATTED_TOGETHER as usize).map(move |first| {
+            let some = first..(first + FORMATTED_TOGETHER).min(pages);
+            write(start + first, some.map(|page| Index::fresh(disk, page)).collect())
+        });
+        let copies = (0..SUPERBLOCKS).map(move |copy| write(copy, vec![sb.encode().into()]));
+        cleared.chain(index).chain(copies)
     }
 
     /// Bytes of the journal.

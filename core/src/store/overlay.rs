@@ -1,6 +1,7 @@
 //! Committed changes that are not in place yet, sector by sector.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::{Change, ChangeKind};
 use crate::Buffer;
@@ -224,6 +225,11 @@ impl Overlay {
     /// The first of these sectors that is marked here.
     pub fn next_mark(&self, from: u64, end: u64) -> Option<u64> {
         self.sectors.range(from..end).find(|(_, over)| over.is_marked()).map(|(s, _)| *s)
+    }
+
+    /// The first of these sectors of which anything is here.
+    pub fn next(&self, sectors: Range<u64>) -> Option<u64> {
+        self.sectors.range(sectors).next().map(|(sector, _)| *sector)
     }
 
     pub fn get(&self, sector: u64) -> Option<&Over> {

@@ -1,31 +1,16 @@
-//! Reads and scans.
+//! Reads.
 //!
 //! A read takes the table entries and the overlay as they are when it starts, and the rest
 //! from the disk; checked against the entries it started with, it is a true picture of that
 //! moment or is said to have raced.
 
 use std::collections::BTreeSet;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
-use super::checkpoint::Checkpoint;
 use super::place::Base;
-use super::table::page_of;
 use super::{DiskResult, Event, JournalStore, Purpose, ReadDone};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
-
-/// What a scan looks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scan {
-    /// Sectors written at this time or later; lost ones may have been.
-    Since(Timestamp),
-    /// Sectors that have content of this time or later; lost ones have none.
-    Kept(Timestamp),
-    /// Sectors that are not holes.
-    Content,
-    /// Sectors that are marked as out of date.
-    Marked,
-}
 
 #[derive(Clone, Hash)]
 pub(super) struct ReadJob {
@@ -77,22 +62,11 @@ struct Salvage {
 }
 
 #[derive(Clone, Hash)]
-struct Source {
+pub(super) struct Source {
     /// The newest write in it.
     version: Timestamp,
-    base: Base,
-    deltas: Vec<Buffer>,
-}
-
-/// Of so many marked pages of the table is looked up whose sectors they are.
-const FEW_MARKED: usize = 64;
-
-#[derive(Clone, Hash)]
-pub(super) struct ScanJob {
-    next: u64,
-    end: u64,
-    what: Scan,
-    found: Vec<(u64, Timestamp)>,
+    pub base: Base,
+    pub deltas: Vec<Buffer>,
 }
 
 impl JournalStore {
@@ -116,13 +90,6 @@ impl JournalStore {
         };
         self.reads.insert(ticket, job);
         self.step_read(ticket);
-    }
-
-    /// Looks for sectors in `first..first + count`; says [`Event::Scanned`] with `ticket`.
-    pub fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
-        let job = ScanJob { next: first, end: first + count, what, found: Vec::new() };
-        self.scans.insert(ticket, job);
-        self.step_scans();
     }
 
     pub(super) fn step_reads(&mut self) {
@@ -157,7 +124,7 @@ impl JournalStore {
     }
 
     /// What a sector consists of right now.
-    fn source(&mut self, sector: u64) -> Source {
+    pub(super) fn source(&mut self, sector: u64) -> Source {
         let (layers, entry) = self.layers(sector);
         Source {
             version: layers.newest().max(entry.version),
@@ -284,135 +251,6 @@ impl JournalStore {
             raced,
             deferred,
         }));
-    }
-
-    pub(super) fn step_scans(&mut self) {
-        for ticket in self.scans.keys().copied().collect::<Vec<_>>() {
-            self.step_scan(ticket);
-        }
-    }
-
-    fn step_scan(&mut self, ticket: u64) {
-        const PIECE: u64 = 64 * super::table::ENTRIES_PER_PAGE as u64;
-        loop {
-            let job = &self.scans[&ticket];
-            if job.next >= job.end {
-                let job = self.scans.remove(&ticket).expect("just seen");
-                self.events.push_back(Event::Scanned(ticket, job.found));
-                return;
-            }
-            let what = job.what;
-            let (first, last) = match what {
-                Scan::Marked => match self.next_marked(job.next, job.end) {
-                    Some(sectors) => sectors,
-                    None => {
-                        self.scans.get_mut(&ticket).expect("just seen").next = job.end;
-                        continue;
-                    }
-                },
-                _ => (job.next, (job.next / PIECE * PIECE + PIECE).min(job.end) - 1),
-            };
-            if !self.want(self.pages_of(first, last - first + 1)) {
-                return;
-            }
-            // Of a lost sector nobody knows when it was written last. One that is marked since then was.
-            let lost = match what {
-                Scan::Kept(_) | Scan::Marked => Timestamp::ZERO,
-                Scan::Since(_) | Scan::Content => Timestamp(u64::MAX),
-            };
-            let versions = (first..=last).map(|s| (s, self.version(s, lost)));
-            let mut found: Vec<_> = versions.collect();
-            found.retain(|(sector, version)| match what {
-                // What is marked says nothing of what a disk has missed that was away: that would have been computed.
-                // But one that has lost what it had cannot tell what it has.
-                Scan::Since(since) => {
-                    let says = since == Timestamp::ZERO || !self.is_marked(*sector);
-                    *version > Timestamp::ZERO && *version >= since && says
-                }
-                Scan::Kept(since) => *version > Timestamp::ZERO && *version >= since,
-                Scan::Content => !self.is_hole(*sector),
-                Scan::Marked => self.is_marked(*sector),
-            });
-            let job = self.scans.get_mut(&ticket).expect("just seen");
-            job.found.extend(found);
-            job.next = last + 1;
-            self.trim_table();
-        }
-    }
-
-    /// The first and the last of these sectors on the next page on which one may be marked.
-    fn next_marked(&self, from: u64, end: u64) -> Option<(u64, u64)> {
-        if self.superblock.slot() > 0 {
-            return self.next_marked_slot(from, end);
-        }
-        let on_disk = self.table.next_marked(page_of(from)..page_of(end - 1) + 1);
-        let page = self.next_marked_in_memory(from, end).map(page_of).into_iter().chain(on_disk);
-        let page = page.min()?;
-        let entries = super::table::ENTRIES_PER_PAGE as u64;
-        Some((from.max(page * entries), end.min((page + 1) * entries) - 1))
-    }
-
-    /// The first of these sectors that is marked in memory, and not in place.
-    fn next_marked_in_memory(&self, from: u64, end: u64) -> Option<u64> {
-        let placing = self.checkpoint.iter().flat_map(Checkpoint::sectors);
-        let placing = placing.filter(|(s, over)| (from..end).contains(s) && over.is_marked());
-        self.overlay.next_mark(from, end).into_iter().chain(placing.map(|(s, _)| s)).min()
-    }
-
-    /// The same where there are slots: of a slot, or of what is behind all of them.
-    fn next_marked_slot(&self, from: u64, end: u64) -> Option<(u64, u64)> {
-        let first = self.next_marked_in_memory(from, end);
-        let in_place = self.next_marked_in_place(from..first.unwrap_or(end));
-        let sectors = in_place.or(first.map(|sector| sector..=sector))?;
-        Some((*sectors.start(), *sectors.end()))
-    }
-
-    /// Those of these sectors that are in the next slot, or behind all slots, and may be marked where they are on the disk.
-    fn next_marked_in_place(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
-        let (end, mut pages) = (self.superblock.table_pages(), Vec::new());
-        let next = |pages: &[u64]| pages.last().map_or(0, |page| page + 1);
-        while let Some(page) = self.table.next_marked(next(&pages)..end) {
-            if pages.len() == FEW_MARKED {
-                return self.walk_to_marked(sectors);
-            }
-            pages.push(page);
-        }
-        let entries = super::table::ENTRIES_PER_PAGE as u64;
-        let places = pages.into_iter().map(|page| page * entries..(page + 1) * entries);
-        let those = places.flat_map(|places| self.slots.sectors_in(places));
-        let wanted = those.map(|s| s.start.max(sectors.start)..s.end.min(sectors.end));
-        let next = wanted.filter(|s| s.start < s.end).min_by_key(|s| s.start)?;
-        Some(next.start..=next.end - 1)
-    }
-
-    /// The same where many pages are marked: the next is not far.
-    fn walk_to_marked(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
-        let mut sector = sectors.start;
-        while sector < sectors.end {
-            let slot = self.slots.slot_of(sector);
-            let end = slot.map_or(sectors.end, |slot| self.slots.sectors_of(slot).end);
-            let end = end.min(sectors.end);
-            let marked = |place: u64| {
-                let (first, last) = (page_of(place), page_of(place + (end - sector) - 1));
-                self.table.next_marked(first..last + 1).is_some()
-            };
-            if self.slots.place_of(sector).is_some_and(marked) {
-                return Some(sector..=end - 1);
-            }
-            sector = end;
-        }
-        None
-    }
-
-    /// Whether a sector whose page is in memory is marked.
-    fn is_marked(&mut self, sector: u64) -> bool {
-        self.source(sector).base.is_marked()
-    }
-
-    /// Whether a sector whose page is in memory reads as zeros without a look.
-    fn is_hole(&mut self, sector: u64) -> bool {
-        let source = self.source(sector);
-        source.base.is_zero() && source.deltas.iter().all(Buffer::is_zero)
     }
 }
 

@@ -203,9 +203,9 @@ impl Table {
     /// The first of these pages on which a sector may be marked.
     pub fn next_marked(&self, pages: Range<u64>) -> Option<u64> {
         let seen = self.marked.range(pages.clone()).next().copied();
-        let listed = |page: &u64| self.index.as_ref().is_some_and(|i| i.may_be_marked(*page));
         // Not past one that was seen.
-        (pages.start..seen.unwrap_or(pages.end)).find(listed).or(seen)
+        let unseen = pages.start..seen.unwrap_or(pages.end);
+        self.index.as_ref().and_then(|index| index.next_marked(unseen)).or(seen)
     }
 
     /// Takes in a page as read from the disk, unless it is there already. If it is damaged, or could not be

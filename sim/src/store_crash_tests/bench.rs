@@ -94,7 +94,7 @@ impl Bench {
     pub(super) fn new(seed: u64, order: Order, bug: Option<StoreBug>) -> Bench {
         let divided = divided();
         let mut disk = SimDisk::new(divided.sectors());
-        JournalStore::format(&divided).into_iter().for_each(|op| disk.apply_now(op));
+        JournalStore::format(&divided).for_each(|op| disk.apply_now(op));
         let config = StoreConfig {
             table_pages: 2,
             overlay_sectors: 1 << 20,

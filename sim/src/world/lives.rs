@@ -101,7 +101,7 @@ impl World {
             place.disk.tear_in_power_cuts(seed + superblock.incarnation);
         }
         let format = JournalStore::format(superblock);
-        format.into_iter().for_each(|op| place.disk.apply_now(op));
+        format.for_each(|op| place.disk.apply_now(op));
     }
 
     /// How a node's disk is divided, if it has one.

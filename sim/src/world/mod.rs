@@ -260,7 +260,7 @@ impl World {
                     data = (sb.data_start(), sb.data);
                     offered = sb.offered();
                     disk = SimDisk::new(sectors);
-                    JournalStore::format(&sb).into_iter().for_each(|op| disk.apply_now(op));
+                    JournalStore::format(&sb).for_each(|op| disk.apply_now(op));
                     superblock = Some(sb);
                 }
                 let drift_ppm = rng.i64(-200..=200);

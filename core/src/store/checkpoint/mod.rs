@@ -23,6 +23,7 @@ mod placing;
 mod sums;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::format::Applied;
 use super::overlay::Over;
@@ -113,6 +114,11 @@ impl Checkpoint {
         self.sectors.get(&sector)
     }
 
+    /// The first of these sectors that it is to put in place.
+    pub fn next(&self, sectors: Range<u64>) -> Option<u64> {
+        self.sectors.range(sectors).next().map(|(sector, _)| *sector)
+    }
+
     /// How far it is, in words.
     pub fn stage(&self) -> String {
         format!("checkpoint of {} sectors at {:?}", self.finals.len(), self.stage)
@@ -166,9 +172,7 @@ impl Checkpoint {
 }
 
 /// The maximal runs of consecutive numbers.
-pub(in crate::store) fn consecutive(
-    numbers: Vec<u64>,
-) -> impl Iterator<Item = std::ops::Range<u64>> {
+pub(in crate::store) fn consecutive(numbers: Vec<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut rest = numbers.into_iter().peekable();
     std::iter::from_fn(move || {
         let first = rest.next()?;

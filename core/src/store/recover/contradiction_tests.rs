@@ -14,7 +14,7 @@ use super::*;
 fn disk(frames: &[Vec<Entry>]) -> (Superblock, Vec<u8>) {
     let superblock = Superblock::divide(7, 3, 9, 700, 512).expect("it is large enough");
     let mut disk = vec![0; superblock.sectors() as usize * SECTOR_BYTES];
-    let mut ops = JournalStore::format(&superblock);
+    let mut ops: Vec<DiskOp> = JournalStore::format(&superblock).collect();
     let mut at = superblock.journal_start();
     for (number, entries) in (superblock.tail_frame..).zip(frames) {
         let (frame, head) = encode_frame(superblock.incarnation, number, entries);
@@ -187,7 +187,7 @@ fn frames_that_take_one_anothers_room_are_refused() {
         DiskOp::Write { offset, data: vec![bytes.into()], durable: true }
     };
     let frames = [put(size - 4, first), put(0, frame(number + 1, payload))];
-    for op in JournalStore::format(&superblock).into_iter().chain(frames) {
+    for op in JournalStore::format(&superblock).chain(frames) {
         work(&mut disk, op);
     }
     let mut store = JournalStore::open(StoreConfig::default(), 7, 3, superblock.sectors());

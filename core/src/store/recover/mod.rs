@@ -28,7 +28,7 @@ use super::index::Index;
 use super::overlay::{Over, Overlay};
 use super::slots::{Claims, Moved, Slots};
 use super::table::{Numbers, Table};
-use super::torn::PageSums;
+use super::torn::{PageSums, last_sums};
 use super::{
     DiskOp, DiskResult, Event, FormatError, Heard, Journal, JournalStore, Purpose, Reached,
     Recovered, StoreConfig, StoreCounters, Superblock,
@@ -40,6 +40,8 @@ use replay::Found;
 const PIECE: u64 = 256;
 /// Pages of the owners that are read at a time, of each copy.
 const OWNERS_PIECE: u64 = 128;
+/// Pages of the index that are read before they are taken in: of a large disk it is more than memory should hold at once.
+const INDEX_PIECE: u64 = 1024;
 /// Of more sectors that cannot be read while opening the disk is not opened.
 const MOST_UNREADABLE: u64 = 64;
 
@@ -66,6 +68,8 @@ pub(in crate::store) struct Recovery {
     other_copy: Vec<u8>,
     /// The frames that count, once that is known: they are replayed when the owners are here.
     frames: Vec<Found>,
+    /// The last checkpoint of which the journal speaks, and what it was to make of which pages: it may have been cut off.
+    cut_off: Option<(u64, PageSums)>,
     /// Frames with lower numbers were safe, by the superblock that was found, and the content of their writes was.
     durable_before: u64,
     /// Writes whose content is not what it is to be.
@@ -111,7 +115,8 @@ struct LastCheckpoint {
 enum Part {
     Superblocks,
     Journal,
-    Index,
+    /// Some pages of the index, from this one on.
+    Index(u64),
     /// A copy of some pages of the owners, from the first of them on.
     Owners {
         first: u64,
@@ -169,6 +174,7 @@ impl JournalStore {
             claims: Claims::default(),
             other_copy: Vec::new(),
             frames: Vec::new(),
+            cut_off: None,
             durable_before: 0,
             unfounded: BTreeSet::new(),
             begun: Overlay::default(),
@@ -221,7 +227,9 @@ impl JournalStore {
         match self.recovery.as_ref().expect("opening").part {
             Part::Superblocks => (0, SUPERBLOCKS),
             Part::Journal => (sb.journal_start(), sb.journal),
-            Part::Index => (sb.index_start(), sb.index_pages()),
+            Part::Index(first) => {
+                (sb.index_start() + first, INDEX_PIECE.min(sb.index_pages() - first))
+            }
             Part::Owners { first, copy } => {
                 let count = OWNERS_PIECE.min(sb.owner_pages() - first);
                 (sb.owners().start + copy * sb.owner_pages() + first, count)
@@ -303,12 +311,9 @@ impl JournalStore {
             },
             Part::Journal => {
                 recovery.journal = bytes;
-                recovery.part = Part::Index;
-                let pages = self.superblock.index_pages();
-                self.recovery.as_mut().expect("opening").bytes = vec![0; (pages * SECTOR) as usize];
-                self.read_piece();
+                self.take_journal();
             }
-            Part::Index => self.judge_journal(&bytes),
+            Part::Index(first) => self.take_index(first, &bytes),
             Part::Owners { .. } => self.take_owners(bytes),
         }
     }
@@ -329,19 +334,44 @@ impl JournalStore {
         self.read_piece();
     }
 
-    /// The index is here. Of its pages the last checkpoint may have left some torn.
-    fn take_index(&mut self, bytes: &[u8], last: Option<(u64, &PageSums)>) {
-        if !self.superblock.has_index() {
-            return;
+    /// The journal is here. What the last checkpoint in it was to make of the index must be known before that is read.
+    fn take_journal(&mut self) {
+        let bytes = std::mem::take(&mut self.recovery.as_mut().expect("opening").journal);
+        let frames = match self.find_frames(&bytes) {
+            Ok(frames) => frames,
+            Err(why) => return self.refuse(why),
+        };
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.cut_off = last_sums(frames.iter().flat_map(|(_, _, entries)| entries));
+        (recovery.frames, recovery.journal) = (frames, bytes);
+        if self.superblock.has_index() {
+            let pages = self.superblock.table_pages() + self.superblock.owner_pages();
+            self.table.index = Some(Index::new(self.superblock.incarnation, pages));
         }
-        let pages = self.superblock.table_pages() + self.superblock.owner_pages();
-        let mut index = Index::new(self.superblock.incarnation, pages);
-        for (number, page) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
-            if let Some(wrong) = index.load(number as u64, page, last) {
+        self.read_index(0);
+    }
+
+    /// Reads the index from this page on, or goes on if there are no more.
+    fn read_index(&mut self, first: u64) {
+        if first >= self.superblock.index_pages() {
+            return self.judge_journal();
+        }
+        self.recovery.as_mut().expect("opening").part = Part::Index(first);
+        let count = self.part().1;
+        self.recovery.as_mut().expect("opening").bytes = vec![0; (count * SECTOR) as usize];
+        self.read_piece();
+    }
+
+    fn take_index(&mut self, first: u64, bytes: &[u8]) {
+        let cut_off = self.recovery.as_mut().expect("opening").cut_off.take();
+        for (number, page) in (first..).zip(bytes.chunks_exact(SECTOR_BYTES)) {
+            let index = self.table.index.as_mut().expect("there is one to be read");
+            if let Some(wrong) = index.load(number, page, cut_off.as_ref()) {
                 self.damaged(format!("page {number} of the table's index is damaged: {wrong}"));
             }
         }
-        self.table.index = Some(index);
+        self.recovery.as_mut().expect("opening").cut_off = cut_off;
+        self.read_index(first + INDEX_PIECE);
     }
 
     fn refuse(&mut self, why: FormatError) {

@@ -4,7 +4,6 @@ use super::super::format::{
     Applied, ChangeHead, Entry, FORGOT, FrameHead, SUPERBLOCKS, decode_frame, decode_head,
 };
 use super::super::overlay::Over;
-use super::super::torn::last_sums;
 use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblock, Write};
 use crate::Buffer;
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES};
@@ -13,14 +12,11 @@ use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES};
 pub(super) type Found = (u64, FrameHead, Vec<Entry>);
 
 impl JournalStore {
-    /// Finds the frames that count, or that none can be believed.
-    pub(super) fn judge_journal(&mut self, index: &[u8]) {
-        let bytes = std::mem::take(&mut self.recovery.as_mut().expect("opening").journal);
-        let frames = match self.find_frames(&bytes) {
-            Ok(frames) => frames,
-            Err(why) => return self.refuse(why),
-        };
-        self.take_index(index, last_sums(frames.iter().flat_map(|f| &f.2)));
+    /// Says whether the frames count that were found, or none can be believed.
+    pub(super) fn judge_journal(&mut self) {
+        let recovery = self.recovery.as_mut().expect("opening");
+        let bytes = std::mem::take(&mut recovery.journal);
+        let frames = std::mem::take(&mut recovery.frames);
         let missing = self.superblock.tail_frame + frames.len() as u64;
         // Without an index the disk would be refused: only what is surely a hole counts.
         let least = missing + u64::from(!self.superblock.has_index());
@@ -82,7 +78,7 @@ impl JournalStore {
     }
 
     /// The frames from the tail on, up to the first that is not whole.
-    fn find_frames(&self, bytes: &[u8]) -> Result<Vec<Found>, FormatError> {
+    pub(super) fn find_frames(&self, bytes: &[u8]) -> Result<Vec<Found>, FormatError> {
         let sb = &self.superblock;
         let (mut at, mut number, mut used) = (sb.tail, sb.tail_frame, 0);
         let frame_at = |at: u64, number: u64| {

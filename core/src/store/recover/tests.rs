@@ -11,7 +11,7 @@ fn opened(entries: &[Entry]) -> Vec<Recovered> {
     let mut disk = vec![0; superblock.sectors() as usize * SECTOR_BYTES];
     let (frame, _) = encode_frame(superblock.incarnation, superblock.tail_frame, entries);
     let offset = superblock.journal_start() * SECTOR;
-    let mut ops = JournalStore::format(&superblock);
+    let mut ops: Vec<DiskOp> = JournalStore::format(&superblock).collect();
     ops.push(DiskOp::Write { offset, data: vec![frame.into()], durable: true });
     ops.into_iter().for_each(|op| drop(work(&mut disk, op)));
 

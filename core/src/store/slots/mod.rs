@@ -33,6 +33,7 @@ use std::ops::Range;
 
 use super::Superblock;
 use super::page;
+use super::sparse::Sparse;
 use crate::units::Timestamp;
 
 pub(in crate::store) use reopened::Claims;
@@ -51,8 +52,8 @@ pub const MOST_SLOTS: u64 = u32::MAX as u64 - 1;
 
 /// As many bits of a logical slot's number does the table have room for.
 const MARK: u32 = (1 << 24) - 1;
-/// In the place of a slot's number, which is kept plus 1, in memory as on the disk. So memory for slots that were never
-/// written is never touched.
+/// In the place of a slot's number, which is kept plus 1, in memory as on the disk. So slots that were never written take
+/// no memory.
 const NONE: u32 = 0;
 
 /// A slot's number as it is kept.
@@ -90,11 +91,11 @@ pub(in crate::store) struct Slots {
     /// Sectors of a slot; 0 if the disk has none, and every sector is in the place of its number.
     size: u64,
     /// Of each logical slot the physical one that the last checkpoint gave it.
-    places: Vec<u32>,
+    places: Sparse<u32>,
     /// How many logical slots have one.
     placed: u64,
     /// Of each physical slot the logical one that claims it so.
-    owners: Vec<u32>,
+    owners: Sparse<u32>,
     /// For each page of the owners, which copy is the newer one.
     newer: Vec<u8>,
     /// Pages of the owners that are to be written with the next checkpoint.
@@ -121,9 +122,9 @@ impl Slots {
         let count = sb.slots();
         Slots {
             size: sb.slot(),
-            places: vec![NONE; sb.logical_slots() as usize],
+            places: Sparse::new(sb.logical_slots()),
             placed: 0,
-            owners: vec![NONE; count as usize],
+            owners: Sparse::new(count),
             newer: vec![1; sb.owner_pages() as usize],
             dirty: BTreeSet::new(),
             refused: BTreeMap::new(),
@@ -140,8 +141,8 @@ impl Slots {
     pub fn full(sb: &Superblock) -> Slots {
         let mut slots = Slots::new(sb);
         for slot in 0..sb.logical_slots() {
-            slots.places[slot as usize] = kept(slot);
-            slots.owners[slot as usize] = kept(slot);
+            slots.places.set(slot, kept(slot));
+            slots.owners.set(slot, kept(slot));
             slots.room.set_used(slot);
         }
         slots.placed = sb.logical_slots();
@@ -151,7 +152,7 @@ impl Slots {
     /// How many slots are kept for changes that are put in place where nothing is yet: no more than there are such
     /// places.
     pub fn reserved(&self) -> u64 {
-        self.room.reserve().min(self.places.len() as u64 - self.placed)
+        self.room.reserve().min(self.places.len() - self.placed)
     }
 
     /// Whether pointers have moved, and slots that the next checkpoint frees are wanted.
@@ -162,7 +163,7 @@ impl Slots {
     /// The logical slot of a sector. Sectors behind all slots have none.
     pub fn slot_of(&self, sector: u64) -> Option<u64> {
         let slot = sector.checked_div(self.size)?;
-        (slot < self.places.len() as u64).then_some(slot)
+        (slot < self.places.len()).then_some(slot)
     }
 
     /// What entries of the table have that speak of a sector in a slot: the lower bits of the slot's number.
@@ -184,21 +185,31 @@ impl Slots {
     /// The sectors whose places are among these physical sectors, but for those of the pointers that are to move: for each
     /// slot of which one is all of the slot.
     pub fn sectors_in(&self, places: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        let slots = self.owners.len() as u64;
+        let slots = self.owners.len();
         let within = places.start / self.size..places.end.div_ceil(self.size).min(slots);
-        let owned = within.filter_map(|place| number(self.owners[place as usize]));
+        let owned = self.owners.within(within).filter_map(|(_, owner)| number(owner));
         let behind = places.start.max(slots * self.size)..places.end;
         owned.map(|slot| self.sectors_of(slot)).chain((!behind.is_empty()).then_some(behind))
     }
 
     /// The physical slot of a logical one.
     pub fn place(&self, slot: u64) -> Option<u64> {
-        number(self.places[slot as usize])
+        number(self.places.get(slot))
     }
 
     /// Where a pointer has moved that the next checkpoint is to write.
     pub fn moved(&self, slot: u64) -> Option<u64> {
         self.moved.get(&slot).map(|(_, place)| *place)
+    }
+
+    /// The first of these slots that has a place.
+    pub fn next_placed(&self, slots: Range<u64>) -> Option<u64> {
+        self.places.within(slots).next().map(|(slot, _)| slot)
+    }
+
+    /// The sectors behind all slots begin here.
+    pub fn end(&self) -> u64 {
+        self.places.len() * self.size
     }
 
     /// The pointers that have moved since the last checkpoint.
@@ -246,13 +257,13 @@ impl Slots {
         }
         match before {
             Some(before) => {
-                self.owners[before as usize] = NONE;
+                self.owners.set(before, NONE);
                 self.dirty.insert(before / OWNERS_PER_PAGE);
             }
             None => self.placed += 1,
         }
-        self.places[slot as usize] = kept(place);
-        self.owners[place as usize] = kept(slot);
+        self.places.set(slot, kept(place));
+        self.owners.set(place, kept(slot));
         self.dirty.insert(place / OWNERS_PER_PAGE);
         before
     }
@@ -324,17 +335,12 @@ impl Slots {
     /// disposes.
     pub fn check(&self, held: impl Iterator<Item = u64>) {
         let mut used = BTreeSet::new();
-        let placed =
-            (0..).zip(&self.places).filter_map(|(slot, place)| Some((slot, number(*place)?)));
-        for (slot, place) in placed {
-            assert_eq!(
-                number(self.owners[place as usize]),
-                Some(slot),
-                "slot {slot} has its place"
-            );
+        for (slot, place) in self.places.all() {
+            let place = number(place).expect("what is kept is none of these");
+            assert_eq!(number(self.owners.get(place)), Some(slot), "slot {slot} has its place");
             used.insert(place);
         }
-        let owned = self.owners.iter().filter(|owner| **owner != NONE).count();
+        let owned = self.owners.all().count();
         assert_eq!(owned, used.len(), "at most one place claims a slot");
         assert_eq!(self.placed, used.len() as u64, "slots with a place are counted");
         let mut once = BTreeSet::new();
@@ -354,7 +360,7 @@ impl Slots {
 
     /// How many there are of each kind; none if the disk has no slots.
     pub fn counts(&self) -> Option<SlotCounts> {
-        let all = self.owners.len() as u64;
+        let all = self.owners.len();
         let (free, reserved, placed) = (self.free(), self.reserved(), self.placed);
         let held = all - free - placed;
         (self.size > 0).then_some(SlotCounts { all, free, reserved, placed, held })

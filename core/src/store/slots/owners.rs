@@ -79,11 +79,9 @@ impl Slots {
 
     fn encode(&self, disk: u64, number: u64, checkpoint: u64) -> Vec<u8> {
         let mut w = Writer::with_room(SECTOR_BYTES);
-        for owner in self.owners.iter().skip((number * OWNERS_PER_PAGE) as usize) {
-            if w.written().len() == page::BODY_BYTES {
-                break;
-            }
-            w.u64(u64::from(*owner));
+        let first = number * OWNERS_PER_PAGE;
+        for place in first..(first + OWNERS_PER_PAGE).min(self.owners.len()) {
+            w.u64(u64::from(self.owners.get(place)));
             w.u64(0);
         }
         page::seal(Kind::Owners, disk, number, checkpoint, w)

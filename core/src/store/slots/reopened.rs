@@ -1,18 +1,28 @@
 //! What is found of the slots when a disk is opened: the claims of the owners, the pointers that the journal names, and then
 //! which slots are in use.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::owners::{self, Page};
 use super::room::Room;
 use super::{NONE, OWNER_COPIES, OWNERS_PER_PAGE, Slots, kept};
 use crate::store::index::{Index, Known};
+use crate::store::sparse::Sparse;
 use crate::store::table::Numbers;
 use crate::units::SECTOR_BYTES;
 
 /// How late the claims are that have been found.
 #[derive(Clone, Default, Hash)]
 pub(in crate::store) struct Claims {
-    /// The checkpoint at which each page was written.
-    pages: Vec<u64>,
+    /// The checkpoint at which each page was written that has been read.
+    pages: BTreeMap<u64, u64>,
+}
+
+impl Claims {
+    /// The checkpoint at which a page was written.
+    fn of(&self, page: u64) -> u64 {
+        self.pages.get(&page).copied().unwrap_or_default()
+    }
 }
 
 impl Slots {
@@ -28,10 +38,9 @@ impl Slots {
         copies: [&[u8]; OWNER_COPIES as usize],
     ) -> Vec<(u64, &'static str)> {
         let mut damaged = Vec::new();
-        claims.pages.resize(self.newer.len(), 0);
         for (n, number) in (0..copies[0].len() / SECTOR_BYTES).zip(first..) {
             let page = copies.map(|copy| &copy[n * SECTOR_BYTES..(n + 1) * SECTOR_BYTES]);
-            let slots = (self.places.len() as u64, self.owners.len() as u64);
+            let slots = (self.places.len(), self.owners.len());
             let chosen = owners::choose(index, numbers, table + number, number, slots, page);
             if let Some(refused) = chosen.refused {
                 self.refused.insert(number, refused);
@@ -62,20 +71,20 @@ impl Slots {
     /// Of two slots that claim the same content the one counts whose page was written later: the other had not been written
     /// anew when a crash came.
     fn claim(&mut self, claims: &mut Claims, number: u64, (written, owners): Page) {
-        claims.pages[number as usize] = written;
+        claims.pages.insert(number, written);
         for (place, owner) in (number * OWNERS_PER_PAGE..).zip(owners) {
             let Some(slot) = super::number(owner) else { continue };
-            self.owners[place as usize] = owner;
-            let page_of = |place: u64| claims.pages[(place / OWNERS_PER_PAGE) as usize];
+            self.owners.set(place, owner);
+            let page_of = |place: u64| claims.of(place / OWNERS_PER_PAGE);
             if self.place(slot).is_none_or(|other| page_of(other) < written) {
-                self.places[slot as usize] = kept(place);
+                self.places.set(slot, kept(place));
             }
         }
     }
 
     /// An apply entry names a pointer.
     pub fn replay_pointer(&mut self, slot: u64, place: u64) {
-        self.places[slot as usize] = kept(place);
+        self.places.set(slot, kept(place));
     }
 
     /// All pointers are known. `held` are the places of writes that are undecided. Says whether pointers contradict
@@ -83,29 +92,34 @@ impl Slots {
     pub fn settle(&mut self, held: impl Iterator<Item = u64>) -> bool {
         let mut contradict = false;
         let count = self.owners.len();
-        let found = std::mem::replace(&mut self.owners, vec![NONE; count]);
+        let found = std::mem::replace(&mut self.owners, Sparse::new(count));
         self.placed = 0;
-        self.room = Room::new(count as u64);
+        self.room = Room::new(count);
         let moved = self.moved.values().map(|(_, place)| *place);
         held.chain(moved).for_each(|place| self.room.set_used(place));
-        for (slot, place) in (0..).zip(&mut self.places) {
-            let Some(at) = super::number(*place) else { continue };
-            let owner = &mut self.owners[at as usize];
-            match *owner {
+        let mut refused = Vec::new();
+        for (slot, place) in self.places.all() {
+            let at = super::number(place).expect("what is kept is none of these");
+            match self.owners.get(at) {
                 NONE if !self.room.is_used(at) => {
-                    (*owner, self.placed) = (kept(slot), self.placed + 1)
+                    self.owners.set(at, kept(slot));
+                    self.placed += 1;
                 }
-                _ => (*place, contradict) = (NONE, true),
+                _ => refused.push(slot),
             }
         }
-        (self.leaving, self.dropped) = (Vec::new(), super::BTreeMap::new());
-        for (place, (found, owner)) in (0..).zip(found.iter().zip(&self.owners)) {
+        contradict |= !refused.is_empty();
+        refused.into_iter().for_each(|slot| self.places.set(slot, NONE));
+        (self.leaving, self.dropped) = (Vec::new(), BTreeMap::new());
+        let claimed = found.all().chain(self.owners.all()).map(|(place, _)| place);
+        for place in claimed.collect::<BTreeSet<_>>() {
+            let (found, owner) = (found.get(place), self.owners.get(place));
             if found != owner {
                 self.dirty.insert(place / OWNERS_PER_PAGE);
             }
-            if *owner != NONE {
+            if owner != NONE {
                 self.room.set_used(place);
-            } else if *found != NONE && !self.room.is_used(place) {
+            } else if !self.room.is_used(place) {
                 // The owners on the disk still name it.
                 self.room.set_used(place);
                 self.leaving.push(place);

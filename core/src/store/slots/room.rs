@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use crate::store::sparse::Sparse;
+
 /// Most slots that are remembered as freed last.
 const RECENT: usize = 4096;
 
@@ -17,7 +19,7 @@ pub(in crate::store) fn kept_of(slots: u64) -> u64 {
 pub(super) struct Room {
     count: u64,
     /// A bit for each slot that is in use.
-    used: Vec<u64>,
+    used: Sparse<u64>,
     free: u64,
     /// Slots that were freed last, the latest at the end. Some may be in use again.
     recent: VecDeque<u64>,
@@ -30,10 +32,9 @@ pub(super) struct Room {
 impl Room {
     /// So many slots, all of them free.
     pub fn new(count: u64) -> Room {
-        let words = (count as usize).div_ceil(64);
         Room {
             count,
-            used: vec![0; words],
+            used: Sparse::new(count.div_ceil(64)),
             free: count,
             recent: VecDeque::new(),
             unsure: VecDeque::new(),
@@ -53,13 +54,13 @@ impl Room {
 
     /// Whether a slot is in use.
     pub fn is_used(&self, slot: u64) -> bool {
-        self.used[slot as usize / 64] & 1 << (slot % 64) != 0
+        self.used.get(slot / 64) & 1 << (slot % 64) != 0
     }
 
     /// A slot is in use.
     pub fn set_used(&mut self, slot: u64) {
         if !self.is_used(slot) {
-            self.used[slot as usize / 64] |= 1 << (slot % 64);
+            self.used.set(slot / 64, self.used.get(slot / 64) | 1 << (slot % 64));
             self.free -= 1;
         }
     }
@@ -77,7 +78,8 @@ impl Room {
 
     /// Checks that these slots are in use, and no others.
     pub fn check(&self, used: &BTreeSet<u64>) {
-        let marked = (0..self.count).filter(|slot| self.is_used(*slot));
+        let words = self.used.all().map(|(word, _)| word);
+        let marked = words.flat_map(|word| word * 64..(word + 1) * 64).filter(|s| self.is_used(*s));
         assert!(marked.eq(used.iter().copied()), "slots in use are so for a reason: {used:?}");
         assert_eq!(self.free, self.count - used.len() as u64, "all others are free");
     }
@@ -98,7 +100,7 @@ impl Room {
     fn first_free(&self, from: u64, end: u64) -> Option<u64> {
         let mut slot = from;
         while slot < end {
-            let unused = !self.used[slot as usize / 64] >> (slot % 64);
+            let unused = !self.used.get(slot / 64) >> (slot % 64);
             match unused {
                 0 => slot = (slot / 64 + 1) * 64,
                 bits => {
@@ -113,7 +115,7 @@ impl Room {
     /// A slot is free again.
     pub fn give_back(&mut self, slot: u64) {
         assert!(self.is_used(slot), "slot {slot} is freed twice");
-        self.used[slot as usize / 64] &= !(1 << (slot % 64));
+        self.used.set(slot / 64, self.used.get(slot / 64) & !(1 << (slot % 64)));
         self.free += 1;
         if self.recent.len() == RECENT {
             self.recent.drain(..RECENT / 2);
@@ -144,7 +146,7 @@ impl Room {
     /// The disk has been opened, and it is known what is in use. The free ones before the last of those may hold something, as far as
     /// so many are remembered; behind it probably nothing has been written.
     pub fn reopened(&mut self) {
-        let last = self.used.iter().rposition(|word| *word != 0).map_or(0, |n| n as u64 + 1);
+        let last = self.used.all().next_back().map_or(0, |(word, _)| word + 1);
         let before = 0..(last * 64).min(self.count);
         self.unsure = before.filter(|slot| !self.is_used(*slot)).take(RECENT).collect();
     }

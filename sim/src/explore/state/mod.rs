@@ -166,7 +166,7 @@ impl State {
                 Superblock::divide(CLUSTER, n, 1, SECTORS, JOURNAL).expect("a fair size");
             let superblock = Superblock { journal: JOURNAL, ..superblock };
             let mut place = Place::default();
-            JournalStore::format(&superblock).into_iter().for_each(|op| place.disk.apply_now(op));
+            JournalStore::format(&superblock).for_each(|op| place.disk.apply_now(op));
             state.places.push(Arc::new(place));
         }
         state.start_everything()?;

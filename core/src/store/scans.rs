@@ -1,0 +1,234 @@
+//! Scans: which sectors of a range are of some kind. A scan walks over what is there, and passes over slots that have no
+//! place in one step, however many there are.
+
+use std::ops::{Range, RangeInclusive};
+
+use super::checkpoint::Checkpoint;
+use super::table::{ENTRIES_PER_PAGE, State, TableEntry, page_of};
+use super::{Event, JournalStore};
+use crate::Buffer;
+use crate::units::Timestamp;
+
+/// What a scan looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scan {
+    /// Sectors written at this time or later; lost ones may have been.
+    Since(Timestamp),
+    /// Sectors that have content of this time or later; lost ones have none.
+    Kept(Timestamp),
+    /// Sectors that are not holes.
+    Content,
+    /// Sectors that are marked as out of date.
+    Marked,
+    /// Sectors that are anything but holes in place, on which nothing waits to be put in place: of the others it is safe
+    /// that they read as zeros.
+    Used,
+}
+
+/// So many sectors are looked at together, as many as 64 pages of the table speak of,
+const PIECE: u64 = 64 * ENTRIES_PER_PAGE as u64;
+/// in at most so many runs.
+const RUNS: usize = 64;
+
+/// Of so many marked pages of the table is looked up whose sectors they are.
+const FEW_MARKED: usize = 64;
+
+#[derive(Clone, Hash)]
+pub(super) struct ScanJob {
+    next: u64,
+    end: u64,
+    what: Scan,
+    found: Vec<(u64, Timestamp)>,
+}
+
+impl JournalStore {
+    /// Looks for sectors in `first..first + count`; says [`Event::Scanned`] with `ticket`.
+    pub fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {
+        let job = ScanJob { next: first, end: first + count, what, found: Vec::new() };
+        self.scans.insert(ticket, job);
+        self.step_scans();
+    }
+
+    pub(super) fn step_scans(&mut self) {
+        for ticket in self.scans.keys().copied().collect::<Vec<_>>() {
+            self.step_scan(ticket);
+        }
+    }
+
+    fn step_scan(&mut self, ticket: u64) {
+        loop {
+            let job = &self.scans[&ticket];
+            let (what, left) = (job.what, job.next..job.end);
+            let runs = match what {
+                Scan::Marked => self.next_marked(left.start, left.end).into_iter().collect(),
+                _ => self.next_present(left.clone()),
+            };
+            let Some(end) = runs.last().map(|run| run.end) else {
+                let job = self.scans.remove(&ticket).expect("just seen");
+                self.events.push_back(Event::Scanned(ticket, job.found));
+                return;
+            };
+            let mut pages: Vec<u64> =
+                runs.iter().flat_map(|r| self.pages_of(r.start, r.end - r.start)).collect();
+            pages.sort_unstable();
+            pages.dedup();
+            if !self.want(pages) {
+                return;
+            }
+            // Of a lost sector nobody knows when it was written last. One that is marked since then was.
+            let lost = match what {
+                Scan::Kept(_) | Scan::Marked => Timestamp::ZERO,
+                Scan::Since(_) | Scan::Content | Scan::Used => Timestamp(u64::MAX),
+            };
+            let mut found = Vec::new();
+            for sector in runs.into_iter().flatten() {
+                self.counters.scanned += 1;
+                let version = self.version(sector, lost);
+                let is_wanted = match what {
+                    // What is marked says nothing of what a disk has missed that was away: that would have been computed.
+                    // But one that has lost what it had cannot tell what it has.
+                    Scan::Since(since) => {
+                        let mut says = || since == Timestamp::ZERO || !self.is_marked(sector);
+                        version > Timestamp::ZERO && version >= since && says()
+                    }
+                    Scan::Kept(since) => version > Timestamp::ZERO && version >= since,
+                    Scan::Content => !self.is_hole(sector),
+                    Scan::Marked => self.is_marked(sector),
+                    Scan::Used => self.is_used(sector),
+                };
+                found.extend(is_wanted.then_some((sector, version)));
+            }
+            let job = self.scans.get_mut(&ticket).expect("just seen");
+            job.found.extend(found);
+            job.next = end;
+            self.trim_table();
+        }
+    }
+
+    /// The next runs of these sectors of which anything is known but that they were never written.
+    fn next_present(&self, sectors: Range<u64>) -> Vec<Range<u64>> {
+        let (mut runs, mut left) = (Vec::new(), PIECE);
+        let mut from = sectors.start;
+        while left > 0 && runs.len() < RUNS {
+            let Some(run) = self.next_run(from..sectors.end, left) else { break };
+            left -= run.end - run.start;
+            from = run.end;
+            runs.push(run);
+        }
+        runs
+    }
+
+    /// The first of these runs, up to so many sectors of it.
+    fn next_run(&self, sectors: Range<u64>, most: u64) -> Option<Range<u64>> {
+        if sectors.is_empty() {
+            return None;
+        }
+        let upto = |first: u64, end: u64| first..end.min(sectors.end).min(first + most);
+        // Without slots every sector is in its place, and where claims were lost a slot without a place is lost.
+        if self.superblock.slot() == 0 || self.unclaimed() != TableEntry::FRESH {
+            return Some(upto(sectors.start, sectors.end));
+        }
+        let slot_of = |sector: u64| sector / self.superblock.slot();
+        let slots = slot_of(sectors.start)..slot_of(sectors.end - 1) + 1;
+        let placed = self.slots.next_placed(slots).map(|slot| self.slots.sectors_of(slot));
+        let behind = (self.slots.end() < sectors.end).then(|| self.slots.end()..sectors.end);
+        let waiting = self.overlay.next(sectors.clone()).into_iter();
+        let placing = self.checkpoint.as_ref().and_then(|c| c.next(sectors.clone()));
+        let waiting = waiting.chain(placing).min().map(|sector| sector..sector + 1);
+        let runs = [placed, behind, waiting].into_iter().flatten();
+        let first = runs.min_by_key(|run| run.start.max(sectors.start))?;
+        let mut end = first.end;
+        // Slots side by side are one run.
+        while end < sectors.end && end < first.start + most {
+            match self.slots.slot_of(end).filter(|slot| self.slots.place(*slot).is_some()) {
+                Some(slot) => end = self.slots.sectors_of(slot).end,
+                None => break,
+            }
+        }
+        Some(upto(first.start.max(sectors.start), end))
+    }
+
+    /// Those of these sectors that are on the next page on which one may be marked.
+    fn next_marked(&self, from: u64, end: u64) -> Option<Range<u64>> {
+        if from >= end {
+            return None;
+        }
+        if self.superblock.slot() > 0 {
+            return self.next_marked_slot(from, end);
+        }
+        let on_disk = self.table.next_marked(page_of(from)..page_of(end - 1) + 1);
+        let page = self.next_marked_in_memory(from, end).map(page_of).into_iter().chain(on_disk);
+        let page = page.min()?;
+        let entries = ENTRIES_PER_PAGE as u64;
+        Some(from.max(page * entries)..end.min((page + 1) * entries))
+    }
+
+    /// The first of these sectors that is marked in memory, and not in place.
+    fn next_marked_in_memory(&self, from: u64, end: u64) -> Option<u64> {
+        let placing = self.checkpoint.iter().flat_map(Checkpoint::sectors);
+        let placing = placing.filter(|(s, over)| (from..end).contains(s) && over.is_marked());
+        self.overlay.next_mark(from, end).into_iter().chain(placing.map(|(s, _)| s)).min()
+    }
+
+    /// The same where there are slots: of a slot, or of what is behind all of them.
+    fn next_marked_slot(&self, from: u64, end: u64) -> Option<Range<u64>> {
+        let first = self.next_marked_in_memory(from, end);
+        let in_place = self.next_marked_in_place(from..first.unwrap_or(end));
+        let sectors = in_place.or(first.map(|sector| sector..=sector))?;
+        Some(*sectors.start()..*sectors.end() + 1)
+    }
+
+    /// Those of these sectors that are in the next slot, or behind all slots, and may be marked where they are on the disk.
+    fn next_marked_in_place(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
+        let (end, mut pages) = (self.superblock.table_pages(), Vec::new());
+        let next = |pages: &[u64]| pages.last().map_or(0, |page| page + 1);
+        while let Some(page) = self.table.next_marked(next(&pages)..end) {
+            if pages.len() == FEW_MARKED {
+                return self.walk_to_marked(sectors);
+            }
+            pages.push(page);
+        }
+        let entries = ENTRIES_PER_PAGE as u64;
+        let places = pages.into_iter().map(|page| page * entries..(page + 1) * entries);
+        let those = places.flat_map(|places| self.slots.sectors_in(places));
+        let wanted = those.map(|s| s.start.max(sectors.start)..s.end.min(sectors.end));
+        let next = wanted.filter(|s| s.start < s.end).min_by_key(|s| s.start)?;
+        Some(next.start..=next.end - 1)
+    }
+
+    /// The same where many pages are marked: the next is not far.
+    fn walk_to_marked(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
+        let mut sector = sectors.start;
+        while sector < sectors.end {
+            let slot = self.slots.slot_of(sector);
+            let end = slot.map_or(sectors.end, |slot| self.slots.sectors_of(slot).end);
+            let end = end.min(sectors.end);
+            let marked = |place: u64| {
+                let (first, last) = (page_of(place), page_of(place + (end - sector) - 1));
+                self.table.next_marked(first..last + 1).is_some()
+            };
+            if self.slots.place_of(sector).is_some_and(marked) {
+                return Some(sector..=end - 1);
+            }
+            sector = end;
+        }
+        None
+    }
+
+    /// Whether a sector whose page is in memory is marked.
+    fn is_marked(&mut self, sector: u64) -> bool {
+        self.source(sector).base.is_marked()
+    }
+
+    /// Whether a sector whose page is in memory reads as zeros without a look.
+    fn is_hole(&mut self, sector: u64) -> bool {
+        let source = self.source(sector);
+        source.base.is_zero() && source.deltas.iter().all(Buffer::is_zero)
+    }
+
+    /// Whether a sector whose page is in memory is anything but a hole in place, with nothing above it.
+    fn is_used(&mut self, sector: u64) -> bool {
+        let (layers, entry) = self.layers(sector);
+        !layers.is_empty() || entry.state != State::Hole
+    }
+}
