@@ -150,6 +150,12 @@ pub enum Wanted {
     Stripes,
     /// Which of the range is holes.
     Holes,
+    /// Which stripes of the range, which are whole, have anything in use: runs of them.
+    Used,
+    /// The same, and no write before this read may come later to those that have not.
+    UsedBefore,
+    /// Which of these stripes have ever been written, as far as this column's disk has given them a place.
+    Placed,
 }
 
 /// Why a worker cannot do its part.

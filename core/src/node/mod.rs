@@ -42,6 +42,8 @@ mod task;
 #[cfg(test)]
 mod test_bench;
 #[cfg(test)]
+mod used_tests;
+#[cfg(test)]
 mod waiting_tests;
 mod witness;
 mod worker;

@@ -20,6 +20,9 @@ use crate::units::Timestamp;
 
 const GRANULE: u64 = 16;
 
+/// Of more stretches that were swept the earlier ones are forgotten.
+const MOST_SWEPT: usize = 256;
+
 /// What a transaction wants of a range of sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
@@ -122,10 +125,18 @@ struct Prewrite {
     delta: bool,
 }
 
+/// Sectors of which it was seen that nothing is there: a read of however many, kept as one.
+#[derive(Clone, Debug, Hash)]
+struct Swept {
+    sectors: Range<u64>,
+    ts: Timestamp,
+}
+
 /// The timestamps of one disk.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Admission {
     granules: BTreeMap<u64, Granule>,
+    swept: Vec<Swept>,
     floor: Timestamp,
 }
 
@@ -135,6 +146,7 @@ impl Admission {
         if floor > self.floor {
             self.floor = floor;
             self.granules.retain(|_, g| g.newest > floor || !g.prewrites.is_empty());
+            self.swept.retain(|s| s.ts > floor);
         }
     }
 
@@ -148,6 +160,54 @@ impl Admission {
             let (_, floor, _) = newest.select_nth_unstable(half);
             self.raise_floor(*floor);
         }
+    }
+
+    /// From now on no write that comes before `ts` is admitted to these sectors: it was seen at `ts` that nothing is there.
+    /// What is [busy](Admission::busy) there must be looked at by itself.
+    pub fn sweep(&mut self, ts: Timestamp, sectors: &Range<u64>) -> Admittance {
+        if ts <= self.floor {
+            return Admittance::Rejected(self.floor);
+        }
+        let adjoins = |s: &Swept| s.sectors.start <= sectors.end && sectors.start <= s.sectors.end;
+        match self.swept.iter_mut().find(|s| adjoins(s)) {
+            // One after the other they are one: that refuses more than it must, and only for a moment.
+            Some(near) => {
+                let start = near.sectors.start.min(sectors.start);
+                near.sectors = start..near.sectors.end.max(sectors.end);
+                near.ts = near.ts.max(ts);
+            }
+            None => self.swept.push(Swept { sectors: sectors.clone(), ts }),
+        }
+        if self.swept.len() > MOST_SWEPT {
+            let mut times: Vec<Timestamp> = self.swept.iter().map(|s| s.ts).collect();
+            let (_, floor, _) = times.select_nth_unstable(MOST_SWEPT / 2);
+            self.raise_floor(*floor);
+        }
+        Admittance::Admitted
+    }
+
+    /// The sectors in `range`, and some beside them, that have an unresolved prewrite, or were written at `ts` or later.
+    pub fn busy(&self, ts: Timestamp, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let near = self.granules.range(range.start / GRANULE..range.end.div_ceil(GRANULE));
+        let later = move |w: &Writes| w.content.max(w.delta).max(w.committed) >= ts;
+        let busy = near.filter(move |(_, g)| {
+            !g.prewrites.is_empty() || g.writes(0..GRANULE as usize).iter().any(later)
+        });
+        busy.map(move |(n, _)| (n * GRANULE).max(range.start)..((n + 1) * GRANULE).min(range.end))
+    }
+
+    /// Whether what was written at `ts` or later may be forgotten.
+    pub fn has_forgotten(&self, ts: Timestamp) -> bool {
+        ts <= self.floor
+    }
+
+    /// The latest time at which it was seen that nothing is in sectors of this range.
+    fn swept(&self, range: &Range<u64>, access: Access) -> Timestamp {
+        if access == Access::Read {
+            return Timestamp::ZERO;
+        }
+        let meets = |s: &&Swept| s.sectors.start < range.end && range.start < s.sectors.end;
+        self.swept.iter().filter(meets).map(|s| s.ts).max().unwrap_or_default()
     }
 
     /// Admits transaction `ts` to all of `accesses`, or to none.
@@ -182,8 +242,10 @@ impl Admission {
         if range.end > (number + 1) * GRANULE {
             return None;
         }
+        let swept = accesses.iter().map(|a| self.swept(&range, a.1)).max().unwrap_or_default();
         let granule = self.granules.entry(number).or_default();
-        let against = |(_, access): &(_, Access)| granule.against(within.clone(), *access);
+        let against =
+            |(_, access): &(_, Access)| granule.against(within.clone(), *access).max(swept);
         let latest = accesses.iter().map(against).max().unwrap_or_default();
         if latest >= ts && latest > Timestamp::ZERO {
             return Some(Admittance::Rejected(latest));
@@ -204,7 +266,7 @@ impl Admission {
 
     /// The latest timestamp in `range` that stands against an access.
     fn latest_against(&self, range: Range<u64>, access: Access) -> Timestamp {
-        let mut latest = Timestamp::ZERO;
+        let mut latest = self.swept(&range, access);
         for (number, within) in granules(range) {
             let Some(granule) = self.granules.get(&number) else { continue };
             latest = latest.max(granule.against(within, access));
@@ -371,6 +433,38 @@ mod tests {
         assert_eq!(a.granules.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3]);
         assert_eq!(a.admit(at(96), &[(900..901, Access::Read)]), Admittance::Rejected(at(96)));
         assert_eq!(a.admit(at(97), &[(900..901, Access::Read)]), Admittance::Admitted);
+    }
+
+    #[test]
+    fn what_was_swept_admits_no_earlier_write_however_much_it_is() {
+        let mut a = Admission::default();
+        assert!(one(&mut a, 10, Access::Content));
+        assert_eq!(a.sweep(at(20), &(0..1 << 40)), Admittance::Admitted);
+        assert!(a.busy(at(20), 0..1 << 40).eq([0..16, 16..32]), "what is undecided, by units");
+        a.resolve(at(10), 10..20, true);
+        assert_eq!(a.busy(at(20), 0..1 << 40).count(), 0);
+        assert!(a.busy(at(10), 12..1 << 40).eq([12..16, 16..32]), "what is as late");
+        for (access, first) in [(Access::Content, 100), (Access::Delta, 1000)] {
+            let (one, many) = (first..first + 1, first..first + 99);
+            assert_eq!(a.admit(at(20), &[(one, access)]), Admittance::Rejected(at(20)));
+            assert_eq!(a.admit(at(20), &[(many.clone(), access)]), Admittance::Rejected(at(20)));
+            assert_eq!(a.admit(at(21), &[(many, access)]), Admittance::Admitted);
+        }
+        assert_eq!(a.admit(at(15), &[(500..600, Access::Read)]), Admittance::Admitted);
+        // Side by side they are one; of many that are apart the older ones go.
+        assert_eq!(a.sweep(at(30), &(1 << 40..1 << 41)), Admittance::Admitted);
+        assert_eq!(a.swept.len(), 1);
+        for n in 0..MOST_SWEPT as u64 {
+            assert_eq!(
+                a.sweep(at(40 + n), &((2 + n) << 41..(2 + n) << 41 | 5)),
+                Admittance::Admitted
+            );
+        }
+        assert!(a.swept.len() <= MOST_SWEPT / 2 + 1, "{}", a.swept.len());
+        assert!(a.has_forgotten(at(30)) && !a.has_forgotten(at(1000)));
+        assert!(!one(&mut a, 30, Access::Content), "what is forgotten is refused");
+        a.raise_floor(at(1000));
+        assert!(a.swept.is_empty());
     }
 
     #[test]

@@ -180,6 +180,12 @@ impl Index {
         self.dirty.insert(index_page(page));
     }
 
+    /// For how many entries memory is taken.
+    #[cfg(test)]
+    pub fn held(&self) -> u64 {
+        self.entries.held()
+    }
+
     /// The checkpoint at which a page of it was written last.
     pub fn written_at(&self, page: u64) -> u64 {
         self.written[page as usize][0]
@@ -399,7 +405,7 @@ mod tests {
         for n in 0..3 {
             assert_eq!(again.load(n, &Index::fresh(9, n).to_bytes(), None), None);
         }
-        assert_eq!(again.entries.held(), 0, "what was never written takes no memory");
+        assert_eq!(again.held(), 0, "what was never written takes no memory");
         for (n, page) in &written {
             assert_eq!(again.load(*n, &page.to_bytes(), None), None);
         }

@@ -168,6 +168,12 @@ impl Table {
         }
     }
 
+    /// For how many numbers of its index memory is taken.
+    #[cfg(test)]
+    pub fn held(&self) -> u64 {
+        self.index.as_ref().map_or(0, Index::held)
+    }
+
     /// How many pages are in memory.
     pub fn len(&self) -> usize {
         self.pages.len()

@@ -73,6 +73,9 @@ wire_enum!(Wanted, "wish of a read" {
     1 = Data,
     2 = Stripes,
     3 = Holes,
+    4 = Used,
+    5 = UsedBefore,
+    6 = Placed,
 });
 
 wire_enum!(Refusal, "refusal" {

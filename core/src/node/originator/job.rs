@@ -3,6 +3,7 @@
 
 use super::locking::Locked;
 use super::spent::Course;
+use super::used::Then;
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::Trust;
@@ -24,6 +25,8 @@ pub(super) enum Purpose {
 pub(super) enum What {
     Read(Range),
     Holes(Range),
+    /// Which stripes are in use: what follows is done to these alone.
+    Used(Range, Then),
     Write(Range, Buffer),
     /// Whether what stands there is what was to be written.
     Compare(Range, Buffer),
@@ -151,6 +154,7 @@ impl Job {
     pub fn bytes(&self) -> u64 {
         match &self.what {
             What::Read(range) | What::Write(range, _) | What::Compare(range, _) => range.len,
+            What::Used(..) => super::used::COST,
             _ => 0,
         }
     }
@@ -167,9 +171,11 @@ impl What {
 
     pub fn stripes(&self, volume: &Volume) -> std::ops::Range<u64> {
         match self {
-            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => {
-                r.stripes(&volume.geometry)
-            }
+            What::Read(r)
+            | What::Holes(r)
+            | What::Used(r, _)
+            | What::Write(r, _)
+            | What::Compare(r, _) => r.stripes(&volume.geometry),
             What::Rebuild { stripe, stripes, .. } => *stripe..*stripe + *stripes,
             What::Lose { stripe, .. } | What::Verify { stripe, .. } => *stripe..*stripe + 1,
         }
@@ -181,7 +187,11 @@ impl What {
 
     pub fn offset(&self) -> u64 {
         match self {
-            What::Read(r) | What::Holes(r) | What::Write(r, _) | What::Compare(r, _) => r.offset,
+            What::Read(r)
+            | What::Holes(r)
+            | What::Used(r, _)
+            | What::Write(r, _)
+            | What::Compare(r, _) => r.offset,
             What::Rebuild { .. } | What::Lose { .. } | What::Verify { .. } => 0,
         }
     }

@@ -150,7 +150,10 @@ impl Originator {
             self.lacking.looked = now;
         }
         for job in std::mem::take(&mut self.lacking.jobs) {
-            let reads = matches!(job.what, What::Read(_) | What::Holes(_) | What::Compare(..));
+            let reads = matches!(
+                job.what,
+                What::Read(_) | What::Holes(_) | What::Used(..) | What::Compare(..)
+            );
             if !self.may_wait(&job, now) {
                 self.fail_for_lost(job, outbox);
             } else if reads && looks {

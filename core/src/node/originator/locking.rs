@@ -366,6 +366,7 @@ pub(super) fn needed(
                 seats().for_each(|s| add(row.stripe, s, row.sent(g, s), false));
             }
         }
+        What::Used(..) => {}
         What::Verify { stripe, .. } => seats().for_each(|s| add(*stripe, s, whole, false)),
         What::Write(range, _) => {
             add_write(g, &Task::Write(*range).plan(volume, avoid, ColumnSet::EMPTY)?, &mut add);

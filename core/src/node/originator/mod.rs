@@ -36,6 +36,7 @@ mod requests;
 mod scrubbing;
 mod settling;
 mod spent;
+mod used;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -315,10 +316,14 @@ impl Originator {
         // What cannot be planned needs no locks to be refused.
         if let Some(keeps) = volume.policy.ordering.keeps_locks()
             && job.locked.is_none()
+            && !matches!(job.what, What::Used(..))
             && let Ok(locks) = locking::needed(&job, &self.map, &volume, avoid)
         {
             self.lock(job, locks, avoid, keeps, outbox);
             return;
+        }
+        if matches!(job.what, What::Used(..)) && !self.may_ask_for_used(&job, &volume) {
+            return self.is_all_used(job, &volume, outbox);
         }
         let ts = self.clock.issue(outbox.now);
         self.begin(Attempt { ts, job, volume, extent, avoid }, outbox);
@@ -327,9 +332,11 @@ impl Originator {
     /// Asks the workers for their parts of a job.
     fn begin(&mut self, attempt: Attempt, outbox: &mut Outbox) {
         let begun = match attempt.job.what {
-            What::Read(_) | What::Holes(_) | What::Compare(..) | What::Verify { .. } => {
-                self.begin_read(&attempt, outbox).map(State::Reading)
-            }
+            What::Read(_)
+            | What::Holes(_)
+            | What::Used(..)
+            | What::Compare(..)
+            | What::Verify { .. } => self.begin_read(&attempt, outbox).map(State::Reading),
             What::Write(..) | What::Rebuild { .. } | What::Lose { .. } => {
                 self.begin_write(&attempt, outbox).map(State::Writing)
             }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use weft_bytes::Reader;
 
 use super::locking::{unlock, unlock_given_up};
+use super::used::runs_of;
 use super::{Attempt, Job, Originator, Purpose, State, Unplanned, What};
 use crate::Buffer;
 use crate::cluster::Volume;
@@ -37,6 +38,8 @@ pub(super) struct Reading {
     pieces: Pieces,
     /// The versions of their sectors, if whole stripes are read: 8 bytes each.
     versions: Pieces,
+    /// The stripes that columns have in use, if that is asked.
+    used: Vec<std::ops::Range<u64>>,
 }
 
 impl Originator {
@@ -48,6 +51,10 @@ impl Originator {
     ) -> Result<Reading, Unplanned> {
         let Attempt { ts, volume, extent, avoid, .. } = attempt;
         let g = &volume.geometry;
+        if let What::Used(range, then) = attempt.job.what {
+            let asked = self.ask_for_used(attempt, (range, then), outbox);
+            return Ok(Reading::new(ReadPlan { rows: Vec::new() }, *avoid, (asked, asked)));
+        }
         let (range, wanted) = match attempt.job.what {
             What::Read(range) | What::Compare(range, _) => (range, Wanted::Data),
             What::Holes(range) => (range, Wanted::Holes),
@@ -62,7 +69,7 @@ impl Originator {
         }
         let plan = match wanted {
             Wanted::Data => ReadPlan::by(g, range, *avoid, volume.policy),
-            Wanted::Stripes | Wanted::Holes => ReadPlan::new(g, range, *avoid),
+            _ => ReadPlan::new(g, range, *avoid),
         };
         let mut plan = plan.map_err(|_| Unplanned::Undetermined)?;
         let nodes = &volume.extents[*extent].columns;
@@ -81,17 +88,8 @@ impl Originator {
             let body = Body::Read { ts, volume, range, avoid, calculators, wanted, holder };
             outbox.send_after(nodes[column].0, body, 1);
         }
-        Ok(Reading {
-            plan,
-            avoid: *avoid,
-            asked,
-            missing,
-            given,
-            hops: 0,
-            is_placed: holder.is_some(),
-            pieces: Pieces::new(),
-            versions: Pieces::new(),
-        })
+        let reading = Reading::new(plan, *avoid, (asked, missing));
+        Ok(Reading { given, is_placed: holder.is_some(), ..reading })
     }
 
     pub fn on_read_reply(
@@ -137,6 +135,7 @@ impl Originator {
                 return self.compared(txn.job, &found, outbox);
             }
             What::Holes(_) => HostData::Extents(reading.extents(g)),
+            What::Used(..) => return self.found_used(txn.job, &txn.volume, reading.used, outbox),
             _ => {
                 self.verified(txn.job, &txn.volume, &reading, outbox);
                 return;
@@ -205,6 +204,22 @@ fn suspects(volume: &Volume, stripe: u64, trust: Trust) -> BTreeSet<usize> {
 }
 
 impl Reading {
+    /// One of which these columns have been `asked`, and those that are `missing` answer.
+    fn new(plan: ReadPlan, avoid: ColumnSet, (asked, missing): (ColumnSet, ColumnSet)) -> Reading {
+        Reading {
+            plan,
+            avoid,
+            asked,
+            missing,
+            given: Vec::new(),
+            hops: 0,
+            is_placed: false,
+            pieces: Pieces::new(),
+            versions: Pieces::new(),
+            used: Vec::new(),
+        }
+    }
+
     /// Whether columns wait for one another, to solve for what is lost.
     pub fn columns_wait(&self) -> bool {
         self.plan.columns_solve()
@@ -214,6 +229,9 @@ impl Reading {
     fn take(&mut self, g: &Geometry, column: usize, what: &What, pieces: Vec<(u64, Buffer)>) {
         if let What::Read(_) | What::Compare(..) = what {
             return take(&self.plan, g, column, pieces, &mut self.pieces);
+        }
+        if let What::Used(..) = what {
+            return self.used.extend(runs_of(&pieces));
         }
         let whole = matches!(what, What::Verify { .. });
         for (stripe, data) in pieces {

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use super::deferring;
 use super::scrubbing::Scrub;
 use super::spent::{Course, Spent};
+use super::used::Then;
 use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::outbox::{ForEndpoint, Outbox};
 use crate::node::{Holder, HostData, HostError, HostOp, LostRange, Output};
 use crate::order::Origin;
-use crate::plan::{self, Range, chunks, together};
+use crate::plan::Range;
 use crate::units::{MILLIS, Nanos, Timestamp, VolumeId};
 
 /// Where the time of requests went is said of those that took so long.
@@ -81,23 +82,30 @@ impl Originator {
         let now = outbox.now;
         match op {
             HostOp::Read(range) => {
-                self.take((id, now), &volume, Answer::Bytes(BTreeMap::new()), range, What::Read);
+                let what = self.cut(&volume, range, What::Read);
+                self.take((id, now), &volume, Answer::Bytes(BTreeMap::new()), what);
             }
             HostOp::Holes(range) => {
-                self.take((id, now), &volume, Answer::Extents(BTreeMap::new()), range, What::Holes);
+                let what = self.with_care(&volume, range, Then::Holes);
+                self.take((id, now), &volume, Answer::Extents(BTreeMap::new()), what);
             }
             HostOp::Write(offset, data) => {
                 let range = Range { offset, len: data.len() as u64 };
-                self.take((id, now), &volume, Answer::Done, range, |r| {
+                let what = self.cut(&volume, range, |r| {
                     let at = (r.offset - offset) as usize;
                     What::Write(r, data.slice(at, at + r.len as usize))
                 });
+                self.take((id, now), &volume, Answer::Done, what);
             }
             HostOp::WriteZeroes(range) => {
-                self.take((id, now), &volume, Answer::Done, range, zeroes)
+                let what = self.with_care(&volume, range, Then::Zero);
+                self.take((id, now), &volume, Answer::Done, what);
             }
             HostOp::Trim(range) => match whole_stripes(&volume, range) {
-                Some(inner) => self.take((id, now), &volume, Answer::Done, inner, zeroes),
+                Some(inner) => {
+                    let what = self.with_care(&volume, inner, Then::Zero);
+                    self.take((id, now), &volume, Answer::Done, what);
+                }
                 None => outbox.reply(id, Ok(HostData::Done)),
             },
             HostOp::Flush => return self.flush(id, &volume, outbox),
@@ -157,32 +165,12 @@ impl Originator {
         self.wake_waiting_of(id);
     }
 
-    /// Cuts a request, which comes now, into jobs.
-    fn take(
-        &mut self,
-        (id, now): (u64, Nanos),
-        volume: &Volume,
-        answer: Answer,
-        range: Range,
-        what: impl Fn(Range) -> What,
-    ) {
-        let g = &volume.geometry;
-        let most = together(g, volume.policy.commands(), self.max_chunk);
-        let cut = chunks(g, range, most, |s| volume.extent_end(s).min(volume.redundancy_end(s)));
-        let mut left = 0;
-        for chunk in cut {
-            let pieces = match what(chunk) {
-                What::Write(..) => {
-                    plan::cut(g, &volume.policy_at(chunk.offset / g.stripe_bytes()), chunk)
-                }
-                _ => vec![chunk],
-            };
-            left += pieces.len();
-            let course = Course::new(now);
-            let job = |p| Job { course, ..Job::new(Purpose::Host(id), volume.id, what(p)) };
-            let jobs = pieces.into_iter().map(job);
-            self.jobs.queue(jobs);
-        }
+    /// A request comes now, of which this is to be done.
+    fn take(&mut self, (id, now): (u64, Nanos), volume: &Volume, answer: Answer, what: Vec<What>) {
+        let course = Course::new(now);
+        let left = what.len();
+        let job = |what| Job { course, ..Job::new(Purpose::Host(id), volume.id, what) };
+        self.jobs.queue(what.into_iter().map(job));
         let request = OpenRequest::new(volume.id, answer, left);
         self.requests.insert(id, Box::new(request));
     }
@@ -202,6 +190,9 @@ impl Originator {
             (Ok(HostData::Bytes(b)), Answer::Bytes(all)) => drop(all.insert(at, b)),
             (Ok(HostData::Extents(e)), Answer::Extents(all)) => drop(all.insert(at, e)),
             (Ok(_), _) => {}
+            (Err(_), Answer::Scrub(scrub)) if matches!(job.what, What::Used(..)) => {
+                scrub.asks_again();
+            }
             (Err(_), Answer::Scrub(scrub)) => scrub.progress.skipped += 1,
             (Err(error), _) => request.error = Some(error),
         }
@@ -283,10 +274,6 @@ impl OpenRequest {
             Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.unclear),
         })
     }
-}
-
-fn zeroes(range: Range) -> What {
-    What::Write(range, Buffer::Zero(range.len as usize))
 }
 
 /// The bytes of the volume that a request is about, if it is about some.

@@ -1,9 +1,10 @@
 //! Scrubs at the originator: each is a host's request that is fed with stripes as it goes.
 
 use std::collections::BTreeMap;
+use std::ops::Range as Stripes;
 
 use super::requests::{Answer, OpenRequest};
-use super::{Job, Originator, Purpose, What};
+use super::{Job, Originator, Purpose, What, used};
 use crate::cluster::{ClusterMap, Volume};
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
@@ -18,7 +19,7 @@ pub struct ScrubProgress {
     pub stripes: u64,
     /// Of those, the ones before the first, which were not looked at.
     pub from: u64,
-    /// Stripes read and found true, perhaps after repair.
+    /// Stripes read and found true, perhaps after repair, or never written.
     pub verified: u64,
     /// Units in which something could not be read and was rebuilt.
     pub rebuilt: u64,
@@ -56,6 +57,10 @@ pub(super) struct Scrub {
     pub trust: Trust,
     /// Where it could not tell who is wrong.
     pub unclear: Vec<Range>,
+    /// Up to which stripe it is known which have ever been written, and those from the next one on that have.
+    looked: (u64, Vec<Stripes<u64>>),
+    /// The disks are being asked for more.
+    is_asking: bool,
     /// Nodes of which it has found columns lost: since when. Since ever, if it was so when the scrub began.
     away: BTreeMap<NodeId, Nanos>,
 }
@@ -82,8 +87,33 @@ impl Scrub {
             rate,
             trust,
             unclear: Vec::new(),
+            looked: (from, Vec::new()),
+            is_asking: false,
             away: BTreeMap::new(),
         }
+    }
+
+    /// Of these stripes, which come next, those in `used` have been written, on one of the disks or several.
+    pub fn found_used(&mut self, stripes: Stripes<u64>, used: Vec<Stripes<u64>>) {
+        (self.looked, self.is_asking) = ((stripes.end, used), false);
+    }
+
+    /// The disks did not say which.
+    pub fn asks_again(&mut self) {
+        self.is_asking = false;
+    }
+
+    /// Passes over stripes that were never written: no disk has anything of them that could be wrong. Returns how far
+    /// it is known of those that come next that they have been.
+    fn pass_unwritten(&mut self) -> u64 {
+        let from = self.next;
+        self.looked.1.retain(|run| run.end > from);
+        let (end, used) = (self.looked.0.min(self.progress.stripes), &self.looked.1);
+        let next = used.iter().map(|run| run.start.max(from)).min().unwrap_or(end).min(end);
+        self.progress.verified += next.saturating_sub(from);
+        self.next = from.max(next);
+        let run = used.iter().filter(|run| run.contains(&self.next));
+        run.map(|run| run.end.min(end)).max().unwrap_or(self.next)
     }
 }
 
@@ -133,6 +163,20 @@ impl Originator {
                     }
                     Next::Wait => break,
                 }
+                let written = scrub.pass_unwritten();
+                if scrub.next >= scrub.progress.stripes {
+                    break;
+                }
+                if written <= scrub.next
+                    && let Some(volume) = volume
+                {
+                    if request.left < most && !std::mem::replace(&mut scrub.is_asking, true) {
+                        let what = used::to_verify(volume, scrub.next);
+                        self.jobs.ready(Job::new(Purpose::Host(*id), request.volume, what));
+                        request.left += 1;
+                    }
+                    break;
+                }
                 if request.left >= most || !background.begin(which, unit, outbox.now) {
                     break;
                 }
@@ -174,6 +218,14 @@ impl Originator {
             if is_gone(request.volume) {
                 request.error = Some(HostError::NoVolume);
             }
+        }
+    }
+
+    /// A scrub in work.
+    pub(super) fn scrub_of(&mut self, id: u64) -> Option<&mut Scrub> {
+        match &mut self.requests.get_mut(&id)?.answer {
+            Answer::Scrub(scrub) => Some(scrub),
+            _ => None,
         }
     }
 

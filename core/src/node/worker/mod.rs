@@ -18,6 +18,7 @@
 //! - [`ordering`]: who may go on at this disk
 //! - [`reading`]: reads and scans
 //! - [`solving`]: what is lost of what is read
+//! - [`used`]: which of many stripes have anything in use
 //! - [`catchup`]: what this disk missed
 //! - [`filling`]: having that put back
 //! - [`relying`]: writes whose parity is marked already
@@ -51,6 +52,7 @@ mod strangers;
 mod target;
 mod tickets;
 mod undecided;
+mod used;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};

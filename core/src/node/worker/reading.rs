@@ -55,6 +55,8 @@ struct Run {
     data: Option<Buffer>,
     /// Of whole stripes: the newest write in each sector.
     versions: Vec<Timestamp>,
+    /// Where holes are looked for: the sectors of which a write was undecided when that began.
+    open: Vec<Range<u64>>,
 }
 
 /// What cells are to read: the cell, the part of its read, and the sectors.
@@ -82,6 +84,9 @@ impl Worker {
         if self.reads.contains_key(&ts) || self.fenced.contains(&ts) {
             return;
         }
+        if let Wanted::Used | Wanted::UsedBefore | Wanted::Placed = wanted {
+            return self.on_used((from, ts), (&volume, range), wanted, outbox);
+        }
         let mut solving = None;
         let whole = Spans::from(Span::new(0, g.unit));
         let mut rows = Vec::new();
@@ -107,6 +112,7 @@ impl Worker {
                 plan.rows.iter().for_each(|r| add(r.stripe, &|seat| r.sent(g, seat)));
                 solving = Solving::new(g, plan, column);
             }
+            Wanted::Used | Wanted::UsedBefore | Wanted::Placed => unreachable!("answered by runs"),
         }
         let places = rows.iter().flat_map(|r| {
             r.spans
@@ -118,6 +124,7 @@ impl Worker {
             sectors: s.lo / SECTOR..s.hi / SECTOR,
             data: None,
             versions: Vec::new(),
+            open: Vec::new(),
         });
         let runs = whole.collect();
         let job = Box::new(ReadJob {
@@ -346,8 +353,12 @@ impl Worker {
     }
 
     fn start_holes(&mut self, ts: Timestamp) {
-        let ranges: Vec<Range<u64>> =
-            self.reads[&ts].runs.iter().map(|r| r.sectors.clone()).collect();
+        let job = self.reads.get_mut(&ts).expect("just begun");
+        for run in &mut job.runs {
+            let open = self.admission.busy(Timestamp(u64::MAX), run.sectors.clone());
+            run.open = open.collect();
+        }
+        let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
         for (run, range) in ranges.into_iter().enumerate() {
             let ticket = self.tickets.issue(Ticket::Holes { ts, run });
             self.store.scan(ticket, range.start, range.end - range.start, Scan::Content);
@@ -363,6 +374,7 @@ impl Worker {
     ) {
         match self.tickets.take(ticket) {
             Some(Ticket::Holes { ts, run }) => self.holes_done(ts, run, &found, outbox),
+            Some(Ticket::Used(asked)) => self.used_done(&asked, &found, outbox),
             Some(Ticket::Dirty) => self.dirty_done(found, outbox),
             Some(Ticket::Own) => self.own_done(found),
             Some(Ticket::Marks) => self.marks_found(found, outbox.now),
@@ -386,7 +398,9 @@ impl Worker {
         // What is not known for sure counts as content.
         for (sector, byte) in sectors.clone().zip(&mut bytes) {
             let here = sector..sector + 1;
-            let open = self.admission.must_wait(Timestamp(u64::MAX), here.clone());
+            // It may have been committed behind the scan, and its host have its answer since before.
+            let was_open = job.runs[run].open.iter().any(|open| open.contains(&sector));
+            let open = was_open || self.admission.must_wait(Timestamp(u64::MAX), here.clone());
             *byte |= u8::from(open || self.catchup.is_stale(here));
         }
         job.runs[run].data = Some(bytes.into());

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::memory::Recalling;
+use super::used::Asked;
 use crate::units::{NodeId, Timestamp};
 
 /// What the store was asked for.
@@ -25,6 +26,8 @@ pub(super) enum Ticket {
         ts: Timestamp,
         run: usize,
     },
+    /// Which stripes have anything in use.
+    Used(Box<Asked>),
     Dirty,
     Own,
     Marks,

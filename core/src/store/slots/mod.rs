@@ -207,6 +207,12 @@ impl Slots {
         self.places.within(slots).next().map(|(slot, _)| slot)
     }
 
+    /// For how many numbers memory is taken.
+    #[cfg(test)]
+    pub fn held(&self) -> u64 {
+        self.places.held() + self.owners.held() + self.room.held()
+    }
+
     /// The sectors behind all slots begin here.
     pub fn end(&self) -> u64 {
         self.places.len() * self.size

@@ -47,6 +47,12 @@ impl Room {
         self.free
     }
 
+    /// For how many numbers memory is taken.
+    #[cfg(test)]
+    pub fn held(&self) -> u64 {
+        self.used.held()
+    }
+
     /// How many are kept for placing what is journalled, where nothing is yet.
     pub fn reserve(&self) -> u64 {
         kept_of(self.count)

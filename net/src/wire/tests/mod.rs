@@ -108,7 +108,14 @@ fn vote() -> impl Strategy<Value = Result<(), Refusal>> {
 }
 
 fn body() -> BoxedStrategy<Body> {
-    let wanted = prop_oneof![Just(Wanted::Data), Just(Wanted::Stripes), Just(Wanted::Holes)];
+    let wanted = proptest::sample::select(vec![
+        Wanted::Data,
+        Wanted::Stripes,
+        Wanted::Holes,
+        Wanted::Used,
+        Wanted::UsedBefore,
+        Wanted::Placed,
+    ]);
     let pieces = vec((any::<u64>(), buffer()), 0..4);
     let placed = vec((any::<u64>(), buffer()), 0..4);
     let result = prop_oneof![pieces.prop_map(Ok), refusal().prop_map(Err)];

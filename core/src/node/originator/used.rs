@@ -1,0 +1,202 @@
+//! Zeroing, telling holes of and verifying many stripes: the disks are asked first which of them are in use, a GiB of the volume at a
+//! time. What is not in use on any disk of its extent reads as zeros already. So work goes with what is there, and
+//! not with the length of what is asked for.
+//!
+//! Why nothing need be written: such a stripe was never written, or its zeros are in place on every disk, and nothing is
+//! undecided there. To zero it leaves it as it is, for hosts and for disks that come back later: no disk has anything
+//! that a version would have to be later than. And it is as if it had been zeroed at the timestamp with which the disks were
+//! asked: what came later counts as in use, and no write with an earlier timestamp is admitted any more.
+
+use std::ops::Range as Stripes;
+
+use super::requests::{Answer, whole_stripes};
+use super::spent::Course;
+use super::{Attempt, Job, Originator, Purpose, What};
+use crate::Buffer;
+use crate::cluster::Volume;
+use crate::node::outbox::Outbox;
+use crate::node::{Body, HostData, Wanted};
+use crate::order::Ordering;
+use crate::plan::{self, Calculators, Range, chunks, together};
+use crate::units::ColumnSet;
+
+/// So much of a volume is asked of at a time.
+const TOGETHER: u64 = 1 << 30;
+/// As many bytes as it counts for, of those that may be in work.
+pub(super) const COST: u64 = 256 << 10;
+/// So often the disks are asked. Then all that was asked for counts as in use.
+const MOST_ATTEMPTS: u32 = 3;
+
+/// What becomes of the stripes that are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Then {
+    /// They are zeroed.
+    Zero,
+    /// Their holes are told of.
+    Holes,
+    /// They are verified. What counts is whether they have ever been written.
+    Verify,
+}
+
+impl Then {
+    /// What is done to a range of which it is not known whether it is in use.
+    fn to(self, range: Range) -> What {
+        match self {
+            Then::Zero => What::Write(range, Buffer::Zero(range.len as usize)),
+            Then::Holes | Then::Verify => What::Holes(range),
+        }
+    }
+}
+
+impl Originator {
+    /// What is done to a range: whole stripes, if they are several, are asked after first.
+    pub(super) fn with_care(&self, volume: &Volume, range: Range, then: Then) -> Vec<What> {
+        let stripe = volume.geometry.stripe_bytes();
+        let Some(inner) = whole_stripes(volume, range).filter(|inner| inner.len > stripe) else {
+            return self.cut(volume, range, |r| then.to(r));
+        };
+        let part = |from: u64, to: u64| Range { offset: from, len: to - from };
+        let mut out = Vec::new();
+        if inner.offset > range.offset {
+            out.extend(self.cut(volume, part(range.offset, inner.offset), |r| then.to(r)));
+        }
+        let mut from = inner.offset;
+        while from < inner.end() {
+            let most = (from + TOGETHER.max(stripe)) / stripe * stripe;
+            let end = volume.extent_end(from / stripe) * stripe;
+            let to = inner.end().min(most).min(end);
+            out.push(What::Used(part(from, to), then));
+            from = to;
+        }
+        if range.end() > inner.end() {
+            out.extend(self.cut(volume, part(inner.end(), range.end()), |r| then.to(r)));
+        }
+        out
+    }
+
+    /// A range in chunks.
+    pub(super) fn cut(
+        &self,
+        volume: &Volume,
+        range: Range,
+        what: impl Fn(Range) -> What,
+    ) -> Vec<What> {
+        let g = &volume.geometry;
+        let most = together(g, volume.policy.commands(), self.max_chunk);
+        let cut = chunks(g, range, most, |s| volume.extent_end(s).min(volume.redundancy_end(s)));
+        let mut out = Vec::new();
+        for chunk in cut {
+            match what(chunk) {
+                What::Write(..) => {
+                    let policy = volume.policy_at(chunk.offset / g.stripe_bytes());
+                    out.extend(plan::cut(g, &policy, chunk).into_iter().map(&what));
+                }
+                other => out.push(other),
+            }
+        }
+        out
+    }
+
+    /// Whether the disks can be asked which stripes of a job are in use: all of them must be there, and have missed nothing.
+    pub(super) fn may_ask_for_used(&self, job: &Job, volume: &Volume) -> bool {
+        let stripes = job.what.stripes(volume);
+        job.attempts <= MOST_ATTEMPTS
+            && stripes.end <= volume.extent_end(stripes.start)
+            && self.is_whole(volume, volume.extent_of(stripes.start))
+    }
+
+    /// Asks all disks of an extent.
+    pub(super) fn ask_for_used(
+        &self,
+        attempt: &Attempt,
+        (range, then): (Range, Then),
+        outbox: &mut Outbox,
+    ) -> ColumnSet {
+        let Attempt { ts, volume, extent, .. } = attempt;
+        let is_ordered = volume.policy.ordering != Ordering::None;
+        let wanted = match then {
+            Then::Zero if is_ordered => Wanted::UsedBefore,
+            Then::Zero | Then::Holes => Wanted::Used,
+            Then::Verify => Wanted::Placed,
+        };
+        let columns = &volume.extents[*extent].columns;
+        for (node, _) in columns {
+            let body = Body::Read {
+                ts: *ts,
+                volume: volume.id,
+                range,
+                avoid: ColumnSet::EMPTY,
+                calculators: Calculators::default(),
+                wanted,
+                holder: None,
+            };
+            outbox.send_after(*node, body, 1);
+        }
+        ColumnSet::first(columns.len())
+    }
+
+    /// It is known which stripes are in use: the rest is done, or told of as holes.
+    pub(super) fn found_used(
+        &mut self,
+        job: Job,
+        volume: &Volume,
+        mut used: Vec<Stripes<u64>>,
+        outbox: &mut Outbox,
+    ) {
+        let (What::Used(range, then), Purpose::Host(id)) = (&job.what, job.purpose) else { return };
+        let (range, then, stripe) = (*range, *then, volume.geometry.stripe_bytes());
+        used.sort_by_key(|run| run.start);
+        if then == Then::Verify {
+            if let Some(scrub) = self.scrub_of(id) {
+                scrub.found_used(range.stripes(&volume.geometry), used);
+            }
+            return self.finish(job, Ok(HostData::Done), outbox);
+        }
+        let (mut at, mut what, mut holes) = (range.offset, Vec::new(), Vec::new());
+        let part = |from: u64, to: u64| Range { offset: from, len: to - from };
+        for run in used {
+            let bytes = run.start * stripe..run.end.saturating_mul(stripe).min(range.end());
+            let from = bytes.start.max(at);
+            if from >= bytes.end {
+                continue;
+            }
+            holes.extend((from > at).then(|| part(at, from)));
+            what.extend(self.cut(volume, part(from, bytes.end), |r| then.to(r)));
+            at = bytes.end;
+        }
+        holes.extend((range.end() > at).then(|| part(at, range.end())));
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        request.left += what.len();
+        if let Answer::Extents(all) = &mut request.answer {
+            all.extend(holes.into_iter().map(|hole| (hole.offset, vec![(hole.len, true)])));
+        }
+        let course = Course::new(outbox.now);
+        let jobs =
+            what.into_iter().map(|what| Job { course, ..Job::new(job.purpose, volume.id, what) });
+        self.jobs.queue(jobs);
+        self.finish(job, Ok(HostData::Done), outbox);
+    }
+
+    /// It cannot be asked which stripes are in use: all of them may be.
+    pub(super) fn is_all_used(&mut self, job: Job, volume: &Volume, outbox: &mut Outbox) {
+        let stripes = job.what.stripes(volume);
+        self.found_used(job, volume, vec![stripes], outbox);
+    }
+}
+
+/// The disks are asked which of the stripes from this one on have ever been written.
+pub(super) fn to_verify(volume: &Volume, stripe: u64) -> What {
+    let bytes = volume.geometry.stripe_bytes();
+    let most = stripe + (TOGETHER / bytes).max(1);
+    let end = volume.extent_end(stripe).min(volume.stripes()).min(most);
+    let range = Range { offset: stripe * bytes, len: (end - stripe) * bytes };
+    What::Used(range, Then::Verify)
+}
+
+/// The runs of stripes that a column says are in use.
+pub(super) fn runs_of(pieces: &[(u64, Buffer)]) -> impl Iterator<Item = Stripes<u64>> + '_ {
+    pieces.iter().map(|(first, count)| {
+        let count = <[u8; 8]>::try_from(&count.to_bytes()[..]).map_or(u64::MAX, u64::from_le_bytes);
+        *first..first.saturating_add(count)
+    })
+}
