@@ -19,6 +19,10 @@ const WITNESS_SPARE: &str = "member.witness.new";
 /// Where a damaged log goes when its process is to be admitted anew.
 const LOST: &str = "member.log.lost";
 
+/// Why a log is not to be taken up that looks whole, as the leader has found.
+const OUTDATED: &str = "member.outdated";
+const OUTDATED_SPARE: &str = "member.outdated.new";
+
 /// What to do when a log is lost.
 const REMEDY: &str = "this process stays out, since it could break what it promised. If most of the cluster's \
                       voting members have their logs, `weft cluster readmit --config FILE` and then `weft \
@@ -47,9 +51,14 @@ impl From<Trouble> for Error {
     }
 }
 
-/// Says that the log has turned out to be an older one, and what to do.
+/// Says that the log has turned out to be an older one, and what to do. That is kept, since the log itself does not show
+/// it: the process does not start with it again, and may be admitted anew.
 pub(super) fn lost(dir: &Path, why: &LogError) -> Error {
-    Trouble::Lost(Error(format!("{}: {why}", dir.join(FILE).display()))).into()
+    let why = format!("{}: {why}", dir.join(FILE).display());
+    match durable::replace(&dir.join(OUTDATED), &dir.join(OUTDATED_SPARE), why.as_bytes()) {
+        Ok(()) => Trouble::Lost(Error(why)).into(),
+        Err(Error(e)) => Error(format!("{why}; and that cannot be kept for the next start: {e}")),
+    }
 }
 
 /// The log of a member, open for writing.
@@ -64,6 +73,9 @@ impl Memory {
     /// The log in `dir`, and what it says.
     pub(super) fn open(dir: &Path) -> std::result::Result<(Memory, Stored), Trouble> {
         let path = dir.join(FILE);
+        if let Some(why) = read(&dir.join(OUTDATED))? {
+            return Err(Trouble::Lost(Error(String::from_utf8_lossy(&why).into_owned())));
+        }
         let Some(bytes) = read(&path)? else {
             let text = "is not there: what this process promised the others is lost";
             return Err(Trouble::Lost(Error(format!("{} {text}", path.display()))));
@@ -88,7 +100,9 @@ impl Memory {
             durable::replace(&lost, &dir.join(SPARE), &bytes)?;
         }
         let memory = Memory::of(dir, Witness::new(member, 0));
+        // From here on the old log is not that of the witness's member, so that it is not taken up either.
         memory.write_witness()?;
+        durable::remove(&dir.join(OUTDATED))?;
         Ok(memory)
     }
 
