@@ -1,9 +1,11 @@
 //! What several commands take: sizes, layouts, switches, addresses, the directory.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weft_core::layout::LayoutSpec;
+use weft_host::status::{NodeStatus, Status};
 use weft_host::{Control, LimitsInWords, parse_size};
 
 /// Which running array is meant.
@@ -108,6 +110,48 @@ impl HostLimits {
     }
 }
 
+/// Which nodes: one by its number, or all of a process by the name of that.
+#[derive(Clone, Debug, Args)]
+pub struct Whose {
+    /// Number of the node, from 0; or the name of a process, for all its nodes
+    #[arg(value_name = "NODE|BOX")]
+    whose: String,
+    /// The array, and how to answer.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+impl Whose {
+    /// The nodes that are meant; `node` is the number if one was given.
+    pub fn nodes(&self, status: &Status) -> anyhow::Result<Vec<usize>> {
+        if let Ok(node) = self.whose.parse() {
+            return Ok(vec![node]);
+        }
+        let named = |n: &&NodeStatus| n.name.as_deref() == Some(self.whose.as_str());
+        // What has been replaced by another of its name is not meant.
+        let there = |n: &&NodeStatus| named(n) && n.address.is_some();
+        let nodes: Vec<usize> =
+            status.nodes.iter().filter(there).map(|n| usize::from(n.node)).collect();
+        if nodes.is_empty() {
+            let names: BTreeSet<&str> =
+                status.nodes.iter().filter_map(|n| n.name.as_deref()).collect();
+            let names: Vec<&str> = names.into_iter().collect();
+            let there = match names.is_empty() {
+                true => "the nodes of this array have numbers only".to_string(),
+                false => format!("there are: {}", names.join(", ")),
+            };
+            anyhow::bail!("no process is called '{}'; {there}", self.whose);
+        }
+        Ok(nodes)
+    }
+}
+
+/// Nodes by their numbers, in words.
+pub fn numbered<N: ToString>(nodes: &[N]) -> String {
+    let numbers: Vec<String> = nodes.iter().map(N::to_string).collect();
+    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, numbers.join(", "))
+}
+
 /// Reads the number of a node.
 pub fn node(text: &str) -> Result<usize, String> {
     let why =
@@ -157,6 +201,27 @@ pub fn layout(text: &str) -> Result<LayoutSpec, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_meant_by_number_or_by_the_name_of_their_process() {
+        let node = |node, name: &str, there: bool| NodeStatus {
+            node,
+            name: Some(name.into()),
+            address: there.then(|| "a:1".into()),
+            ..NodeStatus::default()
+        };
+        let nodes = vec![node(0, "b0", true), node(1, "b1", false), node(2, "b1", true)];
+        let status = Status { nodes, ..Status::default() };
+        let target = Target { dir: None };
+        let said = |whose: &str| {
+            let common = Common { target: target.clone(), json: false };
+            let whose = Whose { whose: whose.to_string(), common };
+            whose.nodes(&status).map_err(|e| e.to_string())
+        };
+        assert_eq!(said("7"), Ok(vec![7]));
+        assert_eq!(said("b1"), Ok(vec![2]), "not what was replaced");
+        assert_eq!(said("b7"), Err("no process is called 'b7'; there are: b0, b1".to_string()));
+    }
 
     #[test]
     fn volumes_are_names_with_sizes() {

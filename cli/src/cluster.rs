@@ -16,9 +16,10 @@ use weft_host::{
 };
 use weft_terminal::{say, say_json};
 
-use crate::args::Common;
+use crate::args::{Common, numbered};
 use crate::output::say_cut_off;
 use crate::rebalance::Rebalance;
+use crate::replace::Replace;
 use crate::token::{self, TokenFile, VARIABLE};
 
 /// What to do about a cluster.
@@ -35,6 +36,9 @@ pub enum Cluster {
     Certify(Certify),
     /// Join a cluster, with a node for each disk, with a token or with a certificate
     Join(Join),
+    /// Take the place of a process whose machine is lost, on another one: with its name and a token. The disks become empty
+    /// ones, and what the lost ones had is rebuilt
+    Replace(Replace),
     /// Make a certificate anew, where the authority's key is: for a node that was off for longer than its own is good
     Renew(Renew),
     /// Have a process admitted again whose member's log is damaged or lost: with a new member, which has no say in
@@ -168,6 +172,7 @@ impl Cluster {
             Cluster::Request(ask) => ask.run()?,
             Cluster::Certify(certify) => certify.run()?,
             Cluster::Join(join) => join.run()?,
+            Cluster::Replace(replace) => replace.run()?,
             Cluster::Renew(renew) => renew.run()?,
             Cluster::Readmit(readmit) => readmit.run()?,
             Cluster::Set(set) => set.run()?,
@@ -352,12 +357,6 @@ impl Certify {
             self.out.display()
         ))
     }
-}
-
-/// Nodes by their numbers.
-fn numbered(nodes: &[u16]) -> String {
-    let numbers: Vec<String> = nodes.iter().map(u16::to_string).collect();
-    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, numbers.join(", "))
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {

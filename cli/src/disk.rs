@@ -13,7 +13,7 @@ use weft_host::status::{NodeState, NodeStatus, Status};
 use weft_host::{Control, ControlRequest, DiskAction, parse_size};
 use weft_terminal::{Counts, Stage, align_right, bytes, folded, say, say_json, table, width};
 
-use crate::args::{self, Common};
+use crate::args::{self, Common, Whose, numbered};
 use crate::confirm::Confirm;
 use crate::leaving;
 use crate::output::map_of;
@@ -48,6 +48,16 @@ pub struct Fail {
     /// Do not have parity computed first that waits of what is on it
     #[arg(long)]
     now: bool,
+    #[command(flatten)]
+    accept: AcceptLoss,
+}
+
+/// What may be lost.
+#[derive(Debug, Args)]
+pub struct AcceptLoss {
+    /// A volume that may lose what it has there, because nothing can rebuild it; may be given several times
+    #[arg(long = "accept-loss", value_name = "VOLUME")]
+    pub volumes: Vec<String>,
 }
 
 /// The disk that may fail.
@@ -64,7 +74,7 @@ pub struct Suspect {
 #[derive(Debug, Args)]
 pub struct Drain {
     #[command(flatten)]
-    which: Which,
+    whose: Whose,
     /// Do not wait
     #[arg(long)]
     no_wait: bool,
@@ -104,6 +114,8 @@ pub struct Replace {
     which: Which,
     #[command(flatten)]
     at: At,
+    #[command(flatten)]
+    accept: AcceptLoss,
 }
 
 /// Which disk.
@@ -122,7 +134,7 @@ impl Disk {
         let (request, which, done) = match self {
             Disk::List(common) => return list(common),
             Disk::Add(add) => return add.run(),
-            Disk::Fail(Fail { which, confirm, now }) => {
+            Disk::Fail(Fail { which, confirm, now, accept }) => {
                 let mut control = which.common.target.connect()?;
                 let status = control.status()?;
                 if let Some(what) = works(&status, which.node) {
@@ -134,7 +146,7 @@ impl Disk {
                 if !now {
                     leaving::make_redundant(&mut control, which.node)?;
                 }
-                let request = ControlRequest::Disk { action: DiskAction::Fail, node: which.node };
+                let request = given_up(which.node, accept);
                 (request, which, "counts as lost; what was on it is rebuilt where there is room")
             }
             Disk::Replace(replace) => {
@@ -164,7 +176,7 @@ impl Suspect {
         let (node, common) = (self.which.node, &self.which.common);
         let mut control = common.target.connect()?;
         let answer = match self.clear {
-            true => control.request(&ControlRequest::Disk { action: DiskAction::Trust, node })?,
+            true => control.request(&ControlRequest::disk(DiskAction::Trust, node))?,
             false => leaving::suspect(&mut control, node)?,
         };
         if common.json {
@@ -183,33 +195,91 @@ impl Suspect {
 }
 
 impl Drain {
-    /// Begins it, and waits until the disk is empty.
+    /// Begins it, and waits until the disks are empty.
     pub fn run(&self) -> Result<ExitCode> {
-        let (node, common) = (self.which.node, &self.which.common);
-        let action = if self.cancel { DiskAction::Undrain } else { DiskAction::Drain };
+        let common = &self.whose.common;
         let mut control = common.target.connect()?;
-        let answer = control.request(&ControlRequest::Disk { action, node })?;
+        let status = control.status()?;
+        let nodes = self.whose.nodes(&status)?;
+        let mut answer = match self.cancel {
+            true => cancel(&mut control, &status, &nodes)?,
+            false => begin(&mut control, &status, &nodes)?,
+        };
         if !self.cancel && !self.no_wait {
-            wait_until_empty(&mut control, node)?;
+            wait_until_empty(&mut control, &nodes)?;
         }
         if common.json {
+            answer["nodes"] = json!(nodes);
             say_json(answer)?;
             return Ok(ExitCode::SUCCESS);
         }
-        say(match (self.cancel, self.no_wait) {
-            (true, _) => format!("the disk of node {node} is used again"),
-            (false, true) => format!("the disk of node {node} is being drained"),
-            (false, false) => format!(
-                "the disk of node {node} is empty; 'weft node stop {node}' and 'weft node remove \
-                 {node}' take the node out of a cluster"
+        let disks = match &nodes[..] {
+            [node] => format!("the disk of node {node} is"),
+            nodes => format!("the disks of {} are", numbered(nodes)),
+        };
+        say(match (self.cancel, self.no_wait, &nodes[..]) {
+            (true, ..) => format!("{disks} used again"),
+            (false, true, _) => format!("{disks} being drained"),
+            (false, false, [node]) => format!(
+                "{disks} empty; 'weft node stop {node}' and 'weft node remove {node}' take the node out of a cluster"
             ),
+            (false, false, _) => {
+                format!(
+                    "{disks} empty; 'weft node stop' and 'weft node remove' take each node out of a cluster"
+                )
+            }
         })?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
+fn is_drained(status: &Status, node: usize) -> bool {
+    let of = status.nodes.iter().find(|n| usize::from(n.node) == node);
+    of.is_some_and(|n| n.state == NodeState::Draining)
+}
+
+/// Has nodes drained, all or none: nothing is moved from one of them to another.
+fn begin(control: &mut Control, status: &Status, nodes: &[usize]) -> Result<Value> {
+    let (mut answer, mut begun) = (Value::Null, Vec::new());
+    for node in nodes.iter().copied() {
+        match control.request(&ControlRequest::disk(DiskAction::Drain, node)) {
+            Ok(done) => answer = done,
+            Err(e) => {
+                for node in begun {
+                    control.request(&ControlRequest::disk(DiskAction::Undrain, node))?;
+                }
+                return Err(e.into());
+            }
+        }
+        if !is_drained(status, node) {
+            begun.push(node);
+        }
+    }
+    Ok(answer)
+}
+
+/// Has nodes used again: the one that is meant, or those of several that are being drained.
+fn cancel(control: &mut Control, status: &Status, nodes: &[usize]) -> Result<Value> {
+    let mut drained: Vec<usize> =
+        nodes.iter().copied().filter(|n| is_drained(status, *n)).collect();
+    if drained.is_empty() {
+        drained.extend(nodes.first());
+    }
+    let mut answer = Value::Null;
+    for node in drained {
+        answer = control.request(&ControlRequest::disk(DiskAction::Undrain, node))?;
+    }
+    Ok(answer)
+}
+
+/// Declares a disk lost.
+pub fn given_up(node: usize, accept: &AcceptLoss) -> ControlRequest {
+    let accept_loss = accept.volumes.clone();
+    ControlRequest::Disk { action: DiskAction::Fail, node, accept_loss }
+}
+
 /// What is at stake when a disk is declared lost that works, if it does.
-fn works(status: &Status, node: usize) -> Option<String> {
+pub fn works(status: &Status, node: usize) -> Option<String> {
     let node = status.nodes.iter().find(|n| usize::from(n.node) == node)?;
     let (n, state) = (node.node, node.state);
     let works = !matches!(state, NodeState::Down | NodeState::Lost | NodeState::Expected);
@@ -221,18 +291,22 @@ fn works(status: &Status, node: usize) -> Option<String> {
     })
 }
 
-fn wait_until_empty(control: &mut Control, node: usize) -> Result<()> {
+fn wait_until_empty(control: &mut Control, nodes: &[usize]) -> Result<()> {
     let left = |control: &mut Control| -> Result<u64> {
-        let nodes = control.status()?.nodes;
-        let us = nodes.iter().find(|n| usize::from(n.node) == node);
-        let us = us.context("the node is not there any more")?;
-        if matches!(us.state, NodeState::Down | NodeState::Lost) {
-            bail!("node {node} is down; nothing can be copied from it until it is back");
+        let status = control.status()?;
+        let mut left = 0;
+        for node in nodes {
+            let us = status.nodes.iter().find(|n| usize::from(n.node) == *node);
+            let us = us.context("the node is not there any more")?;
+            if matches!(us.state, NodeState::Down | NodeState::Lost) {
+                bail!("node {node} is down; nothing can be copied from it until it is back");
+            }
+            left += us.columns as u64;
         }
-        Ok(us.columns as u64)
+        Ok(left)
     };
     let all = left(control)?;
-    let stage = Stage::new(format!("moving what is on node {node}"), all, Counts::Things);
+    let stage = Stage::new(format!("moving what is on {}", numbered(nodes)), all, Counts::Things);
     loop {
         let left = left(control)?;
         stage.at(all.saturating_sub(left));
@@ -275,7 +349,14 @@ impl Add {
 impl Replace {
     fn request(&self) -> Result<ControlRequest> {
         let (node, size, force) = (self.which.node, self.at.size, self.at.force);
-        Ok(ControlRequest::DiskReplace { node, path: whole(&self.at.path)?, size, force })
+        let accept_loss = self.accept.volumes.clone();
+        Ok(ControlRequest::DiskReplace {
+            node,
+            path: whole(&self.at.path)?,
+            size,
+            force,
+            accept_loss,
+        })
     }
 }
 

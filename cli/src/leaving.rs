@@ -27,7 +27,7 @@ fn exposed(volume: &VolumeStatus) -> u64 {
 
 /// Says that a node's disk may fail, and waits until what is on it is redundant.
 pub fn suspect(control: &mut Control, node: usize) -> Result<Value> {
-    let answer = control.request(&ControlRequest::Disk { action: DiskAction::Suspect, node })?;
+    let answer = control.request(&ControlRequest::disk(DiskAction::Suspect, node))?;
     let status = control.status()?;
     for volume in waiting(&status, node).filter(|_| takes_part(&status, node)) {
         refresh(control, volume, node)?;
@@ -65,7 +65,7 @@ pub fn make_redundant(control: &mut Control, node: usize) -> Result<bool> {
 
 /// Takes back what [`make_redundant`] said.
 pub fn trust(control: &mut Control, node: usize) -> Result<()> {
-    control.request(&ControlRequest::Disk { action: DiskAction::Trust, node })?;
+    control.request(&ControlRequest::disk(DiskAction::Trust, node))?;
     Ok(())
 }
 

@@ -2,9 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod advice;
 mod args;
 mod attach;
 mod bench;
+mod boxes;
 mod check;
 mod choices;
 mod cluster;
@@ -29,6 +32,7 @@ mod processes;
 mod real;
 mod rebalance;
 mod recover;
+mod replace;
 mod scrub;
 mod serving;
 mod shell;
@@ -214,6 +218,12 @@ mod tests {
             "recover --accept-older",
             "recover --config n.toml --found",
             "node kill 2 --dir d",
+            "node stop box2 --now --dir d",
+            "node drain box2 --cancel --json",
+            "node fail box2 --yes --accept-loss v --accept-loss w",
+            "disk fail 2 --accept-loss v",
+            "disk replace 2 --path d --size 1G --accept-loss v",
+            "cluster replace box2 --at 127.0.0.1:1 --config n.toml --token-file - --force --accept-loss v --json",
             "disk fail 2 --dir d --yes",
             "volume delete v --yes --now",
             "volume undelete v --json",

@@ -12,8 +12,8 @@ use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction};
 use weft_terminal::{align_right, folded, say, say_json, table, width, wrapped};
 
 use crate::args::{self, Common};
+use crate::boxes::{Fail, Stop};
 use crate::disk::Drain;
-use crate::leaving;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::{map_of, say_cut_off};
@@ -41,26 +41,18 @@ pub struct Node {
 pub enum Action {
     /// All nodes, and where they are
     List(Common),
-    /// Stop a node in good order: parity that waits of what is on it is computed first; it finishes what it has begun, for 5 s at most, while others take new requests; its process and the other nodes of that go on
+    /// Stop a node, or all nodes of a process, in good order: parity that waits of what is on it is computed first; it finishes what it has begun, for 5 s at most, while others take new requests; the process goes on
     Stop(Stop),
+    /// Declare the disk of a node lost, or all disks of a process, and have what was on them rebuilt on others: `weft disk fail` for a whole machine
+    Fail(Fail),
     /// Kill a node at once, as if its process had died
     Kill(Which),
     /// Start a node on the disk that it had; it catches up by itself
     Start(Which),
-    /// Move what is on a node to others while hosts go on: the same as `weft disk drain`
+    /// Move what is on a node, or on all nodes of a process, to others while hosts go on: the same as `weft disk drain`
     Drain(Drain),
     /// Take a node that is lost or drained, and holds nothing any more, out of the cluster for good
     Remove(Which),
-}
-
-/// The node to stop.
-#[derive(Debug, Args)]
-pub struct Stop {
-    #[command(flatten)]
-    which: Which,
-    /// Do not have parity computed first that waits of what is on it
-    #[arg(long)]
-    now: bool,
 }
 
 /// Which node.
@@ -109,6 +101,7 @@ impl Action {
             Action::List(common) => return list(common),
             Action::Drain(drain) => return drain.run().map(drop),
             Action::Stop(stop) => return stop.run(),
+            Action::Fail(fail) => return fail.run(),
             Action::Kill(w) => (w, w.act(NodeAction::Kill), "was killed"),
             Action::Start(w) => (w, w.act(NodeAction::Start), "is up again"),
             Action::Remove(w) => {
@@ -116,36 +109,16 @@ impl Action {
             }
         };
         let answer = which.common.target.connect()?.request(&request)?;
-        which.say(answer, done, None)
-    }
-}
-
-impl Stop {
-    fn run(&self) -> Result<()> {
-        let (which, node) = (&self.which, self.which.node);
-        let mut control = which.common.target.connect()?;
-        let left = match self.now {
-            true => leaving::unprotected(&control.status()?, node),
-            false => None,
-        };
-        let suspected = !self.now && leaving::make_redundant(&mut control, node)?;
-        let stopped = control.request(&which.act(NodeAction::Stop));
-        if suspected {
-            // Nothing waits where a node is away. When it is back, parity may wait as before.
-            leaving::trust(&mut control, node)?;
-        }
-        let left = left.map(|left| format!("; {left}: hosts wait for it until the node is back"));
-        which.say(stopped?, "has stopped", left)
+        which.say(answer, done)
     }
 }
 
 impl Which {
-    fn say(&self, answer: Value, done: &str, more: Option<String>) -> Result<()> {
+    fn say(&self, answer: Value, done: &str) -> Result<()> {
         if self.common.json {
             return say_json(answer);
         }
-        let more = more.unwrap_or_default();
-        say(format!("node {} {done} ({}){more}", self.node, map_of(&answer)))
+        say(format!("node {} {done} ({})", self.node, map_of(&answer)))
     }
 
     fn act(&self, action: NodeAction) -> ControlRequest {

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 34] = [
+const ORDER: [&str; 36] = [
     "args",
     "output",
     "token",
@@ -22,8 +22,10 @@ const ORDER: [&str; 34] = [
     "bench",
     "leaving",
     "disk",
+    "boxes",
     "probe",
     "rebalance",
+    "replace",
     "scrub",
     "trace",
     "cluster",

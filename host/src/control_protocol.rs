@@ -32,6 +32,9 @@ pub enum ControlRequest {
         action: DiskAction,
         /// Of which node.
         node: usize,
+        /// Volumes that may lose what they have there, if it is declared lost.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        accept_loss: Vec<String>,
     },
     /// Add a node with an empty disk, to an array in one process or to the process that is asked;
     /// answered when it takes part.
@@ -65,6 +68,9 @@ pub enum ControlRequest {
         /// Also if there is something on it, which is lost then.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
+        /// Volumes that may lose what they had on the old one.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        accept_loss: Vec<String>,
     },
     /// Move columns until all disks are equally full.
     Rebalance {
@@ -256,7 +262,13 @@ pub enum ControlRequest {
 impl ControlRequest {
     /// Puts an empty disk in the place of a node's, where that is.
     pub fn disk_replace(node: usize) -> ControlRequest {
-        ControlRequest::DiskReplace { node, path: None, size: None, force: false }
+        let accept_loss = Vec::new();
+        ControlRequest::DiskReplace { node, path: None, size: None, force: false, accept_loss }
+    }
+
+    /// Does something to a node's disk.
+    pub fn disk(action: DiskAction, node: usize) -> ControlRequest {
+        ControlRequest::Disk { action, node, accept_loss: Vec::new() }
     }
 
     /// Deletes a volume, so that it can be brought back.
@@ -345,6 +357,12 @@ pub struct NewHome {
     /// The names of the processes that it dials, if not all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<String>,
+    /// Whether it takes the place of a process of its name that is lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces: bool,
+    /// Volumes that may lose what they had on that one's disks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept_loss: Vec<String>,
 }
 
 fn one() -> usize {

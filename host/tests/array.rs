@@ -399,7 +399,7 @@ fn a_disk_is_added_and_takes_what_another_had() {
             ["node"],
         6
     );
-    control.request(&ControlRequest::Disk { action: DiskAction::Fail, node: 1 }).unwrap();
+    control.request(&ControlRequest::disk(DiskAction::Fail, 1)).unwrap();
     let columns = |control: &mut Control, n: usize| {
         let status = control.request(&ControlRequest::Status).unwrap();
         let whole = status["volumes"][0]["mode"] == "fault-free";
@@ -542,7 +542,7 @@ fn the_first_line_of_the_status_names_a_disk_that_was_given_up_and_since_when() 
     let array = start(dir.path(), &spec());
     let mut control = Control::connect(array.dir()).unwrap();
     until_said(&mut control, |text| text == "healthy");
-    control.request(&ControlRequest::Disk { action: DiskAction::Fail, node: 2 }).unwrap();
+    control.request(&ControlRequest::disk(DiskAction::Fail, 2)).unwrap();
     until_said(&mut control, |text| {
         ["has been degraded for ", "; node 2 has been lost for ", "`weft disk replace 2`"]
             .iter()

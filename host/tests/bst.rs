@@ -108,8 +108,7 @@ fn enter(control: &mut Control, mode: Mode) -> usize {
     let status = control.request(&ControlRequest::Status).unwrap();
     let has_column = |n: &usize| status["nodes"][*n]["columns"].as_u64() > Some(0);
     let victim = (0..NODES).find(has_column).expect("a node with a column");
-    let mut disk =
-        |action| control.request(&ControlRequest::Disk { action, node: victim }).unwrap();
+    let mut disk = |action| control.request(&ControlRequest::disk(action, victim)).unwrap();
     match mode {
         Mode::FaultFree => {}
         Mode::Degraded => {
@@ -136,7 +135,7 @@ fn begins_anew(control: &mut Control, mode: Mode, victim: &mut usize) -> bool {
     let is_over = moves(mode) && now_is(control) != mode;
     if is_over {
         let back = match mode {
-            Mode::Migrating => ControlRequest::Disk { action: DiskAction::Undrain, node: *victim },
+            Mode::Migrating => ControlRequest::disk(DiskAction::Undrain, *victim),
             _ => ControlRequest::disk_replace(*victim),
         };
         control.request(&back).unwrap();

@@ -384,7 +384,21 @@ pub fn join(
     address: SocketAddr,
     force: bool,
 ) -> Result<Vec<u16>> {
-    be_admitted(config, token, address, force, &[])
+    be_admitted(config, token, address, force, config.new_home(), &[])
+}
+
+/// Takes the place of a process of this name that is lost: the same as [`join`], and what was on that one's disks is
+/// rebuilt. Volumes that cannot be rebuilt go if their loss is accepted.
+pub fn replace(
+    config: &Configuration,
+    token: &JoinToken,
+    address: SocketAddr,
+    force: bool,
+    accept_loss: &[String],
+) -> Result<Vec<u16>> {
+    let accept_loss = accept_loss.to_vec();
+    let home = NewHome { replaces: true, accept_loss, ..config.new_home() };
+    be_admitted(config, token, address, force, home, &[])
 }
 
 /// Joins a cluster as a host that is its own controller, if the cluster has these volumes.
@@ -394,7 +408,7 @@ pub fn join_as_host(
     address: SocketAddr,
     volumes: &[String],
 ) -> Result<()> {
-    be_admitted(config, token, address, false, volumes).map(drop)
+    be_admitted(config, token, address, false, config.new_home(), volumes).map(drop)
 }
 
 fn be_admitted(
@@ -402,6 +416,7 @@ fn be_admitted(
     token: &JoinToken,
     address: SocketAddr,
     force: bool,
+    home: NewHome,
     volumes: &[String],
 ) -> Result<Vec<u16>> {
     config.check_here()?;
@@ -411,7 +426,7 @@ fn be_admitted(
         token: token.to_string(),
         name: config.name.to_string(),
         key: key.public().as_bytes().to_vec(),
-        home: config.new_home(),
+        home,
         volume: volumes.first().cloned(),
         more_volumes: volumes.iter().skip(1).cloned().collect(),
     };

@@ -35,7 +35,7 @@ mod refound;
 mod renewal;
 mod together;
 
-pub use admission::{join, join_as_host};
+pub use admission::{join, join_as_host, replace};
 pub use certificate::{JoinRequest, certify, join_certified, join_request, renewed};
 pub use config::Configuration;
 pub use dialled::LocalLinks;

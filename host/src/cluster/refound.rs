@@ -102,7 +102,7 @@ fn on_disks(home: &Home) -> Result<(Vec<Epochs>, Vec<ClusterMap>)> {
 /// Refuses if another process of the cluster runs: it may belong to a majority that remembers.
 fn nobody_runs(map: &ClusterMap, home: &Home) -> Result<()> {
     let others =
-        map.nodes.iter().filter(|info| !info.removed).filter_map(|info| info.home.as_ref());
+        map.nodes.iter().filter(|i| !i.removed && !i.is_replaced()).filter_map(|i| i.home.as_ref());
     for other in others.filter(|other| other.name != home.config.name.to_string()) {
         let address: SocketAddr = other.address.parse().map_err(|_| {
             Error(format!("the map has {} for an address of {}", other.address, other.name))

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use weft_core::cluster::{
-    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, NodeKind, Plan, Volume, plan_balance,
+    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, NodeInfo, NodeKind, Plan, Volume,
+    plan_balance,
 };
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
@@ -268,7 +269,9 @@ fn is_in_touch(engine: &Engine, node: NodeId) -> bool {
 
 /// Why a node of another process is down, if that process does not say it.
 fn why_down(engine: &Engine, node: NodeId) -> &'static str {
+    let replaced = engine.map().nodes.get(usize::from(node.0)).is_some_and(NodeInfo::is_replaced);
     match is_in_touch(engine, node) {
+        _ if replaced => "another process has taken the place of its own",
         true => "its process runs, and the node is not up yet",
         false => "there is no connection to its process",
     }
@@ -283,7 +286,7 @@ fn tell_home(status: &mut NodeStatus, engine: &Engine, n: usize) {
     status.controller = info.kind == NodeKind::Controller;
     let Some(home) = info.home.as_ref() else { return };
     status.name = Some(home.name.clone());
-    status.address = Some(home.address.clone());
+    status.address = (!info.is_replaced()).then(|| home.address.clone());
     status.labels = Some(home.labels.clone());
     status.process = Some(engine.map().process_of(NodeId(n as u16)).0);
 }

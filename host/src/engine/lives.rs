@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_core::SECTOR;
-use weft_core::cluster::{Arrival, Change, Volume};
+use weft_core::cluster::{Arrival, Change};
 use weft_core::node::{Node, NodeConfig};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId};
@@ -196,8 +196,13 @@ impl Engine {
     }
 
     /// Puts another disk in the place of one whose node is down, and starts the node.
-    pub(crate) fn exchange_disk(&mut self, n: usize, claim: Claim) -> Result<()> {
-        self.may_replace(n, claim.size())?;
+    pub(crate) fn exchange_disk(
+        &mut self,
+        n: usize,
+        claim: Claim,
+        accepted: &[String],
+    ) -> Result<()> {
+        self.may_replace(n, claim.size(), accepted)?;
         self.start_on(n, claim)
     }
 
@@ -210,7 +215,7 @@ impl Engine {
     }
 
     /// Refuses if the disk of a node that is down cannot be replaced by one of this size.
-    fn may_replace(&self, n: usize, size: u64) -> Result<()> {
+    fn may_replace(&self, n: usize, size: u64, accepted: &[String]) -> Result<()> {
         self.must_be_down(n)?;
         let needed = self.map().needed_on(NodeId(n as u16)) * SECTOR;
         let room = most_data_sectors(size)?.saturating_mul(SECTOR);
@@ -222,7 +227,7 @@ impl Engine {
                 rounded(needed)
             ));
         }
-        self.can_do_without(n)
+        self.can_do_without(&[NodeId(n as u16)], accepted)
     }
 
     fn instance(&self, n: usize) -> Result<&Instance> {
@@ -332,15 +337,15 @@ impl Engine {
 
     /// Declares a node's disk lost: the node is killed if it runs here, and what was on the
     /// disk is rebuilt on others that have room.
-    pub(crate) fn fail_disk(&mut self, n: usize) -> Result<Ticket> {
-        self.lose_disk(n)?;
+    pub(crate) fn fail_disk(&mut self, n: usize, accepted: &[String]) -> Result<Ticket> {
+        self.lose_disk(n, accepted)?;
         Ok(self.change(Change::GiveUp(NodeId(n as u16))))
     }
 
-    /// Has a node be down because its disk is lost, if no volume needs it.
-    pub(crate) fn lose_disk(&mut self, n: usize) -> Result<()> {
+    /// Has a node be down because its disk is lost, if no volume needs it but those whose loss is accepted.
+    pub(crate) fn lose_disk(&mut self, n: usize, accepted: &[String]) -> Result<()> {
         let phase = self.instance(n)?.phase;
-        self.can_do_without(n)?;
+        self.can_do_without(&[NodeId(n as u16)], accepted)?;
         match phase {
             Phase::Elsewhere if self.runs(NodeId(n as u16)) => fail(format!(
                 "node {n} runs, in another process; stop it first (`weft node stop {n}`)"
@@ -362,10 +367,15 @@ impl Engine {
     }
 
     /// Puts an empty disk in the place of one whose node is down, and starts the node.
-    pub(crate) fn replace_disk(&mut self, n: usize, force: bool) -> Result<()> {
+    pub(crate) fn replace_disk(
+        &mut self,
+        n: usize,
+        force: bool,
+        accepted: &[String],
+    ) -> Result<()> {
         self.must_be_down(n)?;
         let claim = self.rule.claim(n, force)?;
-        self.may_replace(n, claim.size())?;
+        self.may_replace(n, claim.size(), accepted)?;
         self.make_empty(n, claim)?;
         self.log.on(About::node(n)).info(&format!("node {n} has got an empty disk"));
         self.start_node(n)
@@ -376,27 +386,6 @@ impl Engine {
         claim.make(self.rule.cluster(), node, self.map().needed_on(node))?;
         claim.keep();
         Ok(())
-    }
-
-    /// Refuses if some volume needs what is on a node's disk.
-    fn can_do_without(&self, n: usize) -> Result<()> {
-        let map = self.map();
-        let unsound = |v: &Volume, node: NodeId| {
-            let behind = (0..v.extents.len()).any(|e| map.behind_since(v, e, node).is_some());
-            usize::from(node.0) == n || !self.runs(node) || behind
-        };
-        let needs = |v: &&Arc<Volume>| {
-            let is_on_it = !v.is_deleted() && v.nodes().contains(&NodeId(n as u16));
-            is_on_it && v.is_lost_with(|node| unsound(v, node))
-        };
-        match map.volumes.values().find(needs) {
-            Some(volume) => fail(format!(
-                "volume '{}' cannot do without what is on the disk of node {n}, with what else is \
-                 down or behind; start the other nodes first, and wait until they have caught up",
-                volume.name
-            )),
-            None => Ok(()),
-        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! [`Engine::run`] turns the crank until nothing is left to do. Messages go before disk
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
 //! frame (group commit). The nodes themselves, with their messages and disk operations, are in [`lanes`]. How they start
-//! and stop is in [`lives`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
+//! and stop is in [`lives`], whether they may be given up in [`losing`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
 //! exposes in [`measures`].
 
 mod copies;
@@ -13,6 +13,7 @@ pub(crate) mod instance;
 mod lane;
 mod lanes;
 mod lives;
+mod losing;
 mod measures;
 mod rule;
 

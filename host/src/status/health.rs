@@ -9,7 +9,7 @@ use weft_core::policy::time::in_words;
 
 use crate::size::exactly;
 
-use super::{NodeState, NodeStatus, Status, VolumeMode, VolumeStatus};
+use super::{ClusterStatus, NodeState, NodeStatus, Status, VolumeMode, VolumeStatus};
 
 /// How an array is, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -129,6 +129,25 @@ impl Status {
         its.filter_map(|n| n.absence.as_ref()).map(|a| a.down_seconds).max()
     }
 
+    /// What has a lost node's content rebuilt.
+    fn instead_of(&self, node: &NodeStatus) -> String {
+        let reached = |process: u16| {
+            let by = |c: &ClusterStatus| c.node == process || c.connected.contains(&process);
+            self.cluster.as_ref().is_none_or(by)
+        };
+        match (node.process, &node.name, &node.address) {
+            (Some(_), Some(name), None) => {
+                format!(
+                    "another process is {name} now, and what was on it is rebuilt where there is room"
+                )
+            }
+            (Some(process), Some(name), _) if !reached(process) => format!(
+                "`weft cluster replace {name}` on a new machine fills empty disks in the place of those of {name}"
+            ),
+            _ => format!("`weft disk replace {}` fills an empty disk in its place", node.node),
+        }
+    }
+
     /// A node that was given up, while that is still felt, and what to do about it.
     fn of_lost(&self, node: &NodeStatus) -> Option<(Health, String)> {
         if node.state != NodeState::Lost {
@@ -139,7 +158,7 @@ impl Status {
         let then = match node.columns {
             0 if rebuilds => "what was on it is being rebuilt on other disks".to_string(),
             0 => return None,
-            _ => format!("`weft disk replace {n}` fills an empty disk in its place"),
+            _ => self.instead_of(node),
         };
         let lost = match &node.absence {
             Some(a) => format!("has been lost for {}", in_words(a.down_seconds)),
@@ -183,7 +202,7 @@ fn clock(node: &NodeStatus) -> Option<(Health, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AbsenceStatus, ClusterStatus, ExposedStatus, MissingNode};
+    use super::super::{AbsenceStatus, ExposedStatus, MissingNode};
     use super::*;
 
     fn volume(mode: VolumeMode) -> VolumeStatus {
@@ -251,6 +270,40 @@ mod tests {
              what was on it is being rebuilt on other disks"
         );
         assert_eq!(said(vec![volume(VolumeMode::FaultFree)], vec![moved]), "healthy");
+    }
+
+    #[test]
+    fn a_disk_of_a_machine_that_is_lost_is_replaced_with_the_machine() {
+        let text = |s: &str| Some(s.to_string());
+        let (state, name, address) = (NodeState::Lost, text("box5"), text("10.0.0.5:1"));
+        let process = Some(8);
+        let lost = NodeStatus {
+            node: 9,
+            process,
+            state,
+            columns: 4,
+            name,
+            address,
+            ..NodeStatus::default()
+        };
+        let said = |node: &NodeStatus, connected: Vec<u16>| {
+            let cluster = Some(ClusterStatus { connected, ..ClusterStatus::default() });
+            Status { cluster, nodes: vec![node.clone()], ..Status::default() }.summary().to_string()
+        };
+        assert_eq!(
+            said(&lost, vec![3]),
+            "degraded: node 9 is lost; `weft cluster replace box5` on a new machine fills empty disks in the place of \
+             those of box5"
+        );
+        assert_eq!(
+            said(&lost, vec![3, 8]),
+            "degraded: node 9 is lost; `weft disk replace 9` fills an empty disk in its place"
+        );
+        let replaced = NodeStatus { address: None, ..lost };
+        assert_eq!(
+            said(&replaced, vec![3]),
+            "degraded: node 9 is lost; another process is box5 now, and what was on it is rebuilt where there is room"
+        );
     }
 
     #[test]

@@ -54,12 +54,20 @@ pub struct NewNodes {
     /// The process that serves them, if it has nodes already. If none: it gets the number of the
     /// first, or each has one of its own in an array in one process.
     pub process: Option<NodeId>,
+    /// The process whose place they take, of which no node is up: its nodes are given up, and cannot come back.
+    pub replaced: Option<NodeId>,
 }
 
 impl NewNodes {
     /// One node of an array in one process.
     pub fn one(node: NodeId) -> NewNodes {
-        NewNodes { first: node, count: 1, home: None, kind: NodeKind::Disk, process: None }
+        let (home, kind, process) = (None, NodeKind::Disk, None);
+        NewNodes { first: node, count: 1, home, kind, process, replaced: None }
+    }
+
+    /// Whether it can be made while these nodes run.
+    pub(super) fn can_be_made(&self, map: &ClusterMap, running: &[NodeId]) -> bool {
+        self.replaced.is_none_or(|p| !map.served_by(p).any(|n| running.contains(&n)))
     }
 
     fn apply(&self, map: &mut ClusterMap) {
@@ -67,6 +75,9 @@ impl NewNodes {
         let known = self.process.is_none_or(|p| map.served_by(p).next().is_some());
         if map.nodes.len() != first || first + self.count > MAX_NODES || !known {
             return;
+        }
+        if let Some(process) = self.replaced {
+            replace_process(map, process);
         }
         for n in 0..self.count {
             let process = self.process.or((n > 0).then_some(self.first));
@@ -173,6 +184,30 @@ impl Change {
             Change::RemoveNode(node) => remove_node(map, *node),
             Change::Set(setting) => map.settings.set(*setting),
         }
+    }
+}
+
+/// Another process takes the place of this one: nobody looks for its nodes any more, and what they had is rebuilt.
+fn replace_process(map: &mut ClusterMap, process: NodeId) {
+    let nodes: Vec<NodeId> = map.served_by(process).collect();
+    for node in nodes {
+        let info = &mut map.nodes[usize::from(node.0)];
+        (info.given_up, info.draining) = (true, false);
+        if let Some(home) = &mut info.home {
+            Arc::make_mut(home).address.clear();
+        }
+    }
+}
+
+/// Nodes whose process was replaced leave when they hold nothing any more.
+pub(super) fn remove_replaced(map: &mut ClusterMap) {
+    let nodes = (0..map.nodes.len() as u16).map(NodeId);
+    let replaced = |n: &NodeId| {
+        let info = &map.nodes[usize::from(n.0)];
+        info.is_replaced() && !info.removed
+    };
+    for node in nodes.filter(replaced).collect::<Vec<_>>() {
+        remove_node(map, node);
     }
 }
 

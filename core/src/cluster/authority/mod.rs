@@ -29,7 +29,7 @@ pub use fault::AuthorityBug;
 pub use giving_up::{Absence, Hindrance, Prospect};
 pub use policy::PolicyChange;
 
-use super::map::ClusterMap;
+use super::map::{ClusterMap, NodeInfo};
 use super::message::{MapMessage, MemberReport};
 use crate::units::{Epoch, Nanos, NodeId, Timestamp};
 use frozen::{Frozen, forgetful, known_of, latest_right};
@@ -185,7 +185,8 @@ impl Authority {
     }
 
     fn has_left(&self, node: NodeId) -> bool {
-        self.map.nodes.get(usize::from(node.0)).is_some_and(|i| i.removed)
+        let gone = |i: &NodeInfo| i.removed || i.is_replaced();
+        self.map.nodes.get(usize::from(node.0)).is_some_and(gone)
     }
 
     fn runs(&self, node: NodeId) -> bool {

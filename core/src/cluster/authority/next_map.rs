@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::change::remove_replaced;
 use super::{Authority, Change, fault};
-use crate::cluster::map::{Attendance, Extent, NodeInfo, Volume};
+use crate::cluster::map::{Attendance, ClusterMap, Extent, NodeInfo, Volume};
 use crate::cluster::{balance, moves};
 use crate::store::Reached;
 use crate::units::{NodeId, Timestamp, VolumeId};
@@ -44,11 +45,16 @@ impl Authority {
         let floor = findings.floor;
         let members = findings.members;
         // Who was down, and is to leave for good, may have come back since that was asked for.
-        let is_back = |c: &&Change| matches!(c, Change::RemoveNode(n) if members.contains(n));
-        let changes = self.changes.iter().filter(|c| !is_back(c));
-        for change in changes {
-            change.apply(&mut self.next);
-            fault::changed(self.absences.bug, change, &mut self.next);
+        let is_back = |c: &Change, map: &ClusterMap| match c {
+            Change::RemoveNode(n) => members.contains(n),
+            Change::AddNodes(new) => !new.can_be_made(map, members),
+            _ => false,
+        };
+        for change in &self.changes {
+            if !is_back(change, &self.next) {
+                change.apply(&mut self.next);
+                fault::changed(self.absences.bug, change, &mut self.next);
+            }
         }
         for node in self.caught_up.iter().filter(|n| members.contains(n)) {
             self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
@@ -85,6 +91,7 @@ impl Authority {
         }
         moves::move_columns(&mut self.next, floor);
         balance::rebalance(&mut self.next, floor);
+        remove_replaced(&mut self.next);
         self.next.assert_sound();
         let volumes = &self.next.volumes;
         self.next.attendance.retain(|id, a| {

@@ -11,7 +11,7 @@ use crate::units::NodeId;
 pub struct Home {
     /// Its name; no two nodes of a cluster have the same.
     pub name: String,
-    /// Where other nodes reach it, as `address:port`.
+    /// Where other nodes reach it, as `address:port`; empty once another process has taken its place.
     pub address: String,
     /// The failure domains that it is in, such as `box` = `b1`.
     pub labels: BTreeMap<String, String>,
@@ -92,6 +92,12 @@ impl NodeInfo {
     /// Whether it is a host that is its own controller.
     pub fn is_host(&self) -> bool {
         self.kind == NodeKind::Host
+    }
+
+    /// Whether another process has taken the place, and the name, of the one that served it. It is given up, cannot
+    /// come back, and leaves as soon as nothing is on its disk any more.
+    pub fn is_replaced(&self) -> bool {
+        self.home.as_ref().is_some_and(|h| h.address.is_empty() && !h.name.is_empty())
     }
 
     /// Whether it has a disk, or is to have one.

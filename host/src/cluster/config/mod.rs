@@ -158,6 +158,8 @@ impl Configuration {
             is_controller: self.controller,
             disks: self.disks.len().max(1),
             only: self.only.iter().flatten().map(NodeName::to_string).collect(),
+            replaces: false,
+            accept_loss: Vec::new(),
         }
     }
 

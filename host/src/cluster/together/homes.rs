@@ -35,7 +35,9 @@ impl Together {
         let nodes = (0..map.nodes.len() as u16).map(NodeId);
         let processes: BTreeSet<NodeId> = nodes.map(|n| map.process_of(n)).collect();
         for process in processes.into_iter().filter(|p| *p != self.home.process) {
-            let Some(node) = map.served_by(process).next() else {
+            let info = |n: NodeId| &map.nodes[usize::from(n.0)];
+            let there = |n: &NodeId| !info(*n).is_replaced();
+            let Some(node) = map.served_by(process).find(there) else {
                 if let Some(known) = self.peers.remove(&process) {
                     let name = known.name;
                     let text = format!("the process of {name} has left the cluster");
@@ -46,7 +48,7 @@ impl Together {
                 }
                 continue;
             };
-            let Some(home) = map.nodes[usize::from(node.0)].home.as_ref() else { continue };
+            let Some(home) = info(node).home.as_ref() else { continue };
             let known = Known::of(process, home);
             let is_up = map.served_by(process).any(|n| map.is_up(n));
             if !is_up {

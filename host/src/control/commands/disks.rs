@@ -53,7 +53,12 @@ fn others(map: &ClusterMap, apart: &str) -> String {
 const DECIDING: Duration = Duration::from_secs(30);
 
 impl Commands<'_> {
-    pub(super) fn disk(&mut self, action: DiskAction, node: usize) -> Result<Wait> {
+    pub(super) fn disk(
+        &mut self,
+        action: DiskAction,
+        node: usize,
+        accepted: Vec<String>,
+    ) -> Result<Wait> {
         match action {
             DiskAction::Drain => self.drain(node),
             DiskAction::Undrain => {
@@ -76,10 +81,10 @@ impl Commands<'_> {
                 self.engine.known(node)?;
                 let here = |t: &Together| t.process_of(NodeId(node as u16)) == t.us();
                 if self.engine.rule.together().is_some_and(here) && self.leader()?.is_some() {
-                    self.engine.lose_disk(node)?;
-                    return Ok(Wait::DownHere(node));
+                    self.engine.lose_disk(node, &accepted)?;
+                    return Ok(Wait::DownHere(node, accepted));
                 }
-                self.engine.fail_disk(node).map(|ticket| Wait::GivenUp(node, ticket))
+                self.engine.fail_disk(node, &accepted).map(|ticket| Wait::GivenUp(node, ticket))
             }
         }
     }
@@ -184,14 +189,15 @@ impl Commands<'_> {
         node: usize,
         new: Option<&NewDisk>,
         force: bool,
+        accepted: &[String],
     ) -> Result<Wait> {
         self.engine.known(node)?;
         self.engine.must_be_down(node)?;
         match new {
-            None => self.engine.replace_disk(node, force)?,
+            None => self.engine.replace_disk(node, force, accepted)?,
             Some(new) => {
                 let claim = self.claim(new, Some(node), force)?;
-                self.engine.exchange_disk(node, claim)?;
+                self.engine.exchange_disk(node, claim, accepted)?;
             }
         }
         Ok(Wait::NodeUp(node))

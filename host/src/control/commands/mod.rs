@@ -151,7 +151,7 @@ impl Commands<'_> {
             } else if together.is_connected(process) {
                 Ok(Some(process))
             } else {
-                fail(format!("there is no connection to node {n}; see that its process runs"))
+                fail(self.out_of_touch(n))
             }
         };
         let runs = |n: usize| {
@@ -163,7 +163,9 @@ impl Commands<'_> {
             ControlRequest::Node { node, .. }
             | ControlRequest::DiskReplace { node, .. } => process_of(*node),
             // One that runs must go down first, at home.
-            ControlRequest::Disk { action: DiskAction::Fail, node } if runs(*node) => process_of(*node),
+            ControlRequest::Disk { action: DiskAction::Fail, node, .. } if runs(*node) => {
+                process_of(*node)
+            }
             ControlRequest::Disk { .. }
             | ControlRequest::VolumeCreate { .. }
             | ControlRequest::VolumeDelete { .. }
@@ -287,7 +289,9 @@ impl Commands<'_> {
             },
             ControlRequest::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             ControlRequest::Token { seconds } => Outcome::Answer(self.token(seconds)?),
-            ControlRequest::Disk { action, node } => Outcome::Wait(self.disk(action, node)?),
+            ControlRequest::Disk { action, node, accept_loss } => {
+                Outcome::Wait(self.disk(action, node, accept_loss)?)
+            }
             ControlRequest::DiskAdd { path: None, force, .. } => {
                 Outcome::Wait(self.add_disk(force)?)
             }
@@ -295,9 +299,9 @@ impl Commands<'_> {
                 self.add_disk_at(conn, &NewDisk { path, size }, force)?
             }
             ControlRequest::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
-            ControlRequest::DiskReplace { node, path, size, force } => {
+            ControlRequest::DiskReplace { node, path, size, force, accept_loss } => {
                 let new = path.map(|path| NewDisk { path, size });
-                Outcome::Wait(self.replace_disk(node, new.as_ref(), force)?)
+                Outcome::Wait(self.replace_disk(node, new.as_ref(), force, &accept_loss)?)
             }
             ControlRequest::VolumeCreate {
                 name,
@@ -443,7 +447,7 @@ impl Commands<'_> {
         match wait {
             Wait::NodeUp(_)
             | Wait::NodeDown(_)
-            | Wait::DownHere(_)
+            | Wait::DownHere(..)
             | Wait::GivenUp(..)
             | Wait::Draining(..)
             | Wait::Suspected(..)

@@ -89,7 +89,8 @@ impl Commands<'_> {
         refuse_removed_key(map, key)?;
         let address = home.address.to_string();
         let same = |info: &NodeInfo, f: fn(&Home) -> &str, to: &str| {
-            !info.removed && info.home.as_ref().is_some_and(|h| f(h) == to)
+            let there = !info.removed && !info.is_replaced();
+            there && info.home.as_ref().is_some_and(|h| f(h) == to)
         };
         let named = map.nodes.iter().position(|i| same(i, |h| &h.name, &name));
         let reached = map.nodes.iter().position(|i| same(i, |h| &h.address, &address));
@@ -101,18 +102,36 @@ impl Commands<'_> {
         };
         let has_key = |n: usize| map.nodes[n].home.as_ref().is_some_and(|h| h.key == Some(key));
         let names = map.nodes.iter().filter(|i| !i.removed).filter_map(|i| i.home.as_ref());
-        let others = names.map(|h| h.name.as_str()).filter(|n| *n != name).collect();
+        let others: BTreeSet<&str> =
+            names.map(|h| h.name.as_str()).filter(|n| *n != name).collect();
         refuse_strangers(home.only.iter().map(String::as_str), &others)?;
-        match (named, reached) {
-            // Its first attempt was done and it has not heard of it.
-            (Some(n), Some(m)) if n == m && is_unseen(process(n)) && has_key(n) => {
-                return Ok(Outcome::Answer(self.admitted(process(n))));
+        // Its first attempt was done and it has not heard of it.
+        let is_again = |n: usize| reached == Some(n) && is_unseen(process(n)) && has_key(n);
+        if let Some(n) = named.filter(|n| is_again(*n)) {
+            return Ok(Outcome::Answer(self.admitted(process(n))));
+        }
+        let replaced = match (named, home.replaces) {
+            (Some(n), true) => Some(process(n)),
+            (None, true) => {
+                let all: Vec<&str> = others.into_iter().collect();
+                return fail(format!(
+                    "no process of this cluster is called {name}; there are: {}",
+                    all.join(", ")
+                ));
             }
-            (Some(n), _) => return fail(format!("node {n} is called {name}; choose another name")),
-            (None, Some(n)) => {
-                return fail(format!("node {n} is reached at {address}; choose another address"));
+            (Some(n), false) => {
+                return fail(format!(
+                    "node {n} is called {name}; choose another name. If that machine is lost, `weft cluster replace \
+                     {name}` on a new one takes its place"
+                ));
             }
-            (None, None) => {}
+            (None, false) => None,
+        };
+        if let Some(n) = reached.filter(|n| replaced != Some(process(*n))) {
+            return fail(format!("node {n} is reached at {address}; choose another address"));
+        }
+        if let Some(process) = replaced {
+            self.can_be_replaced(&name, process, &home.accept_loss)?;
         }
         let (number, count) = (map.nodes.len(), home.disks);
         if count == 0 || number + count > MAX_NODES {
@@ -132,9 +151,45 @@ impl Commands<'_> {
         let labels = home.labels.clone();
         let home = Arc::new(Home { name: name.clone(), address, labels, key: Some(key) });
         let first = NodeId(number as u16);
-        let new = NewNodes { first, count, home: Some(home), kind, process: None };
+        let new = NewNodes { first, count, home: Some(home), kind, process: None, replaced };
         let ticket = self.engine.change(Change::AddNodes(new));
         Ok(Outcome::Wait(Wait::NodeAdded(number, first, name, ticket)))
+    }
+
+    /// Refuses to have another process take the place of this one.
+    fn can_be_replaced(&self, name: &str, process: NodeId, accepted: &[String]) -> Result<()> {
+        let map = self.engine.map();
+        let nodes: Vec<NodeId> = map.served_by(process).collect();
+        let together = self.engine.rule.together();
+        let in_touch = together.is_some_and(|t| t.us() == process || t.is_connected(process));
+        if in_touch || nodes.iter().any(|n| map.is_up(*n)) {
+            return fail(format!(
+                "the process of {name} runs, so it cannot be replaced; stop it first. If only a disk of it is lost, use \
+                 `weft disk replace`"
+            ));
+        }
+        self.engine.can_do_without(&nodes, accepted)
+    }
+
+    /// What to do about a node whose process cannot be reached.
+    pub(super) fn out_of_touch(&self, node: usize) -> String {
+        let map = self.engine.map();
+        let home = map.nodes.get(node).and_then(|i| i.home.as_ref());
+        let then = match home {
+            Some(home) if map.nodes[node].is_replaced() => {
+                format!(
+                    "the process of {} has been replaced, and what it had is rebuilt",
+                    home.name
+                )
+            }
+            Some(home) => format!(
+                "see that the process of {0} runs. If its machine is lost, `weft cluster replace {0}` on another one \
+                 takes its place (docs/runbook.md)",
+                home.name
+            ),
+            None => "see that its process runs".to_string(),
+        };
+        format!("there is no connection to node {node}; {then}")
     }
 
     /// What a process that is in the map must know.
@@ -145,7 +200,8 @@ impl Commands<'_> {
             nodes.map(|n| map.process_of(n)).filter(|p| *p != process).collect();
         let peer = |process: NodeId| {
             let node = map.served_by(process).next()?;
-            let home = map.nodes[usize::from(node.0)].home.as_ref()?;
+            let info = &map.nodes[usize::from(node.0)];
+            let home = info.home.as_ref().filter(|_| !info.is_replaced())?;
             Some(json!(Known::of(process, home)))
         };
         let peers: Vec<Value> = others.into_iter().filter_map(peer).collect();
@@ -195,7 +251,7 @@ impl Commands<'_> {
                     None => Ok(Outcome::Wait(wait)),
                 }
             }
-            Wait::DownHere(n) => {
+            Wait::DownHere(n, accepted) => {
                 if self.engine.instances[*n].wanted {
                     return fail(format!("node {n} has been started again; its disk is kept"));
                 }
@@ -206,7 +262,7 @@ impl Commands<'_> {
                     Err(_) => Ok(Outcome::Wait(wait)),
                     Ok(Some(leader)) => Ok(Outcome::HandOn(leader)),
                     Ok(None) => {
-                        let ticket = self.engine.fail_disk(*n)?;
+                        let ticket = self.engine.fail_disk(*n, accepted)?;
                         Ok(Outcome::Wait(Wait::GivenUp(*n, ticket)))
                     }
                 }
@@ -391,9 +447,21 @@ mod tests {
         let try_with = |nodes: &[NodeInfo], text: &str| {
             let map = ClusterMap { nodes: nodes.to_vec(), ..ClusterMap::default() };
             let address = "127.0.0.1:1".parse().unwrap();
-            let (labels, only) = (labels(text), Vec::new());
-            let (is_host, is_controller) = (false, false);
-            check_labels(&map, &NewHome { address, labels, is_host, is_controller, disks: 1, only })
+            let labels = labels(text);
+            let (is_host, is_controller, replaces) = (false, false, false);
+            let (only, accept_loss) = (Vec::new(), Vec::new());
+            let disks = 1;
+            let home = NewHome {
+                address,
+                labels,
+                is_host,
+                is_controller,
+                disks,
+                only,
+                replaces,
+                accept_loss,
+            };
+            check_labels(&map, &home)
         };
         let disk = |text| node(text, NodeKind::Disk);
         let others = [NodeKind::Host, NodeKind::Controller].map(|kind| node("", kind));

@@ -19,8 +19,8 @@ pub(crate) enum Wait {
     NodeUp(usize),
     /// The node is down, and the map says so.
     NodeDown(usize),
-    /// The node is down, so that the leader can give it up.
-    DownHere(usize),
+    /// The node is down, so that the leader can give it up; the loss of these volumes is accepted.
+    DownHere(usize, Vec<String>),
     /// The map says that the node is given up.
     GivenUp(usize, Ticket),
     /// The map says that the node's disk is to be emptied, or not any more.
@@ -126,7 +126,7 @@ impl Wait {
         match self {
             Wait::Leader(..)
             | Wait::Parting(..)
-            | Wait::DownHere(_)
+            | Wait::DownHere(..)
             | Wait::Scrub(..)
             | Wait::Refresh(_)
             | Wait::Losses(_)
@@ -139,7 +139,7 @@ impl Wait {
 
     /// Whether time alone may bring it about.
     pub(crate) fn is_timed(&self) -> bool {
-        matches!(self, Wait::Leader(..) | Wait::Parting(..) | Wait::DownHere(_))
+        matches!(self, Wait::Leader(..) | Wait::Parting(..) | Wait::DownHere(..))
     }
 }
 
@@ -166,14 +166,14 @@ impl Commands<'_> {
     /// What is waited for, in words for whoever asked and wonders.
     pub(crate) fn waits_for(&self, wait: &Wait) -> Option<String> {
         Some(match wait {
-            Wait::Leader(..) | Wait::DownHere(_) if self.begins_to_lead() => {
+            Wait::Leader(..) | Wait::DownHere(..) if self.begins_to_lead() => {
                 "the process that leads the cluster to find out which nodes run".to_string()
             }
-            Wait::DownHere(_) if self.leader().is_ok() => return None,
+            Wait::DownHere(..) if self.leader().is_ok() => return None,
             Wait::Leader(request, ..) if self.leader().is_ok() && !self.is_ready_for(request) => {
                 "the nodes to start and to agree on the cluster map".to_string()
             }
-            Wait::Leader(..) | Wait::DownHere(_) => {
+            Wait::Leader(..) | Wait::DownHere(..) => {
                 "a process that leads the cluster; a majority of the nodes' \
                                  processes must run and reach one another"
                     .to_string()

@@ -6,6 +6,7 @@ mod forgetting;
 mod giving_up;
 mod operators;
 mod ranges;
+mod replacing;
 mod rest;
 
 use super::*;

@@ -141,7 +141,7 @@ fn the_nodes_of_a_process_are_admitted_and_leave_together() {
     let new = |first: u16, count, process: Option<u16>| {
         let (home, process) = (Some(home.clone()), process.map(NodeId));
         let first = NodeId(first);
-        Change::AddNodes(NewNodes { first, count, home, kind: NodeKind::Disk, process })
+        Change::AddNodes(NewNodes { count, home, process, ..NewNodes::one(first) })
     };
     let map = change(&mut a, new(3, 2, None), 20).unwrap();
     assert_eq!(map.nodes.len(), 5);

@@ -1,0 +1,227 @@
+//! Whether disks may be given up: what volumes bear, and what to do about one that does not bear it.
+
+use weft_core::cluster::{ClusterMap, Extent, Volume};
+use weft_core::units::NodeId;
+use weft_member::listed;
+
+use super::Engine;
+use crate::error::{Result, fail};
+
+impl Engine {
+    /// Refuses if a volume needs what is on the disks of these nodes, all of which are to be given up together. Volumes
+    /// may go whose loss is `accepted`.
+    pub(crate) fn can_do_without(&self, nodes: &[NodeId], accepted: &[String]) -> Result<()> {
+        let losses = Losses { map: self.map(), nodes, runs: &|n| self.runs(n) };
+        losses.are_borne(accepted)
+    }
+}
+
+/// Disks that are to be given up.
+struct Losses<'a> {
+    map: &'a ClusterMap,
+    nodes: &'a [NodeId],
+    runs: &'a dyn Fn(NodeId) -> bool,
+}
+
+impl Losses<'_> {
+    fn are_borne(&self, accepted: &[String]) -> Result<()> {
+        let volumes = || self.map.volumes.values().filter(|v| !v.is_deleted());
+        if let Some(name) = accepted.iter().find(|name| !volumes().any(|v| v.name == **name)) {
+            return fail(format!("there is no volume '{name}'; `weft volume list` names them all"));
+        }
+        let concerned = |v: &Volume| self.nodes.iter().any(|n| v.nodes().contains(n));
+        let unborne = |v: &Volume| v.is_lost_with(|n| self.is_given_up(n) || self.is_unsound(v, n));
+        match volumes().find(|v| !accepted.contains(&v.name) && concerned(v) && unborne(v)) {
+            Some(volume) => fail(self.in_words(volume)),
+            None => Ok(()),
+        }
+    }
+
+    fn is_given_up(&self, node: NodeId) -> bool {
+        self.nodes.contains(&node)
+    }
+
+    /// Whether a node lacks something of a volume beside columns that are being filled, of which each extent knows.
+    fn is_unsound(&self, volume: &Volume, node: NodeId) -> bool {
+        !(self.runs)(node) || self.has_missed(volume, node)
+    }
+
+    fn has_missed(&self, volume: &Volume, node: NodeId) -> bool {
+        let attendance = self.map.attendance.get(&volume.id);
+        attendance.is_some_and(|a| a.stale_since.contains_key(&node) || a.forgot.contains(&node))
+    }
+
+    /// What a volume does not bear, and what to do about it.
+    fn in_words(&self, volume: &Volume) -> String {
+        let (name, on) = (&volume.name, disks_of(self.nodes));
+        let accept = format!("or accept that what it had there is lost (--accept-loss {name})");
+        if !volume.geometry.is_redundant() {
+            return format!(
+                "volume '{name}' ({}) has no redundancy: nothing can rebuild what it has on {on}. Copy what can be \
+                 read of it, and delete it (`weft volume delete {name}`), {accept}",
+                volume.layout
+            );
+        }
+        let others = || volume.nodes().into_iter().filter(|n| !self.is_given_up(*n));
+        let lost = |n: &NodeId| self.map.nodes[usize::from(n.0)].given_up && !(self.runs)(*n);
+        let rebuilt: Vec<NodeId> = others().filter(lost).collect();
+        let behind: Vec<NodeId> =
+            others().filter(|n| (self.runs)(*n) && self.has_missed(volume, *n)).collect();
+        let down: Vec<NodeId> = others().filter(|n| !(self.runs)(*n) && !lost(n)).collect();
+        let is_gone = |n: NodeId| self.is_given_up(n) || down.contains(&n);
+        let bears = |e: &Extent| {
+            let gone = (0..e.columns.len()).filter(|c| is_gone(e.columns[*c].0)).collect();
+            volume.geometry.is_always_recoverable(gone)
+        };
+        if volume.extents.iter().all(bears) {
+            return format!(
+                "volume '{name}' does not bear the loss of {on} yet: wait until {}",
+                waits(volume, &rebuilt, &behind)
+            );
+        }
+        match down.is_empty() {
+            true => format!(
+                "volume '{name}' does not bear the loss of {on} together; give them up one after the other, {accept}"
+            ),
+            false => format!(
+                "volume '{name}' cannot do without {on} while {} down; start {} first (`weft node start {}`), {accept}",
+                are_nodes(&down),
+                if down.len() == 1 { "it" } else { "them" },
+                down[0].0
+            ),
+        }
+    }
+}
+
+fn disks_of(nodes: &[NodeId]) -> String {
+    match nodes {
+        [node] => format!("the disk of node {}", node.0),
+        nodes => format!("the disks of nodes {}", numbers(nodes)),
+    }
+}
+
+fn are_nodes(nodes: &[NodeId]) -> String {
+    match nodes {
+        [node] => format!("node {} is", node.0),
+        nodes => format!("nodes {} are", numbers(nodes)),
+    }
+}
+
+fn numbers(nodes: &[NodeId]) -> String {
+    listed(&nodes.iter().map(|n| n.0).collect::<Vec<_>>())
+}
+
+/// What a volume's redundancy waits for: that these nodes' content is rebuilt, and that those have caught up.
+fn waits(volume: &Volume, rebuilt: &[NodeId], behind: &[NodeId]) -> String {
+    let is_filled = |e: &Extent| e.filling.keys().all(|column| e.leaving.contains_key(column));
+    let is_whole = |e: &&Extent| is_filled(e) && !e.columns.iter().any(|c| rebuilt.contains(&c.0));
+    let whole = volume.extents.iter().filter(is_whole).count();
+    let share = format!("({} % of the volume is whole)", whole * 100 / volume.extents.len().max(1));
+    let what = match rebuilt {
+        [] => "what was lost before".to_string(),
+        [node] => format!("what node {} had", node.0),
+        nodes => format!("what nodes {} had", numbers(nodes)),
+    };
+    let mut all = Vec::new();
+    if whole < volume.extents.len() {
+        all.push(format!("{what} is rebuilt {share}"));
+    }
+    match behind {
+        [] => {}
+        [node] => all.push(format!("node {} has caught up", node.0)),
+        nodes => all.push(format!("nodes {} have caught up", numbers(nodes))),
+    }
+    format!("{}; `weft status` shows how far it is", all.join(", and until "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_core::cluster::{Attendance, NodeInfo};
+    use weft_core::layout::{Geometry, LayoutSpec};
+    use weft_core::units::{Timestamp, VolumeId};
+
+    use super::*;
+
+    /// A map of six nodes with a volume `v` whose extents have their columns on these.
+    fn map(layout: &str, extents: &[&[u16]]) -> ClusterMap {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(spec.over(extents[0].len()).unwrap(), 4096);
+        let columns = |on: &[u16]| on.iter().map(|n| (NodeId(*n), 0)).collect();
+        let of = |(n, on): (usize, &&[u16])| Extent::new(n as u64, columns(on));
+        let size = geometry.stripe_bytes() * extents.len() as u64;
+        let extents = extents.iter().enumerate().map(of).collect();
+        let volume = Volume::new(VolumeId(1), "v", size, &spec, geometry, extents);
+        ClusterMap {
+            nodes: vec![NodeInfo::new(1, 1000); 6],
+            volumes: [(VolumeId(1), Arc::new(volume))].into(),
+            ..ClusterMap::default()
+        }
+    }
+
+    fn said(map: &ClusterMap, nodes: &[u16], down: &[u16], accepted: &[&str]) -> String {
+        let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
+        let accepted: Vec<String> = accepted.iter().map(|name| name.to_string()).collect();
+        let losses = Losses { map, nodes: &nodes, runs: &|n| !down.contains(&n.0) };
+        losses.are_borne(&accepted).map_or_else(|e| e.0, |()| "borne".to_string())
+    }
+
+    #[test]
+    fn a_volume_without_redundancy_is_named_and_its_loss_can_be_accepted() {
+        let map = map("raid0", &[&[0, 1, 2]]);
+        assert_eq!(
+            said(&map, &[1], &[], &[]),
+            "volume 'v' (raid0) has no redundancy: nothing can rebuild what it has on the disk of node 1. Copy what can \
+             be read of it, and delete it (`weft volume delete v`), or accept that what it had there is lost \
+             (--accept-loss v)"
+        );
+        assert_eq!(said(&map, &[1], &[], &["v"]), "borne");
+        assert_eq!(said(&map, &[4], &[], &[]), "borne", "it has nothing there");
+        assert!(said(&map, &[1], &[], &["w"]).contains("no volume 'w'"));
+        let mut deleted = map.clone();
+        Arc::make_mut(deleted.volumes.get_mut(&VolumeId(1)).unwrap()).deletion.since = Some(1);
+        assert_eq!(said(&deleted, &[1], &[], &[]), "borne");
+    }
+
+    #[test]
+    fn it_is_said_what_to_wait_for_or_to_start() {
+        let mut map = map("raid5", &[&[0, 1, 2], &[0, 1, 3], &[2, 3, 4]]);
+        assert_eq!(said(&map, &[1], &[], &[]), "borne");
+        assert_eq!(
+            said(&map, &[1], &[0], &[]),
+            "volume 'v' cannot do without the disk of node 1 while node 0 is down; start it first (`weft node start 0`), \
+             or accept that what it had there is lost (--accept-loss v)"
+        );
+        assert_eq!(
+            said(&map, &[0, 1], &[0, 1], &[]),
+            "volume 'v' does not bear the loss of the disks of nodes 0 and 1 together; give them up one after the \
+             other, or accept that what it had there is lost (--accept-loss v)"
+        );
+        assert_eq!(said(&map, &[0, 4], &[0, 4], &[]), "borne", "no extent has both");
+        map.nodes[0].given_up = true;
+        assert_eq!(
+            said(&map, &[1], &[0], &[]),
+            "volume 'v' does not bear the loss of the disk of node 1 yet: wait until what node 0 had is rebuilt (33 % of \
+             the volume is whole); `weft status` shows how far it is"
+        );
+        // Of one extent it is on another disk by now, and being filled there; of the other it is done.
+        let volume = Arc::make_mut(map.volumes.get_mut(&VolumeId(1)).unwrap());
+        volume.extents[0].columns[0].0 = NodeId(5);
+        volume.extents[1].columns[0].0 = NodeId(5);
+        volume.extents[0].filling.insert(0, Timestamp::ZERO);
+        let text = said(&map, &[1], &[0], &[]);
+        assert!(text.contains("wait until what was lost before is rebuilt (66 %"), "{text}");
+        assert_eq!(
+            said(&map, &[3], &[0], &[]),
+            "borne",
+            "the extent that is being filled has nothing there"
+        );
+        let volume = Arc::make_mut(map.volumes.get_mut(&VolumeId(1)).unwrap());
+        volume.extents[0].filling.clear();
+        let stale_since = [(NodeId(2), Timestamp::ZERO)].into();
+        map.attendance.insert(VolumeId(1), Attendance { stale_since, ..Attendance::default() });
+        let text = said(&map, &[1], &[0], &[]);
+        assert!(text.contains("yet: wait until node 2 has caught up"), "{text}");
+    }
+}
