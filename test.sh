@@ -96,6 +96,7 @@ e2e() {
     # One after the other: processes that must hear one another in time are not to compete for the processors.
     tests/e2e.sh
     tests/cluster.sh
+    tests/runbook.sh
     tests/reconnect.sh
     tests/client.sh
     tests/packaging.sh "$WEFT"

@@ -727,6 +727,54 @@ t() {
         tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
     fi
 }
+# Whole boxes: stopped, drained or given up by their names. A volume that nothing can rebuild stands in the way, by name.
+whole_box() {
+    local n admit=127.0.0.1:${PORTS[11]}
+    refused "called 'b7' there are: b0, b1, b2" weft node stop b7 --dir "$T/b0"
+    weft node stop b2 --dir "$T/b0" | grep -c 'nodes .* have stopped'
+    wait_until box_has 0 down 3
+    refused 'down already' weft node stop b2 --dir "$T/b0"
+    for n in $(box_says 0 "print(*[n['node'] for n in s['nodes'] if n['state'] == 'down'])"); do weft node start "$n" --dir "$T/b1"; done
+    wait_until box_mode 1 fault-free
+    refused "has no room" weft node drain b2 --dir "$T/b0"
+    wait_until box_has 0 up 8
+    # One more box, so that one can be done without.
+    boxed 3
+    sed -i "s/:${PORTS[11]}/:${PORTS[4]}/" "$T/b3.toml"
+    weft cluster join "$(weft cluster token --dir "$T/b0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')" \
+        --at "$admit" --config "$T/b3.toml"
+    run_box 3
+    wait_until box_has 0 up 11
+    wait_until weft volume delete w --yes --now --dir "$T/b1"
+    weft node drain b2 --dir "$T/b1" | grep -c 'disks of nodes .* are empty'
+    wait_until box_has 0 draining 3
+    weft node drain b2 --cancel --dir "$T/b1" | grep -c 'are used again'
+    wait_until box_has 0 up 11
+    weft cluster rebalance --dir "$T/b1"
+    weft volume create thin 30M --layout raid0 --dir "$T/b1"
+    kill -9 "$(cat "$T/pidb2")"
+    wait_until box_has 0 down 3
+    n=$(box_says 0 "print([n['node'] for n in s['nodes'] if n['state'] == 'down'][0])")
+    refused "'thin' (raid0) has no redundancy weft volume delete thin --accept-loss thin" weft node fail b2 --dir "$T/b0"
+    refused "'thin' (raid0) has no redundancy" weft disk fail "$n" --dir "$T/b0"
+    refused "no volume 'thick'" weft node fail b2 --accept-loss thick --dir "$T/b0"
+    weft node fail b2 --accept-loss thin --dir "$T/b0" | grep -c 'nodes .* have been given up'
+    refused 'lost already' weft node fail b2 --dir "$T/b0"
+    wait_until eval "weft status --dir '$T/b0' | grep 'weft cluster replace b2'"
+    # What was given up with its machine is replaced with it, and the volume that is lost is in nobody's way when it is deleted.
+    rm -r "$T/b2" "$T"/b2-*
+    weft cluster token --dir "$T/b0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])' >"$T/token"
+    refused 'the configuration of b3' weft cluster replace b2 --token-file "$T/token" --at "$admit" --config "$T/b3.toml"
+    boxed 2
+    weft cluster replace b2 --token-file "$T/token" --at "$admit" --config "$T/b2.toml" --accept-loss thin | grep -c 'b2 is nodes 13, 14, 15'
+    run_box 2
+    wait_until box_has 1 up 11
+    weft volume delete thin --yes --now --dir "$T/b0"
+    wait_until box_says 1 "sys.exit(len(s['nodes']) != 11)"
+    wait_until weft status --check --dir "$T/b1"
+    nbdcopy "$(uri b2)" - | cmp - "$T/image"
+    whole 1
+}
 # All processes at once: what cannot be is refused before anything is made, and a cluster that does not
 # come up is not left behind.
 at_once() {
@@ -765,10 +813,41 @@ damage() { # damage N HOW
 crash() { kill -9 "$(cat "$T/pid$1")" && wait_until dead "$(cat "$T/pid$1")"; }
 votes() { status "$1" "sys.exit(sorted(s['cluster']['voters']) != [0, 1, 2])"; }
 warned() { weft status --dir "$T/state$1" | grep -F "$2"; }
+# set_back N IMAGE: a machine is set back to a snapshot of itself, directory and disk. Its log and its witness are whole, and
+# too old: only the leader can tell. What its message advises helps.
+set_back() {
+    local other=$((($1 + 1) % 3))
+    crash "$1"
+    cp -a "$T/state$1" "$T/snapshot"
+    cp --sparse=always "$T/disk$1.img" "$T/snapshot.img"
+    run_node "$1"
+    wait_until votes "$1"
+    wait_until has "$other" up 3
+    wait_until mode_is "$other" fault-free
+    weft volume create later 4M --layout raid5 --dir "$T/state$other"
+    head -c 60M /dev/urandom >"$2"
+    nbdcopy "$2" "$(uri $other)"
+    wait_until weft volume show later --dir "$T/state$1"
+    crash "$1"
+    rm -r "$T/state$1"
+    mv "$T/snapshot" "$T/state$1"
+    mv "$T/snapshot.img" "$T/disk$1.img"
+    run_node "$1"
+    wait_until dead "$(cat "$T/pid$1")"
+    grep -c 'are older copies of themselves' "$T/log$1"
+    refused 'older copies promised lost weft cluster readmit' weft node --config "$T/n$1.toml"
+    weft cluster readmit --config "$T/n$1.toml" | grep -c 'has a new member'
+    run_node "$1"
+    wait_until votes "$1"
+    wait_until has "$1" up 3
+    wait_until mode_is "$1" fault-free
+    nbdcopy "$(uri "$1")" - | cmp - "$2"
+    weft scrub v --dir "$T/state$1"
+}
 forgetting() {
     local n=0 how token image=$T/image
     # The nodes of the checks before have these addresses.
-    for n in 0 2 3; do [ ! -e "$T/pid$n" ] || dead "$(cat "$T/pid$n")" || crash $n; done
+    for n in 0 1 2 3; do [ ! -e "$T/pid$n" ] || dead "$(cat "$T/pid$n")" || crash $n; done
     n=0
     local T=$T/forgetting
     mkdir -p "$T"
@@ -803,6 +882,7 @@ forgetting() {
         wait_until mode_is $n fault-free
         nbdcopy "$(uri $n)" - | cmp - "$image"
     done
+    set_back 2 "$image"
     for n in 0 1 2; do crash $n; done
     damage 1 emptied
     damage 2 zeros
@@ -992,7 +1072,7 @@ controlled() {
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }
-all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes forgetting by_itself upgrading controlled'
+all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes whole_box forgetting by_itself upgrading controlled'
 for check in ${*:-$all}; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
