@@ -239,7 +239,9 @@ impl Index {
         }
         let fits = crc_of(&entries) == *crc && written.max(before).max(earlier) <= MOST_COUNTED;
         if fits {
-            self.entries_of(number).zip(entries).for_each(|(at, entry)| self.entries.set(at, entry));
+            self.entries_of(number)
+                .zip(entries)
+                .for_each(|(at, entry)| self.entries.set(at, entry));
             self.written[number as usize] = [written, before, earlier];
             self.dirty.insert(number);
         }

@@ -58,9 +58,7 @@ pub(crate) struct TornPage {
 }
 
 /// Of the last apply entry in these the number of its checkpoint, and the pages that it writes.
-pub(super) fn last_sums<'a>(
-    entries: impl Iterator<Item = &'a Entry>,
-) -> Option<(u64, PageSums)> {
+pub(super) fn last_sums<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(u64, PageSums)> {
     let (mut number, mut last) = (None, None);
     for entry in entries {
         match entry {

@@ -108,7 +108,7 @@ fn vote() -> impl Strategy<Value = Result<(), Refusal>> {
 }
 
 fn body() -> BoxedStrategy<Body> {
-    let wanted = sample::select(vec![
+    let wanted = select(vec![
         Wanted::Data,
         Wanted::Stripes,
         Wanted::Holes,
