@@ -129,3 +129,37 @@ impl Slots {
         contradict
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Superblock;
+
+    /// A slot has moved to a place whose owner is on another page, and a crash came when one of both pages was written.
+    #[test]
+    fn of_two_places_that_claim_a_slot_the_later_claim_counts() {
+        const SLOT: u64 = 5;
+        let sb = Superblock::divide(7, 3, 9, 100_000, 4096).expect("it is large enough");
+        let places = [SLOT, OWNERS_PER_PAGE + 1];
+        for checkpoints in [[3, 4], [4, 3]] {
+            let (mut slots, mut claims) = (Slots::new(&sb), Claims::default());
+            let mut index = Index::new(sb.incarnation, sb.table_pages() + sb.owner_pages());
+            for ((page, place), checkpoint) in (0..).zip(places).zip(checkpoints) {
+                let mut before = Slots::new(&sb);
+                before.owners[place as usize] = kept(SLOT);
+                before.mark_dirty(page);
+                let written = before.take_dirty(sb.incarnation, checkpoint).remove(0);
+                let bytes = written.bytes.to_bytes();
+                index.wrote(sb.table_pages() + page, checkpoint, false);
+                let (known, copies) = (Numbers::default(), [&bytes[..]; 2]);
+                let pages = (sb.table_pages(), page);
+                assert!(slots.load((&index, &known), &mut claims, pages, copies).is_empty());
+            }
+            let later = usize::from(checkpoints[1] > checkpoints[0]);
+            assert_eq!(slots.place(SLOT), Some(places[later]), "written at {checkpoints:?}");
+            assert!(!slots.settle(std::iter::empty()), "one of both is from before");
+            assert_eq!(slots.take_leaving(), [places[1 - later]]);
+            slots.check(std::iter::once(places[1 - later]));
+        }
+    }
+}
