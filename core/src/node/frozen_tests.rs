@@ -7,7 +7,7 @@ use super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, NodeKind, Volume};
 use crate::plan::{Calculators, Part, Range, Role, Span};
-use crate::policy::{Commit, Dispatch};
+use crate::policy::{Commit, Dispatch, Ordering};
 use crate::units::{ColumnSet, MILLIS};
 
 /// The map with a volume whose writes are not voted on.
@@ -56,6 +56,44 @@ fn who_catches_up_is_answered_when_what_was_aborted_is_aborted_for_good() {
         written |= bench.disk_works().expect("the disk has something to do");
     }
     assert!(written, "the abort went to the journal first");
+}
+
+/// The others forget a write that is over. Whoever began it again and lost touch with them would decide it alone.
+#[test]
+fn a_write_that_is_over_does_not_begin_again_when_its_message_comes_twice() {
+    type End = fn(&mut Bench, Timestamp);
+    let abort: End = |bench, ts| bench.hear_with(PEER, vec![Notice::Abort(ts)], None);
+    let ask: End = |bench, ts| bench.hear(PEER, Body::Ask { ts });
+    let release: End = |bench, ts| {
+        bench.hear_with(PEER, vec![Notice::Commit(ts)], None);
+        bench.hear_with(PEER, vec![Notice::Release(ts)], None);
+    };
+    let ends = [
+        ("aborted while it reads", false, abort),
+        ("aborted when it is prepared", true, abort),
+        ("asked after while it reads", false, ask),
+        ("committed and released", true, release),
+    ];
+    let orderings = [Ordering::None, Ordering::Timestamps];
+    for (ordering, (what, is_prepared, end)) in
+        orderings.into_iter().flat_map(|ordering| ends.map(|end| (ordering, end)))
+    {
+        let ts = at(100);
+        let mut bench = Bench::new();
+        let mut map = ClusterMap::clone(&map(2, Attendance::default()));
+        Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap()).policy.ordering = ordering;
+        bench.enter(Arc::new(map), at(50));
+        bench.begin_write(ts);
+        while is_prepared && bench.disk_works().is_some() {}
+        let votes = |bench: &Bench| bench.has_sent(|b| matches!(b, Body::Vote { .. }));
+        assert_eq!(votes(&bench), is_prepared, "{what}");
+        end(&mut bench, ts);
+        bench.sent.clear();
+        bench.begin_write(ts);
+        while bench.disk_works().is_some() {}
+        assert!(!votes(&bench), "{what}, {ordering:?}: {:?}", bench.sent);
+        assert_eq!(bench.node.writes().count(), 0, "{what}, {ordering:?}");
+    }
 }
 
 /// A helper may have refused the write, and fail before anyone hears of that.
