@@ -6,6 +6,8 @@
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
 mod assembly;
+#[cfg(test)]
+mod away_tests;
 mod background;
 mod calculator;
 mod catchup;
