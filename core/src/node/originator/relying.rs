@@ -153,3 +153,48 @@ impl Originator {
         txn.waits.marked_since.is_some() && participants.iter().any(may_return)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Extent;
+    use crate::layout::{Geometry, LayoutSpec};
+
+    const UNIT: u64 = 8 * SECTOR;
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::new(micros, NodeId(0))
+    }
+
+    /// Four data units. The first two have a parity of their own, so have the others, and one parity covers all.
+    fn volume() -> Volume {
+        let spec: LayoutSpec = "lrc:4+2+1".parse().unwrap();
+        let geometry = Geometry::new(spec.over(7).unwrap(), UNIT);
+        let extents = vec![Extent::new(0, (0..7).map(|n| (NodeId(n), 0)).collect())];
+        Volume::new(VolumeId(1), "v", geometry.stripe_bytes(), &spec, geometry, extents)
+    }
+
+    /// Parity of the first unit alone may have been computed between two writes that marked some of it each: the second did
+    /// not mark that anew.
+    #[test]
+    fn parities_that_were_marked_one_by_one_stand_since_the_first() {
+        let volume = volume();
+        let (first, last) = (Range { offset: 0, len: UNIT }, Range { offset: 3 * UNIT, len: UNIT });
+        let (of_first, of_last) = (covering(&volume, first), covering(&volume, last));
+        assert_eq!((of_first.len(), of_last.len(), of_first.union(of_last).len()), (2, 2, 3));
+        for times in [[5, 9], [9, 5]] {
+            let mut known = KnownMarks::default();
+            known.learn(&volume, first, of_first, at(times[0]));
+            assert_eq!(known.since(&volume, first, of_first), Some(at(times[0])));
+            assert_eq!(known.since(&volume, last, of_last), None, "its own is not marked");
+            known.learn(&volume, last, of_last, at(times[1]));
+            assert_eq!(known.since(&volume, first, of_first), Some(at(5)), "{times:?}");
+            assert_eq!(known.since(&volume, last, of_last), Some(at(5)), "{times:?}");
+        }
+        // One that marks all anew makes them as late as it is.
+        let mut known = KnownMarks::default();
+        known.learn(&volume, first, of_first, at(5));
+        known.learn(&volume, first, of_first, at(9));
+        assert_eq!(known.since(&volume, first, of_first), Some(at(9)));
+    }
+}

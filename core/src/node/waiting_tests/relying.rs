@@ -78,6 +78,25 @@ fn who_has_had_parity_marked_tells_only_the_data_until_that_is_refused() {
     );
 }
 
+/// What a disk lacks that is catching up is determined by the others' parity. Once that is marked it is lost.
+#[test]
+fn no_parity_waits_while_a_disk_of_its_extent_is_behind() {
+    for behind in [US, PEER, THIRD] {
+        let mut bench = Bench::new();
+        let mut map = ClusterMap::clone(&waiting(2, &[]));
+        let attendance = map.attendance.get_mut(&VOLUME).unwrap();
+        attendance.stale_since.insert(behind, at(2));
+        attendance.counts_from.insert(behind, at(3));
+        bench.enter(Arc::new(map), at(5));
+        let told = host_writes(&mut bench, 1);
+        let at_once = |header: &Header| header.waits.parities.is_empty();
+        assert!(told.len() > 1 && told.iter().all(at_once), "{behind} is behind: {told:?}");
+        bench.enter(waiting(3, &[]), at(500_000));
+        let told = host_writes(&mut bench, 2);
+        assert!(!told.is_empty() && !told.iter().any(at_once), "{behind} has it all: {told:?}");
+    }
+}
+
 #[test]
 fn what_is_known_to_be_marked_is_forgotten_with_the_epoch() {
     let mut bench = bench();

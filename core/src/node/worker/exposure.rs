@@ -568,6 +568,18 @@ mod tests {
     }
 
     #[test]
+    fn only_content_that_is_later_than_a_mark_clears_it() {
+        let at = |n| Timestamp::new(n, NodeId(0));
+        let mut exposure = Exposure::default();
+        exposure.found(vec![(2, at(9))], 0, unit);
+        for (ts, is_marked) in [(5, true), (10, false)] {
+            let changed = Changed { sectors: 0..8, kind: ChangeKind::Content };
+            exposure.changed(at(ts), &changed, 0, unit);
+            assert_eq!(exposure.has(&(0..8)), is_marked, "content of {ts}");
+        }
+    }
+
+    #[test]
     fn a_range_counts_on_unless_it_was_none_meanwhile() {
         let measured = Exposed { most_bytes: 4096, watched: 100, ..Exposed::default() };
         let (whole, range) = ((VOLUME, Area::Whole), (VOLUME, Area::Range(3)));
