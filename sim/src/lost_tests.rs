@@ -118,3 +118,32 @@ fn what_two_disks_have_lost_is_listed_and_mended_where_parity_is_immediate() {
     let Ok(HostData::Scrubbed(found, _)) = array.ask(HostOp::SCRUB) else { panic!("a scrub") };
     assert!(found.is_true() && found.rebuilt == 0, "{found:?}");
 }
+
+/// A disk that has just been opened has not been searched for marks yet. What is lost on it is not known before.
+#[test]
+fn what_is_lost_is_listed_whole_by_nodes_that_have_just_started() {
+    let mut array = Array::new();
+    let (unit, stripe) = (array.volume.geometry.unit, array.volume.geometry.stripe_bytes());
+    array.two_rot(1);
+    assert_eq!(array.read(stripe), Err(HostError::TooManyLost));
+    assert_eq!(array.read(stripe + unit), Err(HostError::TooManyLost));
+    array.rest();
+    let (all, whole) = (Range { offset: 0, len: array.volume.size }, [stripe, stripe + unit]);
+    assert_eq!(array.lost(), whole);
+    for _ in 0..3 {
+        array.world.power_cut();
+        array.world.start_everything();
+        // From the first moment at which a node can answer.
+        let mut answers = 0;
+        while answers < 40 {
+            let Ok(HostData::Lost(_, found)) = array.ask(HostOp::Lost(all)) else {
+                array.world.step().expect("time goes on");
+                continue;
+            };
+            answers += 1;
+            let found: Vec<u64> = found.iter().map(|lost| lost.range.offset).collect();
+            assert_eq!(found, whole, "in answer {answers}");
+        }
+        array.rest();
+    }
+}
