@@ -17,8 +17,18 @@ use crate::disk::{Astray, SimDisk};
 /// What a write is to change: the first sector, how many, and with what they are filled.
 type Changes = (u64, u64, ChangeKind, u8);
 
+/// Another node, whose disk this one hears of.
+const OTHER: NodeId = NodeId(5);
+
+/// How far that disk has got.
+fn another(frame: u64) -> Reached {
+    Reached { disk: 77, life: 1, frame, sequence: 1 }
+}
+
 struct Written {
     changes: Changes,
+    /// What had been heard of another disk when it was prepared.
+    told: u64,
     prepared: bool,
     outcome: Option<bool>,
     safe: bool,
@@ -57,6 +67,9 @@ pub(super) struct Bench {
     pub(super) has_lied: bool,
     /// How far others have heard that it had got.
     heard: Reached,
+    /// How far it has heard that another disk had got, and how much of that it must still know.
+    told: u64,
+    must_know: u64,
     /// They find that it has forgotten what it promised, or it finds that itself: it is made whole from them.
     pub(super) is_missed: bool,
     open: bool,
@@ -124,6 +137,8 @@ impl Bench {
             lies_after: None,
             has_lied: false,
             heard: Reached::default(),
+            told: 0,
+            must_know: 0,
             is_missed: false,
             open: false,
             reads: Vec::new(),
@@ -176,7 +191,10 @@ impl Bench {
             0 => Buffer::Zero((count * SECTOR) as usize),
             _ => Buffer::from(vec![byte; (count * SECTOR) as usize]),
         };
-        let written = Written { changes, prepared: false, outcome: None, safe: false };
+        self.told += 1;
+        self.store.hear(OTHER, another(self.told));
+        let told = self.told;
+        let written = Written { changes, told, prepared: false, outcome: None, safe: false };
         self.writes.insert(ts, written);
         // In two pieces, as it may come.
         let middle = (count / 2 * SECTOR) as usize;
@@ -368,7 +386,9 @@ impl Bench {
         match event {
             Event::Prepared(ts) => {
                 self.heard = self.store.reached();
-                self.writes.get_mut(&ts).expect("it was asked").prepared = true;
+                let write = self.writes.get_mut(&ts).expect("it was asked");
+                write.prepared = true;
+                self.must_know = self.must_know.max(write.told);
             }
             Event::OutcomeSafe(list) => {
                 self.heard = self.store.reached();
@@ -389,6 +409,10 @@ impl Bench {
                 self.is_missed = true;
             }
             Event::Opened(found) => {
+                let known = Store::heard(&self.store).and_then(|heard| heard.get(&OTHER)).copied();
+                let known = known.unwrap_or_default().frame;
+                let is_known = self.has_lied || known >= self.must_know;
+                assert!(is_known, "of another disk it knows {known}, and knew {}", self.must_know);
                 self.opened(&found.into_iter().map(|r| (r.ts, r.committed)).collect());
                 self.life += 1;
                 self.store.begin_life(self.life);
