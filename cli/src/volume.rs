@@ -1,5 +1,6 @@
 //! `weft volume`: creates, lists, shows, changes and deletes volumes.
 
+mod controlled;
 mod deleting;
 mod keys;
 mod ranges;
@@ -291,7 +292,8 @@ impl Volume {
         let apart = &volume.apart;
         say(format!(
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
-             calculator: {calculator}, apart: {apart}, lost-wait: {wait}"
+             calculator: {calculator}, apart: {apart}, lost-wait: {wait}{}",
+            controlled::in_words(volume)
         ))?;
         if let Some(line) = controller(volume) {
             say(line)?;

@@ -447,7 +447,13 @@ impl Setting {
             Setting::Strategy(to) => policy.strategy = to,
             Setting::CalculatedAt(to) => policy.calculated_at = to,
             Setting::Dispatch(to) => policy.dispatch = to,
-            Setting::Roles(to) => (policy.controller, policy.dispatch) = to.parts(),
+            Setting::Roles(to) => {
+                (policy.controller, policy.dispatch) = to.parts();
+                // There is nobody any more whom these are for.
+                if !policy.sees_no_data() {
+                    (policy.commands, policy.inline) = (Commands::Column, 0);
+                }
+            }
             Setting::Commit(to) => policy.commit = to,
             Setting::Ordering(to) => policy.ordering = to,
             Setting::Sequencer(to) => policy.sequencer = to,

@@ -113,6 +113,12 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
     ] {
         assert_eq!(check(before, good), Ok(()), "{before}, {good}");
     }
+    for (before, other) in [("inline=4K", "roles=node"), ("commands=block", "roles=central")] {
+        let controller = Policy::default().with(say(&format!("roles=controller {before}")));
+        let after = controller.with(say(other));
+        assert_eq!(after, Policy::default().with(say(other)), "{before} was for the controller");
+        assert_eq!(after.check_for_volume(&say(other)), Ok(()));
+    }
     for (before, bad, given, with, instead) in [
         ("", "commit=limited", "commit=limited", "dispatch=collaborative", "dispatch=commanded"),
         (

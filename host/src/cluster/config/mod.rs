@@ -148,6 +148,12 @@ fn read(text: &str) -> std::result::Result<(File, Places), toml::de::Error> {
     Ok((File::deserialize(Deserializer::from(table))?, places))
 }
 
+/// The keys that there are, in an error that lists them, with those of the front ends.
+fn with_front_ends(error: &str) -> String {
+    let keys: String = FRONT_ENDS.iter().map(|f| format!(" `{}`,", f.key)).collect();
+    error.replacen("expected one of `name`,", &format!("expected one of `name`,{keys}"), 1)
+}
+
 impl Configuration {
     /// Where the node of this configuration lives, as others are told.
     pub(super) fn new_home(&self) -> NewHome {
@@ -181,7 +187,7 @@ impl Configuration {
     fn parse(text: &str, base: &Path) -> Result<Configuration> {
         let (file, places) = read(text).map_err(|mut e| {
             e.set_input(Some(text));
-            Error(e.to_string())
+            Error(with_front_ends(&e.to_string()))
         })?;
         let size = |text: String| parse_size(&text).map_err(|e| Error(format!("disk_size: {e}")));
         let listen = |front_end: &FrontEnd, text: &String| {
