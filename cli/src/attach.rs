@@ -110,7 +110,7 @@ impl Attach {
     pub fn run(&self) -> Result<ExitCode> {
         let dir = std::path::absolute(&self.dir)?;
         let file = dir.join("host.toml");
-        match (Home::is_taken(&dir), self.at) {
+        match (Home::is_taken(&dir)?, self.at) {
             (false, Some(at)) => self.join(&dir, &file, &self.first_token()?, at)?,
             (false, None) => bail!(
                 "{} is no host's directory yet; give --token-file and --at as `weft cluster token` \
@@ -165,7 +165,7 @@ impl Attach {
     /// cluster is asked, and what the cluster refuses leaves nothing behind.
     fn join(&self, dir: &Path, file: &Path, token: &JoinToken, at: SocketAddr) -> Result<()> {
         // One that has not heard whether it was let in asks again as the same.
-        let before = match Home::is_waiting(dir) && file.exists() {
+        let before = match Home::is_waiting(dir)? && file.try_exists()? {
             true => Some(Configuration::load(file)?),
             false => None,
         };
@@ -199,7 +199,7 @@ impl Attach {
         Listen::tcp(address.to_string()).check()?;
         store(&config, file)?;
         let joined = join_as_host(&config, token, at, &self.volumes);
-        if Home::is_taken(dir) || Home::is_waiting(dir) {
+        if Home::is_taken(dir)? || Home::is_waiting(dir)? {
             place.keep();
         }
         Ok(joined?)

@@ -44,18 +44,13 @@ impl Config {
     }
 }
 
-/// All that is wrong with a configuration. Of a process that has been founded or let in, the addresses may be in use: by
-/// itself.
+/// All that is wrong with a configuration.
 fn wrong_with(file: &Path) -> Vec<String> {
     let config = match Configuration::load(file) {
         Ok(config) => config,
         Err(e) => return vec![e.to_string()],
     };
-    let here = match Home::is_taken(&config.dir) || Home::is_waiting(&config.dir) {
-        true => None,
-        false => config.check_here().err(),
-    };
-    let all = config.check_disks().into_iter().chain(here);
+    let all = Home::check(&config).into_iter();
     all.map(|e| format!("{}: {e}", file.display())).collect()
 }
 
@@ -69,6 +64,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("box1.toml");
         fs::write(dir.path().join("there"), [0; 4096]).unwrap();
+        fs::write(dir.path().join("used"), [1; 4096]).unwrap();
         let text =
             format!("name = 'box1'\ndir = 'state'\n{disks}\naddress = '127.0.0.1:39471'\n{more}");
         fs::write(&file, text).unwrap();
@@ -79,17 +75,27 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_is_said() {
-        assert_eq!(said("disk = 'there'", ""), [""; 0]);
+        assert_eq!(said("disk = 'there'\ndisk_size = '1G'", ""), [""; 0]);
         assert_eq!(said("disk = 'new'\ndisk_size = '1G'", ""), [""; 0]);
         assert_eq!(
             said("disks = ['new', 'there', 'other']", ""),
-            ["new", "other"].map(|disk| format!(
-                "D/box1.toml: D/{disk} is not there; name a block device, or give disk_size to make a file of that size"
-            ))
+            ["new is not there", "there is no block device", "other is not there"].map(
+                |disk| format!(
+                    "D/box1.toml: D/{disk}; give disk_size (or --size) to make a file of that size"
+                )
+            )
+        );
+        let size = "disk_size = '1G'";
+        let used = said(&format!("disk = 'used'\n{size}"), "");
+        assert!(used.len() == 1 && used[0].contains("used holds something; choose"), "{used:?}");
+        let typo = said(&format!("disk = '/dev/weft-none'\n{size}"), "");
+        assert!(
+            typo.len() == 1 && typo[0].contains("there is no device /dev/weft-none"),
+            "{typo:?}"
         );
         let unknown = said("disk = 'there'", "colour = 'red'");
         assert!(unknown.len() == 1 && unknown[0].contains("unknown field `colour`"), "{unknown:?}");
-        let foreign = said("disk = 'there'", "admit = '192.0.2.1:10811'");
+        let foreign = said(&format!("disk = 'there'\n{size}"), "admit = '192.0.2.1:10811'");
         assert!(foreign.len() == 1 && foreign[0].contains("admit"), "{foreign:?}");
     }
 }

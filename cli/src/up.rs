@@ -106,7 +106,7 @@ impl Up {
                 self.dir.display()
             );
         }
-        if Home::is_taken(&self.dir) || Home::is_waiting(&self.dir) {
+        if Home::is_taken(&self.dir)? || Home::is_waiting(&self.dir)? {
             bail!(
                 "{} is the directory of a cluster's process (weft node --config); choose another",
                 self.dir.display()

@@ -32,7 +32,7 @@ impl Array {
     /// for hosts. Lines for the operator go to `log`.
     pub fn start(dir: &Path, spec: &Spec, listens: &[Listen], log: Log) -> Result<Array> {
         // Before anything is made: of an array that runs already, opening it says more.
-        if !State::is_in(dir) {
+        if !State::is_in(dir)? {
             listens.iter().try_for_each(Listen::check)?;
         }
         Array::of(State::open(dir, spec)?, listens, log)

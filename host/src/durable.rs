@@ -40,6 +40,19 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
+/// Whether there is anything at a path. Where that cannot be seen, because a directory above may not be entered for
+/// example, it is an error: nothing must be taken for absent that is only hidden.
+///
+/// # Errors
+/// If it cannot be seen.
+pub fn is_there(path: &Path) -> Result<bool> {
+    match path.metadata() {
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(at("look at", path)(e)),
+    }
+}
+
 /// Makes a directory, and those above it that are missing, that only its owner may enter. One that is
 /// there stays as it is.
 ///
@@ -120,6 +133,12 @@ fn holder(file: &mut File) -> Option<String> {
     Some(holder.trim().to_string())
 }
 
+/// Whether a process has a directory locked, which is left as it is.
+pub(crate) fn is_locked(dir: &Path) -> bool {
+    let Ok(file) = File::open(dir.join(LOCK)) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+}
+
 /// Locks a directory against other processes, for as long as the file lives. One that is dying is waited for.
 pub fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
@@ -157,6 +176,47 @@ pub(crate) fn random() -> u128 {
 mod tests {
     use super::*;
 
+    /// Runs this as a user who may not enter what is another's.
+    fn as_nobody(work: impl FnOnce() + Send) {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        let is_root = rustix::process::geteuid().is_root();
+        let drop_rights = || match is_root {
+            true => rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap(),
+            false => {}
+        };
+        thread::scope(|s| s.spawn(move || (drop_rights(), work()).1).join().unwrap());
+    }
+
+    #[test]
+    fn what_may_not_be_seen_is_not_taken_for_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let (closed, loops) = (dir.path().join("closed"), dir.path().join("loops"));
+        make_private_directory(&closed).unwrap();
+        write_private(&closed.join("file"), b"x").unwrap();
+        assert!(
+            is_there(&closed.join("file")).unwrap() && !is_there(&closed.join("other")).unwrap()
+        );
+        std::os::unix::fs::symlink(&loops, &loops).unwrap();
+        assert!(is_there(&loops).unwrap_err().0.contains("cannot look at"));
+        let is_root = rustix::process::geteuid().is_root();
+        let mode = if is_root { 0o700 } else { 0 };
+        fs::set_permissions(&closed, Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        as_nobody(|| {
+            for name in ["file", "other"] {
+                let error = is_there(&closed.join(name)).unwrap_err().0;
+                let why = if is_root {
+                    "belongs to user 0, and this is user 65534"
+                } else {
+                    "The mode of"
+                };
+                assert!(error.contains("Permission denied") && error.contains(why), "{error}");
+                assert!(error.contains(&format!("{} ", closed.display())), "{error}");
+            }
+        });
+        fs::set_permissions(&closed, Permissions::from_mode(0o700)).unwrap();
+    }
+
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
@@ -191,10 +251,11 @@ mod tests {
         let held = lock(dir.path()).unwrap();
         let own = std::process::id().to_string();
         assert!(lock(dir.path()).unwrap_err().0.contains(&format!("in use by process {own}")));
-        assert!(!is_dying(&own));
+        assert!(!is_dying(&own) && is_locked(dir.path()));
         let mut file = File::open(dir.path().join(LOCK)).unwrap();
         assert_eq!(holder(&mut file), Some(own));
         drop(held);
+        assert!(!is_locked(dir.path()));
         assert_eq!(holder(&mut file), None);
         // It is there until somebody has asked how it ended.
         let mut corpse = std::process::Command::new("true").spawn().unwrap();

@@ -45,15 +45,15 @@ fn key_path(config: &Configuration) -> PathBuf {
 }
 
 /// Whether a directory has a key that waits for its certificate.
-pub(super) fn is_waiting(dir: &Path) -> bool {
-    dir.join(KEY).exists()
+pub(super) fn is_waiting(dir: &Path) -> Result<bool> {
+    durable::is_there(&dir.join(KEY))
 }
 
 /// The key of a process that is not admitted yet. It is made, unless it was asked for before: who asks
 /// again must show the same.
 pub(super) fn waiting_key(config: &Configuration) -> Result<NodeKey> {
     let path = key_path(config);
-    if path.exists() {
+    if durable::is_there(&path)? {
         return NodeKey::load(&path).map_err(said);
     }
     let key = NodeKey::generate().map_err(said)?;
@@ -115,7 +115,7 @@ pub fn join_certified(
     config.check_here()?;
     let mut process = NewProcess::prepare(config, force)?;
     let path = key_path(config);
-    if !path.exists() {
+    if !durable::is_there(&path)? {
         return fail(format!(
             "{} is not there; a certificate is for the node that asked for it (`weft cluster \
              request`), with the same directory",

@@ -72,21 +72,9 @@ pub(crate) struct Memory {
 impl Memory {
     /// The log in `dir`, and what it says.
     pub(super) fn open(dir: &Path) -> std::result::Result<(Memory, Stored), Trouble> {
-        let path = dir.join(FILE);
-        if let Some(why) = read(&dir.join(OUTDATED))? {
-            return Err(Trouble::Lost(Error(String::from_utf8_lossy(&why).into_owned())));
-        }
-        let Some(bytes) = read(&path)? else {
-            let text = "is not there: what this process promised the others is lost";
-            return Err(Trouble::Lost(Error(format!("{} {text}", path.display()))));
-        };
-        let witness = read(&dir.join(WITNESS))?;
-        let (stored, notes) = Stored::open(&bytes, witness.as_deref()).map_err(|e| {
-            let error = Error(format!("{}: {e}", path.display()));
-            if e.is_loss() { Trouble::Lost(error) } else { Trouble::Other(error) }
-        })?;
+        let (stored, notes, is_witnessed) = Memory::read(dir)?;
         let memory = Memory::of(dir, notes);
-        if witness.is_none() {
+        if !is_witnessed {
             memory.write_witness().map_err(Trouble::Other)?;
         }
         Ok((memory, stored))
@@ -104,6 +92,31 @@ impl Memory {
         memory.write_witness()?;
         durable::remove(&dir.join(OUTDATED))?;
         Ok(memory)
+    }
+
+    /// What the log in `dir` says, also while its process runs. Nothing is changed.
+    pub(super) fn look(dir: &Path) -> Result<Stored> {
+        let (stored, ..) = Memory::read(dir)?;
+        Ok(stored)
+    }
+
+    /// What the log says, what the witness is to say of it, and whether there was one.
+    fn read(dir: &Path) -> std::result::Result<(Stored, Witness, bool), Trouble> {
+        if let Some(why) = read(&dir.join(OUTDATED))? {
+            return Err(Trouble::Lost(Error(String::from_utf8_lossy(&why).into_owned())));
+        }
+        // The witness first: a process that runs notes there what is in the log already.
+        let witness = read(&dir.join(WITNESS))?;
+        let path = dir.join(FILE);
+        let Some(bytes) = read(&path)? else {
+            let text = "is not there: what this process promised the others is lost";
+            return Err(Trouble::Lost(Error(format!("{} {text}", path.display()))));
+        };
+        let (stored, notes) = Stored::open(&bytes, witness.as_deref()).map_err(|e| {
+            let error = Error(format!("{}: {e}", path.display()));
+            if e.is_loss() { Trouble::Lost(error) } else { Trouble::Other(error) }
+        })?;
+        Ok((stored, notes, witness.is_some()))
     }
 
     /// What can be read of a log that is lost: for its map, and never to go on with.
@@ -156,7 +169,7 @@ impl Memory {
 }
 
 fn read(path: &Path) -> std::result::Result<Option<Vec<u8>>, Trouble> {
-    if !path.exists() {
+    if !durable::is_there(path).map_err(Trouble::Other)? {
         return Ok(None);
     }
     std::fs::read(path).map(Some).map_err(at("read", path)).map_err(Trouble::Other)

@@ -15,12 +15,13 @@ use weft_net::identity::{Identity, NodeKey, date};
 
 use super::codec::Codec;
 use super::config::Configuration;
-use super::disks::Kept;
+use super::disks::{Kept, refuse_same};
 use super::found::Invitation;
 use super::home;
 use super::memory::Memory;
 use crate::disk::claim::Claim;
-use crate::durable;
+use crate::disk::refuse_among_devices;
+use crate::durable::{self, LOCK};
 use crate::error::{Error, Result, at, fail};
 
 /// A process that is to be.
@@ -35,6 +36,7 @@ impl<'a> NewProcess<'a> {
     /// Makes the directory, and claims the disks. With `force` also such as hold something.
     pub(super) fn prepare(config: &'a Configuration, force: bool) -> Result<NewProcess<'a>> {
         home::refuse_taken(&config.dir)?;
+        refuse_same(&config.disks)?;
         let dir = NewDirectory::make(&config.dir)?;
         let claim = |path: &PathBuf| Claim::new(path, config.disk_size, None, force);
         let disks = config.disks.iter().map(claim).collect::<Result<_>>()?;
@@ -141,6 +143,7 @@ impl NewDirectory {
     ///
     /// If it cannot be made or read.
     pub fn make(path: &Path) -> Result<NewDirectory> {
+        refuse_among_devices(&path.join(LOCK))?;
         let before = match names(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             names => Some(names.map_err(at("read", path))?),

@@ -17,8 +17,9 @@ use super::home::Home;
 use super::memory::{Memory, Trouble};
 use super::new_process::write_first_log;
 use super::readmit::next_member;
-use crate::disk::Disk;
 use crate::disk::map_copies::OnDisk;
+use crate::disk::{self, Disk};
+use crate::durable;
 use crate::error::{Error, Result, fail};
 
 /// Elections that nobody remembers may have gone further than the newest map that is left.
@@ -83,7 +84,8 @@ type Epochs = (PathBuf, Vec<u64>);
 fn on_disks(home: &Home) -> Result<(Vec<Epochs>, Vec<ClusterMap>)> {
     let (mut shown, mut maps) = (Vec::new(), Vec::new());
     for path in home.nodes().into_iter().filter_map(|node| home.path(node)) {
-        if !path.exists() {
+        // What can be no disk is as one that is not there.
+        if !durable::is_there(path)? || disk::check_kind(path).is_err() {
             continue;
         }
         let _alone = Disk::alone(path)?;

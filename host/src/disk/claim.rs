@@ -2,14 +2,13 @@
 //! changed: nobody else has it open, nothing foreign is on it, its size will do. And what has been
 //! made of it is taken back unless it is kept.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use weft_core::units::{NodeId, SECTOR};
 
-use crate::disk::Disk;
 use crate::disk::format::{Own, blank_disk, data_sectors, format_disk, refuse_used};
+use crate::disk::{Disk, refuse_among_devices};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
 use crate::size::{require_multiple, rounded};
@@ -36,18 +35,41 @@ impl Claim {
         own: Option<Own>,
         force: bool,
     ) -> Result<Claim> {
-        let there = match path.exists() {
+        let (there, size) = Claim::look(path, size, own, force)?;
+        let block = there.as_ref().is_some_and(|disk| disk.block);
+        let new = if block { None } else { Some(new_file(path, size)?) };
+        Ok(Claim { path: path.to_path_buf(), size, there, new, made: false })
+    }
+
+    /// Refuses what [`Claim::new`] would refuse, and changes nothing.
+    pub(crate) fn check(path: &Path, size: Option<u64>, own: Option<Own>) -> Result<()> {
+        Claim::look(path, size, own, false).map(drop)
+    }
+
+    /// What is at a path, and the size of the disk that is to be there.
+    fn look(
+        path: &Path,
+        size: Option<u64>,
+        own: Option<Own>,
+        force: bool,
+    ) -> Result<(Option<Disk>, u64)> {
+        let there = match durable::is_there(path)? {
             true => Some(Disk::alone(path)?),
             false => None,
         };
         if let Some(disk) = there.as_ref().filter(|_| !force) {
             refuse_used(disk, own)?;
         }
+        let block = there.as_ref().is_some_and(|disk| disk.block);
+        if !block {
+            refuse_among_devices(path)?;
+        }
         let size = size_to_be(path, there.as_ref(), size)?;
         data_sectors(size)?;
-        let block = there.as_ref().is_some_and(|disk| disk.block);
-        let new = if block { None } else { Some(new_file(path, size)?) };
-        Ok(Claim { path: path.to_path_buf(), size, there, new, made: false })
+        if !block {
+            fits(path, size)?;
+        }
+        Ok((there, size))
     }
 
     /// Where the disk is.
@@ -141,23 +163,19 @@ fn new_file(path: &Path, size: u64) -> Result<(PathBuf, Disk)> {
     hidden.push(name);
     hidden.push(".weft-new");
     let new = path.with_file_name(hidden);
-    if new.exists() {
+    if durable::is_there(&new)? {
         // One that was killed has left it, unless it is still at it.
         drop(Disk::alone(&new)?);
         durable::remove(&new)?;
     }
     let disk = Disk::create(&new, size).map_err(|e| Error(format!("{}: {e}", path.display())))?;
-    let checked = fits(path, &new, size);
-    if checked.is_err() {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&new);
-    }
-    checked.map(|()| (new, disk))
+    Ok((new, disk))
 }
 
 /// Refuses a file that its file system can never hold: it would be found out when it is full.
-fn fits(path: &Path, new: &Path, size: u64) -> Result<()> {
-    let stat = rustix::fs::statvfs(new).map_err(at("look at", new))?;
+fn fits(path: &Path, size: u64) -> Result<()> {
+    let above = path.parent().unwrap_or(Path::new("/"));
+    let stat = rustix::fs::statvfs(above).map_err(at("look at", above))?;
     let room = stat.f_blocks.saturating_mul(stat.f_frsize);
     // Some do not say how large they are.
     if room == 0 || size <= room {
@@ -173,6 +191,8 @@ fn fits(path: &Path, new: &Path, size: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::disk::format::holder;
 
@@ -266,5 +286,23 @@ mod tests {
         assert!(none.0.contains("give disk_size"), "{none}");
         assert!(Claim::new(dir.path(), Some(SIZE), None, true).is_err());
         assert!(Claim::new(Path::new("/dev/null"), Some(SIZE), None, true).is_err());
+    }
+
+    #[test]
+    fn nothing_is_made_among_the_devices() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("devices");
+        std::os::unix::fs::symlink("/dev", &link).unwrap();
+        for path in ["/dev/weft-typo", "/dev/disk/weft-none/typo", "/dev/../dev/weft-typo"] {
+            for said in [Some(SIZE), None] {
+                let none = Claim::new(Path::new(path), said, None, true).unwrap_err();
+                assert!(none.0.contains(&format!("there is no device {path}")), "{none}");
+            }
+            assert!(Disk::create(Path::new(path), SIZE).is_err());
+            assert!(!Path::new(path).exists());
+        }
+        assert!(Claim::new(&link.join("weft-typo"), Some(SIZE), None, true).is_err());
+        let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return };
+        take(&memory.path().join("disk"), None, false, 1);
     }
 }

@@ -9,7 +9,7 @@ use weft_core::store::{DiskOp, FormatError, JournalStore, Superblock};
 use weft_core::units::NodeId;
 use weft_core::{Buffer, SECTOR};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, open_to_read};
 use crate::durable::random;
 use crate::error::{Error, Result, at, fail};
 use crate::size::Size;
@@ -122,9 +122,22 @@ pub(crate) fn blank_disk(disk: &Disk) -> Result<()> {
 
 /// The node whose disk of this cluster is at a path, if one is.
 pub(crate) fn holder(path: &Path, cluster: u128) -> Option<u16> {
-    let head = File::open(path).and_then(|file| read_head(&file, (SUPERBLOCKS * SECTOR) as usize));
-    let superblock = superblock_in(&head.ok()?)?;
+    let file = open_to_read(path).ok()?;
+    let superblock = superblock_in(&read_head(&file, (SUPERBLOCKS * SECTOR) as usize).ok()?)?;
     (superblock.cluster == cluster).then_some(superblock.disk)
+}
+
+/// Refuses to open for a node what is another node's disk: a link to it, or one that was put in the wrong place. The
+/// other node could not open it meanwhile.
+pub(crate) fn refuse_others(path: &Path, cluster: u128, node: NodeId) -> Result<()> {
+    match holder(path, cluster).filter(|other| *other != node.0) {
+        Some(other) => fail(format!(
+            "{} is, or leads to, the disk of node {other}; put the disk of node {} there",
+            path.display(),
+            node.0
+        )),
+        None => Ok(()),
+    }
 }
 
 /// How many copies of the superblock a disk begins with.

@@ -8,7 +8,6 @@
 //! A map that is longer than there is room for is packed by gzip: it says much again and again.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -23,6 +22,7 @@ use weft_core::store::{DiskOp, DiskResult};
 use weft_core::{Buffer, SECTOR};
 
 use crate::disk::format::{SUPERBLOCKS, read_from, superblock_in};
+use crate::disk::open_to_read;
 use crate::error::{Result, at};
 
 /// A disk, and the copies on it.
@@ -40,7 +40,7 @@ pub(crate) struct OnDisk {
 impl OnDisk {
     /// Looks at the disk at a path.
     pub(crate) fn read(path: &Path) -> Result<OnDisk> {
-        let file = File::open(path).map_err(at("open", path))?;
+        let file = open_to_read(path)?;
         let head =
             read_from(&file, 0, (SUPERBLOCKS * SECTOR) as usize).map_err(at("read", path))?;
         let superblock = superblock_in(&head);
@@ -56,6 +56,11 @@ impl OnDisk {
         }
         copies.sort_by_key(|copy| std::cmp::Reverse(copy.version));
         Ok(OnDisk { path: path.to_path_buf(), of, copies, keeps: area.is_some() })
+    }
+
+    /// What is at a path and cannot be read as a disk.
+    pub(crate) fn unreadable(path: &Path) -> OnDisk {
+        OnDisk { path: path.to_path_buf(), of: None, copies: Vec::new(), keeps: false }
     }
 }
 

@@ -63,6 +63,7 @@ pub struct Disk {
 impl Disk {
     /// Makes a disk of `size` bytes: a sparse file, which only its owner may read.
     pub fn create(path: &Path, size: u64) -> Result<Disk> {
+        refuse_among_devices(path)?;
         let mut options = private_file();
         options.read(true).write(true).create_new(true);
         let file = match options.open(path) {
@@ -184,13 +185,56 @@ enum Kind {
 
 fn kind(path: &Path) -> Result<Kind> {
     let metadata = path.metadata().map_err(at("open", path))?;
-    match metadata.file_type() {
-        kind if kind.is_block_device() => Ok(Kind::Block),
-        kind if kind.is_file() => Ok(Kind::File),
-        _ => fail(format!(
-            "{} is neither a file nor a block device; choose another disk",
+    let what = match metadata.file_type() {
+        kind if kind.is_block_device() => return Ok(Kind::Block),
+        kind if kind.is_file() => return Ok(Kind::File),
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_socket() => "a socket",
+        _ => "a character device",
+    };
+    fail(format!(
+        "{} is {what}, neither a file nor a block device; choose another disk",
+        path.display()
+    ))
+}
+
+/// Refuses what can be no disk: what is neither a file nor a block device.
+pub(crate) fn check_kind(path: &Path) -> Result<()> {
+    kind(path).map(drop)
+}
+
+/// Refuses a disk that is not there, can be none, or that this user may not write to.
+pub(crate) fn check_usable(path: &Path) -> Result<()> {
+    check_kind(path)?;
+    File::options().read(true).write(true).open(path).map(drop).map_err(at("open", path))
+}
+
+/// Opens a disk to look at it, without waiting: what can be no disk is refused.
+pub(crate) fn open_to_read(path: &Path) -> Result<File> {
+    check_kind(path)?;
+    let mut options = OpenOptions::new();
+    // It may have become a FIFO just now.
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    options.open(path).map_err(at("open", path))
+}
+
+/// Where devices are.
+const DEVICES: &str = "/dev";
+
+/// Below that, a file system in memory that anybody may use.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// Refuses to make anything among the devices: a path there that leads to none has a mistake in it.
+pub(crate) fn refuse_among_devices(path: &Path) -> Result<()> {
+    let above = path.ancestors().skip(1).find_map(|above| above.canonicalize().ok());
+    let above = above.unwrap_or_default();
+    match above.starts_with(DEVICES) && !above.starts_with(SHARED_MEMORY) {
+        true => fail(format!(
+            "there is no device {}, and nothing is made below {DEVICES}; `lsblk --paths` lists the devices",
             path.display()
         )),
+        false => Ok(()),
     }
 }
 
@@ -236,7 +280,7 @@ fn cannot_open(path: &Path, error: io::Error) -> Error {
 
 /// The bytes of a disk that is there.
 pub(crate) fn size(path: &Path) -> Result<u64> {
-    length(&File::open(path).map_err(at("open", path))?, path)
+    length(&open_to_read(path)?, path)
 }
 
 fn length(file: &File, path: &Path) -> Result<u64> {

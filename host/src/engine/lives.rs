@@ -10,7 +10,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
 use crate::disk::claim::Claim;
-use crate::disk::format::most_data_sectors;
+use crate::disk::format::{most_data_sectors, refuse_others};
 use crate::disk::{self, Backend, Disk};
 use crate::durable::random;
 use crate::engine::instance::{Instance, Phase};
@@ -81,6 +81,7 @@ impl Engine {
         let mut disk_of_it = None;
         instance.wanted = false;
         if !instance.path.as_os_str().is_empty() {
+            refuse_others(&instance.path, cluster, id)?;
             if together {
                 // It may not have been there before, or another may have come.
                 instance.size = disk::size(&instance.path)?;

@@ -12,9 +12,9 @@ use weft_core::store::map_area::MapCopy;
 use weft_core::units::NodeId;
 
 use self::file::{self as state_file, Content};
-use crate::disk::Disk;
 use crate::disk::claim::Claim;
 use crate::disk::format::{Own, data_sectors, format_disk};
+use crate::disk::{Disk, refuse_among_devices};
 use crate::durable;
 use crate::error::{Result, at, fail};
 use crate::size::Size;
@@ -46,7 +46,7 @@ pub struct State {
 impl State {
     /// Opens the array in `dir` and checks it against `spec`; makes it if there is none.
     pub fn open(dir: &Path, spec: &Spec) -> Result<State> {
-        if !dir.join(FILE).exists() {
+        if !State::is_in(dir)? {
             return State::create(dir, spec);
         }
         let mut state = State::load(dir)?;
@@ -65,9 +65,10 @@ impl State {
         let mut map = ClusterMap { nodes: vec![info; spec.nodes()], ..ClusterMap::default() };
         // What cannot be is refused before there is anything.
         volumes::place_first(spec, &mut map)?;
+        refuse_among_devices(&dir.join(FILE))?;
         durable::make_private_directory(dir).map_err(at("make the directory", dir))?;
         let lock = durable::lock(dir)?;
-        if State::is_in(dir) {
+        if State::is_in(dir)? {
             return fail(format!(
                 "there is an array in {} already; open it, or choose another directory",
                 dir.display()
@@ -95,7 +96,7 @@ impl State {
     /// Makes all disks, or leaves none behind.
     fn make_disks(&self) -> Result<()> {
         for node in 0..self.nodes() {
-            let was_there = self.disk_path(node).exists();
+            let was_there = durable::is_there(&self.disk_path(node))?;
             if let Err(e) = self.make_disk(node) {
                 let made = if was_there { 0..node } else { 0..node + 1 };
                 for path in made.map(|n| self.disk_path(n)).filter(|p| p.is_file()) {
@@ -109,14 +110,17 @@ impl State {
     }
 
     /// Whether there is an array in `dir`.
-    pub fn is_in(dir: &Path) -> bool {
-        dir.join(FILE).exists()
+    ///
+    /// # Errors
+    /// If that cannot be seen.
+    pub fn is_in(dir: &Path) -> Result<bool> {
+        durable::is_there(&dir.join(FILE))
     }
 
     /// Opens the array that is in `dir`.
     pub fn load(dir: &Path) -> Result<State> {
         let path = dir.join(FILE);
-        if !path.exists() {
+        if !State::is_in(dir)? {
             recover::refuse_orphans(dir)?;
             return fail(format!("there is no array in {} (no {FILE})", dir.display()));
         }

@@ -294,16 +294,15 @@ impl Configuration {
         Ok(())
     }
 
-    /// Refuses disks that are not there and cannot be made, and those that this user may not write to.
-    pub fn check_disks(&self) -> Vec<Error> {
-        let check = |path: &PathBuf| check_disk(path, self.disk_size);
-        self.disks.iter().filter_map(|disk| check(disk).err()).collect()
-    }
-
     /// Refuses the directory of another process, and addresses that are not this machine's or are in
     /// use: before a process is founded or joins that could not start.
     pub fn check_here(&self) -> Result<()> {
         refuse_taken(&self.dir)?;
+        self.check_addresses()
+    }
+
+    /// Refuses addresses that are not this machine's or are in use.
+    pub(super) fn check_addresses(&self) -> Result<()> {
         let check = |(key, listen): (&str, Listen)| {
             listen.check().map_err(|e| Error(format!("{key}: {e}")))
         };
@@ -401,25 +400,6 @@ fn address(key: &str, text: &str) -> Result<SocketAddr> {
         ));
     }
     Ok(address)
-}
-
-fn check_disk(path: &Path, size: Option<u64>) -> Result<()> {
-    match path.exists() {
-        true => fs::File::options()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map(drop)
-            .map_err(at("open", path)),
-        false if size.is_none() => fail(format!(
-            "{} is not there; name a block device, or give disk_size to make a file of that size",
-            path.display()
-        )),
-        false => match path.parent().is_some_and(Path::is_dir) {
-            true => Ok(()),
-            false => fail(format!("{} cannot be made: its directory is not there", path.display())),
-        },
-    }
 }
 
 /// Where metrics are served. That may be every address of the machine, but not any port.

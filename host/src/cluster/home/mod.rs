@@ -11,6 +11,8 @@
 //! | `member.outdated` | why that log is not to be taken up, if it has turned out to be an older copy of itself |
 //! | `weft.lock`, `control.sock`, `peers.sock` | while it runs: its lock, where commands reach it, where processes of its machine do |
 
+pub(super) mod checking;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,57 +95,27 @@ impl Content {
 
 impl Home {
     /// Whether a directory is that of a process that has been admitted to a cluster.
-    pub fn is_taken(dir: &Path) -> bool {
-        is_taken(dir)
+    ///
+    /// # Errors
+    /// If that cannot be seen.
+    pub fn is_taken(dir: &Path) -> Result<bool> {
+        durable::is_there(&dir.join(IDENTITY))
     }
 
     /// Whether a process has asked to be admitted from a directory, and does not know whether it has been.
-    pub fn is_waiting(dir: &Path) -> bool {
-        !is_taken(dir) && super::certificate::is_waiting(dir)
+    ///
+    /// # Errors
+    /// If that cannot be seen.
+    pub fn is_waiting(dir: &Path) -> Result<bool> {
+        Ok(!Home::is_taken(dir)? && super::certificate::is_waiting(dir)?)
     }
 
     /// Opens the directory of a process that has been admitted to a cluster.
     pub fn open(config: Configuration) -> Result<Home> {
         let dir = config.dir.clone();
-        if !is_taken(&dir) {
-            return fail(format!(
-                "{} is no node's directory yet; found a cluster (`weft cluster init`) or join one \
-                 (`weft cluster join`) first",
-                dir.display()
-            ));
-        }
+        refuse_untaken(&dir)?;
         let lock = durable::lock(&dir)?;
-        let identity = Identity::load(&dir).map_err(|e| Error(e.to_string()))?;
-        if identity.name() != &config.name {
-            return fail(format!(
-                "{} is the directory of node {}, and the configuration is of {}",
-                dir.display(),
-                identity.name(),
-                config.name
-            ));
-        }
-        let path = dir.join(FILE);
-        let text = fs::read_to_string(&path).map_err(at("read", &path))?;
-        let mut content: Content =
-            toml::from_str(&text).map_err(|e| Error(format!("{}: {e}", path.display())))?;
-        if content.format != FORMAT {
-            return fail(format!(
-                "{} has format {} and this program knows {FORMAT}; use the program that made it",
-                path.display(),
-                content.format
-            ));
-        }
-        if content.left {
-            return fail(format!(
-                "the last node of {} has left the cluster, and its process has nothing to do; to have \
-                 this machine back, remove {} and let it join anew (`weft cluster join`)",
-                config.name,
-                dir.display()
-            ));
-        }
-        if content.disk.is_empty() {
-            content.disk = Kept::of(&[content.node], &config.disks);
-        }
+        let (identity, mut content) = read(&config)?;
         let cluster = identity.cluster().0;
         let before = content.disk.clone();
         let unused = take_up(&mut content.disk, &config.disks, |path| holder(path, cluster));
@@ -300,20 +272,65 @@ impl Known {
     }
 }
 
-/// Whether a directory is a process's already.
-fn is_taken(dir: &Path) -> bool {
-    dir.join(IDENTITY).exists()
-}
-
 /// Refuses the directory of a process.
 pub(super) fn refuse_taken(dir: &Path) -> Result<()> {
-    match is_taken(dir) {
+    match Home::is_taken(dir)? {
         true => fail(format!(
             "{} is the directory of a node already; choose another one",
             dir.display()
         )),
         false => Ok(()),
     }
+}
+
+/// Refuses a directory that is none of a process.
+fn refuse_untaken(dir: &Path) -> Result<()> {
+    match Home::is_taken(dir)? {
+        true => Ok(()),
+        false => fail(format!(
+            "{} is no node's directory yet; found a cluster (`weft cluster init`) or join one \
+             (`weft cluster join`) first",
+            dir.display()
+        )),
+    }
+}
+
+/// Reads who the process of a configuration is, and what it must know. Refused if it cannot run with that
+/// configuration.
+fn read(config: &Configuration) -> Result<(Identity, Content)> {
+    let dir = &config.dir;
+    let identity = Identity::load(dir).map_err(|e| Error(e.to_string()))?;
+    if identity.name() != &config.name {
+        return fail(format!(
+            "{} is the directory of node {}, and the configuration is of {}",
+            dir.display(),
+            identity.name(),
+            config.name
+        ));
+    }
+    let path = dir.join(FILE);
+    let text = fs::read_to_string(&path).map_err(at("read", &path))?;
+    let mut content: Content =
+        toml::from_str(&text).map_err(|e| Error(format!("{}: {e}", path.display())))?;
+    if content.format != FORMAT {
+        return fail(format!(
+            "{} has format {} and this program knows {FORMAT}; use the program that made it",
+            path.display(),
+            content.format
+        ));
+    }
+    if content.left {
+        return fail(format!(
+            "the last node of {} has left the cluster, and its process has nothing to do; to have \
+             this machine back, remove {} and let it join anew (`weft cluster join`)",
+            config.name,
+            dir.display()
+        ));
+    }
+    if content.disk.is_empty() {
+        content.disk = Kept::of(&[content.node], &config.disks);
+    }
+    Ok((identity, content))
 }
 
 /// Writes what a process must know: its number and disks, and where the others are.

@@ -23,6 +23,61 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
     }
 }
 
+/// What the check says of a configuration is what `weft cluster init` and `weft node` would refuse.
+#[test]
+fn what_would_be_refused_is_said_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let said = |config: &Configuration| -> Vec<String> {
+        Home::check(config).into_iter().map(|e| e.0).collect()
+    };
+    let contain = |said: &[String], what: &[&str]| {
+        assert_eq!(said.len(), what.len(), "{said:?}");
+        assert!(said.iter().zip(what).all(|(s, w)| s.contains(w)), "{said:?}");
+    };
+    let mut good = config(dir, "b0", 0, &["a", "b"]);
+    // Of a port that is free.
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    good.address = held.local_addr().unwrap();
+    contain(&said(&good), &["address: "]);
+    drop(held);
+    contain(&said(&good), &[]);
+    fs::write(dir.join("b"), "something").unwrap();
+    contain(&said(&good), &["b holds something"]);
+    fs::remove_file(dir.join("b")).unwrap();
+    std::os::unix::fs::symlink(dir.join("a"), dir.join("b")).unwrap();
+    fs::write(dir.join("a"), "").unwrap();
+    contain(&said(&good), &["are the same disk"]);
+    fs::remove_file(dir.join("b")).unwrap();
+    assert!(!good.dir.exists(), "nothing is changed");
+
+    found(std::slice::from_ref(&good), None, false).unwrap();
+    contain(&said(&good), &[]);
+    let other = Configuration { address: "127.0.0.1:1".parse().unwrap(), ..good.clone() };
+    contain(&said(&other), &["the configuration has the address 127.0.0.1:1, and"]);
+    let stranger = Configuration { only: Some(["x".parse().unwrap()].into()), ..good.clone() };
+    assert_eq!(said(&stranger).len(), 1);
+    let renamed = Configuration { name: "c0".parse().unwrap(), ..good.clone() };
+    contain(&said(&renamed), &["is the directory of node b0"]);
+    // While it runs its addresses are in use.
+    let home = Home::open(good.clone()).unwrap();
+    let held = std::net::TcpListener::bind(good.address).unwrap();
+    contain(&said(&good), &[]);
+    drop(home);
+    contain(&said(&good), &["address: "]);
+    drop(held);
+    // Disks that were put in each other's places, one that is missing, and a new one.
+    fs::rename(dir.join("a"), dir.join("c")).unwrap();
+    contain(&said(&good), &["a: No such file"]);
+    fs::rename(dir.join("b"), dir.join("a")).unwrap();
+    contain(&said(&good), &["a is, or leads to, the disk of node 1", "b: No such file"]);
+    let moved =
+        Configuration { disks: ["a", "c", "d"].map(|d| dir.join(d)).into(), ..good.clone() };
+    contain(&said(&moved), &["a is, or leads to, the disk of node 1"]);
+    fs::remove_file(good.dir.join("member.log")).unwrap();
+    contain(&said(&moved), &["a is", "member.log is not there"]);
+}
+
 fn numbers(home: &Home) -> Vec<u16> {
     home.nodes().iter().map(|n| n.0).collect()
 }

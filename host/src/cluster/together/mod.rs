@@ -20,6 +20,7 @@ use weft_net::transport::{self, Local, Machine, Reach};
 use crate::clock::boot_time;
 use crate::cluster::codec::{AGREED, Codec};
 use crate::cluster::dialled::LocalLinks;
+use crate::cluster::home::checking::{refuse_elsewhere, refuse_unknown};
 use crate::cluster::home::{Home, Known};
 use crate::cluster::memory::{Memory, lost};
 use crate::cluster::peer_links::{PeerEvent, PeerLinks};
@@ -130,8 +131,8 @@ impl Together {
             peer_events: VecDeque::new(),
         };
         let map = together.process.map().clone();
-        together.check_address(&map)?;
-        together.check_links(&map)?;
+        refuse_elsewhere(&map, us, &together.home.config)?;
+        refuse_unknown(&map, together.peers.values(), &together.home.config)?;
         together.follow_map(&map);
         together.input(Input::Tick);
         Ok(together)
@@ -449,7 +450,7 @@ impl Together {
                 }
                 weft_member::Effect::Restart(node) => self.effects.push(Effect::Restart(node)),
                 weft_member::Effect::Agreed(map) => {
-                    if let Err(e) = self.check_address(&map) {
+                    if let Err(e) = refuse_elsewhere(&map, self.us(), &self.home.config) {
                         self.effects.push(Effect::Fatal(e));
                     }
                     self.follow_map(&map);

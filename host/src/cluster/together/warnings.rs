@@ -1,16 +1,13 @@
 //! What is wrong with a process that its operator should know.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_core::cluster::{self, ClusterMap, NodeKind};
 use weft_core::units::NodeId;
-use weft_net::identity::NodeName;
 use weft_net::transport::Lost;
 
 use super::Together;
-use crate::cluster::dialled::refuse_strangers;
-use crate::error::{Result, fail};
 
 /// What is said of a process that has left.
 pub(super) const HAS_LEFT: &str = "the last node of this process has left the cluster: it has nothing to do any \
@@ -72,31 +69,6 @@ impl Together {
                 listed(&known.labels)
             )
         })
-    }
-
-    /// Refuses to be where nobody looks for us.
-    pub(super) fn check_address(&self, map: &ClusterMap) -> Result<()> {
-        let Some(known) = self.home_in(map) else { return Ok(()) };
-        let address = self.home.config.address.to_string();
-        if known.address == address {
-            return Ok(());
-        }
-        fail(format!(
-            "the configuration has the address {address}, and the other processes look for this one \
-             at {}; put that back. One that is to be elsewhere must leave the cluster and join anew",
-            known.address
-        ))
-    }
-
-    /// Refuses names of processes that there are not, where only some are to be dialled. Whoever founds a cluster or
-    /// joins one was asked before; the configuration may have been changed since.
-    pub(super) fn check_links(&self, map: &ClusterMap) -> Result<()> {
-        let Some(only) = &self.home.config.only else { return Ok(()) };
-        let homes = map.nodes.iter().filter_map(|n| n.home.as_ref()).map(|h| h.name.as_str());
-        let peers = self.peers.values().map(|known| known.name.as_str());
-        let ours = self.home.config.name.as_str();
-        let known: BTreeSet<&str> = homes.chain(peers).filter(|n| *n != ours).collect();
-        refuse_strangers(only.iter().map(NodeName::as_str), &known)
     }
 
     /// Where this process lives, as a map has it.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::file::{self as state_file, Content};
 use super::{FILE, SPARE};
-use crate::disk::Disk;
 use crate::disk::map_copies::{Newest, OnDisk, newest};
+use crate::disk::{self, Disk};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
 
@@ -39,7 +39,7 @@ pub struct Findings {
 ///
 /// If the directory or a disk is in use, if there is no copy, if copies of one version differ, or if nothing is wrong.
 pub fn recover(dir: &Path, dry_run: bool, accept_older: bool) -> Result<Findings> {
-    if !dir.is_dir() {
+    if !durable::is_there(dir)? {
         return fail(format!("there is no directory {}", dir.display()));
     }
     let _lock = durable::lock(dir)?;
@@ -63,7 +63,7 @@ pub fn recover(dir: &Path, dry_run: bool, accept_older: bool) -> Result<Findings
     };
     if !dry_run {
         let path = dir.join(FILE);
-        if path.exists() {
+        if durable::is_there(&path)? {
             durable::rename(&path, &dir.join(DAMAGED))?;
         }
         durable::replace(&path, &dir.join(SPARE), text.as_bytes())?;
@@ -82,8 +82,10 @@ fn disks_in(dir: &Path, alone: bool) -> Result<Vec<OnDisk>> {
     paths.retain(|path| number(path).is_some());
     paths.sort_by_key(number);
     let read = |path: &PathBuf| {
-        let _alone = if alone { Some(Disk::alone(path)?) } else { None };
-        OnDisk::read(path)
+        // What can be no disk, or cannot be read, is one disk that is missing.
+        let is_disk = disk::check_kind(path).is_ok();
+        let _alone = if alone && is_disk { Some(Disk::alone(path)?) } else { None };
+        Ok(OnDisk::read(path).unwrap_or_else(|_| OnDisk::unreadable(path)))
     };
     paths.iter().map(read).collect()
 }
@@ -129,7 +131,7 @@ fn content_of(newest: &Newest) -> Result<(Content, String)> {
 /// Says what is the matter with the file that is there; refuses if it is the better one.
 fn judge_file(dir: &Path, copy: &Content, text: &str, accept_older: bool) -> Result<String> {
     let path = dir.join(FILE);
-    if !path.exists() {
+    if !durable::is_there(&path)? {
         return Ok("missing".to_string());
     }
     let there = String::from_utf8_lossy(&fs::read(&path).map_err(at("read", &path))?).into_owned();
@@ -201,7 +203,7 @@ fn hint(dir: &Path, disks: &[OnDisk]) -> String {
 
 /// Refuses to make an array where there are disks of one whose map is missing.
 pub(super) fn refuse_orphans(dir: &Path) -> Result<()> {
-    if !dir.is_dir() {
+    if !durable::is_there(dir)? {
         return Ok(());
     }
     let disks = disks_in(dir, false)?;
