@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use weft_host::status::{NodeState, NodeStatus, Status};
+use weft_host::status::{DiskErrors, NodeState, NodeStatus, Status};
 use weft_host::{Control, ControlRequest, DiskAction, parse_size};
 use weft_terminal::{Counts, Stage, align_right, bytes, folded, say, say_json, table, width};
 
@@ -34,6 +34,8 @@ pub enum Disk {
     Replace(Replace),
     /// Say that a disk may fail soon: no parity waits of what is on it, and what does is computed, until --clear
     Suspect(Suspect),
+    /// Have the read, write and checksum errors of a disk, or of all, count from 0 again
+    Clear(Clear),
     /// Move what is on a disk that works to others while hosts go on, and use it no more; waits until it is empty (Ctrl-C ends the waiting only)
     Drain(Drain),
 }
@@ -68,6 +70,30 @@ pub struct Suspect {
     /// It may not, or is another by now: parity may wait again
     #[arg(long)]
     clear: bool,
+}
+
+/// The disks whose errors are to be cleared.
+#[derive(Debug, Args)]
+pub struct Clear {
+    /// Number of the node that has the disk, or all
+    #[arg(value_name = "NODE|all", value_parser = which_disks)]
+    of: Disks,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A disk, or all.
+#[derive(Clone, Copy, Debug)]
+enum Disks {
+    One(usize),
+    All,
+}
+
+fn which_disks(text: &str) -> Result<Disks, String> {
+    match text {
+        "all" => Ok(Disks::All),
+        _ => args::node(text).map(Disks::One).map_err(|e| format!("{e}; or give all")),
+    }
 }
 
 /// The disk to drain.
@@ -154,6 +180,7 @@ impl Disk {
                 (replace.request()?, &replace.which, done)
             }
             Disk::Drain(drain) => return drain.run(),
+            Disk::Clear(clear) => return clear.run(),
             Disk::Suspect(suspect) => return suspect.run(),
         };
         let answer = which.common.target.connect()?.request(&request)?;
@@ -190,6 +217,36 @@ impl Suspect {
                  {node}' moves it to others, 'weft disk suspect {node} --clear' trusts the disk again"
             ),
         })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Clear {
+    /// Clears them, and says what they were.
+    fn run(&self) -> Result<ExitCode> {
+        let mut control = self.common.target.connect()?;
+        let nodes = match self.of {
+            Disks::One(node) => vec![node],
+            Disks::All => {
+                let has = |n: &&NodeStatus| n.errors.is_some_and(|errors| !errors.is_none());
+                control.status()?.nodes.iter().filter(has).map(|n| usize::from(n.node)).collect()
+            }
+        };
+        let mut cleared = Vec::new();
+        for node in nodes {
+            let request = ControlRequest::Disk { action: DiskAction::Clear, node };
+            let answer = control.request(&request)?;
+            let errors: DiskErrors = serde_json::from_value(answer["errors"].clone())?;
+            if !self.common.json {
+                say(format!("the disk of node {node} had {errors}; that is cleared"))?;
+            }
+            cleared.push(json!({ "node": node, "errors": errors }));
+        }
+        match (self.common.json, cleared.is_empty()) {
+            (true, _) => say_json(json!({ "cleared": cleared }))?,
+            (false, true) => say("no disk has had errors")?,
+            (false, false) => {}
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -371,7 +428,7 @@ fn list(common: &Common) -> Result<ExitCode> {
         say_json(json!({ "disks": disks }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(["node", "name", "disk", "size", "queue", "state", "behind"]);
+    let mut table = table(["node", "name", "disk", "size", "queue", "state", "behind", "errors"]);
     for disk in disks {
         let text = |text: &Option<String>| text.clone().unwrap_or("-".to_string());
         let amount = |n: Option<u64>| n.map_or("-".to_string(), bytes);
@@ -387,6 +444,8 @@ fn list(common: &Common) -> Result<ExitCode> {
             queue,
             disk.state.to_string(),
             amount(behind_bytes(disk)),
+            disk.errors
+                .map_or("-".to_string(), |e| format!("{}/{}/{}", e.read, e.write, e.checksum)),
         ]);
     }
     align_right(&mut table, [0, 3, 6]);
@@ -411,5 +470,6 @@ fn described(node: &NodeStatus) -> Value {
         "queued": node.queued,
         "state": node.state,
         "behind_bytes": behind_bytes(node),
+        "errors": node.errors,
     })
 }

@@ -163,7 +163,7 @@ fn verdict(answer: &Value) -> &'static str {
         }
         (false, _) => {
             "units were older than the rest of their stripes, or did not fit them: a disk has lost what was \
-             written to it. They have been made anew; see the log for which, and replace that disk"
+             written to it. They have been made anew; replace that disk"
         }
     }
 }
@@ -189,6 +189,12 @@ pub fn describe(answer: &Value) -> String {
         answer["skipped"],
         verdict(answer),
     );
+    for on in answer["mended"].as_array().into_iter().flatten() {
+        text.push_str(&format!(
+            "\n  on the disk of node {}: {} units mended",
+            on["node"], on["units"]
+        ));
+    }
     for range in answer["unclear_ranges"].as_array().into_iter().flatten() {
         text.push_str(&format!("\n  bytes {}+{}", range[0], range[1]));
     }
@@ -213,6 +219,16 @@ mod tests {
         assert!(describe(&found("timestamps")).ends_with("replace that disk"));
         let none = describe(&found("none"));
         assert!(none.contains("ordering=none may") && !none.contains("replace"), "{none}");
+    }
+
+    #[test]
+    fn the_disks_on_which_something_was_mended_are_named() {
+        let found = json!({
+            "mismatched": 0, "unclear": 0, "skipped": 0, "rebuilt": 136,
+            "mended": [{ "node": 3, "units": 136 }],
+        });
+        let text = describe(&found);
+        assert!(text.ends_with("consistent\n  on the disk of node 3: 136 units mended"), "{text}");
     }
 
     #[test]

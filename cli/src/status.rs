@@ -163,6 +163,9 @@ fn below(status: &ArrayStatus, summary: &Summary) -> String {
     for line in status.cluster.iter().flat_map(|c| detours(&c.detours)) {
         out += &format!("\n{line}");
     }
+    for line in status.nodes.iter().filter_map(errors) {
+        out += &format!("\n{line}");
+    }
     let warnings = status.cluster.iter().flat_map(|c| c.warnings.iter().cloned());
     for line in status.nodes.iter().filter_map(wrong_clock).chain(warnings) {
         out += &format!("\nwarning: {line}");
@@ -324,6 +327,17 @@ fn scrub(scrub: &ScrubStatus) -> String {
     )
 }
 
+/// Which errors a disk had, if any.
+fn errors(node: &NodeStatus) -> Option<String> {
+    let errors = node.errors.filter(|errors| !errors.is_none())?;
+    Some(format!(
+        "the disk of node {} ({}) has had {errors}; `weft disk clear {}` sets these back to 0",
+        node.node,
+        node.disk.as_deref().unwrap_or("-"),
+        node.node
+    ))
+}
+
 /// That the clock of a node's machine is wrong, if it is.
 fn wrong_clock(node: &NodeStatus) -> Option<String> {
     let ahead = node.clock_is_ahead_seconds?;
@@ -432,6 +446,25 @@ mod tests {
     use weft_host::status::VolumeLatency;
 
     use super::*;
+
+    #[test]
+    fn a_disk_that_had_errors_is_named() {
+        let errors = weft_host::status::DiskErrors {
+            checksum: 136,
+            mended_sectors: 136,
+            ..Default::default()
+        };
+        let disk = Some("/dev/sdd".to_string());
+        let had =
+            |errors| NodeStatus { node: 3, disk: disk.clone(), errors, ..NodeStatus::default() };
+        assert_eq!(
+            super::errors(&had(Some(errors))).unwrap(),
+            "the disk of node 3 (/dev/sdd) has had 0 read, 0 write and 136 checksum errors; 136 sectors mended; `weft disk \
+             clear 3` sets these back to 0"
+        );
+        assert_eq!(super::errors(&had(Some(Default::default()))), None);
+        assert_eq!(super::errors(&had(None)), None);
+    }
 
     #[test]
     fn how_fast_a_node_catches_up_and_why_one_is_down_are_said() {

@@ -323,6 +323,8 @@ pub enum DiskAction {
     Suspect,
     /// It is not expected to fail any more.
     Trust,
+    /// Its errors count from 0 again.
+    Clear,
 }
 
 /// What can be done about disks that are not equally full.

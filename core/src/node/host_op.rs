@@ -1,6 +1,6 @@
 //! What hosts ask of a node, and what they are answered.
 
-use super::{ScrubProgress, Trust, UNBOUNDED};
+use super::{ScrubFindings, ScrubProgress, Trust, UNBOUNDED};
 use crate::Buffer;
 use crate::order::PlaceError;
 use crate::plan::Range;
@@ -54,9 +54,8 @@ pub enum HostData {
     Bytes(Vec<Buffer>),
     /// Lengths, and whether each is a hole.
     Extents(Vec<(u64, bool)>),
-    /// What a scrub found, and the ranges in which it could not tell who is wrong: the first of them, up to
-    /// [`MOST_UNCLEAR`].
-    Scrubbed(ScrubProgress, Vec<Range>),
+    /// How far a scrub has come, and what it has found.
+    Scrubbed(ScrubProgress, ScrubFindings),
     /// Parity that waited has been computed; of so many sectors of parity it could not be, since disks are away or
     /// content is lost.
     Refreshed(u64),

@@ -71,7 +71,7 @@ pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
     Standing, Task, Wanted,
 };
-pub use originator::{ScrubProgress, Spent};
+pub use originator::{ScrubFindings, ScrubProgress, Spent};
 pub use pace::{FillRates, UNBOUNDED};
 pub use request_message::{Ask, Holder, Stage, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};

@@ -35,6 +35,8 @@ pub struct NodeCounters {
     pub retries: u64,
     /// Sectors rebuilt.
     pub rebuilt_sectors: u64,
+    /// Sectors that could not be read, or did not match their checksum, and have been written again.
+    pub mended_sectors: u64,
     /// The store's own.
     pub store: StoreCounters,
 }
@@ -142,6 +144,7 @@ impl Node {
         let mut counters = self.outbox.counters;
         counters.retries = self.originator.retries();
         counters.rebuilt_sectors = self.worker.rebuilt_sectors();
+        counters.mended_sectors = self.worker.mended_sectors();
         counters.store = self.worker.store.counters();
         counters.totals.disk_reads = counters.store.disk_reads;
         counters.totals.disk_writes = counters.store.disk_writes;

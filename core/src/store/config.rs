@@ -18,6 +18,12 @@ pub struct StoreCounters {
     pub checkpoints: u64,
     /// Sectors whose content did not match their checksum or could not be read.
     pub erasures: u64,
+    /// Reads of the disk that failed.
+    pub read_errors: u64,
+    /// Writes and flushes of the disk that failed.
+    pub write_errors: u64,
+    /// Sectors that were read and did not match their checksum.
+    pub checksum_errors: u64,
     /// Pages of the table and its index that were damaged, superblocks, and journals.
     pub damaged: u64,
     /// Sectors that scans have looked at.

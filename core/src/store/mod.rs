@@ -290,6 +290,9 @@ impl JournalStore {
         if self.failed {
             return;
         }
+        if result.is_err() {
+            self.count_error(&purpose);
+        }
         match (purpose, result) {
             (Purpose::Read { ticket, piece }, result) => self.read_arrived(ticket, piece, result),
             (Purpose::CheckpointBase { first, count }, result) => {
@@ -323,6 +326,22 @@ impl JournalStore {
             (Purpose::RecoveryIndex, Ok(_)) => self.recovery_index_written(),
             (Purpose::RecoverySuperblock, Ok(_)) => self.recovery_superblock_written(),
             (Purpose::RecoveryJournal, Ok(_)) => self.recovery_journal_written(),
+        }
+    }
+
+    fn count_error(&mut self, purpose: &Purpose) {
+        match purpose {
+            // It looks again at what a read has failed to get, sector by sector.
+            Purpose::Salvage { .. } | Purpose::Discard | Purpose::DiscardFree { .. } => {}
+            Purpose::Pages { .. }
+            | Purpose::Read { .. }
+            | Purpose::CheckpointBase { .. }
+            | Purpose::Recovery { .. }
+            | Purpose::Candidate { .. }
+            | Purpose::Undecided { .. }
+            | Purpose::Verify { .. }
+            | Purpose::VerifyJournal { .. } => self.counters.read_errors += 1,
+            _ => self.counters.write_errors += 1,
         }
     }
 

@@ -213,18 +213,20 @@ impl JournalStore {
         };
         let base = result.ok();
         let bad_sectors = job.salvage.map(|s| s.bad).unwrap_or_default();
-        let (mut erased, mut damaged) = (Vec::new(), Vec::new());
+        let (mut erased, mut damaged, mut unfit) = (Vec::new(), Vec::new(), 0);
         for (n, (source, sector)) in sources.iter().zip(job.first..).enumerate() {
             let readable = || base.as_ref().filter(|_| !bad_sectors.contains(&sector));
             let read = || readable().map(|b| b.slice(n * SECTOR_BYTES, (n + 1) * SECTOR_BYTES));
             if source.base.content(read).is_none() {
                 erased.push(sector);
                 damaged.extend((!source.base.is_marked()).then_some(sector));
+                unfit += u64::from(!source.base.is_marked() && readable().is_some());
             }
         }
         let raced = !damaged.is_empty() && may_have_raced;
         if !raced {
             self.counters.erasures += damaged.len() as u64;
+            self.counters.checksum_errors += unfit;
         }
         let base = base.unwrap_or(Buffer::Zero((job.count * SECTOR) as usize));
         let untouched =

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 use weft_core::cluster::Volume;
-use weft_core::node::{HostOp, ScrubProgress, Trust};
-use weft_core::plan::Range;
+use weft_core::node::{HostOp, ScrubFindings, ScrubProgress, Trust};
 use weft_core::units::NodeId;
 
 use crate::control_protocol::Believed;
@@ -75,7 +74,7 @@ pub(crate) fn answer(
     (name, stripe_bytes): (String, u64),
     volume: Option<&Volume>,
     p: &ScrubProgress,
-    unclear: &[Range],
+    findings: &ScrubFindings,
 ) -> Value {
     json!({
         "volume": name,
@@ -89,7 +88,8 @@ pub(crate) fn answer(
         "mismatched": p.mismatched,
         "unclear": p.unclear,
         "data_lost": p.data_lost,
-        "unclear_ranges": unclear.iter().map(|r| [r.offset, r.len]).collect::<Vec<_>>(),
+        "unclear_ranges": findings.unclear.iter().map(|r| [r.offset, r.len]).collect::<Vec<_>>(),
+        "mended": findings.mended.iter().map(|(node, units)| json!({ "node": node.0, "units": units })).collect::<Vec<_>>(),
         "skipped": p.skipped,
     })
 }

@@ -321,6 +321,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         lane: Some(engine.lane_of(n)),
         ..NodeStatus::default()
     };
+    status.errors = info.has_disk().then(|| engine.errors_of(n));
     tell_life(&mut status, engine, n, instance);
     tell_home(&mut status, engine, n);
     status

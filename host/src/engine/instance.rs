@@ -10,6 +10,7 @@ use crate::cluster::Home;
 use crate::disk;
 use crate::disk::map_copies::Keeper;
 use crate::disk::queue::DiskQueue;
+use crate::engine::errors::Errors;
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(crate) struct Instance {
     pub(crate) keeper: Keeper,
     /// How fast it catches up.
     pub(crate) pace: Pace,
+    /// Errors of its disk.
+    pub(super) errors: Errors,
 }
 
 impl Instance {
@@ -95,6 +98,7 @@ impl Instance {
             why: "it has not been started".to_string(),
             keeper: Keeper::default(),
             pace: Pace::default(),
+            errors: Errors::default(),
         }
     }
 

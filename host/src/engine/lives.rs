@@ -13,6 +13,7 @@ use crate::disk::claim::Claim;
 use crate::disk::format::{most_data_sectors, refuse_others};
 use crate::disk::{self, Backend, Disk};
 use crate::durable::random;
+use crate::engine::errors::Errors;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
 use crate::log::About;
@@ -105,6 +106,7 @@ impl Engine {
 
     /// Drops a node with all it knew, as if its process had died.
     fn drop_node(&mut self, n: usize, why: &str) {
+        self.keep_errors(n);
         self.instances[n].is_dropped(why);
         if let Some(seat) = self.seat_mut(n) {
             seat.drop_node();
@@ -244,6 +246,7 @@ impl Engine {
     /// Starts and stops nodes that had to wait for something.
     pub(super) fn follow_lives(&mut self) {
         self.follow_measures();
+        self.follow_errors();
         if let Some(e) = self.rule.take_unstored() {
             self.stop_without_map(&e.to_string());
         }
@@ -378,6 +381,7 @@ impl Engine {
         let claim = self.rule.claim(n, force)?;
         self.may_replace(n, claim.size(), accepted)?;
         self.make_empty(n, claim)?;
+        self.instances[n].errors = Errors::default();
         self.log.on(About::node(n)).info(&format!("node {n} has got an empty disk"));
         self.start_node(n)
     }

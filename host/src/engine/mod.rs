@@ -9,6 +9,7 @@
 
 mod copies;
 mod crank;
+mod errors;
 pub(crate) mod instance;
 mod lane;
 mod lanes;
@@ -82,6 +83,8 @@ pub(crate) struct Engine {
     /// It has been said that the map is too long for copies.
     too_long: bool,
     measures: Measures,
+    /// When it is looked next whether disks had errors.
+    next_errors: Nanos,
 }
 
 impl Engine {
@@ -126,6 +129,7 @@ impl Engine {
             answers_went_first: false,
             too_long: false,
             measures,
+            next_errors: 0,
         };
         engine.copy_map();
         engine

@@ -112,6 +112,40 @@ fn loses_and_regains_a_node(dir: &Path, layout: &str, lanes: usize) {
     assert_eq!((found.verified, found.mismatched), (found.stripes, 0), "{found:?}");
 }
 
+/// A disk is overwritten from outside. A scrub mends it and names it; so do the counts, until they are cleared.
+#[test]
+fn a_disk_that_was_damaged_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { nodes: Some(4), disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    write(&mut engine, 0, 7, 3 << 20);
+    until(&mut engine, Engine::is_quiet);
+    drop(engine);
+    let path = dir.path().join("disk-2.img");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let units = bytes.chunks_exact_mut(4096).filter(|sector| sector.iter().all(|b| *b == 7));
+    let damaged = units.map(|sector| sector[9] = 8).count() as u64;
+    assert!(damaged > 100, "{damaged}");
+    std::fs::write(&path, bytes).unwrap();
+
+    let mut engine = self::engine(dir.path(), &spec, 1);
+    until(&mut engine, Engine::is_quiet);
+    let HostData::Scrubbed(p, found) = ask(&mut engine, HostOp::SCRUB) else {
+        panic!("a scrub is answered with what it found");
+    };
+    assert_eq!(found.mended, [(NodeId(2), p.rebuilt)].into(), "{p:?}");
+    until(&mut engine, Engine::is_quiet);
+    let errors = engine.errors_of(2);
+    assert_eq!((errors.read, errors.write), (0, 0));
+    assert!((1..=damaged).contains(&errors.mended_sectors), "{errors}");
+    assert!(errors.checksum >= errors.mended_sectors && engine.errors_of(1).is_none(), "{errors}");
+    engine.kill_node(2, "the test kills it").unwrap();
+    assert_eq!(engine.errors_of(2), errors, "they outlast its node");
+    assert_eq!(engine.clear_errors(2).unwrap(), errors);
+    assert!(engine.errors_of(2).is_none());
+    assert_reads(&mut engine, 0, 7, 3 << 20);
+}
+
 #[test]
 fn a_node_is_lost_and_regained_in_memory() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };

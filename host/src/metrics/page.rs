@@ -46,7 +46,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 13] = [
+const NODES: [Row<NodeStatus, f64>; 17] = [
     ("node_down_seconds", "For how long it has been down and not given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -69,6 +69,16 @@ const NODES: [Row<NodeStatus, f64>; 13] = [
     }),
     ("disk_queued", "Operations that wait for their turn at its disk", |n| {
         n.queued.map(|n| n as f64)
+    }),
+    ("disk_read_errors", "Reads of its disk that failed", |n| n.errors.map(|e| e.read as f64)),
+    ("disk_write_errors", "Writes and flushes of its disk that failed", |n| {
+        n.errors.map(|e| e.write as f64)
+    }),
+    ("disk_checksum_errors", "What on its disk did not match its checksum", |n| {
+        n.errors.map(|e| e.checksum as f64)
+    }),
+    ("disk_mended_sectors", "Sectors of its disk that were bad and have been written again", |n| {
+        n.errors.map(|e| e.mended_sectors as f64)
     }),
     ("node_stale_bytes", "Bytes that it has yet to catch up on", |n| {
         n.stale_sectors.map(|s| (s * weft_core::SECTOR) as f64)
@@ -280,7 +290,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::status::{LatencyStatus, VolumeLatency};
+    use crate::status::{DiskErrors, LatencyStatus, VolumeLatency};
 
     fn status() -> Status {
         let writes =
@@ -299,6 +309,7 @@ mod tests {
             state: NodeState::Up,
             disk_bytes: Some(4096),
             stale_sectors: Some(2),
+            errors: Some(DiskErrors { checksum: 3, ..DiskErrors::default() }),
             counters: Some(Counters { totals, erasures: 1, ..Counters::default() }),
             name: Some("box1".to_string()),
             ..NodeStatus::default()
@@ -321,6 +332,7 @@ mod tests {
             "weft_volume_mode{volume=\"v\",id=\"3\",mode=\"fault-free\"} 0.0",
             "weft_node_state{node=\"0\",process=\"box1\",state=\"up\"} 1.0",
             "weft_node_state{node=\"1\",state=\"down\"} 1.0",
+            "weft_disk_checksum_errors{node=\"0\",process=\"box1\"} 3.0",
             "weft_node_stale_bytes{node=\"0\",process=\"box1\"} 8192.0",
             "weft_node_requests_total{node=\"0\",process=\"box1\"} 7",
             "weft_node_erasures_total{node=\"0\",process=\"box1\"} 1",

@@ -3,6 +3,7 @@
 //!
 //! An answer of another version of Weft may lack a field: then it has its default.
 
+mod errors;
 mod exposed;
 mod health;
 mod lanes;
@@ -15,6 +16,7 @@ use std::iter::Sum;
 use serde::{Deserialize, Serialize};
 use weft_core::store::SlotCounts;
 
+pub use errors::DiskErrors;
 pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
 pub use lanes::LaneStatus;
@@ -255,6 +257,9 @@ pub struct NodeStatus {
     /// Seconds until it has rebuilt all, at that rate; only while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuild_seconds_left: Option<u64>,
+    /// Errors of its disk; only if it has one, and its process says them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<DiskErrors>,
     /// What it has done since it was started; only while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,

@@ -70,7 +70,7 @@ use recalling::Recall;
 use relying::KnownMarks;
 use requests::OpenRequest;
 pub(super) use requests::{range_of, whole_stripes};
-pub use scrubbing::ScrubProgress;
+pub use scrubbing::{ScrubFindings, ScrubProgress};
 pub use spent::Spent;
 use writing::Writing;
 pub(super) use writing::new_data;

@@ -157,12 +157,19 @@ impl Originator {
             false => judge(g, &units, &suspects(volume, stripe, trust)),
         };
         let unclear = found.unclear_ranges(g, stripe);
-        if let Some((progress, ranges)) = self.scrub(&job) {
+        let node = |code_column: &usize| {
+            volume.extent(stripe).columns[g.column_of(stripe, *code_column)].0
+        };
+        if let Some((progress, findings)) = self.scrub(&job) {
             progress.verified += 1;
             progress.mismatched += found.wrong.len() as u64;
             progress.unclear += u64::from(!found.unclear.is_empty());
             progress.data_lost += u64::from(found.data_is_lost);
-            ranges.extend(unclear.iter().take(MOST_UNCLEAR.saturating_sub(ranges.len())));
+            let room = MOST_UNCLEAR.saturating_sub(findings.unclear.len());
+            findings.unclear.extend(unclear.iter().take(room));
+            for wrong in found.wrong.keys() {
+                *findings.mended.entry(node(wrong)).or_default() += 1;
+            }
         }
         for range in &unclear {
             outbox.log(format!(
@@ -177,9 +184,10 @@ impl Originator {
                 (g.seat_of(stripe, *code_column), g.column_of(stripe, *code_column));
             let what = if *code_column < g.data_columns() { "data" } else { "parity" };
             outbox.log(format!(
-                "{what} of stripe {stripe}, column {column} of volume '{}' did not fit the rest; \
-                 making it anew",
-                volume.name
+                "{what} of stripe {stripe}, column {column} of volume '{}', on the disk of node {}, did not \
+                 fit the rest; making it anew",
+                volume.name,
+                node(code_column).0
             ));
             self.make_anew(job.volume, stripe, seat, *part, wrong);
         }

@@ -158,7 +158,7 @@ impl Originator {
             _ => {
                 job.attempts += 1;
                 if let What::Verify { .. } = job.what {
-                    self.count_rebuilt(&job, parts.len() as u64);
+                    self.count_rebuilt(&job, parts[0].0, column, parts.len() as u64);
                 }
                 // What it waits for needs locks, too.
                 self.unlock_job(&mut job, outbox);

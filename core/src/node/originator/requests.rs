@@ -271,7 +271,7 @@ impl OpenRequest {
             Answer::Refreshed(left) => HostData::Refreshed(left),
             Answer::Lost(bytes, found) => HostData::Lost(bytes, found),
             Answer::Exposed(range, found) => HostData::Exposed(super::flushing::cut(range, found)),
-            Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.unclear),
+            Answer::Scrub(scrub) => HostData::Scrubbed(scrub.progress, scrub.findings),
         })
     }
 }

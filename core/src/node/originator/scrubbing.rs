@@ -41,6 +41,16 @@ impl ScrubProgress {
     }
 }
 
+/// What a scrub found, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ScrubFindings {
+    /// The ranges in which it could not tell who is wrong: the first of them, up to
+    /// [`MOST_UNCLEAR`](crate::node::MOST_UNCLEAR).
+    pub unclear: Vec<Range>,
+    /// Units that it had made anew, by the node on whose disk they are.
+    pub mended: BTreeMap<NodeId, u64>,
+}
+
 /// For so long a scrub waits for a node that has gone. Then its stripes are passed over.
 const GIVEN: Nanos = 60_000 * MILLIS;
 
@@ -55,8 +65,7 @@ pub(super) struct Scrub {
     /// Bytes of each disk that are looked at in a second.
     pub rate: u64,
     pub trust: Trust,
-    /// Where it could not tell who is wrong.
-    pub unclear: Vec<Range>,
+    pub findings: ScrubFindings,
     /// Up to which stripe it is known which have ever been written, and those from the next one on that have.
     looked: (u64, Vec<Stripes<u64>>),
     /// The disks are being asked for more.
@@ -86,7 +95,7 @@ impl Scrub {
             is_open: false,
             rate,
             trust,
-            unclear: Vec::new(),
+            findings: ScrubFindings::default(),
             looked: (from, Vec::new()),
             is_asking: false,
             away: BTreeMap::new(),
@@ -238,18 +247,24 @@ impl Originator {
         self.scrubs.iter().filter_map(|id| scrub(&self.requests[id])).collect()
     }
 
-    /// How far the scrub of a job has come, and where it could not tell who is wrong.
-    pub(super) fn scrub(&mut self, job: &Job) -> Option<(&mut ScrubProgress, &mut Vec<Range>)> {
+    /// How far the scrub of a job has come, and what it has found.
+    pub(super) fn scrub(&mut self, job: &Job) -> Option<(&mut ScrubProgress, &mut ScrubFindings)> {
         let Purpose::Host(id) = job.purpose else { return None };
         match &mut self.requests.get_mut(&id)?.answer {
-            Answer::Scrub(scrub) => Some((&mut scrub.progress, &mut scrub.unclear)),
+            Answer::Scrub(scrub) => Some((&mut scrub.progress, &mut scrub.findings)),
             _ => None,
         }
     }
 
-    pub(super) fn count_rebuilt(&mut self, job: &Job, units: u64) {
-        if let Some((progress, _)) = self.scrub(job) {
+    /// Counts units of a column that could not be read.
+    pub(super) fn count_rebuilt(&mut self, job: &Job, stripe: u64, column: usize, units: u64) {
+        let volume = self.map.volumes.get(&job.volume);
+        let node = volume.map(|v| v.extent(stripe).columns[column].0);
+        if let Some((progress, findings)) = self.scrub(job) {
             progress.rebuilt += units;
+            if let Some(node) = node {
+                *findings.mended.entry(node).or_default() += units;
+            }
         }
     }
 }

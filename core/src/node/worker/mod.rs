@@ -67,7 +67,7 @@ use super::{
     Body, Header, Item, NodeConfig, Notice, Output, Recollection, Refusal, Standing, Task,
 };
 use crate::cluster::{ClusterMap, Volume};
-use crate::node::catchup::Catchup;
+use crate::node::catchup::{Aside, Catchup};
 use crate::node::task::Cast;
 use crate::order::{Accesses, Admission, Admittance, Asker, ByTime, Ordering};
 use crate::plan::{Destination, Part, Range as VolumeRange, Role, Sending, Span, WriteRow};
@@ -226,6 +226,8 @@ pub(crate) struct Worker {
     inquiries: BTreeMap<Timestamp, Inquiry>,
     /// Sectors that could not be read, and have not been written since.
     damaged: BTreeSet<u64>,
+    /// How many of those have been written again since the node started.
+    mended: Aside<u64>,
     open: bool,
     catchup: Catchup,
     telling: Telling,
@@ -264,6 +266,7 @@ impl Worker {
             clock_is_ahead: 0,
             inquiries: BTreeMap::new(),
             damaged: BTreeSet::new(),
+            mended: Aside(0),
             open: false,
             catchup: Catchup::default(),
             telling: Telling::default(),
@@ -359,6 +362,11 @@ impl Worker {
     /// How many sectors have been put back on its disk since the node started.
     pub fn rebuilt_sectors(&self) -> u64 {
         self.filling.sectors_put_back()
+    }
+
+    /// How many sectors that could not be read have been written again since the node started.
+    pub fn mended_sectors(&self) -> u64 {
+        self.mended.0
     }
 
     /// Whether there is anything for the originator of its node to do.

@@ -77,6 +77,7 @@ impl Commands<'_> {
                 }
                 self.suspect(node, false)
             }
+            DiskAction::Clear => fail("errors are cleared by the process of the disk"),
             DiskAction::Fail => {
                 self.engine.known(node)?;
                 let here = |t: &Together| t.process_of(NodeId(node as u16)) == t.us();

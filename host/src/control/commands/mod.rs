@@ -162,6 +162,7 @@ impl Commands<'_> {
         match request {
             ControlRequest::Node { node, .. }
             | ControlRequest::DiskReplace { node, .. } => process_of(*node),
+            ControlRequest::Disk { action: DiskAction::Clear, node, .. } => process_of(*node),
             // One that runs must go down first, at home.
             ControlRequest::Disk { action: DiskAction::Fail, node, .. } if runs(*node) => {
                 process_of(*node)
@@ -289,6 +290,10 @@ impl Commands<'_> {
             },
             ControlRequest::NodeRemove { node } => Outcome::Wait(self.remove_node(node)?),
             ControlRequest::Token { seconds } => Outcome::Answer(self.token(seconds)?),
+            ControlRequest::Disk { action: DiskAction::Clear, node, .. } => {
+                let errors = self.engine.clear_errors(node)?;
+                Outcome::Answer(ok(json!({ "node": node, "errors": errors })))
+            }
             ControlRequest::Disk { action, node, accept_loss } => {
                 Outcome::Wait(self.disk(action, node, accept_loss)?)
             }
@@ -509,9 +514,9 @@ impl Commands<'_> {
         result: std::result::Result<HostData, HostError>,
     ) -> Outcome {
         match (wait, result) {
-            (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, unclear))) => {
+            (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, findings))) => {
                 let volume = self.engine.exports().named(&name).cloned();
-                let answer = scrub::answer((name, whole), volume.as_deref(), &p, &unclear);
+                let answer = scrub::answer((name, whole), volume.as_deref(), &p, &findings);
                 Outcome::Answer(ok(answer))
             }
             (Wait::Refresh(name), Ok(HostData::Refreshed(left))) => {
