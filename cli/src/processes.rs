@@ -201,6 +201,7 @@ fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             only: None,
             local: each.local.unwrap_or_default(),
             polling: each.polling.unwrap_or_default(),
+            patience: Default::default(),
             lanes: each.lanes.unwrap_or_default(),
             controller: false,
             dir: own,

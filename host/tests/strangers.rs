@@ -240,6 +240,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         only: None,
         local: Default::default(),
         polling: Default::default(),
+        patience: Default::default(),
         lanes: Default::default(),
         controller: false,
     }

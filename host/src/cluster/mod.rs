@@ -15,6 +15,7 @@
 //! | `memory` | the member's log as a file, and its witness |
 //! | `readmit` | a process whose member has lost its log comes back with a new one |
 //! | `refound` | founding a cluster anew when most members have lost their logs |
+//! | `patience` | for how long a silent process is waited for |
 //! | `peer_links` | frames between processes: nodes' messages, members' messages, questions |
 //! | `together` | the member of this process and its connections, as the engine uses them |
 
@@ -29,6 +30,7 @@ mod found;
 mod home;
 mod memory;
 mod new_process;
+mod patience;
 mod peer_links;
 mod readmit;
 mod refound;
@@ -44,6 +46,7 @@ pub use found::{Invitation, found};
 pub use home::Home;
 pub(crate) use home::Known;
 pub use new_process::NewDirectory;
+pub use patience::Patience;
 pub use readmit::readmit;
 pub use refound::{Remains, refound};
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use weft_core::units::{Nanos, NodeId, SECTOR};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 
 use crate::cluster::Home;
 use crate::disk;
@@ -82,6 +82,36 @@ pub(crate) struct Instance {
     pub(crate) pace: Pace,
     /// Errors of its disk.
     pub(super) errors: Errors,
+    /// How long it rests when the others have gone on without it.
+    pub(super) rest: Rest,
+}
+
+/// When a node may start again that the others have gone on without. The first time it does so at once; one to which it
+/// happens again soon rests longer each time, since starting and catching up is work for all.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// When it happened last, and how long it was to rest then.
+    last: Option<(Nanos, Nanos)>,
+}
+
+impl Rest {
+    const SHORTEST: Nanos = 250 * MILLIS;
+    const LONGEST: Nanos = 8_000 * MILLIS;
+    /// What is longer ago is forgotten.
+    const SOON: Nanos = 60_000 * MILLIS;
+
+    /// It happens now. How long the node is to rest.
+    pub(super) fn begin(&mut self, now: Nanos) -> Nanos {
+        let again = self.last.filter(|(at, _)| now.saturating_sub(*at) < Rest::SOON);
+        let rest = again.map_or(0, |(_, rest)| (2 * rest).clamp(Rest::SHORTEST, Rest::LONGEST));
+        self.last = Some((now, rest));
+        rest
+    }
+
+    /// Whether it rests.
+    pub(super) fn is_on(&self, now: Nanos) -> bool {
+        self.last.is_some_and(|(at, rest)| now < at.saturating_add(rest))
+    }
 }
 
 impl Instance {
@@ -99,6 +129,7 @@ impl Instance {
             keeper: Keeper::default(),
             pace: Pace::default(),
             errors: Errors::default(),
+            rest: Rest::default(),
         }
     }
 
@@ -164,5 +195,14 @@ mod tests {
         pace.look(Some(0), at(4));
         pace.look(Some(10), at(5));
         assert_eq!(pace.rate, None);
+    }
+
+    #[test]
+    fn a_node_rests_longer_each_time_that_it_is_left_behind() {
+        let (mut rest, second) = (Rest::default(), 1_000 * MILLIS);
+        let rests: Vec<Nanos> = (1..=8).map(|n| rest.begin(n * 10 * second) / MILLIS).collect();
+        assert_eq!(rests, [0, 250, 500, 1000, 2000, 4000, 8000, 8000]);
+        assert!(rest.is_on(87 * second) && !rest.is_on(88 * second));
+        assert_eq!(rest.begin(200 * second), 0, "that was long ago");
     }
 }

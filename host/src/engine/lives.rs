@@ -148,7 +148,15 @@ impl Engine {
     pub(super) fn restart_node(&mut self, n: usize) {
         let stops = self.instances[n].phase == Phase::Draining;
         if self.kill_node(n, "the others went on without it").is_ok() {
+            let now = self.clock.now();
             self.instances[n].wanted = !stops;
+            let rest = self.instances[n].rest.begin(now);
+            if rest > 0 && !stops {
+                self.log.on(About::node(n)).warn(&format!(
+                    "the others have gone on without node {n} again; it rests for {:.2} s before it starts",
+                    rest as f64 / 1e9
+                ));
+            }
         }
     }
 
@@ -250,9 +258,10 @@ impl Engine {
         if let Some(e) = self.rule.take_unstored() {
             self.stop_without_map(&e.to_string());
         }
+        let now = self.clock.now();
         for n in 0..self.instances.len() {
             let instance = &self.instances[n];
-            if instance.wanted && self.disk_ops(n) == 0 {
+            if instance.wanted && self.disk_ops(n) == 0 && !instance.rest.is_on(now) {
                 if let Err(e) = self.open_node(n) {
                     self.drop_node(n, &e.to_string());
                 }

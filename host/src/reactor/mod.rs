@@ -27,6 +27,7 @@ mod controls;
 mod events;
 mod leftovers;
 mod lookout;
+mod starved;
 mod stop;
 
 use std::collections::BTreeSet;
@@ -60,6 +61,7 @@ pub(crate) use stop::Stopper;
 use acceptor::Acceptor;
 use events::{EMULATED, Happened, Poller, RING, SIGNALS};
 use lookout::Lookout;
+use starved::Starved;
 use stop::Ending;
 
 /// Everything that runs.
@@ -73,6 +75,9 @@ pub(crate) struct Reactor {
     peer_status: PeerStatus,
     admission: Option<Admission>,
     lookout: Lookout,
+    /// Whether the machine runs this process, and how much too long it slept last.
+    starved: Starved,
+    overslept: Duration,
     busy_polling: BusyPolling,
     polling: Polling,
     lanes: Lanes,
@@ -110,6 +115,8 @@ impl Reactor {
             peer_status: PeerStatus::default(),
             admission,
             lookout: Lookout::new(),
+            starved: Starved::new(Instant::now()),
+            overslept: Duration::ZERO,
             busy_polling: BusyPolling::new(Polling::default()),
             polling: Polling::default(),
             lanes: Lanes::default(),
@@ -181,6 +188,10 @@ impl Reactor {
                 return Ok(self.farewell());
             }
             self.wait().map_err(|e| Error(format!("cannot wait for events: {e}")))?;
+            let overslept = std::mem::take(&mut self.overslept);
+            if let Some(line) = self.starved.look(Instant::now(), overslept) {
+                self.engine.log.warn(&line);
+            }
         }
     }
 
@@ -311,7 +322,9 @@ impl Reactor {
         let nanos = longest.map(|longest| longest.as_nanos() as u64);
         let sleeps = !came && self.engine.may_sleep(nanos);
         if sleeps {
+            let slept = Instant::now();
             self.poller.wait(longest)?;
+            self.overslept = slept.elapsed().saturating_sub(longest.unwrap_or(Duration::MAX));
         }
         self.busy_polling.waited(began.elapsed(), sleeps);
         Ok(())

@@ -14,6 +14,7 @@ use weft_net::identity::{NodeName, PublicKey};
 use super::dialled::LocalLinks;
 use super::disks::check_distinct;
 use super::home::refuse_taken;
+use super::patience::Patience;
 use crate::control_protocol::NewHome;
 use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, at, fail};
@@ -65,6 +66,8 @@ pub struct Configuration {
     pub polling: Polling,
     /// How many threads run its nodes.
     pub lanes: Lanes,
+    /// For how long it waits for processes that are silent.
+    pub patience: Patience,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,6 +100,8 @@ struct File {
     polling: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lanes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    patience: Option<String>,
     #[serde(default, skip_serializing_if = "LimitsInWords::is_empty")]
     limits: LimitsInWords,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -217,6 +222,7 @@ impl Configuration {
         let only = links.only.map(|only| names(&only, &file.name)).transpose()?;
         let lanes = file.lanes.map_or(Ok(Lanes::default()), Lanes::new);
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
+        let patience = file.patience.map_or(Ok(Patience::default()), |p| p.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
@@ -239,6 +245,7 @@ impl Configuration {
             local: local.map_err(|e: Error| Error(format!("links: local: {e}")))?,
             polling: polling.map_err(|e: Error| Error(format!("polling: {e}")))?,
             lanes: lanes.map_err(|e| Error(format!("lanes: {e}")))?,
+            patience: patience.map_err(|e: Error| Error(format!("patience: {e}")))?,
         };
         config.check_listens()?;
         config.check_controller()?;
@@ -334,6 +341,7 @@ impl Configuration {
             queue_depth,
             polling: (self.polling != Polling::default()).then(|| self.polling.to_string()),
             lanes: self.lanes.words(),
+            patience: (self.patience != Patience::default()).then(|| self.patience.to_string()),
             limits: LimitsInWords::of(&self.limits),
             links: LinksInWords::of(self),
             labels: self.labels.clone(),

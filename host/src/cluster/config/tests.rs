@@ -150,6 +150,10 @@ fn a_disk_has_a_queue() {
     assert_eq!(read("").polling, Polling::On);
     let sleeps = read("polling = 'off'");
     assert_eq!(sleeps.polling, Polling::Off);
+    let patient = read("patience = 'long'");
+    assert_eq!(patient.patience, Patience::Long);
+    let again = Configuration::parse(&patient.to_toml().unwrap(), Path::new("/")).unwrap();
+    assert_eq!(again, patient);
     assert_eq!(read("lanes = 3").lanes, Lanes::new(3).unwrap());
     let again = Configuration::parse(&sleeps.to_toml().unwrap(), Path::new("/")).unwrap();
     assert_eq!(again, sleeps);
@@ -181,6 +185,7 @@ fn what_is_wrong_is_named() {
         ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
         ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
         ("dir = 'state'", "dir = 'state'\nlanes = 0", "lanes: a process cannot have 0 lanes"),
+        ("dir = 'state'", "dir = 'state'\npatience = 'none'", "patience: 'none' is no patience"),
         ("dir = 'state'", "dir = 'state'\npolling = 'never'", "polling: 'never' is no way to wait"),
         (
             "disk = '/dev/vdb'",

@@ -80,7 +80,8 @@ impl Together {
         log: Log,
     ) -> Result<Together> {
         let (memory, stored) = Memory::open(home.dir()).map_err(Error::from)?;
-        let config = Config { seed: home.cluster() as u64, ..Config::default() };
+        let usual = Config { seed: home.cluster() as u64, ..Config::default() };
+        let config = home.config.patience.of(usual);
         let (us, nodes) = (home.process, home.nodes());
         let listen = Some(home.config.address);
         let mut transport = transport::Config::new(home.identity.clone(), us, listen);

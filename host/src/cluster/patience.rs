@@ -1,0 +1,80 @@
+//! For how long a silent process is waited for: an operator's choice.
+
+use std::fmt;
+use std::str::FromStr;
+
+use weft_member::Config;
+
+use crate::error::{Error, Result, fail};
+
+/// For how long the others wait for a process that is silent, while this one leads; and how soon this one stands for
+/// election when it does not hear a leader.
+///
+/// Leases stay as they are. So processes of one cluster may differ: whoever leads declares nobody dead before its
+/// lease has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Patience {
+    /// About a second: hosts wait no longer than that for what has died.
+    #[default]
+    Short,
+    /// Four times as long, for machines that do not run their processes all the time.
+    Long,
+}
+
+impl Patience {
+    /// How many times longer than usual.
+    const LONGER: u32 = 4;
+
+    /// A member's times with this patience.
+    pub(super) fn of(self, usual: Config) -> Config {
+        match self {
+            Patience::Short => usual,
+            Patience::Long => Config {
+                dead_after: usual.dead_after * u64::from(Patience::LONGER),
+                election_ticks: usual.election_ticks * Patience::LONGER,
+                ..usual
+            },
+        }
+    }
+}
+
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Patience::Short => "short",
+            Patience::Long => "long",
+        })
+    }
+}
+
+impl FromStr for Patience {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Patience> {
+        match text {
+            "short" => Ok(Patience::Short),
+            "long" => Ok(Patience::Long),
+            _ => fail(format!("'{text}' is no patience; give short or long")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two processes of a cluster may have different patience, also when the lead changes: the lease that one grants
+    /// ends before the other declares its holder dead.
+    #[test]
+    fn leases_end_before_deaths_whoever_leads() {
+        let both = [Patience::Short, Patience::Long].map(|p| p.of(Config::default()));
+        for (granted, declared) in [(both[0], both[1]), (both[1], both[0])] {
+            let mixed = Config { lease: granted.lease, ..declared };
+            assert_eq!(mixed.check(), Ok(()));
+        }
+        assert!(both[1].dead_after >= 4_000_000_000 && both[1].check().is_ok());
+        assert_eq!("long".parse(), Ok(Patience::Long));
+        assert_eq!(Patience::Long.to_string().parse(), Ok(Patience::Long));
+        assert!("forever".parse::<Patience>().is_err());
+    }
+}
