@@ -234,7 +234,7 @@ impl Clear {
         };
         let mut cleared = Vec::new();
         for node in nodes {
-            let request = ControlRequest::Disk { action: DiskAction::Clear, node };
+            let request = ControlRequest::disk(DiskAction::Clear, node);
             let answer = control.request(&request)?;
             let errors: DiskErrors = serde_json::from_value(answer["errors"].clone())?;
             if !self.common.json {

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 36] = [
+const ORDER: [&str; 37] = [
     "args",
     "output",
     "token",
@@ -40,6 +40,7 @@ const ORDER: [&str; 36] = [
     "node",
     "processes",
     "up",
+    "advice",
 ];
 
 #[test]

@@ -180,9 +180,10 @@ mod tests {
     fn as_nobody(work: impl FnOnce() + Send) {
         let nobody = rustix::process::Uid::from_raw(65_534);
         let is_root = rustix::process::geteuid().is_root();
-        let drop_rights = || match is_root {
-            true => rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap(),
-            false => {}
+        let drop_rights = || {
+            if is_root {
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
         };
         thread::scope(|s| s.spawn(move || (drop_rights(), work()).1).join().unwrap());
     }

@@ -13,7 +13,7 @@
 //! - [`overlay`]: committed changes that are not in place yet
 //! - [`place`]: where a sector lies
 //! - [`slots`]: the slots of the data area, the pointers to them, and whole slots of new content
-//! - [`reads`]: reads
+//! - [`reads`]: reading sectors
 //! - [`scans`]: which sectors are of some kind
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be

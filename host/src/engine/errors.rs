@@ -39,7 +39,7 @@ impl Errors {
     }
 
     /// What is to be said, if it has not been.
-    fn to_say(&mut self, life: DiskErrors) -> Option<DiskErrors> {
+    fn take_news(&mut self, life: DiskErrors) -> Option<DiskErrors> {
         let all = self.all(life);
         (std::mem::replace(&mut self.said, all) != all).then_some(all)
     }
@@ -95,7 +95,7 @@ impl Engine {
 
     fn say_errors(&mut self, n: usize) {
         let life = self.errors_of_life(n);
-        if let Some(all) = self.instances[n].errors.to_say(life) {
+        if let Some(all) = self.instances[n].errors.take_news(life) {
             let disk = self.instances[n].path.display();
             let text = format!("the disk of node {n} ({disk}) has had {all}");
             self.log.on(About::node(n)).warn(&text);
@@ -111,15 +111,15 @@ mod tests {
     fn errors_last_over_lives_until_they_are_cleared_and_are_said_once() {
         let of = |checksum| DiskErrors { checksum, ..DiskErrors::default() };
         let mut errors = Errors::default();
-        assert_eq!(errors.to_say(of(0)), None);
-        assert_eq!(errors.to_say(of(3)), Some(of(3)));
-        assert_eq!(errors.to_say(of(3)), None);
+        assert_eq!(errors.take_news(of(0)), None);
+        assert_eq!(errors.take_news(of(3)), Some(of(3)));
+        assert_eq!(errors.take_news(of(3)), None);
         errors.end_life(of(4));
-        assert_eq!(errors.to_say(of(0)), Some(of(4)));
+        assert_eq!(errors.take_news(of(0)), Some(of(4)));
         assert_eq!(errors.all(of(2)), of(6));
         errors.clear(of(2));
-        assert_eq!((errors.all(of(2)), errors.to_say(of(2))), (of(0), None));
-        assert_eq!(errors.to_say(of(5)), Some(of(3)));
+        assert_eq!((errors.all(of(2)), errors.take_news(of(2))), (of(0), None));
+        assert_eq!(errors.take_news(of(5)), Some(of(3)));
         errors.end_life(of(5));
         assert_eq!(errors.all(of(0)), of(3));
     }

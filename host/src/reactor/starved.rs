@@ -48,7 +48,7 @@ impl Starved {
             self.asked = now;
             self.count(gap, overslept, waited_so_far());
         }
-        self.to_say(now)
+        self.take_news(now)
     }
 
     fn count(&mut self, gap: Duration, overslept: Duration, waited: Option<Duration>) {
@@ -64,7 +64,7 @@ impl Starved {
         }
     }
 
-    fn to_say(&mut self, now: Instant) -> Option<String> {
+    fn take_news(&mut self, now: Instant) -> Option<String> {
         let just_said = self.said.is_some_and(|at| now.duration_since(at) < PAUSE);
         if self.all.is_zero() || just_said {
             return None;
@@ -101,12 +101,12 @@ mod tests {
         let mut starved = Starved { waited: Some(ms(100)), ..Starved::new(start) };
         starved.count(ms(600), ms(0), Some(ms(400)));
         assert_eq!(
-            starved.to_say(start),
+            starved.take_news(start),
             None,
             "it was kept waiting for 0.3 s, and worked otherwise"
         );
         starved.count(ms(1_500), ms(20), Some(ms(1_800)));
-        let said = starved.to_say(start).unwrap();
+        let said = starved.take_news(start).unwrap();
         assert!(
             said.starts_with("this process was not run for 1.4 s at a time, 1.4 s in all"),
             "{said}"
@@ -115,16 +115,16 @@ mod tests {
         // It was stopped, three times.
         for _ in 0..3 {
             starved.count(ms(2_050), ms(2_000), Some(ms(1_801)));
-            assert_eq!(starved.to_say(start + PAUSE - ms(1)), None);
+            assert_eq!(starved.take_news(start + PAUSE - ms(1)), None);
         }
-        let said = starved.to_say(start + PAUSE).unwrap();
+        let said = starved.take_news(start + PAUSE).unwrap();
         assert!(
             said.contains("2.0 s at a time, 6.0 s in all") && said.contains("stopped"),
             "{said}"
         );
-        assert_eq!(starved.to_say(start + 3 * PAUSE), None);
+        assert_eq!(starved.take_news(start + 3 * PAUSE), None);
         // Where the kernel does not say it.
         starved.count(ms(2_050), ms(700), None);
-        assert!(starved.to_say(start + 3 * PAUSE).unwrap().contains("0.7 s"));
+        assert!(starved.take_news(start + 3 * PAUSE).unwrap().contains("0.7 s"));
     }
 }

@@ -146,7 +146,7 @@ mod tests {
             let mut index = Index::new(sb.incarnation, sb.table_pages() + sb.owner_pages());
             for ((page, place), checkpoint) in (0..).zip(places).zip(checkpoints) {
                 let mut before = Slots::new(&sb);
-                before.owners[place as usize] = kept(SLOT);
+                before.owners.set(place, kept(SLOT));
                 before.mark_dirty(page);
                 let written = before.take_dirty(sb.incarnation, checkpoint).remove(0);
                 let bytes = written.bytes.to_bytes();

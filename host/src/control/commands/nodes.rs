@@ -423,8 +423,8 @@ mod tests {
             let home = Some(Arc::new(Home { key: Some(key), ..Home::default() }));
             NodeInfo { home, removed, up: !removed, ..NodeInfo::new(1, 1000) }
         };
-        let mut map = ClusterMap::default();
-        map.nodes = vec![with_key(5, false), with_key(6, true), NodeInfo::new(1, 1000)];
+        let nodes = vec![with_key(5, false), with_key(6, true), NodeInfo::new(1, 1000)];
+        let mut map = ClusterMap { nodes, ..ClusterMap::default() };
         let refused = |map: &ClusterMap, key| refuse_removed_key(map, key).err().map(|e| e.0);
         assert_eq!((refused(&map, 5), refused(&map, 7)), (None, None));
         let why = refused(&map, 6).unwrap();
