@@ -1,6 +1,7 @@
 //! `weft complete`: what only a running array, or the table of choices, knows of a command line that is being typed. The
 //! shells' scripts of `weft completions` ask for it; commands, options and their words are in those scripts.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -53,13 +54,19 @@ fn completed(
         Some(Wanted::Volume) => {
             status().map_or(Vec::new(), |s| s.volumes.into_iter().map(|v| v.name).collect())
         }
-        Some(Wanted::Node) => {
-            let number = |s: Status| s.nodes.iter().map(|n| n.node.to_string()).collect();
-            status().map_or(Vec::new(), number)
-        }
+        Some(Wanted::Node) => status().map_or(Vec::new(), |s| numbers(&s)),
+        Some(Wanted::NodeOrProcess) => status().map_or(Vec::new(), |s| {
+            let names: BTreeSet<String> = s.nodes.iter().filter_map(|n| n.name.clone()).collect();
+            numbers(&s).into_iter().chain(names).collect()
+        }),
         Some(Wanted::Setting) => settings(last),
     };
     all.into_iter().filter(|word| word.starts_with(last.as_str())).collect()
+}
+
+/// The numbers of all nodes.
+fn numbers(status: &Status) -> Vec<String> {
+    status.nodes.iter().map(|n| n.node.to_string()).collect()
 }
 
 /// What an argument is of which a table or an array knows the values.
@@ -67,6 +74,7 @@ fn completed(
 enum Wanted {
     Volume,
     Node,
+    NodeOrProcess,
     Setting,
 }
 
@@ -100,7 +108,8 @@ fn wanted(command: &Command, last: &str, before: &[String]) -> Option<Wanted> {
         (["volume", "create"], _) => None,
         (["volume", ..], "name") | (["scrub"], "volume") => Some(Wanted::Volume),
         (["volume", "set"], "set") => Some(Wanted::Setting),
-        (["node" | "disk", ..], "node") => Some(Wanted::Node),
+        (["node" | "disk", ..], "node") | (["disk", "clear"], "of") => Some(Wanted::Node),
+        (["node" | "disk", ..], "whose") => Some(Wanted::NodeOrProcess),
         _ => None,
     }
 }
@@ -137,7 +146,8 @@ mod tests {
     fn of(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_string).collect();
         let volume = |name: &str| VolumeStatus { name: name.to_string(), ..Default::default() };
-        let node = |node: u16| NodeStatus { node, ..NodeStatus::default() };
+        let name = Some("box1".to_string());
+        let node = |node: u16| NodeStatus { node, name: name.clone(), ..NodeStatus::default() };
         let (volumes, nodes) =
             (vec![volume("vm1"), volume("vm2"), volume("db")], vec![node(0), node(12)]);
         let status = Status { volumes, nodes, ..Status::default() };
@@ -154,6 +164,8 @@ mod tests {
             ("scrub ", "vm1 vm2 db"),
             ("node kill ", "0 12"),
             ("disk drain --no-wait 1", "12"),
+            ("node stop ", "0 12 box1"),
+            ("disk clear 1", "12"),
             ("volume set vm1 comm", "commit= commands="),
             ("volume set vm1 commit=late dispatch=c", "dispatch=collaborative dispatch=commanded"),
             // What the scripts know themselves, or nobody does.

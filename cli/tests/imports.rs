@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 37] = [
+const ORDER: [&str; 39] = [
     "args",
     "output",
     "token",
@@ -34,6 +34,8 @@ const ORDER: [&str; 37] = [
     "volume",
     "explain",
     "status",
+    "host",
+    "complete",
     "serving",
     "shell",
     "attach",

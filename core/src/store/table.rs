@@ -128,8 +128,6 @@ pub(crate) struct Table {
     /// Pages that are from a checkpoint of which nothing is known. They are to be written anew before their number is one
     /// that counts.
     refused: BTreeSet<u64>,
-    /// Data has only a length, and so have pages: no disk tears them.
-    pub has_lengths: bool,
     /// Pages that the last checkpoint may have left torn, while the disk is being opened.
     pub torn: BTreeMap<u64, TornPage>,
     /// At which checkpoints there may be pages.
@@ -161,7 +159,6 @@ impl Table {
             clock: 0,
             marked: BTreeSet::new(),
             refused: BTreeSet::new(),
-            has_lengths: false,
             torn: BTreeMap::new(),
             numbers: Numbers::default(),
             index: None,
@@ -222,10 +219,7 @@ impl Table {
         }
         let entries = match page {
             None => Err("it cannot be read"),
-            Some(Buffer::Length(_)) => {
-                self.has_lengths = true;
-                Ok(Vec::new())
-            }
+            Some(Buffer::Length(_)) => Ok(Vec::new()),
             Some(page) => {
                 let bytes = page.to_bytes();
                 self.decode(number, &bytes).or_else(|why| self.mended(number, &bytes).ok_or(why))
@@ -271,7 +265,12 @@ impl Table {
         }
         let sum = |(page, changed): (u64, Vec<(usize, TableEntry)>)| {
             let mut entries = self.pages.get(&page).expect("page in memory").entries.clone();
-            changed.into_iter().for_each(|(at, entry)| entries[at] = entry);
+            // A page that has only a length is never torn, and its sum takes as much room as any.
+            for (at, entry) in changed {
+                if let Some(old) = entries.get_mut(at) {
+                    *old = entry;
+                }
+            }
             let is_marked = entries.iter().any(|e| e.state == State::Marked);
             PageSum { page, is_marked, crc: crc_of(&entries) }
         };

@@ -92,10 +92,10 @@ impl JournalStore {
         emptied.chain(set).collect()
     }
 
-    /// What a checkpoint is going to make of the pages that it writes; nothing where data has only a length.
+    /// What a checkpoint is going to make of the pages that it writes.
     pub(super) fn page_sums(&self, c: &Checkpoint) -> PageSums {
-        let has_sums = self.superblock.has_page_sums() && !self.table.has_lengths;
-        let Some(index) = self.table.index.as_ref().filter(|_| has_sums) else {
+        let Some(index) = self.table.index.as_ref().filter(|_| self.superblock.has_page_sums())
+        else {
             return PageSums::default();
         };
         let mut pages = self.table.sums(c.entries());
