@@ -407,7 +407,7 @@ shrinking() {
     local kept begun
     weft volume resize v 65M --dir "$T/state1"
     [ "$(nbdinfo --size "$(uri 2)")" = $((65 << 20)) ]
-    refused 'bytes in use --force' weft volume resize v 30M --dir "$T/state2"
+    refused 'in use --force' weft volume resize v 30M --dir "$T/state2"
     refused 'nearest' weft volume resize v 1000 --dir "$T/state2"
     [ "$(nbdinfo --size "$(uri 0)")" = $((65 << 20)) ]
     mkfifo "$T/held"
@@ -740,7 +740,7 @@ whole_box() {
     wait_until box_has 0 up 8
     # One more box, so that one can be done without.
     boxed 3
-    sed -i "s/:${PORTS[11]}/:${PORTS[4]}/" "$T/b3.toml"
+    sed -i "s/:${PORTS[11]}/:${PORTS[12]}/" "$T/b3.toml"
     weft cluster join "$(weft cluster token --dir "$T/b0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')" \
         --at "$admit" --config "$T/b3.toml"
     run_box 3
