@@ -338,7 +338,7 @@ END
     weft host disconnect --volume vol0 127.0.0.1 && return 1
     weft host disconnect --volume held | grep '1 connection is ended'
     wait_until grep ended "$T/held"
-    weft volume delete held --yes
+    weft volume delete held --yes --now
 }
 # Where the kernel refuses an io_uring its work or its threads, disks are worked with plain calls, and it is said once.
 containers() {
