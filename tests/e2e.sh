@@ -495,7 +495,7 @@ disk_lost() {
     weft disk fail 1 --yes
     wait_until mode_is extra fault-free
     mode_is vol0 degraded
-    refused 'cannot do without' weft disk fail 2 --yes
+    refused 'does not bear wait until' weft disk fail 2 --yes
     nbdcopy "$uri" - | cmp - "$T/a"
     scrub extra
     weft disk replace 1
@@ -724,7 +724,7 @@ bad_input() {
     refused nodes up --dir "$x" --nodes 0
     refused nodes up --dir "$x" --nodes 100000
     refused sectors up --dir "$x" --disk-size 64K
-    refused 4096 up --dir "$x" --disk-size 1000001
+    refused 'multiple 4 KiB' up --dir "$x" --disk-size 1000001
     refused 'stripe 1000' up --dir "$x" --stripe-unit 1000
     refused stripe up --dir "$x" --stripe-unit 0
     refused stripe up --dir "$x" --disk-size 8M --stripe-unit 1G
@@ -745,7 +745,7 @@ bad_input() {
     refused 512 weft volume create odd 1000
     refused letters weft volume create 'a b' 1M
     refused 6 weft volume create six 1M --layout rs:4+2
-    refused 4096 weft volume create unit 1M --stripe-unit 100
+    refused 'multiple 4 KiB' weft volume create unit 1M --stripe-unit 100
     refused nosuch weft volume show nosuch
     refused nosuch weft volume delete nosuch --yes --now
     refused nosuch weft scrub nosuch
