@@ -6,13 +6,15 @@
 //! journal still holds everything needed to do it again, and the apply entry tells whether
 //! a sector already has its deltas or not.
 //!
-//! Of what was written without the journal, with nothing else in it, there is no apply entry. Then
+//! Before version 5 of the format there is no apply entry for content that was written without the journal, with nothing else in it. Then
 //! the superblock is written along with the data: it must name a timestamp as late as any in the
 //! table, or after a crash the disk would not know how late its own content is.
 //!
 //! A checkpoint is known by the sequence of the superblock that it writes. Pages of the table carry it, and when
 //! they are safe the index does; and when that is safe the superblock has the sum of the index. Each of them may
 //! be older than what it speaks of, after a crash, and never newer.
+//!
+//! The apply entry has checksums of the pages that the checkpoint writes: see [`torn`](super::torn).
 //!
 //! - [`choosing`]: what goes into a checkpoint, and when one is due
 //! - [`sums`]: what each sector will be
