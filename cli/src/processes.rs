@@ -69,29 +69,35 @@ pub fn run(
         held = Some(lock(dir)?);
     }
     let fresh = !node_dir(dir, 0).is_dir();
-    let paths = match fresh {
-        true => make(dir, spec, each).inspect_err(|_| {
-            // A directory with anything else in it stays, and so does what was there before.
-            if is_new {
-                let _ = fs::remove_file(dir.join(LOCK));
-                let _ = fs::remove_dir(dir);
-            }
-        })?,
-        false => existing(dir, spec, each)?,
-    };
-    limit_hosts(&paths, limits)?;
+    if fresh {
+        refuse_taken(dir, spec).inspect_err(|_| undo(dir, 0, is_new))?;
+    }
     let up = Arc::new(AtomicBool::new(false));
-    let ran = serve(dir, &paths, &listens, fresh, &up);
+    let ran = match fresh {
+        true => make(dir, spec, each),
+        false => existing(dir, spec, each),
+    }
+    .and_then(|paths| limit_hosts(&paths, limits).map(|()| paths))
+    .and_then(|paths| serve(dir, &paths, &listens, fresh, &up));
     if ran.is_err() && fresh && !up.load(Ordering::Relaxed) {
-        // The same command is to find what it found this time. Nothing was stored here yet.
-        for n in 0..paths.len() {
-            fs::remove_dir_all(node_dir(dir, n))?;
-        }
+        undo(dir, spec.nodes(), is_new);
     }
     ran?;
     say("stopped")?;
     drop(held);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes the nodes that could not be made or started, so that the same command finds what it found this time: nothing
+/// was stored here yet. A directory with anything else in it stays, and so does one that was there before.
+fn undo(dir: &Path, nodes: usize, is_new: bool) {
+    for own in (0..nodes).map(|n| node_dir(dir, n)) {
+        let _ = fs::remove_dir_all(own);
+    }
+    if is_new {
+        let _ = fs::remove_file(dir.join(LOCK));
+        let _ = fs::remove_dir(dir);
+    }
 }
 
 /// Runs the nodes of these configurations. Of a cluster that has just been made all must come `up`;
@@ -138,6 +144,13 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
         );
     }
     let paths: Vec<PathBuf> = (0..count).map(|n| config_path(dir, n)).collect();
+    if let Some(path) = paths.iter().find(|path| !path.exists()) {
+        bail!(
+            "{} is missing: put it back; if this array has never been up, remove {}/node-* and start again",
+            path.display(),
+            dir.display()
+        );
+    }
     let size = Configuration::load(&paths[0])?.disk_size;
     if let (Some(asked), Some(size)) = (spec.disk_size, size)
         && asked != size
@@ -171,15 +184,22 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Makes the nodes, and the cluster of them.
-fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
+/// Refuses a directory in which something else is where nodes would be made.
+fn refuse_taken(dir: &Path, spec: &Spec) -> Result<()> {
     if dir.join("weft.toml").exists() {
         bail!("{} holds an array in one process; choose another directory", dir.display());
     }
-    let dir = std::path::absolute(dir)?;
-    if let Some(there) = (0..spec.nodes()).map(|n| node_dir(&dir, n)).find(|own| own.exists()) {
-        bail!("{} is there already; move it away, or choose another directory", there.display());
+    match (0..spec.nodes()).map(|n| node_dir(dir, n)).find(|own| own.exists()) {
+        Some(own) => {
+            bail!("{} is there already; move it away, or choose another directory", own.display())
+        }
+        None => Ok(()),
     }
+}
+
+/// Makes the nodes, and the cluster of them.
+fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
+    let dir = std::path::absolute(dir)?;
     // All ports are held until each node has one, so that no two get the same.
     let mut held = Vec::new();
     let mut configs = Vec::new();

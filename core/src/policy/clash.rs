@@ -153,7 +153,6 @@ pub enum PolicyError {
     },
 }
 
-/// Words as in a sentence, with this before the last.
 /// A place in a volume, or a length of it, as people write it.
 fn at(bytes: u64) -> String {
     match bytes {
@@ -162,6 +161,7 @@ fn at(bytes: u64) -> String {
     }
 }
 
+/// Words as in a sentence, with this before the last.
 fn listed(words: impl Iterator<Item = &'static str>, and: &str) -> String {
     let words: Vec<&str> = words.collect();
     match words.split_last() {

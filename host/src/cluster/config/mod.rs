@@ -23,7 +23,7 @@ use crate::limits::{Limits, LimitsInWords};
 use crate::polling::Polling;
 use crate::sessions::listen::Listen;
 use crate::sessions::{FRONT_ENDS, FrontEnd};
-use crate::size::{Size, exactly, parse_size};
+use crate::size::{exactly, parse_size};
 
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 32;
@@ -383,7 +383,7 @@ fn fill(floor: Option<&str>, ceiling: Option<&str>) -> Result<FillRates> {
         return fail(format!(
             "rebuild_floor: {} a second are too few to get a lost disk back; give at least {}",
             exactly(floor),
-            Size(LEAST_FLOOR)
+            exactly(LEAST_FLOOR)
         ));
     }
     if ceiling < floor {

@@ -197,7 +197,7 @@ fn what_is_wrong_is_named() {
         ("disk = '/dev/vdb'", "disks = []", "disks: there is none"),
         ("disk = '/dev/vdb'", "disks = ['/dev/vdb', '/dev/vdb']", "/dev/vdb is given twice"),
         ("dir = 'state'", "dir = 'state'\ndisks = ['/dev/vdc']", "not both"),
-        ("dir = 'state'", "dir = 'state'\nrebuild_floor = '10K'", "rebuild_floor: 10240 bytes"),
+        ("dir = 'state'", "dir = 'state'\nrebuild_floor = '10K'", "rebuild_floor: 10 KiB a second"),
         (
             "dir = 'state'",
             "dir = 'state'\nrebuild_floor = '9M'\nrebuild_ceiling = '8M'",

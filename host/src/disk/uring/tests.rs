@@ -155,7 +155,7 @@ fn errors_name_the_disk() {
     drop(Disk::create(&path, SIZE).unwrap());
     assert!(Disk::create(&path, SIZE).unwrap_err().0.contains("already"));
     let err = Disk::open(&path, 2 * SIZE, None).unwrap_err();
-    assert!(err.0.contains("1048576") && err.0.contains("2MiB"), "{err}");
+    assert!(err.0.contains("has 1 MiB") && err.0.contains("have 2 MiB"), "{err}");
 }
 
 #[test]
