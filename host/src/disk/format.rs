@@ -59,7 +59,7 @@ pub(crate) fn format_disk(
 }
 
 /// Whether a file or a block device is on a disk that rotates, as far as the system says.
-fn is_rotating(file: &File) -> bool {
+pub(crate) fn is_rotating(file: &File) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     let block = metadata.file_type().is_block_device();
     let device = if block { metadata.rdev() } else { metadata.dev() };

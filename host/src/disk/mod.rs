@@ -9,9 +9,12 @@
 pub(crate) mod claim;
 pub(crate) mod emulated;
 pub(crate) mod format;
+pub(crate) mod handle;
 pub(crate) mod map_copies;
 pub(crate) mod queue;
+pub(crate) mod space;
 pub(crate) mod sync;
+pub(crate) mod threads;
 pub(crate) mod uring;
 
 use std::fs::{File, OpenOptions};
@@ -24,7 +27,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom, flock};
 use rustix::io::Errno;
 
+use crate::disk::handle::Handle;
 use crate::disk::queue::DiskQueue;
+use crate::disk::space::Space;
 use crate::durable::private_file;
 use crate::error::{Error, Result, at, fail};
 use crate::size::exactly;
@@ -47,7 +52,7 @@ const DYING: Duration = Duration::from_millis(500);
 /// An open disk. Nobody else can open it as one.
 #[derive(Debug)]
 pub struct Disk {
-    pub(crate) file: File,
+    pub(crate) file: Handle,
     pub(crate) path: PathBuf,
     pub(crate) backend: Backend,
     /// Whether it is a block device; otherwise it is a file.
@@ -58,6 +63,8 @@ pub struct Disk {
     pub(crate) queue: DiskQueue,
     /// Whether what is not written reads as zeros: a file made just now.
     fresh: bool,
+    /// Whether its file system is full.
+    pub(crate) space: Space,
 }
 
 impl Disk {
@@ -130,7 +137,16 @@ impl Disk {
         let block = kind == Kind::Block;
         let volatile = !block && in_memory(&file, path)?;
         let (path, queue) = (path.to_path_buf(), DiskQueue::default());
-        Ok(Disk { file, path, backend: Backend::Sync, block, volatile, queue, fresh: false })
+        Ok(Disk {
+            file: Handle::new(file),
+            path,
+            backend: Backend::Sync,
+            block,
+            volatile,
+            queue,
+            fresh: false,
+            space: Space::default(),
+        })
     }
 
     /// Its bytes.

@@ -12,6 +12,7 @@ use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
 use crate::disk::queue::Line;
+use crate::disk::space::may_pass;
 use crate::disk::uring::Tag;
 use crate::disk::{Disk, PUNCH};
 
@@ -51,18 +52,37 @@ impl AtOnce {
 }
 
 impl Disk {
-    /// Does an operation.
+    /// Does an operation. An error is the end of it, but for one that may pass: that is tried a second time.
     pub fn run(&self, op: DiskOp) -> DiskResult {
+        self.run_twice(&op).map_err(|e| self.failed(&op, e))
+    }
+
+    /// Why an operation has failed, in words that name the disk.
+    pub(crate) fn failed(&self, op: &DiskOp, error: io::Error) -> String {
+        self.error(verb(op), error)
+    }
+
+    /// As [`Disk::run`], with the error as the system has it.
+    pub(crate) fn run_twice(&self, op: &DiskOp) -> io::Result<Buffer> {
+        match self.run_once(op) {
+            Err(e) if may_pass(&e) => self.run_once(op),
+            result => result,
+        }
+    }
+
+    fn run_once(&self, op: &DiskOp) -> io::Result<Buffer> {
         match op {
-            DiskOp::Read { offset, len } if len >= POOLED => self.read_pooled(offset, len as usize),
-            DiskOp::Read { offset, len } => self.read(offset, len as usize).map(Buffer::from),
-            DiskOp::Write { offset, data, durable } => {
-                self.write(offset, &data, durable).map(|()| Buffer::Zero(0))
+            DiskOp::Read { offset, len } if *len >= POOLED => {
+                self.read_pooled(*offset, *len as usize)
             }
-            DiskOp::Flush => self.sync().map(|()| Buffer::Zero(0)),
+            DiskOp::Read { offset, len } => self.read(*offset, *len as usize).map(Buffer::from),
+            DiskOp::Write { offset, data, durable } => {
+                self.write(*offset, data, *durable).map(|()| Buffer::Zero(0))
+            }
+            DiskOp::Flush => self.flush().map(|()| Buffer::Zero(0)),
             DiskOp::Discard { offset, len } => {
                 // A file system that cannot give space back loses nothing but space.
-                let _ = rustix::fs::fallocate(&self.file, PUNCH, offset, len);
+                let _ = rustix::fs::fallocate(&self.file, PUNCH, *offset, *len);
                 Ok(Buffer::Zero(0))
             }
         }
@@ -76,56 +96,53 @@ impl Disk {
                 Ok(())
             }
             // The caller ends with one flush, which is cheaper than making each write safe.
-            DiskOp::Write { offset, data, .. } => self.write(offset, &data, false),
+            DiskOp::Write { offset, data, .. } => {
+                self.write(offset, &data, false).map_err(|e| self.error("write", e))
+            }
             other => self.run(other).map(drop),
         }
     }
 
     /// Makes everything written safe from a power cut.
     pub(crate) fn sync(&self) -> Result<(), String> {
-        if self.volatile {
-            return Ok(());
-        }
-        self.file.sync_data().map_err(|e| self.error("flush", e))
+        self.flush().map_err(|e| self.error("flush", e))
     }
 
-    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, String> {
+    fn flush(&self) -> io::Result<()> {
+        if self.volatile { Ok(()) } else { self.file.sync_data() }
+    }
+
+    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
             let from = offset + bytes.len() as u64;
             // The spare room may be more than was asked for; it is cut off below.
             match rustix::io::pread(&self.file, spare_capacity(&mut bytes), from) {
-                Ok(0) => {
-                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return Err(self.error("read", end));
-                }
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(e) => return Err(self.error("read", e)),
+                Err(e) => return Err(e.into()),
             }
         }
         bytes.truncate(len);
         Ok(bytes)
     }
 
-    fn read_pooled(&self, offset: u64, len: usize) -> Result<Buffer, String> {
+    fn read_pooled(&self, offset: u64, len: usize) -> io::Result<Buffer> {
         let mut buffer = Pool::of_process().get(len);
         let mut done = 0;
         while done < len {
             match rustix::io::pread(&self.file, &mut buffer.as_mut()[done..], offset + done as u64)
             {
-                Ok(0) => {
-                    let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return Err(self.error("read", end));
-                }
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
-                Err(e) => return Err(self.error("read", e)),
+                Err(e) => return Err(e.into()),
             }
         }
         Ok(Buffer::Bytes(Bytes::from_owner(buffer)))
     }
 
-    fn write(&self, offset: u64, data: &[Buffer], durable: bool) -> Result<(), String> {
+    fn write(&self, offset: u64, data: &[Buffer], durable: bool) -> io::Result<()> {
         let all = slices(data);
         let batches = all.len().div_ceil(PIECES);
         let mut at = offset;
@@ -137,7 +154,7 @@ impl Disk {
             };
             at = self.write_batch(at, &mut batch.to_vec(), flags)?;
             if n + 1 == batches && batches > 1 && durable {
-                self.sync()?;
+                self.flush()?;
             }
         }
         Ok(())
@@ -148,21 +165,28 @@ impl Disk {
         mut at: u64,
         mut rest: &mut [IoSlice<'_>],
         flags: ReadWriteFlags,
-    ) -> Result<u64, String> {
+    ) -> io::Result<u64> {
         while !rest.is_empty() {
             match rustix::io::pwritev2(&self.file, rest, at, flags) {
-                Ok(0) => {
-                    return Err(self.error("write", io::Error::from(io::ErrorKind::WriteZero)));
-                }
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => {
                     at += n as u64;
                     IoSlice::advance_slices(&mut rest, n);
                 }
                 Err(Errno::INTR) => {}
-                Err(e) => return Err(self.error("write", e)),
+                Err(e) => return Err(e.into()),
             }
         }
         Ok(at)
+    }
+}
+
+fn verb(op: &DiskOp) -> &'static str {
+    match op {
+        DiskOp::Read { .. } => "read",
+        DiskOp::Write { .. } => "write",
+        DiskOp::Flush => "flush",
+        DiskOp::Discard { .. } => "discard from",
     }
 }
 

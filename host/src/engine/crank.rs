@@ -281,6 +281,7 @@ impl Engine {
             self.lanes.count() > 1 && self.instances.iter().any(|s| s.phase == Phase::Draining);
         let patience = self.instances.iter().filter_map(|s| s.patience);
         let due = patience.chain(self.lanes.deadline()).map(|d| d.saturating_sub(now));
-        due.chain(self.rule.next_due()).chain(drains.then_some(LOOK_AGAIN)).min()
+        let disks = self.next_disk_look().map(|at| at.saturating_sub(now));
+        due.chain(self.rule.next_due()).chain(drains.then_some(LOOK_AGAIN)).chain(disks).min()
     }
 }

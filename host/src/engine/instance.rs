@@ -8,9 +8,11 @@ use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
 
 use crate::cluster::Home;
 use crate::disk;
+use crate::disk::handle::within;
 use crate::disk::map_copies::Keeper;
 use crate::disk::queue::DiskQueue;
 use crate::engine::errors::Errors;
+use crate::engine::hung::{OPENS_WITHIN, OpeningDisk, Trouble};
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +86,12 @@ pub(crate) struct Instance {
     pub(super) errors: Errors,
     /// How long it rests when the others have gone on without it.
     pub(super) rest: Rest,
+    /// Its disk rotates, as far as the system says.
+    pub(super) rotating: bool,
+    /// Its disk is being opened, which takes long.
+    pub(super) opening: Option<OpeningDisk>,
+    /// What keeps its disk from working.
+    pub(crate) trouble: Option<Trouble>,
 }
 
 /// When a node may start again that the others have gone on without. The first time it does so at once; one to which it
@@ -130,14 +138,18 @@ impl Instance {
             pace: Pace::default(),
             errors: Errors::default(),
             rest: Rest::default(),
+            rotating: false,
+            opening: None,
+            trouble: None,
         }
     }
 
     /// A node of a process of a cluster, which does not run.
     pub(crate) fn at_home(home: &Home, node: NodeId) -> Instance {
         let Some(path) = home.path(node) else { return Instance::new(PathBuf::new(), 0) };
-        // A disk that is gone is told of when the node is to open it.
-        let size = disk::size(path).unwrap_or(0);
+        // A disk that is gone, or does not answer, is told of when the node is to open it.
+        let its = path.to_path_buf();
+        let size = within(OPENS_WITHIN, move || disk::size(&its)).and_then(Result::ok).unwrap_or(0);
         Instance::new(path.to_path_buf(), size).queued(home.config().queue)
     }
 
@@ -158,6 +170,7 @@ impl Instance {
         self.life += 1;
         self.wanted = false;
         self.patience = None;
+        self.trouble = None;
         self.why = why.to_string();
     }
 

@@ -10,10 +10,12 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
 use crate::disk::claim::Claim;
-use crate::disk::format::{most_data_sectors, refuse_others};
+use crate::disk::format::{is_rotating, most_data_sectors, refuse_others};
+use crate::disk::handle::Aside;
 use crate::disk::{self, Backend, Disk};
 use crate::durable::random;
 use crate::engine::errors::Errors;
+use crate::engine::hung::{OPENS_WITHIN, OpeningDisk};
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
 use crate::log::About;
@@ -30,6 +32,14 @@ const NOTICE_DELAY: Nanos = 10 * MILLIS;
 
 /// What free slots of a disk hold is discarded when for so many ticks (of 100 ms) nothing was to be put in place.
 const IDLE_LOOKS: u32 = 50;
+
+/// What is known of the disk of a node that starts; none, if it has no disk.
+#[derive(Debug, Default)]
+pub(super) struct Opened {
+    disk: Option<Disk>,
+    size: u64,
+    rotating: bool,
+}
 
 impl Engine {
     /// Starts every node; those whose disks are missing or wrong stay down.
@@ -69,8 +79,17 @@ impl Engine {
         self.open_node(n)
     }
 
+    /// Opens the disk of a node and starts the node. If the disk does not answer soon, the node is started when it does.
     fn open_node(&mut self, n: usize) -> Result<()> {
-        let config = self.node_config();
+        let instance = &mut self.instances[n];
+        if instance.opening.is_some() {
+            return Ok(());
+        }
+        instance.wanted = false;
+        if instance.path.as_os_str().is_empty() {
+            let none = Opened { size: instance.size, ..Opened::default() };
+            return self.begin_node(n, none);
+        }
         if self.disk_ops(n) > 0 {
             self.instances[n].wanted = true;
             return Ok(());
@@ -78,25 +97,38 @@ impl Engine {
         let backend = if self.disks.have_ring() { None } else { Some(Backend::Sync) };
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
         let together = self.rule.together().is_some();
-        let instance = &mut self.instances[n];
-        let mut disk_of_it = None;
-        instance.wanted = false;
-        if !instance.path.as_os_str().is_empty() {
-            refuse_others(&instance.path, cluster, id)?;
-            if together {
-                // It may not have been there before, or another may have come.
-                instance.size = disk::size(&instance.path)?;
+        let (since, instance) = (self.clock.now(), &mut self.instances[n]);
+        let (path, size, queue) = (instance.path.clone(), instance.size, instance.queue);
+        let open = move || -> Result<Opened> {
+            refuse_others(&path, cluster, id)?;
+            // It may not have been there before, or another may have come.
+            let size = if together { disk::size(&path)? } else { size };
+            let disk = Disk::open(&path, size, backend)?.queued(queue);
+            Ok(Opened { size, rotating: is_rotating(&disk.file), disk: Some(disk) })
+        };
+        let aside = Aside::begin(open);
+        match aside.within(OPENS_WITHIN) {
+            Some(opened) => self.begin_node(n, opened?),
+            None => {
+                instance.phase = Phase::Opening;
+                instance.opening = Some(OpeningDisk { aside, since });
+                Ok(())
             }
-            let disk = Disk::open(&instance.path, instance.size, backend)?;
-            disk_of_it = Some(Arc::new(disk.queued(instance.queue)));
         }
+    }
+
+    /// Starts a node on its disk, which is open.
+    pub(super) fn begin_node(&mut self, n: usize, opened: Opened) -> Result<()> {
+        let config = self.node_config();
+        let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
+        let instance = &mut self.instances[n];
         instance.phase = Phase::Opening;
-        let sectors = instance.size / SECTOR;
-        let mut node = Box::new(Node::new(id, cluster, sectors, config));
+        (instance.size, instance.rotating) = (opened.size, opened.rotating);
+        let mut node = Box::new(Node::new(id, cluster, opened.size / SECTOR, config));
         let mut outputs = Vec::new();
         node.start(&mut outputs);
         if let Some(seat) = self.seat_mut(n) {
-            seat.begin(node, disk_of_it);
+            seat.begin(node, opened.disk.map(Arc::new));
         }
         self.keep_copies(n);
         self.lanes.lane_of(n).apply(n, outputs);
@@ -105,7 +137,7 @@ impl Engine {
     }
 
     /// Drops a node with all it knew, as if its process had died.
-    fn drop_node(&mut self, n: usize, why: &str) {
+    pub(super) fn drop_node(&mut self, n: usize, why: &str) {
         self.keep_errors(n);
         self.instances[n].is_dropped(why);
         if let Some(seat) = self.seat_mut(n) {
@@ -219,7 +251,9 @@ impl Engine {
 
     /// Refuses if a node is not down.
     pub(crate) fn must_be_down(&self, n: usize) -> Result<()> {
-        match self.instance(n)?.phase == Phase::Down && self.disk_ops(n) == 0 {
+        let instance = self.instance(n)?;
+        let is_done = self.disk_ops(n) == 0 || instance.trouble.is_some();
+        match instance.phase == Phase::Down && is_done {
             true => Ok(()),
             false => fail(format!("node {n} runs; stop it before its disk is replaced")),
         }
@@ -255,6 +289,7 @@ impl Engine {
     pub(super) fn follow_lives(&mut self) {
         self.follow_measures();
         self.follow_errors();
+        self.follow_disks();
         if let Some(e) = self.rule.take_unstored() {
             self.stop_without_map(&e.to_string());
         }
@@ -269,7 +304,8 @@ impl Engine {
                 self.follow_drain(n);
             }
         }
-        if self.starting && self.instances.iter().all(|s| s.phase != Phase::Opening && !s.wanted) {
+        let waits = |s: &Instance| s.phase == Phase::Opening || (s.wanted && s.trouble.is_none());
+        if self.starting && !self.instances.iter().any(waits) {
             self.starting = false;
             self.all_are_open();
         }

@@ -10,6 +10,7 @@
 mod copies;
 mod crank;
 mod errors;
+mod hung;
 pub(crate) mod instance;
 mod lane;
 mod lanes;
@@ -85,13 +86,20 @@ pub(crate) struct Engine {
     measures: Measures,
     /// When it is looked next whether disks had errors.
     next_errors: Nanos,
+    /// When it is looked next whether disks answer.
+    next_look: Nanos,
+    /// How long a disk may take for an operation, if that is chosen.
+    pub(crate) disk_timeout: Option<Nanos>,
 }
 
 impl Engine {
     /// Nodes under this rule, none of them started.
-    pub(crate) fn new(rule: Rule, log: Log) -> Engine {
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub(crate) fn new(rule: Rule, log: Log) -> Result<Engine> {
         let instances = rule.instances();
-        let (disks, no_ring) = Disks::new();
+        let (disks, no_ring) = Disks::new()?;
         let mut clock = Clock::default();
         clock.now();
         let lease =
@@ -130,9 +138,11 @@ impl Engine {
             too_long: false,
             measures,
             next_errors: 0,
+            next_look: 0,
+            disk_timeout: None,
         };
         engine.copy_map();
-        engine
+        Ok(engine)
     }
 
     /// The map in force.
@@ -232,7 +242,7 @@ impl Engine {
     /// Whether nothing is in work anywhere and everything is in place.
     pub(crate) fn is_quiet(&self) -> bool {
         let quiet = |(n, s): (usize, &Instance)| match s.phase {
-            Phase::Down => !s.wanted,
+            Phase::Down => !s.wanted || s.trouble.is_some(),
             Phase::Opening => false,
             Phase::Elsewhere => true,
             Phase::Running | Phase::Draining => self.status_of(n).is_some_and(|s| s.quiet),
@@ -262,8 +272,8 @@ impl Engine {
     }
 
     /// What to poll for ends of disk operations.
-    pub(crate) fn ring_fd(&self) -> Option<RawFd> {
-        self.disks.ring_fd()
+    pub(crate) fn disk_fds(&self) -> impl Iterator<Item = RawFd> + use<> {
+        self.disks.fds()
     }
 
     /// Has the nodes' disks take as long as others, and says what to poll for ends of operations.

@@ -18,7 +18,8 @@ use crate::state::State;
 const LANES: [usize; 3] = [1, 2, 4];
 
 fn engine(dir: &Path, spec: &Spec, lanes: usize) -> Engine {
-    let mut engine = Engine::new(Rule::alone(State::open(dir, spec).unwrap()), Log::silent());
+    let mut engine =
+        Engine::new(Rule::alone(State::open(dir, spec).unwrap()), Log::silent()).unwrap();
     engine
         .start_lanes(crate::lanes::Lanes::new(lanes).unwrap(), Bell::default(), Polling::Off)
         .unwrap();

@@ -11,7 +11,7 @@ use mio::{Events, Interest, Poll, Registry, Token, Waker};
 use crate::socket::Ready;
 
 const WAKER: Token = Token(0);
-pub(super) const RING: Token = Token(1);
+pub(super) const DISKS: Token = Token(1);
 pub(super) const SIGNALS: Token = Token(2);
 pub(super) const EMULATED: Token = Token(3);
 

@@ -59,7 +59,7 @@ pub use stop::Stopped;
 pub(crate) use stop::Stopper;
 
 use acceptor::Acceptor;
-use events::{EMULATED, Happened, Poller, RING, SIGNALS};
+use events::{DISKS, EMULATED, Happened, Poller, SIGNALS};
 use lookout::Lookout;
 use starved::Starved;
 use stop::Ending;
@@ -108,7 +108,7 @@ impl Reactor {
         let hosts = Hosts::new(complaints.clone(), log.clone());
         let mut reactor = Reactor {
             poller,
-            engine: Engine::new(rule, log),
+            engine: Engine::new(rule, log)?,
             hosts,
             acceptor,
             controls: Controls::default(),
@@ -124,8 +124,8 @@ impl Reactor {
             waker,
             complaints,
         };
-        if let Some(fd) = reactor.engine.ring_fd() {
-            reactor.poller.watch(fd, RING).map_err(cannot)?;
+        for fd in reactor.engine.disk_fds() {
+            reactor.poller.watch(fd, DISKS).map_err(cannot)?;
         }
         reactor.acceptor.watch_control(reactor.poller.registry()).map_err(cannot)?;
         Ok(reactor)

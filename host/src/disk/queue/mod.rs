@@ -189,6 +189,11 @@ impl<T> Line<T> {
         self.given -= 1;
     }
 
+    /// How many the device has.
+    pub(crate) fn given(&self) -> u32 {
+        self.given
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.later.len()

@@ -3,6 +3,9 @@
 //! A write takes pieces that lie in whole pages from where they are, as what hosts have sent does; others are copied into
 //! aligned buffers (`gather`), because direct I/O takes no others. A read lands in an aligned buffer that becomes the
 //! bytes handed on, without a copy.
+//!
+//! One disk must not hold up the others of a ring. A disk that answers nothing is given few operations more, because each
+//! may occupy a thread of the kernel. A write that finds no free space is retried until there is some (`space`).
 
 mod gather;
 
@@ -11,9 +14,10 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use io_uring::types::{Fd, FsyncFlags};
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::io::{Errno, ReadWriteFlags};
 use weft_bytes::memory::{PageBuffer, Pool};
@@ -21,13 +25,24 @@ use weft_core::Buffer;
 use weft_core::store::{DiskOp, DiskRequest, DiskResult, Urgency};
 
 use crate::disk::queue::{DiskQueue, Line};
+use crate::disk::space::{RETRY_AFTER, is_full, may_pass};
 use crate::disk::{Disk, PUNCH};
 
 use gather::Gathered;
 
+/// Operations that one system call can submit.
+const ENTRIES: u32 = DiskQueue::DEEPEST;
 /// Most operations that the kernel has at a time. Were there more than it has room to tell the
 /// ends of, it would keep the rest back, and nothing would say so.
-const ENTRIES: u32 = DiskQueue::DEEPEST;
+const MOST_GIVEN: u32 = 16 * ENTRIES;
+/// A disk that has ended no operation for this long is given no more than [`FEW`].
+const STALLED: Duration = Duration::from_secs(1);
+/// Most operations that a stalled disk is given.
+const FEW: u32 = 16;
+/// Most threads that the kernel may use for operations that block: enough for several stalled disks and the others.
+const KERNEL_THREADS: u32 = 128;
+/// What the ring says when it is time to retry writes that found no free space.
+const RETRY: u64 = u64::MAX;
 const RWF_DSYNC: i32 = 2;
 
 /// What the kernel says of an operation for which it can make no thread, as where the number of processes is limited.
@@ -59,6 +74,10 @@ struct InFlight {
     len: usize,
     /// Bytes moved so far; the kernel may move fewer than asked.
     moved: usize,
+    /// It has failed, and is tried a second time.
+    failed: bool,
+    /// It is retried until there is free space.
+    lacks_space: bool,
 }
 
 /// What is done, and the memory for it.
@@ -91,15 +110,57 @@ pub(crate) struct Ring {
     /// Operations that the kernel has, or gets with the next submission.
     given: u32,
     /// What waits for each node's disk.
-    lines: BTreeMap<usize, Line<usize>>,
+    lines: BTreeMap<usize, DiskLine>,
     /// The node whose disk has the next turn where not all can be given.
     turn: usize,
+    /// Writes that found no free space.
+    without_space: Vec<usize>,
+    /// They are to be given to the kernel again.
+    again: Vec<usize>,
+    /// The kernel has been asked to say when that is, and where it reads for how long.
+    retry_is_set: bool,
+    retry_after: Box<Timespec>,
+}
+
+/// What waits for a disk.
+struct DiskLine {
+    line: Line<usize>,
+    /// When it last ended an operation, or was given one while it had none.
+    answered: Instant,
+}
+
+impl DiskLine {
+    fn new(queue: DiskQueue, now: Instant) -> DiskLine {
+        DiskLine { line: Line::new(queue), answered: now }
+    }
+
+    /// The next operation that it may be given.
+    fn give(&mut self, now: Instant) -> Option<usize> {
+        match self.line.given() {
+            0 => self.answered = now,
+            FEW.. if now.duration_since(self.answered) >= STALLED => return None,
+            _ => {}
+        }
+        self.line.give()
+    }
+}
+
+/// What follows from what the kernel says of an operation.
+enum Next {
+    /// It has ended.
+    Ended(DiskResult),
+    /// It goes on, or is tried once more.
+    Again,
+    /// The file system is full: it is retried later.
+    Later,
 }
 
 impl Ring {
     /// A ring, if the system has them, and if operations can be started on it: some sandboxes refuse only that.
     pub(crate) fn new() -> io::Result<Ring> {
-        let mut ring = IoUring::new(ENTRIES)?;
+        let mut ring: IoUring = IoUring::builder().setup_cqsize(MOST_GIVEN).build(ENTRIES)?;
+        // Kernels before 5.15 cannot be told; there the limit is four for each processor.
+        let _ = ring.submitter().register_iowq_max_workers(&mut [KERNEL_THREADS, 0]);
         // SAFETY: it has no memory and no file.
         let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
         assert!(pushed.is_ok(), "the ring is empty");
@@ -118,6 +179,10 @@ impl Ring {
             given: 0,
             lines: BTreeMap::new(),
             turn: 0,
+            without_space: Vec::new(),
+            again: Vec::new(),
+            retry_is_set: false,
+            retry_after: Box::new(Timespec::from(RETRY_AFTER)),
         })
     }
 
@@ -132,8 +197,8 @@ impl Ring {
             self.in_flight.push(None);
             self.in_flight.len() - 1
         });
-        let line = self.lines.entry(tag.node).or_insert_with(|| Line::new(disk.queue));
-        line.push(&request.op, slot);
+        let new = || DiskLine::new(disk.queue, Instant::now());
+        self.lines.entry(tag.node).or_insert_with(new).line.push(&request.op, slot);
         let (work, offset, len) = match request.op {
             DiskOp::Read { offset, len } => {
                 (Work::Read(self.pool.get(len as usize)), offset, len as usize)
@@ -146,38 +211,74 @@ impl Ring {
             DiskOp::Flush => (Work::Flush, 0, 0),
             DiskOp::Discard { offset, len } => (Work::Discard, offset, len as usize),
         };
-        let op = InFlight { tag, disk: disk.clone(), work, offset, len, moved: 0 };
+        let (disk, moved, failed, lacks_space) = (disk.clone(), 0, false, false);
+        let op = InFlight { tag, disk, work, offset, len, moved, failed, lacks_space };
         self.in_flight[slot] = Some(op);
+    }
+
+    /// Waits until an operation ends, for a moment at most.
+    fn wait_briefly(&mut self) -> io::Result<()> {
+        let moment = Timespec::from(RETRY_AFTER / 10);
+        let args = SubmitArgs::new().timespec(&moment);
+        match self.ring.submitter().submit_with_args(1, &args) {
+            Err(e) if e.raw_os_error() != Some(Errno::TIME.raw_os_error()) && !busy(&e) => Err(e),
+            _ => Ok(()),
+        }
     }
 
     /// How many operations wait for a node's disk.
     pub(crate) fn waiting(&self, node: usize) -> usize {
-        self.lines.get(&node).map_or(0, Line::len)
+        self.lines.get(&node).map_or(0, |line| line.line.len())
     }
 
     /// Gives the kernel of what waits as much as there is room for, the disks in turns.
     fn give(&mut self) {
-        while self.given < ENTRIES {
-            let turns = self.lines.range_mut(self.turn..);
-            let Some((node, slot)) =
-                first_to_give(turns).or_else(|| first_to_give(self.lines.range_mut(..self.turn)))
-            else {
-                return;
-            };
-            self.turn = node + 1;
+        if self.again.is_empty() && self.lines.values().all(|line| line.line.len() == 0) {
+            return;
+        }
+        let now = Instant::now();
+        while self.given < MOST_GIVEN {
+            let Some(slot) = self.again.pop().or_else(|| self.next_slot(now)) else { return };
             self.given += 1;
             self.push(slot);
         }
     }
 
+    /// The next operation that a disk may be given.
+    fn next_slot(&mut self, now: Instant) -> Option<usize> {
+        let turns = self.lines.range_mut(self.turn..);
+        let (node, slot) = first_to_give(turns, now)
+            .or_else(|| first_to_give(self.lines.range_mut(..self.turn), now))?;
+        self.turn = node + 1;
+        Some(slot)
+    }
+
     fn push(&mut self, slot: usize) {
         let Some(op) = &mut self.in_flight[slot] else { return };
         let entry = entry(op).user_data(slot as u64);
-        self.unsubmitted = true;
         // SAFETY: the entry's memory and file belong to `in_flight[slot]`, which is kept
         // until the operation has ended (`Drop` waits for all).
-        let pushed = unsafe { self.ring.submission().push(&entry) };
-        assert!(pushed.is_ok(), "there is room for as many as are given");
+        unsafe { self.push_entry(&entry) };
+    }
+
+    /// # Safety
+    /// The entry's memory and file must last until its end is told.
+    unsafe fn push_entry(&mut self, entry: &squeue::Entry) {
+        self.unsubmitted = true;
+        // SAFETY: as the caller promises.
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            // The kernel takes what is there, and so makes room. If it is busy it does so soon.
+            let _ = self.ring.submit();
+        }
+    }
+
+    /// Has the kernel say when writes that found no free space are to be retried.
+    fn set_retry(&mut self) {
+        if !std::mem::replace(&mut self.retry_is_set, true) {
+            let entry = opcode::Timeout::new(&*self.retry_after).build().user_data(RETRY);
+            // SAFETY: the length of time is never changed, and lasts as long as the ring.
+            unsafe { self.push_entry(&entry) };
+        }
     }
 
     /// Starts what is queued, as far as the disks may be given it.
@@ -201,24 +302,44 @@ impl Ring {
     pub(crate) fn collect(&mut self, ended: &mut Vec<(Tag, DiskResult)>) {
         let results: Vec<(usize, i32)> =
             self.ring.completion().map(|e| (e.user_data() as usize, e.result())).collect();
+        if results.is_empty() {
+            return;
+        }
+        let now = Instant::now();
         for (slot, result) in results {
+            if slot as u64 == RETRY {
+                self.retry_is_set = false;
+                self.again.append(&mut self.without_space);
+                continue;
+            }
             let Some(op) = &mut self.in_flight[slot] else { continue };
-            let advanced = match result == GIVEN_BACK {
-                true => Some(op.run_plainly()),
+            let next = match result == GIVEN_BACK {
+                true => op.run_plainly(),
                 false => op.advance(result),
             };
-            if let Some(result) = advanced {
-                let tag = op.tag;
-                ended.push((tag, result));
-                if let Some(line) = self.lines.get_mut(&tag.node) {
-                    line.ended();
+            let tag = op.tag;
+            match next {
+                Next::Again => {
+                    self.push(slot);
+                    continue;
                 }
-                self.in_flight[slot] = None;
-                self.free.push(slot);
-                self.given -= 1;
-            } else {
-                self.push(slot);
+                Next::Later => self.without_space.push(slot),
+                Next::Ended(result) => {
+                    ended.push((tag, result));
+                    self.in_flight[slot] = None;
+                    self.free.push(slot);
+                }
             }
+            self.given -= 1;
+            if let Some(line) = self.lines.get_mut(&tag.node) {
+                line.answered = now;
+                if self.in_flight[slot].is_none() {
+                    line.line.ended();
+                }
+            }
+        }
+        if !self.without_space.is_empty() {
+            self.set_retry();
         }
         self.give();
     }
@@ -231,38 +352,53 @@ pub(crate) fn is_newly_short_of_threads() -> bool {
 
 /// The first of these disks that may be given something, and what that is.
 fn first_to_give<'a>(
-    mut lines: impl Iterator<Item = (&'a usize, &'a mut Line<usize>)>,
+    mut lines: impl Iterator<Item = (&'a usize, &'a mut DiskLine)>,
+    now: Instant,
 ) -> Option<(usize, usize)> {
-    lines.find_map(|(node, line)| line.give().map(|slot| (*node, slot)))
+    lines.find_map(|(node, line)| line.give(now).map(|slot| (*node, slot)))
 }
 
 impl InFlight {
-    /// Takes note of what the kernel says; `None` if the operation must go on.
-    fn advance(&mut self, result: i32) -> Option<DiskResult> {
-        let again = io::Error::from_raw_os_error(-result.min(0));
-        match &self.work {
-            Work::Discard => Some(Ok(Buffer::Zero(0))),
-            _ if result < 0 && busy(&again) => None,
-            work if result < 0 => Some(Err(self.disk.error(work.verb(), again))),
-            Work::Flush => Some(Ok(Buffer::Zero(0))),
+    /// Takes note of what the kernel says.
+    fn advance(&mut self, result: i32) -> Next {
+        let error = io::Error::from_raw_os_error(-result.min(0));
+        let next = match &self.work {
+            Work::Discard => Next::Ended(Ok(Buffer::Zero(0))),
+            _ if result < 0 && busy(&error) => Next::Again,
+            Work::Write { .. } if result < 0 && is_full(&error) => Next::Later,
+            _ if result < 0 && may_pass(&error) && !self.failed => {
+                self.failed = true;
+                Next::Again
+            }
+            work if result < 0 => Next::Ended(Err(self.disk.error(work.verb(), error))),
+            Work::Flush => Next::Ended(Ok(Buffer::Zero(0))),
             work => {
                 self.moved += result as usize;
-                if self.moved >= self.len {
-                    return Some(Ok(self.finish()));
-                }
                 let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                (result == 0).then(|| Err(self.disk.error(work.verb(), end)))
+                match (self.moved >= self.len, result) {
+                    (true, _) => Next::Ended(Ok(self.finish())),
+                    (false, 0) => Next::Ended(Err(self.disk.error(work.verb(), end))),
+                    (false, _) => Next::Again,
+                }
             }
+        };
+        match (&next, self.lacks_space) {
+            (Next::Later, false) => self.disk.space.is_awaited(),
+            (Next::Ended(_), true) => self.disk.space.is_found(),
+            _ => return next,
         }
+        self.lacks_space = !self.lacks_space;
+        next
     }
 
     /// Does what remains with plain system calls.
-    fn run_plainly(&mut self) -> DiskResult {
+    fn run_plainly(&mut self) -> Next {
         let _ = SHORTAGE.compare_exchange(0, SEEN, Ordering::Relaxed, Ordering::Relaxed);
         loop {
             let result = self.call();
-            if let Some(result) = self.advance(result) {
-                return result;
+            match self.advance(result) {
+                Next::Again => {}
+                next => return next,
             }
         }
     }
@@ -322,13 +458,17 @@ fn entry(op: &mut InFlight) -> squeue::Entry {
 }
 
 impl Drop for Ring {
-    /// Waits for everything, so that no memory is freed under the kernel's hands.
+    /// Waits for everything, so that no memory is freed under the kernel's hands; but not for ever: what a disk that does not
+    /// answer has in work keeps its memory, and ends with the process.
     fn drop(&mut self) {
-        let mut ended = Vec::new();
+        let (begun, mut ended) = (Instant::now(), Vec::new());
+        for slot in std::mem::take(&mut self.without_space) {
+            self.in_flight[slot] = None;
+        }
         while self.in_flight.iter().any(Option::is_some) {
             self.unsubmitted = true;
-            if self.submit().is_err() || self.ring.submit_and_wait(1).is_err() {
-                // The memory stays in use for good: leaking it is the safe way out.
+            let stalls = begun.elapsed() >= STALLED;
+            if stalls || self.submit().is_err() || self.wait_briefly().is_err() {
                 std::mem::forget(std::mem::take(&mut self.in_flight));
                 return;
             }

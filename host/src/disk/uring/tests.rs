@@ -75,11 +75,13 @@ fn what_the_kernel_gives_back_is_done_with_plain_calls() {
             let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
             let request = DiskRequest { id: 1, op, urgency: Urgency::Awaited };
             ring.start(tag, &worker.disk, request);
-            let slot = ring.lines.get_mut(&0).and_then(Line::give).unwrap();
-            let result = ring.in_flight[slot].as_mut().unwrap().run_plainly();
+            let slot = ring.lines.get_mut(&0).and_then(|its| its.line.give()).unwrap();
+            let Next::Ended(result) = ring.in_flight[slot].as_mut().unwrap().run_plainly() else {
+                panic!("it has free space");
+            };
             ring.in_flight[slot] = None;
             ring.free.push(slot);
-            ring.lines.get_mut(&0).unwrap().ended();
+            ring.lines.get_mut(&0).unwrap().line.ended();
             result
         };
         for durable in [false, true] {
@@ -226,7 +228,8 @@ fn a_queue_is_served_in_its_order() {
 fn disks_take_turns_where_not_all_can_be_given() {
     for_each_backend(|mut worker| {
         let Some(mut ring) = worker.ring.take() else { return };
-        for node in [0, 1] {
+        let nodes = 2 * (MOST_GIVEN / ENTRIES) as usize;
+        for node in 0..nodes {
             for id in 0..u64::from(ENTRIES) {
                 let op = DiskOp::Read { offset: 0, len: 4096 };
                 ring.start(
@@ -237,6 +240,101 @@ fn disks_take_turns_where_not_all_can_be_given() {
             }
         }
         ring.submit().unwrap();
-        assert_eq!([ring.waiting(0), ring.waiting(1)], [128, 128]);
+        let waiting: Vec<usize> = (0..nodes).map(|node| ring.waiting(node)).collect();
+        assert_eq!(waiting, vec![ENTRIES as usize / 2; nodes]);
     });
+}
+
+/// An operation as the ring has it.
+fn in_flight(disk: &Arc<Disk>, work: Work, len: usize) -> InFlight {
+    let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
+    let disk = disk.clone();
+    InFlight { tag, disk, work, offset: 0, len, moved: 0, failed: false, lacks_space: false }
+}
+
+fn a_disk() -> (tempfile::TempDir, Arc<Disk>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk");
+    let disk = Arc::new(Disk::create(&path, SIZE).unwrap());
+    (dir, disk)
+}
+
+#[test]
+fn an_error_that_may_pass_is_tried_once_more_and_others_are_not() {
+    let (_dir, disk) = a_disk();
+    let errno = |e: Errno| -e.raw_os_error();
+    for work in [|| Work::Flush, || Work::Read(Pool::of_process().get(4096))] {
+        let mut op = in_flight(&disk, work(), 4096);
+        assert!(matches!(op.advance(errno(Errno::IO)), Next::Again));
+        assert!(matches!(op.advance(errno(Errno::IO)), Next::Ended(Err(_))));
+        let mut op = in_flight(&disk, work(), 4096);
+        assert!(matches!(op.advance(errno(Errno::ROFS)), Next::Ended(Err(_))));
+    }
+    let mut op = in_flight(&disk, Work::Flush, 0);
+    assert!(matches!(op.advance(errno(Errno::IO)), Next::Again));
+    assert!(matches!(op.advance(0), Next::Ended(Ok(_))), "it has passed");
+}
+
+#[test]
+fn a_write_without_free_space_is_retried_and_its_disk_is_full_meanwhile() {
+    let (_dir, disk) = a_disk();
+    let write = || {
+        let what = Gathered::of(vec![Buffer::from(vec![7; 4096])], &Pool::of_process());
+        Work::Write { what, durable: true }
+    };
+    for errno in [Errno::NOSPC, Errno::DQUOT] {
+        let (mut one, mut other) =
+            (in_flight(&disk, write(), 4096), in_flight(&disk, write(), 4096));
+        for _ in 0..2 {
+            assert!(matches!(one.advance(-errno.raw_os_error()), Next::Later));
+            assert!(matches!(other.advance(-errno.raw_os_error()), Next::Later));
+        }
+        assert!(matches!(one.advance(4096), Next::Ended(Ok(_))));
+        assert!(disk.space.is_lacking(), "the other write waits");
+        assert!(matches!(other.advance(-Errno::ROFS.raw_os_error()), Next::Ended(Err(_))));
+        assert!(!disk.space.is_lacking());
+    }
+}
+
+#[test]
+fn a_write_that_is_retried_is_given_to_the_kernel_again() {
+    for_each_backend(|mut worker| {
+        let Some(ring) = &mut worker.ring else { return };
+        let op =
+            DiskOp::Write { offset: 0, data: vec![Buffer::from(vec![9; 4096])], durable: true };
+        let tag = Tag { node: 0, life: 0, id: 1, urgency: Urgency::Awaited };
+        ring.start(tag, &worker.disk, DiskRequest { id: 1, op, urgency: Urgency::Awaited });
+        // As if the kernel had said that there was no free space.
+        let slot = ring.lines.get_mut(&0).unwrap().give(Instant::now()).unwrap();
+        let full = -Errno::NOSPC.raw_os_error();
+        assert!(matches!(ring.in_flight[slot].as_mut().unwrap().advance(full), Next::Later));
+        ring.without_space.push(slot);
+        ring.set_retry();
+        let mut ended = Vec::new();
+        while ended.is_empty() {
+            ring.submit().unwrap();
+            ring.ring.submit_and_wait(1).unwrap();
+            ring.collect(&mut ended);
+        }
+        assert!(ended[0].1.is_ok() && !worker.disk.space.is_lacking());
+        assert_eq!((ring.given, ring.free.len()), (0, 1));
+        assert_eq!(worker.read(0, 4096)[..], [9; 4096]);
+    });
+}
+
+#[test]
+fn a_disk_that_does_not_answer_is_given_few_operations() {
+    let (begun, op) = (Instant::now(), DiskOp::Read { offset: 0, len: 4096 });
+    let mut its = DiskLine::new(DiskQueue::default(), begun);
+    (0..200).for_each(|slot| its.line.push(&op, slot));
+    for _ in 0..100 {
+        assert!(its.give(begun).is_some());
+    }
+    assert_eq!(its.give(begun + STALLED), None);
+    (FEW..100).for_each(|_| its.line.ended());
+    assert_eq!(its.give(begun + STALLED), None, "it has as many as it may have");
+    its.line.ended();
+    assert!(its.give(begun + STALLED).is_some());
+    its.answered = begun + STALLED;
+    assert!(its.give(begun + STALLED).is_some(), "it answers again");
 }

@@ -8,14 +8,18 @@ use weft_core::store::{DiskRequest, DiskResult};
 use crate::clock::boot_time;
 use crate::disk::emulated::{Emulated, Emulation};
 use crate::disk::queue::DiskQueue;
+use crate::disk::space::is_full;
 use crate::disk::sync::AtOnce;
+use crate::disk::threads::Threads;
 use crate::disk::uring::{Ring, Tag};
 use crate::disk::{Backend, Disk};
 use crate::error::{Error, Result};
 
-/// The ring of a thread, if the system has rings, and what holds disks back that are to be like others.
+/// How a thread has operations done without waiting for them, and what holds disks back that are to be like others.
 pub(crate) struct Disks {
+    /// None if the system has no rings; then there are threads.
     ring: Option<Ring>,
+    threads: Threads,
     emulated: Option<Emulated>,
     /// Operations with plain system calls that wait for one another.
     at_once: AtOnce,
@@ -23,12 +27,17 @@ pub(crate) struct Disks {
 
 impl Disks {
     /// Those of a thread, and why they have no ring if they have none.
-    pub(crate) fn new() -> (Disks, Option<std::io::Error>) {
+    ///
+    /// # Errors
+    /// If the system has no more descriptors.
+    pub(crate) fn new() -> Result<(Disks, Option<std::io::Error>)> {
         let (ring, missing) = match Ring::new() {
             Ok(ring) => (Some(ring), None),
             Err(e) => (None, Some(e)),
         };
-        (Disks { ring, emulated: None, at_once: AtOnce::default() }, missing)
+        let cannot = |e| Error(format!("disks cannot be worked by threads: {e}"));
+        let threads = Threads::new().map_err(cannot)?;
+        Ok((Disks { ring, threads, emulated: None, at_once: AtOnce::default() }, missing))
     }
 
     /// Whether there is a ring.
@@ -42,8 +51,8 @@ impl Disks {
     }
 
     /// What to poll for ends of operations.
-    pub(crate) fn ring_fd(&self) -> Option<RawFd> {
-        self.ring.as_ref().map(Ring::fd)
+    pub(crate) fn fds(&self) -> impl Iterator<Item = RawFd> + use<> {
+        self.ring.as_ref().map(Ring::fd).into_iter().chain([self.threads.fd()])
     }
 
     /// Has disks take as long as others, and says what to poll for ends of operations.
@@ -53,12 +62,12 @@ impl Disks {
 
     /// How many operations wait for a node's disk until it can be given them.
     pub(crate) fn waiting(&self, node: usize) -> usize {
-        self.ring.as_ref().map_or(0, |ring| ring.waiting(node))
+        self.ring.as_ref().map_or(0, |ring| ring.waiting(node)) + self.threads.waiting(node)
     }
 
     /// Whether a disk's operations end by themselves, so that the time until then is the disk's.
     pub(super) fn are_timed(&self, disk: &Disk) -> bool {
-        self.emulated.is_some() || (disk.backend() == Backend::Uring && self.ring.is_some())
+        self.emulated.is_some() || !disk.volatile
     }
 
     /// Begins an operation. One that is done at once has ended by the next [`Disks::collect`].
@@ -75,7 +84,11 @@ impl Disks {
         }
         match (disk.backend(), &mut self.ring) {
             (Backend::Uring, Some(ring)) => ring.start(tag, disk, request),
-            _ if disk.queue == DiskQueue::default() => ended.push((tag, disk.run(request.op))),
+            _ if !disk.volatile => self.threads.start(tag, disk, request),
+            _ if disk.queue == DiskQueue::default() => match disk.run_twice(&request.op) {
+                Err(e) if is_full(&e) => self.threads.start(tag, disk, request),
+                result => ended.push((tag, result.map_err(|e| disk.failed(&request.op, e)))),
+            },
             _ => self.at_once.add(tag, disk, request),
         }
     }
@@ -88,6 +101,9 @@ impl Disks {
         std::mem::take(&mut self.at_once).run(ended);
         if let Some(emulated) = &mut self.emulated {
             emulated.collect(boot_time(), ended)?;
+        }
+        if self.threads.are_used() {
+            self.threads.collect(ended);
         }
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let started = ring.submit();

@@ -1,6 +1,6 @@
 //! The thread of a lane.
 //!
-//! It sleeps until it is called or an operation on its ring has ended, and runs its lane until nothing is left. Messages go
+//! It sleeps until it is called or an operation of its disks has ended, and runs its lane until nothing is left. Messages go
 //! before disk operations, as on the reactor's thread, so what a round puts in a journal is one frame. Between two handfuls
 //! it looks for mail, and whether the reactor wants the lane.
 
@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::polling::{BusyPolling, LONGEST, Polling};
 
 const CALL: Token = Token(0);
-const RING: Token = Token(1);
+const DISKS: Token = Token(1);
 
 /// What wakes the reactor, if it sleeps at a poll.
 #[derive(Clone, Debug, Default)]
@@ -87,13 +87,13 @@ impl Runner {
         let cannot = |e: io::Error| Error(format!("a lane cannot wait for events: {e}"));
         let poll = Poll::new().map_err(cannot)?;
         let waker = Waker::new(poll.registry(), CALL).map_err(cannot)?;
-        let (disks, no_ring) = Disks::new();
+        let (disks, no_ring) = Disks::new()?;
         if let Some(e) = no_ring.filter(|_| ring) {
             return Err(Error(format!("a lane cannot have an io_uring: {e}; choose fewer lanes")));
         }
-        if let Some(fd) = disks.ring_fd() {
+        for fd in disks.fds() {
             let registry = poll.registry();
-            registry.register(&mut SourceFd(&fd), RING, Interest::READABLE).map_err(cannot)?;
+            registry.register(&mut SourceFd(&fd), DISKS, Interest::READABLE).map_err(cannot)?;
         }
         let (events, busy_polling) = (Events::with_capacity(8), BusyPolling::new(polling));
         Ok((Runner { shared, poll, events, disks, busy_polling }, waker))

@@ -15,6 +15,8 @@ pub(crate) struct Seat {
     pub(crate) disk: Option<Arc<Disk>>,
     /// Counts its lives, so that what was meant for an earlier one is not taken for this.
     pub(crate) life: u64,
+    /// The first life on this disk. Operations of earlier ones are another disk's.
+    first: u64,
     /// Disk operations begun, also by an earlier life.
     pub(crate) disk_ops: usize,
     /// When those that are under way were, of each life.
@@ -30,7 +32,7 @@ pub(crate) struct Seat {
 impl Seat {
     /// One whose node is in its so manieth life.
     pub(crate) fn of_life(life: u64) -> Seat {
-        Seat { life, ..Seat::default() }
+        Seat { life, first: life, ..Seat::default() }
     }
 
     /// Begins a life. What the disk has in work for an earlier one is still counted.
@@ -41,9 +43,9 @@ impl Seat {
 
     /// Drops the node with all it knew, as if its process had died.
     pub(crate) fn drop_node(&mut self) {
-        let (life, disk_ops) = (self.life + 1, self.disk_ops);
+        let (life, first, disk_ops) = (self.life + 1, self.first, self.disk_ops);
         let begun = std::mem::take(&mut self.begun);
-        *self = Seat { life, disk_ops, begun, ..Seat::default() };
+        *self = Seat { life, first, disk_ops, begun, ..Seat::default() };
     }
 
     /// The disk begins an operation of a life, now if that is to be known.
@@ -56,8 +58,16 @@ impl Seat {
 
     /// The disk has ended an operation of a life. Returns how long it took, if that is known.
     pub(super) fn ends(&mut self, (life, id): (u64, u64), now: Nanos) -> Option<Nanos> {
+        if life < self.first {
+            return None;
+        }
         self.disk_ops -= 1;
         self.begun.remove(&(life, id)).map(|begun| now.saturating_sub(begun))
+    }
+
+    /// When the oldest operation of this life that its disk has not ended was begun.
+    pub(crate) fn oldest(&self) -> Option<Nanos> {
+        self.begun.range((self.life, 0)..).map(|(_, begun)| *begun).min()
     }
 
     /// Sets a timer, unless it is set for an earlier time already.

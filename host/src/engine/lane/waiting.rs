@@ -1,8 +1,9 @@
 //! Disk operations that wait to be begun. Those that somebody waits for go first and all at once. Those that put in
 //! place what is durable already go in small portions, and between two portions sockets have their turn: a
-//! checkpoint of a thousand sectors would otherwise be a pause of many milliseconds for every host of the process.
+//! checkpoint of a thousand sectors would otherwise be a pause of many milliseconds for every host of the process. Each disk
+//! has placing operations of its own in work, so one that does not answer does not stop the others' checkpoints.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use weft_core::store::{DiskOp, DiskRequest, Urgency};
 
@@ -13,15 +14,30 @@ use crate::disk::uring::Tag;
 const PORTION: usize = 32;
 const PORTION_BYTES: u64 = 256 << 10;
 
-/// The most placing operations in work: a quarter of what a device is given at a time.
+/// The most placing operations of a disk in work: a quarter of what a device is given at a time.
 const MOST_PLACING: usize = DiskQueue::DEEPEST as usize / 4;
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Waiting {
     awaited: VecDeque<(Tag, DiskRequest)>,
-    placing: VecDeque<(Tag, DiskRequest)>,
-    placing_in_work: usize,
+    /// By node.
+    placing: BTreeMap<usize, Placing>,
+    /// The node whose disk has the next turn.
+    turn: usize,
+}
+
+/// Placing operations of a disk.
+#[derive(Default)]
+struct Placing {
+    waiting: VecDeque<(Tag, DiskRequest)>,
+    in_work: usize,
+}
+
+impl Placing {
+    fn next(&mut self) -> Option<(Tag, DiskRequest)> {
+        if self.in_work < MOST_PLACING { self.waiting.pop_front() } else { None }
+    }
 }
 
 /// What may yet be begun before sockets have their turn.
@@ -53,7 +69,9 @@ impl Waiting {
     pub fn push(&mut self, tag: Tag, request: DiskRequest) {
         match request.urgency {
             Urgency::Awaited => self.awaited.push_back((tag, request)),
-            Urgency::Placing => self.placing.push_back((tag, request)),
+            Urgency::Placing => {
+                self.placing.entry(tag.node).or_default().waiting.push_back((tag, request));
+            }
         }
     }
 
@@ -62,22 +80,29 @@ impl Waiting {
         if let Some(next) = self.awaited.pop_front() {
             return Some(next);
         }
-        if portion.is_used_up() || self.placing_in_work >= MOST_PLACING {
+        if portion.is_used_up() {
             return None;
         }
-        let next = self.placing.pop_front()?;
+        let next = self.placing.range_mut(self.turn..).find_map(|(_, placing)| placing.next());
+        let from_first = || self.placing.range_mut(..self.turn).find_map(|(_, p)| p.next());
+        let next = next.or_else(from_first)?;
+        self.turn = next.0.node + 1;
         portion.take(&next.1.op);
         Some(next)
     }
 
     /// An operation with this tag has been begun.
     pub fn begun(&mut self, tag: Tag) {
-        self.placing_in_work += usize::from(tag.urgency == Urgency::Placing);
+        if tag.urgency == Urgency::Placing {
+            self.placing.entry(tag.node).or_default().in_work += 1;
+        }
     }
 
     /// One has ended.
     pub fn ended(&mut self, tag: Tag) {
-        self.placing_in_work -= usize::from(tag.urgency == Urgency::Placing);
+        if tag.urgency == Urgency::Placing {
+            self.placing.get_mut(&tag.node).expect("it has been begun").in_work -= 1;
+        }
     }
 
     /// Whether something waits that somebody waits for.
@@ -87,13 +112,13 @@ impl Waiting {
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.awaited.is_empty() && self.placing.is_empty()
+        self.awaited.is_empty() && self.placing.values().all(|p| p.waiting.is_empty())
     }
 
     /// Whether something waits that could be begun now.
     pub fn has_work(&self) -> bool {
-        !self.awaited.is_empty()
-            || (!self.placing.is_empty() && self.placing_in_work < MOST_PLACING)
+        let placing = |p: &Placing| !p.waiting.is_empty() && p.in_work < MOST_PLACING;
+        !self.awaited.is_empty() || self.placing.values().any(placing)
     }
 }
 
@@ -110,8 +135,12 @@ mod tests {
     use super::*;
 
     fn push(waiting: &mut Waiting, id: u64, urgency: Urgency, len: u64) {
+        push_of(waiting, 0, id, urgency, len);
+    }
+
+    fn push_of(waiting: &mut Waiting, node: usize, id: u64, urgency: Urgency, len: u64) {
         let op = DiskOp::Read { offset: 0, len };
-        waiting.push(Tag { node: 0, life: 0, id, urgency }, DiskRequest { id, op, urgency });
+        waiting.push(Tag { node, life: 0, id, urgency }, DiskRequest { id, op, urgency });
     }
 
     fn begin(waiting: &mut Waiting) -> Vec<Tag> {
@@ -147,6 +176,33 @@ mod tests {
         assert_eq!(begin(&mut waiting).len(), PORTION);
         assert_eq!(begin(&mut waiting).len(), 100 - 3 * PORTION - 1);
         assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_disk_that_ends_nothing_stops_no_other_disk() {
+        let mut waiting = Waiting::default();
+        (0..1000).for_each(|id| push(&mut waiting, id, Urgency::Placing, 4096));
+        let stuck = (0..10).map(|_| begin(&mut waiting).len()).sum::<usize>();
+        assert_eq!((stuck, waiting.has_work()), (MOST_PLACING, false));
+        (0..1000).for_each(|id| push_of(&mut waiting, 1, id, Urgency::Placing, 4096));
+        let mut ended = 0;
+        while waiting.has_work() {
+            let begun = begin(&mut waiting);
+            ended += begun.len();
+            begun.iter().for_each(|tag| waiting.ended(*tag));
+        }
+        assert_eq!(ended, 1000);
+        assert!(!waiting.is_empty());
+    }
+
+    #[test]
+    fn disks_take_turns() {
+        let mut waiting = Waiting::default();
+        for id in 0..8 {
+            (0..3).for_each(|node| push_of(&mut waiting, node, id, Urgency::Placing, 4096));
+        }
+        let nodes: Vec<usize> = begin(&mut waiting).iter().map(|tag| tag.node).collect();
+        assert_eq!(nodes[..7], [0, 1, 2, 0, 1, 2, 0]);
     }
 
     #[test]

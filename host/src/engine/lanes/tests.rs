@@ -94,7 +94,7 @@ fn little_is_run_by_the_reactor_and_much_by_the_lane() {
     lanes.send(0, letter(0));
     lanes.send_all();
     assert_eq!(lanes.held(0).map(|lane| lane.waits()), Some(1), "the reactor is to run it");
-    let (mut disks, _) = Disks::new();
+    let (mut disks, _) = Disks::new().unwrap();
     while let Some(lane) = lanes.held(0) {
         lane.deliver_by_lease();
         lane.start_disk_operations(&mut disks).unwrap();

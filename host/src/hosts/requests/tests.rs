@@ -31,7 +31,8 @@ fn world() -> World {
     let mut engine = Engine::new(
         Rule::alone(State::open(dir.path(), &spec).unwrap()),
         crate::log::Log::silent(),
-    );
+    )
+    .unwrap();
     engine.start_all();
     let requests = Requests::default();
     let mut world = World { engine, requests, answered: Vec::new(), read: Vec::new(), _dir: dir };

@@ -1,0 +1,145 @@
+//! Disks of this process that do not answer, or whose file system is full.
+//!
+//! A node whose disk has an operation under way for longer than its time-out leaves the map like one that died: the others
+//! go on without it, and what it had in work is decided by them. A late completion is of an earlier life and reaches no
+//! node. When all of these operations have ended the node is started again and catches up. A disk that a volume cannot do
+//! without stays: then hosts wait for it. The same holds for a disk that lacks free space to write to; reads of one that
+//! stays are served.
+
+use std::time::Duration;
+
+use weft_core::units::{MILLIS, Nanos, NodeId};
+
+use super::Engine;
+use crate::disk::handle::Aside;
+use crate::engine::instance::Phase;
+use crate::error::Result;
+use crate::length_of_time::duration_in_words;
+use crate::log::About;
+
+/// How often it is looked whether disks answer.
+const LOOK: Nanos = 500 * MILLIS;
+
+/// How long a disk may take for an operation, and one that rotates: it may try a bad sector again for many seconds.
+const TIMEOUT: Nanos = 10_000 * MILLIS;
+const ROTATING_TIMEOUT: Nanos = 30_000 * MILLIS;
+
+/// How long a write may wait for free space before the others go on without it.
+const FULL_TIMEOUT: Nanos = 2_000 * MILLIS;
+
+/// How long the process waits for a disk to be opened before it goes on with other things.
+pub(super) const OPENS_WITHIN: Duration = Duration::from_millis(300);
+
+/// How long the nodes that can start wait for one whose disk is not open yet.
+const STARTS_WITHIN: Nanos = 3_000 * MILLIS;
+
+/// A disk that keeps its node from working.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    /// What it is, in words.
+    pub(crate) what: String,
+    /// It is the file system that is full.
+    pub(crate) is_full: bool,
+}
+
+/// A disk that is being opened by a thread of its own, and since when.
+pub(super) struct OpeningDisk {
+    pub(super) aside: Aside<Result<super::lives::Opened>>,
+    pub(super) since: Nanos,
+}
+
+impl Engine {
+    /// Looks now and then whether disks answer, and takes out nodes whose disks do not.
+    pub(super) fn follow_disks(&mut self) {
+        let now = self.clock.now();
+        self.follow_opening(now);
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK;
+        for n in 0..self.instances.len() {
+            self.look_at_disk(n, now);
+        }
+    }
+
+    /// When it is to be looked next.
+    pub(super) fn next_disk_look(&self) -> Option<Nanos> {
+        let runs = |s: &super::Instance| s.has_disk() || s.wanted || s.opening.is_some();
+        self.instances.iter().any(runs).then_some(self.next_look)
+    }
+
+    fn look_at_disk(&mut self, n: usize, now: Nanos) {
+        let found = if self.instances[n].has_disk() { self.trouble_of(n, now) } else { None };
+        let Some(trouble) = found else {
+            // What keeps a node down is known until it runs again.
+            if self.instances[n].runs() && self.instances[n].trouble.take().is_some() {
+                self.log.on(About::node(n)).info(&format!("the disk of node {n} answers again"));
+            }
+            return;
+        };
+        let is_new = self.instances[n].trouble.is_none();
+        let serves = self.instances[n].phase != Phase::Opening;
+        if serves && let Err(needed) = self.can_do_without(&[NodeId(n as u16)], &[]) {
+            if is_new {
+                let text = format!("{}; hosts wait for it: {needed}", trouble.what);
+                self.log.on(About::node(n)).error(&text);
+            }
+            self.instances[n].trouble = Some(trouble);
+            return;
+        }
+        if let Some(disk) = self.seat(n).and_then(|seat| seat.disk.as_ref()) {
+            disk.file.hangs();
+        }
+        // That it runs has been seen.
+        let _ = self.kill_node(n, &format!("{}; it starts again when that is over", trouble.what));
+        self.instances[n].wanted = true;
+        self.instances[n].trouble = Some(trouble);
+    }
+
+    /// What is wrong with the disk of a node that runs.
+    fn trouble_of(&self, n: usize, now: Nanos) -> Option<Trouble> {
+        let (instance, seat) = (&self.instances[n], self.seat(n)?);
+        let waited = now.saturating_sub(seat.oldest()?);
+        let is_full = seat.disk.as_ref().is_some_and(|disk| disk.space.is_lacking());
+        let usual = if instance.rotating { ROTATING_TIMEOUT } else { TIMEOUT };
+        let timeout = self.disk_timeout.unwrap_or(usual);
+        let path = instance.path.display();
+        let what = match is_full {
+            true if waited >= FULL_TIMEOUT => {
+                format!("the file system of {path} is full, and its writes wait for free space")
+            }
+            false if waited >= timeout => {
+                let waited = duration_in_words(Duration::from_secs(waited / (1_000 * MILLIS)));
+                format!("{path} has not answered for {waited}")
+            }
+            _ => return None,
+        };
+        Some(Trouble { what, is_full })
+    }
+
+    /// Goes on with disks that have been opened by now.
+    fn follow_opening(&mut self, now: Nanos) {
+        for n in 0..self.instances.len() {
+            let Some(opening) = &self.instances[n].opening else { continue };
+            if let Some(opened) = opening.aside.within(Duration::ZERO) {
+                self.instances[n].opening = None;
+                if let Err(e) = opened.and_then(|opened| self.begin_node(n, opened)) {
+                    self.log.on(About::node(n)).error(&format!("node {n} stays down: {e}"));
+                    self.drop_node(n, &e.to_string());
+                    self.died(n, false);
+                }
+            } else if now.saturating_sub(opening.since) >= STARTS_WITHIN
+                && self.instances[n].phase == Phase::Opening
+            {
+                let path = self.instances[n].path.display();
+                let what = format!("{path} cannot be opened: it does not answer");
+                let why = format!("{what}; it starts when that is over");
+                self.log.on(About::node(n)).error(&format!("node {n} stays down: {why}"));
+                let instance = &mut self.instances[n];
+                (instance.phase, instance.why) = (Phase::Down, why);
+                instance.trouble = Some(Trouble { what, is_full: false });
+                self.died(n, false);
+            }
+        }
+    }
+}
