@@ -1,13 +1,19 @@
-"""Finds sentences of 30 words and more in the documentation, for `./test.sh rules`.
+"""Checks the text of the documentation, for `./test.sh rules`: short sentences, and no turns of a dialect.
 
-Code, tables and headings are not looked at. A list's item and a paragraph are prose. A sentence ends
-with a full stop, a question mark, an exclamation mark, a colon at the end of its paragraph, or with
-the paragraph.
+A sentence has fewer than 30 words. Code, tables and headings are not looked at. A list's item and a paragraph are
+prose. A sentence ends with a full stop, a question mark, an exclamation mark, a colon at the end of its paragraph,
+or with the paragraph.
+
+TURNS are phrases that plain English does without. They count everywhere but in code and in the changelog. A line
+of tests/turns.txt, `path count`, says how many a file has; a file that is not listed has none. A file with more
+fails, and so does one with fewer, until its number there is lowered: numbers only fall.
 """
 
 import pathlib, re, sys
 
 MOST_WORDS = 29
+TURNS = re.compile(r"\b(what (is|was|are|were)|who (is|has)|so (many|long|much)|anew|of which|as far as|(is|are) to be|"
+                   r"all the same|for good|that there (is|are)|as it does)\b".replace(" ", r"\s+"), re.IGNORECASE)
 
 def paragraphs(text):
     """Paragraphs and items of lists with the line where each begins; without code, tables and headings."""
@@ -38,13 +44,30 @@ def long_sentences(path):
             if len(words) > MOST_WORDS:
                 yield line, len(words), " ".join(sentence.split()[:8])
 
+def turns(path):
+    """The lines on which turns begin; code is blanked, for its lines count."""
+    code = re.compile(r"^ *```.*?^ *```|`[^`]*`", re.MULTILINE | re.DOTALL)
+    text = code.sub(lambda match: re.sub(r"[^\n]", "_", match[0]), path.read_text())
+    return [text.count("\n", 0, turn.start()) + 1 for turn in TURNS.finditer(text)]
+
+def wrong_turns(paths):
+    allowed = dict(line.split() for line in open("tests/turns.txt"))
+    for path in paths:
+        lines, most = turns(path), int(allowed.pop(str(path), 0))
+        if len(lines) > most:
+            yield f"{path}: {len(lines)} turns to avoid (tests/prose.py); at most {most}; on lines {', '.join(map(str, lines))}"
+        elif len(lines) < most:
+            yield f"{path}: {len(lines)} turns, and {most} allowed: lower the number in tests/turns.txt"
+    yield from (f"tests/turns.txt: there is no {path}" for path in allowed)
+
 def main():
-    files = sorted(pathlib.Path("docs").glob("*.md")) + [pathlib.Path(p) for p in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
+    docs, others = sorted(pathlib.Path("docs").glob("*.md")), [pathlib.Path(p) for p in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     bad = []
-    for path in files:
+    for path in docs + others + [pathlib.Path("CHANGELOG.md")]:
         found = list(long_sentences(path))
         bad += [f"{path}:{line}: {words} words; at most {MOST_WORDS}: {begins} ..." for line, words, begins in found]
-    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words")
+    bad += wrong_turns(docs + sorted(pathlib.Path("docs/papers").glob("*.md")) + others)
+    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words, and turns to avoid grow no more")
     sys.exit(bool(bad))
 
 main()
