@@ -55,7 +55,7 @@ clippy() { cargo clippy --workspace --all-targets --profile tested --locked -- -
 doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --profile tested --locked; }
 
 # Pure crates do no I/O, read no clock, start no thread and draw no random number that they were not
-# given; nothing is left undone. Comments and tests are not looked at. The documentation's sentences are short.
+# given; nothing is left undone. Comments and tests are not looked at. The documentation has short sentences and plain words.
 rules() {
     python3 tests/rules.py
     python3 tests/prose.py
