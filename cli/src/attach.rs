@@ -192,6 +192,7 @@ impl Attach {
             only: None,
             local: Default::default(),
             polling: Default::default(),
+            disk_timeout: Default::default(),
             patience: Default::default(),
             lanes: Default::default(),
         };

@@ -26,8 +26,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks, Polling, Size, Spec,
-    found, lock, make_private_directory, private_file, write_private,
+    Configuration, DiskTimeout, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks, Polling,
+    Size, Spec, found, lock, make_private_directory, private_file, write_private,
 };
 use weft_terminal::say;
 
@@ -50,6 +50,8 @@ pub struct Each {
     pub polling: Option<Polling>,
     /// How many threads run its nodes.
     pub lanes: Option<Lanes>,
+    /// How long a disk may take for one operation.
+    pub disk_timeout: Option<DiskTimeout>,
 }
 
 /// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
@@ -178,7 +180,9 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             let local = each.local.unwrap_or(before.local);
             let polling = each.polling.unwrap_or(before.polling);
             let lanes = each.lanes.unwrap_or(before.lanes);
-            write_config(path, &Configuration { queue, local, polling, lanes, ..before })?;
+            let disk_timeout = each.disk_timeout.unwrap_or(before.disk_timeout);
+            let config = Configuration { queue, local, polling, lanes, disk_timeout, ..before };
+            write_config(path, &config)?;
         }
     }
     Ok(paths)
@@ -223,6 +227,7 @@ fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             polling: each.polling.unwrap_or_default(),
             patience: Default::default(),
             lanes: each.lanes.unwrap_or_default(),
+            disk_timeout: each.disk_timeout.unwrap_or_default(),
             controller: false,
             dir: own,
         });

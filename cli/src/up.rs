@@ -8,7 +8,9 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::{Array, DiskQueue, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec};
+use weft_host::{
+    Array, DiskQueue, DiskTimeout, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec,
+};
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits};
@@ -67,6 +69,9 @@ pub struct Up {
     /// How many threads run the nodes of a process, 1 to 64 [default: one for each processor and at most for each node, or with --processes what the array had]
     #[arg(long, value_name = "N")]
     lanes: Option<Lanes>,
+    /// How long a disk may take for one operation before the other nodes go on without it, such as 10s [default: 10s, and 30s for disks that rotate; or with --processes what the array had]
+    #[arg(long, value_name = "TIME")]
+    disk_timeout: Option<DiskTimeout>,
     /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
@@ -96,7 +101,8 @@ impl Up {
         serve_metrics(self.metrics, &self.dir)?;
         if self.processes {
             let limits = self.limits.words();
-            let each = Each { local: self.local, polling: self.polling, lanes: self.lanes };
+            let (local, polling, lanes) = (self.local, self.polling, self.lanes);
+            let each = Each { local, polling, lanes, disk_timeout: self.disk_timeout };
             return processes::run(&self.dir, &spec, &self.listen, &limits, each);
         }
         if args::node_dir(&self.dir, 0).is_dir() {
@@ -115,7 +121,8 @@ impl Up {
         let array = Array::start(&self.dir, &spec, &self.listens(), self.logging.start()?)?
             .limited(limits)
             .polling(self.polling.unwrap_or_default())
-            .lanes(self.lanes.unwrap_or_default());
+            .lanes(self.lanes.unwrap_or_default())
+            .disk_timeout(self.disk_timeout.unwrap_or_default());
         let dir = self.dir.clone();
         let greet = move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),

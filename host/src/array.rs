@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cluster::{Home, Together};
 use crate::disk::emulated::Emulation;
+use crate::disk_timeout::DiskTimeout;
 use crate::engine::Rule;
 use crate::error::{Error, Result};
 use crate::lanes::Lanes;
@@ -48,12 +49,13 @@ impl Array {
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, config) = (home.dir().to_path_buf(), home.config());
         let (limits, polling, lanes) = (config.limits, config.polling, config.lanes);
+        let disk_timeout = config.disk_timeout;
         let listens = config.listens.clone();
         let poll = poll()?;
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         let array = Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir };
-        Ok(array.limited(limits).polling(polling).lanes(lanes))
+        Ok(array.limited(limits).polling(polling).lanes(lanes).disk_timeout(disk_timeout))
     }
 
     /// The array with other limits for hosts than the usual ones, or than the configuration's.
@@ -71,6 +73,12 @@ impl Array {
     /// The array with so many threads that run its nodes. Where disks are emulated there is one.
     pub fn lanes(mut self, lanes: Lanes) -> Array {
         self.reactor.lanes(lanes);
+        self
+    }
+
+    /// The array taking out nodes whose disks are busy with one operation for longer than this.
+    pub fn disk_timeout(mut self, timeout: DiskTimeout) -> Array {
+        self.reactor.time_out_disks(timeout);
         self
     }
 

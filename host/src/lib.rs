@@ -27,6 +27,7 @@ mod control;
 mod control_client;
 mod control_protocol;
 mod disk;
+mod disk_timeout;
 mod durable;
 mod engine;
 mod error;
@@ -62,6 +63,7 @@ pub use control_protocol::{
 pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
+pub use disk_timeout::DiskTimeout;
 pub use durable::{LOCK, lock, make_private_directory, private_file, write_private};
 pub use error::{Error, Result};
 pub use lanes::Lanes;

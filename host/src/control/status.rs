@@ -240,11 +240,13 @@ fn elsewhere(commands: &Commands<'_>, n: usize) -> NodeStatus {
     let said = said.and_then(|value| serde_json::from_value::<NodeStatus>(value).ok());
     let mut status = said.unwrap_or_default();
     // Its word about itself may be old, and it may be the only one to believe it.
+    let hangs = status.state == NodeState::Hung && is_in_touch(engine, id);
     let info = &engine.map().nodes[n];
     status.node = id.0;
     status.state = match (info.up, info.given_up, info.disk) {
         (false, true, _) => NodeState::Lost,
         (false, _, 0) => NodeState::Expected,
+        (false, ..) if hangs => NodeState::Hung,
         (false, ..) => NodeState::Down,
         _ if engine.map().is_stale(id) => NodeState::CatchingUp,
         _ if info.draining => NodeState::Draining,
@@ -296,6 +298,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
     let (info, id) = (&engine.map().nodes[n], NodeId(n as u16));
     let state = match instance.phase {
         Phase::Opening => NodeState::Opening,
+        Phase::Down if instance.trouble.is_some() => NodeState::Hung,
         Phase::Down if instance.wanted => NodeState::Opening,
         Phase::Down if info.given_up => NodeState::Lost,
         Phase::Down => NodeState::Down,
@@ -305,12 +308,14 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         _ if info.suspect => NodeState::Suspect,
         _ => NodeState::Up,
     };
-    let is_down = instance.phase == Phase::Down && !instance.wanted;
+    let is_down = matches!(state, NodeState::Hung | NodeState::Lost | NodeState::Down);
+    let trouble = instance.trouble.as_ref().filter(|_| instance.runs()).map(|t| t.what.clone());
     let backend = engine.seat(n).and_then(|seat| seat.disk.as_ref());
     let mut status = NodeStatus {
         node: id.0,
         state,
         why: is_down.then(|| instance.why.clone()),
+        trouble,
         columns: engine.map().columns_on(id),
         disk: Some(instance.path.display().to_string()),
         disk_bytes: Some(instance.size),

@@ -122,15 +122,20 @@ pub(crate) fn blank_disk(disk: &Disk) -> Result<()> {
 
 /// The node whose disk of this cluster is at a path, if one is.
 pub(crate) fn holder(path: &Path, cluster: u128) -> Option<u16> {
-    let file = open_to_read(path).ok()?;
-    let superblock = superblock_in(&read_head(&file, (SUPERBLOCKS * SECTOR) as usize).ok()?)?;
-    (superblock.cluster == cluster).then_some(superblock.disk)
+    read_holder(path, cluster).ok().flatten()
+}
+
+fn read_holder(path: &Path, cluster: u128) -> Result<Option<u16>> {
+    let file = open_to_read(path)?;
+    let head = read_head(&file, (SUPERBLOCKS * SECTOR) as usize).map_err(at("read", path))?;
+    let own = superblock_in(&head).filter(|superblock| superblock.cluster == cluster);
+    Ok(own.map(|superblock| superblock.disk))
 }
 
 /// Refuses to open for a node what is another node's disk: a link to it, or one that was put in the wrong place. The
-/// other node could not open it meanwhile.
+/// other node could not open it meanwhile. A disk that cannot be read is refused too: of that one nobody could tell.
 pub(crate) fn refuse_others(path: &Path, cluster: u128, node: NodeId) -> Result<()> {
-    match holder(path, cluster).filter(|other| *other != node.0) {
+    match read_holder(path, cluster)?.filter(|other| *other != node.0) {
         Some(other) => fail(format!(
             "{} is, or leads to, the disk of node {other}; put the disk of node {} there",
             path.display(),

@@ -20,10 +20,6 @@ use crate::log::About;
 /// How often it is looked whether disks answer.
 const LOOK: Nanos = 500 * MILLIS;
 
-/// How long a disk may take for an operation, and one that rotates: it may try a bad sector again for many seconds.
-const TIMEOUT: Nanos = 10_000 * MILLIS;
-const ROTATING_TIMEOUT: Nanos = 30_000 * MILLIS;
-
 /// How long a write may wait for free space before the others go on without it.
 const FULL_TIMEOUT: Nanos = 2_000 * MILLIS;
 
@@ -38,8 +34,6 @@ const STARTS_WITHIN: Nanos = 3_000 * MILLIS;
 pub(crate) struct Trouble {
     /// What it is, in words.
     pub(crate) what: String,
-    /// It is the file system that is full.
-    pub(crate) is_full: bool,
 }
 
 /// A disk that is being opened by a thread of its own, and since when.
@@ -101,8 +95,7 @@ impl Engine {
         let (instance, seat) = (&self.instances[n], self.seat(n)?);
         let waited = now.saturating_sub(seat.oldest()?);
         let is_full = seat.disk.as_ref().is_some_and(|disk| disk.space.is_lacking());
-        let usual = if instance.rotating { ROTATING_TIMEOUT } else { TIMEOUT };
-        let timeout = self.disk_timeout.unwrap_or(usual);
+        let timeout = self.disk_timeout.of(instance.rotating);
         let path = instance.path.display();
         let what = match is_full {
             true if waited >= FULL_TIMEOUT => {
@@ -114,7 +107,7 @@ impl Engine {
             }
             _ => return None,
         };
-        Some(Trouble { what, is_full })
+        Some(Trouble { what })
     }
 
     /// Goes on with disks that have been opened by now.
@@ -137,7 +130,7 @@ impl Engine {
                 self.log.on(About::node(n)).error(&format!("node {n} stays down: {why}"));
                 let instance = &mut self.instances[n];
                 (instance.phase, instance.why) = (Phase::Down, why);
-                instance.trouble = Some(Trouble { what, is_full: false });
+                instance.trouble = Some(Trouble { what });
                 self.died(n, false);
             }
         }

@@ -170,7 +170,7 @@ impl Instance {
         self.life += 1;
         self.wanted = false;
         self.patience = None;
-        self.trouble = None;
+        (self.trouble, self.opening) = (None, None);
         self.why = why.to_string();
     }
 

@@ -160,6 +160,9 @@ impl Engine {
     /// Stops a node at once, as if its process had died.
     pub(crate) fn kill_node(&mut self, n: usize, why: &str) -> Result<()> {
         let was = self.instance(n)?.phase;
+        if was == Phase::Down && self.stays_down(n) {
+            return Ok(());
+        }
         if was == Phase::Down {
             return fail(format!("node {n} is down already"));
         }
@@ -197,17 +200,32 @@ impl Engine {
     /// as it is, and what it had in work is given to others. Meanwhile new requests go to
     /// others.
     pub(crate) fn drain_node(&mut self, n: usize) -> Result<()> {
-        match self.instance(n)?.phase {
+        let instance = self.instance(n)?;
+        let starts = instance.wanted || instance.opening.is_some();
+        match instance.phase {
             Phase::Running => {
                 self.instances[n].phase = Phase::Draining;
                 self.instances[n].patience = Some(self.clock.now() + PATIENCE);
             }
             Phase::Draining => {}
+            // It waits for its disk, or rests, and would start by itself.
+            Phase::Down if starts => drop(self.stays_down(n)),
             Phase::Down => return fail(format!("node {n} is down already")),
             Phase::Opening => return fail(format!("node {n} is just starting; wait or kill it")),
             Phase::Elsewhere => return fail(format!("node {n} is another process's")),
         }
         Ok(())
+    }
+
+    /// Has a node not start that would by itself, if one does.
+    fn stays_down(&mut self, n: usize) -> bool {
+        let instance = &mut self.instances[n];
+        let starts = instance.wanted || instance.opening.is_some();
+        (instance.wanted, instance.opening, instance.trouble) = (false, None, None);
+        if starts {
+            instance.why = "it was stopped".to_string();
+        }
+        starts
     }
 
     /// Refuses a node that there is not.

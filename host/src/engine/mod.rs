@@ -32,6 +32,7 @@ use weft_member::Gate;
 use crate::clock::Clock;
 use crate::disk::emulated::Emulation;
 use crate::disk::map_copies::Wanted;
+use crate::disk_timeout::DiskTimeout;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::Log;
@@ -88,8 +89,8 @@ pub(crate) struct Engine {
     next_errors: Nanos,
     /// When it is looked next whether disks answer.
     next_look: Nanos,
-    /// How long a disk may take for an operation, if that is chosen.
-    pub(crate) disk_timeout: Option<Nanos>,
+    /// How long a disk may take for an operation.
+    pub(crate) disk_timeout: DiskTimeout,
 }
 
 impl Engine {
@@ -139,7 +140,7 @@ impl Engine {
             measures,
             next_errors: 0,
             next_look: 0,
-            disk_timeout: None,
+            disk_timeout: DiskTimeout::default(),
         };
         engine.copy_map();
         Ok(engine)

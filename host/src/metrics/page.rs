@@ -145,7 +145,7 @@ const MODES: [VolumeMode; 8] = [
     VolumeMode::FaultFree,
 ];
 
-const STATES: [NodeState; 9] = [
+const STATES: [NodeState; 10] = [
     NodeState::Up,
     NodeState::CatchingUp,
     NodeState::Draining,
@@ -153,6 +153,7 @@ const STATES: [NodeState; 9] = [
     NodeState::Opening,
     NodeState::Stopping,
     NodeState::Expected,
+    NodeState::Hung,
     NodeState::Down,
     NodeState::Lost,
 ];

@@ -45,6 +45,7 @@ use crate::control::peer_status::PeerStatus;
 use crate::control_client::control_path;
 use crate::disk::emulated::Emulation;
 use crate::disk::uring::is_newly_short_of_threads;
+use crate::disk_timeout::DiskTimeout;
 use crate::engine::{Bell, Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::Hosts;
@@ -154,6 +155,11 @@ impl Reactor {
     /// Has so many threads run the nodes.
     pub(crate) fn lanes(&mut self, lanes: Lanes) {
         self.lanes = lanes;
+    }
+
+    /// Takes out nodes whose disks are busy with one operation for longer than this.
+    pub(crate) fn time_out_disks(&mut self, timeout: DiskTimeout) {
+        self.engine.disk_timeout = timeout;
     }
 
     /// Serves these volumes and no others.

@@ -170,14 +170,20 @@ impl Status {
 
 fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
     let n = node.node;
+    if let Some(trouble) = &node.trouble {
+        return Some((Health::Degraded, format!("node {n}: {trouble}; hosts wait for it")));
+    }
     let text = match node.state {
         // Hosts that are their own controllers come and go.
         NodeState::Down if node.host => return None,
-        NodeState::Down => {
+        NodeState::Hung | NodeState::Down => {
+            let state = node.state;
             let why = node.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             match &node.absence {
-                Some(a) => format!("node {n} has been down for {}{why}", in_words(a.down_seconds)),
-                None => format!("node {n} is down{why}"),
+                Some(a) => {
+                    format!("node {n} has been {state} for {}{why}", in_words(a.down_seconds))
+                }
+                None => format!("node {n} is {state}{why}"),
             }
         }
         NodeState::CatchingUp => match node.rebuild_seconds_left {

@@ -177,6 +177,8 @@ pub enum NodeState {
     Stopping,
     /// It has been let in and has not come yet.
     Expected,
+    /// Its disk does not answer, or has no free space. It comes back when that is over.
+    Hung,
     /// It does not take part.
     #[default]
     Down,
@@ -194,6 +196,7 @@ impl fmt::Display for NodeState {
             NodeState::Opening => "opening",
             NodeState::Stopping => "stopping",
             NodeState::Expected => "expected",
+            NodeState::Hung => "hung",
             NodeState::Down => "down",
             NodeState::Lost => "lost",
         })
@@ -211,6 +214,9 @@ pub struct NodeStatus {
     /// Why it is down; only if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// What keeps its disk from working while the node takes part: volumes cannot do without it, so hosts wait for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// Since when it is away, and what is to become of it; only if it is down or lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absence: Option<AbsenceStatus>,

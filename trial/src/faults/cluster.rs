@@ -160,6 +160,7 @@ impl Cluster {
                 // What cuts links must cut all that is said.
                 local: if network.is_some() { LocalLinks::Tls } else { LocalLinks::Unix },
                 polling: Polling::default(),
+                disk_timeout: Default::default(),
                 patience: Default::default(),
                 lanes,
                 controller: false,

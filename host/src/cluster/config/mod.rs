@@ -17,6 +17,7 @@ use super::home::refuse_taken;
 use super::patience::Patience;
 use crate::control_protocol::NewHome;
 use crate::disk::queue::DiskQueue;
+use crate::disk_timeout::DiskTimeout;
 use crate::error::{Error, Result, at, fail};
 use crate::lanes::Lanes;
 use crate::limits::{Limits, LimitsInWords};
@@ -68,6 +69,8 @@ pub struct Configuration {
     pub lanes: Lanes,
     /// For how long it waits for processes that are silent.
     pub patience: Patience,
+    /// How long a disk may take for one operation.
+    pub disk_timeout: DiskTimeout,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -102,6 +105,8 @@ struct File {
     lanes: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     patience: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    disk_timeout: Option<String>,
     #[serde(default, skip_serializing_if = "LimitsInWords::is_empty")]
     limits: LimitsInWords,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -223,6 +228,7 @@ impl Configuration {
         let lanes = file.lanes.map_or(Ok(Lanes::default()), Lanes::new);
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
         let patience = file.patience.map_or(Ok(Patience::default()), |p| p.parse());
+        let disk_timeout = file.disk_timeout.map_or(Ok(DiskTimeout::default()), |t| t.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
@@ -246,6 +252,7 @@ impl Configuration {
             polling: polling.map_err(|e: Error| Error(format!("polling: {e}")))?,
             lanes: lanes.map_err(|e| Error(format!("lanes: {e}")))?,
             patience: patience.map_err(|e: Error| Error(format!("patience: {e}")))?,
+            disk_timeout: disk_timeout.map_err(|e: Error| Error(format!("disk_timeout: {e}")))?,
         };
         config.check_listens()?;
         config.check_controller()?;
@@ -342,6 +349,7 @@ impl Configuration {
             polling: (self.polling != Polling::default()).then(|| self.polling.to_string()),
             lanes: self.lanes.words(),
             patience: (self.patience != Patience::default()).then(|| self.patience.to_string()),
+            disk_timeout: self.disk_timeout.words(),
             limits: LimitsInWords::of(&self.limits),
             links: LinksInWords::of(self),
             labels: self.labels.clone(),

@@ -186,6 +186,7 @@ fn what_is_wrong_is_named() {
         ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
         ("dir = 'state'", "dir = 'state'\nlanes = 0", "lanes: a process cannot have 0 lanes"),
         ("dir = 'state'", "dir = 'state'\npatience = 'none'", "patience: 'none' is no patience"),
+        ("dir = 'state'", "dir = 'state'\ndisk_timeout = '0s'", "disk_timeout: 0s is not between"),
         ("dir = 'state'", "dir = 'state'\npolling = 'never'", "polling: 'never' is no way to wait"),
         (
             "disk = '/dev/vdb'",

@@ -18,6 +18,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         only: None,
         local: Default::default(),
         polling: Default::default(),
+        disk_timeout: Default::default(),
         patience: Default::default(),
         lanes: Default::default(),
         controller: false,

@@ -5,13 +5,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::file::{self as state_file, Content};
 use super::{FILE, SPARE};
+use crate::disk::handle::Aside;
 use crate::disk::map_copies::{Newest, OnDisk, newest};
 use crate::disk::{self, Disk};
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
+
+/// How long a disk that is read is waited for. One that takes longer counts as missing.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The name that a file gets which another one takes the place of.
 const DAMAGED: &str = "weft.toml.damaged";
@@ -81,13 +86,23 @@ fn disks_in(dir: &Path, alone: bool) -> Result<Vec<OnDisk>> {
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     paths.retain(|path| number(path).is_some());
     paths.sort_by_key(number);
-    let read = |path: &PathBuf| {
-        // What can be no disk, or cannot be read, is one disk that is missing.
-        let is_disk = disk::check_kind(path).is_ok();
-        let _alone = if alone && is_disk { Some(Disk::alone(path)?) } else { None };
-        Ok(OnDisk::read(path).unwrap_or_else(|_| OnDisk::unreadable(path)))
+    // At the same time: one that does not answer is waited for once.
+    let reads = paths.into_iter().map(|path| {
+        let its = path.clone();
+        (path, Aside::begin(move || read(&its, alone)))
+    });
+    let reads: Vec<(PathBuf, Aside<Result<OnDisk>>)> = reads.collect();
+    let read = |(path, aside): (PathBuf, Aside<Result<OnDisk>>)| {
+        aside.within(ANSWERS_WITHIN).unwrap_or_else(|| Ok(OnDisk::unreadable(&path)))
     };
-    paths.iter().map(read).collect()
+    reads.into_iter().map(read).collect()
+}
+
+/// Reads one. What can be no disk, or cannot be read, is one disk that is missing.
+fn read(path: &Path, alone: bool) -> Result<OnDisk> {
+    let is_disk = disk::check_kind(path).is_ok();
+    let _alone = if alone && is_disk { Some(Disk::alone(path)?) } else { None };
+    Ok(OnDisk::read(path).unwrap_or_else(|_| OnDisk::unreadable(path)))
 }
 
 fn one_cluster(disks: &[OnDisk]) -> Result<()> {

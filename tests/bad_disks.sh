@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# Disks that hang, err or have no free space, in use and at start. The array serves its host meanwhile, names the disk, and
+# is healthy again by itself; a scrub finds nothing.
+#   tests/bad_disks.sh            all checks
+#   tests/bad_disks.sh NAME...    some of them
+# Disk 1 of 5 is a file that nbdfuse mounts from nbdkit: a stopped nbdkit is a disk that hangs, and its filters err and delay.
+# As root. WEFT chooses the binary. In a temporary directory; closing line 'N passed, N failed'.
+set -u
+export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
+cd "$(dirname "$0")/.."
+. tests/lib.sh
+needs nbdkit nbdfuse nbdsh fusermount3 losetup mkfs.ext4
+WEFT=$(realpath "${WEFT:-target/release/weft}")
+T=$(mktemp -d /tmp/weft-bad-disks.XXXXXX)
+LIMIT=60                        # seconds that anything may take
+DIR=$T/array
+URI="nbd+unix:///v?socket=$DIR/nbd.sock"
+passed=0 failed=0
+
+weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
+up() {
+    "$WEFT" up --dir "$DIR" --disk-size 128M --volume v:200M --listen "$DIR/nbd.sock" --disk-timeout 3s "$@" >>"$T/log" 2>&1 &
+    echo $! >"$T/up.pid"
+}
+down() {
+    [ -s "$T/up.pid" ] || return 0
+    kill "$(cat "$T/up.pid")" 2>/dev/null
+    wait_until dead "$(cat "$T/up.pid")" || kill -9 "$(cat "$T/up.pid")"
+    rm "$T/up.pid"
+}
+# status CODE: the status as Python's s, and n, its node 1
+status() {
+    weft status --json --dir "$DIR" | python3 -c "import json, sys; s = json.load(sys.stdin); n = s['nodes'][1]; $1"
+}
+state_is() { status "sys.exit(n['state'] != '$1')"; }
+healthy() { weft status --check --dir "$DIR" >/dev/null; }
+# host SECONDS ARGUMENTS: tests/python/bad_disk_host.py, none of whose requests may take longer
+host() { timeout -k 5 $LIMIT /usr/bin/python3 tests/python/bad_disk_host.py "$URI" "$@"; }
+answers() { host 60 read; }
+whole() {
+    wait_until healthy
+    host 60 check
+    scrubbed v "$DIR"
+}
+hang() { kill -STOP "$(cat "$T/kit.pid")"; }
+go_on() { kill -CONT "$(cat "$T/kit.pid")"; }
+
+# The file of disk 1 comes from nbdkit.
+serve_disk() {
+    up && wait_until answers && down
+    mv "$DIR/disk-1.img" "$T/backing" && : >"$DIR/disk-1.img"
+    nbdkit -U "$T/kit.sock" -P "$T/kit.pid" --filter=error file "$T/backing" error=EIO error-rate=100% error-file="$T/err"
+    nbdfuse -P "$T/fuse.pid" "$DIR/disk-1.img" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
+    wait_until eval "[ -s '$T/fuse.pid' ]"
+}
+take_disk_back() {
+    go_on
+    fusermount3 -u "$DIR/disk-1.img"
+    kill "$(cat "$T/kit.pid")"
+    mv "$T/backing" "$DIR/disk-1.img"
+}
+clean() {
+    trap - EXIT INT TERM
+    { go_on; down; fusermount3 -u -z "$DIR/disk-1.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; } >/dev/null 2>&1
+    rm -rf "$T"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+# A disk hangs under load. A write that it takes part in is answered when the others have gone on without it.
+hangs() {
+    up && wait_until answers && host 60 fill
+    hang
+    host 15 write
+    state_is hung
+    status "sys.exit('has not answered' not in n['why'])"
+    host 2 write
+    go_on
+    whole
+    grep 'node 1 is down: .*disk-1.img has not answered for 3s' "$T/log"
+}
+
+# A disk hangs when the array starts: the others serve without it.
+hangs_at_start() {
+    down
+    hang
+    up
+    wait_until answers
+    host 2 write
+    wait_until state_is hung
+    go_on
+    whole
+}
+
+# Every operation of a disk fails: at start, and while it is in use.
+errs() {
+    down
+    : >"$T/err"
+    up
+    wait_until answers
+    wait_until state_is down
+    status "sys.exit('Input/output error' not in n['why'])"
+    host 5 write
+    rm "$T/err"
+    weft node start 1 --dir "$DIR"
+    whole
+    : >"$T/err"
+    host 5 write
+    wait_until state_is down
+    status "sys.exit('Input/output error' not in n['why'] or n['errors']['write'] < 1)"
+    rm "$T/err"
+    weft node start 1 --dir "$DIR"
+    whole
+}
+
+# The file system of a disk is full for a while, and so are those of all disks.
+is_full() {
+    down
+    take_disk_back
+    truncate -s 400M "$T/image"
+    mkfs.ext4 -q "$T/image"
+    mkdir -p "$T/small"
+    mount -o loop "$T/image" "$T/small"
+    cp --sparse=always "$DIR/disk-1.img" "$T/small/"
+    ln -sf "$T/small/disk-1.img" "$DIR/disk-1.img"
+    up && wait_until answers
+    weft volume create w 100M --dir "$DIR"
+    URI=${URI/\/v?/\/w?}
+    fallocate -l 1T "$T/small/filler" 2>/dev/null || true
+    dd if=/dev/zero of="$T/small/filler" bs=1M status=none 2>/dev/null || true
+    sync "$T/small"
+    host 8 fill
+    state_is hung
+    status "sys.exit('is full' not in n['why'])"
+    host 2 write
+    rm "$T/small/filler"
+    wait_until healthy
+    host 60 check
+    scrubbed w "$DIR"
+}
+
+t() {
+    local begun=$SECONDS code
+    ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
+    code=$?
+    if [ $code = 0 ]; then
+        passed=$((passed + 1))
+        echo "ok $1 ($((SECONDS - begun)) s)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1 (status $code, $((SECONDS - begun)) s)"
+        { tail -25 "$T/out"; grep -v '^ ' "$T/log" | tail -8; } | cut -c 1-300 | sed 's/^/     | /'
+    fi
+}
+serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
+for check in ${*:-hangs hangs_at_start errs is_full}; do t "$check"; done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
