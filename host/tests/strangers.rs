@@ -241,6 +241,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         local: Default::default(),
         polling: Default::default(),
         patience: Default::default(),
+        disk_timeout: Default::default(),
         lanes: Default::default(),
         controller: false,
     }

@@ -45,6 +45,8 @@ pub struct NodeConfig {
     pub fill: FillRates,
     /// The bounds of the graph of requests.
     pub sequencer: Limits,
+    /// Whether hosts' reads go round slow nodes, and from how many answers it is judged which are slow.
+    pub detours: Option<u64>,
     /// From which keys follow by which others act for this node's hosts. Real nodes draw it at random when they are
     /// started.
     pub secret: u128,
@@ -72,6 +74,7 @@ impl Default for NodeConfig {
             rebuilt_together: 256 << 10,
             fill: FillRates::default(),
             sequencer: Limits::default(),
+            detours: None,
             secret: 0,
             bug: None,
         }

@@ -20,12 +20,21 @@ pub enum Timer {
     LockServer,
     /// Look whether parity that waits is due.
     Refresh,
+    /// Look for reads that have waited for long.
+    Hedge,
 }
 
 impl Timer {
     /// All of them.
-    pub const ALL: [Timer; 6] =
-        [Timer::Soon, Timer::Tick, Timer::Retry, Timer::Locks, Timer::LockServer, Timer::Refresh];
+    pub const ALL: [Timer; 7] = [
+        Timer::Soon,
+        Timer::Tick,
+        Timer::Retry,
+        Timer::Locks,
+        Timer::LockServer,
+        Timer::Refresh,
+        Timer::Hedge,
+    ];
 }
 
 /// What a node is handed.

@@ -76,7 +76,7 @@ pub use pace::{FillRates, UNBOUNDED};
 pub use request_message::{Ask, Holder, Stage, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
-pub use status::{Exposed, NodeCounters, NodeStatus};
+pub use status::{Exposed, NodeCounters, NodeStatus, SlowNode};
 
 use background::Background;
 use controlling::Controlling;
@@ -424,6 +424,7 @@ impl Node {
             Timer::LockServer => self.lock_server.on_timer(&mut self.outbox),
             Timer::Locks => self.worker.on_lock_timer(&mut self.outbox),
             Timer::Retry => self.originator.on_retry(&mut self.outbox),
+            Timer::Hedge => self.originator.on_hedge(self.serving, &mut self.outbox),
             // What follows looks at it.
             Timer::Refresh => {
                 let now = self.outbox.now;

@@ -5,7 +5,7 @@ use super::ScrubProgress;
 use crate::cluster::Area;
 use crate::plan::Totals;
 use crate::store::{SlotCounts, StoreCounters};
-use crate::units::{Epoch, Nanos, VolumeId};
+use crate::units::{Epoch, Nanos, NodeId, VolumeId};
 
 /// What a node has done; the first part as [`Totals`] counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct NodeCounters {
     pub requests: u64,
     /// Transactions begun again with a later timestamp.
     pub retries: u64,
+    /// Those of them that are reads which began again without the columns that kept them waiting.
+    pub hedged: u64,
     /// Sectors rebuilt.
     pub rebuilt_sectors: u64,
     /// Sectors that could not be read, or did not match their checksum, and have been written again.
@@ -114,8 +116,21 @@ pub struct NodeStatus {
     pub waiting: String,
     /// By how much its machine's clock is ahead of the cluster's time, if it is wrong; 0 else.
     pub clock_is_ahead: Nanos,
+    /// Nodes that answer its reads much later than the others.
+    pub slow: Vec<SlowNode>,
     /// What it has done.
     pub counters: NodeCounters,
+}
+
+/// A node that answers reads much later than the others do, and how long half of its answers take at most, and half of theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowNode {
+    /// Which.
+    pub node: NodeId,
+    /// How long it takes.
+    pub takes: Nanos,
+    /// How long the others take.
+    pub others: Nanos,
 }
 
 impl Node {
@@ -167,6 +182,7 @@ impl Node {
                 self.originator.waiting(),
                 self.worker.waiting()
             ),
+            slow: self.originator.slow_nodes(self.outbox.now),
             counters,
         }
     }

@@ -30,6 +30,9 @@ const PATIENCE: Nanos = 5_000 * MILLIS;
 /// follows a write once its host is answered costs more than the write itself otherwise.
 const NOTICE_DELAY: Nanos = 10 * MILLIS;
 
+/// From so many answers of each node it is judged which nodes are slow.
+const FEW_ANSWERS: u64 = 32;
+
 /// What free slots of a disk hold is discarded when for so many ticks (of 100 ms) nothing was to be put in place.
 const IDLE_LOOKS: u32 = 50;
 
@@ -147,7 +150,8 @@ impl Engine {
 
     fn node_config(&self) -> NodeConfig {
         let store = StoreConfig { discards_free: Some(IDLE_LOOKS), ..StoreConfig::default() };
-        let config = NodeConfig { secret: random(), store, ..NodeConfig::default() };
+        let usual = NodeConfig::default();
+        let config = NodeConfig { secret: random(), store, detours: Some(FEW_ANSWERS), ..usual };
         match self.rule.together() {
             Some(together) => {
                 let fill = together.home().config.fill;

@@ -27,6 +27,8 @@ pub struct Faults {
     pub messages: bool,
     /// A disk is slow.
     pub slow: bool,
+    /// Disks end nothing for a while, or until their nodes are taken out. In half of the seeds reads go round them.
+    pub hangs: bool,
     /// More nodes are down at once than the layout bears. Requests may then fail, but nothing
     /// that was acknowledged may be lost once all have returned.
     pub beyond: bool,
@@ -53,6 +55,7 @@ impl Faults {
         refusals: true,
         messages: true,
         slow: true,
+        hangs: true,
         beyond: true,
         moves: true,
         operator: true,
@@ -70,6 +73,7 @@ impl Faults {
         refusals: false,
         messages: false,
         slow: false,
+        hangs: false,
         beyond: false,
         moves: false,
         operator: false,
@@ -79,7 +83,7 @@ impl Faults {
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 13] {
+    pub(super) fn each_left_out(&self) -> [Faults; 14] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
@@ -89,6 +93,7 @@ impl Faults {
             Faults { links: true, ..none },
             Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
+            Faults { hangs: true, ..none },
             Faults { rot: true, ..none },
             Faults { damage: true, ..none },
             Faults { refusals: true, ..none },
@@ -107,6 +112,7 @@ impl Faults {
             refusals: self.refusals && !other.refusals,
             messages: self.messages && !other.messages,
             slow: self.slow && !other.slow,
+            hangs: self.hangs && !other.hangs,
             beyond: self.beyond && !other.beyond,
             moves: self.moves && !other.moves,
             operator: self.operator && !other.operator,

@@ -75,6 +75,8 @@ struct Run {
     giving_up: Option<GivingUp>,
     /// For disks that refuse to write.
     refusal_rng: Rng,
+    /// Which disks hang, and when.
+    hang_rng: Rng,
     /// For disks that lie.
     damage_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.

@@ -44,6 +44,7 @@ impl World {
         assert!(place.node.is_none());
         // Whoever starts it has seen to its disk.
         place.disk.refuse_writes(false);
+        place.hangs = None;
         place.life += 1;
         if self.clocks_change {
             place.clock_offset = any_clock(&mut self.rng);
@@ -56,6 +57,22 @@ impl World {
         self.outputs(id, out);
         if self.together.is_some() {
             self.turn(id);
+        }
+    }
+
+    /// The disk of a node that runs ends no operation, until it [answers](World::answer) or the node is started again.
+    pub fn hang(&mut self, id: NodeId) {
+        self.tell(|| format!("the disk of {id} hangs"));
+        self.places[usize::from(id.0)].hangs.get_or_insert_default();
+    }
+
+    /// A disk ends what it had in work while it hung, if it did.
+    pub fn answer(&mut self, id: NodeId) {
+        let place = &mut self.places[usize::from(id.0)];
+        let (hanging, life) = (place.hangs.take().unwrap_or_default(), place.life);
+        for operation in hanging {
+            let delay = self.rng.u64(0..100 * MICROS);
+            self.queue.push(delay, Event::Disk(id, life, operation));
         }
     }
 
@@ -121,6 +138,7 @@ impl World {
             let counters = place.node.take().map(|node| node.status().counters);
             self.settled_in_part += counters.map_or(0, |c| c.settled_in_part);
             place.life += 1;
+            place.hangs = None;
             if power && self.tears_superblocks {
                 place.disk.tear_started(0..SUPERBLOCKS, &mut self.rng);
             }

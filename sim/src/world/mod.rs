@@ -124,6 +124,8 @@ struct Place {
     drift_ppm: i64,
     clock_offset: Nanos,
     promises: Promises,
+    /// If the disk hangs: operations that would have ended meanwhile.
+    hangs: Option<Vec<u64>>,
 }
 
 /// Nodes, disks, network and time.
@@ -273,6 +275,7 @@ impl World {
                     drift_ppm,
                     clock_offset,
                     promises: Promises::default(),
+                    hangs: None,
                 }
             })
             .collect();
@@ -453,8 +456,12 @@ impl World {
                 }
             }
             Event::Disk(node, life, id) => {
-                if self.places[node.0 as usize].life == life {
-                    let result = self.places[node.0 as usize].disk.finish(id);
+                let place = &mut self.places[usize::from(node.0)];
+                if place.life != life {
+                } else if let Some(hanging) = &mut place.hangs {
+                    hanging.push(id);
+                } else {
+                    let result = place.disk.finish(id);
                     self.input(node, Input::Disk(id, result));
                 }
             }

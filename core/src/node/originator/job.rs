@@ -89,6 +89,9 @@ pub(super) struct Job {
     pub recalled: bool,
     /// An attempt at it that may have happened, in which nobody has a say any more.
     pub in_doubt: Option<Box<Doubt>>,
+    /// Columns that it goes round though they are there, once that is decided, and how often it has begun again for that.
+    pub detour: Option<ColumnSet>,
+    pub hedges: u8,
     /// Its bytes count as in work.
     pub has_room: bool,
     /// Where its time goes.
@@ -116,6 +119,8 @@ impl Job {
             locked: None,
             recalled: false,
             in_doubt: None,
+            detour: None,
+            hedges: 0,
             has_room: false,
             course: Course::default(),
         }

@@ -13,6 +13,7 @@
 //! - [`lacking`]: jobs that wait for nodes that are lost
 //! - [`numbered`]: what others are asked under a number
 //! - [`spent`]: where the time of a request goes
+//! - [`detours`]: reads that go round a slow node
 //! - [`recalling`]: what became of requests that are asked for again
 //! - [`deferring`]: parity that waits
 //! - [`relying`]: parity that is marked already
@@ -21,6 +22,7 @@
 
 mod check;
 mod deferring;
+mod detours;
 mod flushing;
 mod job;
 mod jobs;
@@ -57,6 +59,7 @@ use crate::plan::Waits;
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
+use detours::Detours;
 use flushing::Flush;
 use job::{Job, Purpose, What};
 use jobs::Jobs;
@@ -169,6 +172,7 @@ pub(crate) struct Originator {
     unwilling: BTreeMap<(VolumeId, NodeId), Nanos>,
     /// Parity that is known to be marked.
     known_marks: KnownMarks,
+    detours: Detours,
 }
 
 #[derive(Clone, Hash)]
@@ -203,6 +207,7 @@ impl Originator {
             rebuilds: Rebuilds::default(),
             unwilling: BTreeMap::new(),
             known_marks: KnownMarks::default(),
+            detours: Detours::new(config.detours),
         }
     }
 
@@ -299,6 +304,7 @@ impl Originator {
             self.retry_later(job, outbox);
             return;
         }
+        let avoid = avoid.union(self.detour(&mut job, &volume, extent, avoid));
         let writes = matches!(job.what, What::Write(..) | What::Rebuild { .. } | What::Lose { .. });
         let is_disturbed = self.map.rests(&volume) && !self.config.keeps_rest();
         if writes && self.map.is_asleep(&volume) && !is_disturbed {
@@ -345,6 +351,7 @@ impl Originator {
         job.course.held(outbox.now);
         match begun {
             Ok(state) => {
+                self.may_be_hedged(&job, outbox);
                 let job = RunningJob::new(job, volume, extent, state, outbox.now);
                 self.txns.insert(ts, Box::new(job));
             }
@@ -475,6 +482,7 @@ impl Originator {
         self.leave_removed(outbox);
         self.enter_recalls();
         self.known_marks.enter();
+        self.enter_detours();
         self.enter_waiting(outbox.now);
         for (ts, settling) in std::mem::take(&mut self.settling) {
             // The participants settle it among themselves; a host that still waits is

@@ -101,6 +101,7 @@ impl Originator {
     ) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let State::Reading(reading) = &mut txn.state else { return };
+        let mut answered = None;
         match result {
             Err(refusal) => {
                 let txn = self.txns.remove(&ts).expect("just seen");
@@ -109,12 +110,21 @@ impl Originator {
                 return;
             }
             Ok(pieces) => {
+                let is_hosts = matches!(txn.job.purpose, Purpose::Host(_));
+                if is_hosts && matches!(txn.job.what, What::Read(_)) && !reading.columns_wait() {
+                    answered =
+                        Some((txn.volume.extents[txn.extent].columns[column].0, txn.started));
+                }
                 reading.missing.remove(column);
                 reading.hops = reading.hops.max(outbox.hops);
                 reading.take(&txn.volume.geometry, column, &txn.job.what, pieces);
             }
         }
-        if !reading.missing.is_empty() {
+        let is_awaited = !reading.missing.is_empty();
+        if let Some((node, since)) = answered {
+            self.has_answered(node, since, outbox.now);
+        }
+        if is_awaited {
             return;
         }
         let txn = self.txns.remove(&ts).expect("just seen");
@@ -226,6 +236,11 @@ impl Reading {
             versions: Pieces::new(),
             used: Vec::new(),
         }
+    }
+
+    /// The columns that have not answered.
+    pub fn awaited(&self) -> ColumnSet {
+        self.missing
     }
 
     /// Whether columns wait for one another, to solve for what is lost.

@@ -124,6 +124,7 @@ impl Run {
                 discards_free: draw_discards(seed).filter(|_| options.discards),
                 ..StoreConfig::default()
             },
+            detours: draw_detours(seed).filter(|_| options.faults.hangs),
             max_chunk: 256 << 10,
             max_in_flight: 1 << 20,
             notice_delay: rng.u64(MILLIS / 10..2 * MILLIS),
@@ -242,6 +243,7 @@ impl Run {
             choice_rng: options.choices.then(|| choices::rng(seed)).flatten(),
             giving_up: GivingUp::draw(seed, &options),
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
+            hang_rng: Rng::with_seed(seed ^ 0x0000_a4a6),
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,
             repeat_rng: repeat_rng.filter(|_| places.is_none()),
@@ -341,6 +343,12 @@ fn draw_slot_of_new(seed: u64) -> u64 {
 fn draw_discards(seed: u64) -> Option<u32> {
     let mut rng = Rng::with_seed(seed ^ 0xd15_ca4d);
     rng.bool().then(|| rng.u32(1..4))
+}
+
+/// In half of the seeds hosts' reads go round slow nodes.
+fn draw_detours(seed: u64) -> Option<u64> {
+    let mut rng = Rng::with_seed(seed ^ 0x0000_de70);
+    rng.bool().then(|| rng.u64(1..8))
 }
 
 /// With a controller in one of four seeds each block has its command.

@@ -21,6 +21,9 @@ pub(super) enum Fault {
     Spoil(NodeId),
     /// A node's disk answers writes and flushes with errors, until the node is started again.
     Refuse(NodeId),
+    /// A node's disk ends no operation, until it does again or the node is started again.
+    Hang(NodeId),
+    Answer(NodeId),
     /// A page of the checksum table rots, or cannot be read.
     Page(NodeId, bool),
     /// A node's disk is not what was written to it.
@@ -145,6 +148,7 @@ impl Run {
         }
         self.world.conditions = conditions;
         self.draw_form(span);
+        self.draw_hangs(span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
     }
 
@@ -206,9 +210,30 @@ impl Run {
         self.draw_ranges(span);
     }
 
+    /// Disks hang for a while, which loses nothing.
+    fn draw_hangs(&mut self, span: Nanos) {
+        if !self.options.faults.hangs {
+            return;
+        }
+        for _ in 0..self.hang_rng.u8(0..=2) {
+            let node = NodeId(self.hang_rng.u16(0..self.world.size() as u16));
+            let at = self.hang_rng.u64(0..span);
+            let lasts = self.hang_rng.u64(0..60 * MILLIS);
+            self.plan(at, Fault::Hang(node));
+            self.plan(at + lasts, Fault::Answer(node));
+        }
+    }
+
     /// A fault will happen. The disk of a node that is to die may have refused to write before, which
-    /// ends the node sooner.
+    /// ends the node sooner; or it may have hung: then the node dies of that.
     pub(super) fn plan(&mut self, after: Nanos, fault: Fault) {
+        if let Fault::Kill(node, false) = fault
+            && self.options.faults.hangs
+            && self.hang_rng.u8(0..3) == 0
+        {
+            let before = self.hang_rng.u64(0..100 * MILLIS);
+            self.plan(after.saturating_sub(before), Fault::Hang(node));
+        }
         if let Fault::Kill(node, _) = fault
             && self.options.faults.refusals
             && !self.world.is_attached(node)
@@ -250,6 +275,8 @@ impl Run {
                 | Fault::Form(_)
                 | Fault::GiveUpAfter(_)
                 | Fault::Suspect(..)
+                | Fault::Hang(_)
+                | Fault::Answer(_)
         );
         self.loses |= !spares;
         match fault {
@@ -297,6 +324,8 @@ impl Run {
                 self.world.tell(|| format!("the disk of {node} refuses to write"));
                 self.world.disk(node).refuse_writes(true);
             }
+            Fault::Hang(node) if self.world.runs(node) => self.world.hang(node),
+            Fault::Answer(node) => self.world.answer(node),
             Fault::Page(node, unreadable) => {
                 let Some(divided) = self.world.superblock(node) else { return };
                 let (first, end) = (divided.table_start(), divided.data_start());
@@ -307,6 +336,7 @@ impl Run {
             | Fault::Return(_)
             | Fault::Replace(_)
             | Fault::GiveUp(_)
+            | Fault::Hang(_)
             | Fault::Drain(..) => {}
         }
     }
