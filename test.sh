@@ -34,6 +34,7 @@ setup() {
     has ip || need+=(iproute2)
     has nft || need+=(nftables)
     has faketime || need+=(faketime)
+    has nbdkit || need+=(nbdkit)
     [ ${#need[@]} = 0 ] && { echo "everything is there"; return 0; }
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         echo "missing: ${need[*]}; install them, or run as root on Debian" >&2
@@ -98,6 +99,7 @@ e2e() {
     tests/cluster.sh
     tests/runbook.sh
     tests/reconnect.sh
+    tests/bad_disks.sh
     tests/client.sh
     tests/packaging.sh "$WEFT"
 }

@@ -45,20 +45,27 @@ whole() {
 hang() { kill -STOP "$(cat "$T/kit.pid")"; }
 go_on() { kill -CONT "$(cat "$T/kit.pid")"; }
 
-# The file of disk 1 comes from nbdkit.
+# The file of disk 1 comes from nbdkit, with a filter and parameters of it, if they are given.
 serve_disk() {
     up && wait_until answers && down
     mv "$DIR/disk-1.img" "$T/backing" && : >"$DIR/disk-1.img"
-    nbdkit -U "$T/kit.sock" -P "$T/kit.pid" --filter=error file "$T/backing" error=EIO error-rate=100% error-file="$T/err"
+    serve_backing
+}
+serve_backing() {
+    nbdkit -U "$T/kit.sock" -P "$T/kit.pid" ${1:+"$1"} --filter=error file "$T/backing" error=EIO error-rate=100% \
+        error-file="$T/err" "${@:2}"
     nbdfuse -P "$T/fuse.pid" "$DIR/disk-1.img" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
     wait_until eval "[ -s '$T/fuse.pid' ]"
 }
-take_disk_back() {
+serve_no_more() {
     go_on
     fusermount3 -u "$DIR/disk-1.img"
     kill "$(cat "$T/kit.pid")"
-    mv "$T/backing" "$DIR/disk-1.img"
+    wait_until dead "$(cat "$T/kit.pid")"
+    rm -f "$T/fuse.pid" "$T/kit.pid" "$T/kit.sock"
 }
+serve_again() { serve_no_more && serve_backing "$@"; }
+take_disk_back() { serve_no_more && mv "$T/backing" "$DIR/disk-1.img"; }
 clean() {
     trap - EXIT INT TERM
     { go_on; down; fusermount3 -u -z "$DIR/disk-1.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; } >/dev/null 2>&1
@@ -90,6 +97,21 @@ hangs_at_start() {
     wait_until state_is hung
     go_on
     whole
+}
+
+# A disk takes 40 ms for each operation. It is named, and most reads do not wait for it.
+is_slow() {
+    down
+    serve_again --filter=delay rdelay=40ms wdelay=0
+    up && wait_until answers
+    host 60 fill
+    host 60 reads
+    wait_until status "sys.exit(n.get('slow', {}).get('read_microseconds', 0) < 20000)"
+    weft status --dir "$DIR" >"$T/said"
+    grep 'node 1 is slow: half of its reads take' "$T/said"
+    down
+    serve_again
+    up && whole
 }
 
 # Every operation of a disk fails: at start, and while it is in use.
@@ -153,6 +175,6 @@ t() {
     fi
 }
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_at_start errs is_full}; do t "$check"; done
+for check in ${*:-hangs hangs_at_start is_slow errs is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

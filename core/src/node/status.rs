@@ -116,8 +116,6 @@ pub struct NodeStatus {
     pub waiting: String,
     /// By how much its machine's clock is ahead of the cluster's time, if it is wrong; 0 else.
     pub clock_is_ahead: Nanos,
-    /// Nodes that answer its reads much later than the others.
-    pub slow: Vec<SlowNode>,
     /// What it has done.
     pub counters: NodeCounters,
 }
@@ -147,6 +145,11 @@ impl Node {
     pub fn exposed(&self) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
         let all = self.worker.exposed(self.outbox.now);
         all.filter(|((_, area), _)| *area == Area::Whole).map(|((id, _), exposed)| (id, exposed))
+    }
+
+    /// Nodes that answer its hosts' reads much later than the others do.
+    pub fn slow_nodes(&self) -> Vec<SlowNode> {
+        self.originator.slow_nodes(self.outbox.now)
     }
 
     /// The same of the areas of volumes that have ranges.
@@ -182,7 +185,6 @@ impl Node {
                 self.originator.waiting(),
                 self.worker.waiting()
             ),
-            slow: self.originator.slow_nodes(self.outbox.now),
             counters,
         }
     }

@@ -23,7 +23,7 @@ use crate::policy;
 use crate::sessions::Session;
 use crate::status::{
     ClusterStatus, Counters, Evenness, HostStatus, LaneStatus, MissingNode, NodeState, NodeStatus,
-    RequestLimits, ScrubStatus, SlotsStatus, Status, Totals, VolumeMode, VolumeStatus,
+    RequestLimits, ScrubStatus, SlotsStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 
 /// How everything is.
@@ -209,10 +209,19 @@ pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<NodeStatus> {
         _ => node(engine, n, instance),
     };
     let mut absences = absences::all(engine, commands.peer_status);
-    let with_absence =
-        |status: NodeStatus| NodeStatus { absence: absences.remove(&status.node), ..status };
+    let slow = |n: u16| {
+        engine.slow_node(usize::from(n)).map(|slow| SlowStatus {
+            read_microseconds: slow.takes / 1000,
+            others_microseconds: slow.others / 1000,
+        })
+    };
+    let as_seen_here = |status: NodeStatus| NodeStatus {
+        absence: absences.remove(&status.node),
+        slow: slow(status.node),
+        ..status
+    };
     let all = engine.instances.iter().enumerate().filter(there).map(shown);
-    all.map(with_absence).collect()
+    all.map(as_seen_here).collect()
 }
 
 /// What the others are told of this process and its nodes.

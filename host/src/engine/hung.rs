@@ -54,6 +54,7 @@ impl Engine {
         for n in 0..self.instances.len() {
             self.look_at_disk(n, now);
         }
+        self.look_for_slow_nodes();
     }
 
     /// When it is to be looked next.

@@ -18,13 +18,14 @@ mod lives;
 mod losing;
 mod measures;
 mod rule;
+mod slow;
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus, Spent};
+use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus, SlowNode, Spent};
 use weft_core::order::{Origin, Place};
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
@@ -87,6 +88,8 @@ pub(crate) struct Engine {
     measures: Measures,
     /// When it is looked next whether disks had errors.
     next_errors: Nanos,
+    /// The nodes that were slow when it was looked last.
+    slow: BTreeMap<NodeId, SlowNode>,
     /// When it is looked next whether disks answer.
     next_look: Nanos,
     /// How long a disk may take for an operation.
@@ -139,6 +142,7 @@ impl Engine {
             too_long: false,
             measures,
             next_errors: 0,
+            slow: BTreeMap::new(),
             next_look: 0,
             disk_timeout: DiskTimeout::default(),
         };

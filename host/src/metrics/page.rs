@@ -46,7 +46,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 17] = [
+const NODES: [Row<NodeStatus, f64>; 18] = [
     ("node_down_seconds", "For how long it has been down and not given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -90,6 +90,11 @@ const NODES: [Row<NodeStatus, f64>; 17] = [
     ("node_rebuild_left_seconds", "Seconds until it has rebuilt all", |n| {
         n.rebuild_seconds_left.map(|s| s as f64)
     }),
+    (
+        "node_slow_read_seconds",
+        "Time within which half of its reads are answered, if it is slow",
+        |n| n.slow.map(|s| s.read_microseconds as f64 / 1e6),
+    ),
     ("node_clock_ahead_seconds", "Seconds that its machine's clock is ahead", |n| {
         n.clock_is_ahead_seconds.map(|s| s as f64)
     }),

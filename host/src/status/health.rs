@@ -192,15 +192,26 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
         },
         NodeState::Opening => format!("node {n} opens its disk"),
         // What was on it is elsewhere, or its volumes say that it is missing.
-        NodeState::Lost | NodeState::Expected => return clock(node),
+        NodeState::Lost | NodeState::Expected => return of_slow_or_clock(node),
         NodeState::Up | NodeState::Draining | NodeState::Suspect | NodeState::Stopping => {
-            return clock(node);
+            return of_slow_or_clock(node);
         }
     };
     Some((Health::Degraded, text))
 }
 
-fn clock(node: &NodeStatus) -> Option<(Health, String)> {
+/// What is wrong with a node that takes part as it should.
+fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
+    if let Some(slow) = node.slow {
+        let millis = |microseconds: u64| microseconds as f64 / 1000.0;
+        let text = format!(
+            "node {} is slow: half of its reads take {:.1} ms or more, and those of the others {:.1} ms",
+            node.node,
+            millis(slow.read_microseconds),
+            millis(slow.others_microseconds)
+        );
+        return Some((Health::Degraded, text));
+    }
     let ahead = node.clock_is_ahead_seconds?;
     let text = format!("the clock of node {}'s machine is {ahead} s ahead", node.node);
     Some((Health::Degraded, text))

@@ -217,6 +217,9 @@ pub struct NodeStatus {
     /// What keeps its disk from working while the node takes part: volumes cannot do without it, so hosts wait for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// How slow its reads are; only if they take much longer than other nodes', as this process sees it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow: Option<SlowStatus>,
     /// Since when it is away, and what is to become of it; only if it is down or lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absence: Option<AbsenceStatus>,
@@ -297,6 +300,16 @@ pub struct NodeStatus {
 
 fn is_false(is: &bool) -> bool {
     !is
+}
+
+/// Reads of a node that take much longer than other nodes'.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlowStatus {
+    /// Microseconds in which half of its reads are answered.
+    pub read_microseconds: u64,
+    /// Microseconds in which half of the others' are.
+    pub others_microseconds: u64,
 }
 
 /// A node that is down or has been given up, as the process knows that leads.
