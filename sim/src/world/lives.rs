@@ -66,6 +66,19 @@ impl World {
         self.places[usize::from(id.0)].hangs.get_or_insert_default();
     }
 
+    /// A disk would end an operation of a life of its node by now.
+    pub(super) fn disk_ends(&mut self, id: NodeId, life: u64, operation: u64) {
+        let place = &mut self.places[usize::from(id.0)];
+        if place.life != life {
+            return;
+        }
+        if let Some(hanging) = &mut place.hangs {
+            return hanging.push(operation);
+        }
+        let result = place.disk.finish(operation);
+        self.input(id, Input::Disk(operation, result));
+    }
+
     /// A disk ends what it had in work while it hung, if it did.
     pub fn answer(&mut self, id: NodeId) {
         let place = &mut self.places[usize::from(id.0)];

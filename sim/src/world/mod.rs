@@ -456,14 +456,7 @@ impl World {
                 }
             }
             Event::Disk(node, life, id) => {
-                let place = &mut self.places[usize::from(node.0)];
-                if place.life != life {
-                } else if let Some(hanging) = &mut place.hangs {
-                    hanging.push(id);
-                } else {
-                    let result = place.disk.finish(id);
-                    self.input(node, Input::Disk(id, result));
-                }
+                self.disk_ends(node, life, id);
             }
             Event::Timer(node, life, timer) => {
                 if self.places[node.0 as usize].life == life {
