@@ -35,6 +35,7 @@ setup() {
     has nft || need+=(nftables)
     has faketime || need+=(faketime)
     has nbdkit || need+=(nbdkit)
+    has pgrep || need+=(procps)
     [ ${#need[@]} = 0 ] && { echo "everything is there"; return 0; }
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
         echo "missing: ${need[*]}; install them, or run as root on Debian" >&2

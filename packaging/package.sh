@@ -2,7 +2,7 @@
 # Makes packages of Weft from a binary that has been built.
 #
 #   packaging/package.sh tree [DIR]   what a package holds, below DIR (target/packaged if none is given)
-#   packaging/package.sh deb          the same as a Debian package: needs cargo-deb
+#   packaging/package.sh deb          the same as a Debian package: needs cargo-deb and dpkg-dev
 #   packaging/package.sh rpm          the same as an RPM: needs cargo-generate-rpm
 #   packaging/package.sh image [TAG]  the same as a container image: needs podman or docker
 #

@@ -5,6 +5,7 @@
 # WEFT chooses the binary, and WEFT_OLD the one from which 'upgrading' upgrades (the same, if there is none). The checks
 # to run may be named; 'upgrading' and 'controlled' need no others before them. Closing line 'N passed, N failed'.
 set -u
+unset COLUMNS
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 . tests/lib.sh

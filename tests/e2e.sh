@@ -4,6 +4,7 @@
 #   tests/e2e.sh NAME...    some of them
 # WEFT chooses the binary. One line a check; closing line 'N passed, N failed'.
 set -u
+unset COLUMNS
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh

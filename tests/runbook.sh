@@ -3,6 +3,7 @@
 # the page's commands mend it. In a temporary directory. WEFT chooses the binary. The cases to play may be named, after
 # 'setting_up'. Closing line 'N passed, N failed'.
 set -u
+unset COLUMNS
 export LC_ALL=C
 cd "$(dirname "$0")/.."
 . tests/lib.sh

@@ -94,6 +94,9 @@ pub struct HostLimits {
     /// From when on a request is slow, and the log says where its time went; or never [default: 1s]
     #[arg(long, value_name = "TIME")]
     slow_requests: Option<String>,
+    /// Memory for requests in progress and unsent replies of all hosts [default: a quarter of the machine's, 4G at most]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
 }
 
 impl HostLimits {
@@ -106,6 +109,7 @@ impl HostLimits {
             request: self.request_timeout.clone(),
             incomplete: self.max_incomplete.clone(),
             slow: self.slow_requests.clone(),
+            memory: self.memory.clone(),
         }
     }
 }

@@ -107,8 +107,8 @@ fn greeting(dir: &Path, status: &Status) -> String {
         out += &format!(
             "\nTry next:\n  \
              nbdinfo '{uri}'\n  \
-             nbdcopy some.img '{uri}'\n  \
-             qemu-img convert -n -O raw some.qcow2 '{uri}'\n  \
+             head -c 64M /dev/urandom > some.img\n  \
+             nbdcopy some.img '{uri}'     (overwrites the volume)\n  \
              fio --name=try --ioengine=nbd --uri='{uri}' --rw=randrw --bs=4k --iodepth=32 --size=64m\n  \
              {weft} status --dir {dir}\n  \
              {weft} node kill {victim} --dir {dir}\n"

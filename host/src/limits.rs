@@ -25,6 +25,8 @@ pub struct Limits {
     pub incomplete: u64,
     /// From when on a request is slow, and the log says where its time went; none if no request is.
     pub slow: Option<Duration>,
+    /// Bytes of requests in work and of answers that are not sent, of all hosts together.
+    pub memory: u64,
 }
 
 impl Default for Limits {
@@ -36,8 +38,18 @@ impl Default for Limits {
             request: Duration::from_secs(60),
             incomplete: 256 << 20,
             slow: Some(Duration::from_secs(1)),
+            memory: usual_memory(),
         }
     }
+}
+
+/// The memory that hosts may use: a quarter of the machine's, within bounds.
+fn usual_memory() -> u64 {
+    const USUAL: std::ops::RangeInclusive<u64> = (256 << 20)..=(4 << 30);
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib: Option<u64> = total.and_then(|text| text.trim().strip_suffix(" kB")?.parse().ok());
+    (kib.unwrap_or(0) * 1024 / 4).clamp(*USUAL.start(), *USUAL.end())
 }
 
 /// Less would let few hosts send their longest requests at a time.
@@ -65,6 +77,9 @@ pub struct LimitsInWords {
     /// [`Limits::slow`], such as `100ms` or `2s`, or `never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<String>,
+    /// [`Limits::memory`], such as `1G`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
 }
 
 impl LimitsInWords {
@@ -85,6 +100,7 @@ impl LimitsInWords {
                 .then(|| limits.incomplete.to_string()),
             slow: (limits.slow != usual.slow)
                 .then(|| limits.slow.map_or("never".to_string(), duration_in_words)),
+            memory: (limits.memory != usual.memory).then(|| Size(limits.memory).to_string()),
         }
     }
 
@@ -116,7 +132,18 @@ impl LimitsInWords {
                 Some("never") => None,
                 Some(text) => Some(slow(text)?),
             },
+            memory: match &self.memory {
+                Some(text) => parse_size(text).map_err(|e| Error(format!("memory: {e}")))?,
+                None => limits.memory,
+            },
         };
+        if new.memory < LEAST_INCOMPLETE {
+            return fail(format!(
+                "memory: {} are too few for requests of 32 MiB; give at least {}",
+                exactly(new.memory),
+                exactly(LEAST_INCOMPLETE)
+            ));
+        }
         if new.incomplete < LEAST_INCOMPLETE {
             return fail(format!(
                 "incomplete: {} are too few, since one request may have 32 MiB; give at least {}",
@@ -208,10 +235,11 @@ mod tests {
             request: Some("1h".into()),
             incomplete: Some("64M".into()),
             slow: Some("never".into()),
+            memory: Some("1G".into()),
         };
         let read = words.over(usual).unwrap();
         assert_eq!(read.handshake, Duration::from_secs(2));
-        assert_eq!((read.connections, read.incomplete), (7, 64 << 20));
+        assert_eq!((read.connections, read.incomplete, read.memory), (7, 64 << 20, 1 << 30));
         assert_eq!(LimitsInWords::of(&read).over(usual), Ok(read), "it is written as it is read");
         for (slow, ms) in [("100ms", 100), ("0.5s", 500), ("2s", 2000)] {
             let words = LimitsInWords { slow: Some(slow.into()), ..LimitsInWords::default() };
@@ -236,6 +264,7 @@ mod tests {
         );
         refused(LimitsInWords { request: Some("soon".into()), ..none() }, "request: 'soon'");
         refused(LimitsInWords { incomplete: Some("1M".into()), ..none() }, "at least 64MiB");
+        refused(LimitsInWords { memory: Some("1M".into()), ..none() }, "memory: 1 MiB are too few");
     }
 
     #[test]

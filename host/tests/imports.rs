@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 27] = [
+const ORDER: [&str; 28] = [
     "error",
     "length_of_time",
     "size",
@@ -16,6 +16,7 @@ const ORDER: [&str; 27] = [
     "polling",
     "lanes",
     "disk",
+    "disk_timeout",
     "spec",
     "policy",
     "status",

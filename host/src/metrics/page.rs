@@ -367,7 +367,7 @@ mod tests {
         (up.queued, up.in_flight, up.clock_is_ahead_seconds) = (Some(0), Some(0), Some(1));
         (up.rebuilt_bytes_per_second, up.rebuild_seconds_left) = (Some(1), Some(1));
         (up.used_bytes, up.free_bytes, up.absence) = (Some(0), Some(0), Some(Default::default()));
-        up.slots = Some(Default::default());
+        (up.slots, up.slow) = (Some(Default::default()), Some(Default::default()));
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Registry, Token};
@@ -15,6 +16,7 @@ use super::events::LISTENERS;
 use crate::error::Result;
 use crate::limits::{Descriptors, Limits};
 use crate::sessions::Session;
+use crate::sessions::budget::{Budget, Use};
 use crate::sessions::callers::Callers;
 use crate::sessions::listen::{Caller, Listen, Listener};
 use crate::socket::Stream;
@@ -38,6 +40,8 @@ pub(super) struct Acceptor {
     callers: Callers,
     descriptors: Descriptors,
     limits: Limits,
+    /// What all hosts together may have in work.
+    memory: Arc<Budget>,
 }
 
 impl Acceptor {
@@ -53,12 +57,14 @@ impl Acceptor {
             callers: Callers::default(),
             descriptors: Descriptors::of_process(),
             limits: Limits::default(),
+            memory: Budget::new(Limits::default().memory),
         })
     }
 
     /// Lets hosts take so much.
     pub(super) fn limit(&mut self, limits: Limits) {
         self.limits = limits;
+        self.memory = Budget::new(limits.memory);
     }
 
     /// Where hosts can connect, as URIs.
@@ -166,6 +172,6 @@ impl Acceptor {
         peer: String,
         node: usize,
     ) -> Box<dyn Session> {
-        self.listeners[listener].at.begin(stream, peer, node)
+        self.listeners[listener].at.begin(stream, peer, node, Use::new(&self.memory))
     }
 }

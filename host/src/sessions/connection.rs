@@ -8,6 +8,7 @@ use weft_core::order::HostId;
 use weft_core::units::VolumeId;
 use weft_front::Service;
 
+use super::budget::Use;
 use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
 use super::patience::Patience;
@@ -86,8 +87,8 @@ pub(super) struct Connection<P: Protocol> {
 
 impl<P: Protocol> Connection<P> {
     /// One that has just come in, served by a node.
-    pub(super) fn new(stream: Stream, peer: String, node: usize) -> Connection<P> {
-        let link = Link::new(stream, peer, P::machine(), P::BOUNDS);
+    pub(super) fn new(stream: Stream, peer: String, node: usize, memory: Use) -> Connection<P> {
+        let link = Link::new(stream, peer, P::machine(), (P::BOUNDS, memory));
         Connection { link, protocol: P::default(), node, last_failure: None }
     }
 
@@ -155,6 +156,7 @@ impl<P: Protocol> Session for Connection<P> {
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String> {
         self.link.ended(number);
         let failure = self.protocol.answer(&mut self.link.machine, number, result);
+        self.link.count_memory();
         if failure == self.last_failure {
             return None;
         }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use weft_front::Service;
 
+use crate::sessions::budget::Use;
 use crate::sessions::patience::Patience;
 use crate::sessions::room::Room;
 use crate::socket::{Ready, Stream};
@@ -51,12 +52,19 @@ pub(crate) struct Link<M> {
     /// Room that it has for the request that is being received.
     room: u64,
     waits_for_room: bool,
+    /// What it uses of the memory of all connections.
+    memory: Use,
     pub(crate) patience: Patience,
 }
 
 impl<M: Service> Link<M> {
     /// One that has just come in.
-    pub(crate) fn new(stream: Stream, peer: String, machine: M, bounds: Bounds) -> Link<M> {
+    pub(crate) fn new(
+        stream: Stream,
+        peer: String,
+        machine: M,
+        (bounds, memory): (Bounds, Use),
+    ) -> Link<M> {
         Link {
             stream,
             machine,
@@ -70,6 +78,7 @@ impl<M: Service> Link<M> {
             bytes: 0,
             room: 0,
             waits_for_room: false,
+            memory,
             patience: Patience::new(Instant::now()),
         }
     }
@@ -78,6 +87,12 @@ impl<M: Service> Link<M> {
     pub(crate) fn begun(&mut self, request: u64, bytes: u64) {
         self.bytes += bytes;
         self.bytes -= self.in_work.insert(request, bytes).unwrap_or(0);
+        self.count_memory();
+    }
+
+    /// Its requests in work, and answers that are not sent, count as used.
+    pub(crate) fn count_memory(&mut self) {
+        self.memory.is(self.bytes + self.machine.output_len() as u64);
     }
 
     /// It is about to be answered.
@@ -92,7 +107,9 @@ impl<M: Service> Link<M> {
 
     /// Whether so much is in work that the rest has to wait in the socket, and the host with it.
     pub(crate) fn is_full(&self) -> bool {
-        self.has_enough_in_work() || self.machine.output_len() > MAX_OUTPUT
+        self.has_enough_in_work()
+            || self.machine.output_len() > MAX_OUTPUT
+            || self.memory.is_used_up()
     }
 
     fn has_enough_in_work(&self) -> bool {
@@ -188,6 +205,7 @@ impl<M: Service> Link<M> {
                 Err(e) => return Err(self.failed(e)),
             }
         }
+        self.count_memory();
         match self.machine.closing() && self.is_idle() {
             true => Err(End::Closed),
             false => Ok(()),
@@ -202,13 +220,17 @@ mod tests {
     use weft_front::nbd::server::Server;
 
     use super::*;
+    use crate::sessions::budget::Budget;
 
     fn link() -> (Link<Server>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let ours = mio::net::UnixStream::from_std(ours);
         let bounds = Bounds { bytes: 1 << 20, requests: 16 };
-        (Link::new(Stream::Unix(ours), String::new(), Server::default(), bounds), theirs)
+        let memory = Use::new(&Budget::new(1 << 20));
+        let link =
+            Link::new(Stream::Unix(ours), String::new(), Server::default(), (bounds, memory));
+        (link, theirs)
     }
 
     const COME: Ready = Ready { readable: true, writable: false, ended: false };

@@ -13,6 +13,7 @@ use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use weft_net::transport::give_room;
 
+use super::budget::Use;
 use super::{FRONT_ENDS, FrontEnd, Session};
 use crate::error::{Error, Result, at, fail};
 use crate::socket::{Stream, notice_silence, require_short};
@@ -156,8 +157,14 @@ impl Listen {
     }
 
     /// A session of one who has connected there, served by a node.
-    pub(crate) fn begin(&self, stream: Stream, peer: String, node: usize) -> Box<dyn Session> {
-        (self.front_end.begin)(stream, peer, node)
+    pub(crate) fn begin(
+        &self,
+        stream: Stream,
+        peer: String,
+        node: usize,
+        memory: Use,
+    ) -> Box<dyn Session> {
+        (self.front_end.begin)(stream, peer, node, memory)
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `numbered` | hosts that number their requests, and come back |
 //! | `room`, `patience` | how much of a request, and for how long, is kept until it is whole |
 
+pub(crate) mod budget;
 pub(crate) mod callers;
 mod connection;
 pub(crate) mod connections;
@@ -32,6 +33,7 @@ use weft_core::node::{HostData, HostOp};
 use weft_core::order::{HostId, RequestId};
 use weft_core::units::VolumeId;
 
+use budget::Use;
 use connection::{Connection, Protocol};
 use link::End;
 use numbered::Failure;
@@ -58,13 +60,13 @@ pub(crate) struct FrontEnd {
     /// What its URIs begin with.
     pub(crate) scheme: &'static str,
     /// Begins a session at a connection, served by a node.
-    pub(crate) begin: fn(Stream, String, usize) -> Box<dyn Session>,
+    pub(crate) begin: fn(Stream, String, usize, Use) -> Box<dyn Session>,
 }
 
 impl FrontEnd {
     const fn of<P: Protocol + 'static>() -> FrontEnd {
-        let begin = |stream, peer, node| -> Box<dyn Session> {
-            Box::new(Connection::<P>::new(stream, peer, node))
+        let begin = |stream, peer, node, memory| -> Box<dyn Session> {
+            Box::new(Connection::<P>::new(stream, peer, node, memory))
         };
         FrontEnd {
             key: P::KEY,

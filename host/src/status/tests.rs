@@ -14,6 +14,8 @@ fn full() -> Value {
     let scrub = ScrubStatus::default();
     let node = NodeStatus {
         why: Some(String::new()),
+        trouble: Some(String::new()),
+        slow: Some(SlowStatus::default()),
         absence: Some(AbsenceStatus {
             disk_failed: true,
             given_up_in_seconds: Some(0),
@@ -97,7 +99,7 @@ fn in_backticks(text: &str) -> &str {
 fn the_page_names_the_fields_that_there_are() {
     let (page, status) = (include_str!("../../../docs/status.md"), full());
     let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
-    assert_eq!(sections.len(), 21);
+    assert_eq!(sections.len(), 22);
     for section in sections {
         let (heading, body) = section.split_once('\n').unwrap();
         let rows = body.lines().filter(|line| line.starts_with("| `"));
@@ -127,6 +129,7 @@ fn states_and_modes_are_named_on_the_page_and_written_as_they_are_shown() {
         N::Opening,
         N::Stopping,
         N::Expected,
+        N::Hung,
         N::Down,
         N::Lost,
     ];

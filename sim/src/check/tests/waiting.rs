@@ -10,7 +10,7 @@ const UNRANGED: Options = Options { ranges: false, ..UNSLOTTED };
 fn forgetting_a_write_whose_data_is_away_is_found() {
     let (gives_up, controller) = (Some(false), Some(None));
     let drawn = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
-    let options = Options { gives_up, controller, ..drawn };
+    let options = without_hangs(Options { gives_up, controller, ..drawn });
     for seed in [60, 192] {
         passed(seed, options);
         assert!(fails(seed, Bug::LoneSurvivor, options), "seed {seed}");
@@ -30,6 +30,7 @@ fn relying_on_marks_that_are_gone_is_found() {
 #[test]
 fn parity_that_waits_beside_a_suspect_disk_is_found() {
     let options = Options { deferral: Some(true), members: Some(false), ..UNRANGED };
+    let options = without_hangs(options);
     passed(586, options);
     assert!(fails(586, Bug::SuspectWaits, options));
 }
