@@ -543,8 +543,7 @@ fn forgetting_what_is_being_filled_is_found() {
 fn judging_losses_by_number_is_found() {
     let layout = Some("lrc:4+2+1".parse().unwrap());
     let options = Options { gives_up: Some(true), members: Some(false), layout, ..BY_THEMSELVES };
-    let options = without_hangs(options);
-    authority_bug_is_found(AuthorityBug::ByNumber, 310, options);
+    authority_bug_is_found(AuthorityBug::ByNumber, 310, without_hangs(options));
 }
 
 #[test]
