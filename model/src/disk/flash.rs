@@ -1,13 +1,17 @@
-//! A device of flash memory: channels that each work on one unit at a time, and a bus.
+//! A device of flash memory: channels that each work on one unit at a time, and a bus; with a buffer for writes and
+//! garbage collection, if its parameter file has them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use weft_core::units::Nanos;
 
 use super::bus::{Bus, Direction};
-use super::{Access, Completed, Kind, Times, nanos};
-use crate::spec::{self, LatencyPoint};
+use super::collection::{Collecting, Wear};
+use super::latency::{Latencies, draw};
+use super::{Access, Completed, Kind, Times};
+use crate::spec;
 
 #[derive(Clone, Debug)]
 pub(super) struct Flash {
@@ -24,6 +28,7 @@ pub(super) struct Flash {
     running: BinaryHeap<Reverse<Running>>,
     order: u64,
     chance: fastrand::Rng,
+    collecting: Option<Box<Collecting>>,
 }
 
 /// In the order of completion, then of submission.
@@ -56,7 +61,8 @@ impl Ord for Running {
 }
 
 impl Flash {
-    pub fn new(spec: &spec::Flash, bus: &spec::Bus, chance: fastrand::Rng) -> Self {
+    pub fn new(spec: &spec::Flash, bus: &spec::Bus, mut chance: fastrand::Rng) -> Self {
+        let collecting = spec.collection.as_ref().map(|c| Collecting::new(spec, c, &mut chance));
         Flash {
             spec: spec.clone(),
             piece_bytes: bus.piece_bytes,
@@ -66,7 +72,13 @@ impl Flash {
             running: BinaryHeap::new(),
             order: 0,
             chance,
+            collecting: collecting.map(Box::new),
         }
+    }
+
+    /// What it has programmed and erased, if it collects garbage.
+    pub fn wear(&self) -> Option<Wear> {
+        self.collecting.as_ref().map(|c| c.wear())
     }
 
     pub fn next(&self) -> Option<Nanos> {
@@ -89,6 +101,7 @@ impl Flash {
             Kind::Read => self.read(now, &access, bus),
             Kind::Write => self.write(now, &access, bus),
             Kind::Flush => self.flush(now),
+            Kind::Discard => self.discard(&access),
         };
         let at = now + times.total();
         self.order += 1;
@@ -98,15 +111,17 @@ impl Flash {
     }
 
     fn read(&mut self, now: Nanos, access: &Access, bus: &mut Bus) -> Times {
-        let (mut first_begin, mut off_flash, mut across) = (Nanos::MAX, now, now);
+        let ready = now + self.command();
+        let (mut first_begin, mut off_flash, mut across) = (Nanos::MAX, ready, ready);
         for (channel, bytes) in units(&self.spec, access) {
-            let (begin, end) = self.work(channel, now, Kind::Read);
+            let (begin, end) = self.work(channel, ready, Kind::Read);
             first_begin = first_begin.min(begin);
             off_flash = off_flash.max(end);
             across = across.max(self.cross(now, end, Direction::Read, bytes, bus));
         }
         Times {
-            queued: first_begin - now,
+            overhead: ready - now,
+            queued: first_begin - ready,
             transfer: off_flash - first_begin,
             bus: across - off_flash,
             ..Times::default()
@@ -114,6 +129,9 @@ impl Flash {
     }
 
     fn write(&mut self, now: Nanos, access: &Access, bus: &mut Bus) -> Times {
+        if self.collecting.is_some() {
+            return self.write_to_buffer(now, access, bus);
+        }
         let (mut first_across, mut first_begin, mut done) = (Nanos::MAX, Nanos::MAX, now);
         let mut across = now;
         for (channel, bytes) in units(&self.spec, access) {
@@ -132,6 +150,38 @@ impl Flash {
         }
     }
 
+    /// Of a device with garbage collection: complete when all is in its buffer.
+    fn write_to_buffer(&mut self, now: Nanos, access: &Access, bus: &mut Bus) -> Times {
+        let ready = now + self.command();
+        let bytes = bytes(&self.spec, access);
+        let across = self.cross(now, ready, Direction::Write, bytes.end - bytes.start, bus);
+        let mut latencies = Latencies { spec: &self.spec, chance: &mut self.chance };
+        let admitted = self
+            .collecting
+            .as_mut()
+            .map_or(across, |c| c.write(now, across, bytes, &mut latencies));
+        self.written = self.written.max(admitted);
+        Times {
+            overhead: ready - now,
+            bus: across - ready,
+            queued: admitted - across,
+            ..Times::default()
+        }
+    }
+
+    /// Of a device with garbage collection: others are sent a flush instead.
+    fn discard(&mut self, access: &Access) -> Times {
+        if let Some(collecting) = &mut self.collecting {
+            collecting.discard(bytes(&self.spec, access));
+        }
+        Times { overhead: self.command(), ..Times::default() }
+    }
+
+    /// In the controller, for each command.
+    fn command(&self) -> Nanos {
+        self.collecting.as_ref().map_or(0, |c| c.command)
+    }
+
     fn flush(&mut self, now: Nanos) -> Times {
         if now >= self.flush.0 {
             let begin = now.max(self.written).max(self.flush.1);
@@ -147,6 +197,9 @@ impl Flash {
             Kind::Write => draw(&self.spec.write_latency, &mut self.chance),
             _ => draw(&self.spec.read_latency, &mut self.chance),
         };
+        if let Some(collecting) = &mut self.collecting {
+            return collecting.read(channel, ready, latency);
+        }
         let begin = self.free[channel].max(ready);
         self.free[channel] = begin + latency;
         (begin, begin + latency)
@@ -164,26 +217,20 @@ impl Flash {
     }
 }
 
+/// The bytes that an access is about.
+fn bytes(spec: &spec::Flash, access: &Access) -> Range<u64> {
+    let sector = u64::from(spec.sector_bytes);
+    access.first * sector..access.end() * sector
+}
+
 /// The units that an access touches: each one's channel, and how many bytes of it.
 fn units(spec: &spec::Flash, access: &Access) -> impl Iterator<Item = (usize, u64)> + use<> {
-    let sector = u64::from(spec.sector_bytes);
     let (unit, channels) = (spec.unit_bytes, u64::from(spec.channels));
-    let (mut at, end) = (access.first * sector, access.end() * sector);
+    let Range { start: mut at, end } = bytes(spec, access);
     std::iter::from_fn(move || {
         let until = end.min((at / unit + 1) * unit);
         let next = (at < end).then(|| ((at / unit % channels) as usize, until - at));
         at = until;
         next
     })
-}
-
-/// Draws from a distribution given by quantiles.
-fn draw(points: &[LatencyPoint], chance: &mut fastrand::Rng) -> Nanos {
-    if let [only] = points {
-        return nanos(only.ms);
-    }
-    let quantile = chance.f64();
-    let above = points.partition_point(|p| p.quantile <= quantile).clamp(1, points.len() - 1);
-    let (a, b) = (&points[above - 1], &points[above]);
-    nanos(a.ms + (b.ms - a.ms) * (quantile - a.quantile) / (b.quantile - a.quantile))
 }

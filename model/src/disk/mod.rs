@@ -15,13 +15,17 @@
 //! - `seek`, `mechanics`: how arm and platters move;
 //! - `mechanical`: a disk made of these, with track buffer and read-ahead;
 //! - `fixed`, `flash`: devices without a mechanism;
+//! - `collection`: garbage collection of a flash device;
+//! - `latency`: what a channel of a flash device takes, drawn at random;
 //! - `operations`: what the operations of a node's store are to a disk;
 //! - [`bus`]: the way to the host, of a disk's own or shared.
 
 pub mod bus;
+mod collection;
 mod fixed;
 mod flash;
 pub mod geometry;
+mod latency;
 mod mechanical;
 mod mechanics;
 mod model;
@@ -34,6 +38,7 @@ use weft_core::units::Nanos;
 
 use crate::schedule::{Policy, Positions, Queue};
 use bus::Bus;
+pub use collection::Wear;
 use mechanics::Target;
 use model::DeviceModel;
 pub use model::Model;
@@ -49,10 +54,13 @@ fn nanos(ms: f64) -> Nanos {
 pub enum Kind {
     /// Sectors go to the host.
     Read,
-    /// Sectors come from the host, and are on the platter when it completes.
+    /// Sectors come from the host, and are on the platter when it completes; or in a buffer that outlasts a loss of
+    /// power.
     Write,
     /// Writes that completed before will outlast a loss of power. Has no sectors.
     Flush,
+    /// What is in the sectors is not needed any more. To a disk that makes no use of that it is a flush.
+    Discard,
 }
 
 /// An access: so many sectors from the first on.
@@ -80,6 +88,11 @@ impl Access {
     /// A flush.
     pub fn flush() -> Self {
         Access { kind: Kind::Flush, first: 0, sectors: 0 }
+    }
+
+    /// A discard.
+    pub fn discard(first: u64, sectors: u64) -> Self {
+        Access { kind: Kind::Discard, first, sectors }
     }
 
     /// Address after the last sector.
@@ -175,7 +188,7 @@ impl Disk {
     /// `policy` orders the queue of a disk that serves one access at a time; a flash device
     /// begins all accesses as they come. `phase` is how long before time 0 the index passed
     /// the head: spin-synchronised disks have equal phases. `chance` is for what varies at
-    /// random, the latencies of a flash device.
+    /// random, the latencies of a flash device and where a preconditioned one has its pages.
     pub fn new(model: &Model, policy: Policy, phase: Nanos, chance: fastrand::Rng) -> Self {
         let device = match &model.device {
             DeviceModel::Mechanical(disk) => {
@@ -242,6 +255,14 @@ impl Disk {
         self.drive.busy.until(now)
     }
 
+    /// What it has programmed and erased since the run began, if it is a flash device that collects garbage.
+    pub fn wear(&self) -> Option<Wear> {
+        match &self.drive.device {
+            DeviceState::Flash(flash) => flash.wear(),
+            _ => None,
+        }
+    }
+
     /// For how long its own bus was, or is booked to be, in use.
     pub fn bus_busy(&self) -> Nanos {
         self.own_bus.busy()
@@ -257,6 +278,15 @@ impl Drive {
     }
 
     fn accept(&mut self, now: Nanos, id: u64, access: Access, bus: &mut Bus) {
+        let access = match (&self.device, access.kind) {
+            (DeviceState::Flash(flash), Kind::Discard)
+                if access.sectors > 0 && flash.wear().is_some() =>
+            {
+                access
+            }
+            (_, Kind::Discard) => Access::flush(),
+            _ => access,
+        };
         assert!(
             access.kind == Kind::Flush || (access.sectors > 0 && access.end() <= self.sectors),
             "{access:?} on a disk of {} sectors",

@@ -8,7 +8,7 @@ use super::Access;
 
 impl Access {
     /// The access that an operation is, on a disk with sectors of so many bytes, of which the node
-    /// has what begins at byte `first`. To give back room is no more than a flush.
+    /// has what begins at byte `first`.
     pub fn of(op: &DiskOp, first: u64, sector_bytes: u64) -> Access {
         match op {
             DiskOp::Read { offset, len } => {
@@ -18,7 +18,10 @@ impl Access {
                 let len: u64 = data.iter().map(|piece: &Buffer| piece.len() as u64).sum();
                 Access::write((first + offset) / sector_bytes, len / sector_bytes)
             }
-            DiskOp::Flush | DiskOp::Discard { .. } => Access::flush(),
+            DiskOp::Discard { offset, len } => {
+                Access::discard((first + offset) / sector_bytes, len / sector_bytes)
+            }
+            DiskOp::Flush => Access::flush(),
         }
     }
 }
@@ -42,7 +45,8 @@ mod tests {
         let read = DiskOp::Read { offset: 4096, len: 8192 };
         assert_eq!(Access::of(&read, 0, 4096), Access::read(1, 2));
         assert!(!is_flushed_after(&read));
-        assert_eq!(Access::of(&DiskOp::Discard { offset: 0, len: 4096 }, 0, 512), Access::flush());
+        let discard = DiskOp::Discard { offset: 0, len: 4096 };
+        assert_eq!(Access::of(&discard, 8192, 512), Access::discard(16, 8));
         assert_eq!(Access::of(&DiskOp::Flush, 0, 512), Access::flush());
     }
 }

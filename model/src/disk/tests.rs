@@ -352,7 +352,12 @@ fn an_access_beyond_the_end_is_refused() {
 
 /// Accesses anywhere, often right after the one before, at any distance in time.
 fn accesses() -> impl Strategy<Value = Vec<(u64, Kind, Option<u64>, u64)>> {
-    let kind = prop_oneof![4 => Just(Kind::Read), 2 => Just(Kind::Write), 1 => Just(Kind::Flush)];
+    let kind = prop_oneof![
+        4 => Just(Kind::Read),
+        2 => Just(Kind::Write),
+        1 => Just(Kind::Flush),
+        1 => Just(Kind::Discard),
+    ];
     let first = prop_oneof![Just(None), (0..2_000_000u64).prop_map(Some)];
     proptest::collection::vec((0..50_000_000u64, kind, first, 1..400u64), 1..60)
 }
@@ -363,7 +368,7 @@ proptest! {
     /// Whatever comes: all is completed once, in order of time, no sooner than the platter
     /// allows, its parts make up the whole, and the same again gives the same.
     #[test]
-    fn every_access_is_accounted_for(accesses in accesses(), policy in 0..5usize, which in 0..10usize) {
+    fn every_access_is_accounted_for(accesses in accesses(), policy in 0..5usize, which in 0..11usize) {
         let (name, _) = builtins().nth(which).unwrap();
         let model = model(name);
         let run = || {

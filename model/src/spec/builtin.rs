@@ -2,7 +2,7 @@
 
 use super::{Spec, SpecError};
 
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("hp97560-tickertaip", include_str!("../../specs/hp97560-tickertaip.toml")),
     ("hp97560", include_str!("../../specs/hp97560.toml")),
     ("hp-c3325", include_str!("../../specs/hp-c3325.toml")),
@@ -13,6 +13,7 @@ const FILES: [(&str, &str); 10] = [
     ("drnet", include_str!("../../specs/drnet.toml")),
     ("shared-storage", include_str!("../../specs/shared-storage.toml")),
     ("flash", include_str!("../../specs/flash.toml")),
+    ("ssd-2tb", include_str!("../../specs/ssd-2tb.toml")),
 ];
 
 /// The names of the devices that come with Weft, and their parameter files.

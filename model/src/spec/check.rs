@@ -1,6 +1,6 @@
 //! Whether a parameter file's numbers can be true.
 
-use super::{Flash, LatencyPoint, Mechanical, SpecError, Zone, parameters};
+use super::{Flash, LatencyPoint, Mechanical, SpecError, Zone, collection, parameters};
 
 /// Every number against the range of its key.
 pub(super) fn ranges(table: &toml::Table) -> Result<(), SpecError> {
@@ -142,7 +142,8 @@ pub(super) fn flash(flash: &Flash) -> Result<(), SpecError> {
     }
     latency("flash.read_latency", &flash.read_latency)?;
     latency("flash.write_latency", &flash.write_latency)?;
-    latency("flash.flush_latency", &flash.flush_latency)
+    latency("flash.flush_latency", &flash.flush_latency)?;
+    collection::check(flash)
 }
 
 fn latency(key: &str, points: &[LatencyPoint]) -> Result<(), SpecError> {

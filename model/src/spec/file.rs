@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 
+use super::collection::Collection;
 use super::{Device, Mechanical, Spec, SpecError};
 
 #[derive(Deserialize)]
@@ -214,6 +215,7 @@ pub struct Flash {
     pub read_latency: Vec<LatencyPoint>,
     pub write_latency: Vec<LatencyPoint>,
     pub flush_latency: Vec<LatencyPoint>,
+    pub collection: Option<Collection>,
 }
 
 /// A point of a latency's distribution function.

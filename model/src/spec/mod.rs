@@ -2,15 +2,19 @@
 //!
 //! A parameter file is TOML. `name`, `about` and `[bus]` are for every device; a disk with a
 //! mechanism has `[geometry]`, `[mechanics]`, `[controller]` and `[buffer]`; a device without
-//! has `[fixed]` or `[flash]` instead. [`parameters`] documents every key.
+//! has `[fixed]` or `[flash]` instead, the latter with `[flash.collection]` if it collects garbage.
+//! [`parameters`] documents every key.
 
 mod builtin;
 mod check;
+mod collection;
 mod file;
 mod parameters;
 mod seek;
 
 pub use builtin::{builtin, builtins};
+pub(crate) use collection::Sizes;
+pub use collection::{Collection, Start};
 pub use file::{
     Buffer, Bus, Controller, Fixed, Flash, Geometry, LatencyPoint, Mechanics, ReadAheadTo, Seek,
     SeekPiece, Zone,

@@ -78,6 +78,8 @@ const DS: &str = "DiskSim 4.0 manual, CMU-PDL-08-101";
 const TT: &str = "TickerTAIP, TOCS 12(3), 1994, section 4.2";
 const DN: &str = "DR-net (2000), Table 1; shared storage (ICDCS 2000), Table 2";
 const MQ: &str = "MQSim, FAST 2018";
+const ME: &str = "MQSim-E, IEEE CAL, 2022";
+const DY: &str = "Desnoyers, SYSTOR 2012";
 const WEFT: &str = "Weft";
 
 /// Longer than anything in a disk takes.
@@ -196,6 +198,28 @@ const PARAMETERS: &[Parameter] = &[
     row("flash.flush_latency.quantile", "", Range::Number(0.0, 1.0), None, WEFT,
         "The share of flushes that take no longer than `ms`, once earlier writes are done."),
     row("flash.flush_latency.ms", "ms", Range::Number(0.0, 1e6), None, WEFT, "See quantile."),
+
+    row("flash.collection.raw_bytes", "bytes", Range::Whole(512, EXABYTE), None, DY,
+        "Bytes of flash memory. What it has beyond `flash.capacity_bytes` is over-provisioning."),
+    row("flash.collection.page_bytes", "bytes", Range::Whole(128, 1 << 30), None, ME,
+        "The unit of the mapping. A write of a part of a page counts as a page."),
+    row("flash.collection.block_bytes", "bytes", Range::Whole(128, 1 << 40), None, MQ,
+        "What one channel erases at a time. The blocks of all channels that are written together \
+         are a superblock, the unit of garbage collection."),
+    row("flash.collection.reserve_superblocks", "superblocks", Range::Whole(2, 1024), Some("2"), WEFT,
+        "Garbage is collected while fewer superblocks are free."),
+    row("flash.collection.erase_ms", "ms", MS, None, MQ, "How long a channel erases a block."),
+    row("flash.collection.suspend_ms", "ms", MS, Some("to its end"), MQ,
+        "The longest that a read waits for a program, copy or erase in progress on its channel: \
+         after that time it is suspended, and goes on after the read."),
+    row("flash.collection.command_ms", "ms", MS, Some("0"), WEFT,
+        "What a read, write or discard takes in the controller."),
+    row("flash.collection.write_buffer_bytes", "bytes", Range::Whole(128, 1 << 40), None, ME,
+        "The buffer for writes, which outlasts a loss of power. A write is complete when it is there; \
+         its room is free again when the unit has been programmed."),
+    row("flash.collection.start", "", Range::Word(&["preconditioned", "fresh"]), Some("preconditioned"), WEFT,
+        "What it holds when a run begins: all pages, after random overwrites to the steady state; \
+         or nothing."),
 
     row("bus.read_bytes_per_s", "bytes/s", Range::Whole(0, 1 << 50), Some("0"), TT,
         "The rate from device to host; 0: no time."),

@@ -53,6 +53,83 @@ fn a_device_is_of_one_kind() {
     assert!(problem("name = \"nothing\"").starts_with("geometry: missing"));
 }
 
+/// The 1.92 TB drive's file with something else in place of something.
+fn changed_drive(from: &str, to: &str) -> String {
+    let text = builtins().find(|(name, _)| *name == "ssd-2tb").unwrap().1;
+    assert!(text.contains(from), "{from}");
+    text.replacen(from, to, 1)
+}
+
+#[test]
+fn errors_of_garbage_collection_name_what_would_do() {
+    let text = problem(&changed_drive("page_bytes = 4096", "page_bytes = 1000"));
+    assert_eq!(text, "flash.collection.page_bytes: must be a whole number of sectors");
+    let text = problem(&changed_drive("page_bytes = 4096", "page_bytes = 24576"));
+    assert_eq!(
+        text,
+        "flash.collection.page_bytes: flash.unit_bytes, 65536, must be a whole number of it"
+    );
+    let text = problem(&changed_drive("block_bytes = 100_663_296", "block_bytes = 100000"));
+    assert_eq!(
+        text,
+        "flash.collection.block_bytes: must be a whole number of flash.unit_bytes, 65536"
+    );
+    let text = problem(&changed_drive("bytes = 16_777_216", "bytes = 65535"));
+    assert_eq!(
+        text,
+        "flash.collection.write_buffer_bytes: must be at least flash.unit_bytes, 65536"
+    );
+    let text =
+        problem(&changed_drive("raw_bytes = 2_196_875_771_904", "raw_bytes = 1_920_383_410_176"));
+    assert_eq!(
+        text,
+        "flash.collection.raw_bytes: must be at least 1938704302080, 602 superblocks of 3220439040 \
+         bytes: enough for flash.capacity_bytes and 5 more"
+    );
+    let text = problem(&changed_drive(
+        "raw_bytes = 2_196_875_771_904",
+        "raw_bytes = 1_152_921_504_606_846_976",
+    ));
+    assert_eq!(
+        text,
+        "flash.collection.raw_bytes: must be at most 8 times flash.capacity_bytes, 1920383410176"
+    );
+    for (from, to, expected) in [
+        ("reserve_superblocks = 2", "reserve_superblocks = 1", "it must be 2 to 1024 superblocks"),
+        ("erase_ms = 35.0", "erase_ms = inf", "it must be 0 to 1000 ms"),
+        ("suspend_ms = 0.1", "suspend_ms = -0.1", "it must be 0 to 1000 ms"),
+        ("start = \"preconditioned\"", "start = \"full\"", "unknown variant `full`"),
+        ("erase_ms", "erases_ms", "unknown field `erases_ms`"),
+        ("raw_bytes = 2_196_875_771_904", "", "missing field `raw_bytes`"),
+    ] {
+        let text = problem(&changed_drive(from, to));
+        assert!(text.contains(expected), "{to}: {text}");
+    }
+}
+
+#[test]
+fn the_raw_bytes_that_an_error_names_are_enough() {
+    for raw in ["1_938_704_302_080", "15_363_067_281_408"] {
+        Spec::parse(&changed_drive("2_196_875_771_904", raw)).unwrap();
+    }
+}
+
+#[test]
+fn a_simulated_drive_is_small_whatever_its_size() {
+    for (capacity, raw) in [
+        ("2_305_843_009_213_693", "18_446_744_073_709_544"),
+        ("4_000_000_000_000", "4_100_000_000_000"),
+    ] {
+        let text =
+            changed_drive("1_920_383_410_176", capacity).replacen("2_196_875_771_904", raw, 1);
+        let Device::Flash(flash) = Spec::parse(&text).unwrap().device else { panic!("flash") };
+        let sizes = Sizes::of(&flash, flash.collection.as_ref().unwrap());
+        assert!(sizes.logical <= 1 << 20, "{sizes:?}");
+        assert!(sizes.per_superblock * sizes.superblocks <= 8 << 20, "{sizes:?}");
+        assert!(sizes.superblocks < 2 * 4096, "{sizes:?}");
+    }
+}
+
 /// Collects the keys of a parameter file, as [`parameters`] writes them.
 fn keys(prefix: &str, table: &toml::Table, found: &mut Vec<String>) {
     for (name, value) in table {
@@ -92,7 +169,7 @@ fn full(kind: &[&str]) -> String {
             }
             let header = match path {
                 "geometry.zones" | "mechanics.seek.pieces" => format!("[[{path}]]"),
-                _ if path.starts_with("flash.") => format!("[[{path}]]"),
+                _ if path.ends_with("_latency") => format!("[[{path}]]"),
                 _ => format!("[{path}]"),
             };
             if header != open {
@@ -103,6 +180,7 @@ fn full(kind: &[&str]) -> String {
                 ("mechanics.seek.table", _) => "[[1, 1.0]]".into(),
                 ("geometry.zones.slipped_tracks", _) => "[]".into(),
                 ("geometry.zones.sectors_per_track", _) => "9".into(),
+                ("flash.collection.raw_bytes", _) => "4096".into(),
                 (_, Range::Number(least, _)) => format!("{:?}", least.max(0.0)),
                 (_, Range::Whole(least, _) | Range::WholeOr(least, ..)) => least.to_string(),
                 (_, Range::Word(words)) => format!("{:?}", words[0]),

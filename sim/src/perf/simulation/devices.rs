@@ -120,6 +120,7 @@ impl Simulation {
                     weft_model::disk::Kind::Read => "read",
                     weft_model::disk::Kind::Write => "write",
                     weft_model::disk::Kind::Flush => "flush",
+                    weft_model::disk::Kind::Discard => "discard",
                 };
                 let bytes = done.access.sectors * self.sector_bytes;
                 timeline.disk_ended(node, id, (kind, bytes), now, &done.times);

@@ -4,7 +4,7 @@ use weft_core::policy::Dispatch;
 use weft_core::units::SECTOR;
 use weft_load::workload::{Arrivals, Problem, Spacing, Think};
 use weft_model::schedule::Policy as Scheduler;
-use weft_model::spec::{Device, Spec};
+use weft_model::spec::{Device, Spec, Start};
 
 use super::{Arbitration, Commands, Fabric, MessageTimes, Roles, Store, System};
 use crate::perf::parameters;
@@ -53,6 +53,7 @@ impl System {
                 [&flash.read_latency, &flash.write_latency, &flash.flush_latency]
                     .iter()
                     .any(|points| points.len() > 1)
+                    || flash.collection.as_ref().is_some_and(|c| c.start == Start::Preconditioned)
             }
         };
         let hierarchy = self.links.hierarchy.unwrap_or_default();
