@@ -1,4 +1,4 @@
-//! Text that somebody else wrote, as it may stand in a log and on a terminal.
+//! Text that somebody else wrote, as it may stand in a log, on a terminal and in a URI.
 
 use std::borrow::Cow;
 
@@ -44,6 +44,23 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}... ({} more bytes)", &text[..end], text.len() - end))
 }
 
+/// Whether a byte of a path means itself in a URI and to a shell.
+pub fn is_plain(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b"/._-~".contains(&b)
+}
+
+/// A path in a URI: bytes that would end it, or that a shell would take for something else, are percent-encoded (RFC 3986,
+/// 2.1).
+pub fn in_uri(path: &[u8]) -> String {
+    path.iter().fold(String::new(), |mut out, b| {
+        match is_plain(*b) {
+            true => out.push(char::from(*b)),
+            false => out.push_str(&format!("%{b:02X}")),
+        }
+        out
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +73,13 @@ mod tests {
         assert!(!line.contains(acts));
         assert!(matches!(one_line("plain é"), Cow::Borrowed("plain é")));
         assert_eq!(lines("a\n\tb\x1b"), "a\n\tb\\u001b");
+    }
+
+    #[test]
+    fn a_path_in_a_uri_is_percent_encoded() {
+        assert_eq!(in_uri(b"/srv/weft-1/a_b.sock"), "/srv/weft-1/a_b.sock");
+        assert_eq!(in_uri("/a b/\u{e9}?x=%".as_bytes()), "/a%20b/%C3%A9%3Fx%3D%25");
+        assert_eq!(in_uri(b"/\xff"), "/%FF", "paths are bytes");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Parts of answers that several commands print.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::Value;
+use weft_bytes::escape::{in_uri, is_plain};
 use weft_host::epoch_parts;
 use weft_terminal::say;
 
@@ -36,8 +38,13 @@ pub fn say_cut_off(answer: &Value) -> Result<()> {
 pub fn uri(listen: &str, volume: &str) -> String {
     match listen.split_once("+unix:///?socket=") {
         Some((scheme, path)) => {
-            let path = std::path::absolute(Path::new(path)).unwrap_or_else(|_| path.into());
-            format!("{scheme}+unix:///{volume}?socket={}", escape(&path.display().to_string()))
+            // The path is encoded already.
+            let here = std::env::current_dir().unwrap_or_default();
+            let before = match path.starts_with('/') {
+                true => String::new(),
+                false => format!("{}/", in_uri(here.as_os_str().as_bytes())),
+            };
+            format!("{scheme}+unix:///{volume}?socket={before}{path}")
         }
         None => format!("{listen}/{volume}"),
     }
@@ -63,28 +70,14 @@ fn name_on(own: &Path, path: impl Iterator<Item = PathBuf>) -> String {
 }
 
 /// What no shell and no URI takes for anything else.
-fn plain(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b"/._-~".contains(&b)
-}
 
 /// A path as a shell takes it for one word.
 pub fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
-    match path.bytes().all(plain) {
+    match path.bytes().all(is_plain) {
         true => path,
         false => format!("'{}'", path.replace('\'', r"'\''")),
     }
-}
-
-/// Escapes what would end a URI or be taken for something else by a shell.
-fn escape(path: &str) -> String {
-    path.bytes().fold(String::new(), |mut out, b| {
-        match plain(b) {
-            true => out.push(char::from(b)),
-            false => out.push_str(&format!("%{b:02X}")),
-        }
-        out
-    })
 }
 
 #[cfg(test)]
@@ -126,7 +119,7 @@ mod tests {
     #[test]
     fn uris_name_the_volume() {
         assert_eq!(uri("nbd://127.0.0.1:1", "v"), "nbd://127.0.0.1:1/v");
-        assert_eq!(uri("nbd+unix:///?socket=/a b/s", "v"), "nbd+unix:///v?socket=/a%20b/s");
+        assert_eq!(uri("nbd+unix:///?socket=/a%20b/s", "v"), "nbd+unix:///v?socket=/a%20b/s");
         assert_eq!(uri("weft+unix:///?socket=/s", "v"), "weft+unix:///v?socket=/s");
     }
 }

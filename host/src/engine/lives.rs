@@ -79,7 +79,7 @@ impl Engine {
                 }
             }
         }
-        self.open_node(n)
+        self.open_node(n).inspect_err(|e| self.instances[n].why = e.to_string())
     }
 
     /// Opens the disk of a node and starts the node. If the disk does not answer soon, the node is started when it does.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::str::FromStr;
 
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
+use weft_bytes::escape::in_uri;
 use weft_net::transport::give_room;
 
 use super::budget::Use;
@@ -173,7 +175,9 @@ impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.front_end.scheme;
         match &self.place {
-            Place::Unix(path) => write!(f, "{scheme}+unix:///?socket={}", path.display()),
+            Place::Unix(path) => {
+                write!(f, "{scheme}+unix:///?socket={}", in_uri(path.as_os_str().as_bytes()))
+            }
             Place::Tcp(address) => write!(f, "{scheme}://{address}"),
         }
     }
