@@ -9,7 +9,7 @@ set -u
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
-needs nbdkit nbdfuse nbdsh fusermount3 losetup mkfs.ext4
+needs nbdkit nbdfuse nbdsh fio fusermount3 losetup mkfs.ext4
 WEFT=$(realpath "${WEFT:-target/release/weft}")
 T=$(mktemp -d /tmp/weft-bad-disks.XXXXXX)
 LIMIT=60                        # seconds that anything may take
@@ -85,6 +85,18 @@ hangs() {
     go_on
     whole
     grep 'node 1 is down: .*disk-1.img has not answered for 3s' "$T/log"
+}
+
+# A disk hangs under many small reads and writes: each may make the thread wait that starts operations.
+hangs_under_load() {
+    down
+    up && wait_until answers
+    ( sleep 2; hang; sleep 6; go_on ) &
+    local weather=$!
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randrw --bs=4k --iodepth=32 --offset=64m --size=64m --time_based --runtime=10 \
+        --max_latency=5s
+    wait $weather
+    whole
 }
 
 # A disk hangs when the array starts: the others serve without it.
@@ -175,6 +187,6 @@ t() {
     fi
 }
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_at_start is_slow errs is_full}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow errs is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

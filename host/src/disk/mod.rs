@@ -46,6 +46,11 @@ pub enum Backend {
 /// File systems that live in memory, by the number that `statfs` gives.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
+/// File systems of which io_uring starts operations without waiting, by the same number: ext, XFS, Btrfs, F2FS, bcachefs and
+/// ZFS. Others (FUSE and those of networks) may make it wait for an operation that hangs.
+const STARTS_AT_ONCE: [u64; 6] =
+    [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1];
+
 /// How long a process that was killed may keep a disk in use.
 const DYING: Duration = Duration::from_millis(500);
 
@@ -59,6 +64,8 @@ pub struct Disk {
     pub(crate) block: bool,
     /// Whether it is in memory, so that nothing makes it any safer.
     pub(crate) volatile: bool,
+    /// Whether starting an operation may take as long as the operation.
+    pub(crate) starts_slowly: bool,
     /// In which order it is given its operations, and how many at a time.
     pub(crate) queue: DiskQueue,
     /// Whether what is not written reads as zeros: a file made just now.
@@ -135,7 +142,9 @@ impl Disk {
 
     fn of(file: File, path: &Path, kind: Kind) -> Result<Disk> {
         let block = kind == Kind::Block;
-        let volatile = !block && in_memory(&file, path)?;
+        let kind = file_system(&file, path)?;
+        let volatile = !block && IN_MEMORY.contains(&kind);
+        let starts_slowly = !block && !volatile && !STARTS_AT_ONCE.contains(&kind);
         let (path, queue) = (path.to_path_buf(), DiskQueue::default());
         Ok(Disk {
             file: Handle::new(file),
@@ -143,6 +152,7 @@ impl Disk {
             backend: Backend::Sync,
             block,
             volatile,
+            starts_slowly,
             queue,
             fresh: false,
             space: Space::default(),
@@ -304,9 +314,9 @@ fn length(file: &File, path: &Path) -> Result<u64> {
     rustix::fs::seek(file, SeekFrom::End(0)).map_err(at("measure", path))
 }
 
-fn in_memory(file: &File, path: &Path) -> Result<bool> {
+fn file_system(file: &File, path: &Path) -> Result<u64> {
     let kind = rustix::fs::fstatfs(file).map_err(at("look at", path))?.f_type as u64;
-    Ok(IN_MEMORY.contains(&(kind & 0xffff_ffff)))
+    Ok(kind & 0xffff_ffff)
 }
 
 /// Whether the files of a directory are in memory: nodes then do their disk operations themselves.
@@ -314,5 +324,6 @@ fn in_memory(file: &File, path: &Path) -> Result<bool> {
 /// # Errors
 /// If it cannot be looked at.
 pub fn is_in_memory(dir: &Path) -> Result<bool> {
-    in_memory(&File::open(dir).map_err(at("open", dir))?, dir)
+    let kind = file_system(&File::open(dir).map_err(at("open", dir))?, dir)?;
+    Ok(IN_MEMORY.contains(&kind))
 }

@@ -39,6 +39,8 @@ const MOST_GIVEN: u32 = 16 * ENTRIES;
 const STALLED: Duration = Duration::from_secs(1);
 /// Most operations that a stalled disk is given.
 const FEW: u32 = 16;
+/// Most operations of a disk that are given to threads of the kernel, because starting them may take long.
+const MOST_SLOW: u32 = 32;
 /// Most threads that the kernel may use for operations that block: enough for several stalled disks and the others.
 const KERNEL_THREADS: u32 = 128;
 /// What the ring says when it is time to retry writes that found no free space.
@@ -127,17 +129,21 @@ struct DiskLine {
     line: Line<usize>,
     /// When it last ended an operation, or was given one while it had none.
     answered: Instant,
+    /// How many operations it may be given.
+    most: u32,
 }
 
 impl DiskLine {
-    fn new(queue: DiskQueue, now: Instant) -> DiskLine {
-        DiskLine { line: Line::new(queue), answered: now }
+    fn new(queue: DiskQueue, starts_slowly: bool, now: Instant) -> DiskLine {
+        let most = if starts_slowly { MOST_SLOW } else { u32::MAX };
+        DiskLine { line: Line::new(queue), answered: now, most }
     }
 
     /// The next operation that it may be given.
     fn give(&mut self, now: Instant) -> Option<usize> {
         match self.line.given() {
             0 => self.answered = now,
+            given if given >= self.most => return None,
             FEW.. if now.duration_since(self.answered) >= STALLED => return None,
             _ => {}
         }
@@ -197,7 +203,7 @@ impl Ring {
             self.in_flight.push(None);
             self.in_flight.len() - 1
         });
-        let new = || DiskLine::new(disk.queue, Instant::now());
+        let new = || DiskLine::new(disk.queue, disk.starts_slowly, Instant::now());
         self.lines.entry(tag.node).or_insert_with(new).line.push(&request.op, slot);
         let (work, offset, len) = match request.op {
             DiskOp::Read { offset, len } => {
@@ -255,7 +261,11 @@ impl Ring {
 
     fn push(&mut self, slot: usize) {
         let Some(op) = &mut self.in_flight[slot] else { return };
-        let entry = entry(op).user_data(slot as u64);
+        let flags = match op.disk.starts_slowly {
+            true => squeue::Flags::ASYNC,
+            false => squeue::Flags::empty(),
+        };
+        let entry = entry(op).user_data(slot as u64).flags(flags);
         // SAFETY: the entry's memory and file belong to `in_flight[slot]`, which is kept
         // until the operation has ended (`Drop` waits for all).
         unsafe { self.push_entry(&entry) };

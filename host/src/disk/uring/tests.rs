@@ -325,7 +325,7 @@ fn a_write_that_is_retried_is_given_to_the_kernel_again() {
 #[test]
 fn a_disk_that_does_not_answer_is_given_few_operations() {
     let (begun, op) = (Instant::now(), DiskOp::Read { offset: 0, len: 4096 });
-    let mut its = DiskLine::new(DiskQueue::default(), begun);
+    let mut its = DiskLine::new(DiskQueue::default(), false, begun);
     (0..200).for_each(|slot| its.line.push(&op, slot));
     for _ in 0..100 {
         assert!(its.give(begun).is_some());
@@ -337,4 +337,7 @@ fn a_disk_that_does_not_answer_is_given_few_operations() {
     assert!(its.give(begun + STALLED).is_some());
     its.answered = begun + STALLED;
     assert!(its.give(begun + STALLED).is_some(), "it answers again");
+    let mut slow = DiskLine::new(DiskQueue::default(), true, begun);
+    (0..200).for_each(|slot| slow.line.push(&op, slot));
+    assert_eq!((0..100).filter_map(|_| slow.give(begun)).count(), MOST_SLOW as usize);
 }
