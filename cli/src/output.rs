@@ -69,8 +69,6 @@ fn name_on(own: &Path, path: impl Iterator<Item = PathBuf>) -> String {
     }
 }
 
-/// What no shell and no URI takes for anything else.
-
 /// A path as a shell takes it for one word.
 pub fn quoted(path: &Path) -> String {
     let path = path.display().to_string();
