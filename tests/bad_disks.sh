@@ -81,7 +81,7 @@ hangs() {
     host 15 write
     state_is hung
     status "sys.exit('has not answered' not in n['why'])"
-    host 2 write
+    host 10 write
     go_on
     whole
     grep 'node 1 is down: .*disk-1.img has not answered for 3s' "$T/log"
@@ -91,10 +91,10 @@ hangs() {
 hangs_under_load() {
     down
     up && wait_until answers
-    ( sleep 2; hang; sleep 6; go_on ) &
+    ( sleep 2; hang; sleep 20; go_on ) &
     local weather=$!
-    fio --name=x --ioengine=nbd --uri="$URI" --rw=randrw --bs=4k --iodepth=32 --offset=64m --size=64m --time_based --runtime=10 \
-        --max_latency=5s
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randrw --bs=4k --iodepth=32 --offset=64m --size=64m --time_based --runtime=24 \
+        --max_latency=15s
     wait $weather
     whole
 }
@@ -105,7 +105,7 @@ hangs_at_start() {
     hang
     up
     wait_until answers
-    host 2 write
+    host 10 write
     wait_until state_is hung
     go_on
     whole
@@ -134,12 +134,12 @@ errs() {
     wait_until answers
     wait_until state_is down
     status "sys.exit('Input/output error' not in n['why'])"
-    host 5 write
+    host 10 write
     rm "$T/err"
     weft node start 1 --dir "$DIR"
     whole
     : >"$T/err"
-    host 5 write
+    host 10 write
     wait_until state_is down
     status "sys.exit('Input/output error' not in n['why'] or n['errors']['write'] < 1)"
     rm "$T/err"
@@ -163,10 +163,10 @@ is_full() {
     fallocate -l 1T "$T/small/filler" 2>/dev/null || true
     dd if=/dev/zero of="$T/small/filler" bs=1M status=none 2>/dev/null || true
     sync "$T/small"
-    host 8 fill
+    host 20 fill
     state_is hung
     status "sys.exit('is full' not in n['why'])"
-    host 2 write
+    host 10 write
     rm "$T/small/filler"
     wait_until healthy
     host 60 check
