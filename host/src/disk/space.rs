@@ -5,7 +5,8 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -14,22 +15,29 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// How many writes to a disk wait for free space.
 #[derive(Debug, Default)]
-pub(crate) struct Space(AtomicUsize);
+pub(crate) struct Space {
+    waiting: AtomicUsize,
+    /// When the first of them began to wait.
+    since: Mutex<Option<Instant>>,
+}
 
 impl Space {
     /// One more waits.
     pub(crate) fn is_awaited(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) == 0 {
+            *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
     }
 
     /// One has found some, or is not retried any more.
     pub(crate) fn is_found(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether writes wait for it.
-    pub(crate) fn is_lacking(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
+    /// For how long writes have waited for it, if any do.
+    pub(crate) fn lacks_for(&self) -> Option<Duration> {
+        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.filter(|_| self.waiting.load(Ordering::Relaxed) > 0).map(|since| since.elapsed())
     }
 }
 

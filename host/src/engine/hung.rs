@@ -21,7 +21,7 @@ use crate::log::About;
 const LOOK: Nanos = 500 * MILLIS;
 
 /// How long a write may wait for free space before the others go on without it.
-const FULL_TIMEOUT: Nanos = 2_000 * MILLIS;
+const FULL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the process waits for a disk to be opened before it goes on with other things.
 pub(super) const OPENS_WITHIN: Duration = Duration::from_millis(300);
@@ -94,21 +94,16 @@ impl Engine {
     /// What is wrong with the disk of a node that runs.
     fn trouble_of(&self, n: usize, now: Nanos) -> Option<Trouble> {
         let (instance, seat) = (&self.instances[n], self.seat(n)?);
-        let waited = now.saturating_sub(seat.oldest()?);
-        let is_full = seat.disk.as_ref().is_some_and(|disk| disk.space.is_lacking());
-        let timeout = self.disk_timeout.of(instance.rotating);
         let path = instance.path.display();
-        let what = match is_full {
-            true if waited >= FULL_TIMEOUT => {
-                format!("the file system of {path} is full, and its writes wait for free space")
-            }
-            false if waited >= timeout => {
-                let waited = duration_in_words(Duration::from_secs(waited / (1_000 * MILLIS)));
-                format!("{path} has not answered for {waited}")
-            }
-            _ => return None,
-        };
-        Some(Trouble { what })
+        if let Some(lacks) = seat.disk.as_ref().and_then(|disk| disk.space.lacks_for()) {
+            let what =
+                format!("the file system of {path} is full, and its writes wait for free space");
+            return (lacks >= FULL_TIMEOUT).then_some(Trouble { what });
+        }
+        let waited = now.saturating_sub(seat.oldest()?);
+        let words = duration_in_words(Duration::from_secs(waited / (1_000 * MILLIS)));
+        let what = format!("{path} has not answered for {words}");
+        (waited >= self.disk_timeout.of(instance.rotating)).then_some(Trouble { what })
     }
 
     /// Goes on with disks that have been opened by now.

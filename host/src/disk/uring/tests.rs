@@ -290,9 +290,9 @@ fn a_write_without_free_space_is_retried_and_its_disk_is_full_meanwhile() {
             assert!(matches!(other.advance(-errno.raw_os_error()), Next::Later));
         }
         assert!(matches!(one.advance(4096), Next::Ended(Ok(_))));
-        assert!(disk.space.is_lacking(), "the other write waits");
+        assert!(disk.space.lacks_for().is_some(), "the other write waits");
         assert!(matches!(other.advance(-Errno::ROFS.raw_os_error()), Next::Ended(Err(_))));
-        assert!(!disk.space.is_lacking());
+        assert!(disk.space.lacks_for().is_none());
     }
 }
 
@@ -316,7 +316,7 @@ fn a_write_that_is_retried_is_given_to_the_kernel_again() {
             ring.ring.submit_and_wait(1).unwrap();
             ring.collect(&mut ended);
         }
-        assert!(ended[0].1.is_ok() && !worker.disk.space.is_lacking());
+        assert!(ended[0].1.is_ok() && worker.disk.space.lacks_for().is_none());
         assert_eq!((ring.given, ring.free.len()), (0, 1));
         assert_eq!(worker.read(0, 4096)[..], [9; 4096]);
     });
