@@ -64,6 +64,8 @@ pub struct Disk {
     pub(crate) block: bool,
     /// Whether it is in memory, so that nothing makes it any safer.
     pub(crate) volatile: bool,
+    /// Whether it is worked without the page cache.
+    direct: bool,
     /// Whether starting an operation may take as long as the operation.
     pub(crate) starts_slowly: bool,
     /// In which order it is given its operations, and how many at a time.
@@ -109,6 +111,7 @@ impl Disk {
                 // A device can be opened exclusively once, so the first handle must go.
                 drop(disk);
                 let direct = Disk::patiently(path, OFlags::DIRECT);
+                let direct = direct.map(|disk| Disk { direct: true, ..disk });
                 let disk = direct.or_else(|_| Disk::patiently(path, OFlags::empty()))?;
                 Ok(Disk { backend: Backend::Uring, ..disk })
             }
@@ -152,6 +155,7 @@ impl Disk {
             backend: Backend::Sync,
             block,
             volatile,
+            direct: false,
             starts_slowly,
             queue,
             fresh: false,
@@ -190,6 +194,12 @@ impl Disk {
     /// Whether zeros need not be written to it, because it was made just now.
     pub(crate) fn is_fresh(&self) -> bool {
         self.fresh
+    }
+
+    /// Whether a write that found no free space may be retried. Through the page cache a durable one may report what became
+    /// of earlier writes, once: they are lost, and a second try would succeed.
+    pub(crate) fn may_retry(&self, durable: bool) -> bool {
+        !durable || self.volatile || self.direct
     }
 
     /// Says what went wrong so that it names the disk.

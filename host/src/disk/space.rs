@@ -1,4 +1,5 @@
-//! Errors of a disk that may pass: a write finds no free space, or an operation fails once.
+//! Errors of a disk that may pass: a write finds no free space, or a read fails once. A flush that fails is never tried again:
+//! the kernel reports lost pages once, and a second flush would succeed.
 //!
 //! A full file system is not a failed disk. What is on the disk can be read, and what writes wait for may come: so they are
 //! retried until it does. Meanwhile the disk counts as full (`engine::hung` decides what follows from that).
@@ -47,7 +48,7 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     full.contains(&error.raw_os_error())
 }
 
-/// Whether an operation that failed with this error is tried a second time.
+/// Whether a read that failed with this error is tried a second time.
 pub(crate) fn may_pass(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }

@@ -52,7 +52,7 @@ impl AtOnce {
 }
 
 impl Disk {
-    /// Does an operation. An error is the end of it, but for one that may pass: that is tried a second time.
+    /// Does an operation. An error is the end of it, but for a read's that may pass: that is tried a second time.
     pub fn run(&self, op: DiskOp) -> DiskResult {
         self.run_twice(&op).map_err(|e| self.failed(&op, e))
     }
@@ -65,7 +65,7 @@ impl Disk {
     /// As [`Disk::run`], with the error as the system has it.
     pub(crate) fn run_twice(&self, op: &DiskOp) -> io::Result<Buffer> {
         match self.run_once(op) {
-            Err(e) if may_pass(&e) => self.run_once(op),
+            Err(e) if may_pass(&e) && matches!(op, DiskOp::Read { .. }) => self.run_once(op),
             result => result,
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rustix::event::{EventfdFlags, eventfd};
-use weft_core::store::{DiskRequest, DiskResult};
+use weft_core::store::{DiskOp, DiskRequest, DiskResult};
 
 use crate::disk::Disk;
 use crate::disk::queue::Line;
@@ -139,7 +139,7 @@ fn run_patiently(disk: &Disk, request: DiskRequest) -> DiskResult {
     let mut waits = false;
     loop {
         match disk.run_twice(&request.op) {
-            Err(e) if is_full(&e) => {
+            Err(e) if is_full(&e) && disk.may_retry(is_durable(&request)) => {
                 if !std::mem::replace(&mut waits, true) {
                     disk.space.is_awaited();
                 }
@@ -155,12 +155,16 @@ fn run_patiently(disk: &Disk, request: DiskRequest) -> DiskResult {
     }
 }
 
+fn is_durable(request: &DiskRequest) -> bool {
+    !matches!(request.op, DiskOp::Write { durable: false, .. })
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use weft_core::Buffer;
-    use weft_core::store::{DiskOp, Urgency};
+    use weft_core::store::Urgency;
 
     use super::*;
     use crate::disk::Backend;

@@ -375,8 +375,12 @@ impl InFlight {
         let next = match &self.work {
             Work::Discard => Next::Ended(Ok(Buffer::Zero(0))),
             _ if result < 0 && busy(&error) => Next::Again,
-            Work::Write { .. } if result < 0 && is_full(&error) => Next::Later,
-            _ if result < 0 && may_pass(&error) && !self.failed => {
+            Work::Write { durable, .. }
+                if result < 0 && is_full(&error) && self.disk.may_retry(*durable) =>
+            {
+                Next::Later
+            }
+            Work::Read(_) if result < 0 && may_pass(&error) && !self.failed => {
                 self.failed = true;
                 Next::Again
             }
