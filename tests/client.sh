@@ -116,7 +116,7 @@ sets() {
     wait_until shows ordering device-locks || return 1
     shows commit early && shows dispatch commanded || return 1
     ! set_it ordering=sequencer commit=never >"$T/refused" 2>&1 || return 1
-    grep -q "late, early and limited" "$T/refused" && shows ordering device-locks || return 1
+    grep -q "late, early or limited" "$T/refused" && shows ordering device-locks || return 1
     NODE=2 set_it ordering=timestamps commit=late dispatch=collaborative >/dev/null || return 1
     wait_until shows ordering timestamps || return 1
     weft volume set v ordering=none --dir "$C/node-2" >"$T/said" 2>&1 || return 1

@@ -1027,7 +1027,7 @@ controlled() {
         start_one $n
     done
     wait_until sh -c "[ \$('$WEFT' node list --dir '$S/state0' | grep -c ' up ') = 4 ]"
-    refused 'calculator=originator does not go with roles=controller balanced' \
+    refused 'calculator=originator conflicts with roles=controller balanced' \
         weft volume create w 60M --layout rs:2+1 --roles controller --calculator originator --dir "$S/state0"
     weft volume create v 60M --layout rs:2+1 --roles controller --dir "$S/state0"
     wait_until coordinates 0 1

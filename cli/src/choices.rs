@@ -73,7 +73,11 @@ impl TypedValueParser for Word {
 fn help(choice: &Choice, measuring: bool) -> String {
     let (first, rest) = choice.help.split_at(1);
     let values = choice.values().into_iter().filter(|v| measuring || v.kind != Kind::Measuring);
-    let values: Vec<String> = values.map(|v| format!("{} ({})", v.word, v.help)).collect();
+    let values = values.map(|v| match v.help {
+        "" => v.word.to_string(),
+        means => format!("{} ({means})", v.word),
+    });
+    let values: Vec<String> = values.collect();
     let usual = choice.word_of(&Policy::default());
     format!("{}{rest}: {} [default: {usual}]", first.to_uppercase(), values.join(", "))
 }

@@ -290,7 +290,7 @@ mod tests {
             ("cluster rebalance --dry-run --cancel", "cannot be used with"),
             ("volume set v ordering", "KEY=VALUE"),
             ("volume create v 1G --ordering locks", "device-locks"),
-            ("up --journal maybe", "there are on and off"),
+            ("up --journal maybe", "choose on or off"),
             ("up --layout raid7", "choose raid0"),
             ("check --seeds 5", "A..B"),
             ("trace info t --format pcap", "choose from csv, srt"),

@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(entry.policy(policy.journal, commanded).unwrap(), policy, "{text}");
         }
         let bad: PolicyEntry = toml::from_str("commit = \"never\"").unwrap();
-        assert!(bad.policy(true, false).unwrap_err().0.contains("late, early and limited"));
+        assert!(bad.policy(true, false).unwrap_err().0.contains("late, early or limited"));
         let bad: PolicyEntry = toml::from_str("committed = \"late\"").unwrap();
         assert!(bad.policy(true, false).unwrap_err().0.contains("commit"));
     }
@@ -177,7 +177,7 @@ mod tests {
                 assert_eq!(set(choice.key, word).unwrap(), to);
             }
         }
-        assert!(set("journal", "off").unwrap_err().0.contains("there are strategy"));
+        assert!(set("journal", "off").unwrap_err().0.contains("choose from strategy"));
         let nothing = change(&BTreeMap::new(), true, None).unwrap_err().0;
         assert!(nothing.contains("say what") && nothing.contains("calculator=..."), "{nothing}");
     }

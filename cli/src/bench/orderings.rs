@@ -231,6 +231,6 @@ mod tests {
         let chosen = "timestamps,device-locks,timestamps".parse::<Choice>().unwrap();
         assert_eq!(chosen.0, [Ordering::None, Ordering::DeviceLocks, Ordering::Timestamps]);
         assert_eq!("all".parse::<Choice>().unwrap().0, Ordering::ALL);
-        assert!("clocks".parse::<Choice>().unwrap_err().contains("no ordering"));
+        assert!("clocks".parse::<Choice>().unwrap_err().contains("a value of ordering"));
     }
 }

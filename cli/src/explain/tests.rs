@@ -233,7 +233,10 @@ fn requests_that_make_no_sense_are_refused() {
             "write --layout raid5 --offset 0 --length 1 --commit none --journal on",
             "choose commit=late",
         ),
-        ("read --layout raid5 --offset 0 --length 1 --sequencer worker-driven", "set that, too"),
+        (
+            "read --layout raid5 --offset 0 --length 1 --sequencer worker-driven",
+            "also set ordering=sequencer",
+        ),
         (
             "read --layout raid5 --offset 0 --length 1 --ordering sequencer --originators 6",
             "choose 1 to 5",

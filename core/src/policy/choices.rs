@@ -82,7 +82,7 @@ pub struct Choice {
 pub struct Value {
     /// Its word.
     pub word: &'static str,
-    /// What it means.
+    /// What it means; empty for an example.
     pub help: &'static str,
     /// Whom it is for.
     pub kind: Kind,
@@ -94,7 +94,7 @@ const FOREVER: &str = "forever";
 pub static CHOICES: [Choice; 22] = [
     Choice {
         key: "strategy",
-        help: "how the parity of a stripe that is written in part comes about, where there is a choice",
+        help: "how to compute parity for a write to part of a stripe",
         settles: None,
         in_use: true,
         values: || listed(&Preference::CHOICES),
@@ -103,7 +103,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "calculator",
-        help: "where parity, and what is lost, is computed",
+        help: "where parity and lost data are computed",
         settles: None,
         in_use: true,
         values: || listed(&CalculatedAt::CHOICES),
@@ -112,7 +112,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "dispatch",
-        help: "who works out each node's part of a write",
+        help: "who plans each node's part of a write",
         settles: None,
         in_use: true,
         values: || listed(&Dispatch::CHOICES),
@@ -121,7 +121,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "roles",
-        help: "who coordinates a request and drives the disks: the nodes, the host that asks, or a controller",
+        help: "who coordinates a request and drives the disks: the nodes, the requesting host, or a controller",
         settles: Some("dispatch"),
         in_use: true,
         values: || listed(&Roles::CHOICES),
@@ -130,7 +130,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "commit",
-        help: "when a write is decided",
+        help: "when a write commits",
         settles: None,
         in_use: true,
         values: || listed(&Commit::CHOICES),
@@ -139,7 +139,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "ordering",
-        help: "who goes first among requests that overlap",
+        help: "how overlapping requests are ordered",
         settles: None,
         in_use: true,
         values: || listed(&Ordering::CHOICES),
@@ -148,7 +148,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "sequencer",
-        help: "with ordering=sequencer, who keeps the graph of requests, of all such volumes",
+        help: "with ordering=sequencer, who keeps the graph of requests; one setting for all such volumes",
         settles: None,
         in_use: true,
         values: || listed(&SequencerForm::CHOICES),
@@ -157,7 +157,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "journal",
-        help: "whether writes go to a journal before they are voted on",
+        help: "whether writes are journalled before the vote",
         settles: None,
         in_use: false,
         values: || listed(&JOURNAL),
@@ -166,7 +166,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "lost-wait",
-        help: "for how long requests wait when the volume has lost nodes that it cannot do without, before they fail",
+        help: "how long requests to a failed volume wait for its nodes before they fail, any duration or forever",
         settles: None,
         in_use: true,
         values: || TIMES.to_vec(),
@@ -175,7 +175,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "redundancy",
-        help: "when the parity of a stripe that is written in part is computed",
+        help: "when parity is computed for a write to part of a stripe",
         settles: None,
         in_use: true,
         values: || listed(Timing::ROWS),
@@ -184,7 +184,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "immediate-parities",
-        help: "of parity that waits, how many take each write at once all the same",
+        help: "number of parities updated with each write while the others are deferred",
         settles: None,
         in_use: true,
         values: || COUNTS.to_vec(),
@@ -193,7 +193,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "refresh",
-        help: "when parity that waits is computed",
+        help: "when deferred parity is computed",
         settles: None,
         in_use: true,
         values: || listed(Refresh::ROWS),
@@ -202,7 +202,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "idle",
-        help: "for how long a disk must have been idle before parity that waits is computed",
+        help: "idle time of a disk before its deferred parity is computed, any duration",
         settles: None,
         in_use: true,
         values: || IDLE_TIMES.to_vec(),
@@ -211,7 +211,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "exposed-stripes",
-        help: "how many stripes may be exposed before parity is computed whatever the load; at twice that none waits",
+        help: "exposed stripes before parity is computed under any load, a number; at twice as many, parity is not deferred",
         settles: None,
         in_use: true,
         values: || STRIPES.to_vec(),
@@ -220,7 +220,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "exposed-bytes",
-        help: "how much data may be exposed before parity is computed whatever the load; at twice that none waits",
+        help: "exposed data before parity is computed under any load, a size; at twice as much, parity is not deferred",
         settles: None,
         in_use: true,
         values: || BOUNDS.to_vec(),
@@ -229,7 +229,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "exposed-for",
-        help: "for how long data may be exposed before parity is computed whatever the load",
+        help: "time data may be exposed before parity is computed under any load, any duration",
         settles: None,
         in_use: true,
         values: || EXPOSED_TIMES.to_vec(),
@@ -238,7 +238,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "flush",
-        help: "where parity may wait, for how long a flush of a host's waits",
+        help: "with deferred parity, when a host's flush is answered",
         settles: None,
         in_use: true,
         values: || listed(Flush::ROWS),
@@ -247,7 +247,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "mttdl",
-        help: "hours until disks lose data that are to be achieved; while less was, no parity waits",
+        help: "target MTTDL in hours, a number; parity is deferred only while the measured MTTDL is above it",
         settles: None,
         in_use: true,
         values: || TARGETS.to_vec(),
@@ -256,7 +256,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "start",
-        help: "whether parity that may wait does so from the beginning on",
+        help: "when parity may first be deferred",
         settles: None,
         in_use: true,
         values: || listed(Start::ROWS),
@@ -265,7 +265,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "disk-mttf",
-        help: "hours until a disk fails that nobody foresaw, on average: what is achieved is computed from it",
+        help: "mean hours between unpredicted failures of a disk, a number, from which the MTTDL is computed",
         settles: None,
         in_use: true,
         values: || MTTFS.to_vec(),
@@ -274,7 +274,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "inline",
-        help: "with roles=controller, most bytes of a write that go to the controller with the request all the same",
+        help: "with roles=controller, the largest write sent to the controller with its request, a size",
         settles: None,
         in_use: true,
         values: || INLINE.to_vec(),
@@ -283,7 +283,7 @@ pub static CHOICES: [Choice; 22] = [
     },
     Choice {
         key: "commands",
-        help: "with roles=controller, for how much of a request one message tells a node what to do",
+        help: "with roles=controller, the scope of one command to a node",
         settles: None,
         in_use: true,
         values: || listed(&Commands::CHOICES),
@@ -293,15 +293,14 @@ pub static CHOICES: [Choice; 22] = [
 ];
 
 /// Some of the sizes up to which writes are inline.
-const INLINE: [Value; 3] =
-    [usual("0", "none do"), usual("4K", "up to so many"), usual("64K", "up to so many")];
+const INLINE: [Value; 3] = [usual("0", "none"), usual("4K", ""), usual("64K", "")];
 
 /// Some of the times that requests can wait.
 const TIMES: [Value; 4] = [
-    Value { word: "0s", help: "they fail at once", kind: Kind::Usual },
-    Value { word: "20s", help: "so long", kind: Kind::Usual },
-    Value { word: "5m", help: "so long", kind: Kind::Usual },
-    Value { word: FOREVER, help: "until the nodes are back", kind: Kind::Usual },
+    Value { word: "0s", help: "fail at once", kind: Kind::Usual },
+    Value { word: "20s", help: "", kind: Kind::Usual },
+    Value { word: "5m", help: "", kind: Kind::Usual },
+    Value { word: FOREVER, help: "until the nodes return", kind: Kind::Usual },
 ];
 
 const fn usual(word: &'static str, help: &'static str) -> Value {
@@ -310,34 +309,30 @@ const fn usual(word: &'static str, help: &'static str) -> Value {
 
 /// Some of the numbers of parities.
 const COUNTS: [Value; 3] = [
-    usual("0", "all parity waits"),
-    usual("1", "the first parity takes each write at once"),
-    usual("2", "the first two do"),
+    usual("0", "all parity is deferred"),
+    usual("1", "the first parity is immediate"),
+    usual("2", "the first two are immediate"),
 ];
 
 /// Some of the times for which a disk must be idle.
-const IDLE_TIMES: [Value; 3] =
-    [usual("10ms", "so long"), usual("100ms", "so long"), usual("1s", "so long")];
+const IDLE_TIMES: [Value; 3] = [usual("10ms", ""), usual("100ms", ""), usual("1s", "")];
 
 /// Some of the numbers of stripes.
-const STRIPES: [Value; 3] =
-    [usual("20", "so many"), usual("10000", "so many"), usual("none", "there is no bound")];
+const STRIPES: [Value; 3] = [usual("20", ""), usual("10000", ""), usual("none", "no bound")];
 
 /// Some of the bounds on what is exposed.
-const BOUNDS: [Value; 3] =
-    [usual("64M", "so much"), usual("1G", "so much"), usual("none", "there is no bound")];
+const BOUNDS: [Value; 3] = [usual("64M", ""), usual("1G", ""), usual("none", "no bound")];
 
 /// Some of the times for which it may be.
-const EXPOSED_TIMES: [Value; 3] =
-    [usual("1s", "so long"), usual("30s", "so long"), usual("none", "there is no bound")];
+const EXPOSED_TIMES: [Value; 3] = [usual("1s", ""), usual("30s", ""), usual("none", "no bound")];
 
 /// Some of the mean times that can be asked for.
 const TARGETS: [Value; 3] =
-    [usual("10000000", "so many"), usual("100000000", "so many"), usual("none", "whatever it is")];
+    [usual("10000000", ""), usual("100000000", ""), usual("none", "no target")];
 
 /// Some of the mean times of disks.
 const MTTFS: [Value; 2] =
-    [usual("2000000", "so many: 1M hours, half predicted"), usual("1000000", "so many")];
+    [usual("2000000", "1M hours, half of the failures predicted"), usual("1000000", "")];
 
 fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
     rows.iter().map(|r| Value { word: r.word, help: r.help, kind: r.kind }).collect()
@@ -349,7 +344,7 @@ fn found<T: Copy>(key: &str, rows: &[Row<T>], word: &str) -> Result<T, PolicyErr
 }
 
 fn inline(word: &str) -> Result<u64, PolicyError> {
-    let like = "a size such as 4K or 64K, at most 1M; 0 is none";
+    let like = "a size such as 4K or 64K, at most 1M, or 0";
     let refused = || PolicyError::Amount { key: "inline", word: word.to_string(), like };
     let bytes = match word {
         "0" => Ok(0),

@@ -10,7 +10,7 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// There is no such value.
-    #[error("'{word}' is no {key}; there are {known}")]
+    #[error("'{word}' is not a value of {key}; choose {known}")]
     Word {
         /// The choice's key.
         key: String,
@@ -20,7 +20,7 @@ pub enum PolicyError {
         known: String,
     },
     /// There is no such choice, or not here.
-    #[error("'{key}' cannot be set; there are {known}")]
+    #[error("'{key}' cannot be set; choose from {known}")]
     Key {
         /// What was given.
         key: String,
@@ -28,10 +28,10 @@ pub enum PolicyError {
         known: String,
     },
     /// No length of time.
-    #[error("{0}; or forever")]
+    #[error("{0}, or forever")]
     Time(NoTime),
     /// No such amount.
-    #[error("'{word}' is no {key}: it is {like}")]
+    #[error("'{word}' is not a value of {key}; give {like}")]
     Amount {
         /// The choice's key.
         key: &'static str,
@@ -42,8 +42,8 @@ pub enum PolicyError {
     },
     /// So many parities cannot take each write at once while others wait.
     #[error(
-        "{given} leaves no parity of {layout} to wait: it has {parities}, so at most {most} can take each write at once; \
-         with redundancy=immediate all do"
+        "{given} leaves no parity of {layout} to defer: it has {parities}, so at most {most} can be immediate; choose \
+         redundancy=immediate for all"
     )]
     NoneWaits {
         /// What was given.
@@ -57,7 +57,7 @@ pub enum PolicyError {
     },
     /// A range of bytes that does not begin and end where stripes do.
     #[error(
-        "{}..{} is no range of whole stripes: they have {} each, and the volume {} in all; {}..{} would do",
+        "{}..{} is not a range of whole stripes: a stripe has {}, and the volume {}; give {}..{}",
         at(*from), at(*to), at(*stripe), at(*size), at(*near_from), at(*near_to)
     )]
     NoStripes {
@@ -75,7 +75,7 @@ pub enum PolicyError {
         near_to: u64,
     },
     /// A choice that is not about stripes.
-    #[error("{given} is for the volume as a whole; a range can have its own {known}")]
+    #[error("{given} applies to the whole volume; a range can have its own {known}")]
     NotInRanges {
         /// What was given.
         given: Setting,
@@ -84,8 +84,8 @@ pub enum PolicyError {
     },
     /// More ranges than a volume can have.
     #[error(
-        "the volume would have {would} ranges with a redundancy of their own, and it can have {most}; give ranges that lie beside \
-         one another the same values"
+        "the volume would have {would} ranges with their own redundancy, and can have {most}; give adjacent ranges the \
+         same values"
     )]
     TooManyRanges {
         /// How many there would be.
@@ -95,7 +95,7 @@ pub enum PolicyError {
     },
     /// Disks do not do so well, even if no parity ever waits.
     #[error(
-        "{given} is more than {layout} achieves with immediate parity on these disks: {most} hours; ask for less, or for none"
+        "{given} is more than {layout} achieves with immediate parity on these disks: {most} hours; give less, or none"
     )]
     BeyondReach {
         /// What was given.
@@ -106,10 +106,10 @@ pub enum PolicyError {
         most: u64,
     },
     /// One choice was made twice.
-    #[error("{0} says {1}, too: for that they are one choice; set one of them")]
+    #[error("{0} also sets {1}: they are one choice; give only one of them")]
     Twice(&'static str, &'static str),
     /// Two values do not go together.
-    #[error("{given} does not go with {with}: {why}")]
+    #[error("{given} conflicts with {with}: {why}")]
     Clash {
         /// What was given.
         given: Setting,
@@ -120,12 +120,12 @@ pub enum PolicyError {
     },
     /// Nobody can be the controller.
     #[error(
-        "{0} needs a process that can be the controller, and all nodes are hosts, lost or gone: have one join with \
-         `controller = true` in its configuration, or choose roles=node"
+        "{0} needs a process that can be the controller, and no node is eligible: join one with `controller = true` in \
+         its configuration, or choose roles=node"
     )]
     NoController(Setting),
     /// There is no parity to say something of.
-    #[error("{given} is for a layout with parity, and {layout} has none; leave it out")]
+    #[error("{given} needs a layout with parity, and {layout} has none; omit it")]
     NoParity {
         /// What was given.
         given: Setting,
@@ -134,8 +134,8 @@ pub enum PolicyError {
     },
     /// Another form of the sequencer than the other volumes have.
     #[error(
-        "the sequencer of this array is {now}, and one graph of requests spans all volumes that have one; leave \
-         out the form, or change it for all with `weft volume set VOLUME sequencer={given}`"
+        "the sequencer of this array is {now}, for all volumes with ordering=sequencer; omit the form, or change it for \
+         all with `weft volume set VOLUME sequencer={given}`"
     )]
     OtherForm {
         /// What was given.
@@ -144,7 +144,7 @@ pub enum PolicyError {
         now: SequencerForm,
     },
     /// A value is not for volumes.
-    #[error("{given} is for measuring, in an array that is made for it; choose {instead}")]
+    #[error("{given} is for measurements only; choose {instead}")]
     Measuring {
         /// What was given.
         given: Setting,
@@ -179,12 +179,12 @@ impl PolicyError {
         PolicyError::Word {
             key: key.to_string(),
             word: word.to_string(),
-            known: listed(known, "and"),
+            known: listed(known, "or"),
         }
     }
 
     pub(super) fn key(key: &str, known: impl Iterator<Item = &'static str>) -> PolicyError {
-        PolicyError::Key { key: key.to_string(), known: listed(known, "and") }
+        PolicyError::Key { key: key.to_string(), known: listed(known, "or") }
     }
 }
 
@@ -212,21 +212,20 @@ const CLASHES: [Clash; 12] = [
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
         if_said: false,
-        why: "without votes nobody knows whether parity was marked as out of date; choose commit=late",
+        why: "without votes no node knows whether parity was marked out of date; choose commit=late",
     },
     Clash {
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.journal).then_some(Setting::Journal(p.journal)),
         if_said: false,
-        why: "until it is in place such a write would be in one process's memory alone, and be gone with it though others \
-              have read it; leave the journal on",
+        why: "without a journal such a write is only in one process's memory until it reaches the disk, and a crash \
+              would lose it after others have read it; leave the journal on",
     },
     Clash {
         one: |p| (p.commit == Commit::Limited).then_some(Setting::Commit(p.commit)),
         other: |p| (p.dispatch != Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
         if_said: false,
-        why: "the node that the host asks must ask every other first; set dispatch=commanded with it, or another \
-              commit",
+        why: "the originator must ask every participant first; also set dispatch=commanded, or another commit",
     },
     Clash {
         one: |p| {
@@ -235,26 +234,26 @@ const CLASHES: [Clash; 12] = [
         },
         other: |p| (p.dispatch == Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
         if_said: false,
-        why: "who commands computes parity; set calculator=auto or calculator=originator with it, or \
+        why: "the commanding node computes parity; also set calculator=auto or calculator=originator, or \
               dispatch=collaborative",
     },
     Clash {
         one: |p| Some(Setting::Sequencer(p.sequencer)),
         other: |p| (p.ordering != Ordering::Sequencer).then_some(Setting::Ordering(p.ordering)),
         if_said: true,
-        why: "a form of the sequencer is for a volume with ordering=sequencer; set that, too",
+        why: "only a volume with ordering=sequencer has a sequencer; also set ordering=sequencer",
     },
     Clash {
         one: |p| p.journal.then_some(Setting::Journal(true)),
         other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
         if_said: true,
-        why: "without votes nothing is journalled; leave out the journal, or choose commit=late",
+        why: "without votes nothing is journalled; omit the journal, or choose commit=late",
     },
     Clash {
         one: |p| p.controller.map(|_| Setting::Roles(p.roles())),
         other: |p| (p.commit == Commit::Limited).then_some(Setting::Commit(p.commit)),
         if_said: false,
-        why: "without votes the next controller could not tell whether a write has happened; choose commit=late",
+        why: "without votes the next controller could not tell whether a write was applied; choose commit=late",
     },
     Clash {
         one: |p| p.sees_no_data().then_some(Setting::Roles(p.roles())),
@@ -263,33 +262,32 @@ const CLASHES: [Clash; 12] = [
                 .then_some(Setting::CalculatedAt(p.calculated_at))
         },
         if_said: false,
-        why: "the controller sees no data, so it cannot compute parity; set calculator=auto, parity, balanced or tree with it",
+        why: "the controller sees no data, so it cannot compute parity; also set calculator=auto, parity, balanced or tree",
     },
     Clash {
         one: |p| p.sees_no_data().then_some(Setting::Roles(p.roles())),
         other: |p| (p.dispatch == Dispatch::Commanded).then_some(Setting::Dispatch(p.dispatch)),
         if_said: false,
-        why: "the controller sees no data, so it cannot say each step; set dispatch=collaborative with it, or \
+        why: "the controller sees no data, so it cannot command each step; also set dispatch=collaborative, or \
               roles=central",
     },
     Clash {
         one: |p| (p.commands == Commands::Block).then_some(Setting::Commands(p.commands)),
         other: |p| (!p.sees_no_data()).then_some(Setting::Roles(p.roles())),
         if_said: true,
-        why: "only with roles=controller there is a controller that commands nodes block by block; set that, too",
+        why: "only roles=controller commands nodes block by block; also set roles=controller",
     },
     Clash {
         one: |p| (p.commands == Commands::Block).then_some(Setting::Commands(p.commands)),
         other: |p| (p.inline > 0).then_some(Setting::Inline(p.inline)),
         if_said: false,
-        why: "bytes that come with a request go out with the commands for its columns; set inline=0 with it, or \
-              commands=column",
+        why: "inline data is sent with the commands for whole columns; also set inline=0, or commands=column",
     },
     Clash {
         one: |p| (p.inline > 0).then_some(Setting::Inline(p.inline)),
         other: |p| (!p.sees_no_data()).then_some(Setting::Roles(p.roles())),
         if_said: true,
-        why: "only with roles=controller there is a controller that gets no bytes otherwise; set that, too",
+        why: "only roles=controller keeps data away from the controller; also set roles=controller",
     },
 ];
 

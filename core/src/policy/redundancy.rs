@@ -95,22 +95,22 @@ pub enum Timing {
 impl Valued for Timing {
     const KEY: &'static str = "redundancy";
     const ROWS: &'static [Row<Self>] = &[
-        row(Timing::Immediate, "immediate", 0, "each write brings its parity up to date"),
+        row(Timing::Immediate, "immediate", 0, "with each write"),
         Row {
             value: Timing::Deferred,
             word: "deferred",
             tag: 1,
-            help: "parity is brought up to date when there is time for it, within bounds",
+            help: "later, within the bounds below",
             kind: Kind::Warned(
-                "what was written and is not redundant yet is lost with its disk; `weft status` says how much that is",
+                "if a disk fails, its data in exposed stripes is lost; `weft status` shows the exposed bytes",
             ),
         },
         Row {
             value: Timing::Never,
             word: "never",
             tag: 2,
-            help: "parity is left behind, and computed when this is chosen otherwise",
-            kind: Kind::Warned("whatever is written is lost with its disk"),
+            help: "not until this setting changes",
+            kind: Kind::Warned("if a disk fails, all data written to it since is lost"),
         },
     ];
 }
@@ -130,8 +130,8 @@ impl Valued for Refresh {
     const KEY: &'static str = "refresh";
     const ROWS: &'static [Row<Self>] = &[
         row(Refresh::Idle, "idle", 0, "while no host uses the disk"),
-        row(Refresh::Busy, "busy", 1, "also while hosts use the disk, a little at a time"),
-        row(Refresh::First, "first", 2, "as soon as it is left behind"),
+        row(Refresh::Busy, "busy", 1, "also while hosts use the disk, at a limited rate"),
+        row(Refresh::First, "first", 2, "at once"),
     ];
 }
 
@@ -147,8 +147,13 @@ pub enum Flush {
 impl Valued for Flush {
     const KEY: &'static str = "flush";
     const ROWS: &'static [Row<Self>] = &[
-        row(Flush::Durable, "durable", 0, "until what was written is safe from a power cut"),
-        row(Flush::Redundant, "redundant", 1, "until it is redundant as well"),
+        row(Flush::Durable, "durable", 0, "when the data written is durable"),
+        row(
+            Flush::Redundant,
+            "redundant",
+            1,
+            "when it is also redundant, if the available disks allow",
+        ),
     ];
 }
 
@@ -164,8 +169,8 @@ pub enum Start {
 impl Valued for Start {
     const KEY: &'static str = "start";
     const ROWS: &'static [Row<Self>] = &[
-        row(Start::Eager, "eager", 0, "parity waits from the beginning on"),
-        row(Start::Conservative, "conservative", 1, "once enough idle time was seen"),
+        row(Start::Eager, "eager", 0, "from the start"),
+        row(Start::Conservative, "conservative", 1, "after enough idle time was measured"),
     ];
 }
 
@@ -253,7 +258,7 @@ pub(super) fn bound_in_time(key: &'static str, word: &str) -> Result<Nanos, Poli
     nanos.ok_or_else(|| PolicyError::Amount {
         key,
         word: word.to_string(),
-        like: "a length of time such as 100ms, 30s or 5m, or none",
+        like: "a duration such as 100ms, 30s or 5m, or none",
     })
 }
 
@@ -268,7 +273,7 @@ pub(super) fn time_in_words(time: Nanos) -> String {
 
 /// Reads how many parities take each write at once.
 pub(super) fn count(key: &'static str, word: &str) -> Result<u8, PolicyError> {
-    let like = "a number, at most one less than the layout has parities";
+    let like = "a number less than the layout's number of parities";
     word.parse().map_err(|_| PolicyError::Amount { key, word: word.to_string(), like })
 }
 

@@ -6,12 +6,12 @@ const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)
 
 /// A word that is no length of time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no length of time; write it like 30s, 15m, 12h or 7d")]
+#[error("'{0}' is not a duration; write it like 30s, 15m, 12h or 7d")]
 pub struct NoTime(pub String);
 
 /// A word that is no length of time, where short ones are usual.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no length of time; write it like 100ms, 0.5s, 2s or 1m")]
+#[error("'{0}' is not a duration; write it like 100ms, 0.5s, 2s or 1m")]
 pub struct NoDuration(pub String);
 
 /// Reads a length of time such as 30s, 15m, 12h or 7d, in seconds.

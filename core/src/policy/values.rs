@@ -112,18 +112,18 @@ pub enum Preference {
 impl Preference {
     /// With leaving it to cost.
     pub const CHOICES: [Row<Option<Preference>>; 3] = [
-        row(None, "auto", 0, "whichever reads less"),
+        row(None, "auto", 0, "the one that reads less"),
         row(
             Some(Preference::Small),
             "small",
             2,
-            "old content is read, and parity takes in what changes",
+            "read old content and add the difference to parity",
         ),
         row(
             Some(Preference::Large),
             "large",
             3,
-            "what is not written is read, and parity is computed afresh",
+            "read the rest of the stripe and recompute parity",
         ),
     ];
 }
@@ -152,30 +152,35 @@ impl CalculatedAt {
     /// With leaving it to cost.
     pub const CHOICES: [Row<Option<CalculatedAt>>; 6] = [
         row(None, "auto", 0, "where it costs least"),
-        row(Some(CalculatedAt::Originator), "originator", 1, "at the node that the host asks"),
+        row(
+            Some(CalculatedAt::Originator),
+            "originator",
+            1,
+            "at the originator, the node that receives the request",
+        ),
         row(
             Some(CalculatedAt::Solely),
             "solely",
             2,
-            "at the parity's node, from what the others send as it is",
+            "at the parity's node, from unmodified data of the other nodes",
         ),
         row(
             Some(CalculatedAt::Parity),
             "parity",
             3,
-            "at the parity's node, from partial results of the data's nodes",
+            "at the parity's node, from deltas or partial sums of the data nodes",
         ),
         row(
             Some(CalculatedAt::Balanced),
             "balanced",
             4,
-            "for each stripe at the node with the least to compute, of those that have a column of it",
+            "for each stripe, at its node with the least to compute",
         ),
         row(
             Some(CalculatedAt::Tree),
             "tree",
             5,
-            "at all nodes that have a share: sums climb a binary tree of them",
+            "at all nodes of the stripe, by partial sums in a binary tree",
         ),
     ];
 }
@@ -199,8 +204,8 @@ pub enum Dispatch {
 impl Dispatch {
     /// All of them.
     pub const CHOICES: [Row<Dispatch>; 2] = [
-        row(Dispatch::Collaborative, "collaborative", 1, "each node works out its own part"),
-        row(Dispatch::Commanded, "commanded", 2, "the node that the host asks says each step"),
+        row(Dispatch::Collaborative, "collaborative", 1, "each node plans its own part"),
+        row(Dispatch::Commanded, "commanded", 2, "the originator commands each step"),
     ];
 }
 
@@ -222,13 +227,8 @@ pub enum Commands {
 impl Commands {
     /// All of them.
     pub const CHOICES: [Row<Commands>; 2] = [
-        row(Commands::Column, "column", 1, "one for all that a column has of a request"),
-        row(
-            Commands::Block,
-            "block",
-            2,
-            "one for each stripe unit, and each stripe is atomic by itself",
-        ),
+        row(Commands::Column, "column", 1, "the column's whole part of the request"),
+        row(Commands::Block, "block", 2, "one stripe unit; each stripe is then atomic by itself"),
     ];
 }
 
@@ -264,9 +264,9 @@ impl Roles {
     /// All of them.
     pub const CHOICES: [Row<Roles>; 4] = [
         row(Roles::Node, "node", 1, "each node drives its own disk"),
-        row(Roles::Host, "host", 2, "who asks drives the disks"),
-        row(Roles::Controller, "controller", 3, "one node coordinates, and no data passes it"),
-        row(Roles::Central, "central", 4, "one node coordinates, and all data passes it"),
+        row(Roles::Host, "host", 2, "the originator or attached host drives the disks"),
+        row(Roles::Controller, "controller", 3, "one node coordinates, and data bypasses it"),
+        row(Roles::Central, "central", 4, "one node coordinates, and all data passes through it"),
     ];
 
     /// Whether there is a controller, and who works out each part.
@@ -322,19 +322,18 @@ impl Commit {
             Commit::Early,
             "early",
             3,
-            "when it can be finished without any one node; with the journal on no other than late",
+            "when no single node is needed to finish it; equals late with journal=on",
         ),
         Row {
             kind: Kind::Warned(
-                "commit=limited: nobody votes and nothing is journalled. If a node dies, or power is cut, during a \
-                 write, the write may be there in part; if a disk is lost just then, what was on it in that \
-                 stripe may be lost too",
+                "commit=limited: there are no votes and no journal. If a node dies or power fails during a write, the write \
+                 may be partly applied; if a disk is lost at the same time, its data in that stripe may be lost too",
             ),
             ..row(
                 Commit::Limited,
                 "limited",
                 4,
-                "when every node that writes has been asked; no votes, so a write may be cut in half",
+                "when every participant has agreed, without votes; a write may be partly applied",
             )
         },
         Row {
@@ -387,21 +386,21 @@ impl Ordering {
     pub const CHOICES: [Row<Ordering>; 6] = [
         Row {
             kind: Kind::Warned(
-                "ordering=none: requests that overlap, and writes to one stripe at the same time, may leave parity \
-                 that does not fit; it is there for comparison",
+                "ordering=none: overlapping requests and concurrent writes to one stripe may leave wrong parity; it is for \
+                 comparison only",
             ),
-            ..row(Ordering::None, "none", 1, "nobody sees to it")
+            ..row(Ordering::None, "none", 1, "not at all")
         },
-        row(Ordering::Sequencer, "sequencer", 2, "a sequencer that knows the graph of requests"),
+        row(Ordering::Sequencer, "sequencer", 2, "a sequencer with a graph of requests"),
         row(Ordering::LockServer, "lock-server", 3, "a lock server"),
         row(
             Ordering::CallbackLocks,
             "callback-locks",
             4,
-            "a lock server whose locks are kept until they are called back",
+            "a lock server whose locks hosts keep until called back",
         ),
-        row(Ordering::DeviceLocks, "device-locks", 5, "locks that each disk's node serves"),
-        row(Ordering::Timestamps, "timestamps", 6, "timestamps that each disk's node checks"),
+        row(Ordering::DeviceLocks, "device-locks", 5, "locks at each disk's node"),
+        row(Ordering::Timestamps, "timestamps", 6, "timestamps checked at each disk's node"),
     ];
 
     /// Whether a lock server keeps it, and if so, whether originators keep locks until they are called
@@ -456,19 +455,19 @@ impl SequencerForm {
             SequencerForm::Centralized,
             "centralized",
             1,
-            "a primary, with a backup, says when each request begins",
+            "a primary with a backup starts each request",
         ),
         row(
             SequencerForm::PartiallyCentralized,
             "partially-centralized",
             2,
-            "a primary gives places, and each request's end is told to all",
+            "a primary assigns places, and the end of each request is broadcast",
         ),
         row(
             SequencerForm::OriginatorDriven,
             "originator-driven",
             3,
-            "the nodes that hosts ask agree on places",
+            "the originators agree on places",
         ),
         row(
             SequencerForm::WorkerDriven,
@@ -491,6 +490,6 @@ impl Valued for SequencerForm {
 
 /// Whether writes go to a journal before they are voted on.
 pub(super) const JOURNAL: [Row<bool>; 2] = [
-    row(true, "on", 1, "writes go to a journal before they are voted on, and are durable then"),
-    row(false, "off", 0, "writes are durable when they are in place"),
+    row(true, "on", 1, "writes are journalled before the vote, and durable then"),
+    row(false, "off", 0, "writes are durable at their final location"),
 ];
