@@ -120,7 +120,7 @@ is_slow() {
     host 60 reads
     wait_until status "sys.exit(n.get('slow', {}).get('read_microseconds', 0) < 20000)"
     weft status --dir "$DIR" >"$T/said"
-    grep 'node 1 is slow: half of its reads take' "$T/said"
+    grep 'node 1 is slow: its median read takes' "$T/said"
     down
     serve_again
     up && whole

@@ -70,11 +70,11 @@ founding() {
 certified() {
     config 1
     config 2
-    refused 'a certificate is for the node that asked' \
+    refused 'a certificate needs the directory of its request' \
         weft cluster join --certificate <(echo '{"ca":"","certificate":"","node":1,"peers":[]}') --config "$T/n1.toml"
     printf '[links]\nonly = ["n0", "n7"]\n' | cat "$T/n1.toml" - >"$T/wrong.toml"
     weft cluster request --config "$T/wrong.toml" --out "$T/wrong.request"
-    refused "'n7' there are: n0." weft cluster certify "$T/wrong.request" --out "$T/wrong.cert" --dir "$T/state0"
+    refused "'n7' choose from n0." weft cluster certify "$T/wrong.request" --out "$T/wrong.cert" --dir "$T/state0"
     [ ! -e "$T/wrong.cert" ]
     weft cluster request --config "$T/n1.toml" --out "$T/n1.request"
     weft cluster request --config "$T/n2.toml" --out "$T/n2.request"
@@ -86,7 +86,7 @@ certified() {
     refused 'already' weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
     run_node 1
     wait_until has 0 up 2
-    refused 'say which disk' weft disk add --dir "$T/state0"
+    refused 'give the disk --path' weft disk add --dir "$T/state0"
 }
 # A token, as `weft cluster token` issues it.
 token() { weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
@@ -102,10 +102,10 @@ joining() {
     weft cluster token --dir "$T/state0" | grep -c '^WEFT_TOKEN=weft1-.* weft cluster join --at'
     refused 'WEFT_TOKEN --token-file' weft cluster join --at "$ADMIT" --config "$T/n2.toml"
     echo nonsense >"$T/token"
-    refused 'no join token five parts' weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/n2.toml"
+    refused 'does not hold a join token five parts' weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/n2.toml"
     token >"$T/token"
     printf '[links]\nonly = ["n9"]\n' | cat "$T/n2.toml" - >"$T/wrong.toml"
-    refused "'n9' there are: n0, n1." weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/wrong.toml"
+    refused "'n9' choose from n0, n1." weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/wrong.toml"
     [ ! -e "$T/disk2.img" ]
     weft cluster join --token-file "$T/token" --at "$ADMIT" --config "$T/n2.toml"
     run_node 2
@@ -113,7 +113,7 @@ joining() {
     token=$(token)
     deaf "${PORTS[5]}" >"$T/deaf" & echo $! >"$T/pid-deaf"
     wait_until grep -q listens "$T/deaf"
-    refused 'is not known same token again' env WEFT_TOKEN="$token" "$WEFT" cluster join --at "127.0.0.1:${PORTS[5]}" --config "$T/n3.toml"
+    refused 'may not have admitted same token' env WEFT_TOKEN="$token" "$WEFT" cluster join --at "127.0.0.1:${PORTS[5]}" --config "$T/n3.toml"
     [ "$(ls "$T/state3")" = joining-key.pem ]
     [ ! -e "$T/disk3.img" ]
     config 4
@@ -125,7 +125,7 @@ joining() {
     run_node 3
     wait_until has 0 up 4
     replayed
-    grep -c 'calls itself n3, wanted to join and was refused: this join token' "$T/log0"
+    grep -c 'calls itself n3, tried to join and was refused: this join token' "$T/log0"
     crash 0
     run_node 0
     wait_until has 0 up 4
@@ -133,7 +133,7 @@ joining() {
     [ ! -e "$T/state4" ]
     refused 'used already n3' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
     refused 'typing error' weft cluster join "${token}0" --at "$ADMIT" --config "$T/n4.toml"
-    refused 'weft cluster token has said of the cluster of this token' weft cluster join "$token" --at "127.0.0.1:${PORTS[0]}" --config "$T/n4.toml"
+    refused 'printed by weft cluster token with this token' weft cluster join "$token" --at "127.0.0.1:${PORTS[0]}" --config "$T/n4.toml"
     token=$(weft cluster token --valid 1s --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     sleep 2
     refused 'expired' weft cluster join "$token" --at "$ADMIT" --config "$T/n4.toml"
@@ -145,7 +145,7 @@ joining() {
     refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
     sed "s/:${PORTS[4]}/:${PORTS[1]}/" "$T/n4.toml" >"$T/twice.toml"
     refused 'address: cannot listen at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
-    refused 'does not let nodes in; ask n0' weft cluster token --dir "$T/state1"
+    refused 'does not admit nodes; use n0' weft cluster token --dir "$T/state1"
     # Many drip into the door, and shut nobody out.
     python3 tests/python/drip_connections.py "${ADMIT#*:}" >"$T/drips" & drips=$!
     wait_until grep -q all "$T/drips"
@@ -153,7 +153,7 @@ joining() {
     refused 'called n2 another name' weft cluster join "$token" --at "$ADMIT" --config "$T/twice-n2.toml"
     kill $drips
     # One line for each that had to go would be twenty-four more.
-    [ "$(grep -c 'wanted to join and was refused' "$T/log0")" -le 30 ]
+    [ "$(grep -c 'tried to join and was refused' "$T/log0")" -le 30 ]
 }
 # A certificate that is due is renewed when its process is connected, and on goes everything else.
 renewing() {
@@ -166,7 +166,7 @@ renewing() {
     cp "$T/short.pem" "$T/state2/node.pem"
     run_node 2
     wait_until has 0 up 4
-    wait_until grep -q 'certificate is renewed, and good until' "$T/log2"
+    wait_until grep -q 'certificate is renewed, and valid until' "$T/log2"
     grep -c 'has renewed the certificate of n2' "$T/log0"
     cmp -s "$T/short.pem" "$T/state2/node.pem" && return 1
     # Who has the authority's key does that for itself, before it is connected.
@@ -175,7 +175,7 @@ renewing() {
     wait_until dead "$(cat "$T/pid0")"
     cp "$T/short.pem" "$T/state0/node.pem"
     run_node 0
-    wait_until grep -q 'certificate is renewed, and good until' "$T/log0"
+    wait_until grep -q 'certificate is renewed, and valid until' "$T/log0"
     wait_until has 0 up 4
     weft status --dir "$T/state2" | { ! grep 'warning: the certificate'; }
 }
@@ -183,7 +183,7 @@ configurations() {
     sed 's/^disk =/dsik =/' "$T/n4.toml" >"$T/bad.toml"
     refused 'unknown dsik' weft cluster init --config "$T/bad.toml"
     sed 's/"b4"/"B 4"/' "$T/n4.toml" >"$T/bad.toml"
-    refused 'no label' weft cluster init --config "$T/bad.toml"
+    refused 'not a label' weft cluster init --config "$T/bad.toml"
     truncate -s 160M "$T/used.img"
     mkfs.ext4 -q -F "$T/used.img"
     sed 's/disk4.img/used.img/' "$T/n4.toml" >"$T/bad.toml"
@@ -217,7 +217,7 @@ slow() {
         wait $!
     done
     wait_until mode_is 0 fault-free
-    grep -m 1 -E 'slow: a write of .* at work in node 0 \(.* for other nodes, at most (0\.[2-9]|[1-9]).* s for node' "$T/log0"
+    grep -m 1 -E 'slow: a write of .* at node 0 \(.* waiting for other nodes, at most (0\.[2-9]|[1-9]).* s for node' "$T/log0"
 }
 # Others on the machine may read nothing of a node, but what is no secret.
 modes() {
@@ -248,7 +248,7 @@ killed() {
     nbdcopy "$(uri 2)" - | cmp - "$T/image"
     wait_until has 0 down 1
     wait_until says 0 'down .*(there is no connection to its process)'
-    wait_until says 3 'stripes .* are degraded, .* bear no more losses'
+    wait_until says 3 'stripes .* are degraded, .* tolerate no more losses'
     head -c 60M /dev/urandom >"$T/image"
     nbdcopy "$T/image" "$(uri 2)"
     # Where it was nobody else may come, and it cannot be where nobody looks for it.
@@ -257,7 +257,7 @@ killed() {
     refused 'is reached at another address' weft cluster join "$token" --at "$ADMIT" --config "$T/twice.toml"
     [ ! -e "$T/state4" ] && [ ! -e "$T/disk4.img" ]
     sed "s/:${PORTS[1]}/:${PORTS[6]}/" "$T/n1.toml" >"$T/bad.toml"
-    refused "address 127.0.0.1:${PORTS[6]} look for 127.0.0.1:${PORTS[1]} put that back" weft node --config "$T/bad.toml"
+    refused "address 127.0.0.1:${PORTS[6]} know 127.0.0.1:${PORTS[1]} restore" weft node --config "$T/bad.toml"
     sed -i 's/"b1"/"b7"/' "$T/n1.toml"
     run_node 1
     wait_until has 3 up 4
@@ -273,7 +273,7 @@ killed() {
 attached() {
     local token host="$T/host" at
     at="nbd+unix:///v?socket=$T/host/nbd.sock"
-    refused 'no host' weft attach v --dir "$host"
+    refused 'not yet host' weft attach v --dir "$host"
     token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     weft volume set v roles=host --dir "$T/state2"
     # What cannot be leaves the token good, and nothing behind.
@@ -382,7 +382,7 @@ alone() {
         wait_until python3 tests/python/several_hosts.py "$T/several" "$T"/nbd{0,1,2,3}.sock "$T"/nbd{0,1,2,3}.sock
         [ ! -e "$T/several" ]
     done
-    grep -q 'is not let in.*ordering=none' "$T"/log?
+    grep -q 'is refused.*ordering=none' "$T"/log?
     weft volume set v ordering=timestamps --dir "$T/state1"
 }
 # In use, and again when there is room that another has had.
@@ -399,7 +399,7 @@ resizing() {
         nbdcopy "$T/image.30" "nbd+unix:///other?socket=$T/nbd2.sock"
         weft volume delete other --yes --now --dir "$T/state0"
     done
-    refused 'cannot grow so far' weft volume resize v 10G --dir "$T/state0"
+    refused 'cannot grow that far' weft volume resize v 10G --dir "$T/state0"
     cp "$T/back" "$T/image"
 }
 # What holds nothing is cut off at once, what is in use only if that is forced; what grows again is
@@ -441,7 +441,7 @@ shrinking() {
     [ $((SECONDS - begun)) -ge 3 ]
     weft scrub v --rate max --from 600 --dir "$T/state1" | grep -c '640 stripes from 600 on, .* 40 verified'
     refused 'has 640 stripes' weft scrub v --from 640 --dir "$T/state1"
-    refused 'never ends' weft scrub v --rate 0 --dir "$T/state1"
+    refused 'rate cannot be 0' weft scrub v --rate 0 --dir "$T/state1"
 }
 # While another volume is in use and scrubbed, and right after a host has left. Who ends a scrub ends it.
 deleting() {
@@ -510,7 +510,7 @@ outvoted() {
     # One of the two may have led.
     for n in 0 3; do
         timeout 8 "$WEFT" volume create late 5M --dir "$T/state$n" >"$T/said" 2>&1 && return 1
-        grep -c 'waiting for a process that leads' "$T/said"
+        grep -c 'waiting for a leader' "$T/said"
     done
     for n in 1 2; do run_node $n; done
     # What is asked before all have come back waits until it can be done, if that is soon.
@@ -535,12 +535,12 @@ leaving() {
     nbdcopy "$(uri 0)" - | cmp - "$T/image"
     kill "$(cat "$T/pid1")"
     wait_until dead "$(cat "$T/pid1")"
-    refused 'has left join anew' weft node --config "$T/n1.toml"
+    refused 'has left join again' weft node --config "$T/n1.toml"
 }
 # A node is added and gets its share while a host reads and writes; then it is drained again.
 adding() {
     local token number share
-    weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'nothing need be moved'
+    weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'no moves are needed'
     token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     sed 's/^box = /bx = /' "$T/n4.toml" >"$T/bad.toml"
     refused "label 'box' its labels: bx" weft cluster join "$token" --at "$ADMIT" --config "$T/bad.toml"
@@ -567,7 +567,7 @@ adding() {
     nbdcopy "$(uri 0)" - | cmp - "$T/image"
     # One that was away when it was removed hears of it from the others.
     run_node 4
-    wait_until eval "weft status --dir '$T/state4' | grep -c 'warning: .*no node of this cluster.*join anew'"
+    wait_until eval "weft status --dir '$T/state4' | grep -c 'warning: .*no node of this cluster.*join again'"
     kill "$(cat "$T/pid4")"
     wait_until dead "$(cat "$T/pid4")"
 }
@@ -767,7 +767,7 @@ whole_box() {
     weft cluster token --dir "$T/b0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])' >"$T/token"
     refused 'the configuration of b3' weft cluster replace b2 --token-file "$T/token" --at "$admit" --config "$T/b3.toml"
     boxed 2
-    weft cluster replace b2 --token-file "$T/token" --at "$admit" --config "$T/b2.toml" --accept-loss thin | grep -c 'b2 is nodes 13, 14, 15'
+    weft cluster replace b2 --token-file "$T/token" --at "$admit" --config "$T/b2.toml" --accept-loss thin | grep -c 'b2 is now nodes 13, 14, 15'
     run_box 2
     wait_until box_has 1 up 11
     weft volume delete thin --yes --now --dir "$T/b0"
@@ -784,7 +784,7 @@ at_once() {
     refused "127.0.0.1:${PORTS[0]} choose another address" up --listen "127.0.0.1:${PORTS[0]}"
     [ ! -e "$T/c" ]
     mkdir -p "$T/c/node-1"
-    refused 'node-1 is there already' up --listen "$free"
+    refused 'node-1 already exists' up --listen "$free"
     rmdir "$T/c/node-1"
     refused 'node 0 has ended for a socket another path' up --listen "$T/n0.toml/x.sock"
     [ -z "$(find "$T/c" -name 'node*')" ]
@@ -836,7 +836,7 @@ set_back() {
     run_node "$1"
     wait_until dead "$(cat "$T/pid$1")"
     grep -c 'are older copies of themselves' "$T/log$1"
-    refused 'older copies promised lost weft cluster readmit' weft node --config "$T/n$1.toml"
+    refused 'older copies promises lost weft cluster readmit' weft node --config "$T/n$1.toml"
     weft cluster readmit --config "$T/n$1.toml" | grep -c 'has a new member'
     run_node "$1"
     wait_until votes "$1"
@@ -873,10 +873,10 @@ forgetting() {
         wait_until weft volume show "w$how" --dir "$T/state$n"
         crash $n
         damage $n $how
-        refused 'promised lost weft cluster readmit weft recover' weft node --config "$T/n$n.toml"
+        refused 'promises lost weft cluster readmit weft recover' weft node --config "$T/n$n.toml"
         wait_until has $(((n + 1) % 3)) down 1
         weft cluster readmit --config "$T/n$n.toml" | grep -c 'has a new member'
-        refused 'is whole' weft cluster readmit --config "$T/n$n.toml"
+        refused 'is intact' weft cluster readmit --config "$T/n$n.toml"
         run_node $n
         wait_until votes $n
         wait_until has $n up 3
@@ -888,7 +888,7 @@ forgetting() {
     damage 1 emptied
     damage 2 zeros
     for n in 1 2; do
-        refused 'promised lost weft cluster readmit' weft node --config "$T/n$n.toml"
+        refused 'promises lost weft cluster readmit' weft node --config "$T/n$n.toml"
         weft cluster readmit --config "$T/n$n.toml"
         run_node $n
     done
@@ -898,10 +898,10 @@ forgetting() {
     grep -c '2 of 3 voting members have lost their logs' "$T/log0"
     refused 'in use by process' weft recover --config "$T/n0.toml" --found
     crash 0
-    refused 'runs, at stop all processes' weft recover --config "$T/n0.toml" --found
+    refused 'running, at stop all processes' weft recover --config "$T/n0.toml" --found
     for n in 1 2; do crash $n; done
     weft recover --config "$T/n0.toml" | grep -c "The member's log: whole; it has map"
-    weft recover --config "$T/n0.toml" --found | grep -c 'is founded anew'
+    weft recover --config "$T/n0.toml" --found | grep -c 'is founded again'
     for n in 0 1 2; do run_node $n; done
     wait_until votes 0
     wait_until has 1 up 3
@@ -1011,7 +1011,7 @@ controlled() {
         '[labels]' "box = \"b$n\"" >"$S/n$n.toml"; done
     start_one() { "$WEFT" node --config "$S/n$1.toml" >>"$S/log$1" 2>&1 & echo $! >"$S/pid$1"; }
     healthy() { weft status --check --dir "$S/state$1"; }
-    coordinates() { weft volume show v --dir "$S/state3" | grep "the controller is node $1; if it is lost, node $2 is"; }
+    coordinates() { weft volume show v --dir "$S/state3" | grep "the controller is node $1; its backup is node $2"; }
     # What it wrote it reads back in the end.
     verified() {
         (cd "$S" && fio --name=v --thread --ioengine=nbd --uri="nbd+unix:///v?socket=$S/nbd3.sock" --rw=randwrite --randseed=7 \
@@ -1048,14 +1048,14 @@ controlled() {
     head_is() { printf '%s\n' 'name = "head"' 'dir = "state4"' "address = \"127.0.0.1:${PORTS[4]}\"" 'controller = true' "$@" >"$S/n4.toml"; }
     token() { weft cluster token --dir "$S/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
     head_is 'nbd = ["nbd4.sock"]'
-    refused 'has no nbd; leave nbd out' weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml"
+    refused 'has no nbd; omit nbd' weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml"
     head_is 'disk = "disk4.img"' 'disk_size = "160M"'
-    refused 'has no disks; leave disks out' weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml"
+    refused 'has no disks; omit disks' weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml"
     head_is
     weft cluster join "$(token)" --at "$ADMIT" --config "$S/n4.toml" | grep 'head is node 4'
     start_one 4
     wait_until coordinates 4 0
-    weft status --dir "$S/state4" | grep 'volume v: the controller is node 4; if it is lost, node 0 is'
+    weft status --dir "$S/state4" | grep 'volume v: the controller is node 4; its backup is node 0'
     [ "$(weft disk list --dir "$S/state3" --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["disks"]))')" = 4 ]
     verified --rate=,12m & writer=$!
     sleep 1

@@ -101,7 +101,7 @@ machine_died() {
     nodes_are 1 '0, 1, 2, 3, 4, 5, 6, 7, 10, 11'
     same 5
     "$WEFT" node --config "$T/etc/old.toml" >"$T/log-old" 2>&1 & echo $! >"$T/pid-old"
-    wait_until eval "weft status --dir '$T/lib/old' | grep 'join anew'"
+    wait_until eval "weft status --dir '$T/lib/old' | grep 'join again'"
     healthy 1
     kill -9 "$(cat "$T/pid-old")"
     weft scrub v --dir "$T/lib/box1"

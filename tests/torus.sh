@@ -66,12 +66,12 @@ in_space() { inside "$1" timeout -k 5 $LIMIT "$WEFT" "${@:2}"; }
 reached() {
     # Half of the processes of a torus of five are not neighbours.
     weft status --dir "$T/state0" >"$T/said"
-    grep -Eq "talk through|through others" "$T/said" || { cat "$T/said"; return 1; }
+    grep -Eq "communicate through|through others" "$T/said" || { cat "$T/said"; return 1; }
     printf '[links]\nonly = ["nobody"]\n' | cat <(sed '/^\[links\]/,$d' "$T/n1.toml") - >"$T/wrong.toml"
     kill "$(cat "$T/pid1")"
     wait_until dead "$(cat "$T/pid1")"
     in_space 1 node --config "$T/wrong.toml" >"$T/said" 2>&1 && return 1
-    grep -q "no process of the cluster is called so" "$T/said" || { cat "$T/said"; return 1; }
+    grep -q "is not a process of the cluster" "$T/said" || { cat "$T/said"; return 1; }
     run_node 1
     wait_until up_are 0 "$COUNT"
 }
@@ -80,7 +80,7 @@ verifying() {
     (cd "$T" && exec timeout 300 fio --name="$1" --thread --ioengine=nbd --uri="nbd+unix:///$1?socket=$T/nbd0.sock" \
         --rw=randwrite --randseed=7 --verify=crc32c --do_verify=1 --verify_fatal=1 --bsrange=4k-128k "${@:2}")
 }
-detours() { weft status --dir "$T/state0" >"$T/said" && grep "is bad: they talk through" "$T/said"; }
+detours() { weft status --dir "$T/state0" >"$T/said" && grep "is bad: they communicate through" "$T/said"; }
 dead_link() {
     local before
     wait_until mode_is 0 fault-free

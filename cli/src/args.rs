@@ -8,7 +8,7 @@ use weft_core::layout::LayoutSpec;
 use weft_host::status::{NodeStatus, Status};
 use weft_host::{Control, LimitsInWords, parse_size};
 
-/// Which running array is meant.
+/// The running array to use.
 #[derive(Clone, Debug, Args)]
 pub struct Target {
     #[arg(
@@ -26,8 +26,8 @@ const USUAL: &str = "./weft-data";
 impl Target {
     /// Connects to the array, or to the first of the nodes below the directory that runs.
     pub fn connect(&self) -> anyhow::Result<Control> {
-        let without = "; say which array is meant with --dir or the variable WEFT_DIR: without them it is the one on \
-                       ./weft-data, from where the command is run";
+        let without = "; name the array with --dir or the variable WEFT_DIR; the default is ./weft-data in the \
+         current directory";
         connect(self.dir()).map_err(|e| match self.dir {
             Some(_) => e,
             None => anyhow::anyhow!("{e:#}{without}"),
@@ -73,25 +73,25 @@ pub struct Common {
     pub json: bool,
 }
 
-/// What hosts may take of what serves them.
+/// Limits on hosts.
 #[derive(Clone, Debug, Args)]
 pub struct HostLimits {
-    /// Connections of hosts at each address [default: 1024]
+    /// Maximum host connections per listening address [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
-    /// Connections over TCP from one machine [default: 256]
+    /// Maximum TCP connections from one machine [default: 256]
     #[arg(long, value_name = "N")]
     max_connections_per_address: Option<usize>,
-    /// How long a host may take to say what it wants [default: 10s]
+    /// Time limit for a host's handshake [default: 10s]
     #[arg(long, value_name = "TIME")]
     handshake_timeout: Option<String>,
-    /// How long a host may take to send a request that it has begun [default: 1m]
+    /// Time limit to receive a request once it has begun [default: 1m]
     #[arg(long, value_name = "TIME")]
     request_timeout: Option<String>,
-    /// Memory for requests that have not come whole, of all hosts together [default: 256M]
+    /// Memory for partly received requests, all hosts together [default: 256M]
     #[arg(long, value_name = "SIZE")]
     max_incomplete: Option<String>,
-    /// From when on a request is slow, and the log says where its time went; or never [default: 1s]
+    /// Log requests slower than this, with where the time went; or never [default: 1s]
     #[arg(long, value_name = "TIME")]
     slow_requests: Option<String>,
     /// Memory for requests in progress and unsent replies of all hosts [default: a quarter of the machine's, 4G at most]
@@ -114,10 +114,10 @@ impl HostLimits {
     }
 }
 
-/// Which nodes: one by its number, or all of a process by the name of that.
+/// One node by its number, or all nodes of a process by its name.
 #[derive(Clone, Debug, Args)]
 pub struct Whose {
-    /// Number of the node, from 0; or the name of a process, for all its nodes
+    /// Node number, from 0; or the name of a process, for all its nodes
     #[arg(value_name = "NODE|BOX")]
     whose: String,
     /// The array, and how to answer.
@@ -141,7 +141,7 @@ impl Whose {
                 status.nodes.iter().filter_map(|n| n.name.as_deref()).collect();
             let names: Vec<&str> = names.into_iter().collect();
             let there = match names.is_empty() {
-                true => "the nodes of this array have numbers only".to_string(),
+                true => "the nodes of this array have only numbers".to_string(),
                 false => format!("there are: {}", names.join(", ")),
             };
             anyhow::bail!("no process is called '{}'; {there}", self.whose);
@@ -158,9 +158,8 @@ pub fn numbered<N: ToString>(nodes: &[N]) -> String {
 
 /// Reads the number of a node.
 pub fn node(text: &str) -> Result<usize, String> {
-    let why =
-        "`weft node list` says which nodes there are, by number and by the name of their process";
-    text.parse().map_err(|_| format!("nodes have numbers, and '{text}' is none; {why}"))
+    let why = "`weft node list` shows the numbers of nodes and the names of processes";
+    text.parse().map_err(|_| format!("'{text}' is not a node number; {why}"))
 }
 
 /// Reads a size such as `64K`.
@@ -173,7 +172,9 @@ pub fn volume_size(text: &str) -> Result<u64, String> {
     match text {
         "all" => Ok(0),
         _ => match size(text)? {
-            0 => Err("a volume of 0 bytes is of no use; give a size, or 'all' for all the room that is left".into()),
+            0 => {
+                Err("a volume cannot have 0 bytes; give a size, or 'all' for all free room".into())
+            }
             bytes => Ok(bytes),
         },
     }

@@ -34,31 +34,31 @@ const KNOWN: Duration = Duration::from_secs(3);
 /// How long a cluster may take to answer at all.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Serve volumes of a cluster on this machine, which is its own controller for them. The first time
-/// a token lets it in (`weft cluster token`); later the directory is enough
+/// Serve volumes of a cluster on this machine, as its own controller. The first run needs a token (`weft cluster
+/// token`); later runs need only the directory
 #[derive(Debug, Args)]
 pub struct Attach {
-    /// The names of the volumes; no others are served here
+    /// Names of the volumes to serve
     #[arg(required = true)]
     volumes: Vec<String>,
-    /// Directory of this host: who it is, and its sockets
+    /// Directory of this host: its identity and sockets
     #[arg(long, default_value = "./weft-host")]
     dir: PathBuf,
-    /// A token, the first time; others on this machine can read it here, so prefer --token-file or the variable WEFT_TOKEN
+    /// Token, for the first run; visible to other users of this machine, so prefer --token-file or the variable WEFT_TOKEN
     #[arg(long, requires = "at", value_parser = token::argument, conflicts_with = "token_file")]
     token: Option<JoinToken>,
     #[command(flatten)]
     file: TokenFile,
-    /// Where the cluster lets in, as `weft cluster token` says
+    /// Admission address of the cluster, as printed by `weft cluster token`
     #[arg(long)]
     at: Option<SocketAddr>,
-    /// What to call this host, the first time; no two have the same name [default: host-PORT]
+    /// Unique name for this host, for the first run [default: host-PORT]
     #[arg(long, requires = "at")]
     name: Option<String>,
-    /// Where the cluster's nodes reach this host, the first time [default: a free port of the address from which it reaches them]
+    /// Address at which the cluster's nodes reach this host, for the first run [default: a free port of its own address]
     #[arg(long, requires = "at")]
     address: Option<SocketAddr>,
-    /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
+    /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl Served {
     fn flag(protocol: HostProtocol) -> Arg {
         let HostProtocol { key, spoken_by, socket } = protocol;
         let help = format!(
-            "Where to serve {spoken_by}, from now on; may be repeated [default: DIR/{socket}]"
+            "Address to serve {spoken_by}, now and in later runs; may be repeated [default: DIR/{socket}]"
         );
         let read = move |text: &str| Listen::spoken(key, text);
         let flag = Arg::new(key).long(key).value_name("PATH.sock|HOST:PORT").help(help);
@@ -113,13 +113,13 @@ impl Attach {
         match (Home::is_taken(&dir)?, self.at) {
             (false, Some(at)) => self.join(&dir, &file, &self.first_token()?, at)?,
             (false, None) => bail!(
-                "{} is no host's directory yet; give --token-file and --at as `weft cluster token` \
-                 says them, or --dir if it is another one",
+                "{} is not yet the directory of a host; give --token-file and --at as printed by \
+             `weft cluster token`, or another --dir",
                 dir.display()
             ),
             (true, None) if !self.file.is_given() => self.listen_elsewhere(&file)?,
             (true, _) => bail!(
-                "{} is a host's directory already; leave --token and --at out, or choose another --dir",
+                "{} is already the directory of a host; omit --token and --at, or choose another --dir",
                 dir.display()
             ),
         }
@@ -154,8 +154,8 @@ impl Attach {
         };
         token.with_context(|| {
             format!(
-                "give the token that `weft cluster token` says, in a file (--token-file), on standard \
-                 input (--token-file -) or in the variable {}",
+                "give a token from `weft cluster token`: in a file (--token-file), on standard input \
+             (--token-file -) or in the variable {}",
                 token::VARIABLE
             )
         })
@@ -268,12 +268,11 @@ fn greet(dir: &Path, volumes: &[String]) -> Result<()> {
 /// What to say while the cluster has not let the host in.
 fn waiting(connected: usize) -> String {
     match connected {
-        0 => "no node of the cluster answers; this host waits for one, and goes on by itself when \
-              there is one"
+        0 => "no node of the cluster answers; this host waits, and continues automatically when one does"
             .to_string(),
         n => format!(
-            "this host is connected to {n} of the cluster's processes and waits until a majority of \
-             them run and agree (`weft status` at one of them)"
+            "this host is connected to {n} of the cluster's processes and waits until a majority of them run \
+                 and agree (see `weft status` at one of them)"
         ),
     }
 }
@@ -301,8 +300,8 @@ fn of_volume(status: &Status, volume: &str) -> Result<String> {
     }
     if found.choice("dispatch") != "commanded" {
         out += &format!(
-            "The nodes work out their parts themselves; `weft volume set {volume} roles=host` has \
-             the host say each step, so that they do no more than read and write.\n"
+            "The nodes plan their own parts; with `weft volume set {volume} roles=host` the host \
+                 commands each step, and the nodes only read and write.\n"
         );
     }
     Ok(out)
@@ -318,7 +317,7 @@ mod tests {
         let help = command.render_help().to_string();
         for protocol in HostProtocol::all() {
             assert!(help.contains(&format!("--{} ", protocol.key)), "{help}");
-            assert!(help.contains(&format!("serve {}, from", protocol.spoken_by)), "{help}");
+            assert!(help.contains(&format!("serve {}, now", protocol.spoken_by)), "{help}");
         }
         let line = "attach --native h:1 --nbd x.sock --native native:y.sock --nbd h:2";
         let matches = command.try_get_matches_from(line.split(' ')).unwrap();

@@ -24,19 +24,19 @@ const EVERY: Duration = Duration::from_millis(200);
 pub struct Stop {
     #[command(flatten)]
     whose: Whose,
-    /// Do not have parity computed first that waits of what is on them
+    /// Skip the refresh of deferred parity
     #[arg(long)]
     now: bool,
 }
 
-/// The nodes that are lost.
+/// The lost nodes.
 #[derive(Debug, Args)]
 pub struct Fail {
     #[command(flatten)]
     whose: Whose,
     #[command(flatten)]
     confirm: Confirm,
-    /// Do not have parity computed first that waits of what is on them
+    /// Skip the refresh of deferred parity
     #[arg(long)]
     now: bool,
     #[command(flatten)]
@@ -74,7 +74,7 @@ impl Stop {
             };
             nodes.retain(|n| !is_down(n));
             if nodes.is_empty() {
-                bail!("all its nodes are down already");
+                bail!("all its nodes are already down");
             }
         }
         let mut left = nodes.iter().filter(|_| self.now);
@@ -127,7 +127,7 @@ impl Fail {
         let mut nodes = self.whose.nodes(&status)?;
         nodes.retain(|n| state(&status, *n) != Some(NodeState::Lost));
         if nodes.is_empty() {
-            bail!("all its disks count as lost already");
+            bail!("all its disks are already declared lost");
         }
         let stakes: Vec<String> = nodes.iter().filter_map(|n| works(&status, *n)).collect();
         if !stakes.is_empty() {
@@ -146,7 +146,7 @@ impl Fail {
             stage.at(n as u64 + 1);
         }
         stage.done(format!("{} given up", nodes.len()));
-        let more = "; what was on their disks is rebuilt where there is room: 'weft status --watch' shows how far it is";
+        let more = "; their content is rebuilt where there is room; 'weft status --watch' shows the progress";
         report(&self.whose, answer, &nodes, "been given up", more)
     }
 

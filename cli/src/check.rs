@@ -35,64 +35,64 @@ const LONGEST: usize = 400;
 /// Run the simulation check: random clusters, workloads and faults, all drawn from a seed.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The seeds, from A up to but without B
+    /// Seeds from A up to but excluding B
     #[arg(long, value_name = "A..B", value_parser = seeds, required_unless_present_any = ["real", "explore"])]
     seeds: Option<Range<u64>>,
-    /// Do it to real processes: kill, pause, cut off, fill up and corrupt nodes under load (as root, with links that can be cut)
+    /// Test real processes: kill, pause, isolate, fill and corrupt nodes under load (run as root to cut links)
     #[arg(long, conflicts_with_all = ["seeds", "jobs", "operations", "story"])]
     real: bool,
     #[command(flatten)]
     explore: Explore,
-    /// With --real: how many rounds
+    /// With --real: number of rounds
     #[arg(long, default_value_t = 20, requires = "real", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// With --real: what faults and requests are drawn from
+    /// With --real: random seed
     #[arg(long, default_value_t = 0, requires = "real")]
     seed: u64,
-    /// With --real: how many nodes [default: 5, or as many as the layout needs]
+    /// With --real: number of nodes [default: 5, or the layout's minimum]
     #[arg(long, requires = "real", value_parser = nodes)]
     nodes: Option<usize>,
-    /// The layout of the volume, in every seed; drawn if it is not said. With --real raid5 is the default
+    /// Layout of the volume for every seed [default: random; raid5 with --real]
     #[arg(long, conflicts_with = "explore", value_parser = args::layout)]
     layout: Option<LayoutSpec>,
-    /// With --real: who coordinates requests of the volumes
+    /// With --real: roles of the volumes
     #[arg(long, requires = "real")]
     roles: Option<Roles>,
-    /// With --real: how many lanes each process has
+    /// With --real: lanes per process
     #[arg(long, value_name = "N", requires = "real")]
     lanes: Option<Lanes>,
-    /// With --real: which faults, separated by commas [default: all that are possible]
+    /// With --real: faults, separated by commas [default: all possible ones]
     #[arg(long, requires = "real", value_delimiter = ',')]
     faults: Vec<Fault>,
-    /// With --real: where the nodes' directories are made [default: the system's for temporary files]
+    /// With --real: parent directory of the nodes' directories [default: the system's temporary directory]
     #[arg(long, requires = "real")]
     dir: Option<PathBuf>,
-    /// With --real: how many seconds longer than stated for its fault a request may wait, for the sake of a machine that is busy with other things
+    /// With --real: seconds that a request may exceed its fault's time limit, to allow for a busy machine
     #[arg(long, default_value_t = 2, value_name = "SECONDS", requires = "real", value_parser = clap::value_parser!(u64).range(..=60))]
     slack: u64,
-    /// How many seeds to run at a time [default: one for each core]
+    /// Seeds to run in parallel [default: one per core]
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
-    /// Operations of the hosts in each phase of a run
+    /// Host operations per phase of a run
     #[arg(long, default_value_t = Options::default().operations, value_parser = clap::value_parser!(u32).range(1..))]
     operations: u32,
 
-    /// How requests to the volume are ordered, in every seed; drawn if it is not said
+    /// Ordering of the volume for every seed [default: random]
     #[arg(long, conflicts_with = "real")]
     ordering: Option<weft_core::order::Ordering>,
-    /// In every seed the nodes are in processes, with a member of the group that keeps the map: leases, elections, partitions, pauses (without this in a quarter of the seeds)
+    /// Run nodes in processes with consensus members in every seed: leases, elections, partitions, pauses [default: in a quarter of the seeds]
     #[arg(long, conflicts_with_all = ["real", "explore"])]
     members: bool,
-    /// With --members: how many nodes each process has; drawn if it is not said, one in most seeds
+    /// With --members: nodes per process [default: random, mostly one]
     #[arg(long, value_name = "N", requires = "members", value_parser = clap::value_parser!(u16).range(1..=8))]
     nodes_each: Option<u16>,
-    /// With --members: how many hosts are their own controllers, in processes without disks; drawn if it is not said, none in most seeds
+    /// With --members: attached hosts, in processes without disks [default: random, mostly none]
     #[arg(long, value_name = "N", requires = "members", value_parser = clap::value_parser!(u16).range(..=8))]
     attached: Option<u16>,
-    /// With a sequencer, who keeps the graph of requests: centralized, partially-centralized, originator-driven or worker-driven; drawn if it is not said
+    /// With ordering=sequencer, its form: centralized, partially-centralized, originator-driven or worker-driven [default: random]
     #[arg(long, value_name = "FORM", conflicts_with = "real")]
     sequencer: Option<weft_core::order::sequencer::SequencerForm>,
-    /// How many of the last lines of the first failure's story to print
+    /// Number of trace lines to print for the first failure
     #[arg(long, default_value_t = 60)]
     story: usize,
     /// Print the result as JSON
@@ -106,7 +106,7 @@ const NODES: usize = 5;
 fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if (3..=32).contains(&n) => Ok(n),
-        _ => Err(format!("'{text}' nodes are not possible; choose 3 to 32")),
+        _ => Err(format!("'{text}' is not a possible number of nodes; choose 3 to 32")),
     }
 }
 
@@ -115,10 +115,9 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
     match ends {
         None => Err(format!("'{text}' is not a range of seeds A..B; write it like 0..1000")),
-        Some((a, b)) if a >= b => Err(format!(
-            "there is no seed in {a}..{b}; B must be larger than A, as in {a}..{}",
-            a + 1
-        )),
+        Some((a, b)) if a >= b => {
+            Err(format!("{a}..{b} contains no seed; B must be larger than A, as in {a}..{}", a + 1))
+        }
         Some((a, b)) => Ok(a..b),
     }
 }
@@ -279,15 +278,14 @@ impl Check {
         if report.members.0 > 0 {
             let (seeds, maps) = report.members;
             out += &format!(
-                "\n{seeds} of them with processes, which agreed on {maps} maps; {} nodes joined, {} of them \
-                 as disks of processes that ran, and {} left; {} of these with hosts that are their \
-                 own controllers",
+                "\n{seeds} of them with processes, which agreed on {maps} maps; {} nodes joined, {} of them as disks of running \
+             processes, and {} left; {} of these seeds with attached hosts",
                 report.comings.joined, report.comings.added, report.comings.left, report.attached
             );
         }
         if report.unremembered > 0 {
             out += &format!(
-                "\n{} ended early: a disk had lost what it promised just before, and nobody who went on had heard of it",
+                "\n{} ended early: a disk had lost writes that it had just acknowledged, and no remaining node knew of them",
                 report.unremembered
             );
         }
@@ -299,14 +297,14 @@ impl Check {
         let asked = seeds.end - seeds.start;
         if report.seeds < asked {
             out += &format!(
-                "\n\nstopped: {ENOUGH} failures are enough; of {asked} seeds the rest was not run"
+                "\n\nstopped after {ENOUGH} failures; the rest of {asked} seeds was not run"
             );
         }
         if let Some(first) = report.failed.first()
             && !first.story.is_empty()
             && self.story > 0
         {
-            out += &format!("\n\nThe end of seed {}'s story:", first.seed);
+            out += &format!("\n\nThe end of seed {}'s trace:", first.seed);
             self.tail(first).for_each(|line| out += &format!("\n  {line}"));
         }
         out
@@ -389,15 +387,15 @@ fn kinds(options: &Options) -> Vec<&'static str> {
         (faults.crashes, "crashes"),
         (faults.power, "power cuts"),
         (faults.rot, "rot"),
-        (faults.damage, "disks that lie"),
-        (faults.refusals, "disks that refuse to write"),
+        (faults.damage, "disks that lose acknowledged writes"),
+        (faults.refusals, "disks with write errors"),
         (faults.messages, "message faults"),
         (faults.slow, "a slow disk"),
-        (faults.beyond, "losses beyond what the layout bears"),
-        (faults.moves, "columns that move"),
-        (faults.pauses, "processes that are stopped"),
-        (faults.cuts, "processes that are cut off"),
-        (faults.links, "broken links with ways round them"),
+        (faults.beyond, "more losses than the layout tolerates"),
+        (faults.moves, "moving columns"),
+        (faults.pauses, "stopped processes"),
+        (faults.cuts, "isolated processes"),
+        (faults.links, "broken links with detours"),
     ]
     .into_iter()
     .filter_map(|(happens, name)| happens.then_some(name))

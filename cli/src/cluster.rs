@@ -25,30 +25,29 @@ use crate::token::{self, TokenFile, VARIABLE};
 /// What to do about a cluster.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
-    /// Found a cluster with this process as its first, and a node for each of its disks; it can let others in
+    /// Found a cluster with this process as its first, with one node per disk
     Init(Init),
-    /// Issue a token that lets one process in, with all its disks, and say how to use it
+    /// Issue a token that admits one process with all its disks, and print how to use it
     Token(Token),
-    /// Ask for a certificate, in a file for whoever has the authority's key: for a node that shall
-    /// join without a token
+    /// Write a certificate request, for a node that joins without a token
     Request(Ask),
-    /// Admit the node of a request, and write its certificate to a file for it to join with
+    /// Admit the node of a certificate request, and write its certificate
     Certify(Certify),
-    /// Join a cluster, with a node for each disk, with a token or with a certificate
+    /// Join a cluster by a token or certificate, with one node per disk
     Join(Join),
-    /// Take the place of a process whose machine is lost, on another one: with its name and a token. The disks become empty
-    /// ones, and what the lost ones had is rebuilt
+    /// Replace a process of a lost machine on this one, with its name and a token. Its disks start empty, and their
+    /// content is rebuilt
     Replace(Replace),
-    /// Make a certificate anew, where the authority's key is: for a node that was off for longer than its own is good
+    /// Renew an expired certificate of a node; run where the authority's key is
     Renew(Renew),
-    /// Have a process admitted again whose member's log is damaged or lost: with a new member, which has no say in
-    /// what was agreed on before. Its nodes and disks stay. The process must not run
+    /// Readmit a process whose consensus log is damaged or lost, with a new member. Its nodes and disks stay. The
+    /// process must be stopped
     Readmit(Readmit),
-    /// Choose something for the cluster as a whole, such as give-up-after=10m: a node that has been down for so long, or whose disk has failed, is given up without an operator, one failure domain at a time, if there is room and no volume needs it; never (the default) is the other choice. rebuild-floor=128M and rebuild-ceiling=none are bytes a second at which disks are filled while hosts use them and while none does; configured (the default) leaves it to each node's configuration
+    /// Change a setting of the cluster. give-up-after=10m: time after which a node that is down or has a failed disk is given up, one failure domain at a time, if there is room and no volume needs it; or never (default). rebuild-floor=128M, rebuild-ceiling=none: rebuild rate per disk in bytes per second while hosts use it and while none does; or configured (default), for each process's configuration
     Set(Set),
-    /// Show what is chosen for the cluster as a whole
+    /// Show the settings of the cluster
     Show(Common),
-    /// Move what is on disks until all are equally full for their size, while hosts go on: after disks were added. Waits until it is done (Ctrl-C ends the waiting only)
+    /// Move content online until all disks are equally full for their size, such as after adding disks. Waits until done (Ctrl-C ends only the wait)
     Rebalance(Rebalance),
 }
 
@@ -62,10 +61,10 @@ pub struct Init {
 /// A node that is new.
 #[derive(Debug, Args)]
 struct New {
-    /// The process's configuration
+    /// Configuration of the process
     #[arg(long)]
     config: PathBuf,
-    /// Use the disks even if there is something on them, which is lost then
+    /// Use the disks even if they are not empty; their content is lost
     #[arg(long)]
     force: bool,
     /// Print the answer as JSON
@@ -76,7 +75,7 @@ struct New {
 /// A token.
 #[derive(Debug, Args)]
 pub struct Token {
-    /// How long it is good, such as 15m or 12h
+    /// Time until it expires, such as 15m or 12h
     #[arg(long, default_value = "1h", value_parser = weft_host::parse_seconds)]
     valid: u64,
     #[command(flatten)]
@@ -86,7 +85,7 @@ pub struct Token {
 /// A request for a certificate.
 #[derive(Debug, Args)]
 pub struct Ask {
-    /// The file to write it to
+    /// Output file
     #[arg(long)]
     out: PathBuf,
     #[command(flatten)]
@@ -96,9 +95,9 @@ pub struct Ask {
 /// A request, and where the certificate goes.
 #[derive(Debug, Args)]
 pub struct Certify {
-    /// The request's file
+    /// File of the request
     request: PathBuf,
-    /// The file to write the certificate to
+    /// Output file of the certificate
     #[arg(long)]
     out: PathBuf,
     #[command(flatten)]
@@ -108,15 +107,15 @@ pub struct Certify {
 /// Where to join, and with what.
 #[derive(Debug, Args)]
 pub struct Join {
-    /// The token; others on this machine can read it here, so prefer --token-file or the variable WEFT_TOKEN
+    /// Token; visible to other users of this machine, so prefer --token-file or the variable WEFT_TOKEN
     #[arg(value_parser = token::argument, requires = "at", conflicts_with = "token_file")]
     token: Option<JoinToken>,
     #[command(flatten)]
     file: TokenFile,
-    /// Where the cluster lets nodes in, as `weft cluster token` says
+    /// Admission address of the cluster, as printed by `weft cluster token`
     #[arg(long, required_unless_present = "certificate")]
     at: Option<SocketAddr>,
-    /// The certificate that `weft cluster certify` made of this node's request
+    /// Certificate from `weft cluster certify` for this node's request
     #[arg(long, conflicts_with_all = ["token", "token_file", "at"])]
     certificate: Option<PathBuf>,
     #[command(flatten)]
@@ -126,19 +125,19 @@ pub struct Join {
 /// A certificate, and where the new one goes.
 #[derive(Debug, Args)]
 pub struct Renew {
-    /// The certificate (`node.pem` of the node's directory)
+    /// Certificate to renew (`node.pem` of the node's directory)
     certificate: PathBuf,
-    /// The file to write the new one to
+    /// Output file of the new certificate
     #[arg(long)]
     out: PathBuf,
-    /// How long it is good, such as 90d; a year at most
+    /// Time until it expires, such as 90d; a year at most
     #[arg(long, default_value = "365d", value_parser = weft_host::parse_seconds)]
     valid: u64,
     #[command(flatten)]
     common: Common,
 }
 
-/// What to choose.
+/// A setting.
 #[derive(Debug, Args)]
 pub struct Set {
     #[arg(value_name = "KEY=VALUE", value_parser = key_value)]
@@ -152,10 +151,10 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     split.ok_or_else(|| format!("'{text}' is not KEY=VALUE; write it like give-up-after=10m"))
 }
 
-/// Who is to be admitted again.
+/// The process to readmit.
 #[derive(Debug, Args)]
 pub struct Readmit {
-    /// The process's configuration
+    /// Configuration of the process
     #[arg(long)]
     config: PathBuf,
     /// Print the answer as JSON
@@ -215,7 +214,7 @@ impl Init {
         say(format!(
             "cluster {cluster} is founded, and {} is its {}. Start it with\n\n  \
              weft node --config {}\n\n\
-             Keep a copy of {}, which holds the key that lets nodes in.",
+             Keep a copy of {}, which holds the key that admits nodes.",
             config.name,
             numbered(&(0..config.disks.len() as u16).collect::<Vec<_>>()),
             self.new.config.display(),
@@ -243,7 +242,7 @@ impl Token {
 fn how_to_use(token: &str, admit: &str) -> String {
     format!(
         "{VARIABLE}={token} weft cluster join --at {admit} --config node.toml\n\n\
-         or, for a host that is its own controller and has no disks,\n\n\
+         or, for an attached host without disks,\n\n\
          {VARIABLE}={token} weft attach VOLUME --at {admit}"
     )
 }
@@ -275,9 +274,8 @@ impl Join {
         match (token, self.at) {
             (Some(token), Some(at)) => Ok(join(config, &token, at, force)?),
             _ => bail!(
-                "give a token and --at, as `weft cluster token` says them, or --certificate. The token \
-                 may be in a file (--token-file), on standard input (--token-file -) or in the \
-                 variable {VARIABLE}"
+                "give a token and --at, as printed by `weft cluster token`, or --certificate. The token may be in a file \
+             (--token-file), on standard input (--token-file -) or in the variable {VARIABLE}"
             ),
         }
     }
@@ -296,8 +294,7 @@ impl Renew {
             return say_json(json!({ "name": name, "certificate": self.out }));
         }
         say(format!(
-            "This is the certificate of {name} anew. Put {} in the place of `node.pem` in its directory, \
-             and start it",
+            "The certificate of {name} is renewed. Replace `node.pem` in its directory by {}, and start it",
             self.out.display()
         ))
     }
@@ -312,9 +309,9 @@ impl Readmit {
             return say_json(json!({ "node": process.0, "name": name.to_string() }));
         }
         say(format!(
-            "{name} has a new member, without a say in what was agreed on before. Start it with\n\n  \
+            "{name} has a new member. Start it with\n\n  \
              weft node --config {}\n\n\
-             It serves again when most of the voting members have admitted it (`weft status`).",
+             It serves again when a majority of the voting members has admitted it (see `weft status`).",
             self.config.display()
         ))
     }
@@ -328,7 +325,7 @@ impl Ask {
             return say_json(json!({ "name": config.name.to_string(), "request": self.out }));
         }
         say(format!(
-            "{} asks to join. Take {} to the node that has the authority's key, and there\n\n  \
+            "The request of {} is written. Copy {} to the node with the authority's key, and run there\n\n  \
              weft cluster certify {} --out FILE --dir DIR",
             config.name,
             self.out.display(),
@@ -362,7 +359,7 @@ impl Certify {
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_slice(&text)
-        .with_context(|| format!("{} is not what it should be", path.display()))
+        .with_context(|| format!("{} is not a valid answer", path.display()))
 }
 
 fn write(path: &Path, content: &impl Serialize) -> Result<()> {

@@ -14,10 +14,10 @@ use weft_terminal::say;
 
 use crate::args::usual_dir;
 
-/// What is being typed.
+/// The command line so far.
 #[derive(Debug, Args)]
 pub struct Complete {
-    /// The words behind the command's name; the last is the one to complete, and may be empty
+    /// Words after the command's name; the last one, possibly empty, is completed
     #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
     words: Vec<String>,
 }

@@ -12,14 +12,14 @@ use weft_terminal::{say, say_json};
 /// What to do with a configuration.
 #[derive(Debug, Subcommand)]
 pub enum Config {
-    /// Say whether a process can run with it on this machine: every key, its disks, its addresses. Nothing is changed
+    /// Check that a process can run with a configuration on this machine: keys, disks and addresses. Nothing is changed
     Check(Check),
 }
 
 /// Which one.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The configuration, such as /etc/weft/box1.toml
+    /// Configuration file, such as /etc/weft/box1.toml
     file: PathBuf,
     /// Print the answer as JSON
     #[arg(long)]

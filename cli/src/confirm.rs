@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::{Result, bail};
 use clap::Args;
 
-/// Whether it is meant, if that has been said already.
+/// Confirmation in advance.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Confirm {
     /// Do it without asking

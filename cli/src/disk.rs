@@ -24,40 +24,40 @@ const EVERY: Duration = Duration::from_millis(200);
 /// What to do about disks.
 #[derive(Debug, Subcommand)]
 pub enum Disk {
-    /// All disks
+    /// List all disks
     List(Common),
-    /// Add a disk: to the process in --dir of a cluster the one at --path; to an array in one process (`weft up`) a new one, as large as the others
+    /// Add a disk: in a cluster, the one at --path to the process in --dir; in an array of one process (`weft up`), a new one of the same size as the others
     Add(Add),
-    /// Declare the disk of a node lost, and rebuild what was on it on other disks that have room; the node is killed if it runs
+    /// Declare the disk of a node lost, and rebuild its content on other disks with room; the node is killed if it runs
     Fail(Fail),
-    /// Put an empty disk in the place of one whose node is down, and rebuild what was on it; what the node has left on the disk is deleted, anything else only with --force
+    /// Replace the disk of a node that is down by an empty one, and rebuild its content; the node's old content on the disk is deleted, anything else only with --force
     Replace(Replace),
-    /// Say that a disk may fail soon: no parity waits of what is on it, and what does is computed, until --clear
+    /// Mark a disk as suspect: parity of its data is refreshed and no longer deferred, until --clear
     Suspect(Suspect),
-    /// Have the read, write and checksum errors of a disk, or of all, count from 0 again
+    /// Reset the read, write and checksum error counts of one disk or all
     Clear(Clear),
-    /// Move what is on a disk that works to others while hosts go on, and use it no more; waits until it is empty (Ctrl-C ends the waiting only)
+    /// Move the content of a working disk to others online, and stop using it; waits until it is empty (Ctrl-C ends only the wait)
     Drain(Drain),
 }
 
-/// The disk that is lost.
+/// The lost disk.
 #[derive(Debug, Args)]
 pub struct Fail {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     confirm: Confirm,
-    /// Do not have parity computed first that waits of what is on it
+    /// Skip the refresh of deferred parity
     #[arg(long)]
     now: bool,
     #[command(flatten)]
     accept: AcceptLoss,
 }
 
-/// What may be lost.
+/// Volumes that may lose data.
 #[derive(Debug, Args)]
 pub struct AcceptLoss {
-    /// A volume that may lose what it has there, because nothing can rebuild it; may be given several times
+    /// Volume that may lose its data there, because nothing can rebuild it; may be repeated
     #[arg(long = "accept-loss", value_name = "VOLUME")]
     pub volumes: Vec<String>,
 }
@@ -67,15 +67,15 @@ pub struct AcceptLoss {
 pub struct Suspect {
     #[command(flatten)]
     which: Which,
-    /// It may not, or is another by now: parity may wait again
+    /// No longer suspect, or replaced: parity may be deferred again
     #[arg(long)]
     clear: bool,
 }
 
-/// The disks whose errors are to be cleared.
+/// The disks whose errors to clear.
 #[derive(Debug, Args)]
 pub struct Clear {
-    /// Number of the node that has the disk, or all
+    /// Node number of the disk, or all
     #[arg(value_name = "NODE|all", value_parser = which_disks)]
     of: Disks,
     #[command(flatten)]
@@ -101,10 +101,10 @@ fn which_disks(text: &str) -> Result<Disks, String> {
 pub struct Drain {
     #[command(flatten)]
     whose: Whose,
-    /// Do not wait
+    /// Return at once instead of waiting
     #[arg(long)]
     no_wait: bool,
-    /// Leave on it what is still there, and use it again
+    /// Stop draining, and use the disk again with its remaining content
     #[arg(long)]
     cancel: bool,
 }
@@ -121,14 +121,14 @@ pub struct Add {
 /// Where a disk is.
 #[derive(Debug, Args)]
 pub struct At {
-    /// In a cluster: the disk, a block device or a file of the machine on which the process runs; for
-    /// one to replace, if it is not where the old one was
+    /// In a cluster: block device or file on the process's machine; to replace a disk, only if the path differs from
+    /// the old one
     #[arg(long)]
     path: Option<PathBuf>,
-    /// How large to make it, if it is a file
+    /// Size of a new file
     #[arg(long, requires = "path", value_parser = parse_size)]
     size: Option<u64>,
-    /// Use it even if there is something on it, which is lost then; never if another process has it open
+    /// Use the disk even if it is not empty; its content is lost. Refused while another process has it open
     #[arg(long)]
     force: bool,
 }
@@ -147,7 +147,7 @@ pub struct Replace {
 /// Which disk.
 #[derive(Debug, Args)]
 pub struct Which {
-    /// Number of the node that has the disk, from 0
+    /// Node number of the disk, from 0
     #[arg(value_parser = args::node)]
     node: usize,
     #[command(flatten)]
@@ -173,10 +173,10 @@ impl Disk {
                     leaving::make_redundant(&mut control, which.node)?;
                 }
                 let request = given_up(which.node, accept);
-                (request, which, "counts as lost; what was on it is rebuilt where there is room")
+                (request, which, "is declared lost; its content is rebuilt where there is room")
             }
             Disk::Replace(replace) => {
-                let done = "is an empty one now, and is being filled";
+                let done = "is now an empty one, and is being rebuilt";
                 (replace.request()?, &replace.which, done)
             }
             Disk::Drain(drain) => return drain.run(),
@@ -188,7 +188,7 @@ impl Disk {
             say_json(answer)?;
         } else {
             say(format!(
-                "the disk of node {} {done} ({}); 'weft status --watch' shows how far it is",
+                "the disk of node {} {done} ({}); 'weft status --watch' shows the progress",
                 which.node,
                 map_of(&answer)
             ))?;
@@ -211,10 +211,12 @@ impl Suspect {
             return Ok(ExitCode::SUCCESS);
         }
         say(match self.clear {
-            true => format!("the disk of node {node} is trusted: parity may wait again"),
+            true => format!(
+                "the disk of node {node} is no longer suspect: parity of its data may be deferred again"
+            ),
             false => format!(
-                "the disk of node {node} is suspect: what is on it is redundant, and stays so; 'weft disk drain \
-                 {node}' moves it to others, 'weft disk suspect {node} --clear' trusts the disk again"
+                "the disk of node {node} is suspect: its content is redundant, and stays so; 'weft disk drain {node}' moves it to \
+         others, 'weft disk suspect {node} --clear' trusts the disk again"
             ),
         })?;
         Ok(ExitCode::SUCCESS)
@@ -238,7 +240,7 @@ impl Clear {
             let answer = control.request(&request)?;
             let errors: DiskErrors = serde_json::from_value(answer["errors"].clone())?;
             if !self.common.json {
-                say(format!("the disk of node {node} had {errors}; that is cleared"))?;
+                say(format!("the disk of node {node} had {errors}; the counts are reset"))?;
             }
             cleared.push(json!({ "node": node, "errors": errors }));
         }
@@ -278,11 +280,11 @@ impl Drain {
             (true, ..) => format!("{disks} used again"),
             (false, true, _) => format!("{disks} being drained"),
             (false, false, [node]) => format!(
-                "{disks} empty; 'weft node stop {node}' and 'weft node remove {node}' take the node out of a cluster"
+                "{disks} empty; 'weft node stop {node}' and 'weft node remove {node}' remove the node from a cluster"
             ),
             (false, false, _) => {
                 format!(
-                    "{disks} empty; 'weft node stop' and 'weft node remove' take each node out of a cluster"
+                    "{disks} empty; 'weft node stop' and 'weft node remove' remove each node from a cluster"
                 )
             }
         })?;
@@ -343,8 +345,8 @@ pub fn works(status: &Status, node: usize) -> Option<String> {
         !matches!(state, NodeState::Hung | NodeState::Down | NodeState::Lost | NodeState::Expected);
     works.then(|| {
         format!(
-            "the disk of node {n} works (node {n} is {state}): it would be used no more, and what is on it rebuilt \
-             from others, with less redundancy until then (`weft disk drain {n}` moves it and keeps all redundancy)"
+            "the disk of node {n} works (node {n} is {state}): it would no longer be used, and its content rebuilt from \
+             others, with less redundancy until then (`weft disk drain {n}` moves it with full redundancy)"
         )
     })
 }
@@ -355,7 +357,7 @@ fn wait_until_empty(control: &mut Control, nodes: &[usize]) -> Result<()> {
         let mut left = 0;
         for node in nodes {
             let us = status.nodes.iter().find(|n| usize::from(n.node) == *node);
-            let us = us.context("the node is not there any more")?;
+            let us = us.context("the node no longer exists")?;
             if matches!(us.state, NodeState::Hung | NodeState::Down | NodeState::Lost) {
                 bail!("node {node} is down; nothing can be copied from it until it is back");
             }
@@ -364,7 +366,8 @@ fn wait_until_empty(control: &mut Control, nodes: &[usize]) -> Result<()> {
         Ok(left)
     };
     let all = left(control)?;
-    let stage = Stage::new(format!("moving what is on {}", numbered(nodes)), all, Counts::Things);
+    let stage =
+        Stage::new(format!("moving the content of {}", numbered(nodes)), all, Counts::Things);
     loop {
         let left = left(control)?;
         stage.at(all.saturating_sub(left));
@@ -394,8 +397,7 @@ impl Add {
             say_json(answer)?;
         } else {
             say(format!(
-                "node {} has been added, with an empty disk ({}); new volumes use it, and what \
-                 is rebuilt or moved can go there",
+                "node {} has been added, with an empty disk ({}); new volumes, rebuilds and moves can use it",
                 answer["node"],
                 map_of(&answer)
             ))?;

@@ -11,34 +11,34 @@ use serde_json::{Value, json};
 use weft_sim::explore::{Bounds, Failure, Report, Setup, explore, simplest};
 use weft_terminal::{Counts, Stage, say, say_json};
 
-/// What is explored, and how far.
+/// The setups and bounds of an exploration.
 #[derive(Debug, Args)]
 pub struct Explore {
-    /// Go through every order in which messages, disks and faults can come between one or two writes
+    /// Explore every interleaving of messages, disk operations and faults with one or two writes
     #[arg(long, conflicts_with_all = ["seeds", "real", "jobs", "operations", "story"])]
     pub explore: bool,
-    /// With --explore: only these, separated by commas [default: all]
+    /// With --explore: setups, separated by commas [default: all]
     #[arg(long, requires = "explore", value_delimiter = ',', value_parser = names())]
     setup: Vec<String>,
-    /// With --explore: how many nodes die, each at any instant, one after the other has returned
+    /// With --explore: number of node crashes, each at any instant after the previous node has returned
     #[arg(long, default_value_t = 1, requires = "explore")]
     crashes: u8,
-    /// With --explore: how often all power is cut, at any instant
+    /// With --explore: number of power failures of all nodes, at any instant
     #[arg(long, default_value_t = 0, requires = "explore")]
     power_cuts: u8,
-    /// With --explore: how many dead nodes return at any instant, not when all is quiet
+    /// With --explore: number of dead nodes that return at any instant, instead of at rest
     #[arg(long, default_value_t = 0, requires = "explore")]
     early_returns: u8,
-    /// With --explore: how many timers fire at any instant, not when all is quiet
+    /// With --explore: number of timers that fire at any instant, instead of at rest
     #[arg(long, default_value_t = 0, requires = "explore")]
     early_timers: u8,
-    /// With --explore: how many messages are lost though nobody died
+    /// With --explore: number of messages lost without a crash
     #[arg(long, default_value_t = 0, requires = "explore")]
     losses: u8,
-    /// With --explore: how often something may happen out of turn [default: any number of times]
+    /// With --explore: number of events out of order [default: unlimited]
     #[arg(long, requires = "explore")]
     delays: Option<u16>,
-    /// With --explore: stop after so many states of each setup
+    /// With --explore: maximum states per setup
     #[arg(long, default_value_t = 20_000_000, requires = "explore")]
     states: u64,
 }

@@ -10,23 +10,23 @@ use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::Common;
 
-/// What to do about hosts.
+/// Commands for hosts.
 #[derive(Debug, Subcommand)]
 pub enum Host {
-    /// The hosts that are connected to the process that is asked: their addresses, what they speak, and the volumes that they use
+    /// List the hosts connected to this process: addresses, protocols and volumes
     List(Common),
-    /// End the connections of hosts to the process that is asked: of a machine that has lost power, say, whose volume could not be deleted or shrunk. What was not answered may be done or not. A host that runs may come back
+    /// Close connections of hosts to this process, such as those of a machine without power that keep a volume from being deleted or shrunk. Unanswered requests may or may not be done. A running host may reconnect
     Disconnect(Disconnect),
 }
 
-/// Whose connections to end.
+/// The connections to close.
 #[derive(Debug, Args)]
 #[group(id = "whose", required = true, multiple = true)]
 pub struct Disconnect {
-    /// Those from this address, as `weft host list` has it, or without its port
+    /// Address as in `weft host list`, with or without its port
     #[arg(group = "whose")]
     address: Option<String>,
-    /// Those that use this volume
+    /// Volume in use by the connections
     #[arg(long, group = "whose")]
     volume: Option<String>,
     #[command(flatten)]
@@ -57,8 +57,8 @@ impl Disconnect {
         let answer = self.common.target.connect()?.request(&request)?;
         match (self.common.json, answer["disconnected"].as_u64()) {
             (true, _) => say_json(answer),
-            (false, Some(1)) => say("1 connection is ended"),
-            (false, count) => say(format!("{} connections are ended", count.unwrap_or_default())),
+            (false, Some(1)) => say("1 connection closed"),
+            (false, count) => say(format!("{} connections closed", count.unwrap_or_default())),
         }
     }
 }

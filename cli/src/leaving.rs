@@ -41,8 +41,8 @@ fn refresh(control: &mut Control, volume: &VolumeStatus, node: usize) -> Result<
     let left = control.request(&request)?["sectors_left"].as_u64().unwrap_or(0);
     if left > 0 {
         bail!(
-            "{} of parity of volume '{name}' cannot be computed now, since disks are away or content is lost \
-             (`weft status`); the disk of node {node} is suspect until `weft disk suspect {node} --clear`",
+            "{} of parity of volume '{name}' cannot be computed now, because disks are missing or content is lost (see \
+             `weft status`); the disk of node {node} is suspect until `weft disk suspect {node} --clear`",
             bytes(left * weft_core::SECTOR)
         );
     }
@@ -58,8 +58,7 @@ pub fn make_redundant(control: &mut Control, node: usize) -> Result<bool> {
     if !any || !takes_part(&status, node) {
         return Ok(false);
     }
-    suspect(control, node)
-        .context("not done; with --now it would be, and what is exposed may be lost")?;
+    suspect(control, node).context("not done; --now does it, and exposed data may be lost")?;
     Ok(before != Some(NodeState::Suspect))
 }
 

@@ -17,13 +17,13 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::registry::LookupSpan;
 use weft_host::{About, Level, Log, stamp};
 
-/// What the log is to be like.
+/// Options of the log.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Logging {
-    /// How lines of the log are written: for people, as JSON, or with the levels that systemd's journal reads
+    /// Log format: text, JSON, or with level numbers for systemd's journal
     #[arg(long = "log", env = "WEFT_LOG", value_name = "FORM", default_value = "text")]
     form: Form,
-    /// Which lines of the log are written: those of this level, and those that matter more
+    /// Lowest level to log
     #[arg(
         long = "log-level",
         env = "WEFT_LOG_LEVEL",
@@ -38,20 +38,20 @@ pub struct Logging {
 enum Form {
     /// Time, level and line
     Text,
-    /// An object a line: timestamp, level and message, and as fields the node, process, volume and milliseconds that it is about
+    /// One object per line: timestamp, level, message, and fields for node, process, volume and milliseconds
     Json,
-    /// The line behind its level as a number; the journal knows the time
+    /// Level number and message, without time
     Journald,
 }
 
-/// The lines that matter least of those that are written.
+/// The lowest level to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Least {
-    /// What does not work
+    /// Errors only
     Error,
-    /// Also what is not as it should be
+    /// Also warnings
     Warning,
-    /// Also what has changed
+    /// Also changes of state
     Info,
 }
 
@@ -63,7 +63,7 @@ impl Logging {
     pub fn start(self) -> Result<Log> {
         let subscriber = self.subscriber(io::stderr);
         tracing::subscriber::set_global_default(subscriber)
-            .map_err(|e| anyhow!("the log cannot be begun: {e}"))?;
+            .map_err(|e| anyhow!("cannot start the log: {e}"))?;
         Ok(Log::with_fields(write))
     }
 

@@ -12,7 +12,7 @@ pub fn show(answer: &Value) -> Result<ExitCode> {
     let [lost, accepted] =
         ["bytes_lost", "bytes_accepted"].map(|k| answer[k].as_u64().unwrap_or(0));
     if accepted > 0 {
-        say(format!("volume {name}: {} that were lost are zeros now", bytes(accepted)))?;
+        say(format!("volume {name}: {} that were lost now read as zeros", bytes(accepted)))?;
     }
     if lost == 0 {
         say(format!("volume {name}: nothing is lost"))?;
@@ -24,8 +24,8 @@ pub fn show(answer: &Value) -> Result<ExitCode> {
         say("These are the first ranges; there are more.")?;
     }
     say(format!(
-        "volume {name}: {} are lost. Reads of them fail until they are written, in whole sectors of 4 KiB; `weft volume \
-         lost {name} --accept` makes them zeros",
+        "volume {name}: {} are lost. Reads of them fail until they are written, in whole sectors of 4 KiB; `weft volume lost \
+         {name} --accept` makes them zeros",
         bytes(lost)
     ))?;
     Ok(ExitCode::FAILURE)

@@ -52,7 +52,7 @@ use weft_core::store::FORMAT_VERSION;
 use weft_host::{MESSAGES_VERSION, PROTOCOL_VERSION};
 use weft_terminal::lines;
 
-/// A parallel RAID without a central controller: every node has one disk and plans for itself.
+/// A parallel RAID without a central controller: each node has one disk and plans its own part.
 #[derive(Debug, Parser)]
 #[command(name = "weft", version, long_version = versions(), about, arg_required_else_help = true)]
 struct Cli {
@@ -74,57 +74,57 @@ fn versions() -> &'static str {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run an array, making it first if there is none; serves NBD until stopped
+    /// Run an array, creating it if necessary; serves NBD until stopped
     Up(up::Up),
-    /// Make the map's file anew from the copies on the disks, and say what there was
+    /// Rebuild weft.toml from the copies on the disks
     Recover(recover::Recover),
-    /// How a running array is
+    /// Show the state of a running array
     Status(status::Status),
-    /// Found a cluster of nodes in processes of their own, let nodes in, and give added disks their share
+    /// Found a cluster, admit and replace processes, change settings, and rebalance disks
     #[command(subcommand)]
     Cluster(cluster::Cluster),
-    /// Run a process of a cluster, with a node for each of its disks; list, stop, kill, start or remove nodes
+    /// Run a process of a cluster with one node per disk; list, stop, kill, start or remove nodes
     Node(node::Node),
-    /// List the hosts that are connected to a process, or end their connections
+    /// List the hosts connected to a process, or close their connections
     #[command(subcommand)]
     Host(host::Host),
-    /// Look at the configuration of a process of a cluster
+    /// Check the configuration of a process of a cluster
     #[command(subcommand)]
     Config(config::Config),
     /// Serve volumes of a cluster on this machine, as its own controller
     Attach(attach::Attach),
-    /// List the disks of a running array, add one, declare one lost, replace one, or empty one
+    /// List, add, replace or drain disks of a running array, or declare one lost
     #[command(subcommand)]
     Disk(disk::Disk),
-    /// Create, list, show, change, delete and bring back volumes of a running array
+    /// Create, list, show, change, delete and undelete volumes of a running array
     #[command(subcommand)]
     Volume(volume::Volume),
     /// Read and verify every stripe of a volume
     Scrub(scrub::Scrub),
-    /// Show what each column does for a read or a write, and what it costs
+    /// Show each column's steps for a read or write, and the cost
     #[command(subcommand)]
     Explain(explain::Explain),
     /// Run the simulation check over a range of seeds
     Check(check::Check),
-    /// See an array lose a node in mid-write and recover, with every byte compared
+    /// Watch an array lose a node during a write and recover, with every byte verified
     Demo(demo::Demo),
     /// Measure a fixed set of workloads, healthy and degraded
     Bench(bench::Bench),
-    /// Measure this machine, so that the simulator can predict it
+    /// Measure this machine, as parameters for the simulator
     Probe(probe::Probe),
-    /// Repeat the evaluation of a paper in simulation, and compare
+    /// Repeat a paper's evaluation in simulation, and compare the results
     #[command(subcommand)]
     Paper(paper::Paper),
-    /// Compare designs of an array by what they cost and what they risk
+    /// Compare designs of an array by cost and risk
     Plan(plan::Plan),
-    /// Say what a block trace is like, or write it in another format
+    /// Describe a block trace, or convert it to another format
     #[command(subcommand)]
     Trace(trace::Trace),
     /// Simulate an array and its workload, and measure it
     Sim(sim::Sim),
-    /// Print what a shell needs to complete commands and options
+    /// Print a shell's completion script
     Completions(shell::Completions),
-    /// Say what the last word of a command line may be, for the scripts of `weft completions`
+    /// Print completions of a command line's last word, for the scripts of `weft completions`
     #[command(hide = true)]
     Complete(complete::Complete),
     /// Write manual pages
@@ -273,8 +273,8 @@ mod tests {
     #[test]
     fn bad_input_is_refused_with_what_to_do() {
         for (line, why) in [
-            ("node kill box2", "nodes have numbers, and 'box2' is none; `weft node list`"),
-            ("disk fail box2 --yes", "nodes have numbers"),
+            ("node kill box2", "'box2' is not a node number; `weft node list`"),
+            ("disk fail box2 --yes", "not a node number"),
             ("volume create v 1GB", "write 1G, which is 1GiB"),
             ("volume resize v +1G", "give the whole size"),
             ("volume create v 1G --layout rs:4", "write rs:K+M, such as rs:4+2"),
@@ -285,7 +285,7 @@ mod tests {
             ("recover --found", "--config"),
             ("recover --config n.toml --dry-run --found", "cannot be used with"),
             ("recover --config n.toml --dir d", "cannot be used with"),
-            ("scrub v --rate 0", "never ends"),
+            ("scrub v --rate 0", "cannot be 0"),
             ("scrub v --rate fast", "is not a size"),
             ("cluster rebalance --dry-run --cancel", "cannot be used with"),
             ("volume set v ordering", "KEY=VALUE"),

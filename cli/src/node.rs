@@ -20,14 +20,14 @@ use crate::output::{map_of, say_cut_off};
 use crate::serving::{farewell, serve_metrics};
 use crate::status::state;
 
-/// Run a process of a cluster, with a node for each of its disks, or say what to do to a node.
+/// Run a process of a cluster with one node per disk, or manage a node.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 pub struct Node {
-    /// Run the process of this configuration, with a node for each disk, until stopped
+    /// Run the process of this configuration until stopped
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Stop when the process that started this one ends
+    /// Stop when the parent process ends
     #[arg(long, hide = true, requires = "config")]
     with_parent: bool,
     #[command(flatten)]
@@ -36,29 +36,29 @@ pub struct Node {
     action: Option<Action>,
 }
 
-/// What to do to a node.
+/// Commands for nodes.
 #[derive(Debug, Subcommand)]
 pub enum Action {
-    /// All nodes, and where they are
+    /// List all nodes with their addresses
     List(Common),
-    /// Stop a node, or all nodes of a process, in good order: parity that waits of what is on it is computed first; it finishes what it has begun, for 5 s at most, while others take new requests; the process goes on
+    /// Stop a node, or all nodes of a process, cleanly: refresh deferred parity of their data and finish requests in progress, for 5 s at most, while other nodes take new ones; the process keeps running
     Stop(Stop),
-    /// Declare the disk of a node lost, or all disks of a process, and have what was on them rebuilt on others: `weft disk fail` for a whole machine
+    /// Declare the disk of a node, or all disks of a process, lost, and rebuild their content on others: `weft disk fail` for a whole machine
     Fail(Fail),
-    /// Kill a node at once, as if its process had died
+    /// Kill a node at once, like a crash of its process
     Kill(Which),
-    /// Start a node on the disk that it had; it catches up by itself
+    /// Start a node on its old disk; it catches up automatically
     Start(Which),
-    /// Move what is on a node, or on all nodes of a process, to others while hosts go on: the same as `weft disk drain`
+    /// Move the content of a node, or of all nodes of a process, to others online: the same as `weft disk drain`
     Drain(Drain),
-    /// Take a node that is lost or drained, and holds nothing any more, out of the cluster for good
+    /// Remove a lost or drained node with no content from the cluster permanently
     Remove(Which),
 }
 
 /// Which node.
 #[derive(Debug, Args)]
 pub struct Which {
-    /// Number of the node, from 0
+    /// Node number, from 0
     #[arg(value_parser = args::node)]
     node: usize,
     #[command(flatten)]
@@ -74,7 +74,7 @@ impl Node {
             (None, Some(Action::Drain(drain))) => return drain.run(),
             (None, Some(action)) => action.run()?,
             (None, None) => {
-                bail!("say what to do: --config FILE runs a node; see `weft node --help`")
+                bail!("give a command, or --config FILE to run a process; see `weft node --help`")
             }
         }
         Ok(ExitCode::SUCCESS)

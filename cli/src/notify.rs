@@ -21,7 +21,7 @@ pub fn stopping() {
 fn tell(what: &str) {
     let Some(socket) = env::var_os("NOTIFY_SOCKET").filter(|s| !s.is_empty()) else { return };
     if let Err(e) = send(&socket, what) {
-        eprintln!("weft: the service manager cannot be told ({}: {e})", socket.to_string_lossy());
+        eprintln!("weft: cannot notify the service manager ({}: {e})", socket.to_string_lossy());
     }
 }
 

@@ -140,15 +140,14 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
     let count = (0..).take_while(|n| node_dir(dir, *n).is_dir()).count();
     if let Some(nodes) = spec.nodes.filter(|n| *n != count) {
         bail!(
-            "{} holds {count} nodes and {nodes} were asked for; leave the option out, or choose \
-             another directory",
+            "{} holds {count} nodes, not {nodes}; omit the option, or choose another directory",
             dir.display()
         );
     }
     let paths: Vec<PathBuf> = (0..count).map(|n| config_path(dir, n)).collect();
     if let Some(path) = paths.iter().find(|path| !path.exists()) {
         bail!(
-            "{} is missing: put it back; if this array has never been up, remove {}/node-* and start again",
+            "{} is missing; restore it, or if this array has never run, remove {}/node-* and start again",
             path.display(),
             dir.display()
         );
@@ -158,8 +157,7 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
         && asked != size
     {
         bail!(
-            "the disks in {} have {} and {} was asked for; leave the option out, or choose another \
-             directory",
+            "the disks in {} have {}, not {}; omit the option, or choose another directory",
             dir.display(),
             Size(size),
             Size(asked)
@@ -168,8 +166,7 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
     let of_volumes = spec.layout.is_some() || spec.stripe_unit.is_some() || !spec.policy.is_empty();
     if of_volumes || !spec.volumes.is_empty() {
         bail!(
-            "there is a cluster in {} already; make volumes with `weft volume create` while it \
-             runs",
+            "{} already holds a cluster; create volumes with `weft volume create` while it runs",
             dir.display()
         );
     }
@@ -195,7 +192,7 @@ fn refuse_taken(dir: &Path, spec: &Spec) -> Result<()> {
     }
     match (0..spec.nodes()).map(|n| node_dir(dir, n)).find(|own| own.exists()) {
         Some(own) => {
-            bail!("{} is there already; move it away, or choose another directory", own.display())
+            bail!("{} already exists; move it away, or choose another directory", own.display())
         }
         None => Ok(()),
     }
@@ -366,7 +363,7 @@ fn watch(
             Err(e) => return Err(e.into()),
         }
     }
-    bail!("no node runs any more")
+    bail!("no node is running any more")
 }
 
 /// Bytes in which the last line of a log is.
@@ -385,7 +382,7 @@ fn end_of(file: &Path) -> io::Result<String> {
 /// What a log ends with.
 fn last_line(log: &Path) -> String {
     let text = end_of(log).unwrap_or_default();
-    let line = text.lines().last().unwrap_or("it has said nothing");
+    let line = text.lines().last().unwrap_or("it has logged nothing");
     line.strip_prefix("weft: ").unwrap_or(line).to_string()
 }
 

@@ -69,7 +69,6 @@ fn say_text(trial: &Trial, outcome: &Outcome) -> Result<()> {
     ))?;
     let Some(Seen { files, fio_runs }) = seen else { return Ok(()) };
     say(format!(
-        "the file system is clean, {files} files are as they were made durable, fio verified \
-         {fio_runs} runs"
+        "the file system is clean, {files} durable files are intact, fio verified {fio_runs} runs"
     ))
 }

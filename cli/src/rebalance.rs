@@ -20,16 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The same while columns are being filled, which may take their time.
 const FILLING: Duration = Duration::from_secs(60);
 
-/// What to do about disks that are not equally full.
+/// Rebalance disks that are not equally full.
 #[derive(Debug, Args)]
 pub struct Rebalance {
-    /// Say what would be moved, and do nothing
+    /// Print the planned moves without doing them
     #[arg(long, conflicts_with_all = ["no_wait", "cancel"])]
     dry_run: bool,
-    /// Do not wait
+    /// Return at once instead of waiting
     #[arg(long, conflicts_with = "cancel")]
     no_wait: bool,
-    /// Begin nothing more; what is under way comes to its end
+    /// Start no more moves; those in progress finish
     #[arg(long)]
     cancel: bool,
     #[command(flatten)]
@@ -58,9 +58,9 @@ impl Rebalance {
         }
         say(match (self.dry_run, self.cancel, self.no_wait) {
             (true, ..) => would_move(&plan),
-            (_, true, _) => "nothing more is moved".to_string(),
-            (.., true) => format!("{}; 'weft status' shows when that is done", moves(&plan)),
-            _ => "all disks are as equally full as their failure domains let them be".to_string(),
+            (_, true, _) => "no more columns are moved".to_string(),
+            (.., true) => format!("{}; 'weft status' shows the progress", moves(&plan)),
+            _ => "all disks are as equally full as the failure domains allow".to_string(),
         })
     }
 }
@@ -71,7 +71,7 @@ fn number(value: &Value, key: &str) -> u64 {
 
 fn would_move(plan: &Value) -> String {
     match number(plan, "columns") {
-        0 => "nothing need be moved: the disks are as equally full as they can be".to_string(),
+        0 => "no moves are needed: the disks are as equally full as possible".to_string(),
         n => format!("{n} columns, {}, would be moved", bytes(number(plan, "bytes"))),
     }
 }
@@ -141,9 +141,9 @@ fn is_held_up(now: &Value, unchanged: Duration) -> bool {
 fn stuck(nodes: &str, moved: u64, now: &Value) -> String {
     let down: Vec<String> = nodes_in(now, "down").collect();
     format!(
-        "nothing more can be moved without {nodes}; columns moved so far: {moved}. When it is back \
-         (`weft node start {}`), or what was on it has been rebuilt (`weft disk fail`), moving goes on \
-         by itself; `weft cluster rebalance --cancel` ends it",
+        "no more columns can be moved without {nodes}; columns moved so far: {moved}. When it is back (`weft node start \
+         {}`), or its content is rebuilt (`weft disk fail`), moving continues automatically; `weft cluster rebalance \
+         --cancel` ends it",
         down.first().map_or("N", String::as_str)
     )
 }

@@ -12,25 +12,25 @@ use weft_terminal::{say, say_json};
 use crate::args::usual_dir;
 use crate::output::map_name;
 
-/// Make an array's weft.toml anew from the copies of the map on its disks, or found a cluster anew most of whose
-/// voting members have lost their logs. Nothing of it may run.
+/// Rebuild an array's weft.toml from the map copies on its disks, or found a cluster again after most voting
+/// members have lost their logs. All its processes must be stopped.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("whose").multiple(false))]
 pub struct Recover {
-    /// Directory of the array [default: that in the variable WEFT_DIR, or ./weft-data]
+    /// Directory of the array [default: the variable WEFT_DIR, or ./weft-data]
     #[arg(long, group = "whose")]
     dir: Option<PathBuf>,
-    /// Say what is found, and change nothing
+    /// Print the copies found, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Take the newest copy although the damaged weft.toml was of a later version
+    /// Use the newest copy even if the damaged weft.toml had a later version
     #[arg(long, conflicts_with = "config")]
     accept_older: bool,
-    /// Of a process of a cluster, its configuration: what maps its log and its disks have
+    /// Configuration of a cluster's process: show the maps in its log and on its disks
     #[arg(long, value_name = "FILE", group = "whose")]
     config: Option<PathBuf>,
-    /// Found the cluster anew with the newest of them. All processes must be stopped; each of the others then
-    /// needs `weft cluster readmit` if its log is lost, and joins by itself
+    /// Found the cluster again with the newest of these maps. All processes must be stopped; then each other process
+    /// whose log is lost needs `weft cluster readmit`, and the rest join automatically
     #[arg(long, requires = "config", conflicts_with = "dry_run")]
     found: bool,
     /// Print the answer as JSON
@@ -68,13 +68,13 @@ impl Recover {
         let dir = found.dir.display();
         match self.dry_run {
             true => format!(
-                "Nothing was changed. `weft recover --dir {dir}` makes weft.toml anew from that."
+                "Nothing was changed. `weft recover --dir {dir}` rebuilds weft.toml from it."
             ),
             false => format!(
-                "weft.toml is made anew{}. Start the array with\n\n  weft up --dir {dir}",
+                "weft.toml is rebuilt{}. Start the array with\n\n  weft up --dir {dir}",
                 match found.file == "missing" {
                     true => "",
-                    false => "; what was there is weft.toml.damaged now",
+                    false => "; the old file is now weft.toml.damaged",
                 }
             ),
         }
@@ -92,12 +92,12 @@ impl Recover {
         }
         let then = match self.found {
             true => format!(
-                "The cluster is founded anew with that. Start this process with\n\n  weft node --config {}\n\n\
+                "The cluster is founded again with this map. Start this process with\n\n  weft node --config {}\n\n\
                  and then the others; those whose logs are lost first need `weft cluster readmit`.",
                 path.display()
             ),
-            false => "Nothing was changed. See what the other processes have; where the newest map is, with all \
-                      of them stopped, --found founds the cluster anew with it."
+            false => "Nothing was changed. Run this for the other processes, too; then, with all processes stopped, run it with --found \
+             for the one with the newest map."
                 .to_string(),
         };
         say(format!("{}{then}", remaining(&remains)))
@@ -122,11 +122,11 @@ fn findings(found: &Findings) -> String {
         );
     }
     for path in &found.missing {
-        out += &format!("  {}: is not there\n", path.display());
+        out += &format!("  {}: does not exist\n", path.display());
     }
     let (version, copies) = found.newest;
     let disks = if copies == 1 { "disk has" } else { "disks have" };
-    out + &format!("The newest copy is of version {version}; {copies} {disks} it.\n")
+    out + &format!("The newest copy has version {version}; {copies} {disks} it.\n")
 }
 
 fn remaining(remains: &Remains) -> String {

@@ -11,26 +11,26 @@ use weft_terminal::{say, say_json};
 use crate::args::numbered;
 use crate::token::{self, TokenFile, VARIABLE};
 
-/// Who is replaced, and by what.
+/// The lost process and its replacement.
 #[derive(Debug, Args)]
 pub struct Replace {
-    /// The name of the process that is lost
+    /// Name of the lost process
     name: String,
-    /// The configuration of the new process, which has that name; its address, disks and directory may be others
+    /// Configuration of the new process, with the same name; its address, disks and directory may differ
     #[arg(long)]
     config: std::path::PathBuf,
-    /// A token of the cluster; others on this machine can read it here, so prefer --token-file or the variable WEFT_TOKEN
+    /// Token of the cluster; visible to other users of this machine, so prefer --token-file or the variable WEFT_TOKEN
     #[arg(long, value_parser = token::argument, conflicts_with = "token_file")]
     token: Option<JoinToken>,
     #[command(flatten)]
     file: TokenFile,
-    /// Where the cluster lets nodes in, as `weft cluster token` says
+    /// Admission address of the cluster, as printed by `weft cluster token`
     #[arg(long)]
     at: SocketAddr,
-    /// Use the disks even if there is something on them, which is lost then
+    /// Use the disks even if they are not empty; their content is lost
     #[arg(long)]
     force: bool,
-    /// A volume that may lose what it had on the lost disks, because nothing can rebuild it; may be given several times
+    /// Volume that may lose its data on the lost disks, because nothing can rebuild it; may be repeated
     #[arg(long, value_name = "VOLUME")]
     accept_loss: Vec<String>,
     /// Print the answer as JSON
@@ -44,7 +44,7 @@ impl Replace {
         let config = Configuration::load(&self.config)?;
         if config.name.as_str() != self.name {
             bail!(
-                "{} is the configuration of {}; the process that takes the place of {} has its name (`name = \"{}\"`)",
+                "{} is the configuration of {}; the replacement of {} must have its name (`name = \"{}\"`)",
                 self.config.display(),
                 config.name,
                 self.name,
@@ -57,8 +57,8 @@ impl Replace {
         };
         let Some(token) = token else {
             bail!(
-                "give a token, as `weft cluster token` says it: in a file (--token-file), on standard input \
-                 (--token-file -) or in the variable {VARIABLE}"
+                "give a token from `weft cluster token`: in a file (--token-file), on standard input (--token-file -) or in \
+             the variable {VARIABLE}"
             );
         };
         let nodes = replace(&config, &token, self.at, self.force, &self.accept_loss)?;
@@ -66,8 +66,8 @@ impl Replace {
             return say_json(json!({ "node": nodes.first(), "nodes": nodes }));
         }
         say(format!(
-            "{} is {} from now on. What its lost disks had is rebuilt. Start it with\n\n  weft node --config {}\n\n\
-             `weft status` shows how far it is; `weft cluster rebalance` gives the new disks their share when all is rebuilt.",
+            "{} is now {}. The content of its lost disks is rebuilt. Start it with\n\n  weft node --config {}\n\n\
+             `weft status` shows the progress; `weft cluster rebalance` fills the new disks equally after the rebuild.",
             config.name,
             numbered(&nodes),
             self.config.display()

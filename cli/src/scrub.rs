@@ -18,23 +18,22 @@ use crate::output::NO_THREAD;
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Read and verify every stripe of a volume, and repair what cannot be read or is found wrong. Where it cannot be
-/// told whether data or parity is wrong nothing is changed unless you say whom to trust. Can be interrupted at
-/// any time, and begun again where it was.
+/// Read and verify every stripe of a volume, and repair unreadable or wrong content. If either data or parity may
+/// be wrong, nothing is changed without --trust. An interrupted scrub can resume with --from.
 #[derive(Debug, Args)]
 pub struct Scrub {
     /// Name of the volume
     volume: String,
-    /// Most bytes to read of each disk in a second, such as 50M; 'max' for as fast as it goes [default: 100M]
+    /// Maximum bytes per second to read from each disk, such as 50M; 'max' for no limit [default: 100M]
     #[arg(long, value_parser = rate)]
     rate: Option<u64>,
-    /// The stripe to begin at: how far one that was interrupted had come
+    /// First stripe, to resume an interrupted scrub
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Where it cannot be told whether data or parity is wrong: whom to believe. The other is made to fit it
+    /// If either data or parity may be wrong: the one to trust. The other is recomputed from it
     #[arg(long, value_enum)]
     trust: Option<Trust>,
-    /// With '--trust parity': the node on whose disk the data is that is not believed
+    /// With '--trust parity': the node with the wrong data
     #[arg(long, value_name = "NODE")]
     suspect: Option<u16>,
     #[command(flatten)]
@@ -44,7 +43,7 @@ pub struct Scrub {
     json: bool,
 }
 
-/// Whom to believe.
+/// The content to trust.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Trust {
     Data,
@@ -56,7 +55,7 @@ fn rate(text: &str) -> Result<u64, String> {
     match text {
         "max" => Ok(UNBOUNDED),
         _ => match args::size(text)? {
-            0 => Err("at 0 bytes a second a scrub never ends; give a rate such as 50M".to_string()),
+            0 => Err("the rate cannot be 0; give a rate such as 50M".to_string()),
             rate => Ok(rate),
         },
     }
@@ -136,34 +135,33 @@ fn verdict(answer: &Value) -> &'static str {
     if !none("unclear") {
         return match (answer["journal"] == false, none("data_lost")) {
             (true, _) => {
-                "parity does not fit the data in the stripes named below, as a crash may leave them \
-                 without a journal; they are left as they are: '--trust data' makes parity fit"
+                "parity does not match the data in the stripes below, as after a crash without a journal; they are \
+             unchanged: '--trust data' recomputes parity"
             }
             (false, true) => {
-                "parity does not fit the data in the stripes named below, and it cannot be told which \
-                 is wrong; they are left as they are until you say '--trust data' or '--trust parity'"
+                "parity does not match the data in the stripes below, and either may be wrong; they are unchanged until you give \
+             '--trust data' or '--trust parity'"
             }
             (false, false) => {
-                "parity is newer than the data in stripes named below: a disk has lost data that it had \
-                 written. They are left as they are: '--trust parity --suspect NODE' makes good what that \
-                 node's disk has lost, '--trust data' gives it up"
+                "parity is newer than the data in the stripes below: a disk has lost acknowledged data. They are unchanged: \
+             '--trust parity --suspect NODE' rebuilds the lost data of that node's disk, '--trust data' gives it up"
             }
         };
     }
     match (none("mismatched"), none("skipped")) {
         (true, true) => "all parity is consistent",
         (true, false) => {
-            "what was skipped could not be verified: start all nodes, wait until they have caught up, and scrub again"
+            "skipped stripes could not be verified: start all nodes, wait until they have caught up, and scrub again"
         }
         (false, _) if answer["ordering"] == "none" => {
-            "parity was wrong, which ordering=none may do when writes to one stripe run at the same time; it fits the data now"
+            "parity was wrong, which ordering=none may cause with concurrent writes to one stripe; it is now correct"
         }
         (false, _) if answer["journal"] == false => {
-            "parity was wrong, which a crash may do without a journal; it fits the data now"
+            "parity was wrong, which a crash without a journal may cause; it is now correct"
         }
         (false, _) => {
-            "units were older than the rest of their stripes, or did not fit them: a disk has lost what was \
-             written to it. They have been made anew; replace that disk"
+            "units were older than the rest of their stripes, or did not match them: a disk has lost acknowledged writes. They \
+             have been rebuilt; replace that disk"
         }
     }
 }
@@ -191,7 +189,7 @@ pub fn describe(answer: &Value) -> String {
     );
     for on in answer["mended"].as_array().into_iter().flatten() {
         text.push_str(&format!(
-            "\n  on the disk of node {}: {} units mended",
+            "\n  on the disk of node {}: {} units repaired",
             on["node"], on["units"]
         ));
     }
@@ -228,7 +226,10 @@ mod tests {
             "mended": [{ "node": 3, "units": 136 }],
         });
         let text = describe(&found);
-        assert!(text.ends_with("consistent\n  on the disk of node 3: 136 units mended"), "{text}");
+        assert!(
+            text.ends_with("consistent\n  on the disk of node 3: 136 units repaired"),
+            "{text}"
+        );
     }
 
     #[test]

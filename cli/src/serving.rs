@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub fn farewell(stopped: &Stopped) -> String {
     let down: Vec<String> = stopped.down.iter().map(usize::to_string).collect();
     if down.len() == stopped.nodes {
-        return "stopped; no node ran any more. What was answered as written is on the disks"
+        return "stopped; no node was running. All acknowledged writes are on the disks"
             .to_string();
     }
     let absent = match down.len() {
@@ -31,16 +31,15 @@ pub fn farewell(stopped: &Stopped) -> String {
     if stopped.unfinished.is_empty() {
         return format!("stopped; everything is on the disks{absent}");
     }
-    let mut out = "stopped, after waiting in vain for:\n".to_string();
+    let mut out = "stopped, without these, which did not finish:\n".to_string();
     for line in &stopped.unfinished {
         out += &format!("  {line}\n");
     }
-    out +=
-        "What was answered as written is safe; with the journal the next start finishes the rest.";
+    out += "All acknowledged writes are safe; with the journal the next start finishes the rest.";
     if !stopped.without_journal.is_empty() {
         out += &format!(
-            "\nWithout journal, a write that was not answered may be there in part, with parity \
-             that does not fit: after the next start run `weft scrub` on {}.",
+            "\nWithout journal, an unacknowledged write may be partly applied, with wrong parity: after the next start run \
+             `weft scrub` on {}.",
             stopped.without_journal.join(", ")
         );
     }
@@ -128,7 +127,7 @@ mod tests {
         let degraded = Stopped { down: vec![1, 3], ..clean.clone() };
         assert!(farewell(&degraded).ends_with("nodes that were down (1, 3)"));
         let none = Stopped { down: vec![0, 1, 2, 3, 4], ..clean.clone() };
-        assert!(farewell(&none).contains("no node ran"));
+        assert!(farewell(&none).contains("no node was running"));
         let hasty = Stopped { unfinished: vec!["node 2: 3 requests".to_string()], ..clean };
         let words = farewell(&hasty);
         assert!(!words.contains("everything"), "{words}");

@@ -11,10 +11,10 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use weft_terminal::say;
 
-/// For which shell.
+/// The shell.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell; what it is to read goes to standard output
+    /// Shell; its script goes to standard output
     shell: Shell,
 }
 
@@ -45,10 +45,10 @@ fn script<C: CommandFactory>(shell: Shell) -> Result<String> {
     })
 }
 
-/// Where to write manual pages.
+/// The directory of manual pages.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// A directory, such as /usr/local/share/man/man1; it is made if need be
+    /// Directory, such as /usr/local/share/man/man1; created if missing
     directory: PathBuf,
 }
 

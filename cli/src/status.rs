@@ -22,18 +22,18 @@ use crate::volume::{controller, troubles, volumes};
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How a running array is.
+/// Show the state of a running array.
 #[derive(Debug, Args)]
 pub struct Status {
     #[command(flatten)]
     target: Target,
-    /// Print the answer as JSON; with --watch, one line each time
+    /// Print the answer as JSON; with --watch, one line per update
     #[arg(long)]
     json: bool,
-    /// Look again every second, until interrupted or the array stops
+    /// Update every second, until interrupted or the array stops
     #[arg(long)]
     watch: bool,
-    /// Say in one line how it is, for monitoring: the exit status is 0 if it is healthy, 1 if it is degraded, and 2 if it has failed or does not answer
+    /// Print one line for monitoring; exit status 0 means healthy, 1 degraded, 2 failed or no answer
     #[arg(long, conflicts_with = "watch")]
     check: bool,
 }
@@ -112,7 +112,7 @@ fn lanes(lanes: &[LaneStatus]) -> String {
     done[0] = all - done[1..].iter().sum::<u64>();
     let share = |done: &u64| format!("{} %", (done * 100).checked_div(all).unwrap_or(0));
     let shares: Vec<String> = done.iter().map(share).collect();
-    format!("{} lanes have done of the nodes' work: {}", lanes.len(), shares.join(", "))
+    format!("shares of {} lanes in the nodes' work: {}", lanes.len(), shares.join(", "))
 }
 
 /// All of it, no wider than that if it is given.
@@ -172,8 +172,8 @@ fn below(status: &ArrayStatus, summary: &Summary) -> String {
     }
     let totals = &status.totals;
     out += &format!(
-        "\nsince their start the nodes: {} requests, {} messages with {} of data, {} disk reads, \
-         {} disk writes, {} journal writes, {} retries",
+        "\nsince the start of the nodes: {} requests, {} messages with {} of data, {} disk reads, {} disk writes, {} journal \
+         writes, {} retries",
         totals.requests,
         totals.messages,
         bytes(totals.wire_bytes),
@@ -192,7 +192,7 @@ fn latency(volume: &VolumeStatus) -> Vec<String> {
     let line = |(what, of): (&str, Option<LatencyStatus>)| {
         let of = of?;
         Some(format!(
-            "volume {}: {} {what} here in the last minute or two: half within {}, 99 % within {}, all within {}",
+            "volume {}: {} {what} here in the last 1 to 2 minutes: median {}, 99 % within {}, maximum {}",
             volume.name,
             of.requests,
             milliseconds(of.p50_us),
@@ -254,7 +254,7 @@ fn balance(balance: &Evenness) -> String {
         balance.emptiest_percent, balance.fullest_percent
     );
     match (balance.rebalancing, balance.uneven) {
-        (true, _) => format!("\n{range}; columns are being moved until they are equally full"),
+        (true, _) => format!("\n{range}; rebalancing"),
         (_, true) => format!("\n{range}; `weft cluster rebalance` makes them equally full"),
         _ => String::new(),
     }
@@ -290,22 +290,22 @@ fn detours(all: &[Detour]) -> Vec<String> {
     let line = |d: &&Detour| {
         let relays: Vec<String> = d.through.iter().map(u16::to_string).collect();
         let way = match relays.is_empty() {
-            true => "directly all the same".to_string(),
+            true => "directly nevertheless".to_string(),
             false => format!("through {}", relays.join(", ")),
         };
         match d.bad {
             true => format!(
-                "the link between processes {} and {} is bad: they talk {way}",
+                "the link between processes {} and {} is bad: they communicate {way}",
                 d.from, d.to
             ),
-            false => format!("processes {} and {} talk {way}", d.from, d.to),
+            false => format!("processes {} and {} communicate {way}", d.from, d.to),
         }
     };
     let (bad, usual): (Vec<&Detour>, Vec<&Detour>) = shown.into_iter().partition(|d| d.bad);
     let mut lines: Vec<String> = bad.iter().map(line).collect();
     match usual.len() > MOST_DETOURS {
         true => lines.push(format!(
-            "{} pairs of processes have no link and talk through others (--json says through which)",
+            "{} pairs of processes have no link and communicate through others (see --json)",
             usual.len()
         )),
         false => lines.extend(usual.iter().map(line)),
@@ -342,8 +342,7 @@ fn errors(node: &NodeStatus) -> Option<String> {
 fn wrong_clock(node: &NodeStatus) -> Option<String> {
     let ahead = node.clock_is_ahead_seconds?;
     Some(format!(
-        "the clock of node {}'s machine is {ahead} s ahead of the cluster's time, which it goes by; set it, and start \
-         its process again",
+        "the clock of node {}'s machine is {ahead} s ahead of the cluster's time; set it, and restart its process",
         node.node
     ))
 }
@@ -516,7 +515,7 @@ mod tests {
         let text =
             describe(&ArrayStatus { volumes: vec![volume], hosts, ..Default::default() }, None);
         for line in [
-            "volume v: 7 reads here in the last minute or two: half within 0.12 ms, 99 % within 2.50 ms, all within 2.50 ms",
+            "volume v: 7 reads here in the last 1 to 2 minutes: median 0.12 ms, 99 % within 2.50 ms, maximum 2.50 ms",
             "10.0.0.5:4711 uses v by nbd, at node 2",
             "3 more hosts are connected here (--json lists all)",
         ] {

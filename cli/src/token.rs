@@ -13,10 +13,10 @@ use weft_host::JoinToken;
 /// The variable that may hold it.
 pub const VARIABLE: &str = "WEFT_TOKEN";
 
-/// A token that is not an argument.
+/// A token from a file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TokenFile {
-    /// A file with the token; - is standard input. Without it, the token may be in the variable WEFT_TOKEN
+    /// File with the token; - for standard input. The variable WEFT_TOKEN is an alternative
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -48,13 +48,13 @@ fn from_file(path: &Path) -> Result<JoinToken> {
     let from = || format!("cannot read a join token from {name}");
     read.with_context(from)?;
     let text = weft_bytes::text::of_file(&bytes).with_context(from)?;
-    text.parse().with_context(|| format!("what {name} holds is no join token"))
+    text.parse().with_context(|| format!("{name} does not hold a join token"))
 }
 
 fn from_variable(value: Option<OsString>) -> Result<Option<JoinToken>> {
     let Some(value) = value.filter(|v| !v.is_empty()) else { return Ok(None) };
     let token = value.to_string_lossy().parse();
-    token.map(Some).with_context(|| format!("what {VARIABLE} holds is no join token"))
+    token.map(Some).with_context(|| format!("{VARIABLE} does not hold a join token"))
 }
 
 /// Reads a token that is an argument.
@@ -81,7 +81,7 @@ mod tests {
         fs::write(&path, "weft1-12").unwrap();
         let wrong = said(file.read().unwrap_err());
         assert!(
-            wrong.contains("token holds is no join token") && wrong.contains("five parts"),
+            wrong.contains("token does not hold a join token") && wrong.contains("five parts"),
             "{wrong}"
         );
         fs::remove_file(&path).unwrap();

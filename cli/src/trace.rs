@@ -28,24 +28,24 @@ const SIZES: usize = 5;
 /// Devices that are shown to people.
 const DEVICES: usize = 16;
 
-/// What to do with a trace.
+/// Commands for traces.
 #[derive(Debug, Subcommand)]
 pub enum Trace {
-    /// Requests, sizes, gaps, idle periods and addresses of a trace
+    /// Show requests, sizes, gaps, idle periods and addresses of a trace
     Info(Info),
     /// Write a trace in another format
     Convert(Convert),
 }
 
-/// A trace to look at.
+/// A trace to describe.
 #[derive(Debug, Args)]
 pub struct Info {
-    /// The trace; may be packed by gzip
+    /// Trace file; may be compressed with gzip
     file: PathBuf,
-    /// csv, srt, disksim, ssdsim, msr, vscsi, blkparse, iolog or measured [default: as it looks]
+    /// csv, srt, disksim, ssdsim, msr, vscsi, blkparse, iolog or measured [default: detected]
     #[arg(long)]
     format: Option<Format>,
-    /// Bytes of a sector, of formats that count in sectors [default: 512; 256 of srt, and of csv with its columns]
+    /// Bytes per sector, for formats that count in sectors [default: 512; 256 for srt, and csv with its columns]
     #[arg(long, value_parser = args::size)]
     sector_size: Option<u64>,
     /// Print the answer as JSON
@@ -56,18 +56,18 @@ pub struct Info {
 /// A trace to write in another format.
 #[derive(Debug, Args)]
 pub struct Convert {
-    /// The trace; may be packed by gzip
+    /// Trace file; may be compressed with gzip
     input: PathBuf,
-    /// Where to write it; packed by gzip if the name ends in .gz. There must be no such file yet
+    /// Output file, which must not exist; compressed with gzip if the name ends in .gz
     output: PathBuf,
-    /// Format of the input, as for `weft trace info --format` [default: as it looks]
+    /// Format of the input, as for `weft trace info --format` [default: detected]
     #[arg(long)]
     from: Option<Format>,
     /// Format of the output
     #[arg(long, default_value = "csv")]
     to: Format,
-    /// Bytes of a sector of the input, if its format counts in sectors [default: 512; 256 of srt, and of csv
-    /// with its columns]
+    /// Bytes per sector of the input, for formats that count in sectors [default: 512; 256 for srt, and csv with its
+    /// columns]
     #[arg(long, value_parser = args::size)]
     sector_size: Option<u64>,
 }
@@ -102,7 +102,7 @@ impl Convert {
     fn run(&self) -> Result<ExitCode> {
         let Convert { input, output, .. } = self;
         if output.exists() {
-            bail!("{} is there already; remove it, or give another name", output.display());
+            bail!("{} already exists; remove it, or give another name", output.display());
         }
         let options = Options { format: self.from, sector_bytes: self.sector_size };
         let mut reader = open(input, options)?;
@@ -168,9 +168,9 @@ fn sectors(reader: &Reader<'_>) -> Option<String> {
     let bytes = reader.sector_bytes()?;
     let whence = match reader.sector_is_given() {
         true => "as given",
-        false => "not said in the trace; --sector-size gives another size",
+        false => "not given in the trace; --sector-size overrides it",
     };
-    Some(format!("its sectors are taken to have {bytes} bytes ({whence})"))
+    Some(format!("assuming sectors of {bytes} bytes ({whence})"))
 }
 
 /// A file that shows how far it is read.
@@ -291,7 +291,7 @@ fn describe(reader: &Reader<'_>, survey: &Survey) -> String {
         out += &format!("\n{sectors}");
     }
     if survey.out_of_order() > 0 {
-        out += &format!("\n{} requests are earlier than one before them", survey.out_of_order());
+        out += &format!("\n{} requests are out of order", survey.out_of_order());
     }
     for (what, count) in reader.left_out() {
         out += &format!("\nleft out: {count} {what}");
@@ -376,7 +376,7 @@ fn devices(devices: &Devices, survey: &Survey) -> String {
     align_right(&mut table, [1, 2]);
     match devices.names().len().saturating_sub(DEVICES) {
         0 => table.to_string(),
-        more => format!("{table}\nand {more} devices more"),
+        more => format!("{table}\nand {more} more devices"),
     }
 }
 

@@ -21,11 +21,11 @@ use crate::output::NO_THREAD;
 use crate::processes::{self, Each};
 use crate::serving::{absolute, farewell, greet, serve_metrics};
 
-/// Run an array, making it first if there is none. What is not given takes the default in a
-/// new array, and stays as it is in one that is there.
+/// Run an array, creating it if necessary. An option that is not given takes its default in a new array, and keeps
+/// its value in an existing one.
 #[derive(Debug, Args)]
 pub struct Up {
-    /// Directory of the array: its disks, its map, its sockets
+    /// Directory of the array: disks, map and sockets
     #[arg(long, env = "WEFT_DIR", default_value = "./weft-data")]
     dir: PathBuf,
     /// Number of nodes, each with one disk [default: 5]
@@ -34,45 +34,41 @@ pub struct Up {
     /// Size of each disk [default: 1G]
     #[arg(long, value_parser = args::size)]
     disk_size: Option<u64>,
-    /// In which order a disk is given its operations: fcfs, sstf or c-look [default: fcfs, or what
-    /// the array had]
+    /// Order of a disk's operations: fcfs, sstf or c-look [default: fcfs, or the array's value]
     #[arg(long, value_name = "ORDER")]
     queue: Option<String>,
-    /// How many operations a disk is given at a time, 1 to 256 [default: 256, or 2 in an order
-    /// other than fcfs]
+    /// Operations in flight per disk, 1 to 256 [default: 256, or 2 in an order other than fcfs]
     #[arg(long, value_name = "N")]
     queue_depth: Option<u32>,
-    /// A volume; may be repeated; SIZE 'all' takes the room that is left [default: vol0:all]
+    /// Volume; may be repeated; SIZE 'all' takes all free room [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
     volume: Vec<(String, u64)>,
     #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
     layout: Option<LayoutSpec>,
-    /// Bytes on one disk before the next one's turn [default: 64K]
+    /// Stripe unit: contiguous bytes per disk [default: 64K]
     #[arg(long, value_parser = args::size)]
     stripe_unit: Option<u64>,
     #[command(flatten)]
     choices: Choices<ForVolumes>,
-    /// Where to serve hosts: NBD, or with 'native:' before the address what weft-client speaks; may
-    /// be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
+    /// Address to serve hosts: NBD, or weft-client's protocol after 'native:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
     #[arg(long, value_name = "[native:]PATH.sock|HOST:PORT")]
     listen: Vec<Listen>,
-    /// Run each node in a process of its own, on loopback
+    /// Run each node in its own process, on loopback
     #[arg(long)]
     processes: bool,
-    /// How these processes connect: unix (sockets) or tls [default: unix, or what the array had]
+    /// Connections between these processes: unix (sockets) or tls [default: unix, or the array's value]
     #[arg(long, value_name = "unix|tls", requires = "processes")]
     local: Option<LocalLinks>,
-    /// Whether to look for input for a while before sleeping, where that pays: on or off [default: on, or with --processes
-    /// what the array had]
+    /// Busy polling before sleep, when worthwhile: on or off [default: on, or with --processes the array's value]
     #[arg(long, value_name = "on|off")]
     polling: Option<Polling>,
-    /// How many threads run the nodes of a process, 1 to 64 [default: one for each processor and at most for each node, or with --processes what the array had]
+    /// Lanes: threads that run the nodes of a process, 1 to 64 [default: one per processor but at most one per node, or with --processes the array's value]
     #[arg(long, value_name = "N")]
     lanes: Option<Lanes>,
-    /// How long a disk may take for one operation before the other nodes go on without it, such as 10s [default: 10s, and 30s for disks that rotate; or with --processes what the array had]
+    /// Time limit for one disk operation before the other nodes continue without the disk, such as 10s [default: 10s, or 30s for rotating disks; or with --processes the array's value]
     #[arg(long, value_name = "TIME")]
     disk_timeout: Option<DiskTimeout>,
-    /// Where to serve metrics in the OpenMetrics format, for Prometheus: http://HOST:PORT/metrics [default: nowhere]
+    /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -107,8 +103,7 @@ impl Up {
         }
         if args::node_dir(&self.dir, 0).is_dir() {
             bail!(
-                "{} holds nodes that run in processes of their own; add --processes, or choose \
-                 another directory",
+                "{} holds nodes in separate processes; add --processes, or choose another directory",
                 self.dir.display()
             );
         }
@@ -126,7 +121,7 @@ impl Up {
         let dir = self.dir.clone();
         let greet = move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),
-            Err(e) => eprintln!("weft: the array runs, but cannot say so: {e:#}"),
+            Err(e) => eprintln!("weft: the array runs, but cannot print its status: {e:#}"),
         };
         thread::Builder::new().spawn(greet).context(NO_THREAD)?;
         let stopped = array.run()?;

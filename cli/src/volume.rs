@@ -22,30 +22,28 @@ use crate::confirm::Confirm;
 use crate::lost;
 use crate::output::{say_cut_off, uri};
 
-/// What to do about volumes.
+/// Commands for volumes.
 #[derive(Debug, Subcommand)]
 pub enum Volume {
-    /// Add a volume
+    /// Create a volume
     Create(Create),
-    /// All volumes
+    /// List all volumes
     List(Common),
-    /// One volume, and how hosts reach it
+    /// Show one volume, and how hosts reach it
     Show(Named),
-    /// Make a volume larger while it is in use (hosts see the new size when they connect again), or
-    /// smaller while no host uses it
+    /// Grow a volume online (hosts see the new size when they reconnect), or shrink it while no host uses it
     Resize(Resize),
-    /// Change what the volume chooses (who goes first among requests, when writes are decided, where parity is
-    /// computed, and so on) while it is in use
+    /// Change a volume's policy online: ordering, commit, redundancy and so on
     Set(Set),
-    /// Compute parity that waits, of a volume whose redundancy is deferred or never, and answer when it is there
+    /// Refresh deferred parity of a volume with redundancy=deferred or never, and wait until it is done
     Refresh(Refresh),
-    /// What of the volume is lost for good: bytes, and since when that is known
+    /// Show the lost ranges of a volume, and when each was found
     Lost(Lost),
-    /// Give a volume that no host uses another name
+    /// Rename a volume that no host uses
     Rename(Rename),
-    /// Remove a volume that no host uses, with all that is on it; for a day it can be brought back, while nobody needs its room
+    /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed
     Delete(Delete),
-    /// Bring back a deleted volume, with all that was on it
+    /// Restore a deleted volume with its content
     Undelete(Named),
 }
 
@@ -54,7 +52,7 @@ pub enum Volume {
 pub struct Delete {
     /// Name of the volume
     name: String,
-    /// Give its room back at once, so that it cannot be brought back; also of one that is deleted already
+    /// Free its room at once, so that it cannot be undeleted; also for a volume already deleted
     #[arg(long)]
     now: bool,
     #[command(flatten)]
@@ -63,12 +61,12 @@ pub struct Delete {
     common: Common,
 }
 
-/// The volume that is to have another name.
+/// The volume to rename.
 #[derive(Debug, Args)]
 pub struct Rename {
     /// Name of the volume
     name: String,
-    /// Its new name
+    /// New name
     to: String,
     #[command(flatten)]
     common: Common,
@@ -79,15 +77,15 @@ pub struct Rename {
 pub struct Create {
     /// Name of the volume
     name: String,
-    /// Size, such as 1G; 'all' takes all the room that is left
+    /// Size, such as 1G; 'all' takes all free room
     #[arg(value_parser = args::volume_size)]
     size: u64,
     #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
     layout: Option<LayoutSpec>,
-    /// Bytes on one disk before the next one's turn [default: 64K]
+    /// Stripe unit: contiguous bytes per disk [default: 64K]
     #[arg(long, value_parser = args::size)]
     stripe_unit: Option<u64>,
-    /// Label of the failure domains: no two columns of an extent go to nodes with the same value; 'node' means any nodes [default: box]
+    /// Failure-domain label: nodes with the same value hold at most one column of an extent; 'node' allows any nodes [default: box]
     #[arg(long, value_name = "LABEL")]
     apart: Option<String>,
     #[command(flatten)]
@@ -96,17 +94,17 @@ pub struct Create {
     common: Common,
 }
 
-/// What to set.
+/// The values to set.
 #[derive(Debug, Args)]
 pub struct Set {
     /// Name of the volume
     name: String,
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value, help = help_for_set())]
     set: Vec<(String, String)>,
-    /// Only for the bytes from A up to B, such as 1G..2G: whole stripes, and keys about redundancy
+    /// Apply only to bytes A up to B, such as 1G..2G: whole stripes, and only keys about redundancy
     #[arg(long, value_name = "A..B", value_parser = range)]
     range: Option<(u64, u64)>,
-    /// ordering=none also for a volume that several hosts use, or are to use
+    /// Allow ordering=none for a volume with several hosts
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -118,39 +116,39 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     split.ok_or_else(|| format!("'{text}' is not KEY=VALUE; write it like ordering=sequencer"))
 }
 
-/// The volume to make larger or smaller.
+/// The volume to resize.
 #[derive(Debug, Args)]
 pub struct Resize {
     /// Name of the volume
     name: String,
-    /// New size, such as 2G; 'all' takes all the room that is left; a smaller one only while no host uses the volume
+    /// New size, such as 2G; 'all' takes all free room; a smaller size only while no host uses the volume
     #[arg(value_parser = args::volume_size)]
     size: u64,
-    /// Also if that cuts off bytes that are in use, which are lost then
+    /// Shrink even if data is cut off, which is then lost
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     common: Common,
 }
 
-/// What is to be made redundant.
+/// The range to refresh.
 #[derive(Debug, Args)]
 pub struct Refresh {
     /// Name of the volume
     name: String,
-    /// The bytes from A up to B, such as 1G..2G; by default the whole volume
+    /// Bytes A up to B, such as 1G..2G [default: the whole volume]
     #[arg(long, value_name = "A..B", value_parser = range)]
     range: Option<(u64, u64)>,
     #[command(flatten)]
     common: Common,
 }
 
-/// What is lost of which volume.
+/// The volume with lost data.
 #[derive(Debug, Args)]
 pub struct Lost {
     /// Name of the volume
     name: String,
-    /// Make what is lost zeros from now on; what hosts have written there meanwhile stays
+    /// Read lost ranges as zeros from now on; later writes of hosts stay
     #[arg(long)]
     accept: bool,
     #[command(flatten)]
@@ -159,13 +157,13 @@ pub struct Lost {
 
 /// Reads a range of bytes.
 fn range(text: &str) -> Result<(u64, u64), String> {
-    let like = || format!("'{text}' is no range; write it like 0..1G");
+    let like = || format!("'{text}' is not a range; write it like 0..1G");
     let (from, to) = text.split_once("..").ok_or_else(like)?;
     let (from, to) = (args::size(from)?, args::size(to)?);
     if from < to {
         Ok((from, to))
     } else {
-        Err(format!("{text} holds nothing; the second is to be larger"))
+        Err(format!("{text} is empty; the second value must be larger"))
     }
 }
 
@@ -319,8 +317,7 @@ fn refreshed(name: &str, left: u64) -> String {
     match left {
         0 => format!("volume {name} is redundant"),
         left => format!(
-            "volume {name}: {} of parity could not be computed, since disks are away or content is lost; see \
-             `weft status`",
+            "volume {name}: {} of parity could not be computed, because disks are missing or content is lost; see `weft status`",
             bytes(left * weft_core::SECTOR)
         ),
     }
@@ -351,7 +348,7 @@ fn redundancy(volume: &VolumeStatus) -> Option<String> {
 /// A table of volumes as the array describes them, no wider than that if it is given.
 pub fn volumes(list: &[VolumeStatus], width: Option<usize>) -> String {
     if list.is_empty() {
-        return "no volumes; make one with `weft volume create NAME SIZE`".to_string();
+        return "no volumes; create one with `weft volume create NAME SIZE`".to_string();
     }
     let mut table = table([
         "volume", "size", "layout", "unit", "journal", "ordering", "mode", "survives", "hosts",
@@ -376,9 +373,9 @@ pub fn volumes(list: &[VolumeStatus], width: Option<usize>) -> String {
 /// Who is the controller, if there is one.
 pub fn controller(volume: &VolumeStatus) -> Option<String> {
     let node = volume.controller?;
-    let backup = volume.controller_backup.map_or("nobody".to_string(), |n| format!("node {n}"));
+    let backup = volume.controller_backup.map_or("none".to_string(), |n| format!("node {n}"));
     let name = &volume.name;
-    Some(format!("volume {name}: the controller is node {node}; if it is lost, {backup} is"))
+    Some(format!("volume {name}: the controller is node {node}; its backup is {backup}"))
 }
 
 /// What is to be said of a volume that is not whole.
@@ -387,30 +384,29 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
     let mut out = Vec::new();
     if volume.mode == VolumeMode::Unfinished {
         out.push(format!(
-            "volume {name} is being made or deleted; if whoever did that is gone, `weft volume delete \
-             {name}` gives back its room"
+            "volume {name} is being created or deleted; if that was interrupted, `weft volume delete {name}` frees its room"
         ));
     }
     if let Some(left) = volume.deleted_seconds_left {
         return vec![format!(
-            "volume {name} has been deleted; `weft volume undelete {name}` brings it back within {}, and `weft volume \
-             delete --now {name}` gives back its room",
+            "volume {name} has been deleted; `weft volume undelete {name}` restores it within {}, and `weft volume delete \
+             --now {name}` frees its room",
             in_words(left)
         )];
     }
     let (degraded, critical) = (volume.stripes_degraded, volume.stripes_critical);
     if degraded + critical > 0 {
         out.push(format!(
-            "volume {name}: of {stripes} stripes {degraded} are degraded, {critical} bear no more losses"
+            "volume {name}: of {stripes} stripes {degraded} are degraded, {critical} tolerate no more losses"
         ));
     }
     out.extend(volume.exposed.as_ref().and_then(|e| exposed(name, e)));
     let forgot: Vec<String> = volume.forgot.iter().map(|n| format!("node {n}")).collect();
     if !forgot.is_empty() {
         out.push(format!(
-            "volume {name} waits: the disks of {} have lost writes that they had promised, more than the \
-             layout bears, and nobody left remembers them. Start the nodes that are down, or put the right \
-             disks back and start theirs again; what cannot be had again is lost with `weft disk replace`",
+            "volume {name} waits: the disks of {} have lost acknowledged writes, more than the layout tolerates, and no running \
+             node has them. Start the nodes that are down, or put the right disks back and restart their nodes; \
+             `weft disk replace` gives up the rest",
             forgot.join(", ")
         ));
     }
@@ -434,22 +430,20 @@ fn exposed(name: &str, e: &ExposedStatus) -> Option<String> {
     let lost = match e.lost_bytes {
         0 => String::new(),
         lost => format!(
-            "; {} are lost for good, and reads of them fail until they are written",
+            "; {} are permanently lost, and reads of them fail until they are written",
             bytes(lost)
         ),
     };
     let achieved = match (e.mttdl_hours, e.mdlr_bytes_per_hour) {
         (Some(mttdl), Some(mdlr)) => {
-            format!(
-                "; so disks lose data every {mttdl:.3e} hours on average, {mdlr:.3} bytes an hour"
-            )
+            format!("; MTTDL {mttdl:.3e} hours, MDLR {mdlr:.3} bytes an hour")
         }
         _ => String::new(),
     };
     let now = match e.bytes {
         0 => "nothing is exposed".to_string(),
         exposed => format!(
-            "{} are exposed, for {:.0} s at most: parity of {} stripe units waits",
+            "{} are exposed, for {:.0} s at most: parity of {} stripe units is deferred",
             bytes(exposed),
             e.oldest_seconds,
             e.stripes
@@ -457,7 +451,7 @@ fn exposed(name: &str, e: &ExposedStatus) -> Option<String> {
     };
     (e.most_bytes > 0 || e.lost_bytes > 0).then(|| {
         format!(
-            "volume {name}: {now} (so far {} on the mean, {} at most, {:.1} % of the time){achieved}{lost}",
+            "volume {name}: {now} (so far {} on average, {} at most, {:.1} % of the time){achieved}{lost}",
             bytes(e.mean_bytes),
             bytes(e.most_bytes),
             100.0 * e.unprotected_share
@@ -579,7 +573,7 @@ mod tests {
         assert_eq!(
             troubles(&failed),
             [
-                "volume v: of 40 stripes 10 are degraded, 10 bear no more losses",
+                "volume v: of 40 stripes 10 are degraded, 10 tolerate no more losses",
                 "volume v: 3 of 4 extents (30 of 40 stripes) have failed; they lack node 1 (n1, down; 3 \
                  extents), node 4 (not caught up; 2 extents); requests that need them fail after 20s \
                  (lost-wait: 20s)",

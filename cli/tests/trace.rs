@@ -56,7 +56,7 @@ fn info_says_what_a_trace_is_like() {
     let text = said(&weft(directory.path(), "trace info t.txt"));
     assert!(text.contains("4 requests in 2.00 s (blkparse), 25.0 % reads"), "{text}");
     assert!(text.contains("left out: 1 lines of blkparse's summary"), "{text}");
-    assert!(text.contains("its sectors are taken to have 512 bytes (not said"), "{text}");
+    assert!(text.contains("assuming sectors of 512 bytes (not given"), "{text}");
     let given = said(&weft(directory.path(), "trace info t.txt --sector-size 256"));
     assert!(given.contains("256 bytes (as given)"), "{given}");
     let json = said(&weft(directory.path(), "trace info t.txt --json --sector-size 256"));

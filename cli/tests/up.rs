@@ -33,7 +33,7 @@ fn what_was_there_before_stays() {
     std::fs::write(others.join("precious"), "mine").unwrap();
     let failed = up(place.path(), &[]);
     let said = String::from_utf8_lossy(&failed.stderr);
-    assert!(!failed.status.success() && said.contains("node-3 is there already"), "{said}");
+    assert!(!failed.status.success() && said.contains("node-3 already exists"), "{said}");
     assert_eq!(std::fs::read_to_string(others.join("precious")).unwrap(), "mine");
     assert!(!place.path().join("node-0").exists());
 }

@@ -80,8 +80,8 @@ fn bad(text: &str) -> Error {
     Error::new(
         ErrorKind::Address,
         format!(
-            "'{text}' is no address of a node; give HOST:PORT, the path of a socket, or what \
-             `weft status` shows after weft:// or weft+unix://"
+            "'{text}' is not an address of a node; give HOST:PORT, the path of a socket, or the part after weft:// or \
+             weft+unix:// in `weft status`"
         ),
     )
 }
@@ -111,7 +111,7 @@ impl Address {
                 Ok(stream.into())
             }
             Address::Tcp(address) => {
-                let mut last = io::Error::other("the name stands for no address");
+                let mut last = io::Error::other("the name has no address");
                 for address in address.to_socket_addrs()? {
                     match TcpStream::connect_timeout(&address, PATIENCE) {
                         Ok(stream) => {

@@ -126,7 +126,7 @@ impl Shared {
         let mut inside = self.lock();
         while inside.state.is_full() && inside.state.dead.is_none() {
             if !patient {
-                let text = "as much is in work as the node takes; wait for something to end";
+                let text = "the node accepts no more requests in flight; wait for a completion";
                 return Err(Error::new(ErrorKind::Full, text));
             }
             inside = self.room.wait(inside).unwrap_or_else(PoisonError::into_inner);
@@ -343,7 +343,7 @@ impl Io {
             drop(inside);
             if !idle && stalled >= self.options.stall {
                 let address = &self.addresses[self.next];
-                return Over::Broken(format!("{address}: nothing was heard for {stalled:.0?}"));
+                return Over::Broken(format!("{address}: no data for {stalled:.0?}"));
             }
             let events = if rest { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             let time = if idle { Duration::MAX } else { self.options.stall - stalled };

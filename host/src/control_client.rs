@@ -49,7 +49,7 @@ impl Control {
     /// Asks, and waits for the answer. That the array refuses is an error.
     pub fn request(&mut self, request: &ControlRequest) -> Result<Value> {
         let mut line = serde_json::to_string(request)
-            .map_err(|e| Error(format!("the request cannot be written: {e}")))?;
+            .map_err(|e| Error(format!("cannot write the request: {e}")))?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes()).map_err(at("write to", &self.path))?;
         let answer = loop {
@@ -61,7 +61,7 @@ impl Control {
         };
         match answer["ok"].as_bool() {
             Some(true) => Ok(answer),
-            _ => fail(answer["error"].as_str().unwrap_or("it failed, without a reason")),
+            _ => fail(answer["error"].as_str().unwrap_or("it failed without a reason")),
         }
     }
 
@@ -72,7 +72,7 @@ impl Control {
             return fail("the array stopped before it answered");
         }
         serde_json::from_str(&line)
-            .map_err(|e| Error(format!("the array's answer makes no sense: {e}")))
+            .map_err(|e| Error(format!("the array's answer is invalid: {e}")))
     }
 }
 
@@ -81,8 +81,8 @@ fn cannot_connect(dir: &Path, path: &Path, e: &io::Error) -> Error {
     let (dir, path) = (dir.display(), path.display());
     Error(match e.kind() {
         io::ErrorKind::PermissionDenied => format!(
-            "the array on {dir} is another user's ({path}: {e}); ask as that user, such as with `sudo -u weft weft ...`, \
-             or as root"
+            "the array on {dir} belongs to another user ({path}: {e}); run the command as that user, such as `sudo -u weft weft \
+             ...`, or as root"
         ),
         _ => format!("no array runs on {dir} ({path}: {e}); start one there first"),
     })
@@ -99,7 +99,7 @@ mod tests {
         };
         assert_eq!(
             said(io::ErrorKind::PermissionDenied),
-            "the array on /d is another user's (/d/control.sock: permission denied); ask as that user, such as with \
+            "the array on /d belongs to another user (/d/control.sock: permission denied); run the command as that user, such as \
              `sudo -u weft weft ...`, or as root"
         );
         assert!(

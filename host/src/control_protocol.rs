@@ -388,7 +388,7 @@ pub(crate) fn error(why: impl std::fmt::Display) -> Value {
 
 /// The answer that nothing has been done, because another process leads now.
 pub(crate) fn ask_again() -> Value {
-    let mut answer = error("the leader has just changed; ask again");
+    let mut answer = error("the leader has just changed; try again");
     answer["again"] = json!(true);
     answer
 }

@@ -53,7 +53,7 @@ impl fmt::Display for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(count) => write!(f, "{count}"),
-            None => write!(f, "as many as processors, at most one for each node"),
+            None => write!(f, "one per processor, at most one per node"),
         }
     }
 }
@@ -64,7 +64,7 @@ impl FromStr for Lanes {
     fn from_str(text: &str) -> Result<Lanes> {
         match text.parse() {
             Ok(count) => Lanes::new(count),
-            Err(_) => fail(format!("'{text}' is no number of lanes; give 1 to {}", Lanes::MOST)),
+            Err(_) => fail(format!("'{text}' is not a number of lanes; give 1 to {}", Lanes::MOST)),
         }
     }
 }

@@ -146,7 +146,7 @@ impl LimitsInWords {
         }
         if new.incomplete < LEAST_INCOMPLETE {
             return fail(format!(
-                "incomplete: {} are too few, since one request may have 32 MiB; give at least {}",
+                "incomplete: {} is too little, because one request may have 32 MiB; give at least {}",
                 exactly(new.incomplete),
                 Size(LEAST_INCOMPLETE)
             ));
@@ -157,7 +157,7 @@ impl LimitsInWords {
 
 fn count(key: &str, said: Option<usize>, usual: usize) -> Result<usize> {
     match said {
-        Some(0) => fail(format!("{key}: with 0 no host is served; give at least 1")),
+        Some(0) => fail(format!("{key} cannot be 0; give at least 1")),
         said => Ok(said.unwrap_or(usual)),
     }
 }
@@ -165,7 +165,7 @@ fn count(key: &str, said: Option<usize>, usual: usize) -> Result<usize> {
 fn slow(text: &str) -> Result<Duration> {
     let time = parse_duration(text).map_err(|e| Error(format!("slow: {e}, or never")))?;
     match time < Duration::from_millis(1) {
-        true => fail("slow: every request takes longer than that; give at least 1ms, or never"),
+        true => fail("slow: too short; give at least 1ms, or never"),
         false => Ok(time),
     }
 }
@@ -173,7 +173,7 @@ fn slow(text: &str) -> Result<Duration> {
 fn time(key: &str, said: Option<&str>, usual: Duration) -> Result<Duration> {
     let Some(text) = said else { return Ok(usual) };
     match parse_seconds(text).map_err(|e| Error(format!("{key}: {e}")))? {
-        0 => fail(format!("{key}: in 0s no host can say anything; give at least 1s")),
+        0 => fail(format!("{key} cannot be 0s; give at least 1s")),
         seconds => Ok(Duration::from_secs(seconds)),
     }
 }
@@ -256,12 +256,9 @@ mod tests {
             assert!(err.0.contains(why), "{err}");
         };
         let none = LimitsInWords::default;
-        refused(LimitsInWords { connections: Some(0), ..none() }, "connections: with 0");
-        refused(LimitsInWords { handshake: Some("0s".into()), ..none() }, "handshake: in 0s");
-        refused(
-            LimitsInWords { slow: Some("0s".into()), ..none() },
-            "slow: every request takes longer",
-        );
+        refused(LimitsInWords { connections: Some(0), ..none() }, "connections cannot be 0");
+        refused(LimitsInWords { handshake: Some("0s".into()), ..none() }, "handshake cannot be 0s");
+        refused(LimitsInWords { slow: Some("0s".into()), ..none() }, "slow: too short");
         refused(LimitsInWords { request: Some("soon".into()), ..none() }, "request: 'soon'");
         refused(LimitsInWords { incomplete: Some("1M".into()), ..none() }, "at least 64MiB");
         refused(LimitsInWords { memory: Some("1M".into()), ..none() }, "memory: 1 MiB are too few");

@@ -186,7 +186,7 @@ impl Sparing {
         if count.left_out > 0 && count.is_over(now) {
             let Count { left_out, .. } = std::mem::take(&mut *count);
             self.log.warn(&format!(
-                "{left_out} more lines about {} were left out within {} s",
+                "{left_out} more lines about {} were omitted within {} s",
                 self.about,
                 WHILE.as_secs()
             ));
@@ -241,7 +241,7 @@ mod tests {
         log.sum_up(at(9_999));
         assert!(said().is_empty());
         log.sum_up(at(10_000));
-        assert_eq!(said(), ["1000 more lines about connections were left out within 10 s"]);
+        assert_eq!(said(), ["1000 more lines about connections were omitted within 10 s"]);
         assert_eq!(log.due(), None);
         (0..MOST + 3).for_each(|_| log.say(at(30_000), "y"));
         assert_eq!(said().len(), MOST as usize);

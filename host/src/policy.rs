@@ -53,7 +53,7 @@ pub(crate) fn change(
     if set.is_empty() {
         let keys: Vec<String> =
             CHOICES.iter().filter(|c| settable(c)).map(|c| format!("{}=...", c.key)).collect();
-        return fail(format!("say what is to be set: {}", keys.join(", ")));
+        return fail(format!("give a setting: {}", keys.join(", ")));
     }
     let settings = policy::settings(set, |c| c.in_use).map_err(refused)?;
     let range = range.map(|(offset, len)| Range { offset, len });
@@ -179,6 +179,9 @@ mod tests {
         }
         assert!(set("journal", "off").unwrap_err().0.contains("choose from strategy"));
         let nothing = change(&BTreeMap::new(), true, None).unwrap_err().0;
-        assert!(nothing.contains("say what") && nothing.contains("calculator=..."), "{nothing}");
+        assert!(
+            nothing.contains("give a setting") && nothing.contains("calculator=..."),
+            "{nothing}"
+        );
     }
 }

@@ -19,8 +19,7 @@ impl FromStr for Size {
         let (number, unit) = text.split_at(text.find(|c| !plain(c)).unwrap_or(text.len()));
         let shift = shift(unit).filter(|_| !number.is_empty()).ok_or_else(|| unreadable(text))?;
         let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        let too_many =
-            || Error(format!("{text} is more bytes than can be counted; give a smaller size"));
+        let too_many = || Error(format!("{text} is too large; give a smaller size"));
         let whole: u128 = whole.parse().map_err(|_| unreadable(text))?;
         let whole = whole.checked_mul(1 << shift).ok_or_else(too_many)?;
         let bytes = whole.checked_add(fraction(text, part, shift)?).ok_or_else(too_many)?;
@@ -53,9 +52,7 @@ fn fraction(text: &str, part: &str, shift: u32) -> Result<u128> {
     let scaled = part.parse::<u128>().map_err(|_| unreadable(text))? << shift;
     match scaled % 10_u128.pow(places) {
         0 => Ok(scaled / 10_u128.pow(places)),
-        _ => {
-            fail(format!("{text} is no whole number of bytes; give one that is, in a smaller unit"))
-        }
+        _ => fail(format!("{text} is not a whole number of bytes; give one in a smaller unit")),
     }
 }
 
@@ -69,7 +66,7 @@ fn unreadable(text: &str) -> Error {
     Error(match decimal {
         _ if text.starts_with(['+', '-']) => {
             format!(
-                "'{text}' is not a size: a size is not said as a difference; give the whole size, such as 3G"
+                "'{text}' is not a size: differences are not supported; give the whole size, such as 3G"
             )
         }
         Some(letter) => format!(
@@ -211,8 +208,8 @@ mod tests {
             ("100mb", "write 100m"),
             ("+1G", "give the whole size"),
             ("-1", "give the whole size"),
-            ("1.5", "no whole number of bytes"),
-            ("1.3K", "no whole number of bytes"),
+            ("1.5", "not a whole number of bytes"),
+            ("1.3K", "not a whole number of bytes"),
         ] {
             let said = parse_size(text).unwrap_err().0;
             assert!(said.contains(why), "{said}");

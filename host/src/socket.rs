@@ -23,8 +23,8 @@ pub(crate) fn require_short(path: &Path) -> Result<()> {
     match path.as_os_str().len() {
         0..=LONGEST_PATH => Ok(()),
         len => fail(format!(
-            "{} has {len} bytes, and the path of a socket can have {LONGEST_PATH}; choose a shorter one, from the root or from \
-             where this is started",
+            "{} has {len} bytes, but the path of a socket can have {LONGEST_PATH}; choose a shorter one, absolute or relative to \
+         the current directory",
             path.display()
         )),
     }

@@ -77,7 +77,7 @@ impl Spec {
     pub(crate) fn validate(&self) -> Result<()> {
         let nodes = self.nodes();
         if nodes == 0 || nodes > MAX_NODES {
-            return fail(format!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}"));
+            return fail(format!("an array cannot have {nodes} nodes; choose 1 to {MAX_NODES}"));
         }
         require_multiple("a disk size", self.disk_size(), SECTOR)?;
         require_multiple("a stripe unit", self.stripe_unit(), SECTOR)

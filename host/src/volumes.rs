@@ -93,7 +93,7 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     let room = disks.iter().map(|d| d.sectors).max().unwrap_or(0) * SECTOR;
     if room > 0 && new.stripe_unit > room {
         return fail(format!(
-            "a stripe unit of {} is more than there is on any disk, {}; choose a smaller one",
+            "a stripe unit of {} exceeds the free room of every disk, {}; choose a smaller one",
             exactly(new.stripe_unit),
             rounded(room)
         ));
@@ -131,14 +131,14 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     if size == 0 {
         return match most(volume, map)? {
             most if most <= volume.size => fail(format!(
-                "there is no room left for volume '{name}' to grow; delete something, or add disks"
+                "there is no room for volume '{name}' to grow; delete something, or add disks"
             )),
             most => grow(volume, most, map),
         };
     }
     require_multiple("a volume size", size, GRAIN)?;
     if size <= volume.size {
-        return fail(format!("volume '{name}' has {} already", exactly(volume.size)));
+        return fail(format!("volume '{name}' already has {}", exactly(volume.size)));
     }
     let stripe = volume.geometry.stripe_bytes();
     let more = volume.stripes()..size.div_ceil(stripe);
@@ -152,7 +152,7 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     let placed = place_stripes(&volume.geometry, more, &disks, &others, column);
     grown.extents.extend(placed.map_err(|e| match e {
         PlacementError::NoRoom { free, .. } => Error(format!(
-            "volume '{name}' cannot grow so far: it can have {} at most; delete something, or add disks",
+            "volume '{name}' cannot grow that far: it can have {} at most; delete something, or add disks",
             exactly(volume.stripes() * stripe + free)
         )),
         e @ (PlacementError::Domains { .. } | PlacementError::Torus(_)) => {
@@ -201,8 +201,7 @@ fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
     let name = &new.name;
     Error(match error {
         PlacementError::NoRoom { asked, free: 0 } => format!(
-            "volume '{name}' of {} does not fit: with this layout nothing is free; delete another, or add disks \
-             (`weft status` says what is free on each)",
+            "volume '{name}' of {} does not fit: with this layout nothing is free; delete another, or add disks (`weft status` shows the free room of each)",
             rounded(*asked)
         ),
         PlacementError::NoRoom { asked, free } => format!(
@@ -270,12 +269,11 @@ pub(crate) fn check_name(name: &str, there: &Volumes) -> Result<()> {
     }
     if there.values().any(|v| v.name == name && v.visible == 0 && !v.is_deleted()) {
         return fail(format!(
-            "a volume called '{name}' is just being made or deleted; wait, or delete it if whoever \
-             did that is gone"
+            "a volume '{name}' is being created or deleted; wait, or delete it if that was interrupted"
         ));
     }
     if there.values().any(|v| v.name == name && !v.is_deleted()) {
-        return fail(format!("there is a volume called '{name}' already; choose another name"));
+        return fail(format!("there is already a volume '{name}'; choose another name"));
     }
     Ok(())
 }
@@ -398,7 +396,7 @@ mod tests {
     fn a_stripe_unit_must_fit_on_a_disk() {
         let wide = NewVolume { stripe_unit: 1 << 30, ..new("a", 4096, "raid5") };
         let err = place(&wide, &map(&[])).unwrap_err();
-        assert!(err.0.contains("a stripe unit of 1 GiB is more"), "{err}");
+        assert!(err.0.contains("a stripe unit of 1 GiB exceeds"), "{err}");
     }
 
     #[test]
@@ -409,7 +407,7 @@ mod tests {
             let err = grow(&volume, 4 << 20, &map).unwrap_err();
             assert!(err.0.contains("already"), "{err}");
             let err = grow(&volume, 1 << 40, &map).unwrap_err();
-            assert!(err.0.contains("cannot grow so far"), "{err}");
+            assert!(err.0.contains("cannot grow that far"), "{err}");
             let all = grow(&volume, 0, &map).unwrap();
             let err = grow(&volume, all.size + 512, &map).unwrap_err();
             assert!(err.0.contains(&format!("can have {} at most", exactly(all.size))), "{err}");

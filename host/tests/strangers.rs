@@ -201,7 +201,7 @@ fn connections_are_bounded_and_their_ends_make_room() {
     drop((hosts, host, from_one));
     array.shutdown().unwrap();
     let lines = lines.lock().unwrap();
-    let refused = lines.iter().filter(|l| l.contains("is not let in")).count();
+    let refused = lines.iter().filter(|l| l.contains("is refused")).count();
     assert!((1..=50).contains(&refused), "{refused} lines for 101 that were refused: {lines:?}");
 }
 

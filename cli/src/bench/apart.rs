@@ -106,8 +106,8 @@ pub(super) fn run(bench: &Bench) -> Result<ExitCode> {
     for (name, _, rebuild) in &media {
         say(match rebuild.ceiling_mb_per_s {
             Some(ceiling) => format!(
-                "{name}: {}; {ceiling:.0} MB/s if the disk under all nodes did nothing but read and \
-                 write it in pieces of 1 MiB: {:.2} of it{}",
+                "{name}: {}; the common disk alone would read and write it at {ceiling:.0} MB/s in pieces of 1 MiB: {:.2} of \
+             that{}",
                 rebuild.describe(),
                 rebuild.mb_per_s / ceiling,
                 rebuild.once_begun(|rate| format!("{:.2}", rate / ceiling))
@@ -220,7 +220,7 @@ fn rebuild(bench: &Bench, medium: &Medium, dir: &Path) -> Result<Rebuild> {
     let mut control = Control::connect(&node_dir(dir, 0))?;
     let stage = Stage::new(format!("{}: a disk is rebuilt", medium.name), share, Counts::Bytes);
     control.request(&ControlRequest::Node { action: NodeAction::Kill, node: VICTIM })?;
-    wait_for(&mut control, "nobody else noticed", |s| s.nodes[VICTIM].state != NodeState::Up)?;
+    wait_for(&mut control, "no other node noticed", |s| s.nodes[VICTIM].state != NodeState::Up)?;
     let mut victim = Control::connect(&node_dir(dir, VICTIM))?;
     let asked = Instant::now();
     control.request(&ControlRequest::disk_replace(VICTIM))?;
@@ -281,7 +281,7 @@ fn open_direct(path: &Path, new: bool) -> Result<File> {
         .create(new)
         .custom_flags(OFlags::DIRECT.bits() as i32)
         .open(path)
-        .with_context(|| format!("cannot open {} past the page cache", path.display()))
+        .with_context(|| format!("cannot open {} with direct I/O", path.display()))
 }
 
 /// A buffer with room to begin where direct transfers may.
@@ -316,7 +316,7 @@ fn raw_round_trip() -> Result<f64> {
     }
     drop(socket);
     let status = other.wait()?;
-    ensure!(status.success(), "the other end of the sockets did not end well ({status})");
+    ensure!(status.success(), "the peer process of the sockets failed ({status})");
     times.sort_unstable();
     Ok(times[ROUNDS / 2].as_secs_f64() * 1e6)
 }
@@ -350,9 +350,9 @@ impl Processes {
         let since = Instant::now();
         while connect(&dir.join("nbd.sock"), VOLUME).is_err() {
             if let Some(status) = processes.0.try_wait()? {
-                bail!("the processes ended before they served anything ({status})");
+                bail!("the processes ended before serving ({status})");
             }
-            ensure!(since.elapsed() < PATIENCE, "the processes do not serve");
+            ensure!(since.elapsed() < PATIENCE, "the processes are not serving");
             thread::sleep(Duration::from_millis(50));
         }
         Ok(processes)
@@ -361,7 +361,7 @@ impl Processes {
     fn stop(mut self) -> Result<()> {
         self.signal();
         let status = self.0.wait()?;
-        ensure!(status.success(), "the processes did not stop well ({status})");
+        ensure!(status.success(), "the processes failed while stopping ({status})");
         Ok(())
     }
 

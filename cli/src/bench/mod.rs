@@ -41,30 +41,29 @@ pub struct Bench {
     /// Directory on the disk to measure [default: the current one]
     #[arg(long, conflicts_with = "quick")]
     dir: Option<PathBuf>,
-    /// Seconds for each workload [default: 3; 1 with --quick]
+    /// Seconds per workload [default: 3; 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
-    /// A small volume, in memory only
+    /// Use a small volume in memory
     #[arg(long)]
     quick: bool,
-    /// Compare nodes in one process with nodes in processes of their own, and time a rebuild
+    /// Compare one process with a process per node, and time a rebuild
     #[arg(long)]
     processes: bool,
-    /// Compare two ways to keep data behind their log record: waiting and flushing, and saying that
-    /// they come after it
+    /// Compare two ways to order data after its log record: wait and flush, or declare the dependency
     #[arg(long, conflicts_with = "processes")]
     ordered: bool,
-    /// Compare ways to order requests with none: `all`, or some with commas between
+    /// Compare orderings with no ordering: `all`, or a comma-separated list
     #[arg(long, conflicts_with_all = ["processes", "ordered"])]
     ordering: Option<orderings::Choice>,
-    /// Compare how long it takes to rebuild a disk, and what is read for it, with these layouts, commas
-    /// between: such as rs:12+4,lrc:12+2+2
+    /// Compare the time and reads to rebuild a disk with these layouts, separated by commas, such as
+    /// rs:12+4,lrc:12+2+2
     #[arg(long, value_name = "LAYOUTS", conflicts_with_all = ["processes", "ordered", "ordering"])]
     rebuild: Option<rebuild::Choice>,
-    /// Compare small writes whose parity waits with those that bring it, and with those whose parity is never computed
+    /// Compare small writes with deferred, immediate and no parity
     #[arg(long, conflicts_with_all = ["processes", "ordered", "ordering", "rebuild"])]
     redundancy: bool,
-    /// What `--processes` runs as the other end of its bare sockets
+    /// The peer process of the socket measurement of `--processes`
     #[arg(long, hide = true)]
     echo: Option<SocketAddr>,
     /// Print the result as JSON
@@ -139,7 +138,7 @@ impl Bench {
         let memory = Path::new(MEMORY).is_dir();
         ensure!(
             memory || !self.quick,
-            "{MEMORY} is not there, and --quick measures nothing else; leave out --quick"
+            "{MEMORY} does not exist, and --quick needs it; omit --quick"
         );
         let mut media = Vec::new();
         if memory {
@@ -219,8 +218,8 @@ impl Bench {
         }
         align_right(&mut table, 3..9);
         format!(
-            "{table}\n{NODES} nodes, raid5, journal on, a filled volume of {}, {} s each; CPU \
-             seconds for 1,000 requests, everything included: array, client; peak memory {}",
+            "{table}\n{NODES} nodes, raid5, journal on, a filled volume of {}, {} s each; CPU seconds per 1,000 requests of \
+             array and client together; peak memory {}",
             bytes(self.size()),
             self.seconds(),
             bytes(memory),
@@ -254,5 +253,5 @@ fn peak_memory() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     let kib = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    Ok(kib.context("/proc/self/status does not tell the peak of memory")? << 10)
+    Ok(kib.context("/proc/self/status does not show the peak memory")? << 10)
 }

@@ -228,8 +228,8 @@ fn describe(bench: &Bench, lines: &[Line]) -> String {
     }
     align_right(&mut table, [1, 3, 4]);
     format!(
-        "{table}\nEach record of 4 KiB with 4 KiB of data at random behind it, at most {UNDER_WAY} \
-         requests under way; {NODES} nodes, raid5, journal on, {} s each",
+        "{table}\nEach record of 4 KiB, followed by 4 KiB of random data, at most {UNDER_WAY} requests in flight; {NODES} nodes, \
+         raid5, journal on, {} s each",
         bench.seconds()
     )
 }

@@ -199,10 +199,9 @@ fn describe(bench: &Bench, lines: &[Line]) -> String {
     }
     align_right(&mut table, 3..8);
     format!(
-        "{table}\n{NODES} nodes in one process, raid5, journal on; the middle of {ROUNDS} rounds of {} s \
-         each. Messages between nodes' roles for each request: those before its answer, as `weft \
-         explain` counts them; and those with a lock server or a sequencer, before it (which are \
-         among the first) and after",
+        "{table}\n{NODES} nodes in one process, raid5, journal on; the median of {ROUNDS} rounds of {} s each. Messages per \
+         request between nodes' roles: those before its answer, as counted by `weft explain`; and those of a lock server \
+         or sequencer, before the answer (also in the first number) and after",
         seconds(bench).as_secs_f64()
     )
 }

@@ -149,7 +149,7 @@ fn rebuild(control: &mut Control) -> Result<Round> {
     };
     let seconds = begun.elapsed().as_secs_f64();
     let counters = status.nodes[VICTIM].counters;
-    let counters = counters.context("the node does not say what it has rebuilt")?;
+    let counters = counters.context("the node does not report its rebuilt content")?;
     let put_back = counters.rebuilt_sectors * SECTOR;
     // Between nodes went what was read, and what came of it.
     let read = (counted(&status) - before).saturating_sub(put_back);
@@ -204,8 +204,8 @@ fn describe(bench: &Bench, media: &[(&str, Vec<(LayoutSpec, Round)>)]) -> String
     }
     align_right(&mut table, 2..7);
     format!(
-        "{table}\na disk with {} of a filled volume, replaced by an empty one while no host asks for \
-         anything; all nodes in one process; the middle of {ROUNDS} rounds, in turns",
+        "{table}\na disk with {} of a filled volume, replaced by an empty one while no host sends requests; all nodes in one \
+         process; the median of {ROUNDS} rounds, in turns",
         weft_host::Size(share(bench)),
     )
 }

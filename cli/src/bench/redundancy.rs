@@ -263,8 +263,8 @@ fn describe(bench: &Bench, lines: &[Line]) -> String {
     }
     align_right(&mut table, [3, 4, 6, 7]);
     format!(
-        "{table}\n{NODES} nodes in one process, raid5, journal on; the middles of {ROUNDS} rounds of {} s of \
-         requests each, of rates and of 99 % of the times",
+        "{table}\n{NODES} nodes in one process, raid5, journal on; medians of {ROUNDS} rounds of {} s of requests each, of rates \
+         and of 99th percentiles",
         bench.seconds()
     )
 }

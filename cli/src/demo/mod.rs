@@ -34,10 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A guided run in a temporary directory.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Keep the array, to look at it with `weft up`
+    /// Keep the array, to inspect it with `weft up`
     #[arg(long)]
     keep: bool,
-    /// A sixteenth of the data
+    /// Use a sixteenth of the data
     #[arg(long)]
     quick: bool,
 }

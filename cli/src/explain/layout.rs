@@ -23,19 +23,18 @@ const MOST_SETS: u64 = 20_000_000;
 /// The most columns of a set where each set is asked about.
 const MOST_ONE_BY_ONE: usize = 4;
 
-/// A layout, and what is lost of it.
+/// A layout and its lost columns.
 #[derive(Debug, Args)]
 pub struct Layout {
     #[arg(value_parser = args::layout, help = args::layout_help())]
     layout: LayoutSpec,
-    /// Number of nodes [default: 5, or as many as the layout needs]
+    /// Number of nodes [default: 5, or the layout's minimum]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Columns that are lost, separated by commas: what is read for each of them, instead of for each
-    /// column lost alone
+    /// Lost columns, separated by commas: show the helpers for these together, instead of for each column alone
     #[arg(long, value_delimiter = ',', value_name = "COLUMN", value_parser = column)]
     failed: Vec<usize>,
-    /// Print it as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
@@ -208,7 +207,7 @@ fn as_json(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> Value {
 fn describe(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> String {
     let width = g.layout.width();
     let mut out = vec![format!(
-        "{layout}: {width} columns, {} of data and {} of parity; {:.1} % of the room is data",
+        "{layout}: {width} columns, {} of data and {} of parity; {:.1} % of the space is data",
         g.data_columns(),
         g.code.parity_columns(),
         100.0 * capacity(g),
@@ -227,7 +226,7 @@ fn describe(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> String {
     }
     let reads = helpers(g, failed);
     if !reads.is_empty() {
-        out.push("\nwhat is read for a lost column:".to_string());
+        out.push("\nreads for a lost column:".to_string());
     }
     for Helpers { column, unit, from } in reads {
         out.push(format!("  column {column} ({unit}): {} of {}", from.len(), from.join(" ")));
@@ -235,7 +234,7 @@ fn describe(g: &Geometry, layout: &LayoutSpec, failed: ColumnSet) -> String {
     for (of, sets) in [
         ("of a stripe that are recoverable", recoverable(g)),
         (
-            "of a volume, where other columns have the parity in other stripes",
+            "of a volume, with parity on different columns in different stripes",
             recoverable_of_volume(g),
         ),
     ] {

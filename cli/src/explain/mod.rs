@@ -24,44 +24,43 @@ use crate::choices::{Choices, Takes};
 /// The longest request that is explained: it has a row for every stripe.
 const LONGEST: u64 = 1 << 30;
 
-/// What to explain.
+/// The subject to explain.
 #[derive(Debug, Subcommand)]
 pub enum Explain {
     /// A read
     Read(Common),
     /// A write
     Write(Write),
-    /// Computing the parity that waits, where a range was written
+    /// The refresh of deferred parity of a written range
     Refresh(Refresh),
-    /// A layout: what it covers with which parity, what it costs and what it survives
+    /// A layout: what each parity covers, its cost, and the losses it tolerates
     Layout(layout::Layout),
 }
 
-/// The request, and on what.
+/// The request and its array.
 #[derive(Debug, Args)]
 pub struct Common {
     #[arg(long, value_parser = args::layout, help = args::layout_help())]
     layout: LayoutSpec,
-    /// Number of nodes [default: 5, or as many as the layout needs]. Over more nodes than it
-    /// has columns a volume consists of extents, and requests are cut where one ends
+    /// Number of nodes [default: 5, or the layout's minimum]. With more nodes than columns, a volume consists of
+    /// extents, and requests are split at their ends
     #[arg(long)]
     nodes: Option<usize>,
-    /// Bytes on one disk before the next one's turn
+    /// Stripe unit: contiguous bytes per disk
     #[arg(long, default_value = "64K", value_parser = args::size)]
     stripe_unit: u64,
-    /// Where the request begins in the volume
+    /// Offset of the request in the volume
     #[arg(long, value_parser = args::size)]
     offset: u64,
-    /// How long it is
+    /// Length of the request
     #[arg(long, value_parser = args::size)]
     length: u64,
-    /// Columns that are lost, in every extent, separated by commas
+    /// Lost columns, in every extent, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "COLUMN", value_parser = column)]
     failed: Vec<usize>,
     #[command(flatten)]
     order: Choices<OfOrder>,
-    /// With --ordering sequencer: how many nodes have taken requests from hosts, this one's among
-    /// them [default: all]
+    /// With --ordering sequencer: number of originators so far, including this one [default: all]
     #[arg(long, value_name = "N")]
     originators: Option<usize>,
     /// Print the plan as JSON
@@ -73,19 +72,19 @@ fn column(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("'{text}' is not a column; give numbers such as 0 or 0,2"))
 }
 
-/// A write, and what the volume's policy leaves open.
+/// A write and the volume's policy.
 #[derive(Debug, Args)]
 pub struct Write {
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
     choices: Choices<OfWrites>,
-    /// With --redundancy deferred or never: all parity that waits is marked as out of date already, by earlier writes
+    /// With --redundancy deferred or never: all deferred parity is already marked by earlier writes
     #[arg(long)]
     marked: bool,
 }
 
-/// A range of which parity waits, and what the volume's policy leaves open.
+/// A range with deferred parity and the volume's policy.
 #[derive(Debug, Args)]
 pub struct Refresh {
     #[command(flatten)]
@@ -139,10 +138,10 @@ impl Refresh {
     fn explain(&self) -> Result<(Geometry, Explanation)> {
         let policy = self.common.policy(&self.choices.given)?;
         if !policy.redundancy.defers() {
-            bail!("parity is up to date already; give --redundancy deferred, of which some waits");
+            bail!("parity is already up to date; give --redundancy deferred");
         }
         if !self.common.failed.is_empty() {
-            bail!("with a column lost parity does not wait, and is rebuilt; leave out --failed");
+            bail!("with a lost column parity is not deferred; omit --failed");
         }
         self.common.explain(policy, Asked::Refresh)
     }
@@ -161,13 +160,13 @@ fn asked(write: Option<&Write>, policy: &Policy, lacks: bool) -> Result<Asked> {
     }
     if lacks {
         bail!(
-            "--marked is for stripes of which no column is lost: else no parity waits; leave out --failed"
+            "--marked needs stripes without lost columns, because otherwise parity is not deferred; omit --failed"
         );
     }
     if !policy.relies_on_marks() {
         bail!(
-            "--marked is for --redundancy deferred or never, with --refresh idle, no --immediate-parities, the journal and \
-             an ordering: elsewhere each write tells parity"
+            "--marked needs --redundancy deferred or never, with --refresh idle, no --immediate-parities, the \
+             journal and an ordering: otherwise each write informs the parity nodes"
         );
     }
     Ok(Asked::WriteToMarked)
@@ -196,7 +195,7 @@ fn geometry(layout: &LayoutSpec, nodes: Option<usize>, unit: u64) -> Result<Geom
     }
     let nodes = nodes_of(layout, nodes);
     if nodes == 0 || nodes > MAX_NODES {
-        bail!("{nodes} nodes are not possible; choose 1 to {MAX_NODES}");
+        bail!("an array cannot have {nodes} nodes; choose 1 to {MAX_NODES}");
     }
     Ok(Geometry::new(layout.over(nodes)?, unit))
 }
@@ -257,7 +256,7 @@ impl Common {
         let nodes = self.nodes();
         let originators = self.originators.unwrap_or(nodes);
         if originators == 0 || originators > nodes {
-            bail!("of {nodes} nodes {originators} cannot be originators; choose 1 to {nodes}");
+            bail!("{nodes} nodes cannot have {originators} originators; choose 1 to {nodes}");
         }
         let (nodes, originators) = (nodes as u64, originators as u64);
         Ok(Standpoint { nodes, originators, at_primary: nodes == 1 })
@@ -279,7 +278,7 @@ impl Common {
     fn range(&self) -> Result<Range> {
         let (offset, len) = (self.offset, self.length);
         if len == 0 {
-            bail!("a request of length 0 does nothing; give a length such as 4K");
+            bail!("a request cannot have length 0; give a length such as 4K");
         }
         if len > LONGEST {
             bail!(
@@ -363,7 +362,7 @@ fn describe_order(cost: OrderCost, common: &Common) -> String {
         _ => String::new(),
     };
     format!(
-        "\nof these for its order ({by}): {}, {}; and {} when it is over{paper}",
+        "\nof these for its order ({by}): {}, {}; and {} afterwards{paper}",
         many(cost.before, "message"),
         many(cost.round_trips, "round trip"),
         many(cost.after, "message"),

@@ -53,8 +53,8 @@ fn where_parity_waits_a_small_write_marks_it_once() {
     assert_eq!(one["totals"]["messages"], 6);
     for (more, says) in [
         ("--marked", "--redundancy deferred"),
-        ("--redundancy deferred --immediate-parities 1 --marked", "each write tells parity"),
-        ("--redundancy deferred --failed 1 --marked", "leave out --failed"),
+        ("--redundancy deferred --immediate-parities 1 --marked", "each write informs the parity"),
+        ("--redundancy deferred --failed 1 --marked", "omit --failed"),
     ] {
         let error = line(more).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");

@@ -34,22 +34,22 @@ pub enum Paper {
     Tptraid(Options),
 }
 
-/// What to repeat, and how to show it.
+/// The results to repeat, and their format.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Which tables and figures, separated by commas (figure-9, figure-11, ...) [default: all]
+    /// Tables and figures, separated by commas (figure-9, figure-11, ...) [default: all]
     #[arg(long, value_delimiter = ',', value_parser = |name: &str| Ok::<_, String>(name.trim().to_string()))]
     only: Vec<String>,
-    /// Fewer points, fewer requests: the shape of it in a minute
+    /// Fewer points and requests, for a rough result in a minute
     #[arg(long)]
     quick: bool,
-    /// How many simulations to run at a time [default: one for each core]
+    /// Simulations to run in parallel [default: one per core]
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
     /// Also write results.json, results.csv, a plot of each figure and report.html to this directory
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Of afraid: the directory with the trace hplajw_1week.csv.gz; without it a look-alike is drawn
+    /// For afraid: directory of the trace hplajw_1week.csv.gz; without it, a similar trace is generated
     #[arg(long, default_value = "./traces")]
     traces: PathBuf,
     /// Print the results as a JSON array
@@ -75,7 +75,7 @@ impl Options {
         if let Some(name) = self.only.iter().find(|o| !evaluation.experiments.contains(&o.as_str()))
         {
             let known = evaluation.experiments.join(", ");
-            let problem = format!("--only {name}: there is no '{name}'; there are {known}\n");
+            let problem = format!("--only {name}: '{name}' does not exist; choose from {known}\n");
             clap::Error::raw(ErrorKind::ValueValidation, problem).exit();
         }
         let effort = if self.quick { Effort::Quick } else { Effort::Full };
@@ -110,7 +110,7 @@ impl Options {
         let Some((name, put)) = evaluation.trace else { return Ok(()) };
         let file = self.traces.join(name);
         if !file.is_file() {
-            eprintln!("there is no {}: a look-alike is drawn (--traces DIR)", file.display());
+            eprintln!("{} is missing: using a generated trace (--traces DIR)", file.display());
             return Ok(());
         }
         let (file, traces) = (file.display().to_string(), Traces::default());
@@ -217,8 +217,8 @@ fn describe(rows: &[&Row]) -> String {
     match vague {
         0 => out.to_string(),
         _ => format!(
-            "{out}\n({VAGUE}): its 95 % interval is more than a fifth of the value, so it says no more than an order of \
-             size: {vague} of {}.",
+            "{out}\n({VAGUE}): the 95 % interval exceeds a fifth of the value, so only its order of magnitude counts: {vague} of \
+         {}.",
             rows.len()
         ),
     }

@@ -281,7 +281,7 @@ mod tests {
             "no paper says anything: {html}"
         );
         let text = super::super::describe(&rows);
-        assert!(text.contains("(vague) 24.5") && text.contains("size: 1 of 2."), "{text}");
+        assert!(text.contains("(vague) 24.5") && text.contains("counts: 1 of 2."), "{text}");
         assert!(!super::super::describe(&rows[..1]).contains("vague"));
     }
 

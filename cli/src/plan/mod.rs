@@ -18,19 +18,19 @@ use weft_terminal::{align_right, say, say_json, table};
 /// A plan to compute.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// The plan: what disks, boxes and parts are like, and the designs to compare
+    /// Plan file: properties of disks, boxes and parts, and the designs to compare
     #[arg(required_unless_present = "example")]
     file: Option<PathBuf>,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
-    /// Write a page with figures and tables for a browser
+    /// Write an HTML page with figures and tables
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write the first figure alone, availability over performance
+    /// Write the first figure, availability over performance, as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print a plan that has every key, with what it means and where its value comes from
+    /// Print an example plan with every key, its meaning and the source of its value
     #[arg(long, exclusive = true)]
     example: bool,
 }
@@ -62,9 +62,8 @@ impl Plan {
 
 fn compute(file: &Path) -> Result<(Spec, Vec<Outcome>)> {
     let name = file.display();
-    let bytes = fs::read(file).with_context(|| {
-        format!("cannot read {name}; `weft plan --example` prints a plan to begin with")
-    })?;
+    let bytes = fs::read(file)
+        .with_context(|| format!("cannot read {name}; `weft plan --example` prints an example"))?;
     let text = weft_bytes::text::of_file(&bytes).with_context(|| name.to_string())?;
     let mut spec = Spec::parse(text).map_err(|e| anyhow!("{name}: {e}"))?;
     simulate::simulate(&mut spec).with_context(|| name.to_string())?;

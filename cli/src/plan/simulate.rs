@@ -15,7 +15,7 @@ use weft_scenario::world::World;
 pub fn simulate(spec: &mut Spec) -> Result<()> {
     let Some(simulate) = spec.simulate.clone() else {
         return match spec.designs.iter().position(|d| !d.set.is_empty()) {
-            Some(n) => bail!("designs[{n}].set: there is no scenario to set it in; add [simulate]"),
+            Some(n) => bail!("designs[{n}].set needs a scenario; add [simulate]"),
             None => Ok(()),
         };
     };
@@ -24,13 +24,13 @@ pub fn simulate(spec: &mut Spec) -> Result<()> {
         let design = &spec.designs[n];
         if design.requests_s.is_some() {
             if !design.set.is_empty() {
-                bail!("designs[{n}].set: requests_s says how fast it is; leave out one of them");
+                bail!("designs[{n}].set conflicts with requests_s; omit one of them");
             }
             continue;
         }
         if design.deferred.is_some() {
             bail!(
-                "designs[{n}].deferred: what waits is simulated, too; set volume.redundancy in its place, as in set = \
+                "designs[{n}].deferred: deferred parity is simulated; set volume.redundancy instead, as in set = \
                  [\"volume.redundancy.timing=deferred\"], or give requests_s as measured"
             );
         }
@@ -71,7 +71,7 @@ fn run(simulate: &Simulate, spec: &Spec, n: usize, array: &Array) -> Result<Meas
     let points = scenario.points()?.len();
     if points != 1 {
         bail!(
-            "simulate.scenario: {} has {points} points; set what it sweeps to one value each in simulate.set",
+            "simulate.scenario: {} has {points} points; set each swept key to one value in simulate.set",
             simulate.scenario
         );
     }
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn what_cannot_be_simulated_is_refused_with_what_would_do() {
         for (set, design, why) in [
-            ("", "", "has 4 points; set what it sweeps to one value each"),
+            ("", "", "has 4 points; set each swept key to one value"),
             (
                 ONE,
                 "deferred = { unprotected_share = 0.1, lag_bytes = 1 }",
-                "set volume.redundancy in its place",
+                "set volume.redundancy instead",
             ),
             (ONE, "set = [\"volume.redundancy.timing=sometimes\"]", "volume.redundancy.timing"),
-            (ONE, "requests_s = 5\nset = [\"links.mb_s=10\"]", "leave out one of them"),
+            (ONE, "requests_s = 5\nset = [\"links.mb_s=10\"]", "omit one of them"),
             ("\"links.speed=1\"", "", "there is no such key"),
             ("\"links\"", "", "is not KEY=VALUE"),
         ] {

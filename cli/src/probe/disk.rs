@@ -91,7 +91,7 @@ pub fn measure(
         .custom_flags(OFlags::DIRECT.bits() as i32)
         .open(&path)
         .with_context(|| {
-            format!("{}: cannot be used past the page cache; choose another disk", path.display())
+            format!("{}: direct I/O is not possible; choose another disk", path.display())
         })?;
     let mut piece = Aligned::new(MIB);
     for at in 0..size / MIB as u64 {

@@ -53,7 +53,7 @@ pub fn measure(time: Duration) -> Result<Loopback> {
     let mb_s = sent as f64 / 1e6 / begun.elapsed().as_secs_f64();
     drop(socket);
     let status = other.wait()?;
-    ensure!(status.success(), "the other end of the sockets did not end well ({status})");
+    ensure!(status.success(), "the peer process of the sockets failed ({status})");
     Ok(Loopback { round_trip_us: trips[trips.len() / 2].as_secs_f64() * 1e6, mb_s })
 }
 

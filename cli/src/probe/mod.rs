@@ -28,23 +28,22 @@ pub struct Probe {
     /// Directory on the disk to measure [default: the current one]
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Write the parameters to this file, and the disk's to another beside it
+    /// Write the parameters to this file, and the disk's to another file next to it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Less data and less time
+    /// Measure less data for less time
     #[arg(long)]
     quick: bool,
-    /// Bytes of the volume that the nodes' work is measured on: as large as what is to be predicted
+    /// Size of the measured volume: as large as the predicted one
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = args::size)]
     volume_size: u64,
-    /// For how many seconds a run is tried again while others use the machine's processors; then the
-    /// run counts that they disturbed least
+    /// Seconds to retry a run while other programs use the processors; then the least disturbed run counts
     #[arg(long, value_name = "SECONDS", default_value_t = 3)]
     patience: u32,
-    /// Print what was measured as JSON
+    /// Print the measurements as JSON
     #[arg(long)]
     json: bool,
-    /// What the measurement of loopback runs as the other process
+    /// The peer process of the loopback measurement
     #[arg(long, hide = true)]
     echo: Option<SocketAddr>,
 }
@@ -72,8 +71,8 @@ impl Probe {
         ensure!(dir.is_dir(), "{} is not a directory; give another with --dir", dir.display());
         ensure!(
             Path::new(MEMORY).is_dir(),
-            "{MEMORY} is not there, and without a file system in memory the processor's work cannot be \
-             told from the disk's"
+            "{MEMORY} does not exist; without a file system in memory the processor's work cannot be separated \
+                 from the disk's"
         );
         if let Some(out) = &self.out {
             let beside = out.parent().filter(|d| !d.as_os_str().is_empty());
@@ -217,7 +216,7 @@ impl Probe {
             Some(flash) => {
                 let model = format!("{stem}-disk.toml");
                 let disk = out.with_file_name(&model);
-                let about = "a disk as weft probe found it";
+                let about = "a disk measured by weft probe";
                 fs::write(&disk, flash.parameter_file(about, 1 << 40))
                     .with_context(|| disk.display().to_string())?;
                 model

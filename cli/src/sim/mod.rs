@@ -27,64 +27,64 @@ use weft_terminal::{align_right, say, say_json, table};
 pub struct Sim {
     #[command(subcommand)]
     command: Option<Command>,
-    /// A scenario file, or the name of a scenario that comes with Weft
+    /// Scenario file, or name of a built-in scenario
     #[arg(required_unless_present_any = ["list", "describe", "print"])]
     scenario: Option<String>,
-    /// Give a key another value than the scenario does
+    /// Override a key of the scenario
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., action = clap::ArgAction::Append)]
     set: Vec<Setting>,
-    /// Run every one of these values (with others: every combination)
+    /// Run each of these values (with several sweeps: every combination)
     #[arg(long, value_name = "KEY=V1,V2,...", num_args = 1.., action = clap::ArgAction::Append)]
     sweep: Vec<Setting>,
-    /// Where chance begins (measure.seed)
+    /// Random seed (measure.seed)
     #[arg(long)]
     seed: Option<u64>,
-    /// Independent runs of every point (measure.replications)
+    /// Independent runs per point (measure.replications)
     #[arg(long)]
     replications: Option<u32>,
-    /// Where to run it: on models, on real nodes with files in --dir, or both to compare them
+    /// Where to run: on models, on real nodes with files in --dir, or both for comparison
     #[arg(long, value_enum, default_value_t = WorldName::Simulated)]
     world: WorldName,
-    /// Where the real world makes its files, in a directory that is removed afterwards
+    /// Parent of the real nodes' temporary directory
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// For how many seconds a run of the real world is tried again while others use the machine's
-    /// processors; then the run counts that they disturbed least
+    /// Seconds to retry a run on real nodes while other programs use the processors; then the least disturbed run
+    /// counts
     #[arg(long, value_name = "SECONDS", default_value_t = 0, requires = "dir")]
     patience: u32,
-    /// Values that take the place of the scenario's, as `weft probe` writes them
+    /// Parameter file of `weft probe`, which overrides values of the scenario
     #[arg(long, value_name = "FILE")]
     params: Option<PathBuf>,
-    /// Threads of the simulated world; by default one for each core
+    /// Simulation threads [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Write CSV, JSON, plots and a report to this directory, and resume what is there
+    /// Write CSV, JSON, plots and a report to this directory; resume from results already in it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run only the points with index % N == I
     #[arg(long, value_name = "I/N", requires = "out")]
     shard: Option<Shard>,
-    /// Draw the N-th request of the first point, from 0: on which processors, links and disks it was, and when
+    /// Draw the timeline of the N-th request of the first point, from 0, on processors, links and disks
     #[arg(long, value_name = "N", conflicts_with_all = ["out", "shard", "world", "dir"])]
     trace_request: Option<u64>,
-    /// Say of every disk, bus, processor and link, hosts' links too, of the first point how much it was used in one run
+    /// Print the utilization of every disk, bus, processor and link in one run of the first point
     #[arg(long, conflicts_with_all = ["out", "shard", "trace_request", "world", "dir"])]
     resources: bool,
-    /// Print the results as JSON, with --trace-request or --resources what these say
+    /// Print the results as JSON, also of --trace-request or --resources
     #[arg(long)]
     json: bool,
-    /// List the scenarios that come with Weft
+    /// List the built-in scenarios
     #[arg(long, exclusive = true)]
     list: bool,
-    /// Print the file of a scenario that comes with Weft, to make one like it
+    /// Print the file of a built-in scenario, as a template
     #[arg(long, value_name = "NAME", exclusive = true)]
     print: Option<String>,
-    /// Explain a key, those below it, or all
+    /// Describe a key, the keys below it, or all
     #[arg(long, value_name = "KEY", num_args = 0..=1, default_missing_value = "", exclusive = true)]
     describe: Option<String>,
 }
 
-/// Where to run a scenario, as the command line says it.
+/// Where to run a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WorldName {
     /// On models of disks, links and processors.
@@ -97,17 +97,17 @@ enum WorldName {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Put the parts of a sweep together that were run with --shard
+    /// Merge the shards of a sweep
     Merge(Merge),
 }
 
-/// What to put together.
+/// The shards to merge.
 #[derive(Debug, Args)]
 pub struct Merge {
-    /// The directories of the parts
+    /// Directories of the shards
     #[arg(required = true)]
     dirs: Vec<PathBuf>,
-    /// Where to write the results
+    /// Output directory
     #[arg(long)]
     out: PathBuf,
     /// Print the results as JSON
@@ -152,7 +152,7 @@ impl Sim {
         };
         ensure!(
             self.world != WorldName::Simulated,
-            "--dir: the simulated world has no files; leave it out, or add --world real"
+            "--dir: the simulated world has no files; omit it, or add --world real"
         );
         let patience = Duration::from_secs(self.patience.into());
         let real = World::Real { dir: dir.clone(), patience };
@@ -160,10 +160,7 @@ impl Sim {
         match self.world {
             WorldName::Both => self.compare(&simulated, &real, &scenario),
             _ => {
-                ensure!(
-                    self.jobs.is_none(),
-                    "--jobs: real runs would disturb each other; leave it out"
-                );
+                ensure!(self.jobs.is_none(), "--jobs: real runs would disturb each other; omit it");
                 let (study, done) = study::run(&real, &scenario, self.shard, self.out.as_deref())?;
                 self.finish(&study, &done)
             }
@@ -175,9 +172,11 @@ impl Sim {
         let simulation = traces::simulation(&first_point(scenario)?.system, 0)?;
         let timeline = simulation.trace(number).map_err(anyhow::Error::msg)?;
         match self.json {
-            true => say_json(serde_json::to_value(timeline.traced().context(
-                "this request was not asked before the run was over; give a smaller number",
-            )?)?),
+            true => say_json(serde_json::to_value(
+                timeline
+                    .traced()
+                    .context("the run ended before this request; give a smaller number")?,
+            )?),
             false => say(timeline.draw()),
         }
     }
@@ -194,7 +193,7 @@ impl Sim {
 
     /// Runs a scenario in both worlds and puts their results side by side.
     fn compare(&self, simulated: &World, real: &World, scenario: &Scenario) -> Result<()> {
-        ensure!(self.shard.is_none(), "--shard: both worlds are not run in parts; leave it out");
+        ensure!(self.shard.is_none(), "--shard: not possible with both worlds; omit it");
         let out = |name: &str| self.out.as_ref().map(|dir| dir.join(name));
         let run = |world: &World, out: Option<PathBuf>| -> Result<(Study, Done)> {
             let (study, done) = study::run(world, scenario, None, out.as_deref())?;
@@ -223,7 +222,7 @@ impl Sim {
             match self.shard {
                 None => outputs.write(dir)?,
                 Some(_) => eprintln!(
-                    "a part of the sweep; `weft sim merge DIR... --out DIR` puts all together"
+                    "a part of the sweep; `weft sim merge DIR... --out DIR` merges all parts"
                 ),
             }
         }

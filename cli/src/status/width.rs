@@ -6,7 +6,7 @@ use super::*;
 #[test]
 fn nothing_is_wider_than_the_terminal() {
     let why = "there is no connection to its process, and none came about in the last two minutes";
-    let hindrance = "no other box has room for what is on it; add a disk, or delete something";
+    let hindrance = "no other box has room for its content; add a disk, or delete something";
     let node = |n: u16| NodeStatus {
         node: n,
         process: Some(n / 2),

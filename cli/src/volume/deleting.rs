@@ -20,14 +20,14 @@ impl Delete {
 /// What is gone when a volume is deleted.
 fn at_stake(volume: &VolumeStatus, now: bool) -> String {
     let back = match now {
-        true => "could not be brought back".to_string(),
+        true => "could not be undeleted".to_string(),
         false => format!(
-            "could be brought back for a day (`weft volume undelete {}`), while nobody needs its room",
+            "could be undeleted for a day (`weft volume undelete {}`), until its room is needed",
             volume.name
         ),
     };
     format!(
-        "volume {} ({}) would be deleted with all that is on it, and {back}",
+        "volume {} ({}) would be deleted with all its content, and {back}",
         volume.name,
         bytes(volume.size)
     )
@@ -36,9 +36,9 @@ fn at_stake(volume: &VolumeStatus, now: bool) -> String {
 /// That a volume has been deleted, and for how long it can be brought back.
 pub(super) fn deleted(name: &str, seconds: Option<u64>) -> String {
     match seconds {
-        None => format!("volume {name} is deleted for good"),
+        None => format!("volume {name} is permanently deleted"),
         Some(left) => format!(
-            "volume {name} is deleted; `weft volume undelete {name}` brings it back within {}, while nobody needs its room",
+            "volume {name} is deleted; `weft volume undelete {name}` restores it within {}, until its room is needed",
             in_words(left)
         ),
     }

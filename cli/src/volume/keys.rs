@@ -23,9 +23,9 @@ impl Set {
         let name = &self.name;
         Some(match key.as_str() {
             "size" => format!("`weft volume resize {name} {value}` changes the size"),
-            "name" => format!("`weft volume rename {name} {value}` gives it another name"),
+            "name" => format!("`weft volume rename {name} {value}` changes the name"),
             "layout" | "stripe-unit" | "apart" => {
-                format!("{key} is chosen when a volume is created, and stays")
+                format!("{key} is chosen when a volume is created, and cannot change")
             }
             // Keys are written with dashes here, and with underscores in files.
             key => {
@@ -50,8 +50,8 @@ mod tests {
     fn what_may_have_been_meant_is_said() {
         for (key, said) in [
             ("size=2G", "no; `weft volume resize db 2G` changes the size"),
-            ("name=x", "no; `weft volume rename db x` gives it another name"),
-            ("layout=raid6", "no; layout is chosen when a volume is created, and stays"),
+            ("name=x", "no; `weft volume rename db x` changes the name"),
+            ("layout=raid6", "no; layout is chosen when a volume is created, and cannot change"),
             ("comit=late", "no; did you mean commit?"),
             ("lost_wait=1m", "no; did you mean lost-wait?"),
             ("commit=maybe", "no"),

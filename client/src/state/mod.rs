@@ -195,12 +195,12 @@ impl State {
     fn check(&self, request: &NumberedRequest) -> Result<(), Error> {
         let invalid = |text: String| Err(Error::new(ErrorKind::Invalid, text));
         if request.length == 0 && request.verb != Verb::Flush {
-            return invalid("a request is about at least one byte".to_string());
+            return invalid("a request must have at least one byte".to_string());
         }
         let most = u64::from(self.limits().request_bytes);
         if weight(request) > most {
             return invalid(format!(
-                "{} bytes are more than the {most} of a request",
+                "{} bytes exceed the maximum of a request, {most}",
                 request.length
             ));
         }
@@ -214,7 +214,7 @@ impl State {
                 return Err(Error::aborted(root));
             }
             if id.host == self.host && id.number >= request.number {
-                let text = format!("{id}, which is to come first, has not been taken");
+                let text = format!("{id}, which must come first, has not been accepted");
                 return Err(Error::new(ErrorKind::Place, text));
             }
             if id.host == self.host && !self.out.contains_key(&id.number) {
@@ -228,7 +228,7 @@ impl State {
         }
         let most = usize::from(self.limits().after);
         if request.after.len() > most {
-            let text = format!("a request comes after {most} others at most that are not complete");
+            let text = format!("a request can depend on {most} incomplete requests at most");
             return Err(Error::new(ErrorKind::Place, text));
         }
         Ok(())

@@ -195,7 +195,7 @@ impl Server {
         }
         let most = u64::from(self.limits.request_bytes);
         if matches!(verb, Verb::Read | Verb::Write) && head.length > most {
-            let text = format!("{} bytes are more than the {most} of a request", head.length);
+            let text = format!("{} bytes exceed the maximum of a request, {most}", head.length);
             return Err((Code::TooLong, text));
         }
         if head.after > self.limits.after {

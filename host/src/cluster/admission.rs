@@ -70,7 +70,7 @@ struct Plea {
 impl Plea {
     fn read(line: &[u8]) -> std::result::Result<Plea, No> {
         serde_json::from_slice(line)
-            .map_err(|e| Error(format!("what it asks is not understood: {e}")).into())
+            .map_err(|e| Error(format!("the request is invalid: {e}")).into())
     }
 }
 
@@ -129,8 +129,7 @@ impl Admission {
         let wrong = |e: weft_net::identity::IdentityError| Error(e.to_string());
         let authority = CertificateAuthority::load(home.dir()).map_err(|e| {
             Error(format!(
-                "cannot let nodes in at {address}: {e}; leave `admit` out where the authority's \
-                 key is not"
+                "cannot admit nodes at {address}: {e}; omit `admit` where the authority's key is missing"
             ))
         })?;
         let path = home.dir().join(TOKENS);
@@ -257,7 +256,7 @@ impl AdmissionServer {
                 self.log.info(&format!("{have}, from {}", who.trim_end_matches(',')));
             }
             Err(e) => {
-                let why = format!("{who} wanted to join and was refused: {e}");
+                let why = format!("{who} tried to join and was refused: {e}");
                 self.complaints.say(Instant::now(), &why);
             }
         }
@@ -269,11 +268,11 @@ impl AdmissionServer {
         let question = serde_json::to_vec(request).map_err(said)?;
         let until = Instant::now() + DECIDING;
         let application = Application { question, answer: sender, until };
-        let gone = || Error("the node that was asked is stopping; ask again".to_string());
+        let gone = || Error("that node is stopping; try again".to_string());
         self.sender.send(application).map_err(|_| gone())?;
         self.waker.wake().map_err(said)?;
         let answer = answer.recv_timeout(DECIDING).map_err(|_| {
-            Error("the cluster has not decided in time; ask again with the same token".to_string())
+            Error("the cluster has not decided in time; try again with the same token".to_string())
         })?;
         serde_json::from_slice(&answer).map_err(said)
     }
@@ -325,7 +324,7 @@ impl AdmissionServer {
 }
 
 fn refusal(answer: &Value) -> Error {
-    said(answer["error"].as_str().unwrap_or("it was refused, without a reason"))
+    said(answer["error"].as_str().unwrap_or("it was refused without a reason"))
 }
 
 fn said(error: impl std::fmt::Display) -> Error {
@@ -349,7 +348,7 @@ fn read_line(stream: &mut impl BufRead) -> io::Result<Vec<u8>> {
     stream.take(LONGEST).read_until(b'\n', &mut line)?;
     match line.pop() {
         Some(b'\n') => Ok(line),
-        _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it broke off before the end")),
+        _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection broke")),
     }
 }
 
@@ -361,18 +360,18 @@ fn write_line(stream: &mut impl Write, value: &impl Serialize) -> io::Result<()>
 
 /// Why nothing has come of asking to join.
 fn not_asked(error: io::Error) -> Error {
-    let given = "the address that `weft cluster token` has said, of the cluster of this token";
+    let given = "the address printed by `weft cluster token` with this token";
     let what = match error.kind() {
         io::ErrorKind::TimedOut => "it did not answer in time",
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
-        | io::ErrorKind::BrokenPipe => "it ended the connection without an answer",
+        | io::ErrorKind::BrokenPipe => "it closed the connection without an answer",
         _ => return Error(format!("{}; give {given}", in_words(error))),
     };
     Error(format!(
-        "{what}: it may have too many connections now, or may be stopping. Try again in a moment, with \
-         the same token; if that does not help, see that this is {given}"
+        "{what}: it may have too many connections now, or may be stopping. Try again in a moment, with the same token; if \
+         that does not help, check that this is {given}"
     ))
 }
 
@@ -434,8 +433,8 @@ fn be_admitted(
         let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
         process.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
             No::yet(Error(format!(
-                "{e}. The cluster expects {} now, and nothing has been done here: mend that, and give \
-                 the same command with the same token again",
+                "{e}. The cluster now expects {}, and nothing has been done here: fix that, and repeat the command with the \
+             same token",
                 config.name
             )))
         })?;
@@ -466,8 +465,7 @@ fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> std::result::Resu
     greet(stream.get_mut()).map_err(|e| cannot(not_asked(e)))?;
     let unheard = |e: Error| {
         No::yet(cannot(Error(format!(
-            "{e}. Whether the cluster has let this node in is not known: give the same command with \
-             the same token again"
+            "{e}. The cluster may or may not have admitted this node: repeat the command with the same token"
         ))))
     };
     let in_doubt = |e: io::Error| unheard(in_words(e));
@@ -476,7 +474,7 @@ fn ask(plea: &Plea, token: &JoinToken, address: SocketAddr) -> std::result::Resu
     let answer = read_line(&mut stream).map_err(in_doubt)?;
     let answer: Value = serde_json::from_slice(&answer).map_err(|e| unheard(said(e)))?;
     if answer["ok"] != true {
-        let why = answer["error"].as_str().unwrap_or("it gives no reason");
+        let why = answer["error"].as_str().unwrap_or("no reason given");
         let why = Error(format!("{address} refuses: {why}"));
         return Err(No { why, again: answer["again"] == true });
     }
@@ -513,7 +511,7 @@ mod tests {
     fn one_that_is_not_answered_hears_that_it_may_be_for_too_many_connections() {
         for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset] {
             let said = not_asked(kind.into()).0;
-            assert!(said.contains("ended the connection"), "{said}");
+            assert!(said.contains("closed the connection"), "{said}");
             assert!(said.contains("too many connections") && said.contains("same token"), "{said}");
         }
         assert!(not_asked(io::ErrorKind::TimedOut.into()).0.contains("in time"));

@@ -77,9 +77,8 @@ pub fn join_request(config: &Configuration, force: bool) -> Result<JoinRequest> 
 
 /// Admits the node that asks, at the node in `dir`, which runs and has the authority's key.
 pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
-    let authority = CertificateAuthority::load(dir).map_err(|e| {
-        Error(format!("{e}; certificates are made where the authority's key is (`ca-key.pem`)"))
-    })?;
+    let authority = CertificateAuthority::load(dir)
+        .map_err(|e| Error(format!("{e}; run this where the authority's key is (`ca-key.pem`)")))?;
     let name: NodeName = request.name.parse().map_err(said)?;
     let key = PublicKey::from_bytes(&request.key).map_err(said)?;
     let (named, shown) = (name.to_string(), key.as_bytes().to_vec());
@@ -96,11 +95,10 @@ pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
 /// for so many seconds, and at most a year. Returns whose it is, too.
 pub fn renewed(dir: &Path, certificate_pem: &str, seconds: u64) -> Result<(NodeName, String)> {
     if seconds == 0 || seconds > LIFE {
-        return fail(format!("a certificate is good for {} days at most", LIFE / 86_400));
+        return fail(format!("a certificate can be valid for {} days at most", LIFE / 86_400));
     }
-    let authority = CertificateAuthority::load(dir).map_err(|e| {
-        Error(format!("{e}; certificates are made where the authority's key is (`ca-key.pem`)"))
-    })?;
+    let authority = CertificateAuthority::load(dir)
+        .map_err(|e| Error(format!("{e}; run this where the authority's key is (`ca-key.pem`)")))?;
     let old = der_of(certificate_pem).map_err(said)?;
     authority.renew(&old, Clock::system().now(), seconds).map_err(said)
 }
@@ -117,8 +115,7 @@ pub fn join_certified(
     let path = key_path(config);
     if !durable::is_there(&path)? {
         return fail(format!(
-            "{} is not there; a certificate is for the node that asked for it (`weft cluster \
-             request`), with the same directory",
+            "{} does not exist; a certificate needs the directory of its request (`weft cluster request`)",
             path.display()
         ));
     }
@@ -129,7 +126,7 @@ pub fn join_certified(
     }
     if !key.is_of(&invitation.certificate).map_err(said)? {
         return fail(format!(
-            "the certificate is not for the key in {}; have one made from the node's last request",
+            "the certificate does not match the key in {}; use one made from the node's last request",
             path.display()
         ));
     }

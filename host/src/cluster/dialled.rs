@@ -33,7 +33,7 @@ impl FromStr for LocalLinks {
             "unix" => Ok(LocalLinks::Unix),
             "tls" => Ok(LocalLinks::Tls),
             _ => fail(format!(
-                "'{text}' is no way to connect the processes of one machine; give unix or tls"
+                "'{text}' is not a kind of connection between processes of one machine; give unix or tls"
             )),
         }
     }
@@ -47,8 +47,8 @@ pub(crate) fn refuse_strangers<'a>(
     let Some(stranger) = only.into_iter().find(|n| !known.contains(n)) else { return Ok(()) };
     let names: Vec<&str> = known.iter().copied().collect();
     fail(format!(
-        "links: only names '{stranger}', and no process of the cluster is called so; there are: {}. \
-         One that has yet to join is added when it has",
+        "links: only names '{stranger}', which is not a process of the cluster; choose from {}. Add a new process after it \
+             has joined",
         if names.is_empty() { "no others".to_string() } else { names.join(", ") }
     ))
 }

@@ -24,11 +24,9 @@ const OUTDATED: &str = "member.outdated";
 const OUTDATED_SPARE: &str = "member.outdated.new";
 
 /// What to do when a log is lost.
-const REMEDY: &str = "this process stays out, since it could break what it promised. If most of the cluster's \
-                      voting members have their logs, `weft cluster readmit --config FILE` and then `weft \
-                      node --config FILE` let it in again, without a say in the past; its disks stay as they \
-                      are. If most have lost theirs, `weft recover --config FILE` founds the cluster anew \
-                      with the map that is on the disks";
+const REMEDY: &str = "This process does not take part, because it could break earlier promises. If most of the cluster's voting members \
+     have their logs, `weft cluster readmit --config FILE` and then `weft node --config FILE` readmit it; its disks stay \
+     unchanged. If most have lost theirs, `weft recover --config FILE` founds the cluster again with the map on the disks";
 
 /// Room that is kept for what comes, so that a full file system does not stop the member at
 /// once.
@@ -57,7 +55,9 @@ pub(super) fn lost(dir: &Path, why: &LogError) -> Error {
     let why = format!("{}: {why}", dir.join(FILE).display());
     match durable::replace(&dir.join(OUTDATED), &dir.join(OUTDATED_SPARE), why.as_bytes()) {
         Ok(()) => Trouble::Lost(Error(why)).into(),
-        Err(Error(e)) => Error(format!("{why}; and that cannot be kept for the next start: {e}")),
+        Err(Error(e)) => {
+            Error(format!("{why}; and this cannot be recorded for the next start: {e}"))
+        }
     }
 }
 
@@ -109,7 +109,7 @@ impl Memory {
         let witness = read(&dir.join(WITNESS))?;
         let path = dir.join(FILE);
         let Some(bytes) = read(&path)? else {
-            let text = "is not there: what this process promised the others is lost";
+            let text = "is missing: this process's promises to the others are lost";
             return Err(Trouble::Lost(Error(format!("{} {text}", path.display()))));
         };
         let (stored, notes) = Stored::open(&bytes, witness.as_deref()).map_err(|e| {

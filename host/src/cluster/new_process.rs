@@ -59,8 +59,7 @@ impl<'a> NewProcess<'a> {
         let (process, nodes) = (NodeId(invitation.node), invitation.nodes());
         if !self.disks.is_empty() && self.disks.len() != nodes.len() {
             return fail(format!(
-                "the configuration names {} disks, and the cluster expects {}; ask again with as \
-                 many",
+                "the configuration names {} disks, but the cluster expects {}; repeat it with that many",
                 self.disks.len(),
                 nodes.len()
             ));
@@ -100,8 +99,8 @@ fn check_certificate(invitation: &Invitation, key: &NodeKey) -> Result<()> {
     let (until, now) = (identity.until(), identity.now());
     match until <= now {
         true => fail(format!(
-            "the certificate that was made for this node lapsed on {}, and the clock here says {}: set \
-             the one that is off right, here or where the authority's key is",
+            "the certificate for this node expired on {}, and the clock here is at {}: correct the wrong clock, here or where \
+             the authority's key is",
             date(until),
             date(now)
         )),
@@ -153,7 +152,7 @@ impl NewDirectory {
         let mut above: Vec<PathBuf> = missing.map(Path::to_path_buf).collect();
         above.reverse();
         let new = NewDirectory { path: path.to_path_buf(), above, before, kept: false };
-        durable::make_private_directory(path).map_err(at("make the directory", path))?;
+        durable::make_private_directory(path).map_err(at("create the directory", path))?;
         Ok(new)
     }
 
@@ -210,7 +209,7 @@ mod tests {
         };
         check_certificate(&invitation(now), &key).unwrap();
         let old = check_certificate(&invitation(1_600_000_000), &key).unwrap_err();
-        assert!(old.0.contains("lapsed on 2021-09-14") && old.0.contains("clock"), "{old}");
+        assert!(old.0.contains("expired on 2021-09-14") && old.0.contains("clock"), "{old}");
         let other = NodeKey::generate().unwrap();
         assert!(check_certificate(&invitation(now), &other).is_err(), "for another key");
     }

@@ -174,7 +174,7 @@ impl PeerLinks {
                     self.expected.remove(&peer);
                     self.waiting.remove(&peer);
                     let gone =
-                        format!("no connection to the process of node {} any more: {why}", peer.0);
+                        format!("the connection to the process of node {} is lost: {why}", peer.0);
                     self.log.on(About::process(peer)).warn(&gone);
                     (peer, PeerEvent::Down)
                 }
@@ -183,7 +183,7 @@ impl PeerLinks {
                     continue;
                 }
                 Event::Stopped { why } => {
-                    return fail(format!("cannot talk to other nodes: {why}"));
+                    return fail(format!("cannot communicate with other nodes: {why}"));
                 }
                 Event::Received { peer, frame } if frame.kind == LETTERS => {
                     self.open_letters(peer, &frame.payload);
@@ -351,7 +351,7 @@ fn next_frame(waiting: &mut VecDeque<Vec<Bytes>>) -> Vec<Vec<Bytes>> {
 fn read_letter(letter: &Bytes) -> std::result::Result<PeerEvent, String> {
     match Message::decode(letter).map_err(|e| e.to_string())? {
         Message::Envelope(message) => Ok(PeerEvent::Message(message)),
-        _ => Err("a message that is for nobody".to_string()),
+        _ => Err("a message without a recipient".to_string()),
     }
 }
 

@@ -25,7 +25,7 @@ pub fn readmit(config: Configuration) -> Result<NodeId> {
     match Memory::open(home.dir()) {
         Ok(_) => {
             return fail(format!(
-                "the member's log in {} is whole: start the process with `weft node`",
+                "the member's log in {} is intact: start the process with `weft node`",
                 home.dir().display()
             ));
         }

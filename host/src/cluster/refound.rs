@@ -60,7 +60,7 @@ pub fn refound(config: Configuration, found: bool) -> Result<Remains> {
     let (disks, of_disks) = on_disks(&home)?;
     let Some(map) = of_log.into_iter().chain(of_disks).max_by_key(|map| map.epoch) else {
         return fail(format!(
-            "neither the member's log in {} nor a disk of this process has a map; try a process that has",
+            "neither the member's log in {} nor a disk of this process has a map; try another process",
             home.dir().display()
         ));
     };
@@ -111,8 +111,8 @@ fn nobody_runs(map: &ClusterMap, home: &Home) -> Result<()> {
         })?;
         if TcpStream::connect_timeout(&address, KNOCK).is_ok() {
             return fail(format!(
-                "{} runs, at {address}: stop all processes of the cluster first. If most voting members \
-                 have their logs, start those instead",
+                "{} is running, at {address}: stop all processes of the cluster first. If most voting members have their logs, \
+             start those instead",
                 other.name
             ));
         }

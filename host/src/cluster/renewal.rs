@@ -82,7 +82,7 @@ impl Renewal {
             let (of, pem) = authority.renew(certificate, now, LIFE).map_err(said)?;
             match of.as_str() == name {
                 true => Ok(pem),
-                false => fail(format!("this is the certificate of {of}, and not of {name}")),
+                false => fail(format!("this is the certificate of {of}, not of {name}")),
             }
         });
         Some(match renewed {
@@ -115,17 +115,16 @@ impl Renewal {
         let day = date(until);
         if until <= now {
             return Some(format!(
-                "the certificate of this process lapsed on {day}, and the clock here says {}: \
-                 connections that stand go on, and no new ones come about; {LAPSED}",
+                "the certificate of this process expired on {day}, and the clock here is at {}: existing connections continue, but \
+                 new ones fail; {LAPSED}",
                 date(now)
             ));
         }
         (until < now + LITTLE).then(|| {
             format!(
-                "the certificate of this process is good until {day} and has been due for a month: no \
-                 process that has the authority's key has made a better one. Start the one that has \
-                 `ca-key.pem`, or put a copy of that file beside the `ca.pem` of another; or, if the \
-                 clock here is fast, set it right"
+                "the certificate of this process is valid until {day} and its renewal has been due for a month: no process with the \
+                 authority's key has renewed it. Start the one that has `ca-key.pem`, or copy that file next to the `ca.pem` \
+                 of another; or, if the clock here is fast, correct it"
             )
         })
     }
@@ -147,7 +146,7 @@ impl Renewal {
     fn put(&self, pem: &str) -> String {
         match self.identity.renew(&self.dir, pem) {
             Ok(until) => {
-                format!("this process's certificate is renewed, and good until {}", date(until))
+                format!("this process's certificate is renewed, and valid until {}", date(until))
             }
             Err(e) => format!("this process's certificate is not renewed: {e}"),
         }
@@ -226,7 +225,7 @@ mod tests {
         assert!(line.contains("renewed the certificate of n1"), "{line}");
         let before = other.identity.until();
         let line = other.take(&answer).unwrap();
-        assert!(line.contains("good until 2034-06-20"), "{line}");
+        assert!(line.contains("valid until 2034-06-20"), "{line}");
         assert_eq!(other.identity.until(), before + 32 * DAY);
         assert_eq!(other.take(&answer), None, "a second answer");
         assert_eq!(other.turn(2 * EVERY), (None, None));
@@ -242,7 +241,7 @@ mod tests {
         scene.authority.save(&scene.dir("n0")).unwrap();
         scene.pass(800);
         let (question, line) = keeper.turn(0);
-        assert!(question.is_none() && line.unwrap().contains("is renewed, and good until"));
+        assert!(question.is_none() && line.unwrap().contains("is renewed, and valid until"));
         assert_eq!(keeper.turn(EVERY), (None, None));
     }
 
@@ -254,10 +253,7 @@ mod tests {
         scene.pass(40);
         let stolen = scene.process("n2", LIFE).identity.certificate();
         let (answer, line) = keeper.answer("n1", &stolen).unwrap();
-        assert!(
-            line.contains("has not renewed") && line.contains("of n2, and not of n1"),
-            "{line}"
-        );
+        assert!(line.contains("has not renewed") && line.contains("of n2, not of n1"), "{line}");
         let line = other.take(&answer).unwrap();
         assert!(line.contains("is not renewed: this is the certificate of n2"), "{line}");
         assert_eq!(keeper.answer("n1", b"nothing").unwrap().0[0], REFUSED);
@@ -280,6 +276,8 @@ mod tests {
         assert!(other.turn(COMPLAINS_EVERY).1.is_some());
         scene.pass(300);
         let warning = other.warning().unwrap();
-        assert!(warning.contains("lapsed on 2034-05-19") && warning.contains("weft cluster renew"));
+        assert!(
+            warning.contains("expired on 2034-05-19") && warning.contains("weft cluster renew")
+        );
     }
 }

@@ -47,19 +47,18 @@ fn absence(map: &ClusterMap, a: &Absence) -> AbsenceStatus {
 fn in_words(map: &ClusterMap, node: NodeId, why: Hindrance) -> String {
     let name = |id: VolumeId| map.volumes.get(&id).map_or("?", |v| v.name.as_str());
     match why {
-        Hindrance::Rebuilding => "what was on others is rebuilt first".to_string(),
+        Hindrance::Rebuilding => "content of other nodes is being rebuilt first".to_string(),
         Hindrance::Needed(volume) => format!(
-            "volume '{}' cannot do without it, with what else is down or behind; start other nodes",
+            "volume '{}' needs it, because other nodes are down or behind; start other nodes",
             name(volume)
         ),
         Hindrance::NoRoom => {
-            "what is on it has no room on the others, each column of an extent in another \
-                              failure domain; add a disk"
+            "the others have no room for its content, with each column of an extent in another failure domain; add a disk"
                 .to_string()
         }
         Hindrance::Exposed(volume) => format!(
-            "parity of volume '{}' is out of date, so some of it may be on its disk alone; start it, or give \
-             it up with `weft disk fail {}`",
+            "parity of volume '{}' is out of date, so some data may be only on its disk; start it, or give it up with `weft \
+                 disk fail {}`",
             name(volume),
             node.0
         ),

@@ -210,8 +210,7 @@ impl Controls {
         }
         for id in unanswered {
             let why = format!(
-                "the connection to the process of node {}, which was asked, broke: it may or may \
-                 not have been done; look, and ask again",
+                "the connection to the process of node {} broke: the request may or may not have been done; check, and try again",
                 peer.0
             );
             self.give_up(id, why);

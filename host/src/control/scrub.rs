@@ -25,13 +25,11 @@ pub(crate) struct Wish {
 pub(crate) fn operation(volume: &Volume, wish: Wish) -> Result<HostOp> {
     let (name, stripes, from) = (&volume.name, volume.stripes(), wish.from);
     if from >= stripes {
-        return fail(format!(
-            "volume '{name}' has {stripes} stripes, so none from {from} on; begin before that"
-        ));
+        return fail(format!("volume '{name}' has only {stripes} stripes; begin before {from}"));
     }
     let rate = wish.rate.unwrap_or(SCRUB_RATE);
     if rate == 0 {
-        return fail("at 0 bytes a second a scrub never ends; give a rate such as 50M");
+        return fail("the rate cannot be 0; give a rate such as 50M");
     }
     Ok(HostOp::Scrub { from, rate, trust: trust(volume, wish)? })
 }
@@ -40,19 +38,17 @@ fn trust(volume: &Volume, wish: Wish) -> Result<Trust> {
     let name = &volume.name;
     let k = volume.geometry.data_columns();
     if wish.trust.is_some() && !volume.geometry.is_redundant() {
-        return fail(format!(
-            "volume '{name}' has no parity, so there is nothing to be trusted; leave --trust out"
-        ));
+        return fail(format!("volume '{name}' has no parity; omit --trust"));
     }
     match (wish.trust, wish.suspect) {
         (None, None) => Ok(Trust::Nobody),
         (None | Some(Believed::Data), Some(_)) => {
-            fail("--suspect goes with --trust parity: it says whose data is not believed")
+            fail("--suspect needs --trust parity: it names the node with the wrong data")
         }
         (Some(Believed::Data), None) => Ok(Trust::Data),
         (Some(Believed::Parity), None) if k > 1 => fail(format!(
-            "volume '{name}' has {k} data columns, and parity can make good one of them: say which \
-             node's disk is not to be believed, with --suspect N"
+            "volume '{name}' has {k} data columns, and parity can correct one of them: give the node with the wrong data, with \
+             --suspect N"
         )),
         (Some(Believed::Parity), None) => Ok(Trust::Parity(None)),
         (Some(Believed::Parity), Some(node)) => {
@@ -60,7 +56,7 @@ fn trust(volume: &Volume, wish: Wish) -> Result<Trust> {
             if !nodes.contains(&NodeId(node)) {
                 let list: Vec<String> = nodes.iter().map(|n| n.0.to_string()).collect();
                 return fail(format!(
-                    "node {node} has nothing of volume '{name}'; its nodes are {}",
+                    "node {node} holds nothing of volume '{name}'; choose from {}",
                     list.join(", ")
                 ));
             }

@@ -114,8 +114,8 @@ fn cluster(together: &Together, others: &PeerStatus) -> ClusterStatus {
 }
 
 /// Said by a process that reaches no majority.
-const CUT_OFF: &str = "this process is cut off from a majority of the cluster's processes (or has just \
-                       started) and serves nobody; what follows is the last that it knew";
+const CUT_OFF: &str = "this process is cut off from a majority of the cluster's processes (or has just started) and serves no host; the \
+                 following is its last known state";
 
 /// Whether this process serves nobody, because the cluster may have gone on without it.
 fn is_cut_off(engine: &Engine) -> bool {
@@ -282,8 +282,8 @@ fn is_in_touch(engine: &Engine, node: NodeId) -> bool {
 fn why_down(engine: &Engine, node: NodeId) -> &'static str {
     let replaced = engine.map().nodes.get(usize::from(node.0)).is_some_and(NodeInfo::is_replaced);
     match is_in_touch(engine, node) {
-        _ if replaced => "another process has taken the place of its own",
-        true => "its process runs, and the node is not up yet",
+        _ if replaced => "another process has replaced its own",
+        true => "its process runs, but the node is not up yet",
         false => "there is no connection to its process",
     }
 }

@@ -58,7 +58,7 @@ impl Engine {
         if let Err(why) = self.instances[tag.node].keeper.ended(result) {
             self.log
                 .on(About::node(tag.node))
-                .warn(&format!("node {}: its disk keeps no copies of the map: {why}", tag.node));
+                .warn(&format!("node {}: its disk has no copies of the map: {why}", tag.node));
         }
     }
 

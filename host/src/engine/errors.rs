@@ -72,7 +72,7 @@ impl Engine {
         self.instances[n].errors.clear(life);
         self.log
             .on(About::node(n))
-            .info(&format!("the errors of node {n}'s disk are cleared: {were}"));
+            .info(&format!("the error counts of node {n}'s disk are reset: {were}"));
         Ok(were)
     }
 

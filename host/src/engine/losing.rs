@@ -54,11 +54,11 @@ impl Losses<'_> {
     /// What a volume does not bear, and what to do about it.
     fn in_words(&self, volume: &Volume) -> String {
         let (name, on) = (&volume.name, disks_of(self.nodes));
-        let accept = format!("or accept that what it had there is lost (--accept-loss {name})");
+        let accept = format!("or accept the loss of its data there (--accept-loss {name})");
         if !volume.geometry.is_redundant() {
             return format!(
-                "volume '{name}' ({}) has no redundancy: nothing can rebuild what it has on {on}. Copy what can be \
-                 read of it, and delete it (`weft volume delete {name}`), {accept}",
+                "volume '{name}' ({}) has no redundancy: its data on {on} cannot be rebuilt. Copy its readable data, and delete it \
+                 (`weft volume delete {name}`), {accept}",
                 volume.layout
             );
         }
@@ -75,16 +75,16 @@ impl Losses<'_> {
         };
         if volume.extents.iter().all(bears) {
             return format!(
-                "volume '{name}' does not bear the loss of {on} yet: wait until {}",
+                "volume '{name}' does not survive the loss of {on} yet: wait until {}",
                 waits(volume, &rebuilt, &behind)
             );
         }
         match down.is_empty() {
             true => format!(
-                "volume '{name}' does not bear the loss of {on} together; give them up one after the other, {accept}"
+                "volume '{name}' does not survive the loss of {on} together; give them up one after the other, {accept}"
             ),
             false => format!(
-                "volume '{name}' cannot do without {on} while {} down; start {} first (`weft node start {}`), {accept}",
+                "volume '{name}' needs {on} while {} down; start {} first (`weft node start {}`), {accept}",
                 are_nodes(&down),
                 if down.len() == 1 { "it" } else { "them" },
                 down[0].0
@@ -118,9 +118,9 @@ fn waits(volume: &Volume, rebuilt: &[NodeId], behind: &[NodeId]) -> String {
     let whole = volume.extents.iter().filter(is_whole).count();
     let share = format!("({} % of the volume is whole)", whole * 100 / volume.extents.len().max(1));
     let what = match rebuilt {
-        [] => "what was lost before".to_string(),
-        [node] => format!("what node {} had", node.0),
-        nodes => format!("what nodes {} had", numbers(nodes)),
+        [] => "earlier lost content".to_string(),
+        [node] => format!("the content of node {}", node.0),
+        nodes => format!("the content of nodes {}", numbers(nodes)),
     };
     let mut all = Vec::new();
     if whole < volume.extents.len() {
@@ -131,7 +131,7 @@ fn waits(volume: &Volume, rebuilt: &[NodeId], behind: &[NodeId]) -> String {
         [node] => all.push(format!("node {} has caught up", node.0)),
         nodes => all.push(format!("nodes {} have caught up", numbers(nodes))),
     }
-    format!("{}; `weft status` shows how far it is", all.join(", and until "))
+    format!("{}; `weft status` shows the progress", all.join(", and until "))
 }
 
 #[cfg(test)]
@@ -172,9 +172,8 @@ mod tests {
         let map = map("raid0", &[&[0, 1, 2]]);
         assert_eq!(
             said(&map, &[1], &[], &[]),
-            "volume 'v' (raid0) has no redundancy: nothing can rebuild what it has on the disk of node 1. Copy what can \
-             be read of it, and delete it (`weft volume delete v`), or accept that what it had there is lost \
-             (--accept-loss v)"
+            "volume 'v' (raid0) has no redundancy: its data on the disk of node 1 cannot be rebuilt. Copy its readable data, and \
+             delete it (`weft volume delete v`), or accept the loss of its data there (--accept-loss v)"
         );
         assert_eq!(said(&map, &[1], &[], &["v"]), "borne");
         assert_eq!(said(&map, &[4], &[], &[]), "borne", "it has nothing there");
@@ -190,20 +189,20 @@ mod tests {
         assert_eq!(said(&map, &[1], &[], &[]), "borne");
         assert_eq!(
             said(&map, &[1], &[0], &[]),
-            "volume 'v' cannot do without the disk of node 1 while node 0 is down; start it first (`weft node start 0`), \
-             or accept that what it had there is lost (--accept-loss v)"
+            "volume 'v' needs the disk of node 1 while node 0 is down; start it first (`weft node start 0`), \
+             or accept the loss of its data there (--accept-loss v)"
         );
         assert_eq!(
             said(&map, &[0, 1], &[0, 1], &[]),
-            "volume 'v' does not bear the loss of the disks of nodes 0 and 1 together; give them up one after the \
-             other, or accept that what it had there is lost (--accept-loss v)"
+            "volume 'v' does not survive the loss of the disks of nodes 0 and 1 together; give them up one after the \
+             other, or accept the loss of its data there (--accept-loss v)"
         );
         assert_eq!(said(&map, &[0, 4], &[0, 4], &[]), "borne", "no extent has both");
         map.nodes[0].given_up = true;
         assert_eq!(
             said(&map, &[1], &[0], &[]),
-            "volume 'v' does not bear the loss of the disk of node 1 yet: wait until what node 0 had is rebuilt (33 % of \
-             the volume is whole); `weft status` shows how far it is"
+            "volume 'v' does not survive the loss of the disk of node 1 yet: wait until the content of node 0 is rebuilt (33 % of \
+             the volume is whole); `weft status` shows the progress"
         );
         // Of one extent it is on another disk by now, and being filled there; of the other it is done.
         let volume = Arc::make_mut(map.volumes.get_mut(&VolumeId(1)).unwrap());
@@ -211,7 +210,7 @@ mod tests {
         volume.extents[1].columns[0].0 = NodeId(5);
         volume.extents[0].filling.insert(0, Timestamp::ZERO);
         let text = said(&map, &[1], &[0], &[]);
-        assert!(text.contains("wait until what was lost before is rebuilt (66 %"), "{text}");
+        assert!(text.contains("wait until earlier lost content is rebuilt (66 %"), "{text}");
         assert_eq!(
             said(&map, &[3], &[0], &[]),
             "borne",

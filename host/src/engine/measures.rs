@@ -164,7 +164,7 @@ fn measured(entry: &Entry) -> Result<(Key, Exposed)> {
     let (watched, unprotected) = (*watched_ns, *unprotected_ns);
     let most = u128::from(*most_bytes) * u128::from(unprotected);
     if unprotected > watched || byte_time > most || watched > i64::MAX as u64 {
-        return Err(Error(format!("what is said of volume {volume} on node {node} cannot be")));
+        return Err(Error(format!("the values of volume {volume} on node {node} are impossible")));
     }
     let exposed =
         Exposed { most_bytes: *most_bytes, watched, unprotected, byte_time, ..Exposed::default() };
@@ -197,9 +197,7 @@ fn in_words(known: &BTreeMap<Key, Exposed>) -> String {
     };
     let file = File { format: FORMAT, exposed: known.iter().map(entry).collect() };
     let text = toml::to_string(&file).expect("plain values");
-    format!(
-        "# What parity that waits has exposed so far. Do not edit it while the array runs.\n{text}"
-    )
+    format!("# Exposure by deferred parity so far. Do not edit it while the array runs.\n{text}")
 }
 
 impl Engine {
@@ -262,7 +260,7 @@ impl Engine {
 
     fn say_unkept(&self, error: Option<Error>) {
         if let Some(e) = error {
-            self.log.warn(&format!("what parity that waits has exposed so far is not kept: {e}"));
+            self.log.warn(&format!("cannot save the exposure by deferred parity: {e}"));
         }
     }
 }
@@ -325,8 +323,8 @@ mod tests {
             ("fo".to_string(), "exposed.toml"),
             (entry("0x", 9, "7"), "hexadecimal"),
             (entry("07", 9, "many"), "'many' is not a number"),
-            (entry("07", 4, "7"), "cannot be"),
-            (entry("07", 9, "20481"), "cannot be"),
+            (entry("07", 4, "7"), "are impossible"),
+            (entry("07", 9, "20481"), "are impossible"),
         ] {
             fs::write(dir.path().join(FILE), text).unwrap();
             let (measures, problem) = Measures::open(dir.path());

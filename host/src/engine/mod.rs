@@ -117,10 +117,10 @@ impl Engine {
             .for_each(|(n, _)| lanes.seat_at(n, Seat::default(), instances[n].queue));
         let (measures, damaged) = Measures::open(rule.dir());
         if let Some(e) = damaged {
-            log.warn(&format!("what parity that waits has exposed is counted anew: {e}"));
+            log.warn(&format!("the exposure by deferred parity is counted from zero: {e}"));
         }
         if let Some(e) = no_ring {
-            log.info(&format!("disks are worked without io_uring: {e}"));
+            log.info(&format!("disk operations do not use io_uring: {e}"));
         }
         let mut engine = Engine {
             rule,
@@ -407,9 +407,7 @@ impl Engine {
         match self.lanes.start(count, &bell, polling, self.disks.have_ring()) {
             Err(why) if !chosen.is_chosen() => {
                 let count = self.lanes.count();
-                self.log.warn(&format!(
-                    "the nodes of this process have {count} lanes, not more: {why}"
-                ));
+                self.log.warn(&format!("the nodes of this process have only {count} lanes: {why}"));
                 Ok(())
             }
             started => started,

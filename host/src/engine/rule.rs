@@ -329,7 +329,7 @@ impl Engine {
         };
         for volume in self.map().volumes.values().filter(|v| lost(v)) {
             self.log.on(About::volume(&volume.name)).error(&format!(
-                "volume '{}': too few nodes run; requests wait for more to be started, or fail",
+                "volume '{}': too few nodes are running; requests wait for more nodes, or fail",
                 volume.name
             ));
         }

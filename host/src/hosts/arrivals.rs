@@ -145,7 +145,7 @@ impl Arrivals {
         }
         for arrival in applicants {
             arrival.taken =
-                Some(format!("a host at the process of node {} has just come", asker.0));
+                Some(format!("a host has just connected to the process of node {}", asker.0));
         }
         0
     }

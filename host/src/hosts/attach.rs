@@ -94,13 +94,13 @@ impl Hosts {
     fn turn_away(&mut self, id: usize, refusal: Refusal) {
         match refusal {
             Refusal::Unanswered(node) => {
-                let text = format!("node {} has not said what it knows of this host", node.0);
+                let text = format!("node {} has not answered about this host", node.0);
                 self.refuse(id, Refused::NotServing, text);
             }
             Refusal::Taken(why) => {
                 let text = format!(
-                    "nothing orders the requests to the volume (ordering=none), and {why}; \
-                     disconnect that one, choose another ordering, or set ordering=none with --force"
+                    "nothing orders the requests to the volume (ordering=none), and {why}; disconnect that one, choose another ordering, \
+                 or set ordering=none with --force"
                 );
                 self.refuse(id, Refused::SecondWriter, text);
             }
@@ -150,7 +150,7 @@ impl Hosts {
             self.hang_up(engine, before, End::Closed);
         }
         let Ok(remembered) = self.numbered.arrive(host, id, volume.id, Instant::now()) else {
-            let text = "a host's number is for one volume; draw another for this one".to_string();
+            let text = "a host's number is for one volume; use another for this one".to_string();
             self.refuse(id, Refused::OtherVolume, text);
             return None;
         };

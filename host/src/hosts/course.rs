@@ -20,10 +20,10 @@ pub(crate) enum Stage {
 
 /// All stages, and what is said of the time in each.
 const STAGES: [(Stage, &str); 4] = [
-    (Stage::Behind, "behind others that touch the same bytes"),
-    (Stage::Parked, "without a node that takes requests"),
+    (Stage::Behind, "waiting for overlapping I/O"),
+    (Stage::Parked, "without a node to take it"),
     (Stage::Flush, "in a flush"),
-    (Stage::Node, "at work in"),
+    (Stage::Node, "at"),
 ];
 
 /// Of shorter times nothing is said, in nanoseconds: they would be 0.000 s.
@@ -139,7 +139,7 @@ impl Course {
         let parts: Vec<String> = STAGES.iter().zip(&self.spent).filter_map(part).collect();
         let again = match self.attempts {
             0..=2 => String::new(),
-            n => format!("; given to nodes {} times", n - 1),
+            n => format!("; passed to nodes {} times", n - 1),
         };
         format!(
             "slow: a {verb}{bytes} of volume '{volume}' by {host} took {}: {}{again}",
@@ -154,8 +154,8 @@ fn within(spent: Spent) -> String {
     let time = |nanos| seconds(Duration::from_nanos(nanos));
     let parts = [
         (spent.held, "before it began there"),
-        (spent.own, "for the node's own disk"),
-        (spent.others, "for other nodes"),
+        (spent.own, "waiting for its own disk"),
+        (spent.others, "waiting for other nodes"),
     ];
     let part = |(nanos, what): &(u64, &str)| format!("{} {what}", time(*nanos));
     let parts: Vec<String> = parts.iter().filter(|p| p.0 >= TOLD).map(part).collect();
@@ -193,9 +193,7 @@ mod tests {
         assert_eq!(course.over(at(2000)), Some((Verb::Read, Duration::from_millis(2000))));
         assert_eq!(
             course.explained("v", "10.0.0.5:4711", 3),
-            "slow: a read of 512 bytes at 4096 of volume 'v' by 10.0.0.5:4711 took 2.000 s: 1.500 s behind others that \
-             touch the same bytes, 0.500 s at work in node 3 (0.003 s before it began there, 0.480 s for other nodes, at \
-             most 0.470 s for node 1)"
+            "slow: a read of 512 bytes at 4096 of volume 'v' by 10.0.0.5:4711 took 2.000 s: 1.500 s waiting for overlapping I/O, 0.500 s at node 3 (0.003 s before it began there, 0.480 s waiting for other nodes, at most 0.470 s for node 1)"
         );
         let mut course = Course::new(&HostOp::Flush, at(0));
         for (stage, ms) in
@@ -206,8 +204,7 @@ mod tests {
         course.over(at(1600));
         assert_eq!(
             course.explained("v", "a local host", 0),
-            "slow: a flush of volume 'v' by a local host took 1.600 s: 1.000 s without a node that takes requests, \
-             0.600 s at work in node 0; given to nodes 3 times"
+            "slow: a flush of volume 'v' by a local host took 1.600 s: 1.000 s without a node to take it, 0.600 s at node 0; passed to nodes 3 times"
         );
     }
 }

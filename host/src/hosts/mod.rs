@@ -215,7 +215,9 @@ impl Hosts {
         let ids = self.connections.such(which);
         for id in &ids {
             let peer = self.connections.get(*id).map_or("", |s| s.peer());
-            engine.log.info(&format!("the connection of {peer} is ended, as an operator asked"));
+            engine
+                .log
+                .info(&format!("the connection of {peer} is closed at an operator's request"));
             self.hang_up(engine, *id, End::Closed);
         }
         ids.len()

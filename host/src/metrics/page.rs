@@ -22,106 +22,92 @@ type Row<T, N> = (&'static str, &'static str, fn(&T) -> Option<N>);
 
 /// Of each volume.
 const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
-    ("volume_size_bytes", "Bytes that hosts see", |v| Some(v.size as f64)),
-    ("volume_survives_nodes", "Nodes that may be lost together now, whichever they are", |v| {
-        v.survives.map(|n| n as f64)
-    }),
-    ("volume_clients", "Connections of hosts", |v| Some(v.clients as f64)),
+    ("volume_size_bytes", "Size of the volume as seen by hosts", |v| Some(v.size as f64)),
+    (
+        "volume_survives_nodes",
+        "Number of arbitrary nodes that may fail now without data loss",
+        |v| v.survives.map(|n| n as f64),
+    ),
+    ("volume_clients", "Host connections", |v| Some(v.clients as f64)),
     ("volume_stripes", "Stripes", |v| Some(v.stripes as f64)),
-    ("volume_stripes_degraded", "Stripes of extents with a column on a node that is down", |v| {
+    ("volume_stripes_degraded", "Stripes with a column on a node that is down", |v| {
         Some(v.stripes_degraded as f64)
     }),
-    ("volume_stripes_critical", "Stripes of extents that bear no more losses", |v| {
+    ("volume_stripes_critical", "Stripes that tolerate no more losses", |v| {
         Some(v.stripes_critical as f64)
     }),
-    ("volume_stripes_failed", "Stripes of extents that lack more than their layout bears", |v| {
-        Some(v.stripes_failed as f64)
-    }),
-    ("volume_exposed_bytes", "Bytes of data whose parity waits", |v| {
+    (
+        "volume_stripes_failed",
+        "Stripes with more missing columns than their layout tolerates",
+        |v| Some(v.stripes_failed as f64),
+    ),
+    ("volume_exposed_bytes", "Parity lag: bytes of data in exposed stripes", |v| {
         Some(v.exposed.as_ref().map_or(0.0, |e| e.bytes as f64))
     }),
-    ("volume_lost_bytes", "Bytes that are lost for good", |v| {
+    ("volume_lost_bytes", "Permanently lost bytes", |v| {
         Some(v.exposed.as_ref().map_or(0.0, |e| e.lost_bytes as f64))
     }),
 ];
 
 /// Of each node.
 const NODES: [Row<NodeStatus, f64>; 18] = [
-    ("node_down_seconds", "For how long it has been down and not given up", |n| {
+    ("node_down_seconds", "Time since the node went down, until it is given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
     }),
-    ("disk_size_bytes", "Bytes of its disk", |n| n.disk_bytes.map(|b| b as f64)),
-    ("disk_used_bytes", "Bytes of its disk that hold volumes' data, or are kept for it", |n| {
+    ("disk_size_bytes", "Size of the disk", |n| n.disk_bytes.map(|b| b as f64)),
+    ("disk_used_bytes", "Bytes used by or reserved for volumes", |n| {
         n.used_bytes.map(|b| b as f64)
     }),
-    ("disk_free_bytes", "Bytes of its disk that hold no volume's data and could", |n| {
-        n.free_bytes.map(|b| b as f64)
-    }),
-    ("disk_slots_free", "Slots of its disk with nothing that is needed", |n| {
-        n.slots.map(|s| s.free as f64)
-    }),
-    ("disk_slots_placed", "Slots of its disk with what has been written", |n| {
-        n.slots.map(|s| s.placed as f64)
-    }),
-    ("disk_slots_held", "Slots of its disk that writes, checkpoints or reads still need", |n| {
+    ("disk_free_bytes", "Free bytes for volumes", |n| n.free_bytes.map(|b| b as f64)),
+    ("disk_slots_free", "Free slots", |n| n.slots.map(|s| s.free as f64)),
+    ("disk_slots_placed", "Slots with written content", |n| n.slots.map(|s| s.placed as f64)),
+    ("disk_slots_held", "Slots in use by writes, checkpoints or reads", |n| {
         n.slots.map(|s| s.held as f64)
     }),
-    ("disk_queued", "Operations that wait for their turn at its disk", |n| {
-        n.queued.map(|n| n as f64)
-    }),
-    ("disk_read_errors", "Reads of its disk that failed", |n| n.errors.map(|e| e.read as f64)),
-    ("disk_write_errors", "Writes and flushes of its disk that failed", |n| {
-        n.errors.map(|e| e.write as f64)
-    }),
-    ("disk_checksum_errors", "What on its disk did not match its checksum", |n| {
-        n.errors.map(|e| e.checksum as f64)
-    }),
-    ("disk_mended_sectors", "Sectors of its disk that were bad and have been written again", |n| {
+    ("disk_queued", "Operations in the disk's queue", |n| n.queued.map(|n| n as f64)),
+    ("disk_read_errors", "Failed reads", |n| n.errors.map(|e| e.read as f64)),
+    ("disk_write_errors", "Failed writes and flushes", |n| n.errors.map(|e| e.write as f64)),
+    ("disk_checksum_errors", "Checksum errors", |n| n.errors.map(|e| e.checksum as f64)),
+    ("disk_mended_sectors", "Bad sectors repaired by rewriting", |n| {
         n.errors.map(|e| e.mended_sectors as f64)
     }),
-    ("node_stale_bytes", "Bytes that it has yet to catch up on", |n| {
+    ("node_stale_bytes", "Bytes left to catch up", |n| {
         n.stale_sectors.map(|s| (s * weft_core::SECTOR) as f64)
     }),
-    ("node_in_flight", "Requests of hosts that it works on", |n| n.in_flight.map(|n| n as f64)),
-    ("node_rebuild_bytes_per_second", "Bytes that it rebuilds in a second", |n| {
+    ("node_in_flight", "Host requests in flight", |n| n.in_flight.map(|n| n as f64)),
+    ("node_rebuild_bytes_per_second", "Rebuild rate", |n| {
         n.rebuilt_bytes_per_second.map(|b| b as f64)
     }),
-    ("node_rebuild_left_seconds", "Seconds until it has rebuilt all", |n| {
+    ("node_rebuild_left_seconds", "Estimated time left of the rebuild", |n| {
         n.rebuild_seconds_left.map(|s| s as f64)
     }),
-    (
-        "node_slow_read_seconds",
-        "Time within which half of its reads are answered, if it is slow",
-        |n| n.slow.map(|s| s.read_microseconds as f64 / 1e6),
-    ),
-    ("node_clock_ahead_seconds", "Seconds that its machine's clock is ahead", |n| {
+    ("node_slow_read_seconds", "Median read latency of a slow disk", |n| {
+        n.slow.map(|s| s.read_microseconds as f64 / 1e6)
+    }),
+    ("node_clock_ahead_seconds", "Time that the machine's clock is ahead of the cluster's", |n| {
         n.clock_is_ahead_seconds.map(|s| s as f64)
     }),
 ];
 
 /// What each node has counted since it was started.
 const COUNTERS: [Row<Counters, u64>; 16] = [
-    ("node_requests", "Requests of hosts", |c| of(c, |t| t.requests)),
-    ("node_messages", "Messages between nodes, for requests", |c| of(c, |t| t.messages)),
-    ("node_order_messages", "Messages that put requests in order", |c| of(c, |t| t.order_messages)),
+    ("node_requests", "Host requests", |c| of(c, |t| t.requests)),
+    ("node_messages", "Messages between nodes for requests", |c| of(c, |t| t.messages)),
+    ("node_order_messages", "Messages for the order of requests", |c| of(c, |t| t.order_messages)),
     ("node_wire_bytes", "Bytes of data in messages", |c| of(c, |t| t.wire_bytes)),
-    ("node_round_trips", "Round trips before hosts were answered", |c| of(c, |t| t.round_trips)),
-    ("node_disk_reads", "Reads of its disk", |c| of(c, |t| t.disk_reads)),
-    ("node_disk_writes", "Writes of its disk, without the journal's", |c| of(c, |t| t.disk_writes)),
-    ("node_journal_writes", "Records written to its journal", |c| of(c, |t| t.journal_writes)),
-    ("node_notices", "Messages that nobody waits for", |c| of(c, |t| t.notices)),
-    ("node_retries", "Transactions begun again with a later timestamp", |c| of(c, |t| t.retries)),
-    ("node_journal_frames", "Frames written to its journal", |c| Some(c.journal_frames)),
-    ("node_checkpoints", "Checkpoints of its journal", |c| Some(c.checkpoints)),
-    ("node_erasures", "Sectors that could not be read or did not match their checksum", |c| {
-        Some(c.erasures)
-    }),
-    ("node_damaged", "Pages of its table, superblocks and journals that were damaged", |c| {
-        Some(c.damaged)
-    }),
-    ("node_rebuilt_sectors", "Sectors that it has rebuilt", |c| Some(c.rebuilt_sectors)),
-    ("node_refused_strangers", "Messages of requests that came without a right to them", |c| {
+    ("node_round_trips", "Round trips before answers to hosts", |c| of(c, |t| t.round_trips)),
+    ("node_disk_reads", "Disk reads", |c| of(c, |t| t.disk_reads)),
+    ("node_disk_writes", "Disk writes, without the journal's", |c| of(c, |t| t.disk_writes)),
+    ("node_journal_writes", "Journal records written", |c| of(c, |t| t.journal_writes)),
+    ("node_notices", "Messages without an answer", |c| of(c, |t| t.notices)),
+    ("node_retries", "Transactions retried with a later timestamp", |c| of(c, |t| t.retries)),
+    ("node_journal_frames", "Journal frames written", |c| Some(c.journal_frames)),
+    ("node_checkpoints", "Journal checkpoints", |c| Some(c.checkpoints)),
+    ("node_erasures", "Sectors with read or checksum errors", |c| Some(c.erasures)),
+    ("node_damaged", "Damaged pages of the table, superblocks and journals", |c| Some(c.damaged)),
+    ("node_rebuilt_sectors", "Rebuilt sectors", |c| Some(c.rebuilt_sectors)),
+    ("node_refused_strangers", "Messages of requests refused for lack of a right", |c| {
         Some(c.refused_strangers)
     }),
 ];
@@ -132,11 +118,9 @@ fn of(counters: &Counters, which: fn(&Totals) -> u64) -> Option<u64> {
 
 /// Of each scrub that is under way.
 const SCRUBS: [Row<ScrubStatus, f64>; 3] = [
-    ("scrub_stripes", "Stripes of the volume that is scrubbed", |s| Some(s.stripes as f64)),
-    ("scrub_done_stripes", "Stripes that the scrub is past", |s| Some(s.done() as f64)),
-    ("scrub_unclear_stripes", "Stripes that do not fit, and it cannot be told why", |s| {
-        Some(s.unclear as f64)
-    }),
+    ("scrub_stripes", "Stripes of the scrubbed volume", |s| Some(s.stripes as f64)),
+    ("scrub_done_stripes", "Stripes done by the scrub", |s| Some(s.done() as f64)),
+    ("scrub_unclear_stripes", "Inconsistent stripes of unknown cause", |s| Some(s.unclear as f64)),
 ];
 
 const MODES: [VolumeMode; 8] = [
@@ -172,14 +156,14 @@ pub(crate) fn page(status: &Status) -> Result<String> {
     let modes = status.volumes.iter().flat_map(|v| {
         MODES.iter().map(|mode| (with(volume(v), "mode", mode), f64::from(*mode == v.mode)))
     });
-    gauge(&mut registry, "volume_mode", "1 for the mode that it is in, 0 for others", modes);
+    gauge(&mut registry, "volume_mode", "1 for the volume's current mode, 0 for others", modes);
     latencies(&mut registry, &status.volumes);
     let nodes: Vec<_> = status.nodes.iter().map(|n| (node(n), n)).collect();
     NODES.iter().for_each(|row| gauges(&mut registry, row, &nodes));
     let states = status.nodes.iter().flat_map(|n| {
         STATES.iter().map(|state| (with(node(n), "state", state), f64::from(*state == n.state)))
     });
-    gauge(&mut registry, "node_state", "1 for the state that it is in, 0 for others", states);
+    gauge(&mut registry, "node_state", "1 for the node's current state, 0 for others", states);
     let counters: Vec<_> =
         status.nodes.iter().filter_map(|n| Some((node(n), n.counters.as_ref()?))).collect();
     COUNTERS.iter().for_each(|row| count(&mut registry, row, &counters));
@@ -187,14 +171,14 @@ pub(crate) fn page(status: &Status) -> Result<String> {
     SCRUBS.iter().for_each(|row| gauges(&mut registry, row, &scrubs));
     let mut out = String::new();
     text::encode(&mut out, &registry)
-        .map_err(|e| Error(format!("the metrics cannot be written: {e}")))?;
+        .map_err(|e| Error(format!("cannot write the metrics: {e}")))?;
     Ok(out)
 }
 
 /// What is said of the array as a whole, and of the process that says it.
 fn array(registry: &mut Registry, status: &Status) {
     let version = vec![("version", env!("CARGO_PKG_VERSION").to_string())];
-    gauge(registry, "build_info", "The version of Weft that runs", [(version, 1.0)].into_iter());
+    gauge(registry, "build_info", "Version of Weft", [(version, 1.0)].into_iter());
     let health = match status.summary().health {
         Health::Healthy => 0.0,
         Health::Degraded => 1.0,
@@ -206,15 +190,19 @@ fn array(registry: &mut Registry, status: &Status) {
     let warnings = cluster.map_or(0, |c| c.warnings.len());
     let balance = &status.balance;
     for (name, help, value) in [
-        ("health", "0 if all is well, 1 if degraded, 2 if some data cannot be had", health),
-        ("map_epoch", "The number of the cluster map in force", status.epoch as f64),
-        ("map_settled", "1 if no change of the map is under way", f64::from(status.settled)),
-        ("uptime_seconds", "Since this process was started", status.uptime_seconds),
+        ("health", "0 if healthy, 1 if degraded, 2 if some data is unavailable", health),
+        ("map_epoch", "Epoch of the cluster map", status.epoch as f64),
+        ("map_settled", "1 if no change of the map is in progress", f64::from(status.settled)),
+        ("uptime_seconds", "Time since this process started", status.uptime_seconds),
         ("process_serving", "1 if this process serves hosts", f64::from(serving)),
         ("process_leads", "1 if this process leads the cluster", f64::from(leads)),
         ("warnings", "Warnings of the status", warnings as f64),
-        ("disk_fullest_ratio", "Share of the fullest disk", balance.fullest_percent / 100.0),
-        ("disk_emptiest_ratio", "Share of the emptiest disk", balance.emptiest_percent / 100.0),
+        ("disk_fullest_ratio", "Used share of the fullest disk", balance.fullest_percent / 100.0),
+        (
+            "disk_emptiest_ratio",
+            "Used share of the emptiest disk",
+            balance.emptiest_percent / 100.0,
+        ),
     ] {
         let gauge: Gauge<f64, AtomicU64> = Gauge::default();
         gauge.set(value);
@@ -236,10 +224,15 @@ fn latencies(registry: &mut Registry, volumes: &[VolumeStatus]) {
         let us = [("0.5", of.p50_us), ("0.95", of.p95_us), ("0.99", of.p99_us), ("1", of.most_us)];
         us.map(|(q, us)| (with(labels.clone(), "quantile", q), us as f64 / 1e6))
     });
-    let help = "How long requests took that this process answered in the last minute or two";
+    let help = "Latency of requests answered by this process in the last 1 to 2 minutes";
     gauge(registry, "volume_latency_seconds", help, quantiles);
     let requests = all().map(|(labels, of)| (labels, of.requests as f64));
-    gauge(registry, "volume_latency_requests", "Of so many requests", requests);
+    gauge(
+        registry,
+        "volume_latency_requests",
+        "Number of requests in volume_latency_seconds",
+        requests,
+    );
 }
 
 fn volume(volume: &VolumeStatus) -> Labels {
@@ -346,7 +339,7 @@ mod tests {
             "weft_volume_latency_requests{volume=\"v\",id=\"3\",verb=\"write\"} 3.0",
             "weft_scrub_stripes{volume=\"\",node=\"0\"} 9.0",
             "# TYPE weft_node_requests counter",
-            "# HELP weft_node_requests Requests of hosts.",
+            "# HELP weft_node_requests Host requests.",
         ] {
             assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
         }

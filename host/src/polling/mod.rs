@@ -36,7 +36,7 @@ impl FromStr for Polling {
         match text {
             "on" => Ok(Polling::On),
             "off" => Ok(Polling::Off),
-            _ => fail(format!("'{text}' is no way to wait for input; give on or off")),
+            _ => fail(format!("'{text}' is not a value of polling; give on or off")),
         }
     }
 }

@@ -21,7 +21,7 @@ impl Reactor {
         let now = Instant::now();
         for listener in self.acceptor.to_look_at(now) {
             if let Err(e) = self.accept(listener, now) {
-                let why = format!("a connection could not be accepted: {e}");
+                let why = format!("cannot accept a connection: {e}");
                 self.complaints.say(now, &why);
                 self.acceptor.try_again(listener, now);
             }
@@ -41,7 +41,7 @@ impl Reactor {
     fn let_come(&mut self, listener: usize, mut caller: Caller, now: Instant) -> io::Result<()> {
         let id = self.poller.number();
         if let Err(why) = self.acceptor.enter(id, listener, &caller, self.controls.sockets()) {
-            let why = format!("{} is not let in: {why}", caller.peer);
+            let why = format!("{} is refused: {why}", caller.peer);
             self.complaints.say(now, &why);
             return Ok(());
         }

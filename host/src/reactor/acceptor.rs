@@ -151,8 +151,8 @@ impl Acceptor {
         }
         if self.descriptors.are_scarce(caller.stream.as_raw_fd()) {
             return Err(format!(
-                "descriptors are running out, and the rest are for disks, other processes and \
-                 commands; let the process have more than {} (`ulimit -n`)",
+                "too few file descriptors are left, and they are reserved for disks, other processes and commands; raise the \
+             process's limit above {} (`ulimit -n`)",
                 self.descriptors.limit()
             ));
         }

@@ -42,7 +42,7 @@ impl Reactor {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
             self.engine.log.on(About::volume(&name)).warn(&format!(
-                "volume '{name}' is given up: nobody finishes making or deleting it"
+                "volume '{name}' is removed: its creation or deletion was abandoned"
             ));
             match self.with_commands(|commands| commands.delete_left_over(id)) {
                 Ok(wait) => self.have_done(wait),
@@ -86,8 +86,8 @@ impl Reactor {
         let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
         let crowding = self.lookout.crowding().look(&stuck, now).pop();
         let (id, why) = match (over, crowding) {
-            (Some(id), _) => (id, "a day is over"),
-            (None, Some(id)) => (id, "what is on other disks needs its room"),
+            (Some(id), _) => (id, "a day has passed"),
+            (None, Some(id)) => (id, "content of other disks needs its room"),
             (None, None) => return,
         };
         self.with_commands(|commands| commands.forget(id, why));
@@ -103,9 +103,7 @@ impl Reactor {
         if let (true, Outcome::Answer(answer)) = (self.controls.is_for_nobody(id), outcome)
             && let Some(error) = answer["error"].as_str()
         {
-            self.engine
-                .log
-                .error(&format!("a volume that nobody finishes was not deleted: {error}"));
+            self.engine.log.error(&format!("an abandoned volume was not deleted: {error}"));
         }
     }
 }

@@ -269,8 +269,8 @@ impl Reactor {
             self.complaints.sum_up(now);
             if is_newly_short_of_threads() {
                 self.engine.log.warn(
-                    "the kernel can make no threads for disk operations, which are done with plain system calls, and \
-                     more slowly: raise the limit of processes (`ulimit -u`, `LimitNPROC=`, `pids.max`)",
+                    "the kernel cannot create threads for disk operations, so they use plain system calls and are slower: raise the limit \
+                     of processes (`ulimit -u`, `LimitNPROC=`, `pids.max`)",
                 );
             }
         }

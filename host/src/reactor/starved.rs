@@ -72,15 +72,14 @@ impl Starved {
         let (longest, all) = (self.longest.as_secs_f64(), self.all.as_secs_f64());
         let why = match 2 * self.queued >= self.all {
             true => {
-                "the machine has more to do than its processors can; run less on it, or give its processes \
-                     `patience = \"long\"`"
+                "the machine is overloaded; run less on it, or give its processes `patience = \"long\"`"
             }
-            false => "the process, or its machine, was stopped meanwhile",
+            false => "the process or its machine was stopped meanwhile",
         };
         (self.longest, self.all, self.queued) = Default::default();
         self.said = Some(now);
         Some(format!(
-            "this process was not run for {longest:.1} s at a time, {all:.1} s in all: {why}"
+            "this process was not scheduled for {longest:.1} s at a time, {all:.1} s in all: {why}"
         ))
     }
 }
@@ -108,10 +107,10 @@ mod tests {
         starved.count(ms(1_500), ms(20), Some(ms(1_800)));
         let said = starved.take_news(start).unwrap();
         assert!(
-            said.starts_with("this process was not run for 1.4 s at a time, 1.4 s in all"),
+            said.starts_with("this process was not scheduled for 1.4 s at a time, 1.4 s in all"),
             "{said}"
         );
-        assert!(said.contains("more to do"), "{said}");
+        assert!(said.contains("overloaded"), "{said}");
         // It was stopped, three times.
         for _ in 0..3 {
             starved.count(ms(2_050), ms(2_000), Some(ms(1_801)));

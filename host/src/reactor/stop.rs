@@ -143,8 +143,8 @@ impl Reactor {
         let mut unfinished = Vec::new();
         match self.hosts.unanswered() {
             0 => {}
-            1 => unfinished.push("1 request of a host is not answered".to_string()),
-            n => unfinished.push(format!("{n} requests of hosts are not answered")),
+            1 => unfinished.push("1 host request is unanswered".to_string()),
+            n => unfinished.push(format!("{n} host requests are unanswered")),
         }
         unfinished.extend(self.engine.unfinished());
         let instances = &self.engine.instances;

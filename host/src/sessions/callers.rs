@@ -28,13 +28,13 @@ impl Callers {
         let here = self.at.get(&listener).copied().unwrap_or(0);
         if here >= limits.connections {
             return Err(format!(
-                "there are {here} connections, and no more are taken at one address"
+                "there are {here} connections at this address, and no more are accepted"
             ));
         }
         let from = machine.and_then(|m| self.from.get(&m)).copied().unwrap_or(0);
         if from >= limits.connections_per_address {
             return Err(format!(
-                "it has {from} connections, and no more are taken from one machine"
+                "there are {from} connections from this machine, and no more are accepted"
             ));
         }
         *self.at.entry(listener).or_default() += 1;
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(enter(3, 1, None), None, "in this machine there is no bound but the listener's");
         assert!(enter(4, 1, None).unwrap().contains("3 connections"));
         assert_eq!((enter(5, 2, ip("10.0.0.1")), enter(6, 2, ip("::ffff:10.0.0.1"))), (None, None));
-        assert!(enter(7, 2, ip("10.0.0.1")).unwrap().contains("one machine"));
+        assert!(enter(7, 2, ip("10.0.0.1")).unwrap().contains("this machine"));
         assert!(enter(7, 3, ip("10.0.0.1")).is_some(), "nor at another listener");
         assert_eq!(enter(8, 2, ip("10.0.0.2")), None);
         assert!(enter(9, 2, ip("10.0.0.3")).is_some());

@@ -149,7 +149,7 @@ impl<P: Protocol> Session for Connection<P> {
     }
 
     fn turn_away(&mut self, why: Refused, text: String) -> Option<String> {
-        let line = format!("{} is not let in: {text}", self.link.peer);
+        let line = format!("{} is refused: {text}", self.link.peer);
         self.protocol.turn_away(&mut self.link.machine, why, text).then_some(line)
     }
 

@@ -309,7 +309,7 @@ fn bind_tcp(address: &str) -> Result<StdTcpListener> {
     let why = |e: io::Error| {
         Error(format!(
             "cannot listen at {address}: {e}; choose another address, host:port (by --listen, or in the configuration), \
-             or end what uses it"
+             or stop the program that uses it"
         ))
     };
     let listener = StdTcpListener::bind(address).map_err(why)?;
@@ -321,13 +321,12 @@ fn bind_tcp(address: &str) -> Result<StdTcpListener> {
 /// directory is made if need be: who may connect is for the socket's own mode to say.
 fn bind_unix(path: &Path) -> Result<StdUnixListener> {
     if is_dead(path)? {
-        fs::remove_file(path).map_err(at("remove the dead socket", path))?;
+        fs::remove_file(path).map_err(at("remove the stale socket", path))?;
     }
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(|e| {
             Error(format!(
-                "cannot make the directory {} for a socket: {e}; make it for the user that this runs \
-                 as, or choose another path",
+                "cannot create the directory {} for a socket: {e}; create it for the user of this process, or choose another path",
                 dir.display()
             ))
         })?;
@@ -349,7 +348,7 @@ fn is_dead(path: &Path) -> Result<bool> {
         )),
         Ok(true) => Ok(true),
         Ok(false) => {
-            fail(format!("{} is there and is not a socket; choose another path", path.display()))
+            fail(format!("{} exists and is not a socket; choose another path", path.display()))
         }
         Err(_) => Ok(false),
     }

@@ -52,8 +52,8 @@ impl Patience {
     pub(crate) fn is_over(&self, limits: &Limits, now: Instant) -> Option<String> {
         let (limit, what) = match self.awaits {
             Awaits::Nothing => return None,
-            Awaits::Greeting => (limits.handshake, "has not said what it wants"),
-            Awaits::Rest => (limits.request, "has not finished a request that it began"),
+            Awaits::Greeting => (limits.handshake, "has not finished the handshake"),
+            Awaits::Rest => (limits.request, "has not finished sending a request"),
         };
         let over = self.since.is_some() && self.waited_until(now) >= limit;
         over.then(|| format!("it {what} within {} s", limit.as_secs()))
@@ -112,7 +112,7 @@ mod tests {
         }
         // Two seconds of that count.
         let over = patience.is_over(&limits, late(9)).unwrap();
-        assert!(over.contains("what it wants within 10 s"));
+        assert!(over.contains("the handshake within 10 s"));
         patience.look(&Waiting(Awaits::Nothing, 0), true, late(10));
         assert!(!patience.is_tried());
         assert_eq!(

@@ -192,7 +192,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
 }
 
 const HEADLINE: &str =
-    "# The state of a Weft array. Not for editing: the checksum would not fit any more.";
+    "# The state of a Weft array. Do not edit: the checksum would no longer match.";
 
 /// The text with its checksum, in a line of its own after the first one.
 pub(crate) fn sealed(text: &str) -> String {
@@ -304,7 +304,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
 pub(crate) fn read(text: &str) -> Result<Content> {
     let whole = is_whole(text);
     if whole == Some(false) {
-        return fail("it does not fit its checksum: it is damaged, or has been edited");
+        return fail("its checksum does not match: it is damaged, or has been edited");
     }
     let table: toml::Table = text.parse().map_err(|e| Error(format!("it is not TOML: {e}")))?;
     match table.get("format").and_then(toml::Value::as_integer) {
@@ -312,8 +312,7 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         Some(FORMAT | WITHOUT_CHECKSUM) => {}
         Some(other) => {
             return fail(format!(
-                "it has format version {other} and this program knows version {FORMAT}; use the \
-                 program that made it"
+                "it has format version {other}, and this program reads version {FORMAT}; use the program that wrote it"
             ));
         }
         None => return fail("it has no format version, so it is not a Weft state file"),
@@ -324,7 +323,7 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         .fold(String::new(), |text, line| text + line + "\n");
     let file: File = toml::from_str(&without).map_err(|e| Error(e.to_string()))?;
     if file.node.len() != file.nodes {
-        return fail(format!("it says {} nodes and lists {}", file.nodes, file.node.len()));
+        return fail(format!("it declares {} nodes but lists {}", file.nodes, file.node.len()));
     }
     let nodes = file.node.iter().map(node_info).collect::<Result<_>>()?;
     let mut volumes = Volumes::new();
@@ -366,7 +365,7 @@ fn settings(give_up_after: Option<u64>, rates: &BTreeMap<String, String>) -> Res
 fn attendance(entry: &AttendanceEntry, nodes: usize) -> Result<Attendance> {
     let node = |text: &str| match text.parse() {
         Ok(n) if usize::from(n) < nodes => Ok(NodeId(n)),
-        _ => fail(format!("there is no node '{text}'; there are {nodes}")),
+        _ => fail(format!("there is no node '{text}'; choose from {nodes}")),
     };
     let times = |of: &BTreeMap<String, String>| {
         of.iter().map(|(n, t)| Ok((node(n)?, timestamp(t)?))).collect::<Result<_>>()
@@ -389,7 +388,7 @@ fn time_away(text: &[String]) -> Result<TimeAway> {
     match text {
         [from] => Ok(TimeAway { from: timestamp(from)?, until: None }),
         [from, until] => Ok(TimeAway { from: timestamp(from)?, until: Some(timestamp(until)?) }),
-        _ => fail("a time that a node was away has a beginning, and perhaps an end".to_string()),
+        _ => fail("an absence of a node has a start, and possibly an end".to_string()),
     }
 }
 
@@ -420,7 +419,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         && entry.extents.iter().zip(ends).all(|(e, end)| e.0 < end);
     if !extents_fit || !entry.extents.iter().all(fits) {
         return fail(format!(
-            "the extents of volume '{}' do not fit its size and layout",
+            "the extents of volume '{}' do not match its size and layout",
             entry.name
         ));
     }
@@ -430,7 +429,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     let mut extents: Vec<Extent> = entry.extents.into_iter().map(extent).collect();
     for Filling { extent, column, from, leaving } in entry.filling {
         let Some(extent) = extents.get_mut(extent).filter(|e| column < e.columns.len()) else {
-            return fail(format!("volume '{}' has no such column to be filled", entry.name));
+            return fail(format!("volume '{}' has no such column to rebuild", entry.name));
         };
         extent.filling.insert(column, timestamp(&from)?);
         if let Some((node, sector)) = leaving.filter(|l| usize::from(l.0) < nodes) {
@@ -441,7 +440,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     for (first, end, policy) in entry.ranges {
         let begins = ranges.last().map_or(0, |before: &PolicyRange| before.end);
         if first < begins || end <= first || end > stripes {
-            return fail(format!("the ranges of volume '{}' do not fit its size", entry.name));
+            return fail(format!("the ranges of volume '{}' do not match its size", entry.name));
         }
         let redundancy = policy.policy(true, false)?.redundancy;
         ranges.push(PolicyRange { first, end, redundancy });

@@ -66,11 +66,11 @@ impl State {
         // What cannot be is refused before there is anything.
         volumes::place_first(spec, &mut map)?;
         refuse_among_devices(&dir.join(FILE))?;
-        durable::make_private_directory(dir).map_err(at("make the directory", dir))?;
+        durable::make_private_directory(dir).map_err(at("create the directory", dir))?;
         let lock = durable::lock(dir)?;
         if State::is_in(dir)? {
             return fail(format!(
-                "there is an array in {} already; open it, or choose another directory",
+                "{} already holds an array; open it, or choose another directory",
                 dir.display()
             ));
         }
@@ -253,8 +253,7 @@ fn differ<T: PartialEq>(
 ) -> Result<()> {
     match asked {
         Some(asked) if asked != there => fail(format!(
-            "the array has {what} {} and {} was asked for; leave the option out, or make a new \
-             array in another directory",
+            "the array has {what} {}, not {}; omit the option, or create a new array in another directory",
             show(&there),
             show(&asked)
         )),

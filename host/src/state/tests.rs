@@ -139,12 +139,12 @@ fn contradictions_name_both_values() {
     let state = State::create(dir.path(), &small()).unwrap();
     assert_eq!(state.check(&small()), Ok(()));
     let cases: [(Spec, &[&str]); 7] = [
-        (Spec { nodes: Some(4), ..Spec::default() }, &["nodes 5", "4 was"]),
+        (Spec { nodes: Some(4), ..Spec::default() }, &["nodes 5", "not 4"]),
         (Spec { disk_size: Some(1 << 30), ..Spec::default() }, &["16MiB", "1GiB"]),
         (Spec { layout: "raid6".parse().ok(), ..Spec::default() }, &["raid5", "raid6"]),
         (Spec { stripe_unit: Some(4096), ..Spec::default() }, &["64KiB", "4KiB"]),
         (Spec { policy: vec![Setting::Journal(false)], ..Spec::default() }, &["journal on", "off"]),
-        (Spec { volumes: vec![("vol0".into(), 4096)], ..Spec::default() }, &["4KiB was"]),
+        (Spec { volumes: vec![("vol0".into(), 4096)], ..Spec::default() }, &["not 4KiB"]),
         (Spec { volumes: vec![("x".into(), 0)], ..Spec::default() }, &["no volume 'x'"]),
     ];
     for (spec, parts) in cases {
@@ -196,14 +196,14 @@ fn other_versions_and_damage_are_refused() {
     };
     assert_eq!(sealed("", ""), text);
     let cases = [
-        (sealed("format = 3", "format = 4"), "version 4 and this program knows version 3"),
+        (sealed("format = 3", "format = 4"), "version 4, and this program reads version 3"),
         (sealed("format = 3", ""), "no format version"),
-        (sealed("nodes = 5", "nodes = 6"), "6 nodes and lists 5"),
+        (sealed("nodes = 5", "nodes = 6"), "6 nodes but lists 5"),
         (sealed("extents = [[0, [[0, ", "extents = [[0, [[9, "), "extents"),
         (sealed("\"raid5\"", "\"raid9\""), "raid9"),
-        (text.replace("\"raid5\"", "\"raid6\""), "does not fit its checksum"),
+        (text.replace("\"raid5\"", "\"raid6\""), "its checksum does not match"),
         (text.replace("checksum", "#hecksum"), "its checksum is missing"),
-        (text.replace("format = 3", "format = 2"), "does not fit its checksum"),
+        (text.replace("format = 3", "format = 2"), "its checksum does not match"),
         ("{".to_string(), "not TOML"),
         (String::new(), "no format version"),
         ("\0".repeat(text.len()), "not TOML"),

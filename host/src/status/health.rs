@@ -94,7 +94,7 @@ impl Status {
                     volume.missing.iter().map(|m| m.node.to_string()).collect();
                 let nodes = match lacks.is_empty() {
                     true => String::new(),
-                    false => format!("; it lacks nodes {}", lacks.join(", ")),
+                    false => format!("; missing nodes: {}", lacks.join(", ")),
                 };
                 let (failed, all) = (volume.extents_failed, volume.extents);
                 let text =
@@ -118,7 +118,7 @@ impl Status {
         };
         let lost = volume.exposed.as_ref().map_or(0, |e| e.lost_bytes);
         let lost = (lost > 0).then(|| {
-            (Health::Failed, format!("{} of volume {name} are lost for good", exactly(lost)))
+            (Health::Failed, format!("{} of volume {name} are permanently lost", exactly(lost)))
         });
         now.into_iter().chain(lost).collect()
     }
@@ -138,13 +138,13 @@ impl Status {
         match (node.process, &node.name, &node.address) {
             (Some(_), Some(name), None) => {
                 format!(
-                    "another process is {name} now, and what was on it is rebuilt where there is room"
+                    "another process has replaced {name}, and its content is rebuilt where there is room"
                 )
             }
             (Some(process), Some(name), _) if !reached(process) => format!(
-                "`weft cluster replace {name}` on a new machine fills empty disks in the place of those of {name}"
+                "`weft cluster replace {name}` on a new machine replaces {name} and rebuilds its content"
             ),
-            _ => format!("`weft disk replace {}` fills an empty disk in its place", node.node),
+            _ => format!("`weft disk replace {}` rebuilds it on an empty disk", node.node),
         }
     }
 
@@ -156,7 +156,7 @@ impl Status {
         let rebuilds = self.volumes.iter().any(|v| v.mode == VolumeMode::Reconstructing);
         let n = node.node;
         let then = match node.columns {
-            0 if rebuilds => "what was on it is being rebuilt on other disks".to_string(),
+            0 if rebuilds => "its content is being rebuilt on other disks".to_string(),
             0 => return None,
             _ => self.instead_of(node),
         };
@@ -190,7 +190,7 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
             Some(left) => format!("node {n} is catching up, for about {left} s more"),
             None => format!("node {n} is catching up"),
         },
-        NodeState::Opening => format!("node {n} opens its disk"),
+        NodeState::Opening => format!("node {n} is opening its disk"),
         // What was on it is elsewhere, or its volumes say that it is missing.
         NodeState::Lost | NodeState::Expected => return of_slow_or_clock(node),
         NodeState::Up | NodeState::Draining | NodeState::Suspect | NodeState::Stopping => {
@@ -205,7 +205,7 @@ fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
     if let Some(slow) = node.slow {
         let millis = |microseconds: u64| microseconds as f64 / 1000.0;
         let text = format!(
-            "node {} is slow: half of its reads take {:.1} ms or more, and those of the others {:.1} ms",
+            "node {} is slow: its median read takes {:.1} ms, and that of the others {:.1} ms",
             node.node,
             millis(slow.read_microseconds),
             millis(slow.others_microseconds)
@@ -261,12 +261,12 @@ mod tests {
         );
         assert_eq!(
             said(vec![volume(VolumeMode::Reconstructing), volume(VolumeMode::Failed)], vec![down]),
-            "failed: volume v cannot be read in 2 of 4 extents; it lacks nodes 3; volume v is being rebuilt, and \
+            "failed: volume v cannot be read in 2 of 4 extents; missing nodes: 3; volume v is being rebuilt, and \
              survives no more losses; node 3 has been down for 90s (killed)"
         );
         let exposed = Some(ExposedStatus { lost_bytes: 4096, ..ExposedStatus::default() });
         let lost = VolumeStatus { exposed, ..volume(VolumeMode::FaultFree) };
-        assert_eq!(said(vec![lost], vec![]), "failed: 4 KiB of volume v are lost for good");
+        assert_eq!(said(vec![lost], vec![]), "failed: 4 KiB of volume v are permanently lost");
     }
 
     #[test]
@@ -278,13 +278,13 @@ mod tests {
         assert_eq!(
             said(vec![degraded], vec![lost.clone()]),
             "degraded: volume v has been degraded for 90s, and survives no more losses; node 3 has been lost for 90s; \
-             `weft disk replace 3` fills an empty disk in its place"
+             `weft disk replace 3` rebuilds it on an empty disk"
         );
         let moved = NodeStatus { columns: 0, ..lost };
         assert_eq!(
             said(vec![volume(VolumeMode::Reconstructing)], vec![moved.clone()]),
             "degraded: volume v is being rebuilt, and survives no more losses; node 3 has been lost for 90s; \
-             what was on it is being rebuilt on other disks"
+             its content is being rebuilt on other disks"
         );
         assert_eq!(said(vec![volume(VolumeMode::FaultFree)], vec![moved]), "healthy");
     }
@@ -309,17 +309,16 @@ mod tests {
         };
         assert_eq!(
             said(&lost, vec![3]),
-            "degraded: node 9 is lost; `weft cluster replace box5` on a new machine fills empty disks in the place of \
-             those of box5"
+            "degraded: node 9 is lost; `weft cluster replace box5` on a new machine replaces box5 and rebuilds its content"
         );
         assert_eq!(
             said(&lost, vec![3, 8]),
-            "degraded: node 9 is lost; `weft disk replace 9` fills an empty disk in its place"
+            "degraded: node 9 is lost; `weft disk replace 9` rebuilds it on an empty disk"
         );
         let replaced = NodeStatus { address: None, ..lost };
         assert_eq!(
             said(&replaced, vec![3]),
-            "degraded: node 9 is lost; another process is box5 now, and what was on it is rebuilt where there is room"
+            "degraded: node 9 is lost; another process has replaced box5, and its content is rebuilt where there is room"
         );
     }
 

@@ -212,14 +212,14 @@ impl Configuration {
         let disks: Vec<PathBuf> = match (file.disk, file.disks) {
             (Some(_), Some(_)) => return fail("give `disk` or `disks`, not both"),
             (_, Some(disks)) if disks.is_empty() => {
-                return fail("disks: there is none; name at least one, or leave it out for a host");
+                return fail("disks: the list is empty; name at least one, or omit it for a host");
             }
             (disk, disks) => disk.into_iter().chain(disks.unwrap_or_default()).collect(),
         };
         let disks: Vec<PathBuf> = disks.into_iter().map(|disk| base.join(disk)).collect();
         check_distinct(&disks).map_err(|e| Error(format!("disks: {e}")))?;
         if disks.is_empty() && file.disk_size.is_some() {
-            return fail("disk_size: of which disk? Give `disk`, or leave both out for a host");
+            return fail("disk_size needs `disk`; give it, or omit both for a host");
         }
         let fill = fill(file.rebuild_floor.as_deref(), file.rebuild_ceiling.as_deref())?;
         file.labels.iter().try_for_each(|(label, value)| check_label(label, value))?;
@@ -286,8 +286,8 @@ impl Configuration {
         };
         match what.filter(|_| self.controller) {
             Some(key) => fail(format!(
-                "controller: a process that is there to be the controller has no {key}; leave {key} out, or \
-                 controller: one with disks is the controller too, where there is no other"
+                "controller: a process dedicated to this role has no {key}; omit {key}, or `controller`: a process with disks can \
+             also be the controller, if there is no other"
             )),
             None => Ok(()),
         }
@@ -299,7 +299,7 @@ impl Configuration {
         for (key, listen) in self.listens() {
             if let Some((other, _)) = taken.iter().find(|(_, l)| l.collides(&listen)) {
                 return fail(format!(
-                    "{key}: {} is in use: {other} has it too; give each an address of its own",
+                    "{key}: {} is also used by {other}; give each its own address",
                     listen.place()
                 ));
             }
@@ -389,14 +389,14 @@ fn fill(floor: Option<&str>, ceiling: Option<&str>) -> Result<FillRates> {
     let floor = floor.map_or(Ok(usual.floor.min(ceiling)), |t| rate("rebuild_floor", t))?;
     if floor < LEAST_FLOOR {
         return fail(format!(
-            "rebuild_floor: {} a second are too few to get a lost disk back; give at least {}",
+            "rebuild_floor: {} a second is too slow to rebuild a disk; give at least {}",
             exactly(floor),
             exactly(LEAST_FLOOR)
         ));
     }
     if ceiling < floor {
         return fail(format!(
-            "rebuild_ceiling: {} a second are less than the floor, {}; give more, or a lower rebuild_floor",
+            "rebuild_ceiling: {} a second is less than the floor, {}; give more, or a lower rebuild_floor",
             exactly(ceiling),
             exactly(floor)
         ));
@@ -407,12 +407,11 @@ fn fill(floor: Option<&str>, ceiling: Option<&str>) -> Result<FillRates> {
 /// Not a host name: what it stands for may change, and may not be known when nodes start.
 fn address(key: &str, text: &str) -> Result<SocketAddr> {
     let address: SocketAddr = text.parse().map_err(|_| {
-        Error(format!("{key}: '{text}' is no address; write it like 192.168.1.11:10810"))
+        Error(format!("{key}: '{text}' is not an address; write it like 192.168.1.11:10810"))
     })?;
     if address.ip().is_unspecified() || address.port() == 0 {
         return fail(format!(
-            "{key}: {text} is no address that others can reach; give the one of this machine and \
-             a port"
+            "{key}: other machines cannot reach {text}; give an address of this machine and a port"
         ));
     }
     Ok(address)
@@ -422,7 +421,7 @@ fn address(key: &str, text: &str) -> Result<SocketAddr> {
 fn metrics_address(text: &str) -> Result<SocketAddr> {
     let address: Option<SocketAddr> = text.parse().ok();
     address.filter(|a| a.port() != 0).ok_or_else(|| {
-        Error(format!("metrics: '{text}' is no address; write it like 192.168.1.11:9810"))
+        Error(format!("metrics: '{text}' is not an address; write it like 192.168.1.11:9810"))
     })
 }
 
@@ -435,8 +434,7 @@ fn check_label(label: &str, value: &str) -> Result<()> {
         return Ok(());
     }
     fail(format!(
-        "labels: '{label}' = '{value}' is no label; use 1 to {LONGEST_LABEL} of a-z, 0-9, '-', \
-         '_' and '.' for each"
+        "labels: '{label}' = '{value}' is not a label; use 1 to {LONGEST_LABEL} of a-z, 0-9, '-', '_' and '.' for each"
     ))
 }
 

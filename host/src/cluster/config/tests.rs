@@ -29,7 +29,7 @@ fn metrics_have_an_address_of_their_own() {
     for (wrong, why) in [
         ("box1:9810", "write it like 192.168.1.11:9810"),
         ("10.0.0.1:0", "write it like"),
-        ("10.0.0.1:10810", "address has it too"),
+        ("10.0.0.1:10810", "also used by address"),
     ] {
         let said = parse(wrong).unwrap_err().0;
         assert!(said.contains("metrics") && said.contains(why), "{said}");
@@ -100,8 +100,8 @@ fn a_controller_has_neither_disks_nor_hosts() {
     let host = parse(alone).unwrap();
     assert!(host.is_host() && !host.new_home().is_controller && !host.controller);
     for (more, why) in [
-        ("disk = 'd'", "has no disks; leave disks out"),
-        ("nbd = ['x.sock']", "has no nbd; leave nbd out"),
+        ("disk = 'd'", "has no disks; omit disks"),
+        ("nbd = ['x.sock']", "has no nbd; omit nbd"),
         ("native = ['y.sock']", "has no native"),
     ] {
         let said = parse(&format!("controller = true\n{more}\n{alone}")).unwrap_err().0;
@@ -178,24 +178,24 @@ fn what_is_wrong_is_named() {
         ("name =", "nmae =", "expected one of `name`, `nbd`, `native`, `dir`"),
         ("'n1'", "'N 1'", "no name for a node"),
         ("10.0.0.1:10810", "box1:10810", "write it like 192.168.1.11:10810"),
-        ("10.0.0.1:10810", "0.0.0.0:10810", "others can reach"),
+        ("10.0.0.1:10810", "0.0.0.0:10810", "other machines cannot reach"),
         ("'127.0.0.1:10809'", "'10809'", "neither HOST:PORT"),
         ("'127.0.0.1:10812'", "'10812'", "native: '10812' is neither HOST:PORT"),
-        ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is no label"),
-        ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size: of which disk?"),
+        ("box = 'b1'", "box = 'B1'", "'box' = 'B1' is not a label"),
+        ("disk = '/dev/vdb'\n", "disk_size = '1G'\n", "disk_size needs `disk`"),
         ("dir = 'state'", "dir = 'state'\ndisk_size = '1 apple'", "disk_size"),
         ("dir = 'state'", "dir = 'state'\nlanes = 0", "lanes: a process cannot have 0 lanes"),
-        ("dir = 'state'", "dir = 'state'\npatience = 'none'", "patience: 'none' is no patience"),
+        ("dir = 'state'", "dir = 'state'\npatience = 'none'", "patience: 'none' is not a value"),
         ("dir = 'state'", "dir = 'state'\ndisk_timeout = '0s'", "disk_timeout: 0s is not between"),
-        ("dir = 'state'", "dir = 'state'\npolling = 'never'", "polling: 'never' is no way to wait"),
+        ("dir = 'state'", "dir = 'state'\npolling = 'never'", "polling: 'never' is not a value"),
         (
             "disk = '/dev/vdb'",
             "disk = '/dev/vdb'\nadmit = '10.0.0.1:10810'",
-            "admit: 10.0.0.1:10810 is in use: address has it",
+            "admit: 10.0.0.1:10810 is also used by address",
         ),
-        ("'127.0.0.1:10809'", "'0.0.0.0:10810'", "nbd: 0.0.0.0:10810 is in use: address has it"),
-        ("'weft.sock'", "'./nbd.sock'", "nbd.sock is in use: nbd has it"),
-        ("disk = '/dev/vdb'", "disks = []", "disks: there is none"),
+        ("'127.0.0.1:10809'", "'0.0.0.0:10810'", "nbd: 0.0.0.0:10810 is also used by address"),
+        ("'weft.sock'", "'./nbd.sock'", "nbd.sock is also used by nbd"),
+        ("disk = '/dev/vdb'", "disks = []", "disks: the list is empty"),
         ("disk = '/dev/vdb'", "disks = ['/dev/vdb', '/dev/vdb']", "/dev/vdb is given twice"),
         ("dir = 'state'", "dir = 'state'\ndisks = ['/dev/vdc']", "not both"),
         ("dir = 'state'", "dir = 'state'\nrebuild_floor = '10K'", "rebuild_floor: 10 KiB a second"),
@@ -208,7 +208,7 @@ fn what_is_wrong_is_named() {
         ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is no order"),
         ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: a disk"),
         ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
-        ("[labels]", "[limits]\nhandshake = '0s'\n[labels]", "limits: handshake: in 0s"),
+        ("[labels]", "[limits]\nhandshake = '0s'\n[labels]", "limits: handshake cannot be 0s"),
         ("[labels]", "[limits]\nclients = 5\n[labels]", "unknown field `clients`"),
     ] {
         let err = Configuration::parse(&GOOD.replace(from, to), Path::new("/")).unwrap_err();

@@ -91,8 +91,8 @@ pub(in crate::cluster) fn refuse_elsewhere(
     let address = config.address.to_string();
     match home.filter(|known| known.address != address) {
         Some(known) => fail(format!(
-            "the configuration has the address {address}, and the other processes look for this one \
-             at {}; put that back. One that is to be elsewhere must leave the cluster and join anew",
+            "the configuration has the address {address}, but the other processes know this one at {}; restore that address. To \
+             change it, remove the process from the cluster and join it again",
             known.address
         )),
         None => Ok(()),

@@ -276,7 +276,7 @@ impl Known {
 pub(super) fn refuse_taken(dir: &Path) -> Result<()> {
     match Home::is_taken(dir)? {
         true => fail(format!(
-            "{} is the directory of a node already; choose another one",
+            "{} is already the directory of a node; choose another one",
             dir.display()
         )),
         false => Ok(()),
@@ -288,8 +288,7 @@ fn refuse_untaken(dir: &Path) -> Result<()> {
     match Home::is_taken(dir)? {
         true => Ok(()),
         false => fail(format!(
-            "{} is no node's directory yet; found a cluster (`weft cluster init`) or join one \
-             (`weft cluster join`) first",
+            "{} is not yet the directory of a node; found a cluster (`weft cluster init`) or join one (`weft cluster join`) first",
             dir.display()
         )),
     }
@@ -302,7 +301,7 @@ fn read(config: &Configuration) -> Result<(Identity, Content)> {
     let identity = Identity::load(dir).map_err(|e| Error(e.to_string()))?;
     if identity.name() != &config.name {
         return fail(format!(
-            "{} is the directory of node {}, and the configuration is of {}",
+            "{} is the directory of node {}, but the configuration is of {}",
             dir.display(),
             identity.name(),
             config.name
@@ -314,15 +313,15 @@ fn read(config: &Configuration) -> Result<(Identity, Content)> {
         toml::from_str(&text).map_err(|e| Error(format!("{}: {e}", path.display())))?;
     if content.format != FORMAT {
         return fail(format!(
-            "{} has format {} and this program knows {FORMAT}; use the program that made it",
+            "{} has format {}, and this program reads {FORMAT}; use the program that wrote it",
             path.display(),
             content.format
         ));
     }
     if content.left {
         return fail(format!(
-            "the last node of {} has left the cluster, and its process has nothing to do; to have \
-             this machine back, remove {} and let it join anew (`weft cluster join`)",
+            "the last node of {} has left the cluster, so its process has nothing to do; to use this machine again, remove {} \
+             and join it again (`weft cluster join`)",
             config.name,
             dir.display()
         ));

@@ -56,7 +56,7 @@ fn what_would_be_refused_is_said_before() {
     found(std::slice::from_ref(&good), None, false).unwrap();
     contain(&said(&good), &[]);
     let other = Configuration { address: "127.0.0.1:1".parse().unwrap(), ..good.clone() };
-    contain(&said(&other), &["the configuration has the address 127.0.0.1:1, and"]);
+    contain(&said(&other), &["the configuration has the address 127.0.0.1:1, but"]);
     let stranger = Configuration { only: Some(["x".parse().unwrap()].into()), ..good.clone() };
     assert_eq!(said(&stranger).len(), 1);
     let renamed = Configuration { name: "c0".parse().unwrap(), ..good.clone() };
@@ -77,7 +77,7 @@ fn what_would_be_refused_is_said_before() {
         Configuration { disks: ["a", "c", "d"].map(|d| dir.join(d)).into(), ..good.clone() };
     contain(&said(&moved), &["a is, or leads to, the disk of node 1"]);
     fs::remove_file(good.dir.join("member.log")).unwrap();
-    contain(&said(&moved), &["a is", "member.log is not there"]);
+    contain(&said(&moved), &["a is", "member.log is missing"]);
 }
 
 fn numbers(home: &Home) -> Vec<u16> {

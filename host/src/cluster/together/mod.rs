@@ -94,14 +94,14 @@ impl Together {
             match Machine::this() {
                 Ok(machine) => transport.local = Some(Local { directory, machine }),
                 Err(e) => log.warn(&format!(
-                    "the kernel does not say which machine this is ({e}); processes of it connect by TLS"
+                    "the kernel does not identify this machine ({e}); its processes connect by TLS"
                 )),
             }
         }
         let pause = transport.limits.longest_pause.as_nanos() as Nanos;
         assert!(
             2 * pause < config.dead_after,
-            "who is up again is heard before it is taken for dead"
+            "a returned process is heard before it is declared dead"
         );
         let process = Process::new(us, &nodes, stored, config, Arc::new(Codec))
             .map_err(|e| Error(format!("{}: {e}", home.dir().display())))?;
@@ -109,8 +109,7 @@ impl Together {
         let peers = home.peers.iter().map(|k| (NodeId(k.node), k.clone())).collect();
         for path in &home.unused {
             log.info(&format!(
-                "the disk {} is in the configuration and not in use; `weft disk add --path {} --dir \
-                 {}` adds it",
+                "the disk {} is in the configuration but not in use; `weft disk add --path {} --dir {}` adds it",
                 path.display(),
                 path.display(),
                 home.dir().display()

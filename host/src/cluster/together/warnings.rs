@@ -10,17 +10,16 @@ use weft_net::transport::Lost;
 use super::Together;
 
 /// What is said of a process that has left.
-pub(super) const HAS_LEFT: &str = "the last node of this process has left the cluster: it has nothing to do any \
-                        more, and can be stopped";
+pub(super) const HAS_LEFT: &str =
+    "the last node of this process has left the cluster, so the process can be stopped";
 
 /// What is said of a process whose member's log was lost.
-const WAITS: &str = "the member's log was lost, and most of the voting members have not admitted this process \
-                     anew yet: they must run, with their logs";
+const WAITS: &str = "the member's log was lost, and most of the voting members have not readmitted this process yet: they must run, \
+                     with their logs";
 
 /// What is said where no majority remembers.
-const STUCK: &str = "most of the voting members have lost their logs, so nothing can be agreed on any more: stop \
-                     all processes, and found the cluster anew with the map that is on the disks (`weft \
-                     recover --config FILE`)";
+const STUCK: &str = "most of the voting members have lost their logs, so the cluster cannot agree on changes: stop all processes, and \
+                     found the cluster again with the map on the disks (`weft recover --config FILE`)";
 
 impl Together {
     /// What is wrong with this process that its operator should know.
@@ -30,8 +29,7 @@ impl Together {
         let stuck = self.process.is_stuck().then(|| STUCK.to_string());
         let refused = |(peer, why): (&NodeId, &Lost)| {
             format!(
-                "node {}: {why}. One that has left the cluster needs a \
-                 new directory, and must join anew",
+                "node {}: {why}. If it has left the cluster, it must join again with a new directory",
                 peer.0
             )
         };
@@ -48,8 +46,8 @@ impl Together {
         let known = self.map().nodes[usize::from(first.0)].kind == NodeKind::Controller;
         (known != self.home.config.controller).then(|| {
             format!(
-                "`controller` is {} in the configuration and {known} in the cluster, which goes by what was said \
-                 when this process joined; put that back, or have it leave the cluster and join anew",
+                "`controller` is {} in the configuration and {known} in the cluster, since this process joined; restore that value, \
+                 or remove the process from the cluster and join it again",
                 self.home.config.controller
             )
         })
@@ -63,8 +61,8 @@ impl Together {
         };
         (known.labels != config.labels).then(|| {
             format!(
-                "the labels in the configuration ({}) are not those that the cluster has for this \
-                 process ({}) and goes by; put those back, or have it leave the cluster and join anew",
+                "the labels in the configuration ({}) differ from those in the cluster ({}), which apply; restore them, or remove \
+             the process from the cluster and join it again",
                 listed(&config.labels),
                 listed(&known.labels)
             )

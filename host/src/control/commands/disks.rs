@@ -16,18 +16,18 @@ use crate::error::{Error, Result, fail};
 /// Why a disk cannot be emptied: the volume of which a column has no room elsewhere.
 fn does_not_fit(map: &ClusterMap, node: usize, volume: VolumeId) -> String {
     let Some(volume) = map.volumes.get(&volume) else {
-        return format!("node {node} cannot be emptied");
+        return format!("node {node} cannot be drained");
     };
     let (name, apart) = (&volume.name, &volume.apart);
     let what = match volume.is_deleted() {
         true => {
-            format!("give back the room of the deleted volume (`weft volume delete --now {name}`)")
+            format!("free the room of the deleted volume (`weft volume delete --now {name}`)")
         }
         false => "delete something".to_string(),
     };
     let others = others(map, apart);
     format!(
-        "volume '{name}' has no room for what is on node {node}: {others}; add a disk, or {what}"
+        "volume '{name}' has no room for the content of node {node}: {others}; add a disk, or {what}"
     )
 }
 
@@ -38,14 +38,10 @@ fn others(map: &ClusterMap, apart: &str) -> String {
     let processes = apart != APART_BY_NODE && nodes().any(|i| i.process.is_some());
     match (labelled, processes) {
         (true, _) => format!(
-            "on no other node is there enough that shares no '{apart}' with the rest of an extent"
+            "no other node with a different '{apart}' from the rest of an extent has enough"
         ),
-        (false, true) => {
-            "no other process has enough that has nothing of the same extent".to_string()
-        }
-        (false, false) => {
-            "no other disk has enough that has nothing of the same extent".to_string()
-        }
+        (false, true) => "no other process outside the same extent has enough".to_string(),
+        (false, false) => "no other disk outside the same extent has enough".to_string(),
     }
 }
 
@@ -73,7 +69,7 @@ impl Commands<'_> {
             DiskAction::Trust => {
                 self.engine.known(node)?;
                 if !self.engine.map().nodes[node].suspect {
-                    return fail(format!("the disk of node {node} is not expected to fail"));
+                    return fail(format!("the disk of node {node} is not suspect"));
                 }
                 self.suspect(node, false)
             }
@@ -94,9 +90,8 @@ impl Commands<'_> {
     pub(super) fn add_disk(&mut self, force: bool) -> Result<Wait> {
         if self.engine.rule.together().is_some() {
             return fail(
-                "in a cluster say which disk: --path, of the machine that this process runs on; for \
-                 one of another machine ask the process there, or let a new one join (`weft cluster \
-                 token` says how)",
+                "in a cluster give the disk on this process's machine with --path; for a disk of another machine, use the process \
+                 there, or join a new one (`weft cluster token`)",
             );
         }
         let node = self.engine.instances.len();
@@ -117,7 +112,7 @@ impl Commands<'_> {
     ) -> Result<Outcome> {
         let claim = self.claim(new, None, force)?;
         let Some(together) = self.engine.rule.together() else {
-            return fail("an array in one process makes its disks itself; leave --path out");
+            return fail("an array in one process creates its own disks; omit --path");
         };
         let (us, waits) = (together.us(), together.without_disk().is_some());
         let ticket = match self.leader()? {
@@ -140,16 +135,14 @@ impl Commands<'_> {
     /// Claims a disk for `node` or for a new one.
     fn claim(&self, new: &NewDisk, node: Option<usize>, force: bool) -> Result<Claim> {
         let Some(together) = self.engine.rule.together() else {
-            return fail("an array in one process makes its disks itself; leave --path out");
+            return fail("an array in one process creates its own disks; omit --path");
         };
         let (home, path) = (together.home(), new.path.display());
         if !new.path.is_absolute() {
-            return fail(format!("{path} is no whole path; begin it with /"));
+            return fail(format!("{path} is not an absolute path; begin it with /"));
         }
         if home.config.disks.is_empty() {
-            return fail(
-                "this process is a controller, or of a host that is its own, and has no disks",
-            );
+            return fail("this process is a controller or an attached host, and has no disks");
         }
         if let Some(other) = home.on(&new.path).filter(|n| Some(usize::from(n.0)) != node) {
             return fail(format!("{path} is the disk of {other}; choose another"));
@@ -169,7 +162,7 @@ impl Commands<'_> {
         let number = map.nodes.len();
         if number >= MAX_NODES {
             return fail(format!(
-                "a cluster has {MAX_NODES} disks at most, and numbers are not used twice"
+                "a cluster has {MAX_NODES} disks at most, and numbers are not reused"
             ));
         }
         let one = NewNodes::one(NodeId(number as u16));
@@ -219,8 +212,8 @@ impl Commands<'_> {
         let (map, id) = (self.engine.map(), NodeId(node as u16));
         if !map.is_up(id) {
             return fail(format!(
-                "node {node} is not up, so nothing can be copied from it; start it, or \
-                 have what is on it rebuilt (`weft disk fail {node}`)"
+                "node {node} is not up, so nothing can be copied from it; start it, or rebuild its content (`weft disk fail \
+             {node}`)"
             ));
         }
         if let Err(volume) = can_drain(map, id) {
@@ -249,7 +242,7 @@ impl Commands<'_> {
         }
         match since.elapsed() < DECIDING {
             true => Ok(Wait::DiskAdmitted(claim, ticket, since)),
-            false => fail("the cluster has not decided in time; ask again"),
+            false => fail("the cluster has not decided in time; try again"),
         }
     }
 }
@@ -264,12 +257,12 @@ mod tests {
     fn a_refused_drain_names_a_label_only_where_disks_have_it() {
         let mut map =
             ClusterMap { nodes: vec![NodeInfo::new(0, 10_000); 3], ..ClusterMap::default() };
-        assert!(others(&map, "box").starts_with("no other disk has enough"));
+        assert!(others(&map, "box").starts_with("no other disk outside"));
         map.nodes[2].process = Some(NodeId(1));
-        assert!(others(&map, "box").starts_with("no other process has enough"));
-        assert!(others(&map, APART_BY_NODE).starts_with("no other disk has enough"));
+        assert!(others(&map, "box").starts_with("no other process outside"));
+        assert!(others(&map, APART_BY_NODE).starts_with("no other disk outside"));
         let labels = [("box".to_string(), "b1".to_string())].into();
         map.nodes[0].home = Some(Arc::new(Home { labels, ..Home::default() }));
-        assert!(others(&map, "box").contains("shares no 'box'"));
+        assert!(others(&map, "box").contains("a different 'box'"));
     }
 }

@@ -44,7 +44,7 @@ impl Commands<'_> {
     /// process that leads deletes it ([`Commands::delete_left_over`]).
     pub(super) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
         if name.is_empty() {
-            return fail("say which volume to delete, by its name");
+            return fail("give the name of the volume to delete");
         }
         self.require_ready()?;
         let deleted = self.deleted(name).filter(|_| now && self.volume(name).is_err());
@@ -61,7 +61,7 @@ impl Commands<'_> {
         };
         if self.sizing.contains(&volume.id) {
             return fail(format!(
-                "volume '{name}' is just being made or resized; wait until that is done"
+                "volume '{name}' is being created or resized; wait until that is done"
             ));
         }
         match self.clients_of(volume.id) {
@@ -116,18 +116,17 @@ impl Commands<'_> {
             let names: Vec<&str> = deleted.iter().map(|v| v.name.as_str()).collect();
             return match names.is_empty() {
                 true => fail(
-                    "no deleted volume can be brought back; their room is another's, or a day is over",
+                    "no deleted volume can be restored; their room was needed, or a day has passed",
                 ),
                 false => fail(format!(
-                    "there is no deleted volume '{name}'; these can be brought back: {}",
+                    "there is no deleted volume '{name}'; these can be restored: {}",
                     names.join(", ")
                 )),
             };
         };
         if self.engine.map().name_is_taken(name, volume.id) {
             return fail(format!(
-                "there is another volume called '{name}' now; give that another name first (`weft volume rename \
-                 {name} NEW`)"
+                "there is now another volume '{name}'; rename it first (`weft volume rename {name} NEW`)"
             ));
         }
         Ok(Wait::Back(volume.id, self.engine.change(Change::UndeleteVolume(volume.id))))
@@ -136,7 +135,7 @@ impl Commands<'_> {
     /// Gives a volume another name. Hosts that use it would not find it again by the old one.
     pub(super) fn rename(&mut self, name: &str, to: String) -> Result<Wait> {
         if name.is_empty() {
-            return fail("say which volume is to have another name");
+            return fail("give the name of the volume to rename");
         }
         self.require_ready()?;
         let volume = self.volume(name)?;
@@ -202,7 +201,7 @@ impl Commands<'_> {
             self.engine
                 .log
                 .on(About::volume(&volume.name))
-                .info(&format!("deleted volume '{}' is removed for good: {why}", volume.name));
+                .info(&format!("deleted volume '{}' is permanently removed: {why}", volume.name));
         }
         self.engine.change(Change::ForgetVolume(id))
     }

@@ -101,7 +101,7 @@ impl Commands<'_> {
     pub(crate) fn handle(&mut self, conn: usize, line: &[u8], handed_on: bool) -> Outcome {
         let request: ControlRequest = match serde_json::from_slice(line) {
             Ok(request) => request,
-            Err(e) => return Outcome::Answer(error(format!("the request is not understood: {e}"))),
+            Err(e) => return Outcome::Answer(error(format!("the request is invalid: {e}"))),
         };
         self.take_up(conn, request, handed_on, Instant::now())
     }
@@ -206,12 +206,10 @@ impl Commands<'_> {
             Some(_) if together.is_in_charge() => Ok(None),
             Some(node) if node != us && together.is_connected(node) => Ok(Some(node)),
             Some(_) if self.begins_to_lead() => fail(
-                "this process has just been elected to lead and is finding out which nodes run; ask \
-                 again",
+                "this process has just been elected leader and is finding running nodes; try again",
             ),
             _ => fail(
-                "no process leads the cluster now; see that a majority of the nodes' processes \
-                 run and reach one another, and ask again",
+                "the cluster has no leader now; check that a majority of the processes run and reach one another, and try again",
             ),
         }
     }
@@ -250,13 +248,12 @@ impl Commands<'_> {
         match self.engine.rule.together().map(|t| t.us().0) {
             _ if self.is_ready() => Ok(()),
             _ if !self.engine.is_settled() => fail(
-                "the nodes have not agreed on a cluster map in time; look with `weft status`, and ask \
-                 again",
+                "the nodes have not agreed on a cluster map in time; check `weft status`, and try again",
             ),
-            None => fail("no node runs; start one with `weft node start` and ask again"),
+            None => fail("no node is running; start one with `weft node start` and try again"),
             Some(us) => fail(format!(
-                "no node of the process that leads the cluster runs, which is node {us}'s; start one there \
-                 with `weft node start {us}` and ask again, or stop that process so that another leads"
+                "no node of the leading process, that of node {us}, is running; start one with `weft node start {us}` and try again, \
+                     or stop that process so that another leads"
             )),
         }
     }
@@ -387,9 +384,7 @@ impl Commands<'_> {
     /// Ends the connections of hosts, by address or volume or both.
     fn disconnect(&mut self, address: Option<&str>, volume: Option<&str>) -> Result<Value> {
         if address.is_none() && volume.is_none() {
-            return fail(
-                "say which hosts: by their address or their volume, as `weft host list` has them",
-            );
+            return fail("give an address or a volume of hosts, as in `weft host list`");
         }
         let volume = volume.map(|name| self.volume(name)).transpose()?.map(|v| v.id);
         let from = |peer: &str| {
@@ -399,7 +394,7 @@ impl Commands<'_> {
         let such = |s: &dyn Session| from(s.peer()) && volume.is_none_or(|v| s.volume() == Some(v));
         match self.hosts.disconnect(self.engine, such) {
             0 => fail(
-                "no such host is connected to this process; `weft host list` has those that are, with the same --dir",
+                "no such host is connected to this process; see `weft host list` with the same --dir",
             ),
             count => Ok(ok(json!({ "disconnected": count }))),
         }
@@ -538,14 +533,16 @@ impl Commands<'_> {
                 } else {
                     self.engine.remove_volume(volume.id);
                 }
-                Outcome::Answer(error(format!("the room could not be cleared: {e}")))
+                Outcome::Answer(error(format!("the room could not be zeroed: {e}")))
             }
             (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {
                 Outcome::Wait(Wait::LookOn(Box::new(survey.with(&found))))
             }
             (Wait::Surveying(survey), Err(e)) => {
                 self.give_back(&survey);
-                Outcome::Answer(error(format!("what it would cut off could not be read: {e}")))
+                Outcome::Answer(error(format!(
+                    "the data beyond the new size could not be read: {e}"
+                )))
             }
             (_, Err(e)) => Outcome::Answer(error(e)),
             (wait, Ok(_)) => Outcome::Wait(wait),
@@ -569,5 +566,5 @@ fn asks_the_leader(request: &ControlRequest) -> bool {
 
 /// The change was not made because another came before it.
 fn overtaken() -> Error {
-    Error("the cluster changed meanwhile, and it was not done; ask again".to_string())
+    Error("not done, because the cluster changed meanwhile; try again".to_string())
 }

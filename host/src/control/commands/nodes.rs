@@ -62,7 +62,7 @@ impl Commands<'_> {
     pub(super) fn token(&self, seconds: u64) -> Result<Value> {
         if seconds == 0 || seconds > LONGEST_TOKEN {
             return fail(format!(
-                "a token cannot be good for {seconds} seconds; choose 1 to {LONGEST_TOKEN}"
+                "a token cannot be valid for {seconds} seconds; choose 1 to {LONGEST_TOKEN}"
             ));
         }
         let Some(admission) = self.admission else {
@@ -72,10 +72,10 @@ impl Commands<'_> {
             });
             return match other {
                 Some(name) => {
-                    fail(format!("this process does not let nodes in; ask {name}, which does"))
+                    fail(format!("this process does not admit nodes; use {name}, which does"))
                 }
                 None => fail(
-                    "this process does not let nodes in; ask one whose configuration has `admit`",
+                    "this process does not admit nodes; use one whose configuration has `admit`",
                 ),
             };
         };
@@ -121,8 +121,7 @@ impl Commands<'_> {
             }
             (Some(n), false) => {
                 return fail(format!(
-                    "node {n} is called {name}; choose another name. If that machine is lost, `weft cluster replace \
-                     {name}` on a new one takes its place"
+                    "node {n} is called {name}; choose another name. If that machine is lost, `weft cluster replace {name}` on a new one replaces it"
                 ));
             }
             (None, false) => None,
@@ -136,8 +135,7 @@ impl Commands<'_> {
         let (number, count) = (map.nodes.len(), home.disks);
         if count == 0 || number + count > MAX_NODES {
             return fail(format!(
-                "{count} disks cannot be added to {number}: a cluster has {MAX_NODES} at most, and \
-                 numbers are not used twice"
+                "{count} disks cannot be added to {number}: a cluster has {MAX_NODES} at most, and numbers are not reused"
             ));
         }
         let kind = match (home.is_controller, home.is_host) {
@@ -164,8 +162,8 @@ impl Commands<'_> {
         let in_touch = together.is_some_and(|t| t.us() == process || t.is_connected(process));
         if in_touch || nodes.iter().any(|n| map.is_up(*n)) {
             return fail(format!(
-                "the process of {name} runs, so it cannot be replaced; stop it first. If only a disk of it is lost, use \
-                 `weft disk replace`"
+                "the process of {name} is running, so it cannot be replaced; stop it first. If only one of its disks is lost, use \
+             `weft disk replace`"
             ));
         }
         self.engine.can_do_without(&nodes, accepted)
@@ -178,16 +176,16 @@ impl Commands<'_> {
         let then = match home {
             Some(home) if map.nodes[node].is_replaced() => {
                 format!(
-                    "the process of {} has been replaced, and what it had is rebuilt",
+                    "the process of {} has been replaced, and its content is rebuilt",
                     home.name
                 )
             }
             Some(home) => format!(
-                "see that the process of {0} runs. If its machine is lost, `weft cluster replace {0}` on another one \
-                 takes its place (docs/runbook.md)",
+                "check that the process of {0} runs. If its machine is lost, `weft cluster replace {0}` on another one replaces it \
+             (docs/runbook.md)",
                 home.name
             ),
-            None => "see that its process runs".to_string(),
+            None => "check that its process runs".to_string(),
         };
         format!("there is no connection to node {node}; {then}")
     }
@@ -216,21 +214,23 @@ impl Commands<'_> {
             return fail(format!("there is no node {node}; see `weft node list`"));
         };
         if info.home.is_none() {
-            return fail("an array in one process keeps its nodes; use `weft disk fail`");
+            return fail(
+                "nodes of an array in one process cannot be removed; use `weft disk fail`",
+            );
         }
         if info.up {
             return fail(format!("node {node} is up; stop it first (`weft node stop {node}`)"));
         }
         if !info.given_up && !info.draining && info.has_disk() {
             return fail(format!(
-                "node {node} is expected back; move what is on it to others while it runs (`weft \
-                 disk drain {node}`), or say that it will not come (`weft disk fail {node}`)"
+                "node {node} is expected back; drain it while it runs (`weft disk drain {node}`), or declare its disk lost (`weft \
+                 disk fail {node}`)"
             ));
         }
         if let Some(volume) = map.volumes.values().find(|v| v.nodes().contains(&id)) {
             return fail(format!(
-                "parts of volume '{}' are not yet rebuilt from what was on node {node}; wait \
-                 until they are, and see that others have room (`weft status`)",
+                "parts of volume '{}' on node {node} are not yet rebuilt elsewhere; wait, and check that other disks have room \
+                 (`weft status`)",
                 volume.name
             ));
         }
@@ -389,8 +389,7 @@ fn refuse_removed_key(map: &ClusterMap, key: u128) -> Result<()> {
     match map.served_by(map.process_of(node)).next() {
         Some(_) => Ok(()),
         None => fail(format!(
-            "this key was {node}'s, which has been removed; remove the directory, and join with \
-             another token"
+            "this key belonged to {node}, which has been removed; remove the directory, and join with another token"
         )),
     }
 }
@@ -408,8 +407,8 @@ fn check_labels(map: &ClusterMap, home: &NewHome) -> Result<()> {
     let own: Vec<&str> = home.labels.keys().map(String::as_str).collect();
     let own = if own.is_empty() { "none".to_string() } else { own.join(", ") };
     fail(format!(
-        "all other nodes have the label '{missing}', and this one has not (its labels: {own}); see \
-         [labels] in its configuration"
+        "all other nodes have the label '{missing}', but this one does not (its labels: {own}); see [labels] in its \
+             configuration"
     ))
 }
 
@@ -428,7 +427,9 @@ mod tests {
         let refused = |map: &ClusterMap, key| refuse_removed_key(map, key).err().map(|e| e.0);
         assert_eq!((refused(&map, 5), refused(&map, 7)), (None, None));
         let why = refused(&map, 6).unwrap();
-        assert!(why.contains("was node 1's, which has been removed") && why.contains("token"));
+        assert!(
+            why.contains("belonged to node 1, which has been removed") && why.contains("token")
+        );
         // A process stays that has lost one of its disks.
         map.nodes[1].process = Some(NodeId(0));
         assert_eq!(refused(&map, 6), None);

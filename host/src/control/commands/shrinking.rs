@@ -76,8 +76,7 @@ impl Commands<'_> {
         match self.clients_of(volume.id) {
             0 => Ok(()),
             n => fail(format!(
-                "{} volume '{}', and hosts cannot be told that a volume has become \
-                 smaller; {DISCONNECT}",
+                "{} volume '{}', and hosts would not notice the smaller size; {DISCONNECT}",
                 used_by(n),
                 volume.name
             )),
@@ -92,8 +91,7 @@ impl Commands<'_> {
         let away = |n: &weft_core::units::NodeId| !map.is_up(*n) || !self.engine.runs(*n);
         if let Some(node) = volume.nodes().into_iter().find(away) {
             return fail(format!(
-                "node {}, which holds parts of volume '{name}', is down; start it, or have what is on \
-                 it rebuilt on others first",
+                "node {}, which holds parts of volume '{name}', is down; start it, or rebuild its content on others first",
                 node.0
             ));
         }
@@ -151,8 +149,7 @@ impl Commands<'_> {
         if *used > 0 && !survey.force {
             self.give_back(&survey);
             return fail(format!(
-                "{} of volume '{}' beyond {} are in use, up to {}; trim or move that, or cut it off for good with \
-                 --force",
+                "{} of volume '{}' beyond {} are in use, up to {}; trim or move them, or discard them with --force",
                 exactly(*used),
                 volume.name,
                 exactly(*size),

@@ -77,7 +77,7 @@ impl Commands<'_> {
         self.require_ready()?;
         let volume = self.volume(name)?;
         if self.sizing.contains(&volume.id) {
-            return fail(format!("volume '{}' is being resized already", volume.name));
+            return fail(format!("volume '{}' is already being resized", volume.name));
         }
         let smaller = size != 0 && size < volume.visible;
         if smaller || (size == volume.visible && volume.visible < volume.size) {
@@ -85,8 +85,8 @@ impl Commands<'_> {
         }
         if volume.visible < volume.size {
             return fail(format!(
-                "an earlier change of the size of volume '{}' came to no end; have it finished with \
-                 `weft volume resize {} {}`, and then resize it",
+                "an earlier resize of volume '{}' is unfinished; finish it with `weft volume resize {} {}`, and then resize the \
+             volume",
                 volume.name, volume.name, volume.visible
             ));
         }
@@ -121,9 +121,8 @@ impl Commands<'_> {
         let hosts = self.clients_of(volume.id);
         if changed.takes_one_writer() && hosts > 1 {
             return fail(format!(
-                "{} volume '{}', and with ordering=none nothing orders what \
-                 they write: disconnect all but one, or add --force if they keep to bytes of their \
-                 own",
+                "{} volume '{}', and with ordering=none nothing orders their writes: disconnect all but one, or add --force if they \
+             use disjoint ranges",
                 used_by(hosts),
                 volume.name
             ));
@@ -148,7 +147,7 @@ impl Commands<'_> {
     /// Goes on with what is done about a volume.
     pub(super) fn check_volume(&mut self, conn: usize, mut wait: Wait) -> Result<Outcome> {
         if self.engine.is_settled() && self.engine.originator(0).is_none() {
-            return fail("no node runs any more; start nodes and look again");
+            return fail("no node is running any more; start nodes and try again");
         }
         if matches!(wait, Wait::LookOn(_) | Wait::Cut(..) | Wait::Cuttable(..)) {
             return self.check_shrinking(conn, wait);
@@ -219,9 +218,7 @@ impl Commands<'_> {
                     return Ok(Outcome::Wait(wait));
                 }
                 match self.engine.map().volumes.get(id).is_some_and(|v| v.visible > 0) {
-                    true => {
-                        fail("a host uses the volume; disconnect it, and delete the volume then")
-                    }
+                    true => fail("a host uses the volume; disconnect it, then delete the volume"),
                     false => Err(overtaken()),
                 }
             }

@@ -167,15 +167,14 @@ impl Commands<'_> {
     pub(crate) fn waits_for(&self, wait: &Wait) -> Option<String> {
         Some(match wait {
             Wait::Leader(..) | Wait::DownHere(..) if self.begins_to_lead() => {
-                "the process that leads the cluster to find out which nodes run".to_string()
+                "the leading process to find running nodes".to_string()
             }
             Wait::DownHere(..) if self.leader().is_ok() => return None,
             Wait::Leader(request, ..) if self.leader().is_ok() && !self.is_ready_for(request) => {
                 "the nodes to start and to agree on the cluster map".to_string()
             }
             Wait::Leader(..) | Wait::DownHere(..) => {
-                "a process that leads the cluster; a majority of the nodes' \
-                                 processes must run and reach one another"
+                "a leader of the cluster; a majority of the nodes' processes must run and reach one another"
                     .to_string()
             }
             Wait::Parting(request, ..) => {
@@ -186,12 +185,12 @@ impl Commands<'_> {
                 let unheard = self.unheard_since(*epoch);
                 let unheard: Vec<String> = unheard.iter().map(|p| p.0.to_string()).collect();
                 format!(
-                    "the processes of these nodes to say that no host uses the volume: {}",
+                    "the processes of these nodes to confirm that no host uses the volume: {}",
                     unheard.join(", ")
                 )
             }
-            Wait::Surveying(_) | Wait::LookOn(_) => "a look at what would be cut off".to_string(),
-            Wait::Clearing(_) => "the room that the volume has got to be cleared".to_string(),
+            Wait::Surveying(_) | Wait::LookOn(_) => "a check of the data beyond the new size".to_string(),
+            Wait::Clearing(_) => "the added room of the volume to be zeroed".to_string(),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)

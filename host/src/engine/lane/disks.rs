@@ -35,7 +35,7 @@ impl Disks {
             Ok(ring) => (Some(ring), None),
             Err(e) => (None, Some(e)),
         };
-        let cannot = |e| Error(format!("disks cannot be worked by threads: {e}"));
+        let cannot = |e| Error(format!("cannot use threads for disk operations: {e}"));
         let threads = Threads::new().map_err(cannot)?;
         Ok((Disks { ring, threads, emulated: None, at_once: AtOnce::default() }, missing))
     }

@@ -89,7 +89,9 @@ impl Runner {
         let waker = Waker::new(poll.registry(), CALL).map_err(cannot)?;
         let (disks, no_ring) = Disks::new()?;
         if let Some(e) = no_ring.filter(|_| ring) {
-            return Err(Error(format!("a lane cannot have an io_uring: {e}; choose fewer lanes")));
+            return Err(Error(format!(
+                "cannot create an io_uring for a lane: {e}; choose fewer lanes"
+            )));
         }
         for fd in disks.fds() {
             let registry = poll.registry();

@@ -51,10 +51,7 @@ pub fn recover(dir: &Path, dry_run: bool, accept_older: bool) -> Result<Findings
     let disks = disks_in(dir, true)?;
     one_cluster(&disks)?;
     let Some(newest) = newest(&disks) else {
-        return fail(format!(
-            "{}; put back a copy of {FILE} of your own",
-            nothing_found(dir, &disks)
-        ));
+        return fail(format!("{}; restore your own copy of {FILE}", nothing_found(dir, &disks)));
     };
     refuse_disagreement(&newest)?;
     let (content, text) = content_of(&newest)?;
@@ -110,7 +107,7 @@ fn one_cluster(disks: &[OnDisk]) -> Result<()> {
     let Some((first, path)) = of.next() else { return Ok(()) };
     match of.find(|(cluster, _)| *cluster != first) {
         Some((_, other)) => fail(format!(
-            "{} and {} are disks of two arrays; leave those of one in the directory",
+            "{} and {} are disks of different arrays; keep only those of one array in the directory",
             path.display(),
             other.display()
         )),
@@ -121,8 +118,7 @@ fn one_cluster(disks: &[OnDisk]) -> Result<()> {
 fn refuse_disagreement(newest: &Newest) -> Result<()> {
     match (newest.on.first(), newest.against.first()) {
         (Some(one), Some(other)) => fail(format!(
-            "{} and {} have different maps of version {}; move away the disk that is not of this array, or has \
-             been used elsewhere",
+            "{} and {} have different maps of version {}; move away the disk that belongs elsewhere or was used elsewhere",
             one.display(),
             other.display(),
             newest.copy.version
@@ -139,7 +135,7 @@ fn content_of(newest: &Newest) -> Result<(Content, String)> {
         .map_err(|e| Error(format!("the copy of the map of version {}: {e}", copy.version)))?;
     match (content.cluster, content.version) == (copy.cluster, copy.version) {
         true => Ok((content, text)),
-        false => fail(format!("the copy of version {} is not of what it says", copy.version)),
+        false => fail(format!("the copy of version {} contradicts its header", copy.version)),
     }
 }
 
@@ -153,16 +149,16 @@ fn judge_file(dir: &Path, copy: &Content, text: &str, accept_older: bool) -> Res
     let newer = |version: u64| version > copy.version && !accept_older;
     match state_file::read(&there) {
         Ok(content) if content.version > copy.version || there == text => fail(format!(
-            "{} is whole, and of version {}: there is nothing to recover",
+            "{} is intact, with version {}: there is nothing to recover",
             path.display(),
             content.version
         )),
-        Ok(content) => Ok(format!("whole, and older: of version {}", content.version)),
+        Ok(content) => Ok(format!("intact but older: version {}", content.version)),
         Err(e) if state_file::is_sealed(&there) => fail(format!("{}: {e}", path.display())),
         Err(_) if state_file::version_named(&there).is_some_and(newer) => fail(format!(
-            "{} is damaged and says that it was of version {}; the newest copy is of version {}. With the older \
-             map a node that has been away since may be taken for up to date. Look for disks that are missing \
-             here; if there are none, --accept-older takes the older map, and then run `weft scrub`",
+            "{} is damaged and had version {}; the newest copy has version {}. With the older map, a node that has been away \
+             since may wrongly count as up to date. Look for missing disks; if there are none, use the older map with \
+             --accept-older, and then run `weft scrub`",
             path.display(),
             state_file::version_named(&there).unwrap_or(0),
             copy.version
@@ -183,9 +179,9 @@ fn shown(disk: &OnDisk, newest: &Newest) -> (PathBuf, Vec<u64>, String) {
 
 fn what_of(disk: &OnDisk) -> &'static str {
     match (disk.of, disk.keeps) {
-        (None, _) => "is no disk of Weft that can be read",
-        (_, false) => "keeps no copies: it is small, or of an older format",
-        (_, true) => "has no copy that is whole",
+        (None, _) => "is not a readable Weft disk",
+        (_, false) => "has no copies: it is small, or of an older format",
+        (_, true) => "has no intact copy",
     }
 }
 
@@ -206,13 +202,13 @@ fn nothing_found(dir: &Path, disks: &[OnDisk]) -> String {
 fn hint(dir: &Path, disks: &[OnDisk]) -> String {
     match newest(disks) {
         Some(newest) => format!(
-            "{} of {} disks have a copy of it, of version {}: `weft recover --dir {}` makes it anew from that",
+            "{} of {} disks have a copy, of version {}: `weft recover --dir {}` rebuilds it from that",
             newest.on.len(),
             disks.len(),
             newest.copy.version,
             dir.display()
         ),
-        None => format!("{}; put back a copy of {FILE} of your own", nothing_found(dir, disks)),
+        None => format!("{}; restore your own copy of {FILE}", nothing_found(dir, disks)),
     }
 }
 
@@ -249,9 +245,9 @@ pub(super) fn refuse_older(dir: &Path, content: &Content, text: &str) -> Result<
     if theirs < ours || (theirs == ours && newest.copy.payload == text.as_bytes()) {
         return Ok(());
     }
-    let what = if theirs > ours { "an older copy of itself" } else { "not what was written" };
+    let what = if theirs > ours { "an older copy of itself" } else { "damaged" };
     fail(format!(
-        "{} is {what}: it is of version {ours}. {}",
+        "{} is {what}: it has version {ours}. {}",
         dir.join(FILE).display(),
         hint(dir, &disks)
     ))
