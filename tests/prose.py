@@ -1,4 +1,4 @@
-"""Checks the text of the documentation, for `./test.sh rules`: short sentences, and no turns of a dialect.
+"""Checks the text of the documentation and of the program, for `./test.sh rules`: short sentences, and no turns of a dialect.
 
 A sentence has fewer than 30 words. Code, tables and headings are not looked at. A list's item and a paragraph are
 prose. A sentence ends with a full stop, a question mark, an exclamation mark, a colon at the end of its paragraph,
@@ -7,6 +7,9 @@ or with the paragraph.
 TURNS are phrases that plain English does without. They count everywhere but in code and in the changelog. A line
 of tests/turns.txt, `path count`, says how many a file has; a file that is not listed has none. A file with more
 fails, and so does one with fewer, until its number there is lowered: numbers only fall.
+
+In the source files of SOURCES, turns count in string literals and in the help texts: doc comments of types that clap
+derives a parser from. Tests do not count.
 """
 
 import pathlib, re, sys
@@ -14,6 +17,12 @@ import pathlib, re, sys
 MOST_WORDS = 29
 TURNS = re.compile(r"\b(what (is|was|are|were)|who (is|has)|so (many|long|much)|anew|of which|as far as|(is|are) to be|"
                    r"all the same|for good|that there (is|are)|as it does)\b".replace(" ", r"\s+"), re.IGNORECASE)
+
+SOURCES = ("cli/src", "host/src", "client/src", "core/src/policy")
+A_TEST = re.compile(r"(^|/)tests?(/|\.rs$)")
+# A comment, a raw string, a string or a character; a doc comment of a parser is marked before.
+TOKEN = re.compile(r"""//\x00[^\n]*|//[^\n]*|r#"[\s\S]*?"#|"(?:\\[\s\S]|[^"\\])*"|'(?:\\.|[^'\\])'""")
+PARSER = re.compile(r"#\[derive\([^)]*\b(Args|Parser|Subcommand|ValueEnum)\b")
 
 def paragraphs(text):
     """Paragraphs and items of lists with the line where each begins; without code, tables and headings."""
@@ -44,10 +53,40 @@ def long_sentences(path):
             if len(words) > MOST_WORDS:
                 yield line, len(words), " ".join(sentence.split()[:8])
 
+def blank(text):
+    return re.sub(r"[^\n]", "_", text)
+
+def program_text(source):
+    """The string literals and help texts of a source file, on their lines; everything else is blanked."""
+    source = re.sub(r"^#\[cfg\(test\)\]\nmod \w+ \{\n.*?^\}", lambda match: blank(match[0]), source, flags=re.MULTILINE | re.DOTALL)
+    lines, parser = source.split("\n"), False
+    for number, line in enumerate(lines):
+        if PARSER.search(line):
+            parser, above = True, number
+            while above and lines[above - 1].startswith(("///", "#[")):
+                above -= 1
+            lines[above:number] = [above_it.replace("///", "//\0") for above_it in lines[above:number]]
+        elif parser and line.startswith("}"):
+            parser = False
+        elif parser or line.startswith("///") and any(map(PARSER.search, lines[number:number + 4])):
+            lines[number] = line.replace("///", "//\0", 1)
+    out, end = [], 0
+    source = "\n".join(lines)
+    for token in TOKEN.finditer(source):
+        out.append(blank(source[end:token.start()]))
+        says = token[0].startswith(("//\0", '"', 'r#"'))
+        # A string that goes on in the next line has a backslash at the end, and a help text slashes at the beginning.
+        out.append(re.sub(r"\\\n", " \n", token[0]).replace("//\0", "   ") if says else blank(token[0]))
+        end = token.end()
+    return re.sub(r"\n_+(?=   )", lambda match: "\n" + " " * (len(match[0]) - 1), "".join(out))
+
 def turns(path):
     """The lines on which turns begin; code is blanked, for its lines count."""
-    code = re.compile(r"^ *```.*?^ *```|`[^`]*`", re.MULTILINE | re.DOTALL)
-    text = code.sub(lambda match: re.sub(r"[^\n]", "_", match[0]), path.read_text())
+    if path.suffix == ".rs":
+        text = program_text(path.read_text())
+    else:
+        code = re.compile(r"^ *```.*?^ *```|`[^`]*`", re.MULTILINE | re.DOTALL)
+        text = code.sub(lambda match: blank(match[0]), path.read_text())
     return [text.count("\n", 0, turn.start()) + 1 for turn in TURNS.finditer(text)]
 
 def wrong_turns(paths):
@@ -66,8 +105,9 @@ def main():
     for path in docs + others + [pathlib.Path("CHANGELOG.md")]:
         found = list(long_sentences(path))
         bad += [f"{path}:{line}: {words} words; at most {MOST_WORDS}: {begins} ..." for line, words, begins in found]
-    bad += wrong_turns(docs + sorted(pathlib.Path("docs/papers").glob("*.md")) + others)
-    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words, and turns to avoid grow no more")
+    sources = [path for folder in SOURCES for path in sorted(pathlib.Path(folder).rglob("*.rs")) if not A_TEST.search(str(path))]
+    bad += wrong_turns(docs + sorted(pathlib.Path("docs/papers").glob("*.md")) + others + sources)
+    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words, and turns to avoid grow no more, in the program either")
     sys.exit(bool(bad))
 
 main()
