@@ -92,7 +92,7 @@ fn errors_say_where_and_leave_nothing_behind() {
         ("trace info bad.csv", "bad.csv, line 3: expected the offset as a whole number, found 'x'"),
         ("trace info bad.csv --format msr", "bad.csv, line 2: expected 'time,host,disk"),
         ("trace convert bad.csv out.csv", "bad.csv, line 3"),
-        ("trace convert bad.csv there", "there is there already"),
+        ("trace convert bad.csv there", "there already exists"),
         ("trace convert bad.csv no/out.csv", "cannot write no/out.csv"),
         ("trace info there", "there: it is empty"),
     ] {

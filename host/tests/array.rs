@@ -220,7 +220,7 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
     for (ordering, sequencer, why) in [
         (None, "worker-driven", "ordering=sequencer"),
         (Some("sequencer"), "centralized", "is worker-driven"),
-        (Some("sequencer"), "central", "there are centralized"),
+        (Some("sequencer"), "central", "choose centralized"),
     ] {
         let refused = create(ordering, Some(sequencer)).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
@@ -252,10 +252,10 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
         NewVolume { set: what, ..NewVolume::default() }.request("c", 1 << 20)
     };
     for (what, why) in [
-        (&[("commit", "limited")][..], "dispatch=commanded with it"),
-        (&[("commit", "none")], "is for measuring"),
+        (&[("commit", "limited")][..], "also set dispatch=commanded"),
+        (&[("commit", "none")], "is for measurements only"),
         (&[("calculator", "balanced"), ("roles", "host")], "calculator=auto"),
-        (&[("strategy", "full")], "auto, small and large"),
+        (&[("strategy", "full")], "auto, small or large"),
     ] {
         let refused = control.request(&create(what)).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
@@ -342,7 +342,7 @@ fn a_volume_is_set_while_it_is_in_use() {
         (&[("ordering", "sequencer"), ("size", "1")], "cannot be set"),
         (&[("ordering", "first-come")], "callback-locks"),
         (&[("ordering", "none")], "2 connections"),
-        (&[], "say what"),
+        (&[], "give a setting"),
     ] {
         let refused = set(what, false).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");

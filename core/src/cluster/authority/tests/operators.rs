@@ -296,7 +296,7 @@ fn a_controller_is_refused_where_no_process_may_be_it() {
     map.nodes.iter_mut().for_each(|n| n.given_up = true);
     map.nodes.push(NodeInfo { kind: NodeKind::Host, ..NodeInfo::new(1, 0) });
     for change in &controlled {
-        assert!(refused(&map, change).contains("have one join with `controller = true`"));
+        assert!(refused(&map, change).contains("join one with `controller = true`"));
     }
     let mut new = Volume::clone(&map.volumes[&VolumeId(1)]);
     controlled[0].apply(&mut new);

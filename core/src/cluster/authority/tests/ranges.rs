@@ -83,13 +83,13 @@ fn what_is_no_range_is_refused_with_what_would_do() {
     let deferred = PolicyChange::to([to(Timing::Deferred)]);
     let odd = |offset, len| PolicyChange { range: Some(Range { offset, len }), ..deferred.clone() };
     let said = refused(odd(stripe + 1, 3));
-    assert!(said.contains("8K..16K would do"), "{said}");
+    assert!(said.contains("give 8K..16K"), "{said}");
     let said = refused(odd(0, volume.size + 1));
-    assert!(said.contains("0..1600K would do"), "{said}");
+    assert!(said.contains("give 0..1600K"), "{said}");
     let said = refused(odd(u64::MAX, 5));
-    assert!(said.contains("1592K..1600K would do"), "{said}");
+    assert!(said.contains("give 1592K..1600K"), "{said}");
     let said = refused(in_range(&volume, 0..1, &[Setting::Flush(Flush::Redundant)]));
-    assert!(said.contains("volume as a whole") && said.contains("exposed-bytes"), "{said}");
+    assert!(said.contains("the whole volume") && said.contains("exposed-bytes"), "{said}");
     let said = refused(in_range(&volume, 0..1, &[Setting::ImmediateParities(1)]));
     assert!(said.contains("leaves no parity"), "{said}");
 
