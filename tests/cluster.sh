@@ -714,20 +714,6 @@ boxes() {
     grep -c 'b0-0.img is in the configuration and not in use' "$T/logb0"
 }
 
-t() {
-    local begun=$SECONDS status
-    ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
-    status=$?
-    if [ $status = 0 ]; then
-        passed=$((passed + 1))
-        echo "ok $1 ($((SECONDS - begun)) s)"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1 (status $status, $((SECONDS - begun)) s)"
-        tail -25 "$T/out" | cut -c 1-300 | sed 's/^/     | /'
-        tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
-    fi
-}
 # Whole boxes: stopped, drained or given up by their names. A volume that nothing can rebuild stands in the way, by name.
 whole_box() {
     local n admit=127.0.0.1:${PORTS[11]}

@@ -29,6 +29,23 @@ scrubbed() {
     return 1
 }
 
+# t CHECK: runs a check of a script, counts it in passed or failed, and shows what it and the processes' logs said if it
+# fails. T: the directory with the logs.
+t() {
+    local begun=$SECONDS status
+    ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
+    status=$?
+    if [ $status = 0 ]; then
+        passed=$((passed + 1))
+        echo "ok $1 ($((SECONDS - begun)) s)"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $1 (status $status, $((SECONDS - begun)) s)"
+        tail -30 "$T/out" | cut -c 1-300 | sed 's/^/     | /'
+        tail -n 5 "$T"/log* | cut -c 1-300 | sed 's/^/     log | /'
+    fi
+}
+
 # What follows is for scripts whose processes stand in network namespaces of their own. WEFT: the binary, T: a directory for
 # what they leave, SPACE: what the namespaces' names begin with, SUBNET: the first three numbers of their addresses.
 

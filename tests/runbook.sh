@@ -176,20 +176,6 @@ clock_wrong() {
 # Each section with commands has been played.
 all_played() { diff <(sort -u "$T/played") <(python3 tests/python/runbook.py $PAGE | sort); }
 
-t() {
-    local begun=$SECONDS status
-    ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
-    status=$?
-    if [ $status = 0 ]; then
-        passed=$((passed + 1))
-        echo "ok $1 ($((SECONDS - begun)) s)"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1 (status $status, $((SECONDS - begun)) s)"
-        tail -40 "$T/out" | cut -c 1-300 | sed 's/^/     | /'
-        tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
-    fi
-}
 all='setting_up machine_died no_machine disk_died key_died power_gone file_system_full clock_wrong all_played'
 for check in ${*:-$all}; do t $check; done
 echo "$passed passed, $failed failed"

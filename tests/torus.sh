@@ -125,20 +125,6 @@ drnet() {
     weft scrub d --dir "$T/state0"
 }
 
-t() {
-    local begun=$SECONDS status
-    ( trap - EXIT; set -e -o pipefail; "$1" ) >"$T/out" 2>&1
-    status=$?
-    if [ $status = 0 ]; then
-        passed=$((passed + 1))
-        echo "ok $1 ($((SECONDS - begun)) s)"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $1 (status $status, $((SECONDS - begun)) s)"
-        tail -25 "$T/out" | cut -c 1-300 | sed 's/^/     | /'
-        tail -n 3 "$T"/log* | cut -c 1-200 | sed 's/^/     log | /'
-    fi
-}
 for part in founding reached dead_link kill_and_rebuild drnet; do
     if [ $part = drnet ] && [ $((SIDE % 5)) != 0 ]; then
         echo "skipped drnet: its cells are five by five"
