@@ -1,7 +1,6 @@
 //! The member's log as a file, with its witness: what this process has promised the others.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -65,8 +64,26 @@ pub(super) fn lost(dir: &Path, why: &LogError) -> Error {
 pub(crate) struct Memory {
     dir: PathBuf,
     witness: Witness,
-    file: Option<File>,
+    file: Option<LogFile>,
     witness_file: Option<File>,
+    /// How far a write has got that failed and is to be repeated.
+    failed: Failed,
+}
+
+/// The file that records are appended to.
+struct LogFile {
+    file: File,
+    /// Bytes of the records that are durable. What stands behind them is of a write that failed.
+    len: u64,
+}
+
+/// How far a write got before it failed.
+#[derive(Default)]
+struct Failed {
+    /// The record is in the log.
+    in_log: bool,
+    /// What the witness is to say of it, and where.
+    slot: Option<(u64, Vec<u8>)>,
 }
 
 impl Memory {
@@ -125,7 +142,8 @@ impl Memory {
     }
 
     fn of(dir: &Path, witness: Witness) -> Memory {
-        Memory { dir: dir.to_path_buf(), witness, file: None, witness_file: None }
+        let failed = Failed::default();
+        Memory { dir: dir.to_path_buf(), witness, file: None, witness_file: None, failed }
     }
 
     fn write_witness(&self) -> Result<()> {
@@ -133,24 +151,48 @@ impl Memory {
         durable::replace(&path, &spare, &self.witness.bytes())
     }
 
-    /// Makes something durable, and notes that it is.
+    /// Makes something durable, and notes that it is. If that fails, the same is to be written before anything else: it
+    /// goes on where it failed.
     pub(super) fn write(&mut self, persist: &Persist) -> Result<()> {
+        if !self.failed.in_log {
+            self.write_log(persist)?;
+            self.failed.in_log = true;
+        }
+        self.note(persist)?;
+        self.failed = Failed::default();
+        Ok(())
+    }
+
+    /// Looks whether the directory can be written to: what is written is overwritten by the next log.
+    pub(super) fn try_to_write(&self) -> Result<()> {
+        let path = self.dir.join(SPARE);
+        let spare = durable::private_file().write(true).create(true).truncate(false).open(&path);
+        let written = spare.and_then(|spare| {
+            spare.write_all_at(&[0], 0)?;
+            spare.sync_data()
+        });
+        written.map_err(at("write to", &path))
+    }
+
+    fn write_log(&mut self, persist: &Persist) -> Result<()> {
         let path = self.dir.join(FILE);
         match persist {
             Persist::Replace(bytes) => {
                 self.file = None;
-                durable::replace(&path, &self.dir.join(SPARE), bytes)?;
+                durable::replace(&path, &self.dir.join(SPARE), bytes)
             }
             Persist::Append(bytes) => {
-                let file = match &mut self.file {
-                    Some(file) => file,
-                    none => none.insert(open(&path)?),
+                let log = match &mut self.file {
+                    Some(log) => log,
+                    none => none.insert(LogFile::open(&path)?),
                 };
-                let written = file.write_all(bytes).and_then(|()| file.sync_data());
-                written.map_err(at("write to", &path))?;
+                // After a flush that failed, the next one says nothing of these bytes unless they are written again.
+                let written = log.file.write_all_at(bytes, log.len);
+                written.and_then(|()| log.file.sync_data()).map_err(at("write to", &path))?;
+                log.len += bytes.len() as u64;
+                Ok(())
             }
         }
-        self.note(persist)
     }
 
     fn note(&mut self, persist: &Persist) -> Result<()> {
@@ -162,8 +204,9 @@ impl Memory {
                 none.insert(opened.map_err(at("open", &path))?)
             }
         };
-        let (offset, slot) = self.witness.note(persist);
-        let written = file.write_all_at(&slot, offset).and_then(|()| file.sync_data());
+        let witness = &mut self.witness;
+        let (offset, slot) = self.failed.slot.get_or_insert_with(|| witness.note(persist));
+        let written = file.write_all_at(slot, *offset).and_then(|()| file.sync_data());
         written.map_err(at("write to", &path))
     }
 }
@@ -175,10 +218,12 @@ fn read(path: &Path) -> std::result::Result<Option<Vec<u8>>, Trouble> {
     std::fs::read(path).map(Some).map_err(at("read", path)).map_err(Trouble::Other)
 }
 
-fn open(path: &Path) -> Result<File> {
-    let file = OpenOptions::new().append(true).open(path).map_err(at("open", path))?;
-    let len = file.metadata().map_err(at("read", path))?.len();
-    // A file system that cannot keep room does without.
-    let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, len + ROOM);
-    Ok(file)
+impl LogFile {
+    fn open(path: &Path) -> Result<LogFile> {
+        let file = OpenOptions::new().write(true).open(path).map_err(at("open", path))?;
+        let len = file.metadata().map_err(at("read", path))?.len();
+        // A file system that cannot keep room does without.
+        let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, len + ROOM);
+        Ok(LogFile { file, len })
+    }
 }

@@ -12,6 +12,7 @@
 //! | `admission` | how a new process comes in with a token |
 //! | `certificate` | how one comes in by files that its operator carries |
 //! | `renewal` | certificates are renewed while their processes run |
+//! | `log_writer` | the thread that writes the member's log |
 //! | `memory` | the member's log as a file, and its witness |
 //! | `readmit` | a process whose member has lost its log comes back with a new one |
 //! | `refound` | founding a cluster anew when most members have lost their logs |
@@ -28,6 +29,7 @@ mod dialled;
 mod disks;
 mod found;
 mod home;
+mod log_writer;
 mod memory;
 mod new_process;
 mod patience;

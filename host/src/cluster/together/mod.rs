@@ -3,6 +3,7 @@
 //! What comes out of it are [`Effect`]s; they take effect in order. Whom it connects to is in [`homes`], what its
 //! operator should know in [`warnings`].
 
+mod changes;
 mod homes;
 mod warnings;
 
@@ -17,11 +18,13 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 use weft_member::{Config, Input, MapCodec, Note, Process, Status, member_of, node_of};
 use weft_net::transport::{self, Local, Machine, Reach};
 
+use self::changes::{Changes, Standing};
 use crate::clock::boot_time;
 use crate::cluster::codec::{AGREED, Codec};
 use crate::cluster::dialled::LocalLinks;
 use crate::cluster::home::checking::{refuse_elsewhere, refuse_unknown};
 use crate::cluster::home::{Home, Known};
+use crate::cluster::log_writer::LogWriter;
 use crate::cluster::memory::{Memory, lost};
 use crate::cluster::peer_links::{PeerEvent, PeerLinks};
 use crate::cluster::renewal::Renewal;
@@ -32,6 +35,9 @@ use crate::log::Log;
 
 /// How often the processes tell one another how things are.
 const STATUS_EVERY: Nanos = 500 * MILLIS;
+
+/// How often the process looks whether a record of the log is durable, if nothing wakes it.
+const LOG_LOOK: Nanos = 100 * MILLIS;
 
 /// Something for the engine to do.
 #[derive(Debug)]
@@ -55,7 +61,8 @@ pub(crate) enum Effect {
 pub(crate) struct Together {
     home: Home,
     process: Process,
-    memory: Memory,
+    log_writer: LogWriter,
+    changes: Changes,
     links: PeerLinks,
     renewal: Renewal,
     next_status: Nanos,
@@ -120,7 +127,8 @@ impl Together {
         let mut together = Together {
             home,
             process,
-            memory,
+            log_writer: LogWriter::start(memory)?,
+            changes: Changes::default(),
             links,
             renewal,
             next_status: 0,
@@ -136,6 +144,11 @@ impl Together {
         together.follow_map(&map);
         together.input(Input::Tick);
         Ok(together)
+    }
+
+    /// Has `wake` called from now on when there is something to take up that another thread has done.
+    pub(crate) fn wakes(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.log_writer.wakes(Box::new(wake));
     }
 
     /// The number of this process.
@@ -262,7 +275,10 @@ impl Together {
         let transport = self.links.patience().map(|p| p.as_nanos() as Nanos);
         let parting = self.parting.values().copied().min().unwrap_or(Nanos::MAX);
         let ours = self.process.wake().min(self.next_status).min(parting);
-        let ours = ours.min(self.renewal.due()).saturating_sub(now);
+        let log = if self.log_writer.is_busy() { now + LOG_LOOK } else { Nanos::MAX };
+        let ours =
+            ours.min(self.renewal.due()).min(log).min(self.changes.due().unwrap_or(Nanos::MAX));
+        let ours = ours.saturating_sub(now);
         transport.into_iter().chain([ours]).min()
     }
 
@@ -303,17 +319,36 @@ impl Together {
 
     /// Asks for a change of the map, which the leader alone can make.
     pub(crate) fn change(&mut self, change: Change) -> u64 {
-        let ticket = self.process.change(boot_time(), change);
-        self.take_over();
-        ticket
+        self.log_writer.look();
+        self.changes.add(change, boot_time())
+    }
+
+    /// Begins the changes that waited for the log.
+    fn begin_changes(&mut self, now: Nanos) {
+        if let Some(looked) = self.log_writer.looked() {
+            let process = &mut self.process;
+            self.changes.judge(&looked, |change| process.change(now, change));
+            self.take_over();
+        }
+        self.changes.give_up(now);
     }
 
     /// What became of it, if that is known; it is told once.
     pub(crate) fn outcome(&mut self, ticket: u64) -> Option<Result<()>> {
-        match self.process.outcome(ticket) {
+        let begun = match self.changes.standing(ticket) {
+            Standing::Begun(begun) => begun,
+            Standing::Waits => return None,
+            Standing::Refused(error) => return Some(Err(error)),
+            Standing::Unknown => return Some(fail("nothing is known of this change")),
+        };
+        let outcome = match self.process.outcome(begun) {
             Some(outcome) => outcome.map(|r| r.map_err(|e| Error(e.to_string()))),
             None => Some(fail("nothing is known of this change")),
+        };
+        if outcome.is_some() {
+            self.changes.forget(ticket);
         }
+        outcome
     }
 
     /// Sends a message of a node of ours.
@@ -405,6 +440,12 @@ impl Together {
     /// Does what is due.
     pub(crate) fn follow(&mut self) {
         let now = boot_time();
+        let (durable, note) = self.log_writer.take(now);
+        self.begin_changes(now);
+        self.effects.extend(note.map(Effect::Log));
+        if let Some(number) = durable {
+            self.input(Input::Persisted(number));
+        }
         if now >= self.process.wake() {
             self.input(Input::Tick);
         }
@@ -440,10 +481,7 @@ impl Together {
             match effect {
                 weft_member::Effect::Send(to, bytes) => self.links.send_member(node_of(to), bytes),
                 weft_member::Effect::Persist(number, persist) => {
-                    match self.memory.write(&persist) {
-                        Ok(()) => self.process.handle(boot_time(), Input::Persisted(number)),
-                        Err(e) => self.effects.push(Effect::Fatal(e)),
-                    }
+                    self.log_writer.write(number, persist, boot_time());
                 }
                 weft_member::Effect::Tell(node, message) => {
                     self.effects.push(Effect::Tell(node, message));
