@@ -21,11 +21,19 @@ impl DiskTimeout {
     const USUAL: Duration = Duration::from_secs(10);
     /// The same, if it rotates: it may retry a bad sector for many seconds.
     const ROTATING: Duration = Duration::from_secs(30);
+    /// A write may take this part of it.
+    const WRITES: Nanos = 5;
 
     /// What a disk may take.
     pub(crate) fn of(self, rotating: bool) -> Nanos {
         let usual = if rotating { DiskTimeout::ROTATING } else { DiskTimeout::USUAL };
         self.0.unwrap_or(usual).as_nanos() as Nanos
+    }
+
+    /// What it may take to make a write durable that somebody waits for.
+    pub(crate) fn of_writes(self, rotating: bool) -> Nanos {
+        let shortest = DiskTimeout::SHORTEST.as_nanos() as Nanos;
+        (self.of(rotating) / DiskTimeout::WRITES).max(shortest)
     }
 
     /// What is to be written down, if anything was chosen.
@@ -60,9 +68,12 @@ mod tests {
     fn it_goes_by_the_kind_of_disk_unless_it_is_chosen() {
         let usual = DiskTimeout::default();
         assert_eq!((usual.of(false), usual.of(true)), (10_000_000_000, 30_000_000_000));
+        assert_eq!((usual.of_writes(false), usual.of_writes(true)), (2_000_000_000, 6_000_000_000));
         assert_eq!(usual.words(), None);
         let chosen: DiskTimeout = "90s".parse().unwrap();
         assert_eq!((chosen.of(false), chosen.of(true)), (90_000_000_000, 90_000_000_000));
+        let short: DiskTimeout = "2s".parse().unwrap();
+        assert_eq!(short.of_writes(false), 1_000_000_000);
         assert_eq!(chosen.words().unwrap().parse::<DiskTimeout>().unwrap(), chosen);
         for wrong in ["0s", "999ms", "2h", "soon"] {
             assert!(wrong.parse::<DiskTimeout>().is_err(), "{wrong}");

@@ -77,6 +77,11 @@ pub(crate) fn replace(path: &Path, spare: &Path, bytes: &[u8]) -> Result<()> {
     write().map_err(at("write", path))
 }
 
+/// Writes the spare of a file as [`replace`] does, and leaves the file itself as it is.
+pub(crate) fn write_spare(spare: &Path, bytes: &[u8]) -> Result<()> {
+    write_over(spare, bytes).map_err(at("write", spare))
+}
+
 /// Replaces a file's content in the room that it has, as far as that goes, and keeps some
 /// for more.
 fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {

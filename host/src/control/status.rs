@@ -308,6 +308,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
     let state = match instance.phase {
         Phase::Opening => NodeState::Opening,
         Phase::Down if instance.trouble.is_some() => NodeState::Hung,
+        Phase::Down if instance.failures.are_waited_out() => NodeState::Down,
         Phase::Down if instance.wanted => NodeState::Opening,
         Phase::Down if info.given_up => NodeState::Lost,
         Phase::Down => NodeState::Down,

@@ -4,7 +4,7 @@
 //! those that are done, and leaves to their threads what takes long.
 
 use weft_core::node::{Envelope, Input, Timer};
-use weft_core::units::{MILLIS, Nanos, NodeId};
+use weft_core::units::{MILLIS, Nanos};
 
 use super::lane::{HANDFUL, Mail, Said};
 use super::{Engine, MOST_SLOW, Phase};
@@ -212,10 +212,10 @@ impl Engine {
             Said::Ready(n, life) if lives(n, life) => self.node_ready(n),
             Said::Refused(n, life, why) if lives(n, life) => {
                 let _ = self.kill_node(n, &format!("its disk was refused: {why}"));
+                self.restart_failed(n);
             }
             Said::Failed(n, life, why) if lives(n, life) => {
-                self.note_failure(NodeId(n as u16));
-                let _ = self.kill_node(n, &format!("its disk failed: {why}"));
+                self.disk_failed(n, &why);
             }
             Said::SlowDisk(n, took) if self.slow_disks.len() < MOST_SLOW => {
                 self.slow_disks.push((n, took));

@@ -2,8 +2,10 @@
 //!
 //! A node whose disk has an operation under way for longer than its time-out leaves the map like one that died: the others
 //! go on without it, and what it had in work is decided by them. A late completion is of an earlier life and reaches no
-//! node. When all of these operations have ended the node is started again and catches up. A disk that a volume cannot do
-//! without stays: then hosts wait for it. The same holds for a disk that lacks free space to write to; reads of one that
+//! node. When all of these operations have ended the node is started again and catches up. A write that somebody waits for
+//! has a shorter time-out, since every participant's disk can hold it up; it counts once a minute for each disk, so that one
+//! whose speed varies is not taken out again and again. A disk that a volume cannot do without stays: then hosts wait for
+//! it. The same holds for a disk that lacks free space to write to; reads of one that
 //! stays are served.
 
 use std::time::Duration;
@@ -13,12 +15,16 @@ use weft_core::units::{MILLIS, Nanos, NodeId};
 use super::Engine;
 use crate::disk::handle::Aside;
 use crate::engine::instance::Phase;
+use crate::engine::lane::seat::Seat;
 use crate::error::Result;
 use crate::length_of_time::duration_in_words;
 use crate::log::About;
 
 /// How often it is looked whether disks answer.
 const LOOK: Nanos = 500 * MILLIS;
+
+/// A disk that was taken out is not taken out again so soon because of writes alone.
+const SOON: Nanos = 60_000 * MILLIS;
 
 /// How long a write may wait for free space before the others go on without it.
 const FULL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -87,8 +93,9 @@ impl Engine {
         }
         // That it runs has been seen.
         let _ = self.kill_node(n, &format!("{}; it starts again when that is over", trouble.what));
-        self.instances[n].wanted = true;
-        self.instances[n].trouble = Some(trouble);
+        let instance = &mut self.instances[n];
+        instance.wanted = true;
+        (instance.trouble, instance.taken_out) = (Some(trouble), Some(now));
     }
 
     /// What is wrong with the disk of a node that runs.
@@ -101,9 +108,24 @@ impl Engine {
             return (lacks >= FULL_TIMEOUT).then_some(Trouble { what });
         }
         let waited = now.saturating_sub(seat.oldest()?);
-        let words = duration_in_words(Duration::from_secs(waited / (1_000 * MILLIS)));
-        let what = format!("{path} has not answered for {words}");
-        (waited >= self.disk_timeout.of(instance.rotating)).then_some(Trouble { what })
+        if waited >= self.disk_timeout.of(instance.rotating) {
+            let what = format!("{path} has not answered for {}", seconds(waited));
+            return Some(Trouble { what });
+        }
+        let waited = now.saturating_sub(seat.oldest_write()?);
+        let is_long = waited >= self.disk_timeout.of_writes(instance.rotating);
+        let is_first = instance.taken_out.is_none_or(|at| now.saturating_sub(at) >= SOON);
+        let what = format!("{path} has not finished a write for {}", seconds(waited));
+        (is_long && is_first && self.is_alone_in_waiting(n, now, waited))
+            .then_some(Trouble { what })
+    }
+
+    /// Whether no other disk of this process has operations under way that are half as old: else it is the machine that
+    /// is slow, or what the disks share.
+    fn is_alone_in_waiting(&self, n: usize, now: Nanos, waited: Nanos) -> bool {
+        let others = (0..self.instances.len()).filter(|other| *other != n);
+        let mut oldest = others.filter_map(|other| self.seat(other).and_then(Seat::oldest));
+        !oldest.any(|begun| now.saturating_sub(begun) >= waited / 2)
     }
 
     /// Goes on with disks that have been opened by now.
@@ -113,8 +135,8 @@ impl Engine {
             if let Some(opened) = opening.aside.within(Duration::ZERO) {
                 self.instances[n].opening = None;
                 if let Err(e) = opened.and_then(|opened| self.begin_node(n, opened)) {
-                    self.log.on(About::node(n)).error(&format!("node {n} stays down: {e}"));
                     self.drop_node(n, &e.to_string());
+                    self.start_failed(n, &e.to_string());
                     self.died(n, false);
                 }
             } else if now.saturating_sub(opening.since) >= STARTS_WITHIN
@@ -131,4 +153,9 @@ impl Engine {
             }
         }
     }
+}
+
+/// A length of time in whole seconds.
+fn seconds(time: Nanos) -> String {
+    duration_in_words(Duration::from_secs(time / (1_000 * MILLIS)))
 }

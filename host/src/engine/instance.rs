@@ -12,6 +12,7 @@ use crate::disk::handle::within;
 use crate::disk::map_copies::Keeper;
 use crate::disk::queue::DiskQueue;
 use crate::engine::errors::Errors;
+use crate::engine::failures::Failures;
 use crate::engine::hung::{OPENS_WITHIN, OpeningDisk, Trouble};
 
 /// How far along in its life a node is.
@@ -84,6 +85,8 @@ pub(crate) struct Instance {
     pub(crate) pace: Pace,
     /// Errors of its disk.
     pub(super) errors: Errors,
+    /// Failures of its disk.
+    pub(crate) failures: Failures,
     /// How long it rests when the others have gone on without it.
     pub(super) rest: Rest,
     /// Its disk rotates, as far as the system says.
@@ -92,6 +95,8 @@ pub(crate) struct Instance {
     pub(super) opening: Option<OpeningDisk>,
     /// What keeps its disk from working.
     pub(crate) trouble: Option<Trouble>,
+    /// When its node was last taken out because the disk did not answer.
+    pub(super) taken_out: Option<Nanos>,
 }
 
 /// When a node may start again that the others have gone on without. The first time it does so at once; one to which it
@@ -137,10 +142,12 @@ impl Instance {
             keeper: Keeper::default(),
             pace: Pace::default(),
             errors: Errors::default(),
+            failures: Failures::default(),
             rest: Rest::default(),
             rotating: false,
             opening: None,
             trouble: None,
+            taken_out: None,
         }
     }
 

@@ -15,6 +15,7 @@ use crate::disk::handle::Aside;
 use crate::disk::{self, Backend, Disk};
 use crate::durable::random;
 use crate::engine::errors::Errors;
+use crate::engine::failures::Failures;
 use crate::engine::hung::{OPENS_WITHIN, OpeningDisk};
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result, fail};
@@ -72,6 +73,7 @@ impl Engine {
         if self.instance(n)?.phase != Phase::Down {
             return fail(format!("node {n} runs already"));
         }
+        self.instances[n].failures = Failures::default();
         if !self.starting && self.nobody_runs() && self.start_over() {
             for other in (0..self.instances.len()).filter(|other| *other != n) {
                 if self.map().is_up(NodeId(other as u16)) {
@@ -312,15 +314,14 @@ impl Engine {
         self.follow_measures();
         self.follow_errors();
         self.follow_disks();
-        if let Some(e) = self.rule.take_unstored() {
-            self.stop_without_map(&e.to_string());
-        }
         let now = self.clock.now();
         for n in 0..self.instances.len() {
             let instance = &self.instances[n];
-            if instance.wanted && self.disk_ops(n) == 0 && !instance.rest.is_on(now) {
+            let waits = instance.rest.is_on(now) || instance.failures.pauses(now);
+            if instance.wanted && self.disk_ops(n) == 0 && !waits {
                 if let Err(e) = self.open_node(n) {
                     self.drop_node(n, &e.to_string());
+                    self.start_failed(n, &e.to_string());
                 }
             } else if instance.phase == Phase::Draining {
                 self.follow_drain(n);
@@ -330,17 +331,6 @@ impl Engine {
         if self.starting && !self.instances.iter().any(waits) {
             self.starting = false;
             self.all_are_open();
-        }
-    }
-
-    /// Nodes must not go on with a map that a restart would not know. They stop, hosts get
-    /// errors instead of waiting, and nodes can be started again when the map has room.
-    fn stop_without_map(&mut self, why: &str) {
-        for n in 0..self.instances.len() {
-            if !matches!(self.instances[n].phase, Phase::Down | Phase::Elsewhere) {
-                // That it runs has been seen.
-                let _ = self.kill_node(n, &format!("the map cannot be stored: {why}"));
-            }
         }
     }
 
@@ -361,6 +351,7 @@ impl Engine {
 
     pub(super) fn node_ready(&mut self, n: usize) {
         self.count_on(n);
+        self.instances[n].failures.is_over();
         self.instances[n].phase = Phase::Running;
         if !self.starting {
             self.log.on(About::node(n)).info(&format!("node {n} is up"));

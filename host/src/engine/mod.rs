@@ -10,6 +10,7 @@
 mod copies;
 mod crank;
 mod errors;
+mod failures;
 mod hung;
 pub(crate) mod instance;
 mod lane;
@@ -401,6 +402,10 @@ impl Engine {
         bell: Bell,
         polling: Polling,
     ) -> Result<()> {
+        if let Rule::Together(together) = &self.rule {
+            let bell = bell.clone();
+            together.wakes(move || bell.ring());
+        }
         // Models of disks are worked on one thread.
         let emulated = self.disks.are_emulated();
         let count = if emulated { 1 } else { chosen.count(self.lanes.in_any_order()) };

@@ -37,10 +37,18 @@ pub(crate) enum Rule {
 pub(crate) struct Alone {
     authority: Authority,
     state: State,
-    /// Why the map could not be stored.
-    unstored: Option<Error>,
+    /// A map that could not be stored yet.
+    unstored: Option<Unstored>,
+    /// Why the change that was asked for last was refused.
+    refusal: Option<Error>,
     /// When it is told the time next, if anybody is down or is to be given up for being down for long.
     next_tick: Nanos,
+}
+
+/// A map that waits until it can be stored.
+struct Unstored {
+    map: Arc<ClusterMap>,
+    retry_at: Nanos,
 }
 
 impl Alone {
@@ -55,6 +63,12 @@ impl Alone {
 /// How often an authority is told the time.
 const TICK: Nanos = 1000 * MILLIS;
 
+/// How long a map waits that could not be stored before that is tried again.
+const RETRY_AFTER: Nanos = 1000 * MILLIS;
+
+/// What is said when it could not.
+const CANNOT_STORE: &str = "the map cannot be stored";
+
 /// A change of the map that has been asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(pub(crate) u64);
@@ -62,6 +76,9 @@ pub(crate) struct Ticket(pub(crate) u64);
 impl Ticket {
     /// Of a change that has been made.
     pub(crate) const MADE: Ticket = Ticket(u64::MAX);
+
+    /// Of a change that was refused because it could not have been stored.
+    const REFUSED: Ticket = Ticket(u64::MAX - 1);
 }
 
 impl Rule {
@@ -76,7 +93,13 @@ impl Rule {
     /// The rule of the array in `state`.
     pub(crate) fn alone(state: State) -> Rule {
         let authority = Authority::new(state.content.map.clone());
-        Rule::Alone(Box::new(Alone { authority, state, unstored: None, next_tick: 0 }))
+        Rule::Alone(Box::new(Alone {
+            authority,
+            state,
+            unstored: None,
+            refusal: None,
+            next_tick: 0,
+        }))
     }
 
     /// The map in force, as far as is known here.
@@ -149,13 +172,6 @@ impl Rule {
         }
     }
 
-    pub(super) fn take_unstored(&mut self) -> Option<Error> {
-        match self {
-            Rule::Alone(alone) => alone.unstored.take(),
-            Rule::Together(_) => None,
-        }
-    }
-
     /// Whether the nodes may serve at this moment; if not, answers and messages wait.
     pub(super) fn may_serve(&self) -> bool {
         match self {
@@ -176,7 +192,10 @@ impl Rule {
     pub(super) fn next_due(&self) -> Option<Nanos> {
         match self {
             Rule::Alone(alone) => {
-                alone.ticks().then(|| alone.next_tick.saturating_sub(boot_time()))
+                let tick = alone.ticks().then_some(alone.next_tick);
+                let retry = alone.unstored.as_ref().map(|unstored| unstored.retry_at);
+                let due = tick.into_iter().chain(retry).min();
+                due.map(|due| due.saturating_sub(boot_time()))
             }
             Rule::Together(together) => together.next_due(),
         }
@@ -247,10 +266,17 @@ impl Engine {
     /// Asks for a change of the map.
     pub(crate) fn change(&mut self, change: Change) -> Ticket {
         match &mut self.rule {
-            Rule::Alone(_) => {
-                self.tell_authority(AuthorityInput::Change(change));
-                Ticket(0)
-            }
+            Rule::Alone(alone) => match alone.state.can_store() {
+                Ok(()) => {
+                    self.tell_authority(AuthorityInput::Change(change));
+                    Ticket(0)
+                }
+                Err(e) => {
+                    alone.refusal =
+                        Some(Error(format!("{CANNOT_STORE}: {e}; nothing was changed")));
+                    Ticket::REFUSED
+                }
+            },
             Rule::Together(together) => {
                 let ticket = together.change(change);
                 self.take_effects();
@@ -263,6 +289,7 @@ impl Engine {
     /// that there is a map after it; the map says what it holds.
     pub(crate) fn outcome(&mut self, ticket: Ticket) -> Option<Result<()>> {
         match &mut self.rule {
+            Rule::Alone(alone) if ticket == Ticket::REFUSED => alone.refusal.clone().map(Err),
             Rule::Alone(alone) => {
                 (alone.authority.is_settled() || self.nobody_runs()).then_some(Ok(()))
             }
@@ -396,18 +423,43 @@ impl Engine {
                     AuthorityOutput::Tell(node, message) => self.gate.word(node, message),
                     AuthorityOutput::Store(map) => match alone.state.store(&map) {
                         Ok(()) => {
-                            stored = true;
+                            (stored, alone.unstored) = (true, None);
                             inputs.push_back(AuthorityInput::Stored(map.epoch));
                         }
-                        Err(e) => alone.unstored = Some(e),
+                        Err(e) => {
+                            self.log.error(&format!(
+                                "{CANNOT_STORE}: {e}; it is retried every second, and hosts wait until it succeeds"
+                            ));
+                            let retry_at = boot_time() + RETRY_AFTER;
+                            alone.unstored = Some(Unstored { map, retry_at });
+                        }
                     },
                 }
             }
         }
         if stored {
-            self.copy_map();
-            self.stop_without_room();
+            self.is_stored();
         }
+    }
+
+    /// Stores a map again that could not be stored before, if it is time for that.
+    fn retry_to_store(&mut self, now: Nanos) {
+        let Rule::Alone(alone) = &mut self.rule else { return };
+        let Some(unstored) = alone.unstored.as_mut().filter(|u| u.retry_at <= now) else { return };
+        unstored.retry_at = now + RETRY_AFTER;
+        let map = unstored.map.clone();
+        if alone.state.store(&map).is_ok() {
+            alone.unstored = None;
+            self.log.info("the map is stored");
+            self.tell_authority(AuthorityInput::Stored(map.epoch));
+            self.is_stored();
+        }
+    }
+
+    /// Another map is stored.
+    fn is_stored(&mut self) {
+        self.copy_map();
+        self.stop_without_room();
     }
 
     /// There is something to read from another process, or room to write to it.
@@ -456,6 +508,7 @@ impl Engine {
                     alone.next_tick = now + TICK;
                     self.tell_authority(AuthorityInput::Tick(now));
                 }
+                self.retry_to_store(now);
             }
         }
     }

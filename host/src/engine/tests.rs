@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use weft_core::Buffer;
+use weft_core::cluster::Change;
 use weft_core::node::Envelope;
 use weft_core::plan::Range;
 use weft_core::store::{DiskOp, DiskRequest, Urgency};
@@ -48,6 +49,7 @@ fn until(engine: &mut Engine, reached: impl Fn(&Engine) -> bool) {
         engine.run();
         engine.fire_due();
         engine.fire_soon();
+        engine.follow_rule();
         engine.run();
         engine.rest();
         assert_eq!(engine.fatal, None);
@@ -243,7 +245,7 @@ fn a_missing_or_foreign_disk_keeps_its_node_down() {
 }
 
 #[test]
-fn a_map_that_cannot_be_stored_stops_the_nodes_and_not_the_process() {
+fn a_map_that_cannot_be_stored_is_stored_later_and_changes_are_refused_meanwhile() {
     for lanes in LANES {
         let dir = tempfile::tempdir().unwrap();
         let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
@@ -252,14 +254,22 @@ fn a_map_that_cannot_be_stored_stops_the_nodes_and_not_the_process() {
         let spare = dir.path().join("weft.toml.new");
         std::fs::remove_file(&spare).unwrap();
         std::fs::create_dir(&spare).unwrap();
-        engine.kill_node(1, "the test kills it").unwrap();
-        until(&mut engine, |e| e.instances.iter().all(|s| s.phase == Phase::Down));
-        assert!(engine.instances[0].why.contains("weft.toml"), "{}", engine.instances[0].why);
-        assert!(engine.is_settled() && engine.originator(0).is_none());
-        std::fs::remove_dir(&spare).unwrap();
-        engine.start_node(4).unwrap();
-        until(&mut engine, |e| e.is_quiet() && e.instances.iter().all(Instance::runs));
+        let ticket = engine.change(Change::Suspect(NodeId(0), true));
+        let refused = engine.outcome(ticket).unwrap().unwrap_err().0;
+        assert!(refused.contains("weft.toml.new") && refused.contains("nothing was changed"));
         assert_reads(&mut engine, 0, 3, 300_000);
+        engine.kill_node(1, "the test kills it").unwrap();
+        until(&mut engine, |e| !e.is_settled());
+        let others = |e: &Engine| (0..5).all(|n| (n == 1) != e.instances[n].runs());
+        assert!(others(&engine) && !engine.is_settled());
+        std::fs::remove_dir(&spare).unwrap();
+        until(&mut engine, Engine::is_settled);
+        assert!(others(&engine));
+        assert_reads(&mut engine, 0, 3, 300_000);
+        let ticket = engine.change(Change::Suspect(NodeId(0), true));
+        until(&mut engine, Engine::is_settled);
+        assert_eq!(engine.outcome(ticket), Some(Ok(())));
+        assert!(engine.map().nodes[0].suspect);
     }
 }
 

@@ -185,6 +185,14 @@ impl State {
         self.save(Content { map: map.clone(), ..self.content.clone() })
     }
 
+    /// Looks whether a map could be stored now.
+    ///
+    /// # Errors
+    /// If not, and why.
+    pub(crate) fn can_store(&self) -> Result<()> {
+        durable::write_spare(&self.dir.join(SPARE), self.text.as_bytes())
+    }
+
     /// What the disks are to keep copies of: the file, and its version.
     pub(crate) fn copy(&self) -> MapCopy {
         let Content { cluster, version, .. } = self.content;

@@ -10,7 +10,7 @@ mod lease;
 mod mail;
 pub(crate) mod mailbox;
 mod runner;
-mod seat;
+pub(crate) mod seat;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -284,7 +284,7 @@ impl Lane {
             let lives = seat.life == tag.life && !seat.ended;
             if let Some(disk) = seat.disk.as_ref().filter(|_| lives) {
                 let begun = disks.are_timed(disk).then_some(now);
-                seat.begins((tag.life, tag.id), begun);
+                seat.begins(&request, begun);
             }
             let Some(disk) = seat.disk.as_ref().filter(|_| lives) else { continue };
             self.waiting.begun(tag);

@@ -31,7 +31,7 @@ impl Bell {
         Bell(Some(waker.clone()))
     }
 
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         // A reactor that cannot be woken is gone.
         let _ = self.0.as_ref().map(|waker| waker.wake());
     }

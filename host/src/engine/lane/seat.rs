@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_core::node::{Node, NodeStatus, Timer};
+use weft_core::store::{DiskOp, DiskRequest, Urgency};
 use weft_core::units::Nanos;
 
 use crate::disk::Disk;
@@ -19,14 +20,22 @@ pub(crate) struct Seat {
     first: u64,
     /// Disk operations begun, also by an earlier life.
     pub(crate) disk_ops: usize,
-    /// When those that are under way were, of each life.
-    begun: BTreeMap<(u64, u64), Nanos>,
+    /// Those that are under way and timed, by life and number.
+    begun: BTreeMap<(u64, u64), Begun>,
     /// Operations that waited for the disk when its lane was last looked at.
     pub(crate) queued: usize,
     /// The node has said that its disk is no good. It takes nothing in any more, and is about to be killed.
     pub(super) ended: bool,
     /// When those that are set are due.
     timers: BTreeMap<Timer, Nanos>,
+}
+
+/// A disk operation that is under way.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    at: Nanos,
+    /// It makes a write durable that somebody waits for.
+    writes: bool,
 }
 
 impl Seat {
@@ -48,11 +57,13 @@ impl Seat {
         *self = Seat { life, first, disk_ops, begun, ..Seat::default() };
     }
 
-    /// The disk begins an operation of a life, now if that is to be known.
-    pub(super) fn begins(&mut self, (life, id): (u64, u64), now: Option<Nanos>) {
+    /// The disk begins an operation of this life, now if it is to be timed.
+    pub(super) fn begins(&mut self, request: &DiskRequest, now: Option<Nanos>) {
         self.disk_ops += 1;
-        if let Some(now) = now {
-            self.begun.insert((life, id), now);
+        if let Some(at) = now {
+            let durable = matches!(request.op, DiskOp::Write { durable: true, .. } | DiskOp::Flush);
+            let writes = durable && request.urgency == Urgency::Awaited;
+            self.begun.insert((self.life, request.id), Begun { at, writes });
         }
     }
 
@@ -62,12 +73,18 @@ impl Seat {
             return None;
         }
         self.disk_ops -= 1;
-        self.begun.remove(&(life, id)).map(|begun| now.saturating_sub(begun))
+        self.begun.remove(&(life, id)).map(|begun| now.saturating_sub(begun.at))
     }
 
     /// When the oldest operation of this life that its disk has not ended was begun.
     pub(crate) fn oldest(&self) -> Option<Nanos> {
-        self.begun.range((self.life, 0)..).map(|(_, begun)| *begun).min()
+        self.begun.range((self.life, 0)..).map(|(_, begun)| begun.at).min()
+    }
+
+    /// When the oldest of these was begun that makes a write durable for which somebody waits.
+    pub(crate) fn oldest_write(&self) -> Option<Nanos> {
+        let ours = self.begun.range((self.life, 0)..).map(|(_, begun)| begun);
+        ours.filter(|begun| begun.writes).map(|begun| begun.at).min()
     }
 
     /// Sets a timer, unless it is set for an earlier time already.
