@@ -360,7 +360,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(program)) == 0, ctypes.get_errno()
 os.execvp(sys.argv[1], sys.argv[1:])
 END
-    for way in "python3 $T/confined.py" "setpriv --reuid 64321 --regid 64321 --clear-groups prlimit --nproc=2"; do
+    for way in "python3 $T/confined.py" "setpriv --reuid 64321 --regid 64321 --clear-groups prlimit --nproc=3"; do
         n=$((n + 1)) dir=$T/contained$n
         install -d -m 777 "$dir"
         # shellcheck disable=SC2086 # several words

@@ -1,11 +1,16 @@
 //! The log of a process that serves hosts: lines on standard error, for people, for programs, or for systemd's journal.
 //!
 //! Lines come from `weft-host` with a level and go through `tracing`, whose subscriber leaves out those below the level
-//! that is wanted and writes the others.
+//! that is wanted and writes the others. A thread writes them, so that nothing waits for whoever reads the log, or for the
+//! file system that it is on.
 
 use std::fmt;
 use std::io;
-use std::time::SystemTime;
+use std::io::Write as _;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -55,13 +60,79 @@ enum Least {
     Info,
 }
 
+/// Lines that may wait for the thread that writes them; others are dropped.
+const LINES: usize = 10_000;
+
+/// How long the process waits at its end until all lines are written.
+const FINISH: Duration = Duration::from_secs(1);
+
+/// The thread that writes lines.
+static WRITER: OnceLock<Lines> = OnceLock::new();
+
+/// Waits until the lines are written, for [`FINISH`] at most. To be called before the process ends.
+pub fn finish() {
+    let Some(Lines { to: Some(to) }) = WRITER.get() else { return };
+    let (tell, written) = channel();
+    if to.try_send(Job::Finish(tell)).is_ok() {
+        // Whoever reads them may have stopped.
+        let _ = written.recv_timeout(FINISH);
+    }
+}
+
+/// What the thread is to do.
+enum Job {
+    Write(Vec<u8>),
+    Finish(Sender<()>),
+}
+
+/// Where lines go.
+#[derive(Clone)]
+struct Lines {
+    /// To the thread; if there is none, they are written where they come up.
+    to: Option<SyncSender<Job>>,
+}
+
+impl Lines {
+    fn start() -> Lines {
+        let (to, jobs) = sync_channel(LINES);
+        let thread = thread::Builder::new().name("weft-lines".to_string());
+        let started = thread.spawn(move || write_lines(&jobs));
+        Lines { to: started.is_ok().then_some(to) }
+    }
+}
+
+fn write_lines(jobs: &Receiver<Job>) {
+    for job in jobs {
+        // A line that cannot be written is lost, and so is the word to a process that has waited long enough.
+        match job {
+            Job::Write(line) => drop(io::stderr().write_all(&line)),
+            Job::Finish(tell) => drop(tell.send(())),
+        }
+    }
+}
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.to {
+            Some(to) => drop(to.try_send(Job::Write(bytes.to_vec()))),
+            None => io::stderr().write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Logging {
     /// Begins the log of this process.
     ///
     /// # Errors
     /// If it has been begun already.
     pub fn start(self) -> Result<Log> {
-        let subscriber = self.subscriber(io::stderr);
+        let lines = WRITER.get_or_init(Lines::start);
+        let subscriber = self.subscriber(|| lines.clone());
         tracing::subscriber::set_global_default(subscriber)
             .map_err(|e| anyhow!("cannot start the log: {e}"))?;
         Ok(Log::with_fields(write))
@@ -204,6 +275,23 @@ mod tests {
         let child = child.unwrap();
         assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
         assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"));
+    }
+
+    #[test]
+    fn a_line_never_waits_for_the_thread_that_writes_it() {
+        let (to, jobs) = sync_channel(2);
+        let mut lines = Lines { to: Some(to) };
+        for line in ["one\n", "two\n", "three\n"] {
+            assert_eq!(lines.write(line.as_bytes()).unwrap(), line.len());
+        }
+        let there: Vec<String> = jobs
+            .try_iter()
+            .map(|job| match job {
+                Job::Write(line) => String::from_utf8(line).unwrap(),
+                Job::Finish(_) => unreachable!("nobody has asked for it"),
+            })
+            .collect();
+        assert_eq!(there, ["one\n", "two\n"], "the third is dropped");
     }
 
     fn written(form: Form, least: Least) -> Vec<String> {

@@ -166,7 +166,9 @@ impl Command {
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match Cli::parse().command.run() {
+    let ran = Cli::parse().command.run();
+    logging::finish();
+    match ran {
         Ok(code) => code,
         // Nobody listens any more (`weft ... | head`): nothing to say, but not a success.
         Err(e) if is_broken_pipe(&e) => ExitCode::FAILURE,
