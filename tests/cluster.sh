@@ -490,7 +490,7 @@ left_over() {
     [ "$left" = yes ]
     run_node "$leader"
     wait_until status "$other" "sys.exit(any(v['name'] == 'w' for v in s['volumes']))"
-    grep -c "volume 'w' is given up" "$T"/log? | grep -v ':0'
+    grep -c "volume 'w' is removed: its" "$T"/log? | grep -v ':0'
     wait_until has "$other" up 4
     wait_until mode_is 2 fault-free
 }
@@ -711,7 +711,7 @@ boxes() {
     box_has 1 up 8
     whole 1
     nbdcopy "nbd+unix:///w?socket=$T/nbdb2.sock" - | cmp - "$T/image.10"
-    grep -c 'b0-0.img is in the configuration and not in use' "$T/logb0"
+    grep -c 'b0-0.img is in the configuration but not in use' "$T/logb0"
 }
 
 # Whole boxes: stopped, drained or given up by their names. A volume that nothing can rebuild stands in the way, by name.
@@ -880,7 +880,7 @@ forgetting() {
     done
     run_node 0
     wait_until warned 0 'weft recover --config'
-    wait_until warned 1 'have not admitted this process'
+    wait_until warned 1 'have not readmitted this process'
     grep -c '2 of 3 voting members have lost their logs' "$T/log0"
     refused 'in use by process' weft recover --config "$T/n0.toml" --found
     crash 0
