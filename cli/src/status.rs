@@ -17,7 +17,7 @@ use weft_terminal::{align_right, bytes, folded, say, say_json, table, width, wra
 
 use crate::args::Target;
 use crate::output::{map_name, say_cut_off};
-use crate::volume::{controller, troubles, volumes};
+use crate::volume::{controller, limits, troubles, volumes};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -140,7 +140,8 @@ fn below(status: &ArrayStatus, summary: &Summary) -> String {
     for line in status.nodes.iter().filter_map(outlook) {
         out += &format!("\n{line}");
     }
-    for line in status.volumes.iter().filter_map(controller) {
+    let volumes = || status.volumes.iter();
+    for line in volumes().filter_map(controller).chain(volumes().filter_map(limits)) {
         out += &format!("\n{line}");
     }
     for line in status.volumes.iter().flat_map(troubles).chain(status.scrubs.iter().map(scrub)) {

@@ -3,6 +3,7 @@
 mod controlled;
 mod deleting;
 mod keys;
+mod limits;
 mod ranges;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use crate::choices::{Choices, ForVolumes, help_for_set};
 use crate::confirm::Confirm;
 use crate::lost;
 use crate::output::{say_cut_off, uri};
+
+pub use limits::limits;
 
 /// Commands for volumes.
 #[derive(Debug, Subcommand)]
@@ -299,7 +302,7 @@ impl Volume {
         if let Some(line) = redundancy(volume) {
             say(line)?;
         }
-        for line in ranges::in_words(volume) {
+        for line in ranges::in_words(volume).chain(limits(volume)) {
             say(line)?;
         }
         for line in troubles(volume) {

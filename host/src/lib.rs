@@ -47,6 +47,7 @@ mod spec;
 mod state;
 pub mod status;
 mod strangers;
+mod throttle;
 mod volumes;
 
 pub use array::{Array, Handle};

@@ -294,6 +294,7 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
                 "calculator" => &[("dispatch", "collaborative")],
                 "dispatch" | "roles" => &[("calculator", "auto")],
                 "inline" if word != "0" => &[("roles", "controller"), ("commands", "column")],
+                "burst" if word != "0s" => &[("iops", "500")],
                 "commands" if word != "column" => &[("roles", "controller"), ("inline", "0")],
                 _ => &[],
             };

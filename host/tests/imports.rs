@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 29] = [
     "error",
     "length_of_time",
     "size",
@@ -19,6 +19,7 @@ const ORDER: [&str; 28] = [
     "disk_timeout",
     "spec",
     "policy",
+    "throttle",
     "status",
     "volumes",
     "state",

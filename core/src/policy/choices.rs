@@ -7,7 +7,8 @@ use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
     CalculatedAt, Commands, Commit, Dispatch, Flush, Kind, Ordering, Policy, PolicyError,
-    Preference, Refresh, Roles, Row, SequencerForm, Start, Timing, Valued, redundancy,
+    Preference, Refresh, Roles, Row, SequencerForm, Start, Timing, Valued, examples, limits,
+    redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -58,6 +59,12 @@ pub enum Setting {
     Inline(u64),
     /// Of [`Policy::commands`].
     Commands(Commands),
+    /// Of [`VolumeLimits::iops`](super::VolumeLimits::iops).
+    Iops(u64),
+    /// Of [`VolumeLimits::bandwidth`](super::VolumeLimits::bandwidth).
+    Bandwidth(u64),
+    /// Of [`VolumeLimits::burst`](super::VolumeLimits::burst).
+    Burst(Nanos),
 }
 
 /// A choice, by its key.
@@ -88,10 +95,10 @@ pub struct Value {
     pub kind: Kind,
 }
 
-const FOREVER: &str = "forever";
+pub(super) const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 22] = [
+pub static CHOICES: [Choice; 25] = [
     Choice {
         key: "strategy",
         help: "how to compute parity for a write to part of a stripe",
@@ -169,7 +176,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "how long requests to a failed volume wait for its nodes before they fail, any duration or forever",
         settles: None,
         in_use: true,
-        values: || TIMES.to_vec(),
+        values: || examples::TIMES.to_vec(),
         parse: |word| lost_wait(word).map(Setting::LostWait),
         of: |policy| Setting::LostWait(policy.lost_wait),
     },
@@ -187,7 +194,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "number of parities updated with each write while the others are deferred",
         settles: None,
         in_use: true,
-        values: || COUNTS.to_vec(),
+        values: || examples::COUNTS.to_vec(),
         parse: |word| redundancy::count("immediate-parities", word).map(Setting::ImmediateParities),
         of: |policy| Setting::ImmediateParities(policy.redundancy.immediate_parities),
     },
@@ -205,7 +212,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "idle time of a disk before its deferred parity is computed, any duration",
         settles: None,
         in_use: true,
-        values: || IDLE_TIMES.to_vec(),
+        values: || examples::IDLE_TIMES.to_vec(),
         parse: |word| redundancy::bound_in_time("idle", word).map(Setting::Idle),
         of: |policy| Setting::Idle(policy.redundancy.idle),
     },
@@ -214,7 +221,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "exposed stripes before parity is computed under any load, a number; at twice as many, parity is not deferred",
         settles: None,
         in_use: true,
-        values: || STRIPES.to_vec(),
+        values: || examples::STRIPES.to_vec(),
         parse: |word| redundancy::bound("exposed-stripes", word).map(Setting::ExposedStripes),
         of: |policy| Setting::ExposedStripes(policy.redundancy.exposed_stripes),
     },
@@ -223,7 +230,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "exposed data before parity is computed under any load, a size; at twice as much, parity is not deferred",
         settles: None,
         in_use: true,
-        values: || BOUNDS.to_vec(),
+        values: || examples::BOUNDS.to_vec(),
         parse: |word| redundancy::bound_in_bytes("exposed-bytes", word).map(Setting::ExposedBytes),
         of: |policy| Setting::ExposedBytes(policy.redundancy.exposed_bytes),
     },
@@ -232,7 +239,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "time data may be exposed before parity is computed under any load, any duration",
         settles: None,
         in_use: true,
-        values: || EXPOSED_TIMES.to_vec(),
+        values: || examples::EXPOSED_TIMES.to_vec(),
         parse: |word| redundancy::bound_in_time("exposed-for", word).map(Setting::ExposedFor),
         of: |policy| Setting::ExposedFor(policy.redundancy.exposed_for),
     },
@@ -250,7 +257,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "target MTTDL in hours, a number; parity is deferred only while the measured MTTDL is above it",
         settles: None,
         in_use: true,
-        values: || TARGETS.to_vec(),
+        values: || examples::TARGETS.to_vec(),
         parse: |word| redundancy::target("mttdl", word).map(Setting::Mttdl),
         of: |policy| Setting::Mttdl(policy.redundancy.mttdl),
     },
@@ -268,7 +275,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "mean hours between unpredicted failures of a disk, a number, from which the MTTDL is computed",
         settles: None,
         in_use: true,
-        values: || MTTFS.to_vec(),
+        values: || examples::MTTFS.to_vec(),
         parse: |word| redundancy::hours("disk-mttf", word).map(Setting::DiskMttf),
         of: |policy| Setting::DiskMttf(policy.redundancy.disk_mttf),
     },
@@ -277,7 +284,7 @@ pub static CHOICES: [Choice; 22] = [
         help: "with roles=controller, the largest write sent to the controller with its request, a size",
         settles: None,
         in_use: true,
-        values: || INLINE.to_vec(),
+        values: || examples::INLINE.to_vec(),
         parse: |word| inline(word).map(Setting::Inline),
         of: |policy| Setting::Inline(policy.inline),
     },
@@ -290,49 +297,34 @@ pub static CHOICES: [Choice; 22] = [
         parse: |word| word.parse().map(Setting::Commands),
         of: |policy| Setting::Commands(policy.commands),
     },
+    Choice {
+        key: "iops",
+        help: "most requests per second of all hosts together, a number",
+        settles: None,
+        in_use: true,
+        values: || examples::IOPS.to_vec(),
+        parse: |word| limits::iops(word).map(Setting::Iops),
+        of: |policy| Setting::Iops(policy.limits.iops),
+    },
+    Choice {
+        key: "bandwidth",
+        help: "most bytes per second that all hosts together read and write, a size",
+        settles: None,
+        in_use: true,
+        values: || examples::BANDWIDTHS.to_vec(),
+        parse: |word| limits::bandwidth(word).map(Setting::Bandwidth),
+        of: |policy| Setting::Bandwidth(policy.limits.bandwidth),
+    },
+    Choice {
+        key: "burst",
+        help: "with iops or bandwidth, the idle time whose unused part may be used later above the limit, a duration",
+        settles: None,
+        in_use: true,
+        values: || examples::BURSTS.to_vec(),
+        parse: |word| limits::burst(word).map(Setting::Burst),
+        of: |policy| Setting::Burst(policy.limits.burst),
+    },
 ];
-
-/// Some of the sizes up to which writes are inline.
-const INLINE: [Value; 3] = [usual("0", "none"), usual("4K", ""), usual("64K", "")];
-
-/// Some of the times that requests can wait.
-const TIMES: [Value; 4] = [
-    Value { word: "0s", help: "fail at once", kind: Kind::Usual },
-    Value { word: "20s", help: "", kind: Kind::Usual },
-    Value { word: "5m", help: "", kind: Kind::Usual },
-    Value { word: FOREVER, help: "until the nodes return", kind: Kind::Usual },
-];
-
-const fn usual(word: &'static str, help: &'static str) -> Value {
-    Value { word, help, kind: Kind::Usual }
-}
-
-/// Some of the numbers of parities.
-const COUNTS: [Value; 3] = [
-    usual("0", "all parity is deferred"),
-    usual("1", "the first parity is immediate"),
-    usual("2", "the first two are immediate"),
-];
-
-/// Some of the times for which a disk must be idle.
-const IDLE_TIMES: [Value; 3] = [usual("10ms", ""), usual("100ms", ""), usual("1s", "")];
-
-/// Some of the numbers of stripes.
-const STRIPES: [Value; 3] = [usual("20", ""), usual("10000", ""), usual("none", "no bound")];
-
-/// Some of the bounds on what is exposed.
-const BOUNDS: [Value; 3] = [usual("64M", ""), usual("1G", ""), usual("none", "no bound")];
-
-/// Some of the times for which it may be.
-const EXPOSED_TIMES: [Value; 3] = [usual("1s", ""), usual("30s", ""), usual("none", "no bound")];
-
-/// Some of the mean times that can be asked for.
-const TARGETS: [Value; 3] =
-    [usual("10000000", ""), usual("100000000", ""), usual("none", "no target")];
-
-/// Some of the mean times of disks.
-const MTTFS: [Value; 2] =
-    [usual("2000000", "1M hours, half of the failures predicted"), usual("1000000", "")];
 
 fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
     rows.iter().map(|r| Value { word: r.word, help: r.help, kind: r.kind }).collect()
@@ -467,6 +459,9 @@ impl Setting {
             Setting::DiskMttf(to) => policy.redundancy.disk_mttf = to,
             Setting::Inline(to) => policy.inline = to,
             Setting::Commands(to) => policy.commands = to,
+            Setting::Iops(to) => policy.limits.iops = to,
+            Setting::Bandwidth(to) => policy.limits.bandwidth = to,
+            Setting::Burst(to) => policy.limits.burst = to,
         }
     }
 
@@ -495,6 +490,9 @@ impl Setting {
             Setting::DiskMttf(_) => "disk-mttf",
             Setting::Inline(_) => "inline",
             Setting::Commands(_) => Commands::KEY,
+            Setting::Iops(_) => "iops",
+            Setting::Bandwidth(_) => "bandwidth",
+            Setting::Burst(_) => "burst",
         }
     }
 
@@ -517,11 +515,16 @@ impl Setting {
             Setting::Flush(v) => v.to_string(),
             Setting::Idle(v) | Setting::ExposedFor(v) => redundancy::time_in_words(v),
             Setting::Start(v) => v.to_string(),
-            Setting::ExposedStripes(v) | Setting::Mttdl(v) => redundancy::bound_in_words(v),
+            Setting::ExposedStripes(v) | Setting::Mttdl(v) | Setting::Iops(v) => {
+                redundancy::bound_in_words(v)
+            }
+            Setting::Burst(v) => limits::burst_in_words(v),
             Setting::DiskMttf(v) => v.to_string(),
             Setting::Commands(v) => v.to_string(),
             Setting::Inline(0) => "0".to_string(),
-            Setting::ExposedBytes(v) | Setting::Inline(v) => redundancy::bytes_in_words(v),
+            Setting::ExposedBytes(v) | Setting::Inline(v) | Setting::Bandwidth(v) => {
+                redundancy::bytes_in_words(v)
+            }
         }
     }
 

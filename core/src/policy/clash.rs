@@ -207,7 +207,7 @@ impl Clash {
     }
 }
 
-const CLASHES: [Clash; 12] = [
+const CLASHES: [Clash; 13] = [
     Clash {
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
@@ -288,6 +288,12 @@ const CLASHES: [Clash; 12] = [
         other: |p| (!p.sees_no_data()).then_some(Setting::Roles(p.roles())),
         if_said: true,
         why: "only roles=controller keeps data away from the controller; also set roles=controller",
+    },
+    Clash {
+        one: |p| (p.limits.burst > 0).then_some(Setting::Burst(p.limits.burst)),
+        other: |p| p.limits.are_none().then_some(Setting::Iops(p.limits.iops)),
+        if_said: true,
+        why: "without a limit there is nothing to exceed; also set iops or bandwidth",
     },
 ];
 

@@ -4,7 +4,9 @@
 //!   means
 //! - [`choices`]: the table of the choices, by their keys: what `weft volume set`, options, scenarios, files
 //!   and `weft status` call them
+//! - `examples`: values of choices that take any number, size or time
 //! - [`redundancy`]: when parity is computed, and how long it may wait
+//! - [`limits`]: how much hosts may ask of a volume
 //! - [`clash`]: what does not go together
 //! - [`time`]: lengths of time in words
 //!
@@ -14,12 +16,15 @@
 
 mod choices;
 mod clash;
+mod examples;
+pub mod limits;
 pub(crate) mod redundancy;
 pub mod time;
 mod values;
 
 pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
+pub use limits::VolumeLimits;
 pub use redundancy::{Flush, IN_RANGES, Redundancy, Refresh, Start, Timing};
 pub use values::{
     CalculatedAt, Commands, Commit, Controller, Dispatch, Kind, Ordering, Preference, Roles, Row,
@@ -57,6 +62,8 @@ pub struct Policy {
     pub lost_wait: Nanos,
     /// When parity is computed, and how long it may wait.
     pub redundancy: Redundancy,
+    /// How much hosts may ask of it.
+    pub limits: VolumeLimits,
 }
 
 impl Policy {
@@ -143,6 +150,7 @@ impl Default for Policy {
             journal: true,
             lost_wait: Policy::USUAL_LOST_WAIT,
             redundancy: Redundancy::default(),
+            limits: VolumeLimits::default(),
         }
     }
 }

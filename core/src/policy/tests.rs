@@ -110,6 +110,9 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ("", "roles=controller calculator=tree"),
         ("calculator=balanced", "roles=controller"),
         ("commit=limited dispatch=commanded", "roles=central commit=late"),
+        ("", "burst=10s iops=500"),
+        ("bandwidth=20M", "burst=10s"),
+        ("iops=500 burst=10s", "iops=none"),
     ] {
         assert_eq!(check(before, good), Ok(()), "{before}, {good}");
     }
@@ -179,6 +182,7 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
             "roles=central",
         ),
         ("", "inline=4K", "inline=4K", "roles=node", "also set"),
+        ("", "burst=10s", "burst=10s", "iops=none", "also set iops or bandwidth"),
         ("", "commands=block", "commands=block", "roles=node", "also set"),
         ("roles=controller inline=4K", "commands=block", "commands=block", "inline=4K", "inline=0"),
         (

@@ -8,6 +8,7 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::control::absences::Absences;
 use crate::status::Detour;
+use crate::throttle::AllDemands;
 
 /// A status that is older says nothing any more.
 const STALE: Duration = Duration::from_secs(3);
@@ -80,6 +81,12 @@ impl PeerStatus {
             in_hand.is_some_and(|all| all.iter().any(|id| *id == volume.0))
         };
         self.0.keys().any(has)
+    }
+
+    /// What hosts of a process need of the limits of volumes, if it was heard.
+    pub(crate) fn demands(&self, process: NodeId) -> Option<AllDemands> {
+        let said = self.of(process)?;
+        serde_json::from_value(said["demands"].clone()).ok()
     }
 
     /// Connections of hosts to a volume in other processes.

@@ -25,12 +25,15 @@ use crate::status::{
     ClusterStatus, Counters, Evenness, HostStatus, LaneStatus, MissingNode, NodeState, NodeStatus,
     RequestLimits, ScrubStatus, SlotsStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
+use crate::throttle::AllDemands;
 
 /// How everything is.
 pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
     let mut volumes = volumes(commands);
     for volume in &mut volumes {
-        volume.latency = commands.hosts.latency(VolumeId(volume.id));
+        let id = VolumeId(volume.id);
+        volume.latency = commands.hosts.latency(id);
+        volume.requests_limited = commands.hosts.waiting_for_limits(id);
     }
     let commands = &*commands;
     let engine = &*commands.engine;
@@ -225,7 +228,7 @@ pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<NodeStatus> {
 }
 
 /// What the others are told of this process and its nodes.
-pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts) -> Option<Value> {
+pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts, demands: AllDemands) -> Option<Value> {
     let ours = engine.rule.together()?.ours().into_iter().map(|n| usize::from(n.0));
     let known = ours.filter(|n| engine.map().nodes.get(*n).is_some());
     let nodes: Vec<NodeStatus> = known.map(|n| node(engine, n, &engine.instances[n])).collect();
@@ -234,6 +237,7 @@ pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts) -> Option<Value> {
     Some(json!({
         "nodes": nodes,
         "clients": Value::Object(clients),
+        "demands": demands,
         "quiet": engine.is_quiet(),
         "admits": engine.rule.together()?.home().config.admit.is_some(),
         "epoch": engine.map().epoch,
@@ -431,6 +435,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         apart: volume.apart.clone(),
         bears: (!cut_off).then(|| survived(engine, volume)),
         latency: None,
+        requests_limited: 0,
         deleted_seconds_left: seconds_left(volume, time_of_day()),
         nodes: volume.nodes().into_iter().map(|n| n.0).collect(),
         clients: commands.clients_of(volume.id),

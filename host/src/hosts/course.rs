@@ -8,6 +8,8 @@ use weft_core::node::{HostOp, Spent};
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
+    /// It waits for the limits of its volume.
+    Limited,
     /// It waits for others that touch the same bytes.
     Behind,
     /// No node takes requests, and one is waited for.
@@ -19,7 +21,8 @@ pub(crate) enum Stage {
 }
 
 /// All stages, and what is said of the time in each.
-const STAGES: [(Stage, &str); 4] = [
+const STAGES: [(Stage, &str); 5] = [
+    (Stage::Limited, "waiting for the volume's limits"),
     (Stage::Behind, "waiting for overlapping I/O"),
     (Stage::Parked, "without a node to take it"),
     (Stage::Flush, "in a flush"),
@@ -90,7 +93,7 @@ impl Course {
         Course {
             verb: Verb::of(op),
             came: now,
-            stage: Stage::Behind,
+            stage: Stage::Limited,
             since: now,
             spent,
             attempts: 0,
@@ -109,6 +112,16 @@ impl Course {
         let place = STAGES.iter().position(|s| s.0 == self.stage).expect("all are listed");
         self.spent[place] += now.saturating_duration_since(self.since);
         (self.stage, self.since) = (stage, now);
+    }
+
+    /// The limits of its volume allow it.
+    pub(crate) fn is_within_limits(&mut self, now: Instant) {
+        self.enter(Stage::Behind, now);
+    }
+
+    /// How long it waited for the limits of its volume: as its operator wants it, and not because anything is slow.
+    pub(crate) fn waited_for_limits(&self) -> Duration {
+        self.spent[0]
     }
 
     /// A node has answered, and says where its time went if that was long.
@@ -186,6 +199,7 @@ mod tests {
         let at = |ms: u64| begun + Duration::from_millis(ms);
         let read = HostOp::Read(Range { offset: 4096, len: 512 });
         let mut course = Course::new(&read, at(0));
+        course.is_within_limits(at(0));
         course.enter(Stage::Node, at(1500));
         let (held, others) = (3_000_000, 480_000_000);
         let longest = Some((NodeId(1), 470_000_000));
@@ -202,9 +216,19 @@ mod tests {
             course.enter(stage, at(ms));
         }
         course.over(at(1600));
+        assert_eq!(course.waited_for_limits(), Duration::ZERO);
         assert_eq!(
             course.explained("v", "a local host", 0),
             "slow: a flush of volume 'v' by a local host took 1.600 s: 1.000 s without a node to take it, 0.600 s at node 0; passed to nodes 3 times"
+        );
+        let mut course = Course::new(&HostOp::Flush, at(0));
+        course.is_within_limits(at(2000));
+        course.enter(Stage::Node, at(2000));
+        course.over(at(3500));
+        assert_eq!(course.waited_for_limits(), Duration::from_secs(2));
+        assert_eq!(
+            course.explained("v", "a local host", 0),
+            "slow: a flush of volume 'v' by a local host took 3.500 s: 2.000 s waiting for the volume's limits, 1.500 s at node 0"
         );
     }
 }

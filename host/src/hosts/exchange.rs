@@ -94,7 +94,7 @@ impl Hosts {
         let Some(order) = asked.order else {
             let (owner, node) = (Owner::Session { conn: id, number }, session.node());
             let job = Job::new(volume, asked.op, then_flush);
-            return self.requests.submit(engine, owner, node, job);
+            return self.submit(engine, owner, node, job);
         };
         let Some(host) = session.host() else { return };
         let comes_after = !order.after.is_empty() || order.after_completed;
@@ -141,7 +141,7 @@ impl Hosts {
         let place = sequenced.then_some(Place { id, after, oldest });
         let job = Job { volume, op, place, first_flush, then_flush, again, oldest: Some(oldest) };
         let (owner, node) = (Owner::Host { host, number }, session.node());
-        self.requests.submit(engine, owner, node, job);
+        self.submit(engine, owner, node, job);
     }
 
     fn tell(
@@ -171,7 +171,8 @@ impl Hosts {
     /// A host that names its requests is not connected any more.
     fn leave(&mut self, engine: &mut Engine, host: HostId, leave: Leave) {
         let mut steps = Vec::new();
-        for number in self.requests.leave(engine, host, leave) {
+        let held = self.held.leave(host);
+        for number in self.requests.leave(engine, host, leave).into_iter().chain(held) {
             let gone = Err(weft_core::node::HostError::Gone);
             self.numbered.finished(host, number, gone, Instant::now(), &mut steps);
         }
@@ -213,7 +214,7 @@ impl Hosts {
         let now = Instant::now();
         let Some((verb, took)) = course.over(now) else { return };
         self.latencies.record((volume, verb), took, now);
-        if self.slow.is_some_and(|slow| took >= slow) {
+        if self.slow.is_some_and(|slow| took >= slow + course.waited_for_limits()) {
             let map = engine.map();
             let name = map.volumes.get(&volume).map_or("?", |v| v.name.as_str());
             let host = conn.and_then(|conn| self.connections.get(conn)).map(|s| s.peer());
@@ -271,6 +272,7 @@ impl Hosts {
         }
         let session = self.connections.remove(id);
         self.ended.push(id);
+        self.held.forget(id);
         self.requests.forget(engine, id);
         if let Some(host) = session.and_then(|session| session.host())
             && self.numbered.lose(host, id, Instant::now())

@@ -9,12 +9,14 @@
 //! | [`exchange`] | what hosts ask, and what they are told |
 //! | [`arrivals`] | hosts that wait until other processes agree |
 //! | [`course`], [`latency`] | how long requests take, and where their time goes |
+//! | [`held`] | requests that wait for the limits of their volumes |
 //! | [`requests`], [`overlap`] | requests that nodes work on, and which must wait for others |
 
 pub(crate) mod arrivals;
 mod attach;
 mod course;
 mod exchange;
+mod held;
 mod latency;
 mod overlap;
 pub(crate) mod requests;
@@ -28,6 +30,7 @@ use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
 
 use arrivals::Arrivals;
+use held::AllHeld;
 use latency::Latencies;
 use requests::{Job, Owner, Requests};
 
@@ -47,6 +50,8 @@ pub(crate) struct Hosts {
     numbered: NumberedHosts,
     arrivals: Arrivals,
     requests: Requests,
+    /// Requests that wait for the limits of their volumes.
+    held: AllHeld,
     /// The names of the volumes that hosts can use here, if not all.
     serves: Option<BTreeSet<String>>,
     /// Hosts wait for the node of this process to take part again.
@@ -83,6 +88,7 @@ impl Hosts {
             numbered: NumberedHosts::default(),
             arrivals: Arrivals::default(),
             requests: Requests::default(),
+            held: AllHeld::new(),
             serves: None,
             away: false,
             next_node: 0,
@@ -156,7 +162,7 @@ impl Hosts {
 
     /// How many of their requests are not answered.
     pub(crate) fn unanswered(&self) -> usize {
-        self.requests.of_hosts()
+        self.requests.of_hosts() + self.held.count()
     }
 
     /// Takes the connections that have ended.
@@ -172,7 +178,8 @@ impl Hosts {
         let slow = slow.map(|at| at.saturating_duration_since(Instant::now()));
         let disks = self.slow_disks.due();
         let disks = disks.map(|at| at.saturating_duration_since(Instant::now()));
-        let others = [self.arrivals.look_again(), self.connections.patience_due(), slow, disks];
+        let (arrivals, patience) = (self.arrivals.look_again(), self.connections.patience_due());
+        let others = [arrivals, patience, slow, disks, self.held.due()];
         numbered.into_iter().chain(others.into_iter().flatten()).min()
     }
 

@@ -21,7 +21,7 @@ type Labels = Vec<(&'static str, String)>;
 type Row<T, N> = (&'static str, &'static str, fn(&T) -> Option<N>);
 
 /// Of each volume.
-const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
+const VOLUMES: [Row<VolumeStatus, f64>; 10] = [
     ("volume_size_bytes", "Size of the volume as seen by hosts", |v| Some(v.size as f64)),
     (
         "volume_survives_nodes",
@@ -29,6 +29,11 @@ const VOLUMES: [Row<VolumeStatus, f64>; 9] = [
         |v| v.survives.map(|n| n as f64),
     ),
     ("volume_clients", "Host connections", |v| Some(v.clients as f64)),
+    (
+        "volume_requests_limited",
+        "Host requests of this process that wait for the volume's limits",
+        |v| Some(v.requests_limited as f64),
+    ),
     ("volume_stripes", "Stripes", |v| Some(v.stripes as f64)),
     ("volume_stripes_degraded", "Stripes with a column on a node that is down", |v| {
         Some(v.stripes_degraded as f64)

@@ -47,7 +47,10 @@ impl Reactor {
                     self.controls.answered(peer, number, &answer);
                 }
                 PeerEvent::HungUp(number) => self.controls.hung_up(peer, number),
-                PeerEvent::Status(status) => self.peer_status.take(peer, &status),
+                PeerEvent::Status(status) => {
+                    self.peer_status.take(peer, &status);
+                    self.divide_limits();
+                }
                 PeerEvent::Down => {
                     self.hosts.lose_process(peer);
                     let over = self.controls.lose_process(peer);
@@ -100,12 +103,22 @@ impl Reactor {
             return;
         }
         let (stopped, in_hand) = (self.is_stopped(), self.controls.volumes_in_hand());
-        let status = status::for_peers(&self.engine, &self.hosts);
+        let demands = self.hosts.demands(&self.engine);
+        let status = status::for_peers(&self.engine, &self.hosts, demands);
         if let (Some(mut status), Some(together)) = (status, self.engine.rule.together_mut()) {
             status["stopped"] = json!(stopped);
             status["in_hand"] = in_hand.iter().map(|v| v.0).collect();
             together.tell_status(status.to_string().into_bytes());
         }
+        self.divide_limits();
+    }
+
+    /// Divides the limits of volumes among the processes that may serve hosts.
+    fn divide_limits(&mut self) {
+        let Some(together) = self.engine.rule.together() else { return };
+        let others = together.others().into_iter();
+        let others: Vec<_> = others.map(|p| self.peer_status.demands(p)).collect();
+        self.hosts.divide_limits(&self.engine, &others);
     }
 
     /// Goes on with what control connections ask. Says whether there was any progress.

@@ -204,6 +204,7 @@ impl Reactor {
     fn round(&mut self) -> Result<()> {
         self.engine.fire_due();
         self.hosts.do_due(&mut self.engine);
+        self.hosts.begin_what_waited(&mut self.engine, self.ending.is_on());
         if !self.ending.is_on() {
             self.hosts.receive(&mut self.engine);
         }

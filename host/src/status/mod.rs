@@ -455,6 +455,8 @@ pub struct VolumeStatus {
     /// How long requests took that this process answered in the last minute or two; only if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<VolumeLatency>,
+    /// Requests of hosts of this process that wait for its limits.
+    pub requests_limited: usize,
     /// The nodes that hold its columns.
     pub nodes: Vec<u16>,
     /// Connections of hosts.

@@ -10,10 +10,6 @@ use weft_core::cluster::{
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
-use weft_core::policy::{
-    CalculatedAt, Commands, Commit, Controller, Dispatch, Flush, Ordering, Policy, Preference,
-    Redundancy, Refresh, SequencerForm, Start, Timing, Valued,
-};
 use weft_core::units::{MAX_NODES, SECTOR};
 
 use weft_bytes::{BytesError, Read, at_most};
@@ -41,9 +37,6 @@ const WITH_RATES: u8 = 16;
 
 /// The first version whose maps have the keys that nodes were admitted with.
 const WITH_KEYS: u8 = 18;
-
-/// Policies may have commands block by block since this version.
-const WITH_COMMANDS: u8 = 15;
 
 wire_struct!(ClusterMap {
     epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
@@ -359,128 +352,6 @@ fn rotation_tag(placement: Placement) -> u8 {
     ROTATIONS.iter().find(|r| r.1 == placement).expect("all have one").0
 }
 
-/// What a policy says besides whether there is a journal: that it says when parity is computed, too. A policy by which
-/// that is always at once has the bytes that it had before there was a choice.
-const DEFERS: u8 = 2;
-/// The same: that it says which controller there is.
-const CONTROLLED: u8 = 4;
-/// A flag of a policy: its controller commands nodes block by block.
-const BY_BLOCK: u8 = 8;
-
-impl Wire for Policy {
-    fn put(&self, w: &mut Writer) {
-        self.strategy.put(w);
-        self.calculated_at.put(w);
-        self.dispatch.put(w);
-        self.commit.put(w);
-        self.ordering.put(w);
-        self.sequencer.put(w);
-        let says = self.redundancy != Redundancy::default();
-        let controlled = self.controller.is_some() || self.inline > 0;
-        let by_block = self.commands == Commands::Block;
-        let flags =
-            [(self.journal, 1), (says, DEFERS), (controlled, CONTROLLED), (by_block, BY_BLOCK)];
-        flags.iter().filter(|f| f.0).map(|f| f.1).sum::<u8>().put(w);
-        self.lost_wait.put(w);
-        if says {
-            self.redundancy.put(w);
-        }
-        if controlled {
-            self.controller.put(w);
-            self.inline.put(w);
-        }
-    }
-
-    fn take(r: &mut Reader<'_>) -> Read<Self> {
-        let (strategy, calculated_at) = (Wire::take(r)?, Wire::take(r)?);
-        let (dispatch, commit) = (Wire::take(r)?, Wire::take(r)?);
-        let (ordering, sequencer) = (Wire::take(r)?, Wire::take(r)?);
-        let flags = u8::take(r)?;
-        let all = 1 | DEFERS | CONTROLLED | if r.version < WITH_COMMANDS { 0 } else { BY_BLOCK };
-        at_most("the flags of a policy", flags.into(), all.into())?;
-        let lost_wait = Wire::take(r)?;
-        let redundancy = match flags & DEFERS {
-            0 => Redundancy::default(),
-            _ => Wire::take(r)?,
-        };
-        let (controller, inline) = match flags & CONTROLLED {
-            0 => (None, 0),
-            _ => (Wire::take(r)?, Wire::take(r)?),
-        };
-        at_most("the bytes of a write that are inline", inline, Policy::MOST_INLINE)?;
-        let journal = flags & 1 != 0;
-        let commands = match flags & BY_BLOCK {
-            0 => Commands::Column,
-            _ => Commands::Block,
-        };
-        Ok(Policy {
-            strategy,
-            calculated_at,
-            dispatch,
-            commit,
-            ordering,
-            sequencer,
-            journal,
-            lost_wait,
-            redundancy,
-            controller,
-            inline,
-            commands,
-        })
-    }
-}
-
-wire_struct!(Redundancy {
-    timing,
-    immediate_parities,
-    refresh,
-    idle,
-    exposed_stripes,
-    exposed_bytes,
-    exposed_for,
-    flush,
-    mttdl,
-    start,
-    disk_mttf
-});
-
-/// The encoding of what a policy chooses: its number in the table of choices. What may be left to cost has a
-/// number of its own behind whether there is one.
-macro_rules! wire_choice {
-    ($name:ident, $what:literal, $of:expr, $chosen:pat => $value:ident) => {
-        impl Wire for $name {
-            fn put(&self, w: &mut Writer) {
-                $of(*self).row().tag.put(w);
-            }
-            fn take(r: &mut Reader<'_>) -> Read<Self> {
-                let tag = u8::take(r)?;
-                match Valued::numbered(tag) {
-                    Some($chosen) => Ok($value),
-                    _ => Err(BytesError::Unknown { what: $what, value: tag }),
-                }
-            }
-        }
-    };
-    ($name:ident, $what:literal) => {
-        wire_choice!($name, $what, std::convert::identity, chosen => chosen);
-    };
-}
-
-wire_choice!(Preference, "strategy", Some, Some(chosen) => chosen);
-wire_choice!(CalculatedAt, "place of parity", Some, Some(chosen) => chosen);
-wire_choice!(Dispatch, "kind of dispatch");
-wire_choice!(Commit, "kind of commit");
-wire_choice!(Ordering, "ordering");
-wire_choice!(SequencerForm, "form of a sequencer");
-wire_choice!(Timing, "timing of redundancy");
-wire_choice!(Refresh, "time of refreshing");
-wire_choice!(Flush, "form of a flush");
-wire_enum!(Controller, "kind of controller" {
-    1 = OutOfBand,
-    2 = InBand,
-});
-wire_choice!(Start, "start of parity that waits");
-
 wire_enum!(MapMessage, "message of the authority" {
     1 = Freeze { epoch },
     2 = Enter { map, floor },
@@ -497,7 +368,6 @@ wire_enum!(MemberReport, "report of a member" {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use weft_core::policy::{CHOICES, Setting};
 
     use super::*;
 
@@ -538,48 +408,6 @@ mod tests {
             (24, 11, 4),
         ] {
             assert!(taken(bytes(data, parity, rows)).is_err(), "{data} {parity} {rows}");
-        }
-    }
-
-    /// What a policy is in a map, which must never change: the default, and each value in it.
-    #[test]
-    fn policies_have_the_bytes_that_they_always_had() {
-        let bytes = |policy: &Policy| {
-            let mut w = Writer::new(Vec::new());
-            policy.put(&mut w);
-            w.finish().0
-        };
-        let usual = bytes(&Policy::default());
-        assert_eq!(usual[..7], [0, 0, 1, 1, 6, 1, 1]);
-        assert_eq!(usual[7..], 20_000_000_000_u64.to_le_bytes());
-        let head = |setting: Setting| {
-            let mut all = bytes(&Policy::default().with([setting]));
-            all.truncate(all.len() - 8);
-            all
-        };
-        let others: [(&str, &[&[u8]]); 7] = [
-            ("strategy", &[&[0], &[1, 2], &[1, 3]]),
-            ("calculator", &[&[0], &[1, 1], &[1, 2], &[1, 3], &[1, 4], &[1, 5]]),
-            ("dispatch", &[&[1], &[2]]),
-            ("commit", &[&[1], &[3], &[4], &[2]]),
-            ("ordering", &[&[1], &[2], &[3], &[4], &[5], &[6]]),
-            ("sequencer", &[&[1], &[2], &[3], &[4]]),
-            ("journal", &[&[1], &[0]]),
-        ];
-        for (at, (key, codes)) in others.into_iter().enumerate() {
-            let choice = CHOICES.iter().find(|c| c.key == key).expect("a choice");
-            let values = choice.values();
-            assert!(values.len() >= codes.len(), "{key}: values do not go");
-            for (value, code) in values.iter().zip(codes) {
-                let mut expected = usual[..usual.len() - 8].to_vec();
-                expected.splice(at..=at, code.iter().copied());
-                assert_eq!(
-                    head(choice.parse(value.word).unwrap()),
-                    expected,
-                    "{key}={}",
-                    value.word
-                );
-            }
         }
     }
 }

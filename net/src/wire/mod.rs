@@ -22,11 +22,12 @@
 //! that the core would use as an index is bounded, and bytes left over are refused.
 //!
 //! Of the files here, `code` has the machinery, `words` the small types, `body` the messages of
-//! nodes, `map` the cluster map and what the authority says.
+//! nodes, `map` the cluster map and what the authority says, `policy` the policies in it.
 
 mod body;
 mod code;
 mod map;
+mod policy;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -38,7 +39,7 @@ use weft_core::node::{Envelope, MapMessage, MemberReport};
 use code::{Reader, Wire, Writer, wire_enum};
 
 /// The version of the encoding.
-pub const VERSION: u8 = 18;
+pub const VERSION: u8 = 19;
 
 /// The oldest version whose maps are read: they have the encoding that maps have now, but for what came later.
 const OLDEST_KEPT: u8 = 11;

@@ -228,10 +228,24 @@ impl Requests {
 
     /// Gives a request to `node` if it takes requests, or to another that does.
     pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
+        let now = Instant::now();
+        let mut course = Course::new(&job.op, now);
+        course.is_within_limits(now);
+        self.submit_since(engine, (owner, course), node, job);
+    }
+
+    /// The same for a request that has been on its way for a while.
+    pub(crate) fn submit_since(
+        &mut self,
+        engine: &mut Engine,
+        (owner, course): (Owner, Course),
+        node: usize,
+        job: Job,
+    ) {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let name = self.name(owner);
         let (left, since, again) = (false, None, false);
-        let (owner, course) = (Some(owner), Course::new(&job.op, Instant::now()));
+        let owner = Some(owner);
         let pending = Pending { owner, node, job, claim, left, name, since, again, course };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);

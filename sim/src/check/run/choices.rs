@@ -21,6 +21,9 @@ pub(super) fn rng(seed: u64) -> Option<Rng> {
 /// So many choices came later: only in some runs they are drawn with the others.
 const LATER: usize = 5;
 
+/// The last of the table are limits on what hosts may ask. Nodes do nothing about them, so they are not drawn.
+const LIMITS: usize = 3;
+
 fn later(seed: u64) -> Option<Rng> {
     let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5001);
     (rng.u8(0..2) == 0).then_some(rng)
@@ -31,11 +34,12 @@ impl Run {
     pub(super) fn draw_choices(&mut self, span: Nanos) {
         let Some(mut rng) = self.choice_rng.take() else { return };
         let mut later = later(rng.clone().u64(..));
+        let choices = &CHOICES[..CHOICES.len() - LIMITS];
         for _ in 0..rng.usize(1..=4) {
-            let older = rng.usize(0..CHOICES.len() - LATER);
+            let older = rng.usize(0..choices.len() - LATER);
             let choice = match &mut later {
-                Some(later) => &CHOICES[later.usize(0..CHOICES.len())],
-                None => &CHOICES[older],
+                Some(later) => &choices[later.usize(0..choices.len())],
+                None => &choices[older],
             };
             let words: Vec<&str> = choice.words().collect();
             let setting =
@@ -89,7 +93,10 @@ impl Run {
                 Setting::CalculatedAt(_)
                 | Setting::Dispatch(_)
                 | Setting::Journal(_)
-                | Setting::Inline(_) => true,
+                | Setting::Inline(_)
+                | Setting::Iops(_)
+                | Setting::Bandwidth(_)
+                | Setting::Burst(_) => true,
             }
     }
 
