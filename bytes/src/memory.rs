@@ -18,6 +18,29 @@ pub const PAGE: usize = 4096;
 /// Bytes that a pool keeps for later at most.
 const KEEP: usize = 32 << 20;
 
+/// From as many freed bytes on pages are given back: that takes some milliseconds.
+const MUCH: usize = 4 << 20;
+
+#[cfg(feature = "mimalloc")]
+unsafe extern "C" {
+    /// mimalloc gives pages back when the thread that had them frees more, which may be never; this has it do so now.
+    fn mi_collect(force: bool);
+}
+
+/// Has the allocator give pages of the calling thread back to the system in which nothing is used. That takes some
+/// milliseconds if they are many.
+#[cfg(feature = "mimalloc")]
+pub fn give_pages_back() {
+    // So that it is linked.
+    use libmimalloc_sys as _;
+    // SAFETY: it may be called at any time, and changes nothing that is in use.
+    unsafe { mi_collect(true) }
+}
+
+/// Has the allocator give pages back to the system: those other than mimalloc do so by themselves.
+#[cfg(not(feature = "mimalloc"))]
+pub fn give_pages_back() {}
+
 /// One allocation.
 #[derive(Debug)]
 struct Memory {
@@ -51,18 +74,59 @@ impl Drop for Memory {
     }
 }
 
+/// Buffers of one capacity.
+#[derive(Debug, Default)]
+struct Shelf {
+    /// The last came back last.
+    free: Vec<Memory>,
+    /// The fewest that were there since unused ones were last given back: so many were not needed.
+    fewest: usize,
+}
+
+impl Shelf {
+    fn take(&mut self) -> Option<Memory> {
+        let memory = self.free.pop();
+        self.fewest = self.fewest.min(self.free.len());
+        memory
+    }
+}
+
 #[derive(Debug, Default)]
 struct Kept {
-    /// By capacity; the last came back last.
-    free: BTreeMap<usize, Vec<Memory>>,
+    /// By capacity.
+    shelves: BTreeMap<usize, Shelf>,
     bytes: usize,
+    /// Bytes that were freed as unused, and of which the allocator may keep the pages.
+    freed: usize,
 }
 
 impl Kept {
     fn take(&mut self, capacity: usize) -> Option<Memory> {
-        let memory = self.free.get_mut(&capacity)?.pop()?;
+        let memory = self.shelves.get_mut(&capacity)?.take()?;
         self.bytes -= capacity;
         Some(memory)
+    }
+
+    /// Takes out half of those that were not needed since this was called last, the longest unused first.
+    fn unused(&mut self) -> Vec<Memory> {
+        let mut out = Vec::new();
+        for shelf in self.shelves.values_mut() {
+            out.extend(shelf.free.drain(..shelf.fewest.div_ceil(2)));
+            shelf.fewest = shelf.free.len();
+        }
+        let bytes = out.iter().map(|memory| memory.capacity).sum::<usize>();
+        self.bytes -= bytes;
+        self.freed += bytes;
+        out
+    }
+
+    /// Whether it is time to give pages back: much was freed, and no more is.
+    fn gives_back(&mut self) -> bool {
+        let gives_back = self.freed >= MUCH;
+        if gives_back {
+            self.freed = 0;
+        }
+        gives_back
     }
 
     /// What there is most of makes room.
@@ -72,12 +136,13 @@ impl Kept {
             return;
         }
         while self.bytes + capacity > KEEP {
-            let most = self.free.iter().max_by_key(|(capacity, them)| *capacity * them.len());
-            let Some((&of, _)) = most.filter(|(_, them)| !them.is_empty()) else { return };
+            let all = self.shelves.iter();
+            let most = all.max_by_key(|(capacity, shelf)| *capacity * shelf.free.len());
+            let Some((&of, _)) = most.filter(|(_, shelf)| !shelf.free.is_empty()) else { return };
             drop(self.take(of));
         }
         self.bytes += capacity;
-        self.free.entry(capacity).or_default().push(memory);
+        self.shelves.entry(capacity).or_default().free.push(memory);
     }
 }
 
@@ -102,6 +167,26 @@ impl Pool {
         drop(kept);
         let memory = found.unwrap_or_else(|| Memory::new(capacity));
         PageBuffer { memory: Some(memory), len, pool: self.clone() }
+    }
+
+    /// Frees half of the buffers that were not needed since this was called last. Called now and then, it leaves a pool
+    /// under load alone, and empties an idle one. A few buffers that are kept may hold up much memory, since
+    /// allocators give back whole runs of pages only.
+    pub fn give_back_unused(&self) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = kept.unused();
+        let gives_back = unused.is_empty() && kept.gives_back();
+        drop(kept);
+        drop(unused);
+        if gives_back {
+            give_pages_back();
+        }
+    }
+
+    /// Whether there may be something to give back.
+    pub fn keeps_any(&self) -> bool {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes > 0 || kept.freed >= MUCH
     }
 }
 
@@ -159,6 +244,26 @@ mod tests {
         assert_eq!(place(&again), last, "the one that came back last");
         assert_eq!(place(&pool.get(4097)), first);
         assert_eq!(pool.get(100).as_ref().len(), 100);
+    }
+
+    #[test]
+    fn what_is_not_needed_is_given_back_and_the_rest_is_kept() {
+        let pool = Pool::default();
+        let kept = || pool.0.lock().unwrap().bytes / PAGE;
+        let many: Vec<_> = (0..16).map(|_| pool.get(PAGE)).collect();
+        drop(many);
+        pool.give_back_unused();
+        assert_eq!(kept(), 16, "all were in use just before");
+        let few: Vec<_> = (0..6).map(|_| pool.get(PAGE)).collect();
+        drop(few);
+        pool.give_back_unused();
+        assert_eq!(kept(), 11, "ten were not needed");
+        for left in [5, 2, 1, 0] {
+            assert!(pool.keeps_any());
+            pool.give_back_unused();
+            assert_eq!(kept(), left);
+        }
+        assert!(!pool.keeps_any());
     }
 
     #[test]

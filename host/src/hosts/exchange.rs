@@ -257,6 +257,7 @@ impl Hosts {
         for (id, end) in self.connections.send() {
             self.hang_up(engine, id, end);
         }
+        self.connections.give_memory();
     }
 
     /// Ends the connections of hosts that have kept us waiting for too long.

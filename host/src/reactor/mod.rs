@@ -38,6 +38,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use mio::{Poll, Waker};
+use weft_bytes::memory::Pool;
 
 use crate::cluster::Admission;
 use crate::control::connections::Controls;
@@ -64,6 +65,9 @@ use events::{DISKS, EMULATED, Happened, Poller, SIGNALS};
 use lookout::Lookout;
 use starved::Starved;
 use stop::Ending;
+
+/// How soon it looks again for memory to give back, while there may be some.
+const GIVES_BACK: Duration = Duration::from_millis(250);
 
 /// Everything that runs.
 pub(crate) struct Reactor {
@@ -268,6 +272,7 @@ impl Reactor {
             self.forget_what_was_deleted(now);
             self.hosts.look_around(&self.engine, now);
             self.complaints.sum_up(now);
+            Pool::of_process().give_back_unused();
             if is_newly_short_of_threads() {
                 self.engine.log.warn(
                     "the kernel cannot create threads for disk operations, so they use plain system calls and are slower: raise the limit \
@@ -346,6 +351,7 @@ impl Reactor {
             self.acceptor.due(),
             self.hosts.due(),
             self.complaints_due(),
+            Pool::of_process().keeps_any().then_some(GIVES_BACK),
             self.controls.due(threads),
         ];
         due.into_iter().chain(look).chain(others.into_iter().flatten()).min()

@@ -13,7 +13,7 @@ use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
 use super::patience::Patience;
 use super::room::Room;
-use super::{Refused, Said, Session};
+use super::{Asked, Refused, Said, Session};
 use crate::socket::{Ready, Stream};
 use crate::volumes::Exports;
 
@@ -83,21 +83,30 @@ pub(super) struct Connection<P: Protocol> {
     protocol: P,
     node: usize,
     last_failure: Option<String>,
+    /// A request that waits for memory.
+    waiting: Option<Asked>,
 }
 
 impl<P: Protocol> Connection<P> {
     /// One that has just come in, served by a node.
     pub(super) fn new(stream: Stream, peer: String, node: usize, memory: Use) -> Connection<P> {
         let link = Link::new(stream, peer, P::machine(), (P::BOUNDS, memory));
-        Connection { link, protocol: P::default(), node, last_failure: None }
+        Connection { link, protocol: P::default(), node, last_failure: None, waiting: None }
     }
 
     /// Appends what the host has said, until there is no more or enough is in work.
     fn hear(&mut self, exports: Exports<'_>, said: &mut Vec<Said>) -> Result<(), End> {
         self.link.stalled = false;
         while !self.link.is_full() {
-            match self.protocol.next(&mut self.link.machine, exports) {
+            let next = match self.waiting.take() {
+                Some(asked) => Ok(Some(Said::Ask(asked))),
+                None => self.protocol.next(&mut self.link.machine, exports),
+            };
+            match next {
                 Ok(None) => return Ok(()),
+                Ok(Some(Said::Ask(asked))) if !self.link.finds_memory(asked.bytes) => {
+                    self.waiting = Some(asked);
+                }
                 Ok(Some(next)) => {
                     if let Said::Ask(asked) = &next {
                         self.link.begun(asked.number, asked.bytes);
@@ -138,6 +147,10 @@ impl<P: Protocol> Session for Connection<P> {
                 return Ok(());
             }
         }
+    }
+
+    fn waits_for_memory(&self) -> Option<bool> {
+        self.link.waits_for_memory()
     }
 
     fn is_given_up(&self, away: bool) -> bool {

@@ -1,7 +1,7 @@
 //! All connections of hosts: which may have something to say, or are to be told something; the room that they share
 //! for requests that have not come whole; and which of them keep us waiting.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use weft_core::cluster::Volume;
@@ -28,6 +28,8 @@ pub(crate) struct Connections {
     to_send: BTreeSet<usize>,
     /// Room for requests that have not come whole.
     room: Room,
+    /// Those that have a request that waits for memory, the first to come first.
+    to_have_memory: VecDeque<usize>,
     /// When to look at those that keep us waiting, if any does.
     waited_for: Option<Instant>,
     limits: Limits,
@@ -41,6 +43,7 @@ impl Connections {
             to_receive: BTreeSet::new(),
             to_send: BTreeSet::new(),
             room: Room::new(limits.incomplete),
+            to_have_memory: VecDeque::new(),
             waited_for: None,
             limits,
         }
@@ -56,6 +59,7 @@ impl Connections {
     pub(crate) fn remove(&mut self, id: usize) -> Option<Box<dyn Session>> {
         let mut session = self.sessions.remove(&id)?;
         session.leave_room(id, &mut self.room);
+        self.to_have_memory.retain(|waits| *waits != id);
         Some(session)
     }
 
@@ -120,10 +124,12 @@ impl Connections {
         said: &mut Vec<Said>,
     ) -> Result<(), End> {
         self.to_send.insert(id);
-        match self.sessions.get_mut(&id) {
-            Some(session) => session.receive(exports, said, (id, &mut self.room)),
-            None => Ok(()),
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+        let received = session.receive(exports, said, (id, &mut self.room));
+        if session.waits_for_memory().is_some() && !self.to_have_memory.contains(&id) {
+            self.to_have_memory.push_back(id);
         }
+        received
     }
 
     /// A host may use a volume.
@@ -170,6 +176,16 @@ impl Connections {
             }
         }
         over
+    }
+
+    /// The first that waits for memory, and for nothing else, goes on if there is enough by now.
+    pub(crate) fn give_memory(&mut self) {
+        let of = |id: &usize| self.sessions.get(id).and_then(|s| s.waits_for_memory());
+        self.to_have_memory.retain(|id| of(id).is_some());
+        let Some(id) = self.to_have_memory.iter().find(|id| of(id) == Some(true)) else { return };
+        if self.sessions[id].wants_to_receive() {
+            self.to_receive.insert(*id);
+        }
     }
 
     /// Takes note of whether one keeps us waiting.

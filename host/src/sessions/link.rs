@@ -54,6 +54,8 @@ pub(crate) struct Link<M> {
     waits_for_room: bool,
     /// What it uses of the memory of all connections.
     memory: Use,
+    /// Bytes of a request that has come whole and waits for memory; 0 if none does.
+    waits_for_memory: u64,
     pub(crate) patience: Patience,
 }
 
@@ -79,6 +81,7 @@ impl<M: Service> Link<M> {
             room: 0,
             waits_for_room: false,
             memory,
+            waits_for_memory: 0,
             patience: Patience::new(Instant::now()),
         }
     }
@@ -95,6 +98,18 @@ impl<M: Service> Link<M> {
         self.memory.is(self.bytes + self.machine.output_len() as u64);
     }
 
+    /// Whether there is memory for a request of so many bytes. If not, nothing more is received until there is.
+    pub(crate) fn finds_memory(&mut self, bytes: u64) -> bool {
+        let found = self.memory.has_room_for(bytes);
+        self.waits_for_memory = if found { 0 } else { bytes };
+        found
+    }
+
+    /// Whether a request waits for memory, and if so, whether nothing else stands in its way.
+    pub(crate) fn waits_for_memory(&self) -> Option<bool> {
+        (self.waits_for_memory > 0).then(|| !self.has_too_much())
+    }
+
     /// It is about to be answered.
     pub(crate) fn ended(&mut self, request: u64) {
         self.bytes -= self.in_work.remove(&request).unwrap_or(0);
@@ -107,6 +122,10 @@ impl<M: Service> Link<M> {
 
     /// Whether so much is in work that the rest has to wait in the socket, and the host with it.
     pub(crate) fn is_full(&self) -> bool {
+        self.has_too_much() || !self.memory.has_room_for(self.waits_for_memory)
+    }
+
+    fn has_too_much(&self) -> bool {
         self.has_enough_in_work()
             || self.machine.output_len() > MAX_OUTPUT
             || self.memory.is_used_up()
@@ -138,7 +157,8 @@ impl<M: Service> Link<M> {
     /// Takes note of what the host keeps us waiting for. One that does not take what it is told keeps
     /// us waiting as well.
     pub(crate) fn look_at_patience(&mut self, now: Instant) {
-        let listens = !self.has_enough_in_work() && !self.waits_for_room;
+        let waits = self.waits_for_room || self.waits_for_memory > 0;
+        let listens = !self.has_enough_in_work() && !waits;
         self.patience.look(&self.machine, listens, now);
     }
 

@@ -87,6 +87,9 @@ pub(crate) trait Session: Send {
     /// Whether there may be something to receive and room for it.
     fn wants_to_receive(&self) -> bool;
 
+    /// Whether a request that has come whole waits for memory, and if so, whether nothing else stands in its way.
+    fn waits_for_memory(&self) -> Option<bool>;
+
     /// Reads what has come and appends what the host says. Stops when there is no more, or when enough is in work:
     /// the rest waits in the socket, and the host with it. So it does when there is no room for a request that is
     /// coming, or if the host waits to be let in.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use weft_bytes::memory::give_pages_back;
 
 use super::mailbox::{Inbox, Mailbox, Next};
 use super::{Disks, HANDFUL, Lane, Mail, Said};
@@ -53,6 +54,9 @@ impl Shared {
         self.shown.store(lane.reading().unwrap_or(u64::MAX), Ordering::Release);
     }
 }
+
+/// A lane that rests for so long gives memory back. The pool of buffers has been emptied by then.
+const GIVES_BACK: Duration = Duration::from_secs(5);
 
 /// The thread's side.
 pub(crate) struct Runner {
@@ -149,9 +153,20 @@ impl Runner {
             }
         }
         if !came {
-            self.poll_for(None)?;
+            self.wait_long()?;
         }
         self.busy_polling.waited(began.elapsed(), !came);
+        Ok(())
+    }
+
+    /// Sleeps until something comes. If that takes long, memory that this thread has no more use for goes back to the
+    /// system: no other thread can see to that.
+    fn wait_long(&mut self) -> io::Result<()> {
+        self.poll_for(Some(GIVES_BACK))?;
+        if self.events.is_empty() {
+            give_pages_back();
+            self.poll_for(None)?;
+        }
         Ok(())
     }
 
