@@ -198,7 +198,7 @@ mod tests {
         let memory = Memory::new(&dir, MemberId(1)).unwrap();
         let mut writer = LogWriter::start(memory).unwrap();
         let (calls, called) = channel();
-        writer.wakes(Box::new(move || drop(calls.send(()))));
+        writer.wakes(Box::new(move || calls.send(()).unwrap_or_default()));
         writer.write(1, Persist::Replace(record(b'a')), 0);
         assert!(writer.is_busy());
         assert_eq!(durable(&mut writer, |_| ()), (1, vec![]));
@@ -207,7 +207,11 @@ mod tests {
         // The directory is gone for a while, as that of a file system that is not there.
         fs::rename(&dir, &away).unwrap();
         writer.write(2, Persist::Replace(record(b'b')), 0);
-        let back = |note: &Note| drop(note.is_warning.then(|| fs::rename(&away, &dir).unwrap()));
+        let back = |note: &Note| {
+            if note.is_warning {
+                fs::rename(&away, &dir).unwrap();
+            }
+        };
         let (number, notes) = durable(&mut writer, back);
         let [fails, over] = &notes[..] else { panic!("{notes:?}") };
         assert!(number == 2 && fails.is_warning && !over.is_warning);
