@@ -74,8 +74,9 @@ struct Served(Vec<Listen>);
 impl Served {
     fn flag(protocol: HostProtocol) -> Arg {
         let HostProtocol { key, spoken_by, socket } = protocol;
+        let usual = socket.map_or("none".to_string(), |socket| format!("DIR/{socket}"));
         let help = format!(
-            "Address to serve {spoken_by}, now and in later runs; may be repeated [default: DIR/{socket}]"
+            "Address to serve {spoken_by}, now and in later runs; may be repeated [default: {usual}]"
         );
         let read = move |text: &str| Listen::spoken(key, text);
         let flag = Arg::new(key).long(key).value_name("PATH.sock|HOST:PORT").help(help);
@@ -296,7 +297,7 @@ fn of_volume(status: &Status, volume: &str) -> Result<String> {
         bytes(found.size),
     );
     for listen in &status.listens {
-        out += &format!("    {}\n", uri(listen, volume));
+        out += &format!("    {}\n", uri(listen, found));
     }
     if found.choice("dispatch") != "commanded" {
         out += &format!(

@@ -52,6 +52,11 @@ pub trait Service: Machine {
     fn incoming(&self) -> usize;
     /// How many requests have begun to come so far.
     fn begun(&self) -> u64;
+    /// Whether it has something to ask for though nothing has come: one request of the other side may take several, one
+    /// after the other.
+    fn has_more(&self) -> bool {
+        false
+    }
 }
 
 impl Service for nbd::server::Server {

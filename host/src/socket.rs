@@ -1,6 +1,7 @@
 //! A connected stream socket of either kind.
 
 use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
@@ -74,6 +75,14 @@ impl Stream {
         let mut look = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
         let looked = poll(&mut look, Some(&Timespec::default()));
         looked.is_ok_and(|n| n > 0)
+    }
+
+    /// The address in this machine that the other side connected to, over TCP.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(s) => s.local_addr().ok(),
+            Stream::Unix(_) => None,
+        }
     }
 
     /// What the poll registers.

@@ -4,7 +4,7 @@
 //! those who cannot be let in now, for want of descriptors say, are let in later. Hosts are refused
 //! while descriptors are still to be had, for the sake of control connections and of other processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use mio::{Interest, Registry, Token};
 use super::events::LISTENERS;
 use crate::error::Result;
 use crate::limits::{Descriptors, Limits};
-use crate::sessions::Session;
 use crate::sessions::budget::{Budget, Use};
 use crate::sessions::callers::Callers;
 use crate::sessions::listen::{Caller, Listen, Listener};
+use crate::sessions::{Arrival, Session};
 use crate::socket::Stream;
 
 /// How long after somebody could not be let in it is tried again.
@@ -172,6 +172,12 @@ impl Acceptor {
         peer: String,
         node: usize,
     ) -> Box<dyn Session> {
-        self.listeners[listener].at.begin(stream, peer, node, Use::new(&self.memory))
+        let (at, local) = (&self.listeners[listener].at, stream.local_address());
+        let others = self.listeners[1..].iter().map(|l| &l.at).filter(|l| l.key() == at.key());
+        let mut portals: Vec<String> =
+            std::iter::once(at).chain(others).filter_map(|l| l.portal(local)).collect();
+        let mut seen = BTreeSet::new();
+        portals.retain(|portal| seen.insert(portal.clone()));
+        at.begin(Arrival { stream, peer, node, memory: Use::new(&self.memory), portals })
     }
 }

@@ -8,13 +8,12 @@ use weft_core::order::HostId;
 use weft_core::units::VolumeId;
 use weft_front::Service;
 
-use super::budget::Use;
 use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
 use super::patience::Patience;
 use super::room::Room;
-use super::{Asked, Refused, Said, Session};
-use crate::socket::{Ready, Stream};
+use super::{Arrival, Asked, Refused, Said, Session};
+use crate::socket::Ready;
 use crate::volumes::Exports;
 
 /// A protocol: what its machine and nodes say to each other, in the words of both.
@@ -31,8 +30,8 @@ pub(super) trait Protocol: Default + Send {
     /// What its hosts are called, for people.
     const SPOKEN_BY: &'static str;
 
-    /// The name of the socket in a directory where nothing else is said.
-    const SOCKET: &'static str;
+    /// The name of the socket in a directory where nothing else is said, if it is spoken there then.
+    const SOCKET: Option<&'static str>;
 
     /// What URIs begin with.
     const SCHEME: &'static str;
@@ -45,6 +44,9 @@ pub(super) trait Protocol: Default + Send {
 
     /// The machine of a new connection.
     fn machine() -> Self::Machine;
+
+    /// Where hosts of this protocol can connect to this process, beginning with where this one has.
+    fn comes_in(&mut self, _portals: Vec<String>) {}
 
     /// What the host says next. What needs no node is answered at once.
     fn next(
@@ -89,9 +91,12 @@ pub(super) struct Connection<P: Protocol> {
 
 impl<P: Protocol> Connection<P> {
     /// One that has just come in, served by a node.
-    pub(super) fn new(stream: Stream, peer: String, node: usize, memory: Use) -> Connection<P> {
+    pub(super) fn new(arrival: Arrival) -> Connection<P> {
+        let Arrival { stream, peer, node, memory, portals } = arrival;
         let link = Link::new(stream, peer, P::machine(), (P::BOUNDS, memory));
-        Connection { link, protocol: P::default(), node, last_failure: None, waiting: None }
+        let mut protocol = P::default();
+        protocol.comes_in(portals);
+        Connection { link, protocol, node, last_failure: None, waiting: None }
     }
 
     /// Appends what the host has said, until there is no more or enough is in work.
@@ -169,6 +174,8 @@ impl<P: Protocol> Session for Connection<P> {
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String> {
         self.link.ended(number);
         let failure = self.protocol.answer(&mut self.link.machine, number, result);
+        // What else it has to ask for is heard without anything being received.
+        self.link.stalled |= self.link.machine.has_more();
         self.link.count_memory();
         if failure == self.last_failure {
             return None;

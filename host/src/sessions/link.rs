@@ -117,7 +117,7 @@ impl<M: Service> Link<M> {
 
     /// Whether nothing that the host asked for is still to be answered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_work.is_empty() && self.machine.output_len() == 0
+        self.in_work.is_empty() && self.machine.output_len() == 0 && !self.machine.has_more()
     }
 
     /// Whether so much is in work that the rest has to wait in the socket, and the host with it.

@@ -15,8 +15,7 @@ use mio::net::{TcpListener, UnixListener};
 use weft_bytes::escape::in_uri;
 use weft_net::transport::give_room;
 
-use super::budget::Use;
-use super::{FRONT_ENDS, FrontEnd, Session};
+use super::{Arrival, FRONT_ENDS, FrontEnd, Session};
 use crate::error::{Error, Result, at, fail};
 use crate::socket::{Stream, notice_silence, require_short};
 
@@ -60,8 +59,8 @@ pub struct HostProtocol {
     pub key: &'static str,
     /// What its hosts are called.
     pub spoken_by: &'static str,
-    /// The name of its socket in a directory where nothing else is said.
-    pub socket: &'static str,
+    /// The name of its socket in a directory where nothing else is said, if it is spoken there then.
+    pub socket: Option<&'static str>,
 }
 
 impl HostProtocol {
@@ -76,10 +75,10 @@ impl HostProtocol {
 }
 
 impl Listen {
-    /// In a directory where nothing else is said: each protocol at a socket of its own.
+    /// In a directory where nothing else is said: each protocol that has one at a socket of its own.
     pub fn usual(dir: &Path) -> Vec<Listen> {
-        let socket = |f| Listen { front_end: f, place: Place::Unix(dir.join(f.socket)) };
-        FRONT_ENDS.iter().map(socket).collect()
+        let at = |f, socket| Listen { front_end: f, place: Place::Unix(dir.join(socket)) };
+        FRONT_ENDS.iter().filter_map(|f| Some(at(f, f.socket?))).collect()
     }
 
     /// Reads an address where the protocol with this key is spoken, unless its prefix says another.
@@ -158,15 +157,21 @@ impl Listen {
         }
     }
 
-    /// A session of one who has connected there, served by a node.
-    pub(crate) fn begin(
-        &self,
-        stream: Stream,
-        peer: String,
-        node: usize,
-        memory: Use,
-    ) -> Box<dyn Session> {
-        (self.front_end.begin)(stream, peer, node, memory)
+    /// A session of one who has connected there.
+    pub(crate) fn begin(&self, arrival: Arrival) -> Box<dyn Session> {
+        (self.front_end.begin)(arrival)
+    }
+
+    /// Its address as one who has connected at `local` can use it, if it is one of TCP.
+    pub(crate) fn portal(&self, local: Option<SocketAddr>) -> Option<String> {
+        let Place::Tcp(address) = &self.place else { return None };
+        // An address that stands for all of the machine is no use to anybody.
+        match (address.parse::<SocketAddr>(), local) {
+            (Ok(any), Some(local)) if any.ip().is_unspecified() => {
+                Some(SocketAddr::new(local.ip().to_canonical(), any.port()).to_string())
+            }
+            _ => Some(address.clone()),
+        }
     }
 }
 

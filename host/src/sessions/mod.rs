@@ -55,19 +55,30 @@ pub(crate) struct FrontEnd {
     pub(crate) prefix: &'static str,
     /// What its hosts are called, for people.
     pub(crate) spoken_by: &'static str,
-    /// The name of its socket in a directory where nothing else is said.
-    pub(crate) socket: &'static str,
+    /// The name of its socket in a directory where nothing else is said, if it is spoken there then.
+    pub(crate) socket: Option<&'static str>,
     /// What its URIs begin with.
     pub(crate) scheme: &'static str,
-    /// Begins a session at a connection, served by a node.
-    pub(crate) begin: fn(Stream, String, usize, Use) -> Box<dyn Session>,
+    /// Begins a session at a connection.
+    pub(crate) begin: fn(Arrival) -> Box<dyn Session>,
+}
+
+/// A connection that has just come in.
+pub(crate) struct Arrival {
+    pub(crate) stream: Stream,
+    /// What its other end is called.
+    pub(crate) peer: String,
+    /// The node that serves it.
+    pub(crate) node: usize,
+    /// What it uses of the memory of all connections.
+    pub(crate) memory: Use,
+    /// Where hosts of its protocol can connect over TCP to this process, beginning with where it has.
+    pub(crate) portals: Vec<String>,
 }
 
 impl FrontEnd {
     const fn of<P: Protocol + 'static>() -> FrontEnd {
-        let begin = |stream, peer, node, memory| -> Box<dyn Session> {
-            Box::new(Connection::<P>::new(stream, peer, node, memory))
-        };
+        let begin = |arrival| -> Box<dyn Session> { Box::new(Connection::<P>::new(arrival)) };
         FrontEnd {
             key: P::KEY,
             prefix: P::PREFIX,

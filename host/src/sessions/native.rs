@@ -40,7 +40,7 @@ impl Protocol for Native {
     const KEY: &'static str = "native";
     const PREFIX: &'static str = "native:";
     const SPOKEN_BY: &'static str = "weft-client";
-    const SOCKET: &'static str = "weft.sock";
+    const SOCKET: Option<&'static str> = Some("weft.sock");
     const SCHEME: &'static str = "weft";
     const BOUNDS: Bounds =
         Bounds { bytes: LIMITS.bytes_in_work as u64, requests: LIMITS.requests_in_work as usize };

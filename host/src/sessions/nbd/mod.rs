@@ -28,7 +28,7 @@ impl Protocol for Nbd {
     const KEY: &'static str = "nbd";
     const PREFIX: &'static str = "";
     const SPOKEN_BY: &'static str = "NBD clients";
-    const SOCKET: &'static str = "nbd.sock";
+    const SOCKET: Option<&'static str> = Some("nbd.sock");
     const SCHEME: &'static str = "nbd";
     const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
     const IS_NUMBERED: bool = false;
