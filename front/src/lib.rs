@@ -5,12 +5,13 @@
 //! bytes come out. Whoever owns the sockets drives the machine; tests drive it
 //! from memory.
 //!
-//! [`nbd`] is spoken by what is there already, [`native`] by `weft-client`.
-//! What the socket's owner sees of either is a [`Machine`].
+//! [`nbd`] and [`iscsi`] are spoken by what is there already, [`native`] by `weft-client`.
+//! What the socket's owner sees of each is a [`Machine`].
 
 #![forbid(unsafe_code)]
 
 mod intake;
+pub mod iscsi;
 pub mod native;
 pub mod nbd;
 mod outbox;

@@ -1,0 +1,250 @@
+//! Commands: from their coming to their answer.
+
+use bytes::Bytes;
+
+use super::pdu::{FINAL, Head, Pdu, Reason};
+use super::replies::Status;
+use super::scsi::{self, BLOCK, Sense, Then, Work};
+use super::tasks::{MOST_TASKS, Task};
+use super::transfer::Gather;
+use super::{Failure, Piece, Reply, Request, Server, Unit};
+
+/// Whether a number is that of the one unit that there is: plain, or as what is called flat.
+pub(super) fn is_unit(lun: u64) -> bool {
+    matches!(lun, 0 | 0x4000_0000_0000_0000)
+}
+
+impl Server {
+    pub(super) fn take_command(&mut self, pdu: &Pdu) {
+        let head = &pdu.head;
+        let is_whole = head.flags() & FINAL != 0;
+        if self.tasks.has(head.tag()) {
+            return self.reject(head, Reason::InProgress);
+        }
+        if self.tasks.len() >= MOST_TASKS {
+            return self.reject(head, Reason::TooManyImmediate);
+        }
+        let Some(unit) = &self.unit else { return };
+        let mut task = Task::new(*head, work(head, unit));
+        let (data, expected) = (&pdu.data, task.expected());
+        if !(data.is_empty() || (task.writes() && self.parameters.immediate_data)) {
+            return self.reject(head, Reason::Protocol);
+        }
+        if !(is_whole || (task.writes() && !self.parameters.initial_r2t)) {
+            return self.reject(head, Reason::Protocol);
+        }
+        let most = u64::from(self.parameters.first_burst).min(expected);
+        if data.len() as u64 > most {
+            return self.reject(head, Reason::Field);
+        }
+        if pdu.is_damaged {
+            task.work = Err(Sense::DIGEST);
+        }
+        let wanted = match (task.writes(), &task.work) {
+            (true, Ok(_)) => task.data_out.min(expected) as usize,
+            _ => 0,
+        };
+        let mut gather = Gather::new(wanted, most as usize, !is_whole);
+        gather.add(data);
+        let number = self.tasks.put(task);
+        self.go_on(number, gather);
+    }
+
+    /// A command has got data: if all are there it begins.
+    pub(super) fn go_on(&mut self, number: u64, gather: Gather) {
+        let Some(task) = self.tasks.get(number) else { return };
+        if !gather.is_whole() {
+            let asks = !gather.is_unsolicited && gather.burst.is_none();
+            task.gather = Some(gather);
+            if asks {
+                self.tasks.wants_data(number);
+            }
+            return self.ask_for_data();
+        }
+        task.gather = None;
+        self.tasks.has_data(number);
+        self.ask_for_data();
+        self.begin(number, gather.into_bytes());
+    }
+
+    /// Begins with a command whose data are there.
+    fn begin(&mut self, number: u64, data: Bytes) {
+        let (Some(task), Some(unit)) = (self.tasks.get(number), &self.unit) else { return };
+        let steps = match &task.work {
+            Err(sense) => Err(*sense),
+            Ok(work) => fitted(work, data.len() as u64, task.expected())
+                .and_then(|is_any| if is_any { scsi::steps(work, data, unit) } else { Ok(vec![]) }),
+        };
+        match steps {
+            Err(sense) => self.end(number, Status::Check(sense), Vec::new()),
+            Ok(steps) => {
+                task.steps = steps.into();
+                self.next_step(number);
+            }
+        }
+    }
+
+    /// Asks a node for the next step of a command, or ends it.
+    fn next_step(&mut self, number: u64) {
+        let Some(task) = self.tasks.get(number) else { return };
+        if let Some(step) = task.steps.pop_front() {
+            let (op, durable) = (step.op.clone(), step.durable);
+            let request =
+                Request { number, op, offset: step.at.offset, length: step.at.length, durable };
+            task.step = Some(step);
+            return self.ask(request);
+        }
+        let data = match &mut task.work {
+            Ok(Work::Data(data)) => vec![std::mem::take(data).into()],
+            _ => Vec::new(),
+        };
+        self.end(number, Status::Good, data);
+    }
+
+    /// A node has answered.
+    pub(super) fn finish_step(&mut self, number: u64, result: Result<Reply, Failure>) {
+        let is_aborted = self.tasks.is_aborted(number);
+        let Some(step) = self.tasks.get(number).and_then(|task| task.step.take()) else { return };
+        if is_aborted {
+            self.tasks.end(number);
+            return self.answer_aborts();
+        }
+        let reply = match result {
+            Ok(reply) => reply,
+            Err(failure) => return self.end(number, failed(failure), Vec::new()),
+        };
+        if let (Then::Status(_), Reply::Extents(found), Some(unit)) =
+            (&step.then, &reply, &self.unit)
+            && let Some(further) = scsi::further(&step, found, unit)
+            && let Some(task) = self.tasks.get(number)
+        {
+            task.steps.push_front(further);
+            return self.next_step(number);
+        }
+        match (step.then, reply) {
+            (Then::Drop, _) => self.next_step(number),
+            (Then::Send, Reply::Pieces(pieces)) if length(&pieces) == step.at.length => {
+                let pieces = pieces.into_iter().flat_map(spelled_out).collect();
+                self.end(number, Status::Good, pieces);
+            }
+            (Then::Compare(ours), Reply::Pieces(pieces)) if length(&pieces) == step.at.length => {
+                match first_difference(&ours, &pieces) {
+                    None => self.next_step(number),
+                    Some(at) => {
+                        self.end(number, Status::Check(Sense::miscompare(at)), Vec::new());
+                    }
+                }
+            }
+            (Then::Status(most), Reply::Extents(found)) => {
+                let data = scsi::allocation(step.at, &found, most);
+                self.end(number, Status::Good, vec![data.into()]);
+            }
+            _ => self.end(number, Status::Check(Sense::FAILED), Vec::new()),
+        }
+    }
+
+    /// Answers a command.
+    fn end(&mut self, number: u64, status: Status, data: Vec<Bytes>) {
+        if let Some(task) = self.tasks.end(number) {
+            self.answer(&task, status, data);
+        }
+        self.answer_aborts();
+    }
+}
+
+/// What a command is to do.
+fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
+    const INQUIRY: u8 = 0x12;
+    const REQUEST_SENSE: u8 = 0x03;
+    const REPORT_LUNS: u8 = 0xa0;
+    let mut cdb = [0; 16];
+    cdb.copy_from_slice(&head.0[super::pdu::at::CDB..]);
+    let planned = scsi::plan(&cdb, unit);
+    if is_unit(head.lun()) {
+        return planned;
+    }
+    // Where there is no unit these say so, and all others are refused.
+    match (cdb[0], planned) {
+        (REPORT_LUNS, planned) => planned,
+        (INQUIRY, Ok(Work::Data(asked))) if cdb[1] & 1 == 0 => {
+            let mut data = scsi::absent();
+            data.truncate(asked.len());
+            Ok(Work::Data(data))
+        }
+        (REQUEST_SENSE, Ok(Work::Data(asked))) => {
+            let mut data = Sense::NO_UNIT.fixed().to_vec();
+            data.truncate(asked.len());
+            Ok(Work::Data(data))
+        }
+        _ => Err(Sense::NO_UNIT),
+    }
+}
+
+/// Whether there is anything to be done with so many bytes that came along. The initiator may have fewer than the command
+/// asks for; but blocks are whole.
+fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
+    match (work, work.data_out()) {
+        // A transfer of more than the one block is a mistake, too.
+        (Work::Same { zeros: false, .. }, wanted) if expected > wanted => {
+            Err(Sense::TRANSFER_LENGTH)
+        }
+        (_, wanted) if came == wanted => Ok(true),
+        (Work::Write { .. }, _) if came.is_multiple_of(BLOCK) => Ok(came > 0),
+        _ => Err(Sense::TRANSFER_LENGTH),
+    }
+}
+
+fn failed(failure: Failure) -> Status {
+    match failure {
+        Failure::Busy => Status::Busy,
+        Failure::OutOfRange => Status::Check(Sense::OUT_OF_RANGE),
+        Failure::Gone => Status::Check(Sense::NO_UNIT),
+        Failure::Failed => Status::Check(Sense::FAILED),
+        Failure::Unknown => Status::Check(Sense::UNKNOWN),
+    }
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Piece::Data(bytes) => bytes.len() as u64,
+            Piece::Zeroes(len) => *len,
+        }
+    }
+}
+
+fn length(pieces: &[Piece]) -> u64 {
+    pieces.iter().map(Piece::len).sum()
+}
+
+/// What stands for zeros.
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+
+/// A piece as bytes.
+fn spelled_out(piece: Piece) -> Vec<Bytes> {
+    let len = match piece {
+        Piece::Data(bytes) => return vec![bytes],
+        Piece::Zeroes(len) => len as usize,
+    };
+    let zeroes = Bytes::from_static(&ZEROES);
+    let pieces = (0..len).step_by(ZEROES.len());
+    pieces.map(|at| zeroes.slice(..ZEROES.len().min(len - at))).collect()
+}
+
+/// Where what was read differs from what came along.
+fn first_difference(ours: &[u8], pieces: &[Piece]) -> Option<usize> {
+    let mut at = 0;
+    for piece in pieces {
+        let part = &ours[at..at + piece.len() as usize];
+        let found = match piece {
+            Piece::Data(bytes) if *part == bytes[..] => None,
+            Piece::Data(bytes) => part.iter().zip(bytes).position(|(a, b)| a != b),
+            Piece::Zeroes(_) => part.iter().position(|byte| *byte != 0),
+        };
+        if let Some(n) = found {
+            return Some(at + n);
+        }
+        at += part.len();
+    }
+    None
+}

@@ -1,0 +1,120 @@
+//! What a unit says of itself: INQUIRY, its pages of vital product data, and capacities.
+
+use super::unit::Unit;
+use super::{BLOCK, MOST_BLOCKS, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense};
+
+const VENDOR: &[u8; 8] = b"WEFT    ";
+const PRODUCT: &[u8; 16] = b"volume          ";
+const REVISION: &[u8; 4] = b"1   ";
+
+/// Blocks of a sector, which is what is written as a whole.
+const SECTOR_BLOCKS: u16 = 8;
+/// That number as a power of two.
+const SECTOR_EXPONENT: u8 = 3;
+/// The length of transfers that works well, in blocks.
+const OPTIMAL_BLOCKS: u32 = 2048;
+
+/// Where there is no unit: neither a device nor a kind of one.
+const ABSENT: u8 = 0x7f;
+
+/// The answer to INQUIRY where there is no unit.
+pub(in crate::iscsi) fn absent() -> Vec<u8> {
+    let mut bytes = standard();
+    bytes[0] = ABSENT;
+    bytes
+}
+
+/// Standard data.
+pub(super) fn standard() -> Vec<u8> {
+    let mut bytes = vec![0; 96];
+    // A disk; SPC-4; logical units by numbers, and this format.
+    (bytes[2], bytes[3], bytes[4]) = (0x06, 0x12, (96 - 5) as u8);
+    // Commands are queued.
+    bytes[7] = 0x02;
+    bytes[8..16].copy_from_slice(VENDOR);
+    bytes[16..32].copy_from_slice(PRODUCT);
+    bytes[32..36].copy_from_slice(REVISION);
+    // SAM-5, iSCSI, SPC-4, SBC-3.
+    for (n, version) in [0x00a0_u16, 0x0960, 0x0460, 0x04c0].into_iter().enumerate() {
+        bytes[58 + 2 * n..60 + 2 * n].copy_from_slice(&version.to_be_bytes());
+    }
+    bytes
+}
+
+/// A page of vital product data.
+pub(super) fn vital(code: u8, unit: &Unit) -> Result<Vec<u8>, Sense> {
+    let body = match code {
+        0x00 => vec![0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2],
+        0x80 => unit.serial().into_bytes(),
+        0x83 => identification(unit),
+        0xb0 => limits(),
+        // It does not turn.
+        0xb1 => [&[0, 1][..], &[0; 58]].concat(),
+        // UNMAP and both WRITE SAME unmap, what is unmapped reads zeros, and all has room of its own.
+        0xb2 => vec![0, 0xe4, 0x01, 0],
+        _ => return Err(Sense::field(2, None)),
+    };
+    let length = (body.len() as u16).to_be_bytes();
+    Ok([&[0, code, length[0], length[1]], &body[..]].concat())
+}
+
+/// Designators: of the unit a number of its own in two forms, a name, and those of the port.
+fn identification(unit: &Unit) -> Vec<u8> {
+    const BINARY: u8 = 1;
+    const ASCII: u8 = 2;
+    const UTF8: u8 = 3;
+    // By iSCSI, and about the port.
+    const PORT: u8 = 0x90;
+    let uuid = [&[0x10, 0][..], &unit.uuid()].concat();
+    let name = [&VENDOR[..], unit.serial().as_bytes()].concat();
+    let relative = [0, 0, (unit.group >> 8) as u8, unit.group as u8];
+    let mut port = format!("{},t,0x{:04x}", unit.target, unit.group).into_bytes();
+    // Behind it at least one zero, up to a word.
+    port.resize((port.len() + 1).next_multiple_of(4), 0);
+    let designators = [
+        (BINARY, 0x03, &unit.naa().to_be_bytes()[..]),
+        (BINARY, 0x0a, &uuid),
+        (ASCII, 0x01, &name),
+        (0x50 | BINARY, PORT | 0x04, &relative),
+        (0x50 | UTF8, PORT | 0x08, &port),
+    ];
+    let designator =
+        |(set, kind, bytes): (u8, u8, &[u8])| [&[set, kind, 0, bytes.len() as u8], bytes].concat();
+    designators.into_iter().flat_map(designator).collect()
+}
+
+/// Limits of blocks; each is kept.
+fn limits() -> Vec<u8> {
+    let mut body = vec![0; 60];
+    let mut set =
+        |at: usize, bytes: &[u8]| body[at - 4..at - 4 + bytes.len()].copy_from_slice(bytes);
+    // WRITE SAME of no blocks does not mean all.
+    set(4, &[1]);
+    set(6, &SECTOR_BLOCKS.to_be_bytes());
+    set(8, &(MOST_BLOCKS as u32).to_be_bytes());
+    set(12, &OPTIMAL_BLOCKS.to_be_bytes());
+    set(20, &(MOST_UNMAPPED as u32).to_be_bytes());
+    set(24, &(MOST_DESCRIPTORS as u32).to_be_bytes());
+    set(28, &u32::from(SECTOR_BLOCKS).to_be_bytes());
+    // That granularity begins at the first block.
+    set(32, &0x8000_0000_u32.to_be_bytes());
+    set(36, &MOST_SAME.to_be_bytes());
+    body
+}
+
+/// The answer to READ CAPACITY(10).
+pub(super) fn capacity_10(unit: &Unit) -> Vec<u8> {
+    let last = u32::try_from(unit.blocks().saturating_sub(1)).unwrap_or(u32::MAX);
+    [last.to_be_bytes(), (BLOCK as u32).to_be_bytes()].concat()
+}
+
+/// The answer to READ CAPACITY(16).
+pub(super) fn capacity_16(unit: &Unit) -> Vec<u8> {
+    let mut bytes = vec![0; 32];
+    bytes[..8].copy_from_slice(&unit.blocks().saturating_sub(1).to_be_bytes());
+    bytes[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
+    bytes[13] = SECTOR_EXPONENT;
+    // Blocks can be unmapped, and read zeros then.
+    bytes[14] = 0xc0;
+    bytes
+}

@@ -1,0 +1,128 @@
+//! Commands of disks (SPC-4, SBC-3): what one asks for, and what it is answered.
+//!
+//! [`plan`] says what a command is to do, or why it is refused; nothing has moved by then. What needs no node is answered
+//! at once. The rest becomes [`Step`]s once the data of the command are there.
+
+mod commands;
+mod inquiry;
+mod mode;
+mod opcodes;
+mod sense;
+mod steps;
+pub(super) mod unit;
+
+use bytes::Bytes;
+
+pub(super) use commands::plan;
+pub(super) use inquiry::absent;
+pub(super) use sense::Sense;
+pub(super) use steps::{Then, allocation, further};
+pub(super) use unit::BLOCK;
+
+/// The longest read or write, in blocks.
+pub(super) const MOST_BLOCKS: u64 = 8192;
+/// The longest WRITE SAME, in blocks.
+const MOST_SAME: u64 = 32 << 10;
+/// The most blocks of an UNMAP, and the most descriptors.
+const MOST_UNMAPPED: u64 = 1 << 20;
+const MOST_DESCRIPTORS: u64 = 64;
+/// The stretch that GET LBA STATUS looks at first, in blocks. Initiators that only want to know whether a read pays ask often.
+const FIRST_STATUS: u64 = 2048;
+/// The longest that it looks at, if all of it is one hole.
+const MOST_STATUS: u64 = 2 << 20;
+/// The longest list of parameters.
+const MOST_PARAMETERS: u64 = 4096;
+
+/// Bytes of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
+/// What a command is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// It is done already, and these are the data.
+    Data(Vec<u8>),
+    /// It is done.
+    Nothing,
+    Read(Stretch),
+    /// Everything that was answered before is to be safe.
+    Flush,
+    Write {
+        at: Stretch,
+        /// It is to be safe before the answer.
+        durable: bool,
+        then: Check,
+    },
+    Verify {
+        at: Stretch,
+        check: Check,
+    },
+    /// The same block everywhere, or zeros without any.
+    Same {
+        at: Stretch,
+        zeros: bool,
+    },
+    /// A list of so many bytes of what to unmap.
+    Unmap {
+        list: u64,
+    },
+    /// A list of so many bytes of modes.
+    Modes {
+        list: u64,
+        long: bool,
+    },
+    /// What of the stretch has room; the answer has so many bytes at most.
+    Status {
+        at: Stretch,
+        most: usize,
+    },
+}
+
+/// How what is on the disk is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Check {
+    /// Not at all.
+    Nothing,
+    /// Whether it can be read.
+    Readable,
+    /// Whether it is what the command brings along.
+    Equal,
+}
+
+impl Work {
+    /// Bytes that the command brings along.
+    pub(super) fn data_out(&self) -> u64 {
+        match self {
+            Work::Write { at, .. } | Work::Verify { at, check: Check::Equal } => at.length,
+            Work::Same { zeros: false, .. } => BLOCK,
+            Work::Unmap { list } | Work::Modes { list, .. } => *list,
+            _ => 0,
+        }
+    }
+}
+
+/// What a node is to do for a command, one step after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    pub(super) op: super::Op,
+    pub(super) at: Stretch,
+    pub(super) durable: bool,
+    /// What becomes of the answer.
+    pub(super) then: Then,
+}
+
+/// A field of eight bytes.
+fn long(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
+
+/// The steps of a command whose data are there.
+pub(super) fn steps(work: &Work, data: Bytes, unit: &unit::Unit) -> Result<Vec<Step>, Sense> {
+    steps::steps(work, data, unit)
+}
+
+#[cfg(test)]
+mod tests;

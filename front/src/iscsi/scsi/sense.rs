@@ -1,0 +1,114 @@
+//! Why a command ends in something else than success, as sense data (SPC-4, 4.5).
+
+/// What a command ended with that was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::iscsi) struct Sense {
+    pub(in crate::iscsi) key: u8,
+    /// The additional sense code and its qualifier.
+    code: (u8, u8),
+    /// The field that is wrong.
+    field: Option<Field>,
+    /// Which block it is about, or how far into the data.
+    information: Option<u32>,
+}
+
+/// A field that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Field {
+    in_command: bool,
+    byte: u16,
+    bit: Option<u8>,
+}
+
+pub(in crate::iscsi) mod key {
+    pub(in crate::iscsi) const HARDWARE_ERROR: u8 = 0x04;
+    pub(in crate::iscsi) const ILLEGAL_REQUEST: u8 = 0x05;
+    pub(in crate::iscsi) const ABORTED_COMMAND: u8 = 0x0b;
+    pub(in crate::iscsi) const MISCOMPARE: u8 = 0x0e;
+}
+
+/// Length of sense data of a fixed format.
+const LEN: usize = 18;
+
+impl Sense {
+    const fn new(key: u8, code: (u8, u8)) -> Sense {
+        Sense { key, code, field: None, information: None }
+    }
+
+    /// INVALID COMMAND OPERATION CODE.
+    pub(in crate::iscsi) const OPCODE: Sense = Sense {
+        field: Some(Field { in_command: true, byte: 0, bit: None }),
+        ..Sense::new(key::ILLEGAL_REQUEST, (0x20, 0x00))
+    };
+    /// LOGICAL UNIT NOT SUPPORTED.
+    pub(in crate::iscsi) const NO_UNIT: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x25, 0x00));
+    /// PARAMETER LIST LENGTH ERROR.
+    pub(super) const LIST_LENGTH: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x1a, 0x00));
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub(in crate::iscsi) const OUT_OF_RANGE: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x21, 0x00));
+    /// SAVING PARAMETERS NOT SUPPORTED.
+    pub(super) const NOT_SAVED: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x39, 0x00));
+    /// INVALID FIELD IN COMMAND INFORMATION UNIT: the lengths of the command and of its transfer do not agree.
+    pub(in crate::iscsi) const TRANSFER_LENGTH: Sense =
+        Sense::new(key::ILLEGAL_REQUEST, (0x0e, 0x03));
+    /// PROTOCOL SERVICE CRC ERROR.
+    pub(in crate::iscsi) const DIGEST: Sense = Sense::new(key::ABORTED_COMMAND, (0x47, 0x05));
+    /// WRITE ERROR: the data are not those that are due (RFC 7143, 11.4.7.2).
+    pub(in crate::iscsi) const DATA: Sense = Sense::new(key::ABORTED_COMMAND, (0x0c, 0x0d));
+    /// INTERNAL TARGET FAILURE.
+    pub(in crate::iscsi) const FAILED: Sense = Sense::new(key::HARDWARE_ERROR, (0x44, 0x00));
+    /// NO ADDITIONAL SENSE INFORMATION, of a command that may or may not have been carried out.
+    pub(in crate::iscsi) const UNKNOWN: Sense = Sense::new(key::ABORTED_COMMAND, (0x00, 0x00));
+
+    /// MISCOMPARE DURING VERIFY OPERATION, at this byte of the data.
+    pub(in crate::iscsi) fn miscompare(at: usize) -> Sense {
+        let information = u32::try_from(at).ok();
+        Sense { information, ..Sense::new(key::MISCOMPARE, (0x1d, 0x00)) }
+    }
+
+    /// INVALID FIELD IN CDB, in this byte, and from this bit on.
+    pub(super) fn field(byte: u16, bit: Option<u8>) -> Sense {
+        let field = Some(Field { in_command: true, byte, bit });
+        Sense { field, ..Sense::new(key::ILLEGAL_REQUEST, (0x24, 0x00)) }
+    }
+
+    /// INVALID FIELD IN PARAMETER LIST, in this byte.
+    pub(super) fn parameter(byte: usize) -> Sense {
+        let field = Some(Field { in_command: false, byte: byte as u16, bit: None });
+        Sense { field, ..Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x00)) }
+    }
+
+    /// As bytes, in the fixed format.
+    pub(in crate::iscsi) fn fixed(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        (bytes[0], bytes[2], bytes[7]) = (0x70, self.key, (LEN - 8) as u8);
+        if let Some(information) = self.information {
+            bytes[0] |= 0x80;
+            bytes[3..7].copy_from_slice(&information.to_be_bytes());
+        }
+        (bytes[12], bytes[13]) = self.code;
+        if let Some(field) = self.field {
+            let command = if field.in_command { 0x40 } else { 0 };
+            bytes[15] = 0x80 | command | field.bit.map_or(0, |bit| 0x08 | bit);
+            bytes[16..].copy_from_slice(&field.byte.to_be_bytes());
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_field_that_is_wrong_is_pointed_at() {
+        let bytes = Sense::field(7, Some(3)).fixed();
+        assert_eq!((bytes[0], bytes[2], bytes[7]), (0x70, 5, 10));
+        assert_eq!((bytes[12], bytes[13], &bytes[15..]), (0x24, 0, &[0xcb, 0, 7][..]));
+        let bytes = Sense::parameter(300).fixed();
+        assert_eq!((bytes[12], &bytes[15..]), (0x26, &[0x80, 1, 44][..]));
+        let bytes = Sense::miscompare(513).fixed();
+        assert_eq!((bytes[0], &bytes[3..7], bytes[12]), (0xf0, &[0, 0, 2, 1][..], 0x1d));
+        assert_eq!(Sense::NO_UNIT.fixed()[15..], [0, 0, 0]);
+    }
+}

@@ -1,0 +1,160 @@
+//! From a command whose data are there to what nodes do.
+
+use bytes::Bytes;
+
+use super::mode::select;
+use super::unit::Unit;
+use super::{BLOCK, Check, MOST_STATUS, MOST_UNMAPPED, Sense, Step, Stretch, Work, long};
+use crate::iscsi::Op;
+
+/// As many bytes of the same block are written at a time.
+const SAME_AT_ONCE: u64 = 1 << 20;
+
+/// What becomes of the answer of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::iscsi) enum Then {
+    /// Nothing.
+    Drop,
+    /// It is sent.
+    Send,
+    /// It must be these bytes.
+    Compare(Bytes),
+    /// It is put into words of which so many bytes are sent.
+    Status(usize),
+}
+
+pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, Sense> {
+    let step = |op, at, then| Step { op, at, durable: false, then };
+    Ok(match work {
+        Work::Data(_) | Work::Nothing => Vec::new(),
+        Work::Read(at) => vec![step(Op::Read, *at, Then::Send)],
+        Work::Flush => vec![step(Op::Flush, Stretch { offset: 0, length: 0 }, Then::Drop)],
+        Work::Write { at, durable, then } => {
+            let at = Stretch { length: data.len() as u64, ..*at };
+            let write = step(Op::Write(data.clone()), at, Then::Drop);
+            let write = Step { durable: *durable, ..write };
+            std::iter::once(write).chain(look(*then, at, data)).collect()
+        }
+        Work::Verify { at, check } => look(*check, *at, data).into_iter().collect(),
+        Work::Same { at, zeros } if *zeros || data.iter().all(|byte| *byte == 0) => {
+            vec![step(Op::WriteZeroes, *at, Then::Drop)]
+        }
+        Work::Same { at, .. } => same(*at, &data),
+        Work::Unmap { .. } => unmap(&data, unit)?,
+        Work::Modes { long, .. } => {
+            select(&data, *long, unit)?;
+            Vec::new()
+        }
+        Work::Status { at, most } => vec![step(Op::Holes, *at, Then::Status(*most))],
+    })
+}
+
+/// A look at what is on the disk.
+fn look(check: Check, at: Stretch, data: Bytes) -> Option<Step> {
+    let then = match check {
+        Check::Nothing => return None,
+        Check::Readable => Then::Drop,
+        Check::Equal => Then::Compare(data),
+    };
+    Some(Step { op: Op::Read, at, durable: false, then })
+}
+
+/// Writes a block again and again.
+fn same(at: Stretch, block: &[u8]) -> Vec<Step> {
+    let all = Bytes::from(block.repeat((at.length.min(SAME_AT_ONCE) / BLOCK) as usize));
+    let pieces = (0..at.length).step_by(SAME_AT_ONCE as usize);
+    let piece = |from: u64| {
+        let length = (at.length - from).min(SAME_AT_ONCE);
+        let op = Op::Write(all.slice(..length as usize));
+        let at = Stretch { offset: at.offset + from, length };
+        Step { op, at, durable: false, then: Then::Drop }
+    };
+    pieces.map(piece).collect()
+}
+
+/// Where the descriptors of an UNMAP begin, and how long one is.
+const DESCRIPTORS: usize = 8;
+const DESCRIPTOR: usize = 16;
+
+fn unmap(list: &[u8], unit: &Unit) -> Result<Vec<Step>, Sense> {
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(head) = list.first_chunk::<DESCRIPTORS>() else { return Err(Sense::LIST_LENGTH) };
+    let said = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    // What is cut off is left out, as it is where the list is shorter than it says.
+    let descriptors = list[DESCRIPTORS..].chunks_exact(DESCRIPTOR).take(said / DESCRIPTOR);
+    if descriptors.len() as u64 > super::MOST_DESCRIPTORS {
+        return Err(Sense::parameter(2));
+    }
+    let (mut steps, mut all) = (Vec::new(), 0);
+    for (n, descriptor) in descriptors.enumerate() {
+        let (first, count) = (long(&descriptor[..8]), long(&descriptor[8..12]));
+        if first.checked_add(count).is_none_or(|end| end > unit.blocks()) {
+            return Err(Sense::OUT_OF_RANGE);
+        }
+        all += count;
+        if all > MOST_UNMAPPED {
+            return Err(Sense::parameter(DESCRIPTORS + n * DESCRIPTOR + 8));
+        }
+        if count > 0 {
+            let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
+            steps.push(Step { op: Op::WriteZeroes, at, durable: false, then: Then::Drop });
+        }
+    }
+    Ok(steps)
+}
+
+/// Where GET LBA STATUS looks again, if all of a stretch is one hole: further.
+pub(in crate::iscsi) fn further(step: &Step, found: &[(u64, bool)], unit: &Unit) -> Option<Step> {
+    const FACTOR: u64 = 16;
+    let Stretch { offset, length } = step.at;
+    let is_hole = found.iter().all(|(_, hole)| *hole)
+        && found.iter().map(|(length, _)| length).sum::<u64>() >= length;
+    let most = (unit.blocks() * BLOCK - offset).min(MOST_STATUS * BLOCK);
+    let longer = (length * FACTOR).min(most);
+    let at = Stretch { offset, length: longer };
+    (is_hole && longer > length).then(|| Step { at, ..step.clone() })
+}
+
+/// The answer of GET LBA STATUS: what of a stretch from a block on has room, as lengths in bytes.
+pub(in crate::iscsi) fn allocation(at: Stretch, found: &[(u64, bool)], most: usize) -> Vec<u8> {
+    let mut runs: Vec<(u64, bool)> = Vec::new();
+    let mut left = at.length;
+    for &(length, hole) in found {
+        let length = length.min(left);
+        left -= length;
+        match runs.last_mut() {
+            _ if length == 0 => {}
+            Some(last) if last.1 == hole => last.0 += length,
+            _ => runs.push((length, hole)),
+        }
+    }
+    // A block of which a part is a hole has room.
+    let (mut bytes, mut from, mut reached) = (vec![0; 8], at.offset, at.offset);
+    let end = at.offset + at.length - left;
+    let mut told: Vec<(u64, u64, bool)> = Vec::new();
+    for (length, hole) in runs {
+        reached += length;
+        let until = match hole && reached < end {
+            true => reached / BLOCK * BLOCK,
+            false => reached.next_multiple_of(BLOCK),
+        };
+        if until > from {
+            told.push((from / BLOCK, (until - from) / BLOCK, hole));
+            from = until;
+        }
+    }
+    for (first, count, hole) in told {
+        if bytes.len() + DESCRIPTOR > most.max(24) {
+            break;
+        }
+        bytes.extend_from_slice(&first.to_be_bytes());
+        bytes.extend_from_slice(&(count as u32).to_be_bytes());
+        bytes.extend_from_slice(&[u8::from(hole), 0, 0, 0]);
+    }
+    let length = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&length.to_be_bytes());
+    bytes.truncate(most);
+    bytes
+}

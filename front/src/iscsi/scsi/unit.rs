@@ -1,0 +1,61 @@
+//! A logical unit: a volume, as hosts see it.
+
+/// Bytes of a logical block.
+pub(in crate::iscsi) const BLOCK: u64 = 512;
+
+/// A volume offered as logical unit 0 of a target of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The target's name.
+    pub target: String,
+    /// What the target is called, for people.
+    pub alias: String,
+    /// The portal group that the connection came in at, from 1 on. It is also the relative number of the port.
+    pub group: u16,
+    /// Size in bytes; those beyond the last whole block are not offered.
+    pub size: u64,
+    /// Whether what was written is safe from a power cut only after a flush.
+    pub write_cache: bool,
+    /// A number that is the volume's alone, the same wherever it is served.
+    pub id: u128,
+    /// A number of 60 bits that is the volume's alone in a cluster.
+    pub short_id: u64,
+}
+
+impl Unit {
+    /// Its size in blocks.
+    pub(super) fn blocks(&self) -> u64 {
+        self.size / BLOCK
+    }
+
+    /// The number as UUID of a version that says nothing of how it came about.
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        let mut bytes = self.id.to_be_bytes();
+        bytes[6] = bytes[6] & 0x0f | 0x80;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        bytes
+    }
+
+    /// The name of the class "locally assigned".
+    pub(super) fn naa(&self) -> u64 {
+        0x3 << 60 | self.short_id & (u64::MAX >> 4)
+    }
+
+    /// The serial number.
+    pub(super) fn serial(&self) -> String {
+        format!("{:032x}", self.id)
+    }
+}
+
+#[cfg(test)]
+pub(in crate::iscsi) fn sample() -> Unit {
+    Unit {
+        target: "iqn.2026-11.weft.example:vol0".into(),
+        alias: "vol0".into(),
+        group: 1,
+        size: 1 << 20,
+        write_cache: true,
+        id: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef,
+        short_id: 0x0fff_ffff_ffff_fff7,
+    }
+}

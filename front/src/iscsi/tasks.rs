@@ -1,0 +1,261 @@
+//! Commands in work: how many there may be, what each waits for, and how they are aborted (RFC 7143, 11.5).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use super::Server;
+use super::pdu::{Head, at, opcode};
+use super::scsi::{Sense, Step, Work};
+use super::transfer::Gather;
+
+/// Commands in turn that there may be.
+const WINDOW: u32 = 128;
+/// Commands in all, with those out of turn.
+pub(super) const MOST_TASKS: usize = 256;
+/// Bytes that are asked for at a time, of all commands together, if more than one asks.
+const SOLICITED: usize = 8 << 20;
+
+/// A command in work.
+pub(super) struct Task {
+    /// The header of the command.
+    pub(super) head: Head,
+    /// What it is to do, or why it is not done.
+    pub(super) work: Result<Work, Sense>,
+    /// Bytes that it would bring along by what it says.
+    pub(super) data_out: u64,
+    /// Its data, until all are there.
+    pub(super) gather: Option<Gather>,
+    /// What nodes have not been asked for yet.
+    pub(super) steps: VecDeque<Step>,
+    /// What a node has been asked for.
+    pub(super) step: Option<Step>,
+    /// Nobody waits for its answer.
+    is_aborted: bool,
+}
+
+impl Task {
+    pub(super) fn new(head: Head, work: Result<Work, Sense>) -> Task {
+        let data_out = work.as_ref().map_or(0, Work::data_out);
+        let steps = VecDeque::new();
+        Task { head, work, data_out, gather: None, steps, step: None, is_aborted: false }
+    }
+
+    /// Whether data go to the initiator, and from it.
+    pub(super) fn reads(&self) -> bool {
+        self.head.flags() & 0x40 != 0
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        self.head.flags() & 0x20 != 0
+    }
+
+    /// Bytes that the initiator has or has room for.
+    pub(super) fn expected(&self) -> u64 {
+        self.head.word(at::TRANSFER_TAG).into()
+    }
+}
+
+/// An answer to an abort, which waits for commands that nodes have in work.
+struct Abort {
+    tag: u32,
+    waits: BTreeSet<u64>,
+}
+
+/// All of them, by numbers of our own.
+#[derive(Default)]
+pub(super) struct Tasks {
+    all: BTreeMap<u64, Task>,
+    by_tag: HashMap<u32, u64>,
+    next: u64,
+    /// Those that came in turn.
+    numbered: u32,
+    /// Those that have been asked for data, with how many, and those that are still to be asked.
+    asked: BTreeMap<u64, usize>,
+    to_ask: VecDeque<u64>,
+    aborts: Vec<Abort>,
+}
+
+impl Tasks {
+    /// How many commands may come from the next on.
+    pub(super) fn window(&self) -> u32 {
+        WINDOW - self.numbered.min(WINDOW)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn has(&self, tag: u32) -> bool {
+        self.by_tag.contains_key(&tag)
+    }
+
+    pub(super) fn put(&mut self, task: Task) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.numbered += u32::from(!task.head.is_immediate());
+        self.by_tag.insert(task.head.tag(), number);
+        self.all.insert(number, task);
+        number
+    }
+
+    pub(super) fn get(&mut self, number: u64) -> Option<&mut Task> {
+        self.all.get_mut(&number)
+    }
+
+    /// The one with a tag that still wants data.
+    pub(super) fn gatherer(&mut self, tag: u32) -> Option<(u64, &mut Gather)> {
+        let number = *self.by_tag.get(&tag)?;
+        let gather = self.all.get_mut(&number)?.gather.as_mut()?;
+        Some((number, gather))
+    }
+
+    /// Takes one out that is over. Nothing if it was aborted.
+    pub(super) fn end(&mut self, number: u64) -> Option<Task> {
+        let task = self.all.remove(&number)?;
+        self.by_tag.remove(&task.head.tag());
+        self.numbered -= u32::from(!task.head.is_immediate());
+        self.asked.remove(&number);
+        self.to_ask.retain(|n| *n != number);
+        for abort in &mut self.aborts {
+            abort.waits.remove(&number);
+        }
+        (!task.is_aborted).then_some(task)
+    }
+
+    /// Whether the answer of one is not waited for any more.
+    pub(super) fn is_aborted(&self, number: u64) -> bool {
+        self.all.get(&number).is_some_and(|task| task.is_aborted)
+    }
+
+    /// One wants data that are to be asked for.
+    pub(super) fn wants_data(&mut self, number: u64) {
+        self.to_ask.push_back(number);
+    }
+
+    /// One has its data.
+    pub(super) fn has_data(&mut self, number: u64) {
+        self.asked.remove(&number);
+    }
+
+    /// The next that is asked for data, if it fits beside those that have been.
+    pub(super) fn next_to_ask(&mut self) -> Option<u64> {
+        let number = *self.to_ask.front()?;
+        let gather = self.all.get(&number).and_then(|task| task.gather.as_ref());
+        let wanted = gather.map_or(0, |gather| gather.wanted);
+        let fits = self.asked.is_empty() || self.gathering() + wanted <= SOLICITED;
+        if !fits {
+            return None;
+        }
+        self.to_ask.pop_front();
+        self.asked.insert(number, wanted);
+        Some(number)
+    }
+
+    /// Bytes that have been asked for, of commands whose data are not all there.
+    pub(super) fn gathering(&self) -> usize {
+        self.asked.values().sum()
+    }
+
+    /// Whether the initiator owes data.
+    pub(super) fn awaits_data(&self) -> bool {
+        !self.asked.is_empty()
+            || self.all.values().any(|t| t.gather.as_ref().is_some_and(|g| g.is_unsolicited))
+    }
+
+    /// Drops those whose data are not all there: no node knows of them.
+    pub(super) fn drop_gathering(&mut self) {
+        let of = self.all.iter().filter(|(_, task)| task.gather.is_some());
+        for number in of.map(|(n, _)| *n).collect::<Vec<_>>() {
+            self.end(number);
+        }
+    }
+
+    /// Aborts some; the answer waits for those that nodes have in work.
+    fn abort(&mut self, tag: u32, which: impl Fn(&Task) -> bool) {
+        let of = |(number, task): (&u64, &Task)| which(task).then_some(*number);
+        let mut waits: BTreeSet<u64> = self.all.iter().filter_map(of).collect();
+        waits.retain(|number| {
+            let Some(task) = self.all.get_mut(number) else { return false };
+            task.is_aborted = true;
+            task.steps.clear();
+            if task.gather.is_some() {
+                self.end(*number);
+                return false;
+            }
+            true
+        });
+        self.aborts.push(Abort { tag, waits });
+    }
+
+    /// The next abort that is through.
+    fn next_aborted(&mut self) -> Option<u32> {
+        let n = self.aborts.iter().position(|abort| abort.waits.is_empty())?;
+        Some(self.aborts.remove(n).tag)
+    }
+}
+
+/// Functions of task management.
+mod function {
+    pub(super) const ABORT_TASK: u8 = 1;
+    pub(super) const ABORT_TASK_SET: u8 = 2;
+    pub(super) const CLEAR_TASK_SET: u8 = 4;
+    pub(super) const LOGICAL_UNIT_RESET: u8 = 5;
+    pub(super) const TARGET_WARM_RESET: u8 = 6;
+    pub(super) const TASK_REASSIGN: u8 = 8;
+}
+
+/// What task management is answered (RFC 7143, 11.6.1).
+mod outcome {
+    pub(super) const COMPLETE: u8 = 0;
+    pub(super) const NO_TASK: u8 = 1;
+    pub(super) const NO_UNIT: u8 = 2;
+    pub(super) const NO_REASSIGNMENT: u8 = 4;
+    pub(super) const NOT_SUPPORTED: u8 = 5;
+}
+
+impl Server {
+    /// Aborts what is to be aborted. What a node has in work is awaited: it may be done, or not, and nothing of it happens
+    /// after the answer.
+    pub(super) fn manage(&mut self, head: &Head) {
+        let (tag, referenced) = (head.tag(), head.word(at::TRANSFER_TAG));
+        let function = head.flags() & 0x7f;
+        let is_ours = super::commands::is_unit(head.lun());
+        let of_unit = function::ABORT_TASK..=function::LOGICAL_UNIT_RESET;
+        let refused = match function {
+            _ if of_unit.contains(&function) && !is_ours => Some(outcome::NO_UNIT),
+            function::ABORT_TASK if !self.tasks.has(referenced) => Some(outcome::NO_TASK),
+            function::ABORT_TASK
+            | function::ABORT_TASK_SET
+            | function::CLEAR_TASK_SET
+            | function::LOGICAL_UNIT_RESET
+            | function::TARGET_WARM_RESET => None,
+            function::TASK_REASSIGN => Some(outcome::NO_REASSIGNMENT),
+            _ => Some(outcome::NOT_SUPPORTED),
+        };
+        match (refused, function) {
+            (Some(outcome), _) => self.answer_management(tag, outcome),
+            (None, function::ABORT_TASK) => {
+                self.tasks.abort(tag, |task| task.head.tag() == referenced);
+            }
+            // The hosts' task sets are their own, and a target has one unit.
+            (None, _) => self.tasks.abort(tag, |_| true),
+        }
+        self.answer_aborts();
+    }
+
+    /// Answers aborts that are through.
+    pub(super) fn answer_aborts(&mut self) {
+        while let Some(tag) = self.tasks.next_aborted() {
+            self.answer_management(tag, outcome::COMPLETE);
+        }
+        self.ask_for_data();
+    }
+
+    fn answer_management(&mut self, tag: u32, outcome: u8) {
+        let head = Head::new(opcode::TASK_MANAGEMENT_RESPONSE).answering(tag);
+        self.send_status(head.with_byte(2, outcome), &[]);
+    }
+}

@@ -1,0 +1,7 @@
+//! The machine, driven by an initiator that is made of bytes.
+
+mod initiator;
+mod session;
+mod writes;
+
+use initiator::{Initiator, Unit};

@@ -1,0 +1,263 @@
+//! Data that commands bring along, and commands of several steps.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::iscsi::pdu::{FINAL, NO_TAG, at, opcode};
+use crate::{Awaits, Service};
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|n| (n as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+fn write_10(block: u16, count: u16) -> [u8; 9] {
+    let ([b0, b1], [c0, c1]) = (block.to_be_bytes(), count.to_be_bytes());
+    [0x2a, 0, 0, 0, b0, b1, 0, c0, c1]
+}
+
+#[test]
+fn data_come_with_the_command_behind_it_and_as_asked_for() {
+    let mut i = Initiator::logged_in("InitialR2T=No\0FirstBurstLength=2048\0MaxBurstLength=4096\0");
+    let data = pattern(20 * 512, 1);
+    let tag = i.command(0x20, &write_10(3, 20), 20 * 512, &data[..1024]);
+    assert_eq!((i.take().len(), i.server.awaits()), (0, Awaits::Rest));
+    i.data(tag, NO_TAG, (0, 1024), false, &data[1024..1536]);
+    i.data(tag, NO_TAG, (1, 1536), true, &data[1536..2048]);
+    let mut asked = Vec::new();
+    loop {
+        let unit = i.one();
+        if unit.head.opcode() == opcode::RESPONSE {
+            assert_eq!((unit.status(), unit.residual()), (0, (0, 0)));
+            break;
+        }
+        let word = |at| unit.head.word(at);
+        let (offset, length) = (word(at::OFFSET), word(at::LENGTH));
+        asked.push((word(at::DATA_SN), offset, length));
+        let (from, until) = (offset as usize, (offset + length) as usize);
+        let middle = from + 700;
+        i.data(tag, word(at::TRANSFER_TAG), (0, offset), false, &data[from..middle]);
+        i.data(tag, word(at::TRANSFER_TAG), (1, middle as u32), true, &data[middle..until]);
+    }
+    assert_eq!(asked, [(0, 2048, 4096), (1, 6144, 4096)]);
+    assert_eq!(i.disk[3 * 512..23 * 512], data);
+    assert_eq!(i.server.awaits(), Awaits::Nothing);
+}
+
+#[test]
+fn data_that_are_not_due_fail_the_command() {
+    let begin = || {
+        let mut i = Initiator::logged_in("");
+        let tag = i.command(FINAL | 0x20, &write_10(0, 8), 4096, &[]);
+        let unit = i.one();
+        assert_eq!(unit.head.opcode(), opcode::R2T);
+        (i, tag, unit.head.word(at::TRANSFER_TAG))
+    };
+    for (transfer, number, offset, len) in
+        [(1, 0, 0, 4096), (0, 1, 0, 4096), (0, 0, 512, 3584), (0, 0, 0, 512), (0, 0, 0, 4100)]
+    {
+        let (mut i, tag, ours) = begin();
+        i.data(tag, ours + transfer, (number, offset), true, &vec![1; len]);
+        assert_eq!(i.one().sense(), (0x0b, 0x0c, 0x0d));
+        i.data(tag, ours, (0, 0), true, &[1; 4096]);
+        assert!(i.take().is_empty(), "it is over");
+        assert!(i.disk.iter().all(|b| *b == 0) && i.server.incoming() == 0);
+    }
+    let (mut i, _, ours) = begin();
+    i.data(4711, ours, (0, 0), true, &[0; 512]);
+    assert!(i.take().is_empty(), "nobody knows of it");
+}
+
+#[test]
+fn what_was_not_agreed_on_is_rejected() {
+    let mut i = Initiator::logged_in("ImmediateData=No\0");
+    i.command(FINAL | 0x20, &write_10(0, 1), 512, &[1; 512]);
+    assert_eq!(i.one().head.0[2], 4, "no data come with commands");
+    i.command(0x20, &write_10(0, 1), 512, &[]);
+    assert_eq!(i.one().head.0[2], 4, "nor unasked for");
+    let mut i = Initiator::logged_in("FirstBurstLength=512\0");
+    i.command(FINAL | 0x20, &write_10(0, 4), 2048, &[1; 1024]);
+    assert_eq!(i.one().head.0[2], 9);
+    assert!(i.disk.iter().all(|b| *b == 0));
+}
+
+/// As libiscsi's suite has it: what fits is written, in whole blocks.
+#[test]
+fn lengths_that_differ_are_told_and_whole_blocks_written() {
+    let mut i = Initiator::logged_in("");
+    let mut write = |blocks, expected: u32| {
+        i.disk[..1024].fill(b'a');
+        i.command(FINAL | 0x20, &write_10(0, blocks), expected, &vec![b'b'; expected as usize]);
+        let unit = i.one();
+        (unit.status(), unit.residual(), i.disk[511], i.disk[512])
+    };
+    assert_eq!(write(1, 0), (0, (4, 512), b'a', b'a'));
+    assert_eq!(write(1, 10_000), (0, (2, 9488), b'b', b'a'));
+    assert_eq!(write(1, 200), (2, (4, 312), b'a', b'a'));
+    assert_eq!(write(2, 512), (0, (4, 512), b'b', b'a'));
+}
+
+#[test]
+fn commands_of_several_steps_go_through_them() {
+    let mut i = Initiator::logged_in("");
+    let mut with = |cdb: &[u8], data: &[u8]| {
+        i.command(FINAL | 0x20, cdb, data.len() as u32, data);
+        let unit = i.one();
+        let sense = if unit.status() == 2 { unit.sense() } else { (0, 0, 0) };
+        (sense, i.disk.clone())
+    };
+    // WRITE AND VERIFY, and VERIFY of what was written and of something else.
+    let block = pattern(512, 9);
+    let (sense, disk) = with(&[0x2e, 2, 0, 0, 0, 5, 0, 0, 1], &block);
+    assert_eq!((sense, &disk[5 * 512..6 * 512]), ((0, 0, 0), &block[..]));
+    assert_eq!(with(&[0x2f, 2, 0, 0, 0, 5, 0, 0, 1], &block).0, (0, 0, 0));
+    let mut other = block.clone();
+    other[17] ^= 1;
+    assert_eq!(with(&[0x2f, 2, 0, 0, 0, 5, 0, 0, 1], &other).0, (0x0e, 0x1d, 0));
+    assert_eq!(with(&[0x2f, 2, 0, 0, 0, 9, 0, 0, 1], &block).0, (0x0e, 0x1d, 0), "zeros");
+    // WRITE SAME of more than one piece.
+    let (sense, disk) = with(&[0x41, 0, 0, 0, 0, 0, 0, 8, 0], &block);
+    assert_eq!(sense, (0, 0, 0));
+    assert!(disk.chunks(512).all(|b| b == block));
+    // UNMAP of two stretches, and WRITE SAME that unmaps one more.
+    assert_eq!(with(&[0x41, 0, 0, 0, 0, 0, 0, 8, 0], &[1; 1024]).0, (5, 0x0e, 3));
+    let list = |first: u8| [&[0; 7][..], &[first, 0, 0, 0, 2], &[0; 4]].concat();
+    let unmap = [&[0, 38, 0, 32, 0, 0, 0, 0], &list(1)[..], &list(7)].concat();
+    let (sense, disk) = with(&[0x42, 0, 0, 0, 0, 0, 0, 0, 40], &unmap);
+    assert_eq!(sense, (0, 0, 0));
+    let is_zero = |disk: &[u8], n: usize| disk[n * 512..(n + 1) * 512].iter().all(|b| *b == 0);
+    let zeros: Vec<usize> = (0..2048).filter(|n| is_zero(&disk, *n)).collect();
+    assert_eq!(zeros, [1, 2, 7, 8]);
+    let (_, disk) = with(&[0x41, 8, 0, 0, 0, 11, 0, 0, 2], &[0; 512]);
+    assert!(is_zero(&disk, 11) && is_zero(&disk, 12) && !is_zero(&disk, 13));
+    // A stretch past the end: nothing is done of the others.
+    let past = [
+        &[0, 38, 0, 32, 0, 0, 0, 0],
+        &list(20)[..],
+        &[0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+    ]
+    .concat();
+    let (sense, disk) = with(&[0x42, 0, 0, 0, 0, 0, 0, 0, 40], &past);
+    assert!(sense == (5, 0x21, 0) && !is_zero(&disk, 20));
+}
+
+#[test]
+fn holes_are_looked_for_further_on() {
+    let mut i = Initiator::logged_in("");
+    i.server.unit.as_mut().unwrap().size = 100 << 30;
+    i.holds = true;
+    let status = [0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 24];
+    let mut looks = |found: &[(u64, bool)]| {
+        i.command(FINAL | 0x40, &status, 24, &[]);
+        i.server.poll().unwrap();
+        let mut lengths = Vec::new();
+        while let Some(request) = i.held.pop() {
+            lengths.push(request.length >> 20);
+            i.server.reply(request.number, Ok(crate::iscsi::Reply::Extents(found.to_vec())));
+            i.send_bytes(&[]).unwrap();
+            i.work().unwrap();
+        }
+        (lengths, u32::from_be_bytes(i.one().data[16..20].try_into().unwrap()))
+    };
+    assert_eq!(looks(&[(1 << 20, false), (100 << 30, true)]), (vec![1], 2048));
+    assert_eq!(looks(&[(1 << 19, true), (100 << 30, false)]), (vec![1], 1024));
+    assert_eq!(looks(&[(100 << 30, true)]), (vec![1, 16, 256, 1024], 2 << 20));
+}
+
+#[test]
+fn aborted_steps_are_not_gone_on_with() {
+    let mut i = Initiator::logged_in("");
+    i.holds = true;
+    let tag = i.command(FINAL | 0x20, &[0x2e, 2, 0, 0, 0, 5, 0, 0, 1], 512, &[3; 512]);
+    i.manage(1, tag);
+    let write = i.held.pop().unwrap();
+    i.server.reply(write.number, Ok(crate::iscsi::Reply::Done));
+    assert_eq!(i.one().head.opcode(), opcode::TASK_MANAGEMENT_RESPONSE);
+    assert!(!i.server.has_more(), "it is not verified");
+}
+
+/// Memory for data that are asked for is bounded; what is aborted gives others their turn.
+#[test]
+fn not_all_are_asked_for_data_at_once() {
+    let mut i = Initiator::logged_in("");
+    i.server.unit.as_mut().unwrap().size = 1 << 40;
+    let write = [0x2a, 0, 0, 0, 0, 0, 0, 0x20, 0];
+    let tags: Vec<u32> = (0..4).map(|_| i.command(FINAL | 0x20, &write, 4 << 20, &[])).collect();
+    let asked: Vec<u32> = i.take().iter().map(|u| u.head.tag()).collect();
+    assert_eq!(asked, tags[..2], "8 MiB at a time");
+    assert_eq!(i.server.incoming(), 8 << 20);
+    i.manage(1, tags[0]);
+    let kinds: Vec<(u8, u32)> = i.take().iter().map(|u| (u.head.opcode(), u.head.tag())).collect();
+    assert_eq!(kinds[1], (opcode::R2T, tags[2]));
+    i.manage(5, 0);
+    assert_eq!((i.take().len(), i.server.incoming()), (1, 0));
+    assert_eq!(i.server.awaits(), Awaits::Nothing);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Random reads and writes of random lengths, with the data on random ways, against a model.
+    #[test]
+    fn what_is_read_is_what_was_written(
+        steps in proptest::collection::vec((any::<bool>(), 0_u16..2000, 1_u16..48, any::<u8>(), 0_usize..70_000), 1..40),
+        segment in 512_u32..20_000,
+        burst in 512_u32..40_000,
+        first in 512_u32..40_000,
+        digests: bool,
+    ) {
+        let digests = if digests { "HeaderDigest=CRC32C\0DataDigest=CRC32C\0" } else { "" };
+        let keys = format!("MaxRecvDataSegmentLength={segment}\0MaxBurstLength={burst}\0FirstBurstLength={first}\0InitialR2T=No\0{digests}");
+        let mut i = Initiator::logged_in(&keys);
+        let mut model = i.disk.clone();
+        for (writes, block, count, seed, cut) in steps {
+            let (offset, len) = (usize::from(block) * 512, usize::from(count) * 512);
+            if !writes {
+                let [b0, b1] = block.to_be_bytes();
+                let (data, last) = i.read(&[0x28, 0, 0, 0, b0, b1, 0, 0, count as u8], len as u32);
+                prop_assert_eq!(last.status(), 0);
+                prop_assert!(data == model[offset..offset + len]);
+                continue;
+            }
+            let data = pattern(len, seed);
+            model[offset..offset + len].copy_from_slice(&data);
+            let unsolicited = (first.min(burst) as usize).min(len);
+            let cut = cut % (unsolicited + 1);
+            let tag = i.command(if cut < unsolicited { 0x20 } else { 0xa0 }, &write_10(block, count), len as u32, &data[..cut]);
+            if cut < unsolicited {
+                i.data(tag, NO_TAG, (0, cut as u32), true, &data[cut..unsolicited]);
+            }
+            loop {
+                let unit = i.one();
+                if unit.head.opcode() == opcode::RESPONSE {
+                    prop_assert_eq!((unit.status(), unit.residual()), (0, (0, 0)));
+                    break;
+                }
+                let (from, n) = (unit.head.word(at::OFFSET), unit.head.word(at::LENGTH));
+                let part = &data[from as usize..(from + n) as usize];
+                i.data(tag, unit.head.word(at::TRANSFER_TAG), (0, from), true, part);
+            }
+        }
+        prop_assert!(i.disk == model);
+    }
+
+    /// Whatever comes, in whatever pieces, the machine says something or ends the connection.
+    #[test]
+    fn no_bytes_upset_it(
+        units in proptest::collection::vec((0_u8..0x40, any::<[u8; 48]>(), proptest::collection::vec(any::<u8>(), 0..200)), 0..30),
+        in_turn: bool,
+        logged_in: bool,
+    ) {
+        let mut i = if logged_in { Initiator::logged_in("InitialR2T=No\0") } else { Initiator::new() };
+        for (kind, bytes, data) in units {
+            let mut head = crate::iscsi::pdu::Head(bytes).with_byte(4, 0).with_byte(0, kind);
+            if in_turn {
+                head = head.with_word(at::CMD_SN, i.server.exp_cmd_sn).with_byte(9, 0);
+                head.0[10..16].fill(0);
+            }
+            if i.try_send(head, &data).is_err() {
+                break;
+            }
+        }
+        i.take();
+    }
+}
