@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 use weft_bytes::escape::{in_uri, is_plain};
 use weft_host::epoch_parts;
+use weft_host::status::VolumeStatus;
 use weft_terminal::say;
 
 /// Why there is no thread.
@@ -34,8 +35,12 @@ pub fn say_cut_off(answer: &Value) -> Result<()> {
     }
 }
 
-/// The NBD URI of a volume at an address, given as URI without the export's name.
-pub fn uri(listen: &str, volume: &str) -> String {
+/// The URI of a volume at an address, given as URI without its name. By iSCSI it is the first unit of a target.
+pub fn uri(listen: &str, volume: &VolumeStatus) -> String {
+    let VolumeStatus { name: volume, iscsi_target, .. } = volume;
+    if listen.starts_with("iscsi:") {
+        return format!("{listen}/{iscsi_target}/0");
+    }
     match listen.split_once("+unix:///?socket=") {
         Some((scheme, path)) => {
             // The path is encoded already.
@@ -116,8 +121,15 @@ mod tests {
 
     #[test]
     fn uris_name_the_volume() {
-        assert_eq!(uri("nbd://127.0.0.1:1", "v"), "nbd://127.0.0.1:1/v");
-        assert_eq!(uri("nbd+unix:///?socket=/a%20b/s", "v"), "nbd+unix:///v?socket=/a%20b/s");
-        assert_eq!(uri("weft+unix:///?socket=/s", "v"), "weft+unix:///v?socket=/s");
+        let volume = VolumeStatus {
+            name: "v".into(),
+            iscsi_target: "iqn.x:v".into(),
+            ..VolumeStatus::default()
+        };
+        let uri = |listen| uri(listen, &volume);
+        assert_eq!(uri("nbd://127.0.0.1:1"), "nbd://127.0.0.1:1/v");
+        assert_eq!(uri("nbd+unix:///?socket=/a%20b/s"), "nbd+unix:///v?socket=/a%20b/s");
+        assert_eq!(uri("weft+unix:///?socket=/s"), "weft+unix:///v?socket=/s");
+        assert_eq!(uri("iscsi://127.0.0.1:3260"), "iscsi://127.0.0.1:3260/iqn.x:v/0");
     }
 }

@@ -96,13 +96,13 @@ fn greeting(dir: &Path, status: &Status) -> String {
         let size = bytes(volume.size);
         out += &format!("\n  {name}: {size}, {layout}, {mode}; survives: {}\n", survives(volume));
         for listen in listens {
-            out += &format!("    {}\n", uri(listen, name));
+            out += &format!("    {}\n", uri(listen, volume));
         }
     }
     let victim = nodes.len().saturating_sub(1).min(2);
-    let name = there().next().map(|v| v.name.as_str());
-    if let (Some(name), Some(listen)) = (name, listens.first()) {
-        let (uri, dir, weft) = (uri(listen, name), quoted(dir), own_name());
+    let by_nbd = listens.iter().find(|listen| listen.starts_with("nbd"));
+    if let (Some(volume), Some(listen)) = (there().next(), by_nbd) {
+        let (uri, dir, weft) = (uri(listen, volume), quoted(dir), own_name());
         out += &format!(
             "\nTry next:\n  \
              nbdinfo '{uri}'\n  \

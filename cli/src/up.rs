@@ -50,8 +50,8 @@ pub struct Up {
     stripe_unit: Option<u64>,
     #[command(flatten)]
     choices: Choices<ForVolumes>,
-    /// Address to serve hosts: NBD, or weft-client's protocol after 'native:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
-    #[arg(long, value_name = "[native:]PATH.sock|HOST:PORT")]
+    /// Address to serve hosts: NBD, weft-client's protocol after 'native:', or iSCSI after 'iscsi:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
+    #[arg(long, value_name = "[native:|iscsi:]PATH.sock|HOST:PORT")]
     listen: Vec<Listen>,
     /// Run each node in its own process, on loopback
     #[arg(long)]

@@ -311,7 +311,7 @@ impl Volume {
         if let (Volume::Show(_), Some(warning)) = (self, &volume.warning) {
             say(format!("warning: {warning}"))?;
         }
-        listens.iter().try_for_each(|listen| say(uri(listen, &volume.name)))
+        listens.iter().try_for_each(|listen| say(uri(listen, volume)))
     }
 }
 

@@ -25,12 +25,33 @@ pub(crate) struct Exports<'a> {
     map: &'a ClusterMap,
     /// The names of those that there are here, if not all are.
     only: Option<&'a BTreeSet<String>>,
+    /// Where they are served.
+    at: Served,
+}
+
+/// Where volumes are served: what is the same at all processes, and what is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// The number of the cluster.
+    pub(crate) cluster: u128,
+    /// The node that this process is known by.
+    pub(crate) process: u16,
 }
 
 impl<'a> Exports<'a> {
     /// Those of a map.
     pub(crate) fn of(map: &'a ClusterMap) -> Exports<'a> {
-        Exports { map, only: None }
+        Exports { map, only: None, at: Served::default() }
+    }
+
+    /// The same, served there.
+    pub(crate) fn served(self, at: Served) -> Exports<'a> {
+        Exports { at, ..self }
+    }
+
+    /// Where they are served.
+    pub(crate) fn at(self) -> Served {
+        self.at
     }
 
     /// Of these only those that are named, if any are.

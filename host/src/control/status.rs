@@ -20,7 +20,7 @@ use crate::engine::instance::{Instance, Phase};
 use crate::engine::{Engine, Tally};
 use crate::hosts::Hosts;
 use crate::policy;
-use crate::sessions::Session;
+use crate::sessions::{Session, iscsi_target};
 use crate::status::{
     ClusterStatus, Counters, Evenness, HostStatus, LaneStatus, MissingNode, NodeState, NodeStatus,
     RequestLimits, ScrubStatus, SlotsStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
@@ -413,6 +413,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
     VolumeStatus {
         name: volume.name.clone(),
         id: volume.id.0,
+        iscsi_target: iscsi_target(volume, engine.exports().at()),
         size: if volume.visible == 0 { volume.size } else { volume.visible },
         layout: volume.layout.clone(),
         stripe_unit: volume.geometry.unit,

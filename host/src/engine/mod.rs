@@ -39,7 +39,7 @@ use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::polling::Polling;
-use crate::volumes::{self, Exports, NewVolume};
+use crate::volumes::{self, Exports, NewVolume, Served};
 
 pub(crate) use self::lane::Bell;
 use self::lane::{Disks, Lease, Seat};
@@ -158,7 +158,8 @@ impl Engine {
 
     /// The volumes that hosts can use.
     pub(crate) fn exports(&self) -> Exports<'_> {
-        Exports::of(self.map())
+        let process = self.rule.together().map_or(0, |together| together.us().0);
+        Exports::of(self.map()).served(Served { cluster: self.rule.cluster(), process })
     }
 
     /// The first node from `from` on, in a circle, that takes requests.

@@ -44,9 +44,12 @@ impl Hosts {
         for said in said.drain(..) {
             match said {
                 // Its host may have asked elsewhere since, and been answered: this would undo what was done there.
-                Said::Ask(_) | Said::Attach(_) if given_up => end = Err(End::Closed),
+                Said::Ask(_) | Said::Attach(_) | Said::Supersede(_) if given_up => {
+                    end = Err(End::Closed);
+                }
                 Said::Ask(asked) => self.take(engine, id, asked),
                 Said::Attach(attach) => self.greet(engine, id, attach),
+                Said::Supersede(name) => self.supersede(engine, id, &name),
                 Said::Bye => {
                     self.bye(engine, id, now);
                     end = Err(End::Closed);
@@ -57,6 +60,16 @@ impl Hosts {
         match end {
             Ok(()) => self.connections.look_at_patience(id, now),
             Err(end) => self.hang_up(engine, id, end),
+        }
+    }
+
+    /// A session takes the place of another, which ends. What that one changes that nodes have in work goes on: whatever
+    /// the new one asks for of the same bytes comes after it.
+    fn supersede(&mut self, engine: &mut Engine, id: usize, name: &str) {
+        for old in self.connections.such(|session| session.name() == Some(name)) {
+            if old != id {
+                self.hang_up(engine, old, End::Closed);
+            }
         }
     }
 

@@ -77,6 +77,11 @@ pub(super) trait Protocol: Default + Send {
 
     /// Who it is, if it numbers its requests and has been let in.
     fn host(&self) -> Option<HostId>;
+
+    /// What it calls its session, if a new one by that name takes the place of the old.
+    fn name(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// A host's connection.
@@ -199,6 +204,10 @@ impl<P: Protocol> Session for Connection<P> {
 
     fn host(&self) -> Option<HostId> {
         self.protocol.host()
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.protocol.name()
     }
 
     fn is_numbered(&self) -> bool {

@@ -192,7 +192,7 @@ impl FromStr for Listen {
     type Err = Error;
 
     /// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`; with a protocol's
-    /// prefix before it (`native:`), if it is not for NBD.
+    /// prefix before it (`native:` or `iscsi:`), if it is not for NBD.
     fn from_str(text: &str) -> Result<Listen> {
         let prefixed = FRONT_ENDS.iter().filter(|f| !f.prefix.is_empty());
         let mut others = prefixed.filter_map(|f| Some((f.prefix, text.strip_prefix(f.prefix)?)));

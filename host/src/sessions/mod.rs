@@ -6,7 +6,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `nbd`, `native` | the protocols |
+//! | `nbd`, `native`, `iscsi` | the protocols |
 //! | `connection` | a session, made of a protocol's machine and a socket |
 //! | `connections` | all of them, and what they share |
 //! | `link` | the socket, and how much a host may have in work |
@@ -18,6 +18,7 @@ pub(crate) mod budget;
 pub(crate) mod callers;
 mod connection;
 pub(crate) mod connections;
+mod iscsi;
 pub(crate) mod link;
 pub(crate) mod listen;
 mod native;
@@ -41,11 +42,11 @@ use patience::Patience;
 use room::Room;
 
 use crate::socket::{Ready, Stream};
-use crate::volumes::Exports;
+use crate::volumes::{Exports, Served};
 
 /// The protocols that hosts can speak. A new one is a module and its line here.
-pub(crate) static FRONT_ENDS: [FrontEnd; 2] =
-    [FrontEnd::of::<nbd::Nbd>(), FrontEnd::of::<native::Native>()];
+pub(crate) static FRONT_ENDS: [FrontEnd; 3] =
+    [FrontEnd::of::<nbd::Nbd>(), FrontEnd::of::<native::Native>(), FrontEnd::of::<iscsi::Iscsi>()];
 
 /// A protocol, as addresses and configurations name it.
 pub(crate) struct FrontEnd {
@@ -88,6 +89,11 @@ impl FrontEnd {
             begin,
         }
     }
+}
+
+/// The name of a volume's target, for iSCSI.
+pub(crate) fn iscsi_target(volume: &Volume, at: Served) -> String {
+    iscsi::target(volume, at)
 }
 
 /// What serves one connection of a host.
@@ -135,6 +141,9 @@ pub(crate) trait Session: Send {
     /// The host, if it numbers its requests and has been let in.
     fn host(&self) -> Option<HostId>;
 
+    /// What the host calls it, if a new one by that name takes its place.
+    fn name(&self) -> Option<&str>;
+
     /// Whether its hosts number their requests, and repeat them where they come back.
     fn is_numbered(&self) -> bool;
 
@@ -158,6 +167,8 @@ pub(crate) trait Session: Send {
 pub(crate) enum Said {
     /// It wants to use a volume.
     Attach(Attach),
+    /// It takes the place of the session that has this name, if there is one.
+    Supersede(String),
     /// It asks for something.
     Ask(Asked),
     /// It will not come back.

@@ -407,6 +407,8 @@ pub struct VolumeStatus {
     pub name: String,
     /// Its number.
     pub id: u32,
+    /// The name of its target, for iSCSI.
+    pub iscsi_target: String,
     /// Bytes that hosts see.
     pub size: u64,
     /// The name of its layout.

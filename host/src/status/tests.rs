@@ -42,6 +42,7 @@ fn full() -> Value {
     };
     let policy = Policy { ordering: Ordering::Sequencer, ..Policy::default() };
     let volume = VolumeStatus {
+        iscsi_target: "iqn.2026-11.weft.0123456789abcdef:vol0".into(),
         missing: vec![MissingNode::default()],
         exposed: Some(ExposedStatus {
             offset: Some(0),

@@ -175,7 +175,7 @@ fn what_hosts_may_take_is_read_and_written() {
 fn what_is_wrong_is_named() {
     for (from, to, why) in [
         ("name =", "nmae =", "unknown field `nmae`"),
-        ("name =", "nmae =", "expected one of `name`, `nbd`, `native`, `dir`"),
+        ("name =", "nmae =", "expected one of `name`, `nbd`, `native`, `iscsi`, `dir`"),
         ("'n1'", "'N 1'", "no name for a node"),
         ("10.0.0.1:10810", "box1:10810", "write it like 192.168.1.11:10810"),
         ("10.0.0.1:10810", "0.0.0.0:10810", "other machines cannot reach"),

@@ -1,0 +1,81 @@
+//! From iSCSI's words to a node's and back.
+
+use weft_core::Buffer;
+use weft_core::cluster::Volume;
+use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::plan::Range;
+use weft_front::iscsi::{self, Op, Piece, Reply, Request, Unit};
+
+use super::names;
+use crate::sessions::numbered::Failure;
+use crate::volumes::Served;
+
+/// What an initiator is told of a volume.
+pub(super) fn unit(volume: &Volume, at: Served) -> Unit {
+    Unit {
+        target: names::of(volume, at),
+        alias: volume.name.clone(),
+        group: names::group(at),
+        size: volume.visible,
+        // With the journal whatever is answered is safe.
+        write_cache: !volume.policy.is_journaled(),
+        id: names::id(volume, at),
+        short_id: names::short_id(volume, at),
+    }
+}
+
+/// What a node is asked for a request.
+pub(super) fn host_op(request: Request) -> HostOp {
+    let range = Range { offset: request.offset, len: request.length };
+    match request.op {
+        Op::Read => HostOp::Read(range),
+        Op::Write(bytes) => HostOp::Write(request.offset, Buffer::Bytes(bytes)),
+        Op::WriteZeroes => HostOp::WriteZeroes(range),
+        Op::Flush => HostOp::Flush,
+        Op::Holes => HostOp::Holes(range),
+    }
+}
+
+/// Bytes of data that a request has in work.
+pub(super) fn bytes(request: &Request) -> u64 {
+    match request.op {
+        Op::Read | Op::Write(_) => request.length,
+        Op::WriteZeroes | Op::Flush | Op::Holes => 0,
+    }
+}
+
+/// What an initiator is told of an answer.
+pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, iscsi::Failure> {
+    let error = match result {
+        Ok(HostData::Bytes(pieces)) => {
+            return Ok(Reply::Pieces(pieces.into_iter().map(piece).collect()));
+        }
+        Ok(HostData::Extents(found)) => return Ok(Reply::Extents(found)),
+        Ok(
+            HostData::Done
+            | HostData::Refreshed(_)
+            | HostData::Lost(..)
+            | HostData::Exposed(_)
+            | HostData::Scrubbed(..),
+        ) => return Ok(Reply::Done),
+        Err(Failure::Host(error)) => error,
+        Err(Failure::TooFarAhead { .. }) => return Err(iscsi::Failure::Failed),
+    };
+    Err(match error {
+        HostError::NoProgress { .. } | HostError::NotServing => iscsi::Failure::Busy,
+        HostError::OutOfRange { .. } => iscsi::Failure::OutOfRange,
+        HostError::NoVolume => iscsi::Failure::Gone,
+        HostError::TooManyLost => iscsi::Failure::Failed,
+        HostError::OutcomeUnknown | HostError::Gone | HostError::Place(_) => {
+            iscsi::Failure::Unknown
+        }
+    })
+}
+
+fn piece(buffer: Buffer) -> Piece {
+    match buffer {
+        Buffer::Bytes(bytes) => Piece::Data(bytes),
+        Buffer::Length(_) => unreachable!("only simulations have lengths"),
+        Buffer::Zero(len) => Piece::Zeroes(len as u64),
+    }
+}
