@@ -8,7 +8,7 @@
 # libFuzzer is built from its crate, by a C++ compiler; stable Rust does, since the compiler can count what is covered.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-targets="nbd native wire disk_format member_log"
+targets="nbd native iscsi wire disk_format member_log"
 built=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 
@@ -26,6 +26,7 @@ runs_of() {
     case $1 in
         nbd) echo 1000000 ;;
         native) echo 400000 ;;
+        iscsi) echo 400000 ;;
         wire) echo 3000000 ;;
         disk_format) echo 25000 ;;
         member_log) echo 500000 ;;

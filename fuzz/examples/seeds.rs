@@ -29,6 +29,7 @@ fn write(target: &str, name: &str, parts: &[&[u8]]) {
 fn main() {
     nbd();
     native();
+    iscsi();
     wire();
     disk_format();
     member_log();
@@ -77,6 +78,85 @@ fn native() {
         .flat_map(|(_, bytes)| bytes.clone())
         .collect();
     write("native", "requests", &[&[200], hello, &all]);
+}
+
+/// A login of each kind, and commands of each, with what they bring along.
+fn iscsi() {
+    let unit = |kind: u8, flags: u8, number: u32, rest: &[u8], data: &[u8]| {
+        let mut bytes = vec![0; 48];
+        (bytes[0], bytes[1], bytes[7], bytes[19]) =
+            (kind, flags, data.len() as u8, number as u8 + 1);
+        bytes[6] = (data.len() >> 8) as u8;
+        bytes[24..28].copy_from_slice(&number.to_be_bytes());
+        bytes[32..32 + rest.len()].copy_from_slice(rest);
+        bytes.extend(data);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let text = b"InitiatorName=iqn.b\0SessionType=Discovery\0HeaderDigest=CRC32C,None\0AuthMethod=CHAP,None\0";
+    let login = unit(0x43, 0x81, 0, &[], text);
+    let second = unit(0x43, 0x87, 0, &[], b"MaxBurstLength=16776192\0FirstBurstLength=65536\0");
+    let mut list = unit(0x44, 0x80, 0, &[], b"SendTargets=All\0");
+    list[20..24].fill(0xff);
+    let logout = unit(0x46, 0x80, 0, &[], &[]);
+    write("iscsi", "discovery", &[&[9], &login, &second, &list, &logout]);
+    // Commands that read say how much they take, in the field behind the tag.
+    let reading = |cdb: &[u8], number| {
+        let mut bytes = unit(1, 0xc0, number, cdb, &[]);
+        bytes[22] = 4;
+        bytes
+    };
+    let writing = |cdb: &[u8], number, data: &[u8], all: u16| {
+        let mut bytes = unit(1, 0xa0, number, cdb, data);
+        bytes[22..24].copy_from_slice(&all.to_be_bytes());
+        bytes
+    };
+    let reads: [&[u8]; 15] = [
+        &[0x00],
+        &[0x03, 0, 0, 0, 252],
+        &[0x08, 0, 0, 1, 1],
+        &[0x12, 0, 0, 0, 255],
+        &[0x12, 1, 0x83, 0, 255],
+        &[0x12, 1, 0xb0, 0, 255],
+        &[0x1a, 0, 0x3f, 0, 255],
+        &[0x25],
+        &[0x28, 0, 0, 0, 0, 8, 0, 0, 4],
+        &[0x5a, 0x10, 0x3f, 0, 0, 0, 0, 1, 0],
+        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32],
+        &[0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 64],
+        &[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 64],
+        &[0xa3, 0x0c, 0, 0, 0, 0, 0, 0, 4, 0],
+        &[0xa3, 0x0c, 2, 0x9e, 0, 0x10, 0, 0, 4, 0],
+    ];
+    for (cdb, n) in reads.into_iter().zip(0..) {
+        write("iscsi", &format!("read-{n}"), &[&[0xa0], &reading(cdb, 0), &reading(cdb, 1)]);
+    }
+    let unmap = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0; 7], &[1, 0, 0, 0, 2], &[0; 4]].concat();
+    let modes = [0, 0, 0, 0, 10, 10, 0x22, 0x10, 0, 0, 0, 0, 0, 0, 0, 0];
+    let writes: [(&[u8], &[u8]); 8] = [
+        (&[0x2a, 0, 0, 0, 0, 8, 0, 0, 1], &[0x5a; 512]),
+        (&[0x2e, 2, 0, 0, 0, 8, 0, 0, 1], &[0; 512]),
+        (&[0x2f, 2, 0, 0, 0, 8, 0, 0, 1], &[0; 512]),
+        (&[0x41, 0, 0, 0, 0, 8, 0, 0, 9], &[0x5a; 512]),
+        (&[0x93, 8, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 9], &[0; 512]),
+        (&[0x42, 0, 0, 0, 0, 0, 0, 0, 24], &unmap),
+        (&[0x15, 0x10, 0, 0, 16], &modes),
+        (&[0x35], &[]),
+    ];
+    for ((cdb, data), n) in writes.into_iter().zip(0..) {
+        let command = writing(cdb, 0, data, data.len() as u16);
+        let reset = unit(0x42, 0x85, 1, &[], &[]);
+        write("iscsi", &format!("write-{n}"), &[&[0xbf], &command, &reset]);
+    }
+    // Data that are asked for.
+    let begin = writing(&[0x2a, 0, 0, 0, 0, 8, 0, 0, 4], 0, &[], 2048);
+    let mut parts = vec![vec![0xff], begin];
+    for (number, at, last) in [(0, 0, 0), (1, 2, 0x80), (0, 4, 0x80)] {
+        let mut data = unit(5, last, 0, &[], &[0x5a; 512]);
+        (data[39], data[42]) = (number, at);
+        parts.push(data);
+    }
+    write("iscsi", "asked-for", &parts.iter().map(Vec::as_slice).collect::<Vec<_>>());
 }
 
 /// Each message, a hello, and a stream of frames.

@@ -1,0 +1,91 @@
+//! What an iSCSI initiator may send, from its first byte on. The first byte of the input says in what pieces the rest
+//! arrives: whatever they are, the same is done and answered. With its highest bit set, a login stands before the rest, with
+//! one of several agreements: so commands are reached at once.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use weft_front::iscsi::{Event, Failure, Op, Piece, Refusal, Reply, Request, Server, Target, Unit};
+use weft_fuzz::Talk;
+
+const SIZE: u64 = 128 << 10;
+const NAME: &str = "iqn.a:disk";
+
+fn unit() -> Unit {
+    Unit {
+        target: NAME.into(),
+        alias: "disk".into(),
+        group: 1,
+        size: SIZE,
+        write_cache: true,
+        id: 7,
+        short_id: 7,
+    }
+}
+
+fn talk(bytes: &[u8], most: usize) -> Talk {
+    weft_fuzz::talk(Server::new(), bytes, most, |server| {
+        let Some(event) = server.poll().map_err(|e| e.to_string())? else { return Ok(None) };
+        let heard = format!("{event:?}");
+        match event {
+            Event::List => {
+                let portals = vec![("[::1]:3260".to_string(), 1)];
+                server.targets(&[Target { name: NAME.into(), portals }]);
+            }
+            Event::Login(nexus) if nexus.target == NAME => server.admit(unit(), 1),
+            Event::Login(_) => server.turn_away(Refusal::NotFound),
+            Event::Request(request) => {
+                let result = carry_out(&request);
+                server.reply(request.number, result);
+            }
+        }
+        Ok(Some(heard))
+    })
+}
+
+/// The answer of a disk of zeros, half of them holes; a request that it could not carry out is the machine's fault.
+fn carry_out(request: &Request) -> Result<Reply, Failure> {
+    let end = request.offset.checked_add(request.length);
+    assert!(end.is_some_and(|end| end <= SIZE), "{request:?}");
+    assert_eq!(request.length == 0, request.op == Op::Flush, "{request:?}");
+    // Some fail, and always the same.
+    if request.offset == 5 * 512 {
+        return Err(Failure::Busy);
+    }
+    Ok(match &request.op {
+        Op::Read => {
+            let half = request.length / 2;
+            let data = Piece::Data(Bytes::from(vec![0; half as usize]));
+            Reply::Pieces(vec![data, Piece::Zeroes(request.length - half)])
+        }
+        Op::Write(bytes) => {
+            assert_eq!(bytes.len() as u64, request.length);
+            Reply::Done
+        }
+        Op::Holes => {
+            Reply::Extents(vec![(request.length.div_ceil(2), true), (request.length, false)])
+        }
+        Op::WriteZeroes | Op::Flush => Reply::Done,
+    })
+}
+
+/// The login of a session, in which these keys are agreed on.
+fn login(keys: &str) -> Vec<u8> {
+    let text = format!("InitiatorName=iqn.b\0TargetName={NAME}\0{keys}");
+    let mut bytes = vec![0; 48];
+    (bytes[0], bytes[1], bytes[7], bytes[8]) = (0x43, 0x87, text.len() as u8, 0x80);
+    bytes.extend(text.bytes());
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fuzz_target!(|input: &[u8]| {
+    let Some((pieces, rest)) = input.split_first() else { return };
+    let before = match pieces >> 6 {
+        2 => login("InitialR2T=No\0MaxBurstLength=1024\0"),
+        3 => login("InitialR2T=No\0ImmediateData=No\0MaxRecvDataSegmentLength=512\0"),
+        _ => Vec::new(),
+    };
+    let bytes = [&before, rest].concat();
+    assert_eq!(talk(&bytes, usize::MAX), talk(&bytes, 1 + usize::from(*pieces & 0x3f)));
+});
