@@ -7,7 +7,7 @@
 #   check     the simulation check over many seeds (WEFT_SEEDS=A..B to choose)
 #   e2e       real clients against a real array, a cluster of processes, hosts that outlive a node,
 #             and the native client's examples
-#   fuzz      bytes from outside, guided by coverage (five targets; WEFT_FUZZ=SECONDS for other inputs)
+#   fuzz      bytes from outside, guided by coverage (six targets; WEFT_FUZZ=SECONDS for other inputs)
 #   real      real processes that are killed, paused, cut off and so on (WEFT_ROUNDS=N;
 #             WEFT_SLACK=SECONDS beyond which a wait fails), processes on a torus without a
 #             switch (WEFT_SIDE=N for N times N), and a soak (WEFT_SOAK=SECONDS; 20)
@@ -24,6 +24,8 @@ setup() {
     has nbdsh || need+=(python3-libnbd)
     has qemu-img && has qemu-io || need+=(qemu-utils)
     has qemu-storage-daemon || need+=(qemu-system-common)
+    has iscsi-test-cu && has iscsi-ls || need+=(libiscsi-bin)
+    [ -n "$(find /usr/lib -name block-iscsi.so -print -quit 2>/dev/null)" ] || need+=(qemu-block-extra)
     has fio || need+=(fio)
     has mkfs.ext4 || need+=(e2fsprogs)
     has mkfs.xfs || need+=(xfsprogs)
@@ -102,6 +104,7 @@ e2e() {
     tests/reconnect.sh
     tests/bad_disks.sh
     tests/client.sh
+    tests/iscsi.sh
     tests/packaging.sh "$WEFT"
 }
 

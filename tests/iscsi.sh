@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# iSCSI, by libiscsi and QEMU against a real array on loopback: libiscsi's whole suite, and content compared with what NBD
+# reads of the same volume.
+#   tests/iscsi.sh            all checks
+#   tests/iscsi.sh NAME...    some of them
+# WEFT chooses the binary. In a temporary directory; closing line 'N passed, N failed'.
+set -u
+export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
+cd "$(dirname "$0")/.."
+. tests/lib.sh
+WEFT=$(realpath "${WEFT:-target/release/weft}")
+checks=${*:-discovery copies verified read_back digests replaced suite}
+T=$(mktemp -d /tmp/weft-iscsi.XXXXXX)
+D=$T/array
+LIMIT=60                        # seconds that anything may take
+port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+PORT=$(port)
+PORTAL=127.0.0.1:$PORT
+NBD="nbd+unix:///vol0?socket=$T/nbd.sock"
+passed=0 failed=0
+
+for command in iscsi-ls iscsi-inq qemu-img qemu-io nbdcopy fio; do
+    eval "$command() { timeout -k 5 $LIMIT $command \"\$@\"; }"
+done
+weft() { timeout -k 5 $LIMIT "$WEFT" "$@" --dir "$D"; }
+server() { cat "$T/pid" 2>/dev/null || echo none; }
+clean() {
+    trap - EXIT INT TERM
+    cat "$T/pid" 2>/dev/null | xargs -r kill 2>/dev/null
+    [ ! -s "$T/pid" ] || wait_until dead "$(server)"
+    jobs -p | xargs -r kill -9 2>/dev/null
+    rm -rf "$T"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+# The name of a volume's target, as the status has it.
+target() {
+    weft status --json | python3 -c '
+import json, sys
+print(*(v["iscsi_target"] for v in json.load(sys.stdin)["volumes"] if v["name"] == sys.argv[1]))' "$1"
+}
+start() {
+    "$WEFT" up --dir "$D" --nodes 5 --disk-size 64M --volume vol0:96M --volume Vol_B:16M \
+        --listen "$T/nbd.sock" --listen "iscsi:$PORTAL" >>"$T/log" 2>&1 9>&- &
+    echo $! >"$T/pid"
+    wait_until weft status
+    URI=iscsi://$PORTAL/$(target vol0)/0
+}
+
+# A discovery session names each volume's target and where it is served; and commands of Weft print what can be used.
+discovery() {
+    iscsi-ls -s "iscsi://$PORTAL" >"$T/listed" || { cat "$T/listed"; return 1; }
+    grep -q "^Target:$(target vol0) Portal:$PORTAL,1$" "$T/listed" || { cat "$T/listed"; return 1; }
+    grep -q "^Target:iqn.*:vol-b:1 Portal:$PORTAL,1$" "$T/listed" || { cat "$T/listed"; return 1; }
+    [ "$(grep -c 'Type:DIRECT_ACCESS' "$T/listed")" = 2 ] || { cat "$T/listed"; return 1; }
+    weft volume show vol0 | grep -xF "$URI" >/dev/null || { weft volume show vol0; return 1; }
+    ! iscsi-inq "iscsi://$PORTAL/iqn.2026-11.weft.nowhere:vol0/0" >"$T/refused" 2>&1 || return 1
+    grep -qi "target not found" "$T/refused" || { cat "$T/refused"; return 1; }
+}
+
+# What is written by the one way is read by the other.
+copies() {
+    head -c 90000000 /dev/urandom >"$T/a"
+    truncate -s 96M "$T/a"
+    qemu-img convert -n -f raw -O raw "$T/a" "$URI" || return 1
+    nbdcopy "$NBD" "$T/b" && cmp "$T/a" "$T/b" || return 1
+    head -c 96M /dev/urandom >"$T/a"
+    nbdcopy "$T/a" "$NBD" || return 1
+    qemu-img convert -f raw -O raw "$URI" "$T/b" && cmp "$T/a" "$T/b" || return 1
+    qemu-img compare -f raw -F raw "$URI" "$NBD"
+}
+
+# Random reads and writes of many lengths at once, of which fio knows the content, through QEMU's initiator.
+verified() {
+    local daemon status
+    qemu-storage-daemon --blockdev "driver=iscsi,node-name=v,transport=tcp,portal=$PORTAL,target=$(target vol0),lun=0" \
+        --nbd-server "addr.type=unix,addr.path=$T/bridge.sock" \
+        --export type=nbd,id=e,node-name=v,writable=on,name=v >"$T/bridge" 2>&1 9>&- &
+    daemon=$!
+    wait_until test -S "$T/bridge.sock" || { cat "$T/bridge"; return 1; }
+    fio --name=v --ioengine=nbd --uri="nbd+unix:///v?socket=$T/bridge.sock" --rw=randwrite --bsrange=512-1m \
+        --bs_unaligned=0 --blockalign=512 --iodepth=24 --size=90m --verify=crc32c --verify_fatal=1 \
+        --randseed="${SEED:-$RANDOM}" >"$T/fio" 2>&1
+    status=$?
+    kill $daemon
+    wait $daemon 2>/dev/null
+    [ $status = 0 ] || { tail -20 "$T/fio"; return 1; }
+}
+
+# A model of the volume as a file: the same random writes, zeros and discards to both, then the same content by NBD.
+read_back() {
+    truncate -s 96M "$T/model"
+    nbdcopy "$NBD" "$T/model" || return 1
+    python3 - "${SEED:-$RANDOM}" >"$T/commands" <<'PYTHON'
+import random, sys
+r = random.Random(int(sys.argv[1]))
+for n in range(400):
+    at = r.randrange(0, 96 << 20, 512)
+    most = (96 << 20) - at
+    length = min(most, r.choice([512, 4096, 65536, 1 << 20, 6 << 20]) * r.randrange(1, 3))
+    flags = r.choice([f"-P {r.randrange(1, 255)}", f"-f -P {r.randrange(1, 255)}", "-z", "-z -u"])
+    print(f"write {flags} {at} {length}")
+print("flush")
+PYTHON
+    qemu-io -f raw "$URI" <"$T/commands" >"$T/out" 2>&1 || { tail -5 "$T/out"; return 1; }
+    qemu-io -f raw "$T/model" <"$T/commands" >"$T/out2" 2>&1 || { tail -5 "$T/out2"; return 1; }
+    ! grep -i "failed\|error" "$T/out" || return 1
+    nbdcopy "$NBD" "$T/b" && cmp "$T/model" "$T/b" || return 1
+    qemu-img compare -f raw -F raw "$URI" "$T/model"
+}
+
+digests() {
+    local more
+    for more in header_digest=crc32c "header_digest=crc32c&data_digest=crc32c"; do
+        iscsi-inq "$URI?$more" >"$T/out" 2>&1 || { cat "$T/out"; return 1; }
+        grep -q "^Vendor:WEFT" "$T/out" || { cat "$T/out"; return 1; }
+    done
+}
+
+# A session takes the place of the one with the same names.
+replaced() {
+    python3 - "$PORT" "$(target vol0)" <<'PYTHON'
+import socket, struct, sys
+port, target = int(sys.argv[1]), sys.argv[2]
+def login(isid):
+    s = socket.create_connection(("127.0.0.1", port), 20)
+    text = f"InitiatorName=iqn.1999-01.example:a\0TargetName={target}\0".encode()
+    head = bytearray(48)
+    head[0], head[1], head[5:8] = 0x43, 0x87, len(text).to_bytes(3, "big")
+    head[8:14] = isid
+    s.sendall(head + text + b"\0" * (-len(text) % 4))
+    answer = s.recv(4096)
+    assert answer[0] == 0x23 and answer[36:38] == b"\0\0", answer
+    return s
+a, other, b = login(b"\x80\0\0\0\0\1"), login(b"\x80\0\0\0\0\2"), login(b"\x80\0\0\0\0\1")
+assert a.recv(1) == b"", "the old session has ended"
+for s in (other, b):
+    ping = bytearray(48)
+    ping[0], ping[1], ping[16:20], ping[20:24] = 0x40, 0x80, b"\0\0\0\7", b"\xff" * 4
+    s.sendall(ping)
+    assert s.recv(48)[0] == 0x20, "the others live"
+PYTHON
+}
+
+# Every test of libiscsi's suite in a process of its own. Left out are those of sanitizing, of several paths, and two that
+# no target can pass:
+#   LUNResetSimpleAsync       asserts that the reset was answered before it waits for the answer
+#   UnmapSingle               of physical blocks larger than logical ones: asks for the status from LBA i+1 on and wants a
+#                             descriptor that begins elsewhere (SBC-4, 5.7.1: it begins where the command says)
+suite() {
+    local name result all=0 skipped=0 bad=0
+    for name in $(iscsi-test-cu --list | grep -E '^(SCSI|iSCSI)\.[^.]+\.[^.]+$'); do
+        case $name in
+            *.LUNResetSimpleAsync | *.UnmapSingle | SCSI.Sanitize.* | SCSI.MultipathIO.*) continue ;;
+        esac
+        # The program looks for reservations before each test, and says that it found none.
+        timeout -k 2 20 iscsi-test-cu -d -n "--test=$name" "$URI" >"$T/out" 2>&1
+        case $? in
+            124 | 137) result=TIMEOUT ;;
+            *) result=$(grep -v 'PERSISTENT RESERVE IN is not implemented' "$T/out" | awk '
+                /\[SKIPPED\]/ { skip = 1 }
+                /^ *asserts / { ran = 1; bad = $5 }
+                END { print (!ran || bad + 0) ? "FAIL" : skip ? "SKIP" : "PASS" }') ;;
+        esac
+        all=$((all + 1))
+        case $result in
+            SKIP) skipped=$((skipped + 1)); echo "skipped: $name" >>"$T/skipped" ;;
+            FAIL | TIMEOUT)
+                bad=$((bad + 1))
+                echo "$result: $name"
+                grep -vE '^$|\[SKIPPED\]|CUnit' "$T/out" | head -12
+                ;;
+        esac
+    done
+    cp "$T/skipped" "${SKIPPED:-/dev/null}"
+    echo "$all tests of libiscsi: $((all - skipped - bad)) passed, $skipped skipped for what is not offered"
+    [ $bad = 0 ] && [ $all -gt 200 ]
+}
+
+for command in iscsi-test-cu qemu-storage-daemon fio nbdcopy; do
+    command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
+done
+start || { tail -5 "$T/log"; exit 1; }
+for check in $checks; do
+    began=$SECONDS
+    if $check >"$T/said" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok   $check ($((SECONDS - began)) s)$(grep '^[0-9]* tests' "$T/said" | sed 's/^/: /')"
+    else
+        failed=$((failed + 1))
+        echo "FAIL $check"
+        sed 's/^/     /' "$T/said"
+        tail -3 "$T/log" | sed 's/^/     log: /'
+    fi
+done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
