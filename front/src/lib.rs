@@ -58,6 +58,25 @@ pub trait Service: Machine {
     fn has_more(&self) -> bool {
         false
     }
+    /// The other side is promised TLS: what is to be sent goes in plain, and nothing is received before it has
+    /// begun.
+    fn begins_tls(&self) -> bool {
+        false
+    }
+    /// TLS has begun.
+    fn secured(&mut self) {}
+}
+
+/// Whether a server of NBD speaks TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// No.
+    #[default]
+    Off,
+    /// With clients that ask for it.
+    Offered,
+    /// With all clients: others are told so, and nothing else.
+    Required,
 }
 
 impl Service for nbd::server::Server {
@@ -69,6 +88,12 @@ impl Service for nbd::server::Server {
     }
     fn begun(&self) -> u64 {
         self.begun()
+    }
+    fn begins_tls(&self) -> bool {
+        self.begins_tls()
+    }
+    fn secured(&mut self) {
+        self.secured();
     }
 }
 

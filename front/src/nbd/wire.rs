@@ -70,6 +70,8 @@ pub mod answer {
     pub const ERR_POLICY: u32 = REFUSAL + 2;
     /// The option's data make no sense.
     pub const ERR_INVALID: u32 = REFUSAL + 3;
+    /// TLS comes first.
+    pub const ERR_TLS_REQD: u32 = REFUSAL + 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = REFUSAL + 6;
     /// The option's data are too long.

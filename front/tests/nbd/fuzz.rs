@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use weft_front::Tls;
 use weft_front::nbd::client::{Client, ClientRequest, Data, Settings};
 use weft_front::nbd::server::{Export, Server};
 use weft_front::nbd::wire::{RequestHeader as Header, command, option};
@@ -145,9 +146,10 @@ proptest! {
     #[test]
     fn nothing_a_client_sends_hurts(
         hello in any::<bool>(),
+        tls in prop::sample::select(vec![Tls::Off, Tls::Offered, Tls::Required]),
         messages in prop::collection::vec(message(), 1..40),
     ) {
-        let mut server = Server::new();
+        let mut server = Server::with_tls(tls);
         if hello {
             let export = Export::new("disk", SIZE);
             feed(&mut server, &export, &3_u32.to_be_bytes()).unwrap();

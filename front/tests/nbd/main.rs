@@ -8,3 +8,4 @@ mod negotiation;
 mod raw;
 mod refusals;
 mod streaming;
+mod tls;

@@ -2,8 +2,9 @@
 
 use weft_bytes::Reader;
 
-use super::options::Refusal;
+use super::options::{Refusal, no_data};
 use super::{Context, Event, Phase, ProtocolError, Server};
+use crate::Tls;
 use crate::nbd::wire::{OptionHeader, answer, handshake, magic, option, whole};
 
 /// Option data up to this length are looked at. It holds the longest name the
@@ -25,6 +26,10 @@ pub(super) struct Negotiation {
     greeted: bool,
     /// Options seen.
     options: u32,
+    /// Whether TLS can be had, or must.
+    pub(super) tls: Tls,
+    /// TLS has been promised or has begun.
+    pub(super) is_secured: bool,
     pub(super) no_zeroes: bool,
     pub(super) structured: bool,
     /// The contexts that were chosen, and for which export.
@@ -58,8 +63,42 @@ impl Server {
                 }
                 Err(refusal) => self.refuse(header.option, refusal),
             }
+            if self.begins_tls() && !self.intake.is_empty() {
+                return Err(ProtocolError::BehindStartTls);
+            }
         }
         Ok(None)
+    }
+
+    /// Why an option is refused before TLS has begun, if it is.
+    pub(super) fn lacks_tls(&self, option: u32) -> Option<Refusal> {
+        let required = self.negotiation.tls == Tls::Required && !self.negotiation.is_secured;
+        let allowed = matches!(option, option::STARTTLS | option::ABORT);
+        let why = "this server serves clients by TLS only";
+        (required && !allowed).then(|| Refusal::new(answer::ERR_TLS_REQD, why))
+    }
+
+    /// The client wants TLS. All that was agreed on before is forgotten: somebody between may have said it.
+    pub(super) fn start_tls(&mut self, data: &[u8]) -> Result<(), Refusal> {
+        let negotiation = &mut self.negotiation;
+        if negotiation.is_secured {
+            return Err(Refusal::new(answer::ERR_INVALID, "TLS has begun already"));
+        }
+        if negotiation.tls == Tls::Off {
+            return Err(Refusal::new(answer::ERR_UNSUP, "this server does not speak TLS"));
+        }
+        no_data(data)?;
+        *negotiation = Negotiation {
+            greeted: true,
+            options: negotiation.options,
+            tls: negotiation.tls,
+            is_secured: true,
+            no_zeroes: negotiation.no_zeroes,
+            ..Negotiation::default()
+        };
+        self.answer(option::STARTTLS, answer::ACK, &[]);
+        self.phase = Phase::Securing;
+        Ok(())
     }
 
     /// Whether the client's flags are there.
@@ -98,7 +137,8 @@ impl Server {
                 self.count_option()?;
                 self.intake.consume(OptionHeader::LEN);
                 self.intake.skip(u64::from(length));
-                self.refuse(option, Refusal::new(answer::ERR_TOO_BIG, "option data too long"));
+                let refusal = Refusal::new(answer::ERR_TOO_BIG, "option data too long");
+                self.refuse(option, self.lacks_tls(option).unwrap_or(refusal));
                 continue;
             }
             let length = length as usize;

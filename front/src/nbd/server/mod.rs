@@ -71,9 +71,9 @@ use bytes::Bytes;
 
 pub use super::errno::Errno;
 pub use super::export::{Context, Export, Exposure, Extent};
-use crate::Awaits;
 use crate::intake::Intake;
 use crate::outbox::Outbox;
+use crate::{Awaits, Tls};
 use handshake::Negotiation;
 pub use in_flight::Cookie;
 use in_flight::InFlight;
@@ -183,6 +183,9 @@ pub enum ProtocolError {
     /// A client of the oldest kind.
     #[error("client does not speak fixed newstyle")]
     NotFixedNewstyle,
+    /// Something in plain behind the wish for TLS, where somebody between may have put it.
+    #[error("client sent bytes behind STARTTLS before TLS began")]
+    BehindStartTls,
     /// Not an option where one was due.
     #[error("option begins with {0:#018x}")]
     OptionMagic(u64),
@@ -211,6 +214,8 @@ enum Phase {
     Negotiating,
     /// The driver owes an answer.
     Asking(Question),
+    /// TLS was promised, and has not begun.
+    Securing,
     /// Commands are being handed out.
     Serving,
     /// Nothing the client sends matters any more.
@@ -253,6 +258,26 @@ impl Server {
         server
     }
 
+    /// A new connection, to a server that speaks TLS like this.
+    pub fn with_tls(tls: Tls) -> Server {
+        let mut server = Server::new();
+        server.negotiation.tls = tls;
+        server
+    }
+
+    /// Whether the client was promised TLS: send the output, begin TLS, and then call [`Server::secured`]. What is
+    /// received before that is none of its words, and is never given to the machine.
+    pub fn begins_tls(&self) -> bool {
+        matches!(self.phase, Phase::Securing)
+    }
+
+    /// TLS has begun: what is received from now on came by it. Without such a promise, nothing happens.
+    pub fn secured(&mut self) {
+        if self.begins_tls() {
+            self.phase = Phase::Negotiating;
+        }
+    }
+
     /// Where received bytes go; never empty.
     ///
     /// Call it after `poll` returned `None` and every [`Event::List`] and
@@ -290,7 +315,7 @@ impl Server {
         match &self.phase {
             Phase::Negotiating => self.negotiate(),
             Phase::Serving => Ok(self.next_command()?.map(Event::Command)),
-            Phase::Asking(_) | Phase::Closing => Ok(None),
+            Phase::Asking(_) | Phase::Securing | Phase::Closing => Ok(None),
             Phase::Broken(error) => Err(*error),
         }
     }
@@ -335,7 +360,7 @@ impl Server {
     /// What the server cannot go on without.
     pub fn awaits(&self) -> Awaits {
         match self.phase {
-            Phase::Negotiating => Awaits::Greeting,
+            Phase::Negotiating | Phase::Securing => Awaits::Greeting,
             Phase::Serving if !self.intake.is_empty() => Awaits::Rest,
             _ => Awaits::Nothing,
         }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use weft_bytes::{Big, BytesError, Reader, Writer};
 
 use super::{Context, Event, Export, Phase, Server};
+use crate::Tls;
 use crate::nbd::wire::{self, answer, info, option};
 
 /// The longest name the protocol allows.
@@ -90,6 +91,9 @@ impl Server {
         option: u32,
         data: &[u8],
     ) -> Result<Option<Question>, Refusal> {
+        if let Some(refusal) = self.lacks_tls(option) {
+            return Err(refusal);
+        }
         match option {
             option::EXPORT_NAME => {
                 let name = name(data)?;
@@ -110,6 +114,9 @@ impl Server {
                 no_data(data)?;
                 self.negotiation.structured = true;
                 self.answer(option, answer::ACK, &[]);
+            }
+            option::STARTTLS => {
+                self.start_tls(data)?;
             }
             option::ABORT => {
                 self.answer(option, answer::ACK, &[]);
@@ -145,6 +152,13 @@ impl Server {
     /// reason. A client of [`EXPORT_NAME`](option::EXPORT_NAME) cannot be told why.
     pub fn forbid(&mut self, why: String) {
         self.open(Err(Refusal::new(answer::ERR_POLICY, why)));
+    }
+
+    /// As [`Server::forbid`], for a client that has not proved who it is: it may have the export by TLS.
+    pub fn forbid_without_tls(&mut self, why: String) {
+        let can = self.negotiation.tls != Tls::Off && !self.negotiation.is_secured;
+        let kind = if can { answer::ERR_TLS_REQD } else { answer::ERR_POLICY };
+        self.open(Err(Refusal::new(kind, why)));
     }
 
     fn open(&mut self, found: Result<Export, Refusal>) {
@@ -268,6 +282,6 @@ fn name(bytes: &[u8]) -> Result<String, Refusal> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Refusal::invalid("name is not UTF-8"))
 }
 
-fn no_data(data: &[u8]) -> Result<(), Refusal> {
+pub(super) fn no_data(data: &[u8]) -> Result<(), Refusal> {
     Ok(Reader::<Big>::new(data).end()?)
 }
