@@ -105,6 +105,7 @@ e2e() {
     tests/bad_disks.sh
     tests/client.sh
     tests/iscsi.sh
+    tests/doors.sh
     tests/packaging.sh "$WEFT"
 }
 

@@ -15,12 +15,13 @@ use rustix::process::{Signal, getpid, kill_process};
 use weft_core::node::FillRates;
 use weft_host::status::{Status, VolumeMode, VolumeStatus};
 use weft_host::{
-    Array, Configuration, DiskQueue, Home, HostProtocol, JoinToken, Limits, Listen, NewDirectory,
-    join_as_host, write_private,
+    Array, Configuration, DiskQueue, Doors, Home, HostProtocol, JoinToken, Limits, Listen,
+    NewDirectory, join_as_host, write_private,
 };
 use weft_terminal::{bytes, say};
 
 use crate::args;
+use crate::doors::DoorOptions;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::{NO_THREAD, uri};
@@ -63,6 +64,8 @@ pub struct Attach {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     served: Served,
+    #[command(flatten)]
+    doors: DoorOptions,
     #[command(flatten)]
     logging: Logging,
 }
@@ -194,6 +197,7 @@ impl Attach {
             local: Default::default(),
             polling: Default::default(),
             disk_timeout: Default::default(),
+            doors: self.doors.over(Doors::default()),
             patience: Default::default(),
             lanes: Default::default(),
         };
@@ -216,11 +220,12 @@ impl Attach {
     /// A host that has been here before is to be reached elsewhere, if that is said.
     fn listen_elsewhere(&self, file: &Path) -> Result<()> {
         let listens = self.listens();
-        if listens.is_empty() {
+        if listens.is_empty() && self.doors == DoorOptions::default() {
             return Ok(());
         }
         let mut config = Configuration::load(file)?;
         config.listen_at(listens);
+        config.doors = self.doors.over(config.doors);
         store(&config, file)
     }
 }
@@ -228,6 +233,7 @@ impl Attach {
 /// Writes a configuration that hosts can be served by.
 fn store(config: &Configuration, file: &Path) -> Result<()> {
     config.listens.iter().try_for_each(Listen::check)?;
+    config.check_doors()?;
     write_private(file, config.to_toml()?.as_bytes())
         .with_context(|| format!("cannot write {}", file.display()))
 }

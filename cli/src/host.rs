@@ -1,22 +1,73 @@
-//! `weft host`: lists the hosts that are connected to a process, and ends connections.
+//! `weft host`: hosts that the cluster knows, their certificates, and the connections of hosts.
 
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use weft_host::ControlRequest;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use weft_host::status::HostStatus;
+use weft_host::{ControlRequest, HostAction, NodeKey, date};
 use weft_terminal::{align_right, say, say_json, table};
 
 use crate::args::Common;
+use crate::output::map_of;
 
 /// Commands for hosts.
 #[derive(Debug, Subcommand)]
 pub enum Host {
-    /// List the hosts connected to this process: addresses, protocols and volumes
+    /// List the hosts that the cluster knows and the hosts connected to this process
     List(Common),
+    /// Make a host known by a name
+    Create(Named),
+    /// Show a known host: its certificate and its volumes
+    Show(Named),
+    /// Delete a known host: its connections end at all processes, and its certificate is refused
+    Delete(Named),
+    /// Make a certificate for a known host; an earlier one is refused, and its connections end. Run this at the process with the authority's key
+    Certify(Certify),
     /// Close connections of hosts to this process, such as those of a machine without power that keep a volume from being deleted or shrunk. Unanswered requests may or may not be done. A running host may reconnect
     Disconnect(Disconnect),
+}
+
+/// A known host.
+#[derive(Debug, Args)]
+pub struct Named {
+    /// Name of the host
+    name: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A host and where its certificate goes.
+#[derive(Debug, Args)]
+pub struct Certify {
+    /// Name of the host
+    name: String,
+    /// Directory for ca-cert.pem, client-cert.pem and client-key.pem, created if necessary
+    #[arg(long)]
+    out: PathBuf,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the cluster knows of a host.
+#[derive(Debug, Deserialize)]
+struct Known {
+    name: String,
+    until: Option<u64>,
+    volumes: Vec<Right>,
+}
+
+/// A volume that a host may use.
+#[derive(Debug, Deserialize)]
+struct Right {
+    volume: String,
+    access: String,
 }
 
 /// The connections to close.
@@ -38,16 +89,126 @@ impl Host {
     pub fn run(&self) -> Result<ExitCode> {
         match self {
             Host::List(common) => {
-                let hosts = common.target.connect()?.status()?.hosts;
-                match common.json {
-                    true => say_json(serde_json::json!({ "hosts": hosts }))?,
-                    false => say(describe(&hosts))?,
+                let mut control = common.target.connect()?;
+                let hosts = control.status()?.hosts;
+                let known = control.request(&request(HostAction::List))?["known"].take();
+                if common.json {
+                    say_json(json!({ "hosts": hosts, "known": known }))?;
+                    return Ok(ExitCode::SUCCESS);
                 }
+                let known: Vec<Known> = serde_json::from_value(known)?;
+                if !known.is_empty() {
+                    say(format!("{}\n", described(&known)))?;
+                }
+                say(describe(&hosts))?;
             }
+            Host::Create(host) => {
+                let name = host.name.clone();
+                host.change(HostAction::Create { name }, "is known now")?;
+            }
+            Host::Delete(host) => {
+                let name = host.name.clone();
+                host.change(HostAction::Delete { name }, "is deleted")?;
+            }
+            Host::Show(host) => host.show()?,
+            Host::Certify(certify) => certify.run()?,
             Host::Disconnect(disconnect) => disconnect.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Asks about known hosts.
+fn request(action: HostAction) -> ControlRequest {
+    ControlRequest::Hosts { action }
+}
+
+impl Named {
+    fn change(&self, action: HostAction, done: &str) -> Result<()> {
+        let answer = self.common.target.connect()?.request(&request(action))?;
+        match self.common.json {
+            true => say_json(answer),
+            false => say(format!("host '{}' {done} ({})", self.name, map_of(&answer))),
+        }
+    }
+
+    fn show(&self) -> Result<()> {
+        let answer = self.common.target.connect()?.request(&request(HostAction::List))?;
+        let all: Vec<Value> = serde_json::from_value(answer["known"].clone())?;
+        let Some(found) = all.into_iter().find(|known| known["name"] == *self.name) else {
+            bail!("there is no host '{}'; `weft host list` lists all", self.name);
+        };
+        if self.common.json {
+            return say_json(json!({ "host": found }));
+        }
+        say(described(&[serde_json::from_value(found)?]))
+    }
+}
+
+impl Certify {
+    /// The key is made here and goes nowhere else. The new certificate counts once its files are there, and its files
+    /// take the place of others once it counts.
+    fn run(&self) -> Result<()> {
+        let (name, dir) = (self.name.clone(), &self.out);
+        let key = NodeKey::generate()?;
+        let mut control = self.common.target.connect()?;
+        let public = key.public().as_bytes().to_vec();
+        let signed = control.request(&request(HostAction::Sign { name, key: public }))?;
+        let text = |field: &str| signed[field].as_str().unwrap_or_default().to_string();
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let files = [
+            ("ca-cert.pem", text("ca"), 0o644),
+            ("client-cert.pem", text("certificate"), 0o644),
+            ("client-key.pem", key.to_pem(), 0o600),
+        ];
+        for (file, content, mode) in &files {
+            let beside = dir.join(format!("{file}.new"));
+            write(&beside, content, *mode)
+                .with_context(|| format!("cannot write {}", beside.display()))?;
+        }
+        let until = signed["until"].as_u64().unwrap_or_default();
+        let action = HostAction::Certify { name: self.name.clone(), key: text("key"), until };
+        let answer = control.request(&request(action)).inspect_err(|_| {
+            // Nothing counts of them.
+            files.iter().for_each(|f| drop(fs::remove_file(dir.join(format!("{}.new", f.0)))));
+        })?;
+        for (file, ..) in &files {
+            let (from, to) = (dir.join(format!("{file}.new")), dir.join(file));
+            fs::rename(&from, &to).with_context(|| format!("cannot write {}", to.display()))?;
+        }
+        match self.common.json {
+            true => say_json(answer),
+            false => say(format!(
+                "host '{}' has a certificate, valid until {}, in {} ({})",
+                self.name,
+                date(until),
+                dir.display(),
+                map_of(&answer)
+            )),
+        }
+    }
+}
+
+/// Writes a new file.
+fn write(path: &Path, content: &str, mode: u32) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(content.as_bytes())?;
+    file.sync_all()
+}
+
+fn described(known: &[Known]) -> String {
+    let mut table = table(["host", "certificate", "volumes"]);
+    for Known { name, until, volumes } in known {
+        let until = until.map_or("none".to_string(), |until| format!("until {}", date(until)));
+        let volumes: Vec<String> =
+            volumes.iter().map(|r| format!("{} ({})", r.volume, r.access)).collect();
+        table.add_row([name.as_str(), &until, &volumes.join(", ")]);
+    }
+    table.to_string()
 }
 
 impl Disconnect {
@@ -67,12 +228,15 @@ fn describe(hosts: &[HostStatus]) -> String {
     if hosts.is_empty() {
         return "no host is connected to this process".to_string();
     }
-    let mut table = table(["address", "protocol", "volume", "node"]);
-    for HostStatus { address, protocol, volume, node } in hosts {
+    let mut table = table(["address", "host", "protocol", "volume", "node"]);
+    for HostStatus { address, protocol, volume, node, host, tls, read_only } in hosts {
         let volume = volume.as_deref().unwrap_or("none yet");
-        table.add_row([address.as_str(), protocol, volume, &node.to_string()]);
+        let volume = format!("{volume}{}", if *read_only { " (read-only)" } else { "" });
+        let protocol = format!("{protocol}{}", if *tls { ", TLS" } else { "" });
+        let host = host.as_deref().unwrap_or("-");
+        table.add_row([address.as_str(), host, &protocol, &volume, &node.to_string()]);
     }
-    align_right(&mut table, [3]);
+    align_right(&mut table, [4]);
     table.to_string()
 }
 
@@ -88,6 +252,7 @@ mod tests {
             protocol: "nbd".to_string(),
             volume: volume.map(str::to_string),
             node: 2,
+            ..HostStatus::default()
         };
         let text = describe(&[host("10.0.0.7:4242", Some("db")), host("a local host", None)]);
         let rows: Vec<&str> = text.lines().filter(|l| l.contains("nbd")).collect();

@@ -43,7 +43,7 @@ pub struct Logging {
 enum Form {
     /// Time, level and line
     Text,
-    /// One object per line: timestamp, level, message, and fields for node, process, volume and milliseconds
+    /// One object per line: timestamp, level, message, and fields for node, process, volume, milliseconds, and for logins and changes host, from, action and result
     Json,
     /// Level number and message, without time
     Journald,
@@ -164,13 +164,44 @@ impl Logging {
 }
 
 fn write(level: Level, about: &About, line: &str) {
-    let About { node, process, volume, milliseconds } = about;
+    let About { node, process, volume, milliseconds, host, from, action, result } = about;
     let volume = volume.as_deref();
+    let (host, from, result) = (host.as_deref(), from.as_deref(), result.as_deref());
     // What is none is left out.
     match level {
-        Level::Error => tracing::error!(node, process, volume, milliseconds, "{line}"),
-        Level::Warning => tracing::warn!(node, process, volume, milliseconds, "{line}"),
-        Level::Info => tracing::info!(node, process, volume, milliseconds, "{line}"),
+        Level::Error => tracing::error!(
+            node,
+            process,
+            volume,
+            milliseconds,
+            host,
+            from,
+            action,
+            result,
+            "{line}"
+        ),
+        Level::Warning => tracing::warn!(
+            node,
+            process,
+            volume,
+            milliseconds,
+            host,
+            from,
+            action,
+            result,
+            "{line}"
+        ),
+        Level::Info => tracing::info!(
+            node,
+            process,
+            volume,
+            milliseconds,
+            host,
+            from,
+            action,
+            result,
+            "{line}"
+        ),
     }
 }
 
@@ -303,7 +334,18 @@ mod tests {
             write(Level::Info, &about, "node 1 is up");
             write(Level::Warning, &About::default(), "node 2 is down");
             let (volume, milliseconds) = (Some("v".to_string()), Some(2.5));
-            let about = About { node: Some(3), process: Some(2), volume, milliseconds };
+            let (host, action) = (Some("web".to_string()), Some("login"));
+            let (from, result) = (Some("10.0.0.7:1".to_string()), Some("tls".to_string()));
+            let about = About {
+                node: Some(3),
+                process: Some(2),
+                volume,
+                milliseconds,
+                host,
+                from,
+                action,
+                result,
+            };
             write(Level::Error, &about, "node 3 stays down: {no \"disk\"}");
         });
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
@@ -324,6 +366,9 @@ mod tests {
         assert_eq!(line["message"], "node 3 stays down: {no \"disk\"}");
         let fields = ["node", "process", "volume", "milliseconds"].map(|field| line[field].clone());
         assert_eq!(serde_json::Value::from_iter(fields), serde_json::json!([3, 2, "v", 2.5]));
+        let fields = ["host", "from", "action", "result"].map(|field| line[field].clone());
+        let expected = serde_json::json!(["web", "10.0.0.7:1", "login", "tls"]);
+        assert_eq!(serde_json::Value::from_iter(fields), expected);
         let other = &written(Form::Json, Least::Warning)[0];
         assert!(!other.contains("node\":") && !other.contains("null"), "{other}");
         assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");

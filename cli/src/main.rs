@@ -16,6 +16,7 @@ mod config;
 mod confirm;
 mod demo;
 mod disk;
+mod doors;
 mod explain;
 mod explore;
 mod host;

@@ -26,12 +26,13 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
-    Configuration, DiskTimeout, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks, Polling,
-    Size, Spec, found, lock, make_private_directory, private_file, write_private,
+    Configuration, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks,
+    Polling, Size, Spec, found, lock, make_private_directory, private_file, write_private,
 };
 use weft_terminal::say;
 
 use crate::args::node_dir;
+use crate::doors::DoorOptions;
 use crate::output::NO_THREAD;
 use crate::serving::{absolute, greet_when};
 
@@ -42,7 +43,7 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What each of the processes is told, as far as it is said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Each {
     /// How it connects to the others.
     pub local: Option<LocalLinks>,
@@ -52,6 +53,8 @@ pub struct Each {
     pub lanes: Option<Lanes>,
     /// How long a disk may take for one operation.
     pub disk_timeout: Option<DiskTimeout>,
+    /// Who may come in.
+    pub doors: DoorOptions,
 }
 
 /// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
@@ -76,8 +79,8 @@ pub fn run(
     }
     let up = Arc::new(AtomicBool::new(false));
     let ran = match fresh {
-        true => make(dir, spec, each),
-        false => existing(dir, spec, each),
+        true => make(dir, spec, &each),
+        false => existing(dir, spec, &each),
     }
     .and_then(|paths| limit_hosts(&paths, limits).map(|()| paths))
     .and_then(|paths| serve(dir, &paths, &listens, fresh, &up));
@@ -136,7 +139,7 @@ fn config_path(dir: &Path, node: usize) -> PathBuf {
 }
 
 /// The configurations of the nodes that are there.
-fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
+fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
     let count = (0..).take_while(|n| node_dir(dir, *n).is_dir()).count();
     if let Some(nodes) = spec.nodes.filter(|n| *n != count) {
         bail!(
@@ -170,7 +173,7 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             dir.display()
         );
     }
-    if spec.queue.is_some() || each != Each::default() {
+    if spec.queue.is_some() || *each != Each::default() {
         for path in &paths {
             let before = Configuration::load(path)?;
             let queue = spec.queue.unwrap_or(before.queue);
@@ -178,7 +181,9 @@ fn existing(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             let polling = each.polling.unwrap_or(before.polling);
             let lanes = each.lanes.unwrap_or(before.lanes);
             let disk_timeout = each.disk_timeout.unwrap_or(before.disk_timeout);
-            let config = Configuration { queue, local, polling, lanes, disk_timeout, ..before };
+            let doors = each.doors.over(before.doors.clone());
+            let config =
+                Configuration { queue, local, polling, lanes, disk_timeout, doors, ..before };
             write_config(path, &config)?;
         }
     }
@@ -199,7 +204,7 @@ fn refuse_taken(dir: &Path, spec: &Spec) -> Result<()> {
 }
 
 /// Makes the nodes, and the cluster of them.
-fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
+fn make(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
     let dir = std::path::absolute(dir)?;
     // All ports are held until each node has one, so that no two get the same.
     let mut held = Vec::new();
@@ -225,6 +230,7 @@ fn make(dir: &Path, spec: &Spec, each: Each) -> Result<Vec<PathBuf>> {
             patience: Default::default(),
             lanes: each.lanes.unwrap_or_default(),
             disk_timeout: each.disk_timeout.unwrap_or_default(),
+            doors: each.doors.over(Doors::default()),
             controller: false,
             dir: own,
         });
@@ -279,6 +285,7 @@ fn serve_hosts(dir: &Path, listens: &[Listen]) -> Result<()> {
     let mut keys = BTreeSet::new();
     config.listens.retain(|own| keys.insert(own.key()));
     config.listens.extend_from_slice(listens);
+    listens.iter().try_for_each(|l| l.check_door(&config.doors, "--listen", How::Options))?;
     write_config(&path, &config)
 }
 

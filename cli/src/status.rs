@@ -511,6 +511,7 @@ mod tests {
             protocol: "nbd".to_string(),
             volume: Some("v".to_string()),
             node: 2,
+            ..HostStatus::default()
         };
         let hosts = vec![host; MOST_HOSTS + 3];
         let text =

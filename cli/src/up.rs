@@ -9,12 +9,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::{
-    Array, DiskQueue, DiskTimeout, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec,
+    Array, DiskQueue, DiskTimeout, Doors, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec,
 };
 use weft_terminal::say;
 
 use crate::args::{self, HostLimits};
 use crate::choices::{Choices, ForVolumes};
+use crate::doors::DoorOptions;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::NO_THREAD;
@@ -53,6 +54,8 @@ pub struct Up {
     /// Address to serve hosts: NBD, weft-client's protocol after 'native:', or iSCSI after 'iscsi:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
     #[arg(long, value_name = "[native:|iscsi:]PATH.sock|HOST:PORT")]
     listen: Vec<Listen>,
+    #[command(flatten)]
+    doors: DoorOptions,
     /// Run each node in its own process, on loopback
     #[arg(long)]
     processes: bool,
@@ -98,7 +101,8 @@ impl Up {
         if self.processes {
             let limits = self.limits.words();
             let (local, polling, lanes) = (self.local, self.polling, self.lanes);
-            let each = Each { local, polling, lanes, disk_timeout: self.disk_timeout };
+            let doors = self.doors.clone();
+            let each = Each { local, polling, lanes, disk_timeout: self.disk_timeout, doors };
             return processes::run(&self.dir, &spec, &self.listen, &limits, each);
         }
         if args::node_dir(&self.dir, 0).is_dir() {
@@ -113,7 +117,10 @@ impl Up {
                 self.dir.display()
             );
         }
-        let array = Array::start(&self.dir, &spec, &self.listens(), self.logging.start()?)?
+        let listens = self.listens();
+        self.doors.check(&listens, "--listen")?;
+        let array = Array::start(&self.dir, &spec, &listens, self.logging.start()?)?
+            .with_doors(&self.doors.over(Doors::default()))?
             .limited(limits)
             .polling(self.polling.unwrap_or_default())
             .lanes(self.lanes.unwrap_or_default())

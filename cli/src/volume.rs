@@ -5,6 +5,7 @@ mod deleting;
 mod keys;
 mod limits;
 mod ranges;
+mod rights;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -19,11 +20,12 @@ use weft_terminal::{align_right, bytes, folded, say, say_json, table, width};
 
 use crate::args::{self, Common};
 use crate::choices::{Choices, ForVolumes, help_for_set};
-use crate::confirm::Confirm;
 use crate::lost;
 use crate::output::{say_cut_off, uri};
 
+use deleting::Delete;
 pub use limits::limits;
+use rights::{Allow, Deny};
 
 /// Commands for volumes.
 #[derive(Debug, Subcommand)]
@@ -48,20 +50,10 @@ pub enum Volume {
     Delete(Delete),
     /// Restore a deleted volume with its content
     Undelete(Named),
-}
-
-/// The volume to delete.
-#[derive(Debug, Args)]
-pub struct Delete {
-    /// Name of the volume
-    name: String,
-    /// Free its room at once, so that it cannot be undeleted; also for a volume already deleted
-    #[arg(long)]
-    now: bool,
-    #[command(flatten)]
-    confirm: Confirm,
-    #[command(flatten)]
-    common: Common,
+    /// Let a known host use a volume: from the first one on, no other host may. Or let all hosts use it again
+    Allow(Allow),
+    /// Take a host off the list of a volume: its connections to it end
+    Deny(Deny),
 }
 
 /// The volume to rename.
@@ -212,6 +204,8 @@ impl Volume {
                 return Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
             Volume::Lost(_) => return lost::show(&answer),
+            Volume::Allow(allow) => allow.said(&answer)?,
+            Volume::Deny(deny) => deny.said(&answer)?,
             Volume::Create(_)
             | Volume::Show(_)
             | Volume::Resize(_)
@@ -275,6 +269,8 @@ impl Volume {
             Volume::Undelete(n) => {
                 (&n.common, ControlRequest::VolumeUndelete { name: n.name.clone() })
             }
+            Volume::Allow(allow) => (allow.common(), allow.request()),
+            Volume::Deny(deny) => (deny.common(), deny.request()),
             Volume::Rename(r) => {
                 let (name, to) = (r.name.clone(), r.to.clone());
                 (&r.common, ControlRequest::VolumeRename { name, to })
@@ -290,6 +286,7 @@ impl Volume {
         let [strategy, calculator, commit, dispatch, roles, wait] =
             ["strategy", "calculator", "commit", "dispatch", "roles", "lost_wait"]
                 .map(|key| volume.choice(key));
+        rights::list(volume)?;
         let apart = &volume.apart;
         say(format!(
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 39] = [
+const ORDER: [&str; 40] = [
     "args",
     "output",
     "token",
@@ -12,6 +12,7 @@ const ORDER: [&str; 39] = [
     "notify",
     "config",
     "choices",
+    "doors",
     "explore",
     "real",
     "check",

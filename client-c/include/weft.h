@@ -51,7 +51,9 @@ typedef enum weft_kind {
     WEFT_PLACE = 13,       /* it cannot have the place in the graph that it was given */
     WEFT_FAILED = 14,      /* the text says why */
     WEFT_ARGUMENT = 15,    /* an argument was NULL or not text */
-    WEFT_TIMED_OUT = 16    /* it has not ended in time (weft_wait_for only) */
+    WEFT_TIMED_OUT = 16,   /* it has not ended in time (weft_wait_for only) */
+    WEFT_NOT_ALLOWED = 17, /* the host has no right to it, or has not proved who it is */
+    WEFT_CERTIFICATES = 18 /* the directory does not hold the certificates of a host */
 } weft_kind;
 
 /* Why something was not done. */
@@ -95,6 +97,12 @@ typedef struct weft_options {
 /* The same with other patience. NULL options are the usual ones. */
 weft_volume *weft_open_with(const char *const *addresses, size_t count, const char *name,
                             const weft_options *options, weft_error *error);
+
+/* The same over TLS: the host proves who it is by the certificates in `directory`, which
+ * `weft host certify` has written. */
+weft_volume *weft_open_tls(const char *const *addresses, size_t count, const char *name,
+                           const char *directory, const weft_options *options,
+                           weft_error *error);
 
 /* Closes a volume. What was taken is still done, as long as the process runs; requests can still
  * be waited for. NULL is no volume, and nothing is done. */

@@ -41,6 +41,8 @@ fn kind(error: &Error) -> c_int {
         ErrorKind::Aborted => 11,
         ErrorKind::NeverIssued => 12,
         ErrorKind::Place => 13,
+        ErrorKind::NotAllowed => 17,
+        ErrorKind::Certificates => 18,
         _ => 14,
     }
 }

@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use weft_client::{Completion, Ended, Id, Op, Options, Volume};
+use weft_client::{Certificates, Completion, Ended, Id, Op, Options, Volume};
 
 pub use given::weft_error;
 use given::{OK, Why, copy, many, tell, text};
@@ -81,9 +81,43 @@ pub unsafe extern "C" fn weft_open_with(
     options: *const weft_options,
     error: *mut weft_error,
 ) -> *mut weft_volume {
+    // SAFETY: as above.
+    unsafe { open(addresses, count, name, None, options, error) }
+}
+
+/// Opens a volume over TLS, with the certificates in `directory`.
+///
+/// # Safety
+///
+/// As [`weft_open_with`], and `directory` is text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weft_open_tls(
+    addresses: *const *const c_char,
+    count: usize,
+    name: *const c_char,
+    directory: *const c_char,
+    options: *const weft_options,
+    error: *mut weft_error,
+) -> *mut weft_volume {
+    // SAFETY: as above.
+    unsafe { open(addresses, count, name, Some(directory), options, error) }
+}
+
+unsafe fn open(
+    addresses: *const *const c_char,
+    count: usize,
+    name: *const c_char,
+    directory: Option<*const c_char>,
+    options: *const weft_options,
+    error: *mut weft_error,
+) -> *mut weft_volume {
     let open = || {
         // SAFETY: as above.
-        let options = patience(unsafe { options.as_ref() });
+        let mut options = patience(unsafe { options.as_ref() });
+        if let Some(directory) = directory {
+            // SAFETY: as above.
+            options.certificates = Some(Certificates::load(unsafe { text(directory) }?)?);
+        }
         // SAFETY: as above.
         let addresses = unsafe { many(addresses, count) }?;
         let addresses: Vec<&str> = addresses
@@ -112,6 +146,7 @@ fn patience(options: Option<&weft_options>) -> Options {
         open_patience: or(given.open_patience_ms, usual.open_patience),
         patience: or(given.patience_ms, usual.patience),
         stall: or(given.stall_ms, usual.stall),
+        certificates: None,
     }
 }
 

@@ -39,6 +39,10 @@ pub enum ErrorKind {
     NeverIssued,
     /// It cannot have the place in the graph that it was given.
     Place,
+    /// The host has no right to the volume or to what it asks, or has not proved who it is.
+    NotAllowed,
+    /// The directory does not hold the certificates of a host.
+    Certificates,
     /// It failed for a reason that only the text tells.
     Failed,
 }
@@ -96,6 +100,7 @@ fn kind(code: Code) -> ErrorKind {
         Code::Version | Code::OtherVolume | Code::Malformed => ErrorKind::Protocol,
         Code::NoVolume => ErrorKind::NoVolume,
         Code::SecondWriter => ErrorKind::SecondWriter,
+        Code::NotAllowed => ErrorKind::NotAllowed,
         Code::TooLong => ErrorKind::Invalid,
         Code::OutOfRange => ErrorKind::OutOfRange,
         Code::Lost => ErrorKind::Lost,

@@ -4,7 +4,6 @@
 //! here.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -12,11 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
-use weft_front::Machine;
+
 use weft_front::native::client::{Client, Event, ProtocolError};
-use weft_front::native::{Code, Hello, NumberedRequest, Verb, wire};
+use weft_front::native::wire::VERSION;
+use weft_front::native::{Code, Hello, NumberedRequest, Verb};
 
 use crate::address::Address;
 use crate::completion::Promise;
@@ -24,9 +22,7 @@ use crate::error::{Error, ErrorKind};
 use crate::id::Id;
 use crate::options::Options;
 use crate::state::State;
-
-/// Slices that one system call sends at most.
-const SLICES: usize = 64;
+use crate::wire::{Lost, Wire};
 
 /// How long a node may take to answer a hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -41,7 +37,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A connection.
 struct Link {
     machine: Client,
-    socket: Arc<OwnedFd>,
+    wire: Wire,
     /// When the node was heard or asked last.
     heard: Instant,
 }
@@ -80,19 +76,8 @@ impl Inside {
         if self.state.send(&mut link.machine) {
             link.heard = Instant::now();
         }
-        while link.machine.output_len() > 0 {
-            let slices: Vec<IoSlice<'_>> =
-                link.machine.output().take(SLICES).map(IoSlice::new).collect();
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let mut no_more = SendAncillaryBuffer::default();
-            match sendmsg(&link.socket, &slices, &mut no_more, flags) {
-                Ok(n) => link.machine.sent(n),
-                Err(Errno::INTR) => {}
-                // Whatever else is wrong is seen when it is read from.
-                Err(_) => return true,
-            }
-        }
-        false
+        // Whatever is wrong is seen when it is read from.
+        link.wire.send(&mut link.machine).unwrap_or(true)
     }
 }
 
@@ -279,24 +264,32 @@ impl Io {
     fn connect(&mut self, resumes: bool) -> Result<(), Over> {
         let address = &self.addresses[self.next];
         let broken = |e: &dyn std::fmt::Display| Over::Broken(format!("{address}: {e}"));
-        let socket = Arc::new(address.connect().map_err(|e| broken(&e))?);
+        let certificates = self.options.certificates.as_ref();
+        let socket = address.connect().map_err(|e| broken(&e))?;
+        let mut wire = Wire::new(socket, certificates).map_err(|e| broken(&e))?;
         let (host, oldest) = self.shared.with(|s| (s.host, s.oldest()));
-        let (from, to) = (wire::VERSION, wire::VERSION);
+        let (from, to) = (VERSION, VERSION);
         let volume = self.volume.clone();
         let hello = Hello { from, to, host, oldest, resumes, volume };
         let mut machine = Client::new(&hello);
         let since = Instant::now();
-        let lost = |e: Errno| match !resumes && greets_as_nbd(address, &hello) {
-            true => protocol(address, ProtocolError::Nbd),
-            false => broken(&e),
+        let lost = |e: Lost| match e {
+            // To try again would not help: a certificate is missing or not good.
+            Lost::Tls(why) if !resumes => {
+                Over::Fatal(Error::new(ErrorKind::NotAllowed, format!("{address}: TLS: {why}")))
+            }
+            Lost::System(_) if !resumes && greets_as_nbd(address, &hello) => {
+                protocol(address, ProtocolError::Nbd)
+            }
+            e => broken(&e),
         };
         loop {
-            send_all(&socket, &mut machine).map_err(lost)?;
+            let rest = wire.send(&mut machine).map_err(lost)?;
             match machine.poll().map_err(|e| protocol(address, e))? {
                 Some(Event::Welcome(welcome)) if welcome.code == Code::Done => {
                     let mut inside = self.shared.lock();
                     inside.state.welcome = Some(welcome);
-                    inside.link = Some(Link { machine, socket, heard: Instant::now() });
+                    inside.link = Some(Link { machine, wire, heard: Instant::now() });
                     let rest = inside.send();
                     drop(inside);
                     if rest {
@@ -317,8 +310,9 @@ impl Io {
                 Some(Event::Answer(_)) => {}
                 None => {
                     let left = HELLO.saturating_sub(since.elapsed());
-                    wait(&[(&*socket, PollFlags::IN)], left);
-                    receive(&socket, &mut machine).map_err(lost)?;
+                    let out = if rest { PollFlags::OUT } else { PollFlags::empty() };
+                    wait(&[(&*wire.socket, PollFlags::IN | out)], left);
+                    wire.receive(&mut machine).map_err(lost)?;
                     if since.elapsed() >= HELLO {
                         return Err(broken(&"it does not answer"));
                     }
@@ -338,7 +332,7 @@ impl Io {
             }
             let idle = inside.state.is_idle();
             let Some(link) = &inside.link else { return Over::Broken("it is gone".into()) };
-            let socket = link.socket.clone();
+            let socket = link.wire.socket.clone();
             let stalled = link.heard.elapsed();
             drop(inside);
             if !idle && stalled >= self.options.stall {
@@ -349,19 +343,19 @@ impl Io {
             let time = if idle { Duration::MAX } else { self.options.stall - stalled };
             wait(&[(&*socket, events), (&self.shared.bell, PollFlags::IN)], time);
             let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
-            if let Err(over) = self.take_answers(&socket) {
+            if let Err(over) = self.take_answers() {
                 return over;
             }
         }
     }
 
     /// Takes what has come.
-    fn take_answers(&self, socket: &OwnedFd) -> Result<(), Over> {
+    fn take_answers(&self) -> Result<(), Over> {
         let address = &self.addresses[self.next];
         let mut inside = self.shared.lock();
         let Inside { state, link: Some(link), .. } = &mut *inside else { return Ok(()) };
         let mut any = false;
-        let received = receive(socket, &mut link.machine);
+        let received = link.wire.receive(&mut link.machine);
         let polled = loop {
             match link.machine.poll() {
                 Ok(Some(Event::Answer(answer))) if answer.code == Code::NotServing => {
@@ -402,7 +396,7 @@ impl Io {
             data: bytes::Bytes::new(),
         });
         // If it is not heard the node forgets the host all the same, later.
-        let _ = send_all(&link.socket, &mut link.machine);
+        send_all(&mut link.wire, &mut link.machine);
     }
 }
 
@@ -410,10 +404,11 @@ impl Io {
 /// connection, since the hello was left unread. So nothing is said on this one, and a node of Weft then says nothing either.
 fn greets_as_nbd(address: &Address, hello: &Hello) -> bool {
     let Ok(socket) = address.connect() else { return false };
+    let Ok(mut wire) = Wire::new(socket, None) else { return false };
     let (mut machine, since) = (Client::new(hello), Instant::now());
     while let Some(left) = GREETING.checked_sub(since.elapsed()) {
-        wait(&[(&socket, PollFlags::IN)], left);
-        let received = receive(&socket, &mut machine);
+        wait(&[(&*wire.socket, PollFlags::IN)], left);
+        let received = wire.receive(&mut machine);
         match machine.poll() {
             Ok(None) if received.is_ok() => {}
             said => return matches!(said, Err(ProtocolError::Nbd)),
@@ -438,34 +433,10 @@ fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }
 
-/// Sends everything, waiting if need be.
-fn send_all(socket: &OwnedFd, machine: &mut Client) -> Result<(), Errno> {
-    while machine.output_len() > 0 {
-        let slices: Vec<IoSlice<'_>> = machine.output().take(SLICES).map(IoSlice::new).collect();
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), flags) {
-            Ok(n) => machine.sent(n),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => wait(&[(socket, PollFlags::OUT)], HELLO),
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// Receives once, without waiting.
-fn receive(socket: &OwnedFd, machine: &mut Client) -> Result<(), Errno> {
-    loop {
-        match recv(socket, machine.space(), RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => return Err(Errno::CONNRESET),
-            Ok((_, n)) => {
-                machine.filled(n);
-                return Ok(());
-            }
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return Ok(()),
-            Err(e) => return Err(e),
-        }
+/// Sends everything, waiting if need be, as long as the connection stands.
+fn send_all(wire: &mut Wire, machine: &mut Client) {
+    while wire.send(machine).unwrap_or(false) {
+        wait(&[(&*wire.socket, PollFlags::OUT)], HELLO);
     }
 }
 

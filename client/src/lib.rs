@@ -46,12 +46,15 @@ mod io;
 mod options;
 mod ranges;
 mod state;
+mod tls;
 mod volume;
+mod wire;
 
 pub use address::Address;
 pub use completion::Completion;
 pub use error::{Error, ErrorKind};
 pub use id::Id;
 pub use options::Options;
+pub use tls::Certificates;
 pub use volume::{Ended, Op, Opening, Room, Volume};
 pub use weft_front::native::Limits;

@@ -11,6 +11,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::cluster::{Home, Together};
 use crate::disk::emulated::Emulation;
 use crate::disk_timeout::DiskTimeout;
+use crate::doors::Doors;
 use crate::engine::Rule;
 use crate::error::{Error, Result};
 use crate::lanes::Lanes;
@@ -42,7 +43,8 @@ impl Array {
     /// An array of a state directory that is open.
     pub fn of(state: State, listens: &[Listen], log: Log) -> Result<Array> {
         let dir = state.dir().to_path_buf();
-        Ok(Array { reactor: Reactor::new(poll()?, Rule::alone(state), listens, log)?, dir })
+        let reactor = Reactor::new(poll()?, Rule::alone(state), listens, log)?;
+        Array { reactor, dir }.with_doors(&Doors::default())
     }
 
     /// The node of a cluster, in a process of its own.
@@ -51,11 +53,31 @@ impl Array {
         let (limits, polling, lanes) = (config.limits, config.polling, config.lanes);
         let disk_timeout = config.disk_timeout;
         let listens = config.listens.clone();
+        let (doors, own) = (config.doors.clone(), config.own_host());
         let poll = poll()?;
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         let array = Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir };
+        let array = array.kept(&doors, own)?;
         Ok(array.limited(limits).polling(polling).lanes(lanes).disk_timeout(disk_timeout))
+    }
+
+    /// The array asking this of hosts that come in; nothing of those that come by Unix sockets and loopback, usually.
+    /// Where it is a host's own controller, whoever comes is taken for the host `own`.
+    ///
+    /// # Errors
+    /// If there is no such group, or no certificate can be made.
+    fn kept(mut self, doors: &Doors, own: Option<String>) -> Result<Array> {
+        self.reactor.keep_doors(doors, own)?;
+        Ok(self)
+    }
+
+    /// The array asking this of hosts that come in.
+    ///
+    /// # Errors
+    /// If there is no such group, or no certificate can be made.
+    pub fn with_doors(self, doors: &Doors) -> Result<Array> {
+        self.kept(doors, None)
     }
 
     /// The array with other limits for hosts than the usual ones, or than the configuration's.

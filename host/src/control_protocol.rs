@@ -239,6 +239,11 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         volume: Option<String>,
     },
+    /// Ask about hosts that the cluster knows, or change something about them.
+    Hosts {
+        /// What.
+        action: HostAction,
+    },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
     HostLeave {
@@ -309,6 +314,65 @@ pub enum NodeAction {
     Start,
 }
 
+/// What can be asked about known hosts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum HostAction {
+    /// All of them, and what they may use.
+    List,
+    /// Make a host.
+    Create {
+        /// Its name.
+        name: String,
+    },
+    /// Forget a host: its connections end.
+    Delete {
+        /// Its name.
+        name: String,
+    },
+    /// Make a certificate for a host; nothing changes yet. The process that is asked must have the authority's key.
+    Sign {
+        /// The host's name.
+        name: String,
+        /// The public half of its key.
+        key: Vec<u8>,
+    },
+    /// Know a host by a certificate, and by no other.
+    Certify {
+        /// The host's name.
+        name: String,
+        /// The digest of the certificate's key, in hexadecimal.
+        key: String,
+        /// Until when it is good, in seconds since 1970.
+        until: u64,
+    },
+    /// Put a host on the list of a volume.
+    Allow {
+        /// The volume's name.
+        volume: String,
+        /// The host's; if open the volume has no list any more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
+        /// It may only read.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        read_only: bool,
+    },
+    /// Take a host off the list of a volume.
+    Deny {
+        /// The volume's name.
+        volume: String,
+        /// The host's.
+        host: String,
+    },
+}
+
+impl HostAction {
+    /// Whether the process that is asked answers by itself.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, HostAction::List | HostAction::Sign { .. })
+    }
+}
+
 /// What can be done to a node's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -375,6 +439,37 @@ fn is_one(n: &usize) -> bool {
     *n == 1
 }
 
+/// What a question asks to change of the map, in words for the log; nothing if it changes nothing.
+pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
+    const CHANGES: [&str; 14] = [
+        "node-add",
+        "node-remove",
+        "disk",
+        "disk-add",
+        "disk-admit",
+        "disk-replace",
+        "cluster-set",
+        "rebalance",
+        "volume-create",
+        "volume-set",
+        "volume-resize",
+        "volume-delete",
+        "volume-undelete",
+        "volume-rename",
+    ];
+    let Value::Object(mut question) = serde_json::from_slice(question).ok()? else { return None };
+    let command = question.remove("cmd")?.as_str()?.to_string();
+    let action = question.get("action").cloned().unwrap_or_default();
+    let hosts = command == "hosts" && action != "list" && action.get("sign").is_none();
+    let planned = command == "rebalance" && action == "plan";
+    if (!CHANGES.contains(&command.as_str()) && !hosts) || planned {
+        return None;
+    }
+    // The bytes of keys say nothing to people.
+    question.retain(|_, value| !value.is_array());
+    Some(format!("{command} {}", Value::Object(question)))
+}
+
 /// The answer that it is done, with what there is to say.
 pub(crate) fn ok(mut more: Value) -> Value {
     more["ok"] = json!(true);
@@ -396,6 +491,24 @@ pub(crate) fn ask_again() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_that_change_the_map_are_in_the_log() {
+        let words =
+            |request: &ControlRequest| change_in_words(&serde_json::to_vec(request).unwrap());
+        let name = || "web".to_string();
+        let hosts = |action| ControlRequest::Hosts { action };
+        let create = words(&hosts(HostAction::Create { name: name() })).unwrap();
+        assert_eq!(create, r#"hosts {"action":{"create":{"name":"web"}}}"#);
+        assert_eq!(
+            words(&ControlRequest::volume_delete("v")).unwrap(),
+            r#"volume-delete {"name":"v"}"#
+        );
+        assert_eq!(words(&ControlRequest::Status), None);
+        assert_eq!(words(&hosts(HostAction::List)), None);
+        assert_eq!(words(&hosts(HostAction::Sign { name: name(), key: vec![4] })), None);
+        assert_eq!(change_in_words(b"nonsense"), None);
+    }
 
     #[test]
     fn requests_are_written_as_documented() {

@@ -28,6 +28,7 @@ mod control_client;
 mod control_protocol;
 mod disk;
 mod disk_timeout;
+mod doors;
 mod durable;
 mod engine;
 mod error;
@@ -59,12 +60,13 @@ pub use cluster::{
 pub use control::scrub::SCRUB_RATE;
 pub use control_client::Control;
 pub use control_protocol::{
-    Believed, ControlRequest, DiskAction, NewHome, NodeAction, RebalanceAction,
+    Believed, ControlRequest, DiskAction, HostAction, NewHome, NodeAction, RebalanceAction,
 };
 pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
 pub use disk_timeout::DiskTimeout;
+pub use doors::{Doors, How, Tls};
 pub use durable::{LOCK, lock, make_private_directory, private_file, write_private};
 pub use error::{Error, Result};
 pub use lanes::Lanes;
@@ -81,5 +83,5 @@ pub use state::{Findings, State, recover};
 pub use weft_core::policy::Setting;
 pub use weft_member::epoch_parts;
 pub use weft_net::frame::VERSION as PROTOCOL_VERSION;
-pub use weft_net::identity::{JoinToken, TokenError};
+pub use weft_net::identity::{JoinToken, NodeKey, TokenError, date};
 pub use weft_net::wire::VERSION as MESSAGES_VERSION;

@@ -31,6 +31,14 @@ pub struct About {
     pub volume: Option<String>,
     /// How long something took.
     pub milliseconds: Option<f64>,
+    /// The name of a host.
+    pub host: Option<String>,
+    /// Where somebody came from.
+    pub from: Option<String>,
+    /// What somebody did: `login` or `change`.
+    pub action: Option<&'static str>,
+    /// What came of it.
+    pub result: Option<String>,
 }
 
 impl About {

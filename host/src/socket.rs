@@ -9,7 +9,8 @@ use std::time::Duration;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
 
 use crate::error::{Result, fail};
 
@@ -82,6 +83,30 @@ impl Stream {
         match self {
             Stream::Tcp(s) => s.local_addr().ok(),
             Stream::Unix(_) => None,
+        }
+    }
+
+    /// Whether the other side begins with TLS; nothing if it has not said anything yet.
+    pub(crate) fn begins_with_tls(&self) -> Option<bool> {
+        /// The first byte of a TLS handshake.
+        const HANDSHAKE: u8 = 22;
+        let mut first = [0_u8];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let looked = match self {
+            Stream::Tcp(s) => recv(s, &mut first[..], flags),
+            Stream::Unix(s) => recv(s, &mut first[..], flags),
+        };
+        match looked {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            looked => Some(looked.is_ok_and(|(n, _)| n > 0) && first[0] == HANDSHAKE),
+        }
+    }
+
+    /// The user at the other end, if that is in this machine.
+    pub(crate) fn user(&self) -> Option<u32> {
+        match self {
+            Stream::Tcp(_) => None,
+            Stream::Unix(s) => Some(sockopt::socket_peercred(s).ok()?.uid.as_raw()),
         }
     }
 

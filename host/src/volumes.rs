@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use weft_core::SECTOR;
 use weft_core::cluster::{
-    APART, APART_BY_NODE, ClusterMap, Place, PlacementError, Volume, column_bytes, place_stripes,
-    place_volume,
+    APART, APART_BY_NODE, Access, ClusterMap, Place, PlacementError, Volume, column_bytes,
+    place_stripes, place_volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Policy;
 use weft_core::units::VolumeId;
 
+use crate::doors::who::{No, Who};
 use crate::error::{Error, Result, fail};
 use crate::size::{Size, exactly, require_multiple, rounded};
 use crate::spec::Spec;
@@ -25,6 +26,8 @@ pub(crate) struct Exports<'a> {
     map: &'a ClusterMap,
     /// The names of those that there are here, if not all are.
     only: Option<&'a BTreeSet<String>>,
+    /// The host that is to use them, if it is one.
+    who: Option<&'a Who>,
     /// Where they are served.
     at: Served,
 }
@@ -41,7 +44,7 @@ pub(crate) struct Served {
 impl<'a> Exports<'a> {
     /// Those of a map.
     pub(crate) fn of(map: &'a ClusterMap) -> Exports<'a> {
-        Exports { map, only: None, at: Served::default() }
+        Exports { map, only: None, who: None, at: Served::default() }
     }
 
     /// The same, served there.
@@ -59,10 +62,41 @@ impl<'a> Exports<'a> {
         Exports { only, ..self }
     }
 
+    /// Of these those that a host may use.
+    pub(crate) fn to(self, who: &'a Who) -> Exports<'a> {
+        Exports { who: Some(who), ..self }
+    }
+
+    /// What the host may do with a volume, if it may use it.
+    pub(crate) fn access(self, id: VolumeId) -> Option<Access> {
+        let volume = self.map.volumes.get(&id)?;
+        self.who.map_or(Some(Access::Full), |who| who.access(self.map, volume).ok())
+    }
+
+    /// Why the host may not use the volume of this name, if it is there and that is so. One that has lost its
+    /// certificate may use none, whether it is there or not.
+    pub(crate) fn refused(self, name: &str) -> Option<No> {
+        let who = self.who?;
+        if let Err(no) = who.known(self.map) {
+            return Some(no);
+        }
+        let there = Exports { who: None, ..self };
+        match self.named(name) {
+            Some(_) => None,
+            None => who.access(self.map, there.named(name)?).err(),
+        }
+    }
+
+    /// The same in words.
+    pub(crate) fn refusal(self, name: &str) -> Option<String> {
+        self.refused(name).map(|no| no.text)
+    }
+
     /// All of them, by number.
     pub(crate) fn all(self) -> impl Iterator<Item = &'a Arc<Volume>> {
         let is_here = move |v: &Volume| self.only.is_none_or(|names| names.contains(&v.name));
-        self.map.volumes.values().filter(move |v| v.visible > 0 && is_here(v))
+        let may = move |v: &Volume| self.who.is_none_or(|who| who.access(self.map, v).is_ok());
+        self.map.volumes.values().filter(move |v| v.visible > 0 && is_here(v) && may(v))
     }
 
     /// One by its name; the empty name means the first.

@@ -11,6 +11,7 @@ const ORDER: [&str; 29] = [
     "clock",
     "durable",
     "socket",
+    "doors",
     "strangers",
     "limits",
     "polling",

@@ -58,7 +58,7 @@ fn connections_stand_while_certificates_lapse_and_new_ones_need_renewed_ones() {
     high.logged("no connection to node 0");
     let renew = |of: &Identity| {
         assert!(is_due(of.until(), clock.now()));
-        let renewed = cluster.ca.renew(&of.certificate(), clock.now(), LIFE).unwrap().1;
+        let renewed = cluster.ca.renew(&of.certificate(), None, clock.now(), LIFE).unwrap().1;
         of.renew(dir.path(), &renewed).unwrap();
     };
     renew(&zero);

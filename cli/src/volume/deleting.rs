@@ -1,12 +1,28 @@
 //! What a volume's deletion is said to do, before and after.
 
 use anyhow::Result;
+use clap::Args;
 use weft_core::policy::time::in_words;
 use weft_host::Control;
 use weft_host::status::VolumeStatus;
 use weft_terminal::bytes;
 
-use super::Delete;
+use crate::args::Common;
+use crate::confirm::Confirm;
+
+/// The volume to delete.
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// Name of the volume
+    pub(super) name: String,
+    /// Free its room at once, so that it cannot be undeleted; also for a volume already deleted
+    #[arg(long)]
+    pub(super) now: bool,
+    #[command(flatten)]
+    confirm: Confirm,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
 
 impl Delete {
     /// Asks whether it is meant. Of a volume that is not there the array says so.

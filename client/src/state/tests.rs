@@ -39,7 +39,7 @@ fn connect(state: &mut State) -> (Client, Server) {
     let (mut link, mut node) = (Client::new(&hello), Server::new(LIMITS));
     carry(&mut link, &mut node);
     assert!(matches!(node.poll(), Ok(Some(server::Event::Hello(_)))));
-    node.welcome(1 << 30, false, true);
+    node.welcome(1 << 30, false, true, false);
     carry(&mut node, &mut link);
     let Ok(Some(Event::Welcome(welcome))) = link.poll() else { panic!("no welcome") };
     state.welcome = Some(welcome);

@@ -117,6 +117,9 @@ pub enum HostError {
     /// The node is not part of the cluster now.
     #[error("this node is not up in the cluster now")]
     NotServing,
+    /// The host may only read the volume.
+    #[error("this host may only read the volume")]
+    ReadOnly,
     /// It cannot have the place in the graph of requests that its host gave it.
     #[error(transparent)]
     Place(#[from] PlaceError),

@@ -199,6 +199,7 @@ fn failed(failure: Failure) -> Status {
         Failure::Busy => Status::Busy,
         Failure::OutOfRange => Status::Check(Sense::OUT_OF_RANGE),
         Failure::Gone => Status::Check(Sense::NO_UNIT),
+        Failure::Protected => Status::Check(Sense::WRITE_PROTECTED),
         Failure::Failed => Status::Check(Sense::FAILED),
         Failure::Unknown => Status::Check(Sense::UNKNOWN),
     }

@@ -129,6 +129,8 @@ pub enum Failure {
     OutOfRange,
     /// The unit is not there any more.
     Gone,
+    /// The initiator may only read.
+    Protected,
     /// It cannot be done.
     Failed,
     /// It may have been done or not.

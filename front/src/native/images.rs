@@ -35,9 +35,10 @@ fn one_of_each() -> Vec<(String, Vec<u8>)> {
     let limits =
         Limits { request_bytes: 1, bytes_in_work: 2, requests_in_work: 3, ahead: 4, after: 5 };
     let (size, text) = (1 << 30, "welcome".to_string());
-    let (remembered, journaled) = (true, true);
+    let (remembered, journaled, read_only) = (true, true, false);
     let code = Code::Done;
-    let welcome = Welcome { version: 1, code, remembered, journaled, size, limits, text };
+    let welcome =
+        Welcome { version: 1, code, remembered, journaled, read_only, size, limits, text };
     let mut all = vec![("Hello".into(), hello.encode()), ("Welcome".into(), welcome.encode())];
     let verbs = (0..=u8::MAX).filter_map(Verb::of);
     all.extend(verbs.map(|v| (format!("Request.{v:?}"), request(v).encode_head())));

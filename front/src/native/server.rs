@@ -206,13 +206,14 @@ impl Server {
     }
 
     /// Lets the host in.
-    pub fn welcome(&mut self, size: u64, remembered: bool, journaled: bool) {
+    pub fn welcome(&mut self, size: u64, remembered: bool, journaled: bool, read_only: bool) {
         let (limits, text) = (self.limits, String::new());
         let welcome = Welcome {
             version: VERSION,
             code: Code::Done,
             remembered,
             journaled,
+            read_only,
             size,
             limits,
             text,
@@ -224,8 +225,17 @@ impl Server {
     /// Does not let it in.
     pub fn turn_away(&mut self, code: Code, text: String) {
         let (limits, size) = (self.limits, 0);
-        let (remembered, journaled) = (false, false);
-        let welcome = Welcome { version: VERSION, code, remembered, journaled, size, limits, text };
+        let (remembered, journaled, read_only) = (false, false, false);
+        let welcome = Welcome {
+            version: VERSION,
+            code,
+            remembered,
+            journaled,
+            read_only,
+            size,
+            limits,
+            text,
+        };
         self.outbox.header(&welcome.encode());
         self.close();
     }

@@ -52,7 +52,7 @@ fn pair() -> (Client, Server) {
     carry(&mut client, &mut server, 9);
     let Ok(Some(server::Event::Hello(heard))) = server.poll() else { panic!("no hello") };
     assert_eq!(heard, hello());
-    server.welcome(1 << 30, true, true);
+    server.welcome(1 << 30, true, true, false);
     carry(&mut server, &mut client, 7);
     let Ok(Some(client::Event::Welcome(welcome))) = client.poll() else { panic!("no welcome") };
     assert_eq!((welcome.code, welcome.size, welcome.limits), (Code::Done, 1 << 30, LIMITS));

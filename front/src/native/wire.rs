@@ -38,6 +38,8 @@ pub mod welcome_flag {
     pub const REMEMBERED: u16 = 1;
     /// What is answered as written is safe from a power cut.
     pub const JOURNALED: u16 = 2;
+    /// The host may only read the volume.
+    pub const READ_ONLY: u16 = 4;
 }
 
 /// Bits of a request.
@@ -112,6 +114,8 @@ pub enum Code {
     SecondWriter = 4,
     /// The node does not take part now: go to another.
     NotServing = 5,
+    /// The host has no right to it, or has not proved who it is.
+    NotAllowed = 6,
     /// The request makes no sense.
     Malformed = 16,
     /// It is longer than the node takes.
@@ -148,13 +152,14 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 23] = [
         Code::Done,
         Code::Version,
         Code::NoVolume,
         Code::OtherVolume,
         Code::SecondWriter,
         Code::NotServing,
+        Code::NotAllowed,
         Code::Malformed,
         Code::TooLong,
         Code::TooManyAfter,
@@ -257,6 +262,8 @@ pub struct Welcome {
     pub remembered: bool,
     /// Whether what is answered as written is safe from a power cut.
     pub journaled: bool,
+    /// The host may only read the volume.
+    pub read_only: bool,
     /// The volume's size in bytes.
     pub size: u64,
     /// What the node takes.
@@ -278,7 +285,8 @@ impl Welcome {
         out.u16(self.code as u16);
         let remembered = if self.remembered { welcome_flag::REMEMBERED } else { 0 };
         let journaled = if self.journaled { welcome_flag::JOURNALED } else { 0 };
-        out.u16(remembered | journaled);
+        let read_only = if self.read_only { welcome_flag::READ_ONLY } else { 0 };
+        out.u16(remembered | journaled | read_only);
         out.u16(text.len() as u16);
         out.u64(self.size);
         out.u32(self.limits.request_bytes);
@@ -313,6 +321,7 @@ impl Welcome {
                 code: Code::of(code),
                 remembered: flags & welcome_flag::REMEMBERED != 0,
                 journaled: flags & welcome_flag::JOURNALED != 0,
+                read_only: flags & welcome_flag::READ_ONLY != 0,
                 size,
                 limits,
                 text: String::new(),

@@ -9,7 +9,7 @@
 //! node gets one line back: its certificate, its number, and where the others are.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -291,6 +291,7 @@ impl AdmissionServer {
                 return Err(refusal(&answer).into());
             }
         }
+        let ip = plea.home.address.ip();
         let (named, shown) = (name.to_string(), key.as_bytes().to_vec());
         let add = ControlRequest::NodeAdd { name: named, home: plea.home, key: shown };
         let answer = self.ask(&add).map_err(No::yet)?;
@@ -305,17 +306,26 @@ impl AdmissionServer {
             }
             return Err(refusal(&answer).into());
         }
-        self.invite(&answer, &name, &key).map_err(No::yet)
+        self.invite(&answer, (&name, ip), &key).map_err(No::yet)
     }
 
     /// What a node gets that the cluster has let in.
-    fn invite(&self, answer: &Value, name: &NodeName, key: &PublicKey) -> Result<Invitation> {
+    fn invite(
+        &self,
+        answer: &Value,
+        (name, ip): (&NodeName, IpAddr),
+        key: &PublicKey,
+    ) -> Result<Invitation> {
         let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
         let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
         let disks = serde_json::from_value(answer["disks"].clone()).map_err(said)?;
         Ok(Invitation {
             ca: self.keeper.authority.pem().to_string(),
-            certificate: self.keeper.authority.admit(name, key, now(), LIFE).map_err(said)?,
+            certificate: self
+                .keeper
+                .authority
+                .admit_at(name, key, &[ip], now(), LIFE)
+                .map_err(said)?,
             node,
             disks,
             peers,

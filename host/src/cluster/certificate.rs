@@ -81,13 +81,15 @@ pub fn certify(dir: &Path, request: JoinRequest) -> Result<Invitation> {
         .map_err(|e| Error(format!("{e}; run this where the authority's key is (`ca-key.pem`)")))?;
     let name: NodeName = request.name.parse().map_err(said)?;
     let key = PublicKey::from_bytes(&request.key).map_err(said)?;
+    let ip = request.home.address.ip();
     let (named, shown) = (name.to_string(), key.as_bytes().to_vec());
     let add = ControlRequest::NodeAdd { name: named, home: request.home, key: shown };
     let answer = Control::connect(dir)?.request(&add)?;
     let peers: Vec<Known> = serde_json::from_value(answer["peers"].clone()).map_err(said)?;
     let node: u16 = serde_json::from_value(answer["node"].clone()).map_err(said)?;
     let disks = serde_json::from_value(answer["disks"].clone()).map_err(said)?;
-    let certificate = authority.admit(&name, &key, Clock::system().now(), LIFE).map_err(said)?;
+    let certificate =
+        authority.admit_at(&name, &key, &[ip], Clock::system().now(), LIFE).map_err(said)?;
     Ok(Invitation { ca: authority.pem().to_string(), certificate, node, disks, peers })
 }
 
@@ -100,7 +102,7 @@ pub fn renewed(dir: &Path, certificate_pem: &str, seconds: u64) -> Result<(NodeN
     let authority = CertificateAuthority::load(dir)
         .map_err(|e| Error(format!("{e}; run this where the authority's key is (`ca-key.pem`)")))?;
     let old = der_of(certificate_pem).map_err(said)?;
-    authority.renew(&old, Clock::system().now(), seconds).map_err(said)
+    authority.renew(&old, None, Clock::system().now(), seconds).map_err(said)
 }
 
 /// Makes the directory and the disks of a process that has got its certificate. Returns the numbers

@@ -113,7 +113,7 @@ fn try_found<'a>(
         let invitation = Invitation {
             ca: authority.pem().to_string(),
             certificate: authority
-                .admit(&config.name, &key.public(), Clock::system().now(), LIFE)
+                .admit_at(&config.name, &key.public(), &config.ips(), Clock::system().now(), LIFE)
                 .map_err(wrong)?,
             node,
             disks,

@@ -6,6 +6,7 @@
 //! the place of the old one at once, for connections to come. Where the key is the process does it
 //! itself.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ impl Renewal {
     /// all others for that, if it is not, and what the operator is to know.
     pub(super) fn turn(&mut self, now: Nanos) -> (Option<Vec<u8>>, Option<String>) {
         self.next = now + EVERY;
-        if !is_due(self.identity.until(), self.identity.now()) {
+        if !self.is_due() {
             return (None, None);
         }
         if let Some(authority) = self.authority() {
@@ -70,16 +71,24 @@ impl Renewal {
 
     /// What to show a process that may have the authority's key, if there is a need.
     pub(super) fn question(&self) -> Option<Vec<u8>> {
-        let due = is_due(self.identity.until(), self.identity.now());
-        due.then(|| self.identity.certificate())
+        self.is_due().then(|| self.identity.certificate())
     }
 
-    /// The answer to another process, which the map calls `name` and which shows its certificate;
-    /// none where the authority's key is not. And what to log.
-    pub(super) fn answer(&self, name: &str, certificate: &[u8]) -> Option<(Vec<u8>, String)> {
+    fn is_due(&self) -> bool {
+        is_due(self.identity.until(), self.identity.now()) || self.identity.lacks_addresses()
+    }
+
+    /// The answer to another process, which the map calls `name` and has at this address, and which shows its
+    /// certificate; none where the authority's key is not. And what to log.
+    pub(super) fn answer(
+        &self,
+        (name, address): (&str, Option<IpAddr>),
+        certificate: &[u8],
+    ) -> Option<(Vec<u8>, String)> {
         let renewed = self.authority()?.and_then(|authority| {
             let now = self.identity.now();
-            let (of, pem) = authority.renew(certificate, now, LIFE).map_err(said)?;
+            let (of, pem) =
+                authority.renew(certificate, address.as_ref(), now, LIFE).map_err(said)?;
             match of.as_str() == name {
                 true => Ok(pem),
                 false => fail(format!("this is the certificate of {of}, not of {name}")),
@@ -137,7 +146,7 @@ impl Renewal {
 
     fn renew_here(&self, authority: Result<CertificateAuthority>) -> String {
         let (now, own) = (self.identity.now(), self.identity.certificate());
-        match authority.and_then(|a| a.renew(&own, now, LIFE).map_err(said)) {
+        match authority.and_then(|a| a.renew(&own, None, now, LIFE).map_err(said)) {
             Ok((_, pem)) => self.put(&pem),
             Err(e) => format!("this process's certificate is not renewed: {e}"),
         }
@@ -220,8 +229,8 @@ mod tests {
         let (question, warning) = other.turn(EVERY);
         assert_eq!(warning, None);
         let question = question.unwrap();
-        assert_eq!(other.answer("n1", &question), None, "it has no key");
-        let (answer, line) = keeper.answer("n1", &question).unwrap();
+        assert_eq!(other.answer(("n1", None), &question), None, "it has no key");
+        let (answer, line) = keeper.answer(("n1", None), &question).unwrap();
         assert!(line.contains("renewed the certificate of n1"), "{line}");
         let before = other.identity.until();
         let line = other.take(&answer).unwrap();
@@ -252,11 +261,11 @@ mod tests {
         scene.authority.save(&scene.dir("n0")).unwrap();
         scene.pass(40);
         let stolen = scene.process("n2", LIFE).identity.certificate();
-        let (answer, line) = keeper.answer("n1", &stolen).unwrap();
+        let (answer, line) = keeper.answer(("n1", None), &stolen).unwrap();
         assert!(line.contains("has not renewed") && line.contains("of n2, not of n1"), "{line}");
         let line = other.take(&answer).unwrap();
         assert!(line.contains("is not renewed: this is the certificate of n2"), "{line}");
-        assert_eq!(keeper.answer("n1", b"nothing").unwrap().0[0], REFUSED);
+        assert_eq!(keeper.answer(("n1", None), b"nothing").unwrap().0[0], REFUSED);
     }
 
     #[test]

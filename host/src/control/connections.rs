@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use mio::net::UnixStream;
+use rustix::net::sockopt;
 use serde_json::Value;
 use weft_core::units::{NodeId, VolumeId};
 
@@ -96,6 +97,21 @@ impl Controls {
     /// Whether there is one of this number that nobody outside waits for.
     pub(crate) fn is_for_nobody(&self, id: usize) -> bool {
         self.connections.get(&id).is_some_and(ControlConnection::is_for_nobody)
+    }
+
+    /// What one of them has asked, and from where, unless that is this process itself.
+    pub(crate) fn asked(&self, id: usize) -> Option<(&[u8], String)> {
+        let control = self.connections.get(&id)?;
+        let from = match &control.line {
+            Line::Socket(stream) => match sockopt::socket_peercred(stream) {
+                Ok(peer) => format!("user {} of this machine", peer.uid.as_raw()),
+                Err(_) => "this machine".to_string(),
+            },
+            Line::Process(node, _) => format!("the process of node {}", node.0),
+            Line::Thread(_) => "a process that joins".to_string(),
+            Line::Nobody => return None,
+        };
+        Some((&control.question, from))
     }
 
     /// How many connections to the control socket there are.

@@ -18,6 +18,7 @@ pub(crate) mod absences;
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod connections;
+mod doors;
 pub(crate) mod exposed;
 pub(crate) mod losses;
 pub(crate) mod offers;

@@ -15,14 +15,14 @@ use crate::cluster::Together;
 use crate::control::commands::{Commands, seconds_left, time_of_day};
 use crate::control::peer_status::PeerStatus;
 use crate::control::ways::{detours, links};
-use crate::control::{absences, exposed};
+use crate::control::{absences, doors, exposed};
 use crate::engine::instance::{Instance, Phase};
 use crate::engine::{Engine, Tally};
 use crate::hosts::Hosts;
 use crate::policy;
-use crate::sessions::{Session, iscsi_target};
+use crate::sessions::iscsi_target;
 use crate::status::{
-    ClusterStatus, Counters, Evenness, HostStatus, LaneStatus, MissingNode, NodeState, NodeStatus,
+    ClusterStatus, Counters, Evenness, LaneStatus, MissingNode, NodeState, NodeStatus,
     RequestLimits, ScrubStatus, SlotsStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 use crate::throttle::AllDemands;
@@ -61,7 +61,8 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
             max_in_flight_bytes: config.max_in_flight,
         },
         volumes,
-        hosts: hosts(commands),
+        hosts: doors::hosts(commands),
+        logins: doors::logins(commands),
         totals: nodes.iter().filter_map(|n| n.counters).map(|c| c.totals).sum(),
         lanes: engine.tallies().iter().map(lane).collect(),
         nodes,
@@ -76,19 +77,6 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
 fn lane(tally: &Tally) -> LaneStatus {
     let Tally { nodes, inputs, borrowed, wakes } = *tally;
     LaneStatus { nodes, inputs, borrowed, wakes }
-}
-
-/// The hosts that are connected to this process.
-fn hosts(commands: &Commands<'_>) -> Vec<HostStatus> {
-    let map = commands.engine.map();
-    let name = |id: VolumeId| map.volumes.get(&id).map(|v| v.name.clone());
-    let host = |session: &dyn Session| HostStatus {
-        address: session.peer().to_string(),
-        protocol: session.protocol().to_string(),
-        volume: session.volume().and_then(name),
-        node: session.node() as u16,
-    };
-    commands.hosts.connected().map(host).collect()
 }
 
 /// What is chosen for the cluster as a whole.
@@ -440,6 +428,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         deleted_seconds_left: seconds_left(volume, time_of_day()),
         nodes: volume.nodes().into_iter().map(|n| n.0).collect(),
         clients: commands.clients_of(volume.id),
+        hosts: volume.hosts.as_ref().map(|list| list.iter().map(doors::access).collect()),
         unordered_sharing: volume.unordered_sharing,
         exposed: exposed::of(volume, &nodes),
         ranges: exposed::ranges(volume, &nodes),

@@ -20,6 +20,7 @@ use super::Engine;
 use crate::clock::boot_time;
 use crate::cluster::{Effect, Together};
 use crate::disk::claim::Claim;
+use crate::doors::keeper::Keeper;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::{About, Level};
@@ -87,6 +88,14 @@ impl Rule {
         match self {
             Rule::Alone(alone) => alone.state.dir(),
             Rule::Together(together) => together.home().dir(),
+        }
+    }
+
+    /// The certificates by which hosts are served.
+    pub(crate) fn keeper(&self) -> Keeper {
+        match self {
+            Rule::Alone(alone) => Keeper::alone(alone.state.dir(), self.cluster()),
+            Rule::Together(together) => together.home().keeper(),
         }
     }
 

@@ -8,6 +8,8 @@ use weft_core::units::{NodeId, VolumeId};
 
 use super::Hosts;
 use super::arrivals::{Applicant, Arrived, Refusal};
+use super::rights::entry;
+use crate::doors::who::Cause;
 use crate::engine::Engine;
 use crate::sessions::link::End;
 use crate::sessions::{Attach, Refused, Session};
@@ -15,6 +17,12 @@ use crate::sessions::{Attach, Refused, Session};
 impl Hosts {
     /// Lets a host in, or says why not. One that has been at another process must have left it.
     pub(super) fn greet(&mut self, engine: &mut Engine, id: usize, attach: Attach) {
+        // One that may not use the volume asks nothing of other processes.
+        let Some(who) = self.connections.get(id).map(|s| s.who().clone()) else { return };
+        let exports = engine.exports().only(self.serves.as_ref()).to(&who);
+        if let Some(no) = exports.refused(&attach.volume) {
+            return self.refuse(id, Refused::NotAllowed, (no.cause, no.text));
+        }
         if let Some(together) = engine.rule.together()
             && let Some(host) = attach.host.filter(|_| attach.resumes)
         {
@@ -56,13 +64,14 @@ impl Hosts {
 
     /// Lets a host in that is at no other process any more, or says why not.
     fn let_in(&mut self, engine: &mut Engine, id: usize, applicant: Applicant) {
-        let exports = engine.exports().only(self.serves.as_ref());
+        let Some(who) = self.connections.get(id).map(|s| s.who().clone()) else { return };
+        let exports = engine.exports().only(self.serves.as_ref()).to(&who);
         let name = &applicant.attach.volume;
         let Some(volume) = exports.named(name) else {
             let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
             let names = names.join(", ");
             let text = format!("there is no volume '{name}'; there are: {names}");
-            return self.refuse(id, Refused::NoVolume, text);
+            return self.refuse(id, Refused::NoVolume, (Cause::Unavailable, text));
         };
         let (volume, alone) = (volume.id, volume.takes_one_writer());
         match alone {
@@ -95,22 +104,24 @@ impl Hosts {
         match refusal {
             Refusal::Unanswered(node) => {
                 let text = format!("node {} has not answered about this host", node.0);
-                self.refuse(id, Refused::NotServing, text);
+                self.refuse(id, Refused::NotServing, (Cause::Unavailable, text));
             }
             Refusal::Taken(why) => {
                 let text = format!(
                     "nothing orders the requests to the volume (ordering=none), and {why}; disconnect that one, choose another ordering, \
                  or set ordering=none with --force"
                 );
-                self.refuse(id, Refused::SecondWriter, text);
+                self.refuse(id, Refused::SecondWriter, (Cause::Unavailable, text));
             }
         }
     }
 
     /// Tells a host why it is not let in.
-    fn refuse(&mut self, id: usize, why: Refused, text: String) {
-        if let Some(line) = self.connections.turn_away(id, why, text) {
-            self.complaints.say(Instant::now(), &line);
+    fn refuse(&mut self, id: usize, why: Refused, (cause, text): (Cause, String)) {
+        if self.connections.turn_away(id, why, text.clone())
+            && let Some(session) = self.connections.get(id)
+        {
+            self.book.refusal(&entry(session, None), cause, &text);
         }
     }
 
@@ -118,13 +129,15 @@ impl Hosts {
     fn admit(&mut self, engine: &mut Engine, id: usize, applicant: &Applicant, volume: VolumeId) {
         if engine.originator(0).is_none() {
             let text = "this process does not serve the cluster now".to_string();
-            return self.refuse(id, Refused::NotServing, text);
+            return self.refuse(id, Refused::NotServing, (Cause::Unavailable, text));
         }
-        let exports = engine.exports().only(self.serves.as_ref());
+        let Some(who) = self.connections.get(id).map(|s| s.who().clone()) else { return };
+        let exports = engine.exports().only(self.serves.as_ref()).to(&who);
         let Some(volume) = exports.all().find(|v| v.id == volume).cloned() else {
             let text = "the volume has just been deleted".to_string();
-            return self.refuse(id, Refused::NoVolume, text);
+            return self.refuse(id, Refused::NoVolume, (Cause::Unavailable, text));
         };
+        let Some(access) = exports.access(volume.id) else { return };
         let remembered = match applicant.attach.host {
             Some(host) => match self.remember(engine, id, host, &applicant.done, &volume) {
                 Some(remembered) => remembered,
@@ -132,7 +145,8 @@ impl Hosts {
             },
             None => false,
         };
-        self.connections.let_in(id, &volume, remembered);
+        self.connections.let_in(id, &volume, remembered, access);
+        self.note_login(engine, id);
     }
 
     /// Takes note of a host that numbers its requests. Says whether it is known from before; nothing if it
@@ -151,7 +165,7 @@ impl Hosts {
         }
         let Ok(remembered) = self.numbered.arrive(host, id, volume.id, Instant::now()) else {
             let text = "a host's number is for one volume; use another for this one".to_string();
-            self.refuse(id, Refused::OtherVolume, text);
+            self.refuse(id, Refused::OtherVolume, (Cause::Unavailable, text));
             return None;
         };
         self.numbered.adopt(host, done);

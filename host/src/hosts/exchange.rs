@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_core::node::HostData;
+use weft_core::node::{HostData, HostError};
 use weft_core::order::{HostId, Ordering, Place, RequestId};
 use weft_core::units::VolumeId;
 
@@ -57,6 +57,7 @@ impl Hosts {
             }
         }
         self.said = said;
+        self.note_login(engine, id);
         match end {
             Ok(()) => self.connections.look_at_patience(id, now),
             Err(end) => self.hang_up(engine, id, end),
@@ -100,6 +101,10 @@ impl Hosts {
     fn take(&mut self, engine: &mut Engine, id: usize, asked: Asked) {
         let Some(session) = self.connections.get(id) else { return };
         let Some(volume) = session.volume() else { return };
+        if asked.order.is_none() && Hosts::is_forbidden(session, &asked.op) {
+            let refused = Err(Failure::Host(HostError::ReadOnly));
+            return self.answer(engine, id, asked.number, refused);
+        }
         let policy = engine.map().volumes.get(&volume).map(|v| v.policy);
         let journaled = policy.is_some_and(|p| p.is_journaled());
         // With the journal whatever is answered is safe.
@@ -148,6 +153,11 @@ impl Hosts {
         let Some(session) = conn else { return };
         let Some(volume) = session.volume() else { return };
         let number = ask.number;
+        if Hosts::is_forbidden(session, &ask.op) {
+            let (mut steps, refused) = (Vec::new(), Err(HostError::ReadOnly));
+            self.numbered.finished(host, number, refused, Instant::now(), &mut steps);
+            return self.carry_out(engine, steps);
+        }
         // What comes first is complete already, unless the nodes see to it.
         let Ask { op, first_flush, then_flush, after, sequenced, oldest, again, .. } = ask;
         let oldest = oldest.max(1);
@@ -186,7 +196,7 @@ impl Hosts {
         let mut steps = Vec::new();
         let held = self.held.leave(host);
         for number in self.requests.leave(engine, host, leave).into_iter().chain(held) {
-            let gone = Err(weft_core::node::HostError::Gone);
+            let gone = Err(HostError::Gone);
             self.numbered.finished(host, number, gone, Instant::now(), &mut steps);
         }
         self.carry_out(engine, steps);
@@ -281,8 +291,10 @@ impl Hosts {
     }
 
     pub(super) fn hang_up(&mut self, engine: &mut Engine, id: usize, end: End) {
-        if let End::Failed(why) = end {
-            self.complaints.say(Instant::now(), &why);
+        match end {
+            End::Failed(why) => self.complaints.say(Instant::now(), &why),
+            End::Unproved(why) => self.note_unproved(id, &why),
+            End::Closed => {}
         }
         let session = self.connections.remove(id);
         self.ended.push(id);

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | this file | all that is known of hosts, and what the loop has done with it |
 //! | [`attach`] | which hosts are let in |
+//! | [`rights`] | what they may do while they are in |
 //! | [`exchange`] | what hosts ask, and what they are told |
 //! | [`arrivals`] | hosts that wait until other processes agree |
 //! | [`course`], [`latency`] | how long requests take, and where their time goes |
@@ -20,6 +21,7 @@ mod held;
 mod latency;
 mod overlap;
 pub(crate) mod requests;
+mod rights;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,13 +29,14 @@ use std::time::{Duration, Instant};
 
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use arrivals::Arrivals;
 use held::AllHeld;
 use latency::Latencies;
 use requests::{Job, Owner, Requests};
 
+use crate::doors::book::Book;
 use crate::engine::Engine;
 use crate::limits::Limits;
 use crate::log::{Log, Sparing};
@@ -72,6 +75,10 @@ pub(crate) struct Hosts {
     slow_disks: Sparing,
     /// The log for what hosts may cause as often as they like.
     complaints: Arc<Sparing>,
+    /// Who came in, and who was refused.
+    book: Arc<Book>,
+    /// The epoch of the map by which hosts' rights were looked at last.
+    rights_of: Epoch,
 }
 
 /// What became of what a control connection had nodes do.
@@ -82,7 +89,7 @@ pub(crate) struct Commanded {
 
 impl Hosts {
     /// None yet.
-    pub(crate) fn new(complaints: Arc<Sparing>, log: Log) -> Hosts {
+    pub(crate) fn new(complaints: Arc<Sparing>, book: Arc<Book>, log: Log) -> Hosts {
         Hosts {
             connections: Connections::new(Limits::default()),
             numbered: NumberedHosts::default(),
@@ -100,6 +107,8 @@ impl Hosts {
             slow_ones: Sparing::new(log.clone(), "slow requests"),
             slow_disks: Sparing::new(log, "slow disk operations"),
             complaints,
+            book,
+            rights_of: 0,
         }
     }
 

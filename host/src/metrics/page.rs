@@ -11,7 +11,8 @@ use prometheus_client::registry::Registry;
 
 use crate::error::{Error, Result};
 use crate::status::{
-    Counters, Health, NodeState, NodeStatus, ScrubStatus, Status, Totals, VolumeMode, VolumeStatus,
+    Counters, Health, LoginStatus, NodeState, NodeStatus, ScrubStatus, Status, Totals, VolumeMode,
+    VolumeStatus,
 };
 
 /// What a row of a metric is of.
@@ -163,6 +164,7 @@ pub(crate) fn page(status: &Status) -> Result<String> {
     });
     gauge(&mut registry, "volume_mode", "1 for the volume's current mode, 0 for others", modes);
     latencies(&mut registry, &status.volumes);
+    logins(&mut registry, &status.logins);
     let nodes: Vec<_> = status.nodes.iter().map(|n| (node(n), n)).collect();
     NODES.iter().for_each(|row| gauges(&mut registry, row, &nodes));
     let states = status.nodes.iter().flat_map(|n| {
@@ -213,6 +215,18 @@ fn array(registry: &mut Registry, status: &Status) {
         gauge.set(value);
         registry.register(name, help, gauge);
     }
+}
+
+/// Hosts that came in, and those that were refused.
+fn logins(registry: &mut Registry, logins: &LoginStatus) {
+    let accepted: Counter = Counter::default();
+    accepted.inc_by(logins.accepted);
+    registry.register("host_logins", "Hosts that began to use a volume", accepted);
+    let family: Family<Labels, Counter> = Family::default();
+    for (cause, count) in &logins.refused {
+        family.get_or_create(&vec![("cause", cause.clone())]).inc_by(*count);
+    }
+    registry.register("host_refusals", "Hosts that were refused, by cause", family);
 }
 
 /// How long requests took lately, by kind.
@@ -366,6 +380,7 @@ mod tests {
         (up.rebuilt_bytes_per_second, up.rebuild_seconds_left) = (Some(1), Some(1));
         (up.used_bytes, up.free_bytes, up.absence) = (Some(0), Some(0), Some(Default::default()));
         (up.slots, up.slow) = (Some(Default::default()), Some(Default::default()));
+        full.logins.refused.insert("tls".to_string(), 1);
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));

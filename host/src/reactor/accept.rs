@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::Reactor;
 use super::acceptor::CONTROL_SOCKET;
+use crate::doors::book::Entry;
+use crate::doors::who::{Cause, Who};
 use crate::sessions::listen::Caller;
 use crate::socket::Stream;
 
@@ -41,8 +43,18 @@ impl Reactor {
     fn let_come(&mut self, listener: usize, mut caller: Caller, now: Instant) -> io::Result<()> {
         let id = self.poller.number();
         if let Err(why) = self.acceptor.enter(id, listener, &caller, self.controls.sockets()) {
-            let why = format!("{} is refused: {why}", caller.peer);
-            self.complaints.say(now, &why);
+            match self.acceptor.protocol(listener) {
+                Some(protocol) => {
+                    let (who, user) = (Who::Stranger, caller.stream.user());
+                    let entry =
+                        Entry { who: &who, from: &caller.peer, protocol, volume: None, user };
+                    self.book.refusal(&entry, Cause::Places, &why);
+                }
+                None => {
+                    let why = format!("{} is refused: {why}", caller.peer);
+                    self.complaints.say(now, &why);
+                }
+            }
             return Ok(());
         }
         if let Err(e) = self.poller.watch_connection(id, caller.stream.source()) {
@@ -61,7 +73,13 @@ impl Reactor {
     /// A host's connection is served by the next node that takes requests.
     fn welcome(&mut self, id: usize, listener: usize, stream: Stream, peer: String) {
         match self.hosts.next_node(&self.engine) {
-            Some(node) => self.hosts.add(id, self.acceptor.begin(listener, stream, peer, node)),
+            Some(node) => match self.acceptor.begin(listener, stream, peer, node) {
+                Ok(session) => self.hosts.add(id, session),
+                Err(e) => {
+                    self.complaints.say(Instant::now(), &format!("cannot serve a host: {e}"));
+                    self.acceptor.leave(id);
+                }
+            },
             // Another process can serve the host; this one closes the connection.
             None => self.acceptor.leave(id),
         }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +14,13 @@ use std::time::{Duration, Instant};
 use mio::{Interest, Registry, Token};
 
 use super::events::LISTENERS;
+use crate::doors::keeper::Keeper;
+use crate::doors::{Doors, Tls};
 use crate::error::Result;
 use crate::limits::{Descriptors, Limits};
 use crate::sessions::budget::{Budget, Use};
 use crate::sessions::callers::Callers;
+use crate::sessions::door::Door;
 use crate::sessions::listen::{Caller, Listen, Listener};
 use crate::sessions::{Arrival, Session};
 use crate::socket::Stream;
@@ -42,11 +46,20 @@ pub(super) struct Acceptor {
     limits: Limits,
     /// What all hosts together may have in work.
     memory: Arc<Budget>,
+    /// The certificates by which hosts are served, and what is asked of them.
+    keeper: Arc<Keeper>,
+    tls: Tls,
+    /// The host that callers are taken for, where this process is a host's own controller.
+    own: Option<String>,
 }
 
 impl Acceptor {
     /// Listens; those who come wait.
-    pub(super) fn bind(control: &Listen, hosts: &[Listen]) -> Result<Acceptor> {
+    pub(super) fn bind(
+        control: &Listen,
+        hosts: &[Listen],
+        keeper: Arc<Keeper>,
+    ) -> Result<Acceptor> {
         let all = std::iter::once(control).chain(hosts);
         let listeners = all.map(Listener::bind).collect::<Result<Vec<Listener>>>()?;
         Ok(Acceptor {
@@ -58,6 +71,9 @@ impl Acceptor {
             descriptors: Descriptors::of_process(),
             limits: Limits::default(),
             memory: Budget::new(Limits::default().memory),
+            keeper,
+            tls: Tls::Off,
+            own: None,
         })
     }
 
@@ -65,6 +81,24 @@ impl Acceptor {
     pub(super) fn limit(&mut self, limits: Limits) {
         self.limits = limits;
         self.memory = Budget::new(limits.memory);
+    }
+
+    /// Keeps the doors for hosts like this.
+    pub(super) fn keep_doors(&mut self, doors: &Doors, own: Option<String>) -> Result<()> {
+        let group = doors.group()?;
+        self.listeners[1..].iter().try_for_each(|listener| listener.share(group))?;
+        (self.tls, self.own) = (doors.tls, own);
+        Ok(())
+    }
+
+    /// The addresses of this machine at which it listens.
+    pub(super) fn ips(&self) -> Vec<IpAddr> {
+        self.listeners.iter().filter_map(|listener| listener.at.ip()).collect()
+    }
+
+    /// What is spoken at a listener, if it is for hosts.
+    pub(super) fn protocol(&self, listener: usize) -> Option<&'static str> {
+        (listener != CONTROL_SOCKET).then(|| self.listeners[listener].at.key())
     }
 
     /// Where hosts can connect, as URIs.
@@ -171,13 +205,21 @@ impl Acceptor {
         stream: Stream,
         peer: String,
         node: usize,
-    ) -> Box<dyn Session> {
+    ) -> Result<Box<dyn Session>> {
         let (at, local) = (&self.listeners[listener].at, stream.local_address());
         let others = self.listeners[1..].iter().map(|l| &l.at).filter(|l| l.key() == at.key());
         let mut portals: Vec<String> =
             std::iter::once(at).chain(others).filter_map(|l| l.portal(local)).collect();
         let mut seen = BTreeSet::new();
         portals.retain(|portal| seen.insert(portal.clone()));
-        at.begin(Arrival { stream, peer, node, memory: Use::new(&self.memory), portals })
+        let door = Door {
+            tls: self.keeper.config()?,
+            // Who may open a Unix socket its mode says.
+            required: self.tls == Tls::Require && at.path().is_none(),
+            own: self.own.clone(),
+            in_front: false,
+        };
+        let memory = Use::new(&self.memory);
+        Ok(at.begin(Arrival { stream, peer, node, memory, portals, door }))
     }
 }

@@ -12,7 +12,7 @@ use crate::control::connection::Line;
 use crate::control::connections::{Awaited, Due};
 use crate::control::offers::{self, Asked, OFFER};
 use crate::control::status;
-use crate::control_protocol::error;
+use crate::control_protocol::{change_in_words, error};
 use crate::hosts::Commanded;
 
 impl Reactor {
@@ -26,6 +26,8 @@ impl Reactor {
             admission: self.admission.as_ref(),
             listens: self.acceptor.addresses(),
             uptime: self.lookout.uptime().as_secs_f64(),
+            keeper: &self.keeper,
+            book: &self.book,
         })
     }
 
@@ -171,6 +173,7 @@ impl Reactor {
             };
             let outcome = self.hand_on(id, outcome);
             self.log_failure_for_nobody(id, &outcome);
+            self.audit(id, &outcome);
             if matches!(outcome, Outcome::Wait(Wait::Shutdown)) {
                 self.ending.stopper().stop();
             }
@@ -182,6 +185,16 @@ impl Reactor {
             progress = true;
         }
         progress
+    }
+
+    /// Writes to the log what came of a request that changes the map.
+    fn audit(&self, id: usize, outcome: &Outcome) {
+        let Outcome::Answer(answer) = outcome else { return };
+        let Some((question, from)) = self.controls.asked(id) else { return };
+        if let Some(what) = change_in_words(question) {
+            let refused = answer["error"].as_str().map(|why| format!("refused: {why}"));
+            self.book.change(&from, &what, refused.as_deref().unwrap_or("done"));
+        }
     }
 
     /// Hands a question to the process that must answer it: offers it first (see [`offers`]).
@@ -201,6 +214,7 @@ impl Reactor {
     pub(super) fn commanded(&mut self, Commanded { conn, result }: Commanded) {
         if let Some(wait) = self.controls.take_wait(conn) {
             let outcome = self.with_commands(|commands| commands.answered(wait, result));
+            self.audit(conn, &outcome);
             self.controls.settle(conn, outcome);
         }
     }

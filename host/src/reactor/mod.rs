@@ -47,6 +47,9 @@ use crate::control_client::control_path;
 use crate::disk::emulated::Emulation;
 use crate::disk::uring::is_newly_short_of_threads;
 use crate::disk_timeout::DiskTimeout;
+use crate::doors::Doors;
+use crate::doors::book::Book;
+use crate::doors::keeper::Keeper;
 use crate::engine::{Bell, Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::Hosts;
@@ -91,6 +94,10 @@ pub(crate) struct Reactor {
     ending: Ending,
     /// The log for what strangers may cause as often as they like.
     complaints: Arc<Sparing>,
+    /// Who came in, and who was refused.
+    book: Arc<Book>,
+    /// The certificates by which hosts are served.
+    keeper: Arc<Keeper>,
 }
 
 impl Reactor {
@@ -98,7 +105,8 @@ impl Reactor {
     /// connections to other processes they are in `poll`, from [`PEERS`] on.
     pub(crate) fn new(poll: Poll, rule: Rule, listens: &[Listen], log: Log) -> Result<Reactor> {
         let control = Listen::unix(control_path(rule.dir()));
-        let acceptor = Acceptor::bind(&control, listens)?;
+        let keeper = Arc::new(rule.keeper());
+        let acceptor = Acceptor::bind(&control, listens, keeper.clone())?;
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
         let poller = Poller::new(poll);
         let waker = Arc::new(poller.waker().map_err(cannot)?);
@@ -110,7 +118,8 @@ impl Reactor {
             }
             None => None,
         };
-        let hosts = Hosts::new(complaints.clone(), log.clone());
+        let book = Book::new(log.clone());
+        let hosts = Hosts::new(complaints.clone(), book.clone(), log.clone());
         let mut reactor = Reactor {
             poller,
             engine: Engine::new(rule, log)?,
@@ -128,6 +137,8 @@ impl Reactor {
             ending: Ending::new(waker.clone()),
             waker,
             complaints,
+            book,
+            keeper,
         };
         for fd in reactor.engine.disk_fds() {
             reactor.poller.watch(fd, DISKS).map_err(cannot)?;
@@ -148,6 +159,12 @@ impl Reactor {
         assert!(!self.acceptor.is_open(), "hosts are let in when it runs");
         self.acceptor.limit(limits);
         self.hosts.limit(limits);
+    }
+
+    /// Keeps the doors for hosts like this.
+    pub(crate) fn keep_doors(&mut self, doors: &Doors, own: Option<String>) -> Result<()> {
+        self.acceptor.keep_doors(doors, own)?;
+        self.keeper.serve(doors.tls, self.acceptor.ips())
     }
 
     /// Looks for input for a while before it sleeps, or not.
@@ -273,6 +290,7 @@ impl Reactor {
             self.hosts.look_around(&self.engine, now);
             self.complaints.sum_up(now);
             Pool::of_process().give_back_unused();
+            self.book.sum_up(now);
             if is_newly_short_of_threads() {
                 self.engine.log.warn(
                     "the kernel cannot create threads for disk operations, so they use plain system calls and are slower: raise the limit \
@@ -280,6 +298,7 @@ impl Reactor {
                 );
             }
         }
+        self.hosts.keep_rights(&mut self.engine);
         self.hosts.look_at_disks(&mut self.engine);
         self.hosts.end_patience(&mut self.engine, now);
     }
@@ -352,6 +371,7 @@ impl Reactor {
             self.hosts.due(),
             self.complaints_due(),
             Pool::of_process().keeps_any().then_some(GIVES_BACK),
+            self.book.due(),
             self.controls.due(threads),
         ];
         due.into_iter().chain(look).chain(others.into_iter().flatten()).min()

@@ -2,17 +2,19 @@
 
 use std::time::Instant;
 
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Access, Volume};
 use weft_core::node::HostData;
 use weft_core::order::HostId;
 use weft_core::units::VolumeId;
-use weft_front::Service;
+use weft_front::{Service, Tls};
 
+use super::door::Door;
 use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
 use super::patience::Patience;
 use super::room::Room;
 use super::{Arrival, Asked, Refused, Said, Session};
+use crate::doors::who::Who;
 use crate::socket::Ready;
 use crate::volumes::Exports;
 
@@ -42,8 +44,16 @@ pub(super) trait Protocol: Default + Send {
     /// Whether hosts number their requests, and repeat them where they come back.
     const IS_NUMBERED: bool;
 
+    /// Whether its machine has a word for TLS; if not, a host that wants it begins with it.
+    const SPEAKS_OF_TLS: bool = false;
+
     /// The machine of a new connection.
     fn machine() -> Self::Machine;
+
+    /// The same, of one that can be secured.
+    fn machine_with(_tls: Tls) -> Self::Machine {
+        Self::machine()
+    }
 
     /// Where hosts of this protocol can connect to this process, beginning with where this one has.
     fn comes_in(&mut self, _portals: Vec<String>) {}
@@ -92,26 +102,37 @@ pub(super) struct Connection<P: Protocol> {
     last_failure: Option<String>,
     /// A request that waits for memory.
     waiting: Option<Asked>,
+    /// What the host may do with its volume, once it uses one; and whether that is to be said.
+    access: Option<Access>,
+    login: Option<VolumeId>,
 }
 
 impl<P: Protocol> Connection<P> {
     /// One that has just come in, served by a node.
     pub(super) fn new(arrival: Arrival) -> Connection<P> {
-        let Arrival { stream, peer, node, memory, portals } = arrival;
-        let link = Link::new(stream, peer, P::machine(), (P::BOUNDS, memory));
+        let Arrival { stream, peer, node, memory, portals, door } = arrival;
+        let door = Door { in_front: !P::SPEAKS_OF_TLS, ..door };
+        let machine = P::machine_with(door.spoken());
+        let link = Link::new(stream, peer, machine, (P::BOUNDS, memory), door);
         let mut protocol = P::default();
         protocol.comes_in(portals);
-        Connection { link, protocol, node, last_failure: None, waiting: None }
+        let (waiting, access, login) = (None, None, None);
+        Connection { link, protocol, node, last_failure: None, waiting, access, login }
     }
 
     /// Appends what the host has said, until there is no more or enough is in work.
     fn hear(&mut self, exports: Exports<'_>, said: &mut Vec<Said>) -> Result<(), End> {
         self.link.stalled = false;
         while !self.link.is_full() {
+            let exports = exports.to(&self.link.who);
             let next = match self.waiting.take() {
                 Some(asked) => Ok(Some(Said::Ask(asked))),
                 None => self.protocol.next(&mut self.link.machine, exports),
             };
+            if let Some(volume) = self.protocol.volume().filter(|_| self.access.is_none()) {
+                self.access = exports.access(volume);
+                self.login = Some(volume);
+            }
             match next {
                 Ok(None) => return Ok(()),
                 Ok(Some(Said::Ask(asked))) if !self.link.finds_memory(asked.bytes) => {
@@ -167,13 +188,14 @@ impl<P: Protocol> Session for Connection<P> {
         self.link.is_given_up(away)
     }
 
-    fn let_in(&mut self, volume: &Volume, remembered: bool) {
+    fn let_in(&mut self, volume: &Volume, remembered: bool, access: Access) {
         self.protocol.let_in(&mut self.link.machine, volume, remembered);
+        self.access = Some(access);
+        self.login = Some(volume.id);
     }
 
-    fn turn_away(&mut self, why: Refused, text: String) -> Option<String> {
-        let line = format!("{} is refused: {text}", self.link.peer);
-        self.protocol.turn_away(&mut self.link.machine, why, text).then_some(line)
+    fn turn_away(&mut self, why: Refused, text: String) -> bool {
+        self.protocol.turn_away(&mut self.link.machine, why, text)
     }
 
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String> {
@@ -224,6 +246,26 @@ impl<P: Protocol> Session for Connection<P> {
 
     fn peer(&self) -> &str {
         &self.link.peer
+    }
+
+    fn who(&self) -> &Who {
+        &self.link.who
+    }
+
+    fn is_secured(&self) -> bool {
+        self.link.is_secured()
+    }
+
+    fn user(&self) -> Option<u32> {
+        self.link.stream.user()
+    }
+
+    fn access(&self) -> Option<Access> {
+        self.access
+    }
+
+    fn take_login(&mut self) -> Option<VolumeId> {
+        self.login.take()
     }
 
     fn look_at_patience(&mut self, now: Instant) -> &Patience {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Access, Volume};
 use weft_core::node::HostData;
 use weft_core::units::VolumeId;
 
@@ -133,17 +133,22 @@ impl Connections {
     }
 
     /// A host may use a volume.
-    pub(crate) fn let_in(&mut self, id: usize, volume: &Volume, remembered: bool) {
+    pub(crate) fn let_in(&mut self, id: usize, volume: &Volume, remembered: bool, access: Access) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.let_in(volume, remembered);
+            session.let_in(volume, remembered, access);
         }
         self.is_told(id);
     }
 
-    /// A host may not use the volume that it wants. Says what to log, if anything.
-    pub(crate) fn turn_away(&mut self, id: usize, why: Refused, text: String) -> Option<String> {
+    /// A host may not use the volume that it wants. Says whether that is for the log.
+    pub(crate) fn turn_away(&mut self, id: usize, why: Refused, text: String) -> bool {
         self.is_told(id);
-        self.sessions.get_mut(&id)?.turn_away(why, text)
+        self.sessions.get_mut(&id).is_some_and(|session| session.turn_away(why, text))
+    }
+
+    /// The volume that one has begun to use, said once.
+    pub(crate) fn take_login(&mut self, id: usize) -> Option<VolumeId> {
+        self.sessions.get_mut(&id)?.take_login()
     }
 
     /// There is something to say to a host, and it may say more.

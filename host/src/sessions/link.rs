@@ -7,9 +7,12 @@ use std::time::Instant;
 
 use weft_front::Service;
 
+use crate::doors::who::Who;
 use crate::sessions::budget::Use;
+use crate::sessions::door::Door;
 use crate::sessions::patience::Patience;
 use crate::sessions::room::Room;
+use crate::sessions::tls::Secured;
 use crate::socket::{Ready, Stream};
 
 /// Slices that one system call writes at most.
@@ -32,13 +35,20 @@ pub(crate) enum End {
     Closed,
     /// Something went wrong.
     Failed(String),
+    /// The host has not proved who it is.
+    Unproved(String),
 }
 
 /// A socket with its machine.
 pub(crate) struct Link<M> {
     pub(crate) stream: Stream,
+    /// Through which it is read and written, once that has begun.
+    tls: Option<Box<Secured>>,
     pub(crate) machine: M,
     pub(crate) peer: String,
+    /// Who the host is, as far as it has been seen.
+    pub(crate) who: Who,
+    door: Door,
     readable: bool,
     writable: bool,
     /// It is to be read to its end.
@@ -66,9 +76,13 @@ impl<M: Service> Link<M> {
         peer: String,
         machine: M,
         (bounds, memory): (Bounds, Use),
+        door: Door,
     ) -> Link<M> {
         Link {
+            who: door.stranger(),
+            door,
             stream,
+            tls: None,
             machine,
             peer,
             readable: true,
@@ -117,7 +131,8 @@ impl<M: Service> Link<M> {
 
     /// Whether nothing that the host asked for is still to be answered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.in_work.is_empty() && self.machine.output_len() == 0 && !self.machine.has_more()
+        let is_told = self.machine.output_len() == 0 && !self.is_unsent();
+        self.in_work.is_empty() && is_told && !self.machine.has_more()
     }
 
     /// Whether so much is in work that the rest has to wait in the socket, and the host with it.
@@ -182,20 +197,79 @@ impl<M: Service> Link<M> {
 
     /// Whether there may be something to receive.
     fn may_receive(&self) -> bool {
-        (self.readable || self.stalled) && !self.machine.closing()
+        (self.readable || self.stalled) && !self.machine.closing() && !self.machine.begins_tls()
+    }
+
+    /// Looks how a host begins that may begin with TLS. Says whether it has begun.
+    fn looks_at_beginning(&mut self) -> Result<bool, End> {
+        if self.door.sniffs() {
+            match self.stream.begins_with_tls() {
+                None => {
+                    self.readable = false;
+                    return Ok(false);
+                }
+                Some(true) => self.secure()?,
+                Some(false) => drop(self.door.close()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// TLS begins.
+    fn secure(&mut self) -> Result<(), End> {
+        let Some(config) = self.door.close() else {
+            return Err(self.failed("TLS was promised, and there is no certificate for it"));
+        };
+        self.tls = Some(Box::new(Secured::new(config).map_err(|e| self.failed(e))?));
+        self.machine.secured();
+        // What came meanwhile the poll has said already.
+        (self.readable, self.writable) = (true, true);
+        Ok(())
+    }
+
+    /// Whether something is encrypted that the socket has not taken.
+    fn is_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_unsent())
+    }
+
+    /// Whether there is something to read that the poll does not say.
+    fn is_pending(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_pending())
+    }
+
+    /// Whether the host speaks by TLS.
+    pub(crate) fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Takes note of who the host is, once it has proved that.
+    fn look_who(&mut self) {
+        if !matches!(self.who, Who::Proved(_))
+            && let Some(shown) = self.tls.as_ref().and_then(|tls| tls.shown())
+        {
+            self.who = Who::Proved(shown);
+        }
     }
 
     /// Reads once. Says whether there are new bytes to look at.
     pub(crate) fn receive(&mut self) -> Result<bool, End> {
+        if !self.looks_at_beginning()? {
+            return Ok(false);
+        }
         loop {
             let space = self.machine.space();
             let wanted = space.len();
-            match self.stream.read(space) {
+            let read = match &mut self.tls {
+                Some(tls) => tls.read(&mut self.stream, space),
+                None => self.stream.read(space),
+            };
+            match read {
                 Ok(0) => return Err(End::Closed),
                 Ok(n) => {
                     self.machine.filled(n);
+                    self.look_who();
                     // What comes after the socket was read empty the poll says anew.
-                    self.readable = n == wanted || self.ended;
+                    self.readable = n == wanted || self.ended || self.is_pending();
                     return Ok(true);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -203,6 +277,9 @@ impl<M: Service> Link<M> {
                     return Ok(false);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if self.tls.as_ref().is_some_and(|tls| tls.shown().is_none()) => {
+                    return Err(End::Unproved(e.to_string()));
+                }
                 Err(e) => return Err(self.failed(e)),
             }
         }
@@ -215,15 +292,26 @@ impl<M: Service> Link<M> {
 
     /// Writes what there is to say, as much as the socket takes, and ends when that was all.
     pub(crate) fn send(&mut self) -> Result<(), End> {
+        if let Some(tls) = self.tls.as_mut().filter(|tls| self.writable && tls.is_unsent()) {
+            let pushed = tls.push(&mut self.stream);
+            self.writable = pushed.map_err(|e| self.failed(e))?;
+        }
         while self.writable && self.machine.output_len() > 0 {
             let slices: Vec<IoSlice<'_>> =
                 self.machine.output().take(SLICES).map(IoSlice::new).collect();
-            match self.stream.write_vectored(&slices) {
+            let written = match &mut self.tls {
+                Some(tls) => tls.write(&mut self.stream, &slices),
+                None => self.stream.write_vectored(&slices),
+            };
+            match written {
                 Ok(n) => self.machine.sent(n),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable = false,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(self.failed(e)),
             }
+        }
+        if self.machine.begins_tls() && self.machine.output_len() == 0 {
+            self.secure()?;
         }
         self.count_memory();
         match self.machine.closing() && self.is_idle() {
@@ -248,8 +336,13 @@ mod tests {
         let ours = mio::net::UnixStream::from_std(ours);
         let bounds = Bounds { bytes: 1 << 20, requests: 16 };
         let memory = Use::new(&Budget::new(1 << 20));
-        let link =
-            Link::new(Stream::Unix(ours), String::new(), Server::default(), (bounds, memory));
+        let link = Link::new(
+            Stream::Unix(ours),
+            String::new(),
+            Server::default(),
+            (bounds, memory),
+            Door::default(),
+        );
         (link, theirs)
     }
 

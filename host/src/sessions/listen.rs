@@ -1,11 +1,11 @@
 //! Where connections come in: Unix sockets and TCP.
 
 use std::fmt;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,6 +16,7 @@ use weft_bytes::escape::in_uri;
 use weft_net::transport::give_room;
 
 use super::{Arrival, FRONT_ENDS, FrontEnd, Session};
+use crate::doors::{Doors, How};
 use crate::error::{Error, Result, at, fail};
 use crate::socket::{Stream, notice_silence, require_short};
 
@@ -149,6 +150,22 @@ impl Listen {
         }
     }
 
+    /// Refuses to serve strangers of other machines. `key` is by what the address was given.
+    pub fn check_door(&self, doors: &Doors, key: &str, how: How) -> Result<()> {
+        match &self.place {
+            Place::Unix(_) => Ok(()),
+            Place::Tcp(address) => doors.check(key, address, how),
+        }
+    }
+
+    /// The address of this machine, if it is one.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        match &self.place {
+            Place::Unix(_) => None,
+            Place::Tcp(address) => address.parse().ok().map(|a: SocketAddr| a.ip()),
+        }
+    }
+
     /// Refuses what cannot be listened at now.
     pub fn check(&self) -> Result<()> {
         match &self.place {
@@ -265,6 +282,15 @@ impl Listener {
                 Ok(Listener { socket, at: Listen { place: Place::Tcp(place), ..listen.clone() } })
             }
         }
+    }
+
+    /// Lets the members of a group, or of the process's own, use a Unix socket, besides its user.
+    pub(crate) fn share(&self, group: Option<u32>) -> Result<()> {
+        let Some(path) = self.at.path() else { return Ok(()) };
+        if let Some(group) = group {
+            chown(path, None, Some(group)).map_err(at("give a group the socket", path))?;
+        }
+        fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(at("open", path))
     }
 
     /// What the poll registers.

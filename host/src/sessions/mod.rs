@@ -10,6 +10,7 @@
 //! | `connection` | a session, made of a protocol's machine and a socket |
 //! | `connections` | all of them, and what they share |
 //! | `link` | the socket, and how much a host may have in work |
+//! | `door`, `tls` | what is asked of a host, and TLS over its socket |
 //! | `listen`, `callers` | where connections come in, and how many there may be |
 //! | `numbered` | hosts that number their requests, and come back |
 //! | `room`, `patience` | how much of a request, and for how long, is kept until it is whole |
@@ -18,6 +19,7 @@ pub(crate) mod budget;
 pub(crate) mod callers;
 mod connection;
 pub(crate) mod connections;
+pub(crate) mod door;
 mod iscsi;
 pub(crate) mod link;
 pub(crate) mod listen;
@@ -26,21 +28,24 @@ mod nbd;
 pub(crate) mod numbered;
 pub(crate) mod patience;
 pub(crate) mod room;
+mod tls;
 
 use std::time::Instant;
 
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Access, Volume};
 use weft_core::node::{HostData, HostOp};
 use weft_core::order::{HostId, RequestId};
 use weft_core::units::VolumeId;
 
 use budget::Use;
 use connection::{Connection, Protocol};
+use door::Door;
 use link::End;
 use numbered::Failure;
 use patience::Patience;
 use room::Room;
 
+use crate::doors::who::Who;
 use crate::socket::{Ready, Stream};
 use crate::volumes::{Exports, Served};
 
@@ -75,6 +80,8 @@ pub(crate) struct Arrival {
     pub(crate) memory: Use,
     /// Where hosts of its protocol can connect over TCP to this process, beginning with where it has.
     pub(crate) portals: Vec<String>,
+    /// How its other end proves who it is.
+    pub(crate) door: Door,
 }
 
 impl FrontEnd {
@@ -121,10 +128,10 @@ pub(crate) trait Session: Send {
     fn is_given_up(&self, away: bool) -> bool;
 
     /// The host may use a volume. It is known from before, or not.
-    fn let_in(&mut self, volume: &Volume, remembered: bool);
+    fn let_in(&mut self, volume: &Volume, remembered: bool, access: Access);
 
-    /// The host may not use the volume that it wants. Says what to log, if anything.
-    fn turn_away(&mut self, why: Refused, text: String) -> Option<String>;
+    /// The host may not use the volume that it wants. Says whether that is for the log.
+    fn turn_away(&mut self, why: Refused, text: String) -> bool;
 
     /// Answers a request. Says what to log, if anything that was not said just before.
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String>;
@@ -155,6 +162,21 @@ pub(crate) trait Session: Send {
 
     /// What its other end is called.
     fn peer(&self) -> &str;
+
+    /// Who its host is, as far as that has been seen.
+    fn who(&self) -> &Who;
+
+    /// Whether it goes by TLS.
+    fn is_secured(&self) -> bool;
+
+    /// The user at its other end, if that is in this machine.
+    fn user(&self) -> Option<u32>;
+
+    /// What its host may do with the volume that it uses, as it was told.
+    fn access(&self) -> Option<Access>;
+
+    /// The volume that it has begun to use, said once.
+    fn take_login(&mut self) -> Option<VolumeId>;
 
     /// Takes note of what it keeps us waiting for, and says how patient we are with it.
     fn look_at_patience(&mut self, now: Instant) -> &Patience;
@@ -222,4 +244,6 @@ pub(crate) enum Refused {
     SecondWriter,
     /// The host's number is for another.
     OtherVolume,
+    /// It has no right to, or has not proved who it is.
+    NotAllowed,
 }

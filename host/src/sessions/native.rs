@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use weft_core::Buffer;
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Access, Volume};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, PlaceError, RequestId};
 use weft_core::plan::Range;
@@ -32,6 +32,8 @@ pub(super) struct Native {
     /// Who has greeted, and whether it has been let in.
     host: Option<HostId>,
     volume: Option<VolumeId>,
+    /// It may only read the volume that it wants.
+    read_only: bool,
 }
 
 impl Protocol for Native {
@@ -50,12 +52,14 @@ impl Protocol for Native {
         Server::new(LIMITS)
     }
 
-    fn next(&mut self, machine: &mut Server, _: Exports<'_>) -> Result<Option<Said>, String> {
+    fn next(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<Option<Said>, String> {
         let event = machine.poll().map_err(|e| e.to_string())?;
         Ok(event.map(|event| match event {
             Event::Hello(hello) => {
                 let host = HostId(hello.host);
                 self.host = Some(host);
+                let access = exports.named(&hello.volume).and_then(|v| exports.access(v.id));
+                self.read_only = access == Some(Access::ReadOnly);
                 Said::Attach(Attach {
                     volume: hello.volume,
                     host: Some(host),
@@ -73,7 +77,8 @@ impl Protocol for Native {
 
     fn let_in(&mut self, machine: &mut Server, volume: &Volume, remembered: bool) {
         self.volume = Some(volume.id);
-        machine.welcome(volume.visible, remembered, volume.policy.is_journaled());
+        let journaled = volume.policy.is_journaled();
+        machine.welcome(volume.visible, remembered, journaled, self.read_only);
     }
 
     fn turn_away(&mut self, machine: &mut Server, why: Refused, text: String) -> bool {
@@ -82,9 +87,10 @@ impl Protocol for Native {
             Refused::NotServing => Code::NotServing,
             Refused::SecondWriter => Code::SecondWriter,
             Refused::OtherVolume => Code::OtherVolume,
+            Refused::NotAllowed => Code::NotAllowed,
         };
         machine.turn_away(code, text);
-        why == Refused::SecondWriter
+        matches!(why, Refused::SecondWriter | Refused::NotAllowed)
     }
 
     fn answer(
@@ -181,6 +187,7 @@ fn code(failure: &Failure) -> (Code, Option<RequestId>) {
         HostError::NotServing => return (Code::NotServing, None),
         HostError::OutcomeUnknown => return (Code::Unknown, None),
         HostError::Gone => return (Code::Failed, None),
+        HostError::ReadOnly => return (Code::NotAllowed, None),
     };
     match place {
         PlaceError::AfterItself(_) => (Code::AfterItself, None),

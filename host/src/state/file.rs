@@ -9,8 +9,8 @@ use weft_bytes::checksum;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{
-    Attendance, ClusterMap, ClusterSetting, Deletion, Extent, NodeInfo, PolicyRange, Settings,
-    TimeAway, Volume,
+    Access, Attendance, Certificate, ClusterMap, ClusterSetting, Deletion, Extent, KnownHost,
+    NodeInfo, PolicyRange, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::{Dispatch, Policy};
@@ -71,10 +71,25 @@ struct File {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     rates: BTreeMap<String, String>,
     epoch: u64,
+    /// The hosts that are known, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    hosts: BTreeMap<String, HostEntry>,
     #[serde(default)]
     node: Vec<Node>,
     #[serde(default)]
     volume: Vec<VolumeEntry>,
+}
+
+/// A host that is known.
+#[derive(Serialize, Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct HostEntry {
+    /// The digest of its certificate's public key, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    /// Seconds since 1970 until which the certificate is good.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    until: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,6 +179,9 @@ struct VolumeEntry {
     /// Ranges with a redundancy of their own: first stripe, the one after the last, and what is not usual in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ranges: Vec<(u64, u64, PolicyEntry)>,
+    /// The hosts that may use it, and whether they may write; open if all may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hosts: Option<BTreeMap<String, bool>>,
 }
 
 /// The file's text.
@@ -184,6 +202,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         give_up_after: map.settings.give_up_after.map(|after| after / SECOND),
         rates: map.settings.chosen_rates().map(|(key, word)| (key.to_string(), word)).collect(),
         epoch: map.epoch,
+        hosts: map.hosts.iter().map(|(name, host)| (name.clone(), host_entry(host))).collect(),
         node: map.nodes.iter().map(node_entry).collect(),
         volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
     };
@@ -215,6 +234,24 @@ pub(crate) fn is_sealed(text: &str) -> bool {
 /// The version that a text names, whatever is wrong with it otherwise.
 pub(crate) fn version_named(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("version = ")?.trim().parse().ok())
+}
+
+fn host_entry(host: &KnownHost) -> HostEntry {
+    host.certificate.map_or_else(HostEntry::default, |certificate| HostEntry {
+        key: Some(format!("{:032x}", certificate.key)),
+        until: certificate.until,
+    })
+}
+
+fn known_host(entry: &HostEntry) -> Result<KnownHost> {
+    let Some(text) = &entry.key else { return Ok(KnownHost::default()) };
+    let key = u128::from_str_radix(text, 16)
+        .map_err(|_| Error(format!("key '{text}' is not a hexadecimal number")))?;
+    Ok(KnownHost { certificate: Some(Certificate { key, until: entry.until }) })
+}
+
+fn access(writes: bool) -> Access {
+    if writes { Access::Full } else { Access::ReadOnly }
 }
 
 fn node_entry(info: &NodeInfo) -> Node {
@@ -296,6 +333,10 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         extents: v.extents.iter().map(extent).collect(),
         filling: filling_entries(v),
         ranges: v.ranges.iter().map(range_entry).collect(),
+        hosts: v
+            .hosts
+            .as_ref()
+            .map(|list| list.iter().map(|(name, a)| (name.clone(), *a == Access::Full)).collect()),
     }
 }
 
@@ -346,6 +387,11 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         rebalancing: file.rebalancing,
         attendance: attendances,
         settings: settings(file.give_up_after, &file.rates)?,
+        hosts: file
+            .hosts
+            .iter()
+            .map(|(name, entry)| Ok((name.clone(), known_host(entry)?)))
+            .collect::<Result<_>>()?,
     };
     map.check().map_err(Error)?;
     let queue = DiskQueue::new(file.queue.as_deref(), file.queue_depth)?;
@@ -447,6 +493,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     }
     Ok(Volume {
         ranges,
+        hosts: entry.hosts.map(|list| list.into_iter().map(|(n, w)| (n, access(w))).collect()),
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),
         deletion: Deletion { since: entry.deleted },

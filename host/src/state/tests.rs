@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_core::cluster::{Attendance, TimeAway};
+use weft_core::cluster::{Access, Attendance, Certificate, KnownHost, TimeAway};
 use weft_core::policy::Setting;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
@@ -47,6 +47,14 @@ fn what_is_stored_is_loaded() {
     attendance.times_away.insert(NodeId(2), vec![was_away, is_away]);
     map.settings.rebuild_floor = Some(64 << 20);
     map.settings.rebuild_ceiling = Some(u64::MAX);
+    let certificate = Some(Certificate { key: u128::MAX - 5, until: 1_900_000_000 });
+    map.hosts.insert("web".into(), KnownHost { certificate });
+    map.hosts.insert("new".into(), KnownHost::default());
+    let lists =
+        [None, Some([("web".into(), Access::ReadOnly), ("new".into(), Access::Full)].into())];
+    for (volume, list) in map.volumes.values_mut().zip(lists) {
+        Arc::make_mut(volume).hosts = list;
+    }
     state.store(&map).unwrap();
     let cluster = state.content.cluster;
     drop(state);

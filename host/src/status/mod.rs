@@ -6,6 +6,7 @@
 mod errors;
 mod exposed;
 mod health;
+mod hosts;
 mod lanes;
 mod ways;
 
@@ -19,6 +20,7 @@ use weft_core::store::SlotCounts;
 pub use errors::DiskErrors;
 pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
+pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
 pub use ways::{Detour, LinkStatus};
 
@@ -42,6 +44,8 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
     /// The hosts that are connected to this process.
     pub hosts: Vec<HostStatus>,
+    /// Logins of hosts at this process since it started.
+    pub logins: LoginStatus,
     /// The threads that run the nodes of this process.
     pub lanes: Vec<LaneStatus>,
     /// All nodes that have not left.
@@ -463,6 +467,8 @@ pub struct VolumeStatus {
     pub nodes: Vec<u16>,
     /// Connections of hosts.
     pub clients: u64,
+    /// The hosts that may use it, and whether they may write; `null` if all may.
+    pub hosts: Option<BTreeMap<String, String>>,
     /// Whether several hosts may use it though nothing orders their requests.
     pub unordered_sharing: bool,
     /// What parity that waits exposes now, and has exposed, as far as is known of the nodes; only if parity may wait, or
@@ -519,20 +525,6 @@ pub struct LatencyStatus {
     pub p99_us: u64,
     /// Microseconds that the slowest took.
     pub most_us: u64,
-}
-
-/// A connection of a host to this process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HostStatus {
-    /// Its address, or that it is on this machine.
-    pub address: String,
-    /// What it speaks: `nbd` or `native`.
-    pub protocol: String,
-    /// The volume that it uses; `null` until it has chosen one.
-    pub volume: Option<String>,
-    /// The node that takes its requests.
-    pub node: u16,
 }
 
 /// A node that failed extents lack.

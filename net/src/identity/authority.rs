@@ -1,15 +1,17 @@
 //! The certificate authority of a cluster, and the keys of its nodes.
 
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SignatureAlgorithm,
-    date_time_ymd,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
+    SignatureAlgorithm, date_time_ymd,
 };
 use ring::digest::{SHA256, digest};
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
 
 use super::{CA_FILE, CA_KEY_FILE, ClusterId, IdentityError, NodeName, files, lifetime, peer_of};
 
@@ -61,12 +63,22 @@ impl NodeKey {
         Ok(PublicKey::of(&certificate(certificate_pem)?)? == self.public())
     }
 
+    /// Reads a key in PEM.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn from_pem(pem: &str) -> Result<NodeKey, IdentityError> {
+        Ok(NodeKey(KeyPair::from_pem(pem)?))
+    }
+
     /// The half that is sent to whoever keeps the authority.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.public_key_raw().to_vec())
     }
 
-    pub(super) fn to_pem(&self) -> String {
+    /// The key in PEM: whoever gets it is who the key is of.
+    pub fn to_pem(&self) -> String {
         self.0.serialize_pem()
     }
 }
@@ -214,20 +226,53 @@ impl CertificateAuthority {
         now: u64,
         life: u64,
     ) -> Result<String, IdentityError> {
+        self.admit_at(name, key, &[], now, life)
+    }
+
+    /// The same for a node that hosts reach at these addresses, besides those of its own machine.
+    ///
+    /// # Errors
+    ///
+    /// If signing fails.
+    pub fn admit_at(
+        &self,
+        name: &NodeName,
+        key: &PublicKey,
+        addresses: &[IpAddr],
+        now: u64,
+        life: u64,
+    ) -> Result<String, IdentityError> {
+        let dns = format!("{name}.{}.weft", self.cluster);
+        let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let addresses: BTreeSet<IpAddr> = addresses.iter().copied().chain(LOOPBACK).collect();
+        let addresses: Vec<IpAddr> =
+            addresses.into_iter().filter(|a| !a.is_unspecified()).collect();
+        self.sign((dns, format!("weft node {name}")), key, &addresses, (now, life), usages)
+    }
+
+    /// A certificate for a key, with a name for programs and one for people.
+    pub(super) fn sign(
+        &self,
+        (dns, common): (String, String),
+        key: &PublicKey,
+        addresses: &[IpAddr],
+        (now, life): (u64, u64),
+        usages: Vec<ExtendedKeyUsagePurpose>,
+    ) -> Result<String, IdentityError> {
         let (year, month, day) = lifetime::end(now, life);
-        let mut params = CertificateParams::new(vec![format!("{name}.{}.weft", self.cluster)])?;
-        params.distinguished_name = common_name(format!("weft node {name}"));
+        let mut params = CertificateParams::new(vec![dns])?;
+        params.subject_alt_names.extend(addresses.iter().map(|a| SanType::IpAddress(*a)));
+        params.distinguished_name = common_name(common);
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(year, month, day);
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages = usages;
         Ok(params.signed_by(key, &self.issuer)?.pem())
     }
 
-    /// A new certificate, for the name and the key of one that this authority has made and that may
-    /// have lapsed. Returns the name, too.
+    /// A new certificate, for the name, the key and the addresses of one that this authority has made and that may
+    /// have lapsed, and perhaps for one more address. Returns the name, too.
     ///
     /// # Errors
     ///
@@ -235,6 +280,7 @@ impl CertificateAuthority {
     pub fn renew(
         &self,
         certificate_der: &[u8],
+        more: Option<&IpAddr>,
         now: u64,
         life: u64,
     ) -> Result<(NodeName, String), IdentityError> {
@@ -246,9 +292,38 @@ impl CertificateAuthority {
             return Err(IdentityError::Tls(text));
         }
         lifetime::check_signed(&old, &certificate(&self.pem)?)?;
-        let new = self.admit(&name, &PublicKey::of(&old)?, now, life)?;
+        let addresses: Vec<IpAddr> = addresses_of(&old).into_iter().chain(more.copied()).collect();
+        let new = self.admit_at(&name, &PublicKey::of(&old)?, &addresses, now, life)?;
         Ok((name, new))
     }
+}
+
+/// Where every process is reached on its own machine.
+pub(super) const LOOPBACK: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// Whether a certificate is good for an address.
+pub(super) fn names_address(certificate: &CertificateDer<'_>, address: IpAddr) -> bool {
+    let name = ServerName::IpAddress(address.into());
+    webpki::EndEntityCert::try_from(certificate)
+        .is_ok_and(|c| c.verify_is_valid_for_subject_name(&name).is_ok())
+}
+
+/// The addresses that a certificate is good for. Whatever in it has the form of one (as a `GeneralName`, RFC 5280) is
+/// tried.
+pub(super) fn addresses_of(certificate: &CertificateDer<'_>) -> Vec<IpAddr> {
+    const TAG: u8 = 0x87;
+    let mut found = BTreeSet::new();
+    for at in (0..certificate.len()).filter(|at| certificate[*at] == TAG) {
+        let rest = &certificate[at + 1..];
+        let address = match rest.first() {
+            Some(4) => rest[1..].first_chunk::<4>().map(|b| IpAddr::from(*b)),
+            Some(16) => rest[1..].first_chunk::<16>().map(|b| IpAddr::from(*b)),
+            _ => None,
+        };
+        found.extend(address.filter(|a| names_address(certificate, *a)));
+    }
+    found.into_iter().collect()
 }
 
 /// A certificate in PEM.

@@ -18,6 +18,7 @@
 
 mod authority;
 mod files;
+mod host;
 mod lifetime;
 mod shown;
 #[cfg(test)]
@@ -36,7 +37,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig};
 
+use authority::LOOPBACK;
 pub use authority::{CertificateAuthority, NodeKey, PublicKey};
+pub use host::{HostCertificate, ShownHost, shown_host};
 pub use lifetime::{Clock, LIFE, date, is_due};
 use shown::Shown;
 pub(crate) use tls::server_name;
@@ -219,6 +222,7 @@ pub struct Identity {
     cluster: ClusterId,
     name: NodeName,
     ca: CertificateDer<'static>,
+    ca_pem: String,
     key: PrivateKeyDer<'static>,
     shown: Arc<Shown>,
     clock: Clock,
@@ -269,6 +273,7 @@ impl Identity {
             CertificateDer::from_pem_slice(pem.as_bytes())
                 .map_err(|e| content(file, format!("no certificate in PEM: {e}")))
         };
+        let ca_pem = ca.to_string();
         let ca = certificate(CA_FILE, ca)?;
         let certificate = certificate(NODE_FILE, node)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
@@ -283,7 +288,8 @@ impl Identity {
         }
         let shown =
             Shown::new(&ca, certificate, &key).map_err(|e| content(NODE_FILE, e.to_string()))?;
-        Ok(Identity { cluster, name, ca, key, shown: Arc::new(shown), clock: Clock::system() })
+        let (shown, clock) = (Arc::new(shown), Clock::system());
+        Ok(Identity { cluster, name, ca, ca_pem, key, shown, clock })
     }
 
     /// The same, going by another clock than the machine's.
@@ -324,12 +330,26 @@ impl Identity {
         lifetime::check_signed(&certificate, &self.ca)?;
         let (new, put) = self.shown.successor(&self.ca, certificate, &self.key)?;
         let (old, now) = (self.until(), self.now());
-        if !lifetime::is_better(new, old, now) {
+        // One of before there were addresses in them is worth replacing on the same day.
+        let gains = self.lacks_addresses()
+            && authority::names_address(&authority::certificate(certificate_pem)?, LOOPBACK[0]);
+        let better = lifetime::is_better(new, old, now) || (gains && new >= old);
+        if !better {
             return Err(IdentityError::NoBetter { new, old, now });
         }
         files::replace(&dir.join(NODE_FILE), certificate_pem)?;
         put();
         Ok(new)
+    }
+
+    /// Whether its certificate was made before processes' had addresses in them, by which hosts know them.
+    pub fn lacks_addresses(&self) -> bool {
+        !authority::names_address(&self.shown.certificate(), LOOPBACK[0])
+    }
+
+    /// The authority's certificate in PEM, for hosts.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
     }
 
     /// The cluster.
@@ -358,6 +378,15 @@ impl Identity {
     /// As [`Identity::client_config`].
     pub fn server_config(&self) -> Result<Arc<ServerConfig>, IdentityError> {
         tls::server_config(self)
+    }
+
+    /// How hosts of its cluster are served: each must show its certificate.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identity::client_config`].
+    pub fn serving_config(&self) -> Result<Arc<ServerConfig>, IdentityError> {
+        host::serving_config(self)
     }
 
     /// How one that wants to join is let in: it has no certificate yet, and must show a token.

@@ -229,7 +229,7 @@ fn a_certificate_lapses_and_a_renewed_one_takes_its_place() {
     assert_eq!(meet(), (Ok(dialled.clone()), Ok(Some(name("a")))));
 
     time.store(NOW + LIFE + 2 * DAY, Ordering::Relaxed);
-    let renewed = |of: &Identity| ca.renew(&of.certificate(), clock.now(), LIFE).unwrap();
+    let renewed = |of: &Identity| ca.renew(&of.certificate(), None, clock.now(), LIFE).unwrap();
     b.renew(&dir.path().join("b"), &renewed(&b).1).unwrap_err();
     assert!(meet().0.unwrap_err().contains("lapsed"), "what cannot be kept is not shown");
     b.renew(dir.path(), &renewed(&b).1).unwrap();
@@ -256,12 +256,12 @@ fn nobody_renews_what_it_has_not_made_or_takes_what_is_anothers() {
     let dir = tempfile::tempdir().unwrap();
     let (ours, other) = (authority(7), authority(7));
     let (a, b) = (node(&ours, "a"), node(&ours, "b"));
-    let said = other.renew(&a.certificate(), NOW, LIFE).unwrap_err().to_string();
+    let said = other.renew(&a.certificate(), None, NOW, LIFE).unwrap_err().to_string();
     assert!(said.contains("has not signed"), "{said}");
-    let said = authority(9).renew(&a.certificate(), NOW, LIFE).unwrap_err().to_string();
+    let said = authority(9).renew(&a.certificate(), None, NOW, LIFE).unwrap_err().to_string();
     assert!(said.contains("here is"), "{said}");
     let renewed = |ca: &CertificateAuthority, of: &Identity, life: u64| {
-        ca.renew(&of.certificate(), NOW + DAY, life).unwrap().1
+        ca.renew(&of.certificate(), None, NOW + DAY, life).unwrap().1
     };
     assert!(a.renew(dir.path(), &renewed(&ours, &b, LIFE)).is_err(), "another name");
     let namesake = node(&ours, "a");
@@ -282,7 +282,7 @@ fn a_certificate_of_200_years_is_good_and_due_and_gives_way_to_one_of_a_year() {
     let a = Identity::new(ca.pem(), &old, &key).unwrap().with_clock(Clock::of(|| NOW));
     assert_eq!(meet(&a, &node(&ca, "b"), "b").1, Ok(Some(name("a"))));
     assert!(is_due(a.until(), NOW));
-    let renewed = ca.renew(&a.certificate(), NOW, LIFE).unwrap().1;
+    let renewed = ca.renew(&a.certificate(), None, NOW, LIFE).unwrap().1;
     let until = a.renew(dir.path(), &renewed).unwrap();
     assert!(!is_due(until, NOW) && until == a.until());
 }

@@ -21,6 +21,7 @@ use rustls::{
 };
 
 use super::authority::fingerprint;
+use super::host::HOST;
 use super::lifetime::{Clock, date};
 use super::shown::{ToJoiners, ToNodes};
 use super::{ClusterId, Identity, IdentityError, NodeName};
@@ -44,6 +45,27 @@ pub enum PeerError {
     /// Forged, or of a cluster that was made anew with the same id.
     #[error("its certificate says cluster {0}, but this cluster's authority did not sign it")]
     NotSigned(ClusterId),
+    /// A process's, where hosts are served.
+    #[error(
+        "its certificate is of the process of node {0}, and hosts have their own (`weft host certify`)"
+    )]
+    Process(NodeName),
+    /// A host's, where processes talk.
+    #[error("its certificate is of the host {0}, and processes have their own")]
+    Host(NodeName),
+    /// Not one of ours, where hosts are served.
+    #[error("its certificate names no host of a weft cluster; make one with `weft host certify`")]
+    NoHost,
+    /// A host of another cluster.
+    #[error("its certificate is of host {name} of cluster {theirs}, and this is cluster {ours}")]
+    OtherClusterHost {
+        /// The host that it names.
+        name: String,
+        /// The cluster that it names.
+        theirs: ClusterId,
+        /// Ours.
+        ours: ClusterId,
+    },
     /// Another node answers at this address.
     #[error("node {found} answers at the address of another; correct the addresses of the peers")]
     OtherNode {
@@ -103,7 +125,7 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
-fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, PeerError> {
+pub(super) fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, PeerError> {
     let parsed = webpki::EndEntityCert::try_from(certificate).map_err(|_| PeerError::NoName)?;
     Ok(parsed.valid_dns_names().map(str::to_string).collect())
 }
@@ -117,6 +139,11 @@ pub fn peer_of(certificate: &CertificateDer<'_>) -> Result<(ClusterId, NodeName)
     let names = names(certificate)?;
     let [name] = names.as_slice() else { return Err(PeerError::NoName) };
     let parts: Vec<&str> = name.split('.').collect();
+    if let [host, HOST, _, "weft"] = parts.as_slice()
+        && let Ok(host) = host.parse()
+    {
+        return Err(PeerError::Host(host));
+    }
     let [node, cluster, "weft"] = parts.as_slice() else { return Err(PeerError::NoName) };
     match (cluster.parse(), node.parse()) {
         (Ok(cluster), Ok(node)) => Ok((cluster, node)),
@@ -171,7 +198,9 @@ fn dialling(clock: Clock) -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, 
 }
 
 /// What all who are dialled have in common.
-fn answering(clock: Clock) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, IdentityError> {
+pub(super) fn answering(
+    clock: Clock,
+) -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, IdentityError> {
     ServerConfig::builder_with_details(crypto(), Arc::new(clock))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(unusable)
@@ -190,11 +219,13 @@ pub(super) fn client_config(id: &Identity) -> Result<Arc<ClientConfig>, Identity
     Ok(Arc::new(config))
 }
 
+/// The checks that who dials has a certificate of the cluster's authority.
+pub(super) fn client_checks(id: &Identity) -> Result<Arc<dyn ClientCertVerifier>, IdentityError> {
+    WebPkiClientVerifier::builder_with_provider(roots(&id.ca)?, crypto()).build().map_err(unusable)
+}
+
 pub(super) fn server_config(id: &Identity) -> Result<Arc<ServerConfig>, IdentityError> {
-    let checks = WebPkiClientVerifier::builder_with_provider(roots(&id.ca)?, crypto())
-        .build()
-        .map_err(unusable)?;
-    let verifier = Arc::new(ClientVerifier { cluster: id.cluster, checks });
+    let verifier = Arc::new(ClientVerifier { cluster: id.cluster, checks: client_checks(id)? });
     let mut config = answering(id.clock.clone())?
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(ToNodes(id.shown.clone())));
@@ -235,14 +266,17 @@ fn same_cluster(ours: ClusterId, certificate: &CertificateDer<'_>) -> Result<Nod
 }
 
 /// Says in our words what the checks of a certificate of our cluster found.
-fn in_words(error: Error, cluster: ClusterId, found: NodeName) -> Error {
+pub(super) fn in_words(error: Error, cluster: ClusterId, found: Option<NodeName>) -> Error {
     match error {
         Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
         ) => PeerError::NotSigned(cluster).into(),
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => PeerError::OtherNode { found }.into(),
+        ) => match found {
+            Some(found) => PeerError::OtherNode { found }.into(),
+            None => PeerError::NoHost.into(),
+        },
         other => other,
     }
 }
@@ -275,6 +309,7 @@ macro_rules! signatures {
         }
     };
 }
+pub(super) use signatures;
 
 #[derive(Debug)]
 struct ServerVerifier {
@@ -294,7 +329,7 @@ impl ServerCertVerifier for ServerVerifier {
         let found = same_cluster(self.cluster, end_entity)?;
         self.checks
             .verify_server_cert(end_entity, intermediates, server_name, ocsp, now)
-            .map_err(|e| in_words(e, self.cluster, found))
+            .map_err(|e| in_words(e, self.cluster, Some(found)))
     }
 
     signatures!();
@@ -321,7 +356,7 @@ impl ClientCertVerifier for ClientVerifier {
         let found = same_cluster(self.cluster, end_entity)?;
         self.checks
             .verify_client_cert(end_entity, intermediates, now)
-            .map_err(|e| in_words(e, self.cluster, found))
+            .map_err(|e| in_words(e, self.cluster, Some(found)))
     }
 
     signatures!();
@@ -355,7 +390,7 @@ impl ServerCertVerifier for JoinVerifier {
         // Any node of the cluster will do.
         checks
             .verify_server_cert(end_entity, &[], &server_name(cluster, &name), ocsp, now)
-            .map_err(|e| in_words(e, cluster, name))
+            .map_err(|e| in_words(e, cluster, Some(name)))
     }
 
     signatures!();

@@ -168,6 +168,7 @@ wire_enum!(HostError, "reason why a request failed" {
     6 = OutcomeUnknown,
     7 = NotServing,
     8 = Place(why),
+    9 = ReadOnly,
 });
 
 wire_struct!(RequestId { host, number });

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use weft_code::Code;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, MOST_RANGES, NodeInfo, NodeKind, PolicyRange,
-    Settings, TimeAway, Volume,
+    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, KnownHost,
+    MOST_HOSTS, MOST_RANGES, NodeInfo, NodeKind, PolicyRange, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -38,11 +38,46 @@ const WITH_RATES: u8 = 16;
 /// The first version whose maps have the keys that nodes were admitted with.
 const WITH_KEYS: u8 = 18;
 
-wire_struct!(ClusterMap {
-    epoch, nodes, volumes, next_volume, room_used, rebalancing, attendance, settings
-} check |map: &ClusterMap| {
-    at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)
-});
+/// The first version whose maps know hosts, and which of them may use a volume.
+const WITH_HOSTS: u8 = 19;
+
+/// In maps of before no host is known.
+impl Wire for ClusterMap {
+    fn put(&self, w: &mut Writer) {
+        self.epoch.put(w);
+        self.nodes.put(w);
+        self.volumes.put(w);
+        self.next_volume.put(w);
+        self.room_used.put(w);
+        self.rebalancing.put(w);
+        self.attendance.put(w);
+        self.settings.put(w);
+        self.hosts.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let map = ClusterMap {
+            epoch: Wire::take(r)?,
+            nodes: Wire::take(r)?,
+            volumes: Wire::take(r)?,
+            next_volume: Wire::take(r)?,
+            room_used: Wire::take(r)?,
+            rebalancing: Wire::take(r)?,
+            attendance: Wire::take(r)?,
+            settings: Wire::take(r)?,
+            hosts: match r.version < WITH_HOSTS {
+                true => BTreeMap::new(),
+                false => Wire::take(r)?,
+            },
+        };
+        at_most("the number of nodes", map.nodes.len() as u64, MAX_NODES as u64)?;
+        at_most("the number of hosts", map.hosts.len() as u64, MOST_HOSTS as u64)?;
+        Ok(map)
+    }
+}
+
+wire_struct!(KnownHost { certificate });
+wire_struct!(Certificate { key, until });
+wire_enum!(Access, "right of a host" { 1 = ReadOnly, 2 = Full });
 
 /// In maps of before no disk was expected to fail.
 impl Wire for NodeInfo {
@@ -176,6 +211,7 @@ impl Wire for Volume {
         self.unordered_sharing.put(w);
         self.deletion.put(w);
         self.ranges.put(w);
+        self.hosts.put(w);
     }
 
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -195,7 +231,12 @@ impl Wire for Volume {
                 true => Vec::new(),
                 false => Wire::take(r)?,
             },
+            hosts: match r.version < WITH_HOSTS {
+                true => None,
+                false => Wire::take(r)?,
+            },
         };
+        check_hosts(volume.hosts.as_ref())?;
         check_volume(&volume)?;
         Ok(volume)
     }
@@ -212,6 +253,11 @@ fn check_ranges(volume: &Volume) -> Read<()> {
         from = range.end;
     }
     Ok(())
+}
+
+/// A list of hosts is no longer than there can be hosts.
+fn check_hosts(list: Option<&HostList>) -> Read<()> {
+    at_most("the hosts of a volume", list.map_or(0, |l| l.len() as u64), MOST_HOSTS as u64)
 }
 
 /// What the core relies on when it looks something up in a stripe map.
@@ -366,48 +412,4 @@ wire_enum!(MemberReport, "report of a member" {
 });
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-
-    /// What a layout is in a map, which must never change either.
-    #[test]
-    fn grids_have_their_bytes_and_others_are_refused() {
-        let taken =
-            |bytes: [u8; 13]| Layout::take(&mut Reader::new(WITH_SETTINGS, &bytes, Bytes::new()));
-        let bytes = |data: u32, parity: u32, rows: u32| {
-            let mut out = [0; 13];
-            out[..4].copy_from_slice(&data.to_le_bytes());
-            out[4..8].copy_from_slice(&parity.to_le_bytes());
-            out[8] = 7;
-            out[9..].copy_from_slice(&rows.to_le_bytes());
-            out
-        };
-        let grid = Layout::Grid(Grid { rows: 2, across: 3 });
-        let mut w = Writer::new(Vec::new());
-        grid.put(&mut w);
-        assert_eq!(w.finish().0, bytes(6, 6, 2));
-        let mut w = Writer::new(Vec::new());
-        Layout::DrNet.put(&mut w);
-        let drnet = [20, 0, 0, 0, 10, 0, 0, 0, 8];
-        assert_eq!(w.finish().0, drnet);
-        let whole =
-            |bytes: &[u8]| Layout::take(&mut Reader::new(WITH_SETTINGS, bytes, Bytes::new()));
-        assert_eq!(whole(&drnet), Ok(Layout::DrNet));
-        assert!(whole(&[19, 0, 0, 0, 10, 0, 0, 0, 8]).is_err());
-        assert_eq!(taken(bytes(6, 6, 2)).unwrap(), grid);
-        for (data, parity, rows) in [
-            (6, 5, 2),
-            (6, 6, 4),
-            (6, 6, 0),
-            (5, 7, 1),
-            (0, 1, 0),
-            (0, 0, u32::MAX),
-            (6, 6, u32::MAX),
-            (24, 11, 4),
-        ] {
-            assert!(taken(bytes(data, parity, rows)).is_err(), "{data} {parity} {rows}");
-        }
-    }
-}
+mod tests;

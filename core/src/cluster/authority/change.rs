@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::policy::{PolicyChange, set_policy};
 use crate::cluster::ClusterSetting;
-use crate::cluster::map::{ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, Volume};
+use crate::cluster::map::{
+    ClusterMap, Deletion, Extent, Home, HostChange, NodeInfo, NodeKind, Volume,
+};
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
 /// How large a volume is to be.
@@ -146,6 +148,8 @@ pub enum Change {
     RemoveNode(NodeId),
     /// An operator chooses something for the cluster as a whole.
     Set(ClusterSetting),
+    /// An operator changes which hosts are known, or what they may do.
+    Hosts(HostChange),
 }
 
 impl Change {
@@ -183,6 +187,7 @@ impl Change {
             Change::AddNodes(new) => new.apply(map),
             Change::RemoveNode(node) => remove_node(map, *node),
             Change::Set(setting) => map.settings.set(*setting),
+            Change::Hosts(change) => change.apply(map),
         }
     }
 }

@@ -45,6 +45,7 @@ impl ClusterMap {
         if forms.collect::<BTreeSet<_>>().len() > 1 {
             return Err("the sequencers of two volumes are of different forms".to_string());
         }
+        self.wrong_with_hosts().map_or(Ok(()), Err)?;
         self.check_places()
     }
 

@@ -2,6 +2,7 @@
 
 mod attendance;
 mod check;
+mod hosts;
 mod losses;
 mod node;
 mod ranges;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use attendance::{Attendance, TimeAway};
+pub use hosts::{Access, Certificate, HostChange, HostList, KnownHost, MOST_HOSTS, is_host_name};
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
 pub use volume::{Deletion, Extent, Volume};
@@ -47,6 +49,8 @@ pub struct ClusterMap {
     pub attendance: BTreeMap<VolumeId, Attendance>,
     /// What is chosen for the cluster as a whole.
     pub settings: Settings,
+    /// The hosts that are known, by name.
+    pub hosts: BTreeMap<String, KnownHost>,
 }
 
 impl ClusterMap {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{APART, PolicyRange};
+use super::{APART, HostList, PolicyRange};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
 use crate::policy::Policy;
@@ -102,6 +102,8 @@ pub struct Volume {
     pub unordered_sharing: bool,
     /// Whether it has been deleted, and can be brought back as long as nobody needs its room.
     pub deletion: Deletion,
+    /// The hosts that may use it; all, if there is no list.
+    pub hosts: Option<HostList>,
 }
 
 /// Whether a volume has been deleted. It keeps its room and its redundancy until that is over
@@ -150,6 +152,7 @@ impl Volume {
             visible: size,
             unordered_sharing: false,
             deletion: Deletion::default(),
+            hosts: None,
         }
     }
 

@@ -23,6 +23,7 @@ struct Field {
 pub(in crate::iscsi) mod key {
     pub(in crate::iscsi) const HARDWARE_ERROR: u8 = 0x04;
     pub(in crate::iscsi) const ILLEGAL_REQUEST: u8 = 0x05;
+    pub(in crate::iscsi) const DATA_PROTECT: u8 = 0x07;
     pub(in crate::iscsi) const ABORTED_COMMAND: u8 = 0x0b;
     pub(in crate::iscsi) const MISCOMPARE: u8 = 0x0e;
 }
@@ -55,6 +56,8 @@ impl Sense {
     pub(in crate::iscsi) const DIGEST: Sense = Sense::new(key::ABORTED_COMMAND, (0x47, 0x05));
     /// WRITE ERROR: the data are not those that are due (RFC 7143, 11.4.7.2).
     pub(in crate::iscsi) const DATA: Sense = Sense::new(key::ABORTED_COMMAND, (0x0c, 0x0d));
+    /// WRITE PROTECTED.
+    pub(in crate::iscsi) const WRITE_PROTECTED: Sense = Sense::new(key::DATA_PROTECT, (0x27, 0x00));
     /// INTERNAL TARGET FAILURE.
     pub(in crate::iscsi) const FAILED: Sense = Sense::new(key::HARDWARE_ERROR, (0x44, 0x00));
     /// NO ADDITIONAL SENSE INFORMATION, of a command that may or may not have been carried out.

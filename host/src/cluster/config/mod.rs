@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,7 @@ use super::patience::Patience;
 use crate::control_protocol::NewHome;
 use crate::disk::queue::DiskQueue;
 use crate::disk_timeout::DiskTimeout;
+use crate::doors::{Doors, How, Tls};
 use crate::error::{Error, Result, at, fail};
 use crate::lanes::Lanes;
 use crate::limits::{Limits, LimitsInWords};
@@ -71,6 +72,8 @@ pub struct Configuration {
     pub patience: Patience,
     /// How long a disk may take for one operation.
     pub disk_timeout: DiskTimeout,
+    /// What is asked of hosts that come in.
+    pub doors: Doors,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -107,6 +110,12 @@ struct File {
     patience: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_timeout: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tls: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    no_auth: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    socket_group: Option<String>,
     #[serde(default, skip_serializing_if = "LimitsInWords::is_empty")]
     limits: LimitsInWords,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -229,6 +238,7 @@ impl Configuration {
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
         let patience = file.patience.map_or(Ok(Patience::default()), |p| p.parse());
         let disk_timeout = file.disk_timeout.map_or(Ok(DiskTimeout::default()), |t| t.parse());
+        let tls = file.tls.map_or(Ok(Tls::default()), |t| t.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
@@ -253,8 +263,14 @@ impl Configuration {
             lanes: lanes.map_err(|e| Error(format!("lanes: {e}")))?,
             patience: patience.map_err(|e: Error| Error(format!("patience: {e}")))?,
             disk_timeout: disk_timeout.map_err(|e: Error| Error(format!("disk_timeout: {e}")))?,
+            doors: Doors {
+                tls: tls.map_err(|e: Error| Error(format!("tls: {e}")))?,
+                no_auth: file.no_auth,
+                socket_group: file.socket_group,
+            },
         };
         config.check_listens()?;
+        config.check_doors()?;
         config.check_controller()?;
         Ok(config)
     }
@@ -291,6 +307,22 @@ impl Configuration {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Refuses to serve strangers of other machines.
+    pub fn check_doors(&self) -> Result<()> {
+        self.listens.iter().try_for_each(|l| l.check_door(&self.doors, l.key(), How::File))
+    }
+
+    /// The addresses at which others and hosts reach it.
+    pub(super) fn ips(&self) -> Vec<IpAddr> {
+        let hosts = self.listens.iter().filter_map(Listen::ip);
+        std::iter::once(self.address.ip()).chain(hosts).collect()
+    }
+
+    /// The host that whoever comes is taken for, if this is a host that is its own controller.
+    pub(crate) fn own_host(&self) -> Option<String> {
+        self.is_host().then(|| self.name.to_string())
     }
 
     /// Refuses to listen at one address twice.
@@ -350,6 +382,9 @@ impl Configuration {
             lanes: self.lanes.words(),
             patience: (self.patience != Patience::default()).then(|| self.patience.to_string()),
             disk_timeout: self.disk_timeout.words(),
+            tls: (self.doors.tls != Tls::default()).then(|| self.doors.tls.to_string()),
+            no_auth: self.doors.no_auth,
+            socket_group: self.doors.socket_group.clone(),
             limits: LimitsInWords::of(&self.limits),
             links: LinksInWords::of(self),
             labels: self.labels.clone(),

@@ -14,6 +14,7 @@
 pub(super) mod checking;
 
 use std::fs::{self, File};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use super::disks::{Kept, take_up};
 use crate::disk;
 use crate::disk::claim::Claim;
 use crate::disk::format::{Own, holder};
+use crate::doors::keeper::Keeper;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
 
@@ -215,6 +217,11 @@ impl Home {
         self.identity.cluster().0
     }
 
+    /// The certificates by which hosts are served.
+    pub(crate) fn keeper(&self) -> Keeper {
+        Keeper::together(self.dir(), self.identity.clone())
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.config.dir
@@ -253,6 +260,11 @@ impl Known {
     pub(crate) fn of(process: NodeId, home: &cluster::Home) -> Known {
         let key = home.key.map(|key| format!("{key:032x}"));
         Known { node: process.0, name: home.name.clone(), address: home.address.clone(), key }
+    }
+
+    /// Where it is reached, without the port.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        self.address.parse().ok().map(|address: SocketAddr| address.ip())
     }
 
     pub(super) fn peer(&self) -> Result<Peer> {

@@ -464,7 +464,7 @@ impl Together {
     /// A process wants its certificate renewed: who has the authority's key does that.
     fn renew_for(&mut self, peer: NodeId, certificate: &[u8]) {
         let Some(known) = self.peers.get(&peer) else { return };
-        if let Some((answer, line)) = self.renewal.answer(&known.name, certificate) {
+        if let Some((answer, line)) = self.renewal.answer((&known.name, known.ip()), certificate) {
             self.links.answer_renewal(peer, answer);
             self.effects.push(Effect::Log(Note::info(line).of(peer)));
         }

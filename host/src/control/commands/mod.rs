@@ -9,6 +9,7 @@
 
 mod disks;
 mod farewells;
+mod hosts;
 mod nodes;
 mod shrinking;
 mod volumes;
@@ -30,6 +31,8 @@ use crate::control::peer_status::PeerStatus;
 use crate::control::status;
 use crate::control::{refresh, scrub};
 use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
+use crate::doors::book::Book;
+use crate::doors::keeper::Keeper;
 use crate::engine::instance::Phase;
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
@@ -94,6 +97,8 @@ pub(crate) struct Commands<'a> {
     pub(crate) admission: Option<&'a Admission>,
     pub(crate) listens: &'a [String],
     pub(crate) uptime: f64,
+    pub(crate) keeper: &'a Keeper,
+    pub(crate) book: &'a Book,
 }
 
 impl Commands<'_> {
@@ -180,6 +185,7 @@ impl Commands<'_> {
             | ControlRequest::NodeAdd { .. }
             | ControlRequest::DiskAdmit { .. }
             | ControlRequest::NodeRemove { .. } => self.leader(),
+            ControlRequest::Hosts { action } if !action.is_local() => self.leader(),
             ControlRequest::Status
             | ControlRequest::ClusterShow
             | ControlRequest::NodeList
@@ -192,6 +198,7 @@ impl Commands<'_> {
             | ControlRequest::Lost { .. }
             | ControlRequest::HostDisconnect { .. }
             | ControlRequest::HostLeave { .. }
+            | ControlRequest::Hosts { .. }
             | ControlRequest::WriterComes { .. }
             | ControlRequest::Quiesce
             | ControlRequest::Shutdown => Ok(None),
@@ -364,6 +371,7 @@ impl Commands<'_> {
                 let volume = self.volume(&volume)?;
                 Outcome::Wait(self.ask_losses(conn, Box::new(Losses::of(&volume, accept))))
             }
+            ControlRequest::Hosts { action } => self.known_hosts(&action)?,
             ControlRequest::HostDisconnect { address, volume } => {
                 Outcome::Answer(self.disconnect(address.as_deref(), volume.as_deref())?)
             }
@@ -470,6 +478,7 @@ impl Commands<'_> {
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
+            Wait::Hosts(..) => self.check_hosts(wait),
             Wait::Forgotten(request, tickets) => self.check_forgotten(conn, request, tickets),
             Wait::HostLeft(host) => Ok(match self.hosts.take_leave(host) {
                 Some(done) => Outcome::Answer(ok(json!({ "done": done }))),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft_core::cluster::{ClusterSetting, PolicyChange, Volume};
+use weft_core::cluster::{ClusterSetting, HostChange, PolicyChange, Volume};
 use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
@@ -31,6 +31,8 @@ pub(crate) enum Wait {
     Rebalancing(bool, Ticket),
     /// The map says what was chosen for the cluster as a whole.
     Set(ClusterSetting, Ticket),
+    /// The map says what was asked about known hosts.
+    Hosts(HostChange, Ticket),
     /// The map holds the node, in the process of this number and name.
     NodeAdded(usize, NodeId, String, Ticket),
     /// The map holds the node, so that it can be started on its new disk.
@@ -201,6 +203,7 @@ impl Commands<'_> {
             | Wait::Back(..)
             | Wait::Renamed(..)
             | Wait::Forgotten(..)
+            | Wait::Hosts(..)
             | Wait::VolumeGone(..) => "all nodes to agree on the new cluster map".to_string(),
             _ => return None,
         })

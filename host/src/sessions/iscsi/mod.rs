@@ -98,7 +98,9 @@ impl Protocol for Iscsi {
         machine.turn_away(match why {
             Refused::NoVolume => Refusal::NotFound,
             Refused::NotServing => Refusal::Unavailable,
-            Refused::SecondWriter | Refused::OtherVolume => Refusal::Forbidden,
+            Refused::SecondWriter | Refused::OtherVolume | Refused::NotAllowed => {
+                Refusal::Forbidden
+            }
         });
         true
     }

@@ -65,6 +65,7 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, iscsi::F
         HostError::NoProgress { .. } | HostError::NotServing => iscsi::Failure::Busy,
         HostError::OutOfRange { .. } => iscsi::Failure::OutOfRange,
         HostError::NoVolume => iscsi::Failure::Gone,
+        HostError::ReadOnly => iscsi::Failure::Protected,
         HostError::TooManyLost => iscsi::Failure::Failed,
         HostError::OutcomeUnknown | HostError::Gone | HostError::Place(_) => {
             iscsi::Failure::Unknown

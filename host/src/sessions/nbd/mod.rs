@@ -2,10 +2,11 @@
 
 mod words;
 
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Access, Volume};
 use weft_core::node::HostData;
 use weft_core::order::HostId;
 use weft_core::units::VolumeId;
+use weft_front::Tls;
 use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
 
 use super::connection::Protocol;
@@ -20,6 +21,8 @@ pub(super) struct Nbd {
     volume: Option<VolumeId>,
     /// The host wants a volume that is for one host at a time, and the machine waits for the answer.
     applies: bool,
+    /// It may only read the volume that it wants.
+    read_only: bool,
 }
 
 impl Protocol for Nbd {
@@ -33,8 +36,14 @@ impl Protocol for Nbd {
     const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
     const IS_NUMBERED: bool = false;
 
+    const SPEAKS_OF_TLS: bool = true;
+
     fn machine() -> Server {
         Server::new()
+    }
+
+    fn machine_with(tls: Tls) -> Server {
+        Server::with_tls(tls)
     }
 
     fn next(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<Option<Said>, String> {
@@ -42,11 +51,24 @@ impl Protocol for Nbd {
             match machine.poll().map_err(|e| e.to_string())? {
                 None => return Ok(None),
                 Some(Event::List) => {
-                    let list: Vec<_> = exports.all().map(|v| words::export(v)).collect();
+                    let list: Vec<_> =
+                        exports.all().map(|v| words::export(v, reads_only(exports, v))).collect();
                     machine.exports(&list);
                 }
                 Some(Event::Open { name, settles }) => match exports.named(&name) {
+                    None if settles && exports.refusal(&name).is_some() => {
+                        self.applies = true;
+                        return Ok(Some(Said::Attach(Attach {
+                            volume: name,
+                            host: None,
+                            resumes: false,
+                        })));
+                    }
+                    None if exports.refusal(&name).is_some() => {
+                        machine.forbid_without_tls(exports.refusal(&name).unwrap_or_default());
+                    }
                     Some(volume) if settles && volume.takes_one_writer() => {
+                        self.read_only = reads_only(exports, volume);
                         self.applies = true;
                         let volume = volume.name.clone();
                         return Ok(Some(Said::Attach(Attach {
@@ -56,7 +78,7 @@ impl Protocol for Nbd {
                         })));
                     }
                     volume => {
-                        machine.export(volume.map(|v| words::export(v)));
+                        machine.export(volume.map(|v| words::export(v, reads_only(exports, v))));
                         self.volume = volume.filter(|_| settles).map(|v| v.id);
                     }
                 },
@@ -75,12 +97,15 @@ impl Protocol for Nbd {
 
     fn let_in(&mut self, machine: &mut Server, volume: &Volume, _: bool) {
         (self.applies, self.volume) = (false, Some(volume.id));
-        machine.export(Some(words::export(volume)));
+        machine.export(Some(words::export(volume, self.read_only)));
     }
 
-    fn turn_away(&mut self, machine: &mut Server, _: Refused, text: String) -> bool {
+    fn turn_away(&mut self, machine: &mut Server, why: Refused, text: String) -> bool {
         self.applies = false;
-        machine.forbid(text);
+        match why {
+            Refused::NotAllowed => machine.forbid_without_tls(text),
+            _ => machine.forbid(text),
+        }
         true
     }
 
@@ -102,6 +127,11 @@ impl Protocol for Nbd {
     fn host(&self) -> Option<HostId> {
         None
     }
+}
+
+/// Whether the host may only read a volume.
+fn reads_only(exports: Exports<'_>, volume: &Volume) -> bool {
+    exports.access(volume.id) == Some(Access::ReadOnly)
 }
 
 /// What is asked with a command; `None` if there is nothing to do.

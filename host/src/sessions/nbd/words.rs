@@ -13,8 +13,8 @@ use crate::size::Size;
 /// The largest request that a host may send.
 const MAX_PAYLOAD: u32 = 32 << 20;
 
-/// What NBD is told of a volume.
-pub(super) fn export(volume: &Volume) -> Export {
+/// What NBD is told of a volume, which a host may only read or not.
+pub(super) fn export(volume: &Volume, read_only: bool) -> Export {
     let unit = Size(volume.geometry.unit);
     let journal = if volume.policy.journal { "journalled" } else { "not journalled" };
     Export {
@@ -24,6 +24,7 @@ pub(super) fn export(volume: &Volume) -> Export {
         // (Where nothing orders them there is one connection.)
         multi_conn: !volume.takes_one_writer(),
         exposure: true,
+        read_only,
         ..Export::new(volume.name.clone(), volume.visible)
     }
 }

@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Attendance, ClusterMap, Deletion, Extent, Home, NodeInfo, NodeKind, PolicyRange, Settings,
-    TimeAway, Volume,
+    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, KnownHost, NodeInfo,
+    NodeKind, PolicyRange, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
@@ -441,6 +441,10 @@ fn volume() -> impl Strategy<Value = Volume> {
                 .then_some(PolicyRange { first: 0, end: 1, redundancy: policy.redundancy })
                 .into_iter()
                 .collect(),
+            hosts: (count % 3 != 0).then(|| {
+                let access = |n| if n % 2 == 0 { Access::Full } else { Access::ReadOnly };
+                (0..count).map(|n| (format!("host-{n}"), access(n))).collect()
+            }),
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,
@@ -459,6 +463,11 @@ fn volume() -> impl Strategy<Value = Volume> {
 
 fn times_away(times: Vec<(Timestamp, Option<Timestamp>)>) -> Vec<TimeAway> {
     times.into_iter().map(|(from, until)| TimeAway { from, until }).collect()
+}
+
+fn known_host(n: u64) -> KnownHost {
+    let certificate = Certificate { key: u128::from(n) << 60, until: n };
+    KnownHost { certificate: (n % 2 == 1).then_some(certificate) }
 }
 
 fn map() -> impl Strategy<Value = ClusterMap> {
@@ -498,6 +507,10 @@ fn map() -> impl Strategy<Value = ClusterMap> {
                     rebuild_floor: give_up_after.filter(|n| n % 2 == 0),
                     rebuild_ceiling: give_up_after.filter(|n| n % 3 == 0),
                 },
+                hosts: give_up_after
+                    .iter()
+                    .map(|n| (format!("host-{n}"), known_host(*n)))
+                    .collect(),
             }
         })
 }

@@ -29,7 +29,7 @@ pub fn asked() -> impl Strategy<Value = Ask> {
 
 pub fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
     let error =
-        (0..8u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
+        (0..9u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
             0 => HostError::NoVolume,
             1 => HostError::TooManyLost,
             2 => HostError::NoProgress { attempts: of.0 as u32 },
@@ -37,6 +37,7 @@ pub fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
             4 => HostError::Gone,
             5 => HostError::OutcomeUnknown,
             6 => HostError::NotServing,
+            7 => HostError::ReadOnly,
             _ => HostError::Place(why),
         });
     prop_oneof![vec(buffer(), 0..3).prop_map(Ok), error.prop_map(Err)]

@@ -1,0 +1,213 @@
+//! Hosts that the cluster knows by name, what proves who they are, and which volumes they may use.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{ClusterMap, Volume};
+use crate::units::VolumeId;
+
+/// The most hosts that a map knows.
+pub const MOST_HOSTS: usize = 1024;
+
+/// The longest name of a host.
+const LONGEST_NAME: usize = 32;
+
+/// A host that the cluster knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct KnownHost {
+    /// What proves that a caller is this host; none if nothing does yet.
+    pub certificate: Option<Certificate>,
+}
+
+/// The one certificate by which a host is known: others of its name are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Certificate {
+    /// A digest of its public key.
+    pub key: u128,
+    /// Until when it is good, in seconds since 1970.
+    pub until: u64,
+}
+
+/// What a host may do with a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Read it.
+    ReadOnly,
+    /// Read and write it.
+    Full,
+}
+
+impl Access {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Access::ReadOnly => "read-only",
+            Access::Full => "read-write",
+        }
+    }
+}
+
+/// The hosts that may use a volume, by name, and what they may do.
+pub type HostList = BTreeMap<String, Access>;
+
+/// What an operator changes of known hosts and their rights.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum HostChange {
+    /// A host gets a name. It is not done if there is one of that name.
+    Create(String),
+    /// A host is known by this certificate from now on, and by no earlier one. It is not done if there is no such host.
+    Certify(String, Certificate),
+    /// A host is known no more, and is on no volume's list.
+    Delete(String),
+    /// A host may use a volume, which from then on serves nobody who is not on its list. It is not done if there is no
+    /// such host or volume.
+    Allow(VolumeId, String, Access),
+    /// A host may not use a volume with a list any more. The list stays, though it be empty.
+    Deny(VolumeId, String),
+    /// A volume serves all again, and has no list.
+    AllowAll(VolumeId),
+}
+
+/// Whether a host can have this name: 1 to 32 lower-case letters, digits and hyphens, as processes' names.
+pub fn is_host_name(name: &str) -> bool {
+    let known = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    (1..=LONGEST_NAME).contains(&name.len())
+        && name.bytes().all(known)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+impl Volume {
+    /// What a host may do with it: one that the cluster knows under this name, or one that it does not know. None if
+    /// it may not use it.
+    pub fn access_of(&self, host: Option<&str>) -> Option<Access> {
+        match &self.hosts {
+            None => Some(Access::Full),
+            Some(list) => list.get(host?).copied(),
+        }
+    }
+}
+
+impl HostChange {
+    /// Makes it, if it makes sense.
+    pub fn apply(&self, map: &mut ClusterMap) {
+        match self {
+            HostChange::Create(name) => {
+                if is_host_name(name) && map.hosts.len() < MOST_HOSTS {
+                    map.hosts.entry(name.clone()).or_default();
+                }
+            }
+            HostChange::Certify(name, certificate) => {
+                if let Some(host) = map.hosts.get_mut(name) {
+                    host.certificate = Some(*certificate);
+                }
+            }
+            HostChange::Delete(name) => {
+                map.hosts.remove(name);
+                let lists = |v: &&mut Arc<Volume>| {
+                    v.hosts.as_ref().is_some_and(|list| list.contains_key(name))
+                };
+                for volume in map.volumes.values_mut().filter(lists) {
+                    if let Some(list) = &mut Arc::make_mut(volume).hosts {
+                        list.remove(name);
+                    }
+                }
+            }
+            HostChange::Allow(id, name, access) => {
+                let known = map.hosts.contains_key(name);
+                if let Some(volume) = map.volumes.get_mut(id).filter(|_| known) {
+                    let list = Arc::make_mut(volume).hosts.get_or_insert_default();
+                    list.insert(name.clone(), *access);
+                }
+            }
+            HostChange::Deny(id, name) => {
+                if let Some(volume) = map.volumes.get_mut(id) {
+                    let list = Arc::make_mut(volume).hosts.as_mut();
+                    list.map(|list| list.remove(name));
+                }
+            }
+            HostChange::AllowAll(id) => {
+                if let Some(volume) = map.volumes.get_mut(id) {
+                    Arc::make_mut(volume).hosts = None;
+                }
+            }
+        }
+    }
+}
+
+impl ClusterMap {
+    /// What is wrong with the hosts, if anything.
+    pub(super) fn wrong_with_hosts(&self) -> Option<String> {
+        if let Some(name) = self.hosts.keys().find(|name| !is_host_name(name)) {
+            return Some(format!("'{name}' is no name of a host"));
+        }
+        if self.hosts.len() > MOST_HOSTS {
+            return Some(format!("there are {} hosts, and {MOST_HOSTS} at most", self.hosts.len()));
+        }
+        let listed = self.volumes.values().flat_map(|v| v.hosts.iter().flat_map(|l| l.keys()));
+        let mut unknown = listed.filter(|name| !self.hosts.contains_key(*name));
+        unknown.next().map(|name| format!("a volume lists the host '{name}', which is not known"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Geometry, LayoutSpec};
+
+    const ID: VolumeId = VolumeId(3);
+
+    fn map() -> ClusterMap {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
+        let volume = Volume::new(ID, "v", 0, &spec, geometry, Vec::new());
+        let volumes = [(ID, Arc::new(volume))].into();
+        ClusterMap { volumes, ..ClusterMap::default() }
+    }
+
+    fn with(changes: &[HostChange]) -> ClusterMap {
+        let mut map = map();
+        for change in changes {
+            change.apply(&mut map);
+            assert_eq!(map.wrong_with_hosts(), None);
+        }
+        map
+    }
+
+    fn of(map: &ClusterMap, host: Option<&str>) -> Option<Access> {
+        map.volumes[&ID].access_of(host)
+    }
+
+    #[test]
+    fn a_volume_with_a_list_serves_nobody_else() {
+        use HostChange::*;
+        let name = |n: &str| n.to_string();
+        let mut changes = vec![Create(name("a")), Create(name("b"))];
+        let map = with(&changes);
+        assert_eq!((of(&map, None), of(&map, Some("a"))), (Some(Access::Full), Some(Access::Full)));
+        changes.push(Allow(ID, name("a"), Access::Full));
+        changes.push(Allow(ID, name("b"), Access::ReadOnly));
+        let map = with(&changes);
+        assert_eq!((of(&map, None), of(&map, Some("c"))), (None, None));
+        assert_eq!(of(&map, Some("a")), Some(Access::Full));
+        assert_eq!(of(&map, Some("b")), Some(Access::ReadOnly));
+        changes.extend([Deny(ID, name("a")), Delete(name("b"))]);
+        let map = with(&changes);
+        assert_eq!((of(&map, None), of(&map, Some("a"))), (None, None), "an empty list is a list");
+        changes.push(AllowAll(ID));
+        assert_eq!(of(&with(&changes), None), Some(Access::Full));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_not_done() {
+        use HostChange::*;
+        let name = |n: &str| n.to_string();
+        let certificate = Certificate { key: 7, until: 9 };
+        assert_eq!(with(&[Create(name("A b"))]), map());
+        assert_eq!(with(&[Allow(ID, name("a"), Access::Full)]), map());
+        assert_eq!(with(&[Certify(name("a"), certificate)]), map());
+        assert_eq!(with(&[Deny(ID, name("a")), Deny(VolumeId(9), name("a"))]), map());
+        let again = with(&[Create(name("a")), Certify(name("a"), certificate), Create(name("a"))]);
+        assert_eq!(again.hosts["a"].certificate, Some(certificate), "it is not made twice");
+    }
+}

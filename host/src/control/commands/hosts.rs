@@ -1,0 +1,136 @@
+//! Hosts that the cluster knows, what proves who they are, and which volumes they may use.
+
+use serde_json::{Value, json};
+use weft_core::cluster::{
+    Access, Certificate, ClusterMap, HostChange, MOST_HOSTS, Volume, is_host_name,
+};
+
+use super::{Commands, Outcome, Wait, overtaken};
+use crate::control_protocol::{HostAction, ok};
+use crate::error::{Error, Result, fail};
+
+impl Commands<'_> {
+    /// Takes up what is asked about known hosts.
+    pub(super) fn known_hosts(&mut self, action: &HostAction) -> Result<Outcome> {
+        let map = self.engine.map();
+        let change = match action {
+            HostAction::List => return Ok(Outcome::Answer(ok(json!({ "known": known(map) })))),
+            HostAction::Sign { name, key } => {
+                require(map, name)?;
+                let signed = self.keeper.certify(name, key)?;
+                return Ok(Outcome::Answer(ok(json!({
+                    "ca": signed.ca,
+                    "certificate": signed.certificate.pem,
+                    "key": format!("{:032x}", signed.certificate.key),
+                    "until": signed.certificate.until,
+                }))));
+            }
+            HostAction::Create { name } => {
+                if !is_host_name(name) {
+                    return fail(format!(
+                        "'{name}' cannot be a host's name; use 1 to 32 of a-z, 0-9 and '-', not beginning or ending with '-'"
+                    ));
+                }
+                if map.hosts.contains_key(name) {
+                    return fail(format!(
+                        "there is already a host '{name}'; choose another name, or make it another certificate \
+                         (`weft host certify {name}`)"
+                    ));
+                }
+                if map.hosts.len() >= MOST_HOSTS {
+                    return fail(format!("there are {MOST_HOSTS} hosts already; delete one first"));
+                }
+                HostChange::Create(name.clone())
+            }
+            HostAction::Delete { name } => {
+                require(map, name)?;
+                HostChange::Delete(name.clone())
+            }
+            HostAction::Certify { name, key, until } => {
+                require(map, name)?;
+                let key = u128::from_str_radix(key, 16)
+                    .map_err(|_| Error(format!("'{key}' is not the digest of a key")))?;
+                HostChange::Certify(name.clone(), Certificate { key, until: *until })
+            }
+            HostAction::Allow { volume, host: Some(host), read_only } => {
+                require(map, host)?;
+                let access = if *read_only { Access::ReadOnly } else { Access::Full };
+                HostChange::Allow(self.volume(volume)?.id, host.clone(), access)
+            }
+            HostAction::Allow { volume, host: None, .. } => {
+                HostChange::AllowAll(self.volume(volume)?.id)
+            }
+            HostAction::Deny { volume, host } => {
+                let volume = self.volume(volume)?;
+                refuse_unlisted(&volume, host)?;
+                HostChange::Deny(volume.id, host.clone())
+            }
+        };
+        let ticket = self.engine.change(weft_core::cluster::Change::Hosts(change.clone()));
+        Ok(Outcome::Wait(Wait::Hosts(change, ticket)))
+    }
+
+    /// Whether the map says what was asked.
+    pub(super) fn check_hosts(&mut self, mut wait: Wait) -> Result<Outcome> {
+        let Wait::Hosts(change, ticket) = &mut wait else { return Ok(Outcome::Wait(wait)) };
+        if !self.is_made(ticket)? {
+            return Ok(Outcome::Wait(wait));
+        }
+        let mut again = self.engine.map().clone();
+        change.apply(&mut again);
+        match again == *self.engine.map() {
+            true => {
+                let (epoch, known) = (again.epoch, known(&again));
+                Ok(Outcome::Answer(ok(json!({ "epoch": epoch, "known": known }))))
+            }
+            false => Err(overtaken()),
+        }
+    }
+}
+
+/// Refuses the name of a host that is not known.
+fn require(map: &ClusterMap, name: &str) -> Result<()> {
+    if map.hosts.contains_key(name) {
+        return Ok(());
+    }
+    let there: Vec<&str> = map.hosts.keys().map(String::as_str).collect();
+    let there = if there.is_empty() { "none".to_string() } else { there.join(", ") };
+    fail(format!(
+        "there is no host '{name}' (`weft host create {name}` makes one); there are: {there}"
+    ))
+}
+
+fn refuse_unlisted(volume: &Volume, host: &str) -> Result<()> {
+    let name = &volume.name;
+    match &volume.hosts {
+        None => fail(format!(
+            "volume '{name}' has no list, and serves all hosts; `weft volume allow {name} HOST` begins a list, of those who may \
+             use it"
+        )),
+        Some(list) if !list.contains_key(host) => {
+            let there: Vec<&str> = list.keys().map(String::as_str).collect();
+            fail(format!(
+                "host '{host}' is not on the list of volume '{name}', which has: {}",
+                there.join(", ")
+            ))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// What is known of hosts, for who asks.
+fn known(map: &ClusterMap) -> Value {
+    let one = |(name, host): (&String, &weft_core::cluster::KnownHost)| {
+        let volumes = map.volumes.values().filter(|v| v.hosts.is_some());
+        let rights = volumes.filter_map(|v| {
+            Some(json!({ "volume": v.name, "access": v.access_of(Some(name))?.word() }))
+        });
+        json!({
+            "name": name,
+            "key": host.certificate.map(|c| format!("{:032x}", c.key)),
+            "until": host.certificate.map(|c| c.until),
+            "volumes": rights.collect::<Vec<_>>(),
+        })
+    };
+    map.hosts.iter().map(one).collect()
+}

@@ -1,0 +1,149 @@
+//! Logins and refusals: counted, and written to the log, a line each.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::who::{Cause, Who};
+use crate::log::{About, Level, Log, Sparing};
+
+/// What there is to say of a login.
+pub(crate) struct Entry<'a> {
+    pub(crate) who: &'a Who,
+    /// Where it comes from.
+    pub(crate) from: &'a str,
+    /// What it speaks.
+    pub(crate) protocol: &'static str,
+    /// What it wants to use, if that is known.
+    pub(crate) volume: Option<&'a str>,
+    /// The number of its user, if it is in this machine.
+    pub(crate) user: Option<u32>,
+}
+
+/// The counts, and the log.
+pub(crate) struct Book {
+    log: Log,
+    /// For what strangers may cause as often as they like.
+    refusals: Sparing,
+    logins: AtomicU64,
+    refused: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl Entry<'_> {
+    fn about(&self, action: &'static str, result: &str) -> About {
+        About {
+            host: self.who.name().map(str::to_string),
+            from: Some(self.from.to_string()),
+            volume: self.volume.map(str::to_string),
+            action: Some(action),
+            result: Some(result.to_string()),
+            ..About::default()
+        }
+    }
+
+    fn words(&self) -> String {
+        let volume = self.volume.map(|v| format!(" for volume '{v}'")).unwrap_or_default();
+        let user = self.user.map(|user| format!(" of user {user}")).unwrap_or_default();
+        let Entry { who, from, protocol, .. } = self;
+        format!("{} from {from}{user} by {protocol}{volume}", who.shown())
+    }
+}
+
+impl Book {
+    /// With nothing in it.
+    pub(crate) fn new(log: Log) -> Arc<Book> {
+        let refusals = Sparing::new(log.clone(), "refused logins");
+        let (logins, refused) = (AtomicU64::new(0), Mutex::default());
+        Arc::new(Book { log, refusals, logins, refused })
+    }
+
+    /// A host has begun to use a volume.
+    pub(crate) fn login(&self, entry: &Entry<'_>, result: &str) {
+        self.logins.fetch_add(1, Ordering::Relaxed);
+        let line = format!("login: {}: {result}", entry.words());
+        self.log.say(Level::Info, &entry.about("login", result), &line);
+    }
+
+    /// A host is turned away.
+    pub(crate) fn refusal(&self, entry: &Entry<'_>, cause: Cause, why: &str) {
+        *self
+            .refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(cause.word())
+            .or_default() += 1;
+        let about = entry.about("login", cause.word());
+        let line = format!("login: {} is refused: {why}", entry.words());
+        self.refusals.say_of(Instant::now(), about, &line);
+    }
+
+    /// A connection ends because of a change of the map.
+    pub(crate) fn ended(&self, entry: &Entry<'_>, why: &str) {
+        let line = format!("login: {}: ended: {why}", entry.words());
+        self.log.say(Level::Warning, &entry.about("login", "ended"), &line);
+    }
+
+    /// An operator changes the map, by a request to the control socket.
+    pub(crate) fn change(&self, from: &str, what: &str, result: &str) {
+        let about = About {
+            from: Some(from.to_string()),
+            action: Some("change"),
+            result: Some(result.to_string()),
+            ..About::default()
+        };
+        self.log.say(Level::Info, &about, &format!("change: {what}, from {from}: {result}"));
+    }
+
+    /// Logins so far, and refusals by cause.
+    pub(crate) fn counts(&self) -> (u64, BTreeMap<String, u64>) {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |cause: &Cause| {
+            (cause.word().to_string(), refused.get(cause.word()).copied().unwrap_or(0))
+        };
+        (self.logins.load(Ordering::Relaxed), Cause::ALL.iter().map(of).collect())
+    }
+
+    /// How long until it is said how many lines were left out.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.refusals.due().map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Says how many lines were left out, if it is time.
+    pub(crate) fn sum_up(&self, now: Instant) {
+        self.refusals.sum_up(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_net::identity::ShownHost;
+
+    use super::*;
+
+    #[test]
+    fn each_login_is_a_line_and_of_many_refusals_some_are() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = lines.clone();
+        let log = Log::with_fields(move |_, about, line| {
+            kept.lock().unwrap().push((about.clone(), line.to_string()));
+        });
+        let book = Book::new(log);
+        let who = Who::Proved(ShownHost { name: "web".into(), key: 7 });
+        let from = "10.0.0.7:4242";
+        let entry = Entry { who: &who, from, protocol: "nbd", volume: Some("db"), user: None };
+        book.login(&entry, "read-only");
+        for _ in 0..1000 {
+            book.refusal(&entry, Cause::NotAllowed, "it is not on the list");
+        }
+        let lines = lines.lock().unwrap();
+        let (about, line) = &lines[0];
+        assert_eq!(line, "login: host 'web' from 10.0.0.7:4242 by nbd for volume 'db': read-only");
+        assert_eq!((about.host.as_deref(), about.action), (Some("web"), Some("login")));
+        assert_eq!(about.result.as_deref(), Some("read-only"));
+        assert!(lines[1].1.ends_with("is refused: it is not on the list"));
+        assert!(lines.len() < 20, "{}", lines.len());
+        let (logins, refused) = book.counts();
+        assert_eq!((logins, refused["not-allowed"], refused["tls"]), (1, 1000, 0));
+    }
+}

@@ -1,0 +1,166 @@
+//! The certificates by which hosts are served with TLS.
+//!
+//! The processes of a cluster have theirs, and the cluster's authority makes those of hosts where its key is. An array in
+//! one process gets an authority when it is first needed, in the folder `tls` of its directory.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::ServerConfig;
+use weft_net::identity::{
+    CertificateAuthority, Clock, ClusterId, HostCertificate, Identity, LIFE, NodeKey, PublicKey,
+    is_due,
+};
+
+use super::Tls;
+use crate::durable::make_private_directory;
+use crate::error::{Error, Result, at, fail};
+
+/// The folder of an array in one process.
+const FOLDER: &str = "tls";
+
+/// What the process of an array in one process is called in its certificate.
+const NAME: &str = "array";
+
+/// The certificates of a process.
+pub(crate) struct Keeper {
+    dir: PathBuf,
+    /// The number of the cluster, of an array in one process.
+    alone: Option<u128>,
+    inside: Mutex<Inside>,
+}
+
+struct Inside {
+    tls: Tls,
+    identity: Option<Arc<Identity>>,
+    config: Option<Arc<ServerConfig>>,
+    /// The addresses that an array in one process has in its certificate.
+    addresses: Vec<IpAddr>,
+}
+
+/// A certificate for a host, and what it needs beside it.
+pub(crate) struct Signed {
+    pub(crate) certificate: HostCertificate,
+    /// The authority's own certificate.
+    pub(crate) ca: String,
+}
+
+fn said(error: impl std::fmt::Display) -> Error {
+    Error(error.to_string())
+}
+
+impl Keeper {
+    /// Of an array in one process.
+    pub(crate) fn alone(dir: &Path, cluster: u128) -> Keeper {
+        Keeper::new(dir.join(FOLDER), Some(cluster), None)
+    }
+
+    /// Of a process of a cluster.
+    pub(crate) fn together(dir: &Path, identity: Arc<Identity>) -> Keeper {
+        Keeper::new(dir.to_path_buf(), None, Some(identity))
+    }
+
+    fn new(dir: PathBuf, alone: Option<u128>, identity: Option<Arc<Identity>>) -> Keeper {
+        let inside = Inside { tls: Tls::Off, identity, config: None, addresses: Vec::new() };
+        Keeper { dir, alone, inside: Mutex::new(inside) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Serves hosts with TLS or not from now on, at these addresses.
+    pub(crate) fn serve(&self, tls: Tls, addresses: Vec<IpAddr>) -> Result<()> {
+        let mut inside = self.lock();
+        (inside.tls, inside.addresses) = (tls, addresses);
+        let begun = CertificateAuthority::is_at(&self.dir);
+        if self.alone.is_some() && tls != Tls::Off && (begun || tls == Tls::Require) {
+            self.begin(&mut inside)?;
+        }
+        Ok(())
+    }
+
+    /// How hosts are served with TLS, if they are.
+    pub(crate) fn config(&self) -> Result<Option<Arc<ServerConfig>>> {
+        let mut inside = self.lock();
+        if inside.tls == Tls::Off {
+            return Ok(None);
+        }
+        let old = |id: &Arc<Identity>| is_due(id.until(), id.now());
+        if self.alone.is_some() && inside.identity.as_ref().is_some_and(old) {
+            self.begin(&mut inside)?;
+        }
+        if inside.config.is_none()
+            && let Some(identity) = &inside.identity
+        {
+            inside.config = Some(identity.serving_config().map_err(said)?);
+        }
+        Ok(inside.config.clone())
+    }
+
+    /// The certificate of a host, for its public key.
+    pub(crate) fn certify(&self, name: &str, key: &[u8]) -> Result<Signed> {
+        let key = PublicKey::from_bytes(key).map_err(said)?;
+        let mut inside = self.lock();
+        if self.alone.is_some() && inside.identity.is_none() {
+            self.begin(&mut inside)?;
+        }
+        if !CertificateAuthority::is_at(&self.dir) {
+            return fail(format!(
+                "the key of the cluster's authority (`ca-key.pem`) is not in {}; run this command at the process that has it, \
+                 usually the first of the cluster",
+                self.dir.display()
+            ));
+        }
+        let authority = CertificateAuthority::load(&self.dir).map_err(said)?;
+        let now = Clock::system().now();
+        let certificate = authority.certify_host(name, &key, now, LIFE).map_err(said)?;
+        Ok(Signed { certificate, ca: authority.pem().to_string() })
+    }
+
+    /// Sees to it that an array in one process has an authority, and a certificate of it for its addresses. The
+    /// certificate's key is a new one each time.
+    fn begin(&self, inside: &mut Inside) -> Result<()> {
+        let Some(cluster) = self.alone else { return Ok(()) };
+        if !CertificateAuthority::is_at(&self.dir) {
+            make_private_directory(&self.dir).map_err(at("create", &self.dir))?;
+            let authority = CertificateAuthority::create(ClusterId(cluster)).map_err(said)?;
+            authority.save(&self.dir).map_err(said)?;
+        }
+        let authority = CertificateAuthority::load(&self.dir).map_err(said)?;
+        let key = NodeKey::generate().map_err(said)?;
+        let name = NAME.parse().map_err(said)?;
+        let now = Clock::system().now();
+        let certificate =
+            authority.admit_at(&name, &key.public(), &inside.addresses, now, LIFE).map_err(said)?;
+        let identity = Identity::new(authority.pem(), &certificate, &key).map_err(said)?;
+        (inside.identity, inside.config) = (Some(Arc::new(identity)), None);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_in_one_process_gets_an_authority_when_it_is_needed() {
+        let dir = tempfile::tempdir().unwrap();
+        let keeper = Keeper::alone(dir.path(), 7);
+        keeper.serve(Tls::Allow, Vec::new()).unwrap();
+        assert!(keeper.config().unwrap().is_none() && !dir.path().join(FOLDER).exists());
+        let key = NodeKey::generate().unwrap();
+        let signed = keeper.certify("web", key.public().as_bytes()).unwrap();
+        assert_eq!(signed.certificate.key, key.public().digest());
+        assert!(keeper.config().unwrap().is_some(), "it is used at once");
+        let again = Keeper::alone(dir.path(), 7);
+        again.serve(Tls::Allow, Vec::new()).unwrap();
+        assert!(again.config().unwrap().is_some());
+        assert_eq!(again.certify("web", key.public().as_bytes()).unwrap().ca, signed.ca);
+        again.serve(Tls::Off, Vec::new()).unwrap();
+        assert!(again.config().unwrap().is_none());
+        assert!(keeper.certify("Not a name", key.public().as_bytes()).is_err());
+        assert!(keeper.certify("web", &[1, 2]).is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! Who a host is, and what it may use.
+
+use std::borrow::Cow;
+
+use weft_core::cluster::{Access, ClusterMap, Volume};
+use weft_net::identity::ShownHost;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// Somebody who has not said it, and need not.
+    #[default]
+    Stranger,
+    /// Somebody who must prove it by TLS, and has not.
+    Unproved,
+    /// Whoever comes to a process that is a host's own controller: that host, by the process's name.
+    Own(String),
+    /// A host that has shown its certificate.
+    Proved(ShownHost),
+}
+
+/// Why somebody is turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct No {
+    pub(crate) cause: Cause,
+    pub(crate) text: String,
+}
+
+/// Why hosts are turned away, as metrics count it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    /// The TLS handshake failed: no certificate, or none that is good.
+    Tls,
+    /// TLS is required.
+    NoTls,
+    /// The host is not known any more, or by another certificate.
+    Revoked,
+    /// The host is not on the volume's list.
+    NotAllowed,
+    /// There is no such volume, it is somebody else's for now, or the process does not serve.
+    Unavailable,
+    /// There are too many connections.
+    Places,
+}
+
+impl Cause {
+    /// All of them.
+    pub(crate) const ALL: [Cause; 6] = [
+        Cause::Tls,
+        Cause::NoTls,
+        Cause::Revoked,
+        Cause::NotAllowed,
+        Cause::Unavailable,
+        Cause::Places,
+    ];
+
+    /// Its word.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Cause::Tls => "tls",
+            Cause::NoTls => "no-tls",
+            Cause::Revoked => "revoked",
+            Cause::NotAllowed => "not-allowed",
+            Cause::Unavailable => "unavailable",
+            Cause::Places => "places",
+        }
+    }
+}
+
+impl Who {
+    /// The host's name, as it says it.
+    pub(crate) fn name(&self) -> Option<&str> {
+        match self {
+            Who::Stranger | Who::Unproved => None,
+            Who::Own(name) => Some(name),
+            Who::Proved(shown) => Some(&shown.name),
+        }
+    }
+
+    /// The host that it is by the map in force, if it is one.
+    pub(crate) fn known(&self, map: &ClusterMap) -> Result<Option<&str>, No> {
+        match self {
+            Who::Stranger => Ok(None),
+            Who::Own(name) => Ok(map.hosts.contains_key(name).then_some(name.as_str())),
+            Who::Unproved => Err(No {
+                cause: Cause::NoTls,
+                text: "this process serves hosts of other machines by TLS only; give the directory with the host's \
+                       certificate (`weft host certify`)"
+                    .to_string(),
+            }),
+            Who::Proved(shown) => {
+                let certificate = map.hosts.get(&shown.name).and_then(|host| host.certificate);
+                if certificate.is_some_and(|certificate| certificate.key == shown.key) {
+                    return Ok(Some(&shown.name));
+                }
+                let name = &shown.name;
+                let text = format!(
+                    "the certificate of host '{name}' has been revoked; make another one with `weft host certify {name}`"
+                );
+                Err(No { cause: Cause::Revoked, text })
+            }
+        }
+    }
+
+    /// What it may do with a volume.
+    pub(crate) fn access(&self, map: &ClusterMap, volume: &Volume) -> Result<Access, No> {
+        let host = self.known(map)?;
+        volume.access_of(host).ok_or_else(|| {
+            let volume = &volume.name;
+            let text = match host {
+                Some(host) => format!(
+                    "host '{host}' is not on the list of volume '{volume}'; `weft volume allow {volume} {host}` puts it there"
+                ),
+                None => format!(
+                    "volume '{volume}' serves the hosts on its list only; a host proves who it is by TLS, with its certificate \
+                     (`weft host certify`)"
+                ),
+            };
+            No { cause: Cause::NotAllowed, text }
+        })
+    }
+
+    /// For the log.
+    pub(crate) fn shown(&self) -> Cow<'_, str> {
+        match self.name() {
+            Some(name) => Cow::Owned(format!("host '{name}'")),
+            None => Cow::Borrowed("an unknown host"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_core::cluster::{Certificate, KnownHost};
+    use weft_core::layout::{Geometry, LayoutSpec};
+    use weft_core::units::VolumeId;
+
+    use super::*;
+
+    fn scene() -> (ClusterMap, Arc<Volume>, Arc<Volume>) {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
+        let open = Volume::new(VolumeId(0), "open", 0, &spec, geometry, Vec::new());
+        let list = [("web".to_string(), Access::ReadOnly)].into();
+        let listed = Volume { name: "listed".into(), hosts: Some(list), ..open.clone() };
+        let certificate = Some(Certificate { key: 7, until: 9 });
+        let hosts = [
+            ("web".to_string(), KnownHost { certificate }),
+            ("new".to_string(), KnownHost::default()),
+        ];
+        (ClusterMap { hosts: hosts.into(), ..ClusterMap::default() }, open.into(), listed.into())
+    }
+
+    #[test]
+    fn who_may_use_what() {
+        let (map, open, listed) = scene();
+        let proved = |name: &str, key| Who::Proved(ShownHost { name: name.into(), key });
+        let cause = |who: &Who, volume| who.access(&map, volume).unwrap_err().cause;
+        let (stranger, own) = (Who::Stranger, |name: &str| Who::Own(name.into()));
+        assert_eq!(stranger.access(&map, &open), Ok(Access::Full));
+        assert_eq!(cause(&stranger, &listed), Cause::NotAllowed);
+        assert_eq!(cause(&Who::Unproved, &open), Cause::NoTls);
+        assert_eq!(proved("web", 7).access(&map, &listed), Ok(Access::ReadOnly));
+        assert_eq!(proved("web", 7).access(&map, &open), Ok(Access::Full));
+        for revoked in [proved("web", 8), proved("new", 7), proved("gone", 7)] {
+            assert_eq!(cause(&revoked, &open), Cause::Revoked, "{revoked:?}");
+            assert_eq!(cause(&revoked, &listed), Cause::Revoked);
+        }
+        assert_eq!(own("web").access(&map, &listed), Ok(Access::ReadOnly));
+        assert_eq!(cause(&own("gone"), &listed), Cause::NotAllowed);
+        assert_eq!(own("gone").access(&map, &open), Ok(Access::Full));
+    }
+}

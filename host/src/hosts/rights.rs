@@ -1,0 +1,80 @@
+//! What hosts may do: kept while they are connected, whatever changes meanwhile.
+
+use weft_core::cluster::Access;
+use weft_core::node::HostOp;
+
+use super::Hosts;
+use crate::doors::book::Entry;
+use crate::doors::who::Cause;
+use crate::engine::Engine;
+use crate::sessions::Session;
+use crate::sessions::link::End;
+
+/// What there is to say of a session.
+pub(super) fn entry<'a>(session: &'a dyn Session, volume: Option<&'a str>) -> Entry<'a> {
+    let (who, from, protocol) = (session.who(), session.peer(), session.protocol());
+    Entry { who, from, protocol, volume, user: session.user() }
+}
+
+impl Hosts {
+    /// A host may have begun to use a volume: that is said once.
+    pub(super) fn note_login(&mut self, engine: &Engine, id: usize) {
+        let Some(volume) = self.connections.take_login(id) else { return };
+        let Some(session) = self.connections.get(id) else { return };
+        let name = engine.map().volumes.get(&volume).map(|v| v.name.as_str());
+        let access = match session.access() {
+            Some(Access::ReadOnly) => "read-only",
+            _ => "read and write",
+        };
+        let tls = if session.is_secured() { ", with TLS" } else { "" };
+        self.book.login(&entry(session, name), &format!("{access}{tls}"));
+    }
+
+    /// Whether a host asks for something that it may not do.
+    pub(super) fn is_forbidden(session: &dyn Session, op: &HostOp) -> bool {
+        let only_looks =
+            matches!(op, HostOp::Read(_) | HostOp::Flush | HostOp::Holes(_) | HostOp::Exposed(_));
+        !only_looks && session.access() != Some(Access::Full)
+    }
+
+    /// After the map has changed: the connections of hosts end that have lost their certificate or their right, or may
+    /// do less than they were told.
+    pub(crate) fn keep_rights(&mut self, engine: &mut Engine) {
+        let epoch = engine.map().epoch;
+        if self.rights_of == epoch {
+            return;
+        }
+        self.rights_of = epoch;
+        let map = engine.map().clone();
+        let lost = |session: &dyn Session| -> Option<String> {
+            let volume = session.volume().and_then(|v| map.volumes.get(&v));
+            let now = match volume {
+                // A connection that has not proved anything yet has nothing to lose.
+                None if session.access().is_none() => return None,
+                None => session.who().known(&map).err(),
+                Some(volume) => match session.who().access(&map, volume) {
+                    Ok(now) if Some(now) < session.access() => {
+                        return Some("it may only read the volume from now on".to_string());
+                    }
+                    now => now.err(),
+                },
+            };
+            now.map(|no| no.text)
+        };
+        for id in self.connections.such(|session| lost(session).is_some()) {
+            if let Some(session) = self.connections.get(id) {
+                let volume = session.volume().and_then(|v| map.volumes.get(&v));
+                let name = volume.map(|v| v.name.as_str());
+                self.book.ended(&entry(session, name), &lost(session).unwrap_or_default());
+            }
+            self.hang_up(engine, id, End::Closed);
+        }
+    }
+
+    /// A host has not proved who it is.
+    pub(super) fn note_unproved(&mut self, id: usize, why: &str) {
+        if let Some(session) = self.connections.get(id) {
+            self.book.refusal(&entry(session, None), Cause::Tls, why);
+        }
+    }
+}
