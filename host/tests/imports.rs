@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 30] = [
     "error",
     "length_of_time",
     "size",

@@ -1,7 +1,6 @@
-//! What layouts and policies are in a map, byte for byte.
+//! What layouts are in a map, byte for byte.
 
 use bytes::Bytes;
-use weft_core::policy::{CHOICES, Setting};
 
 use super::*;
 
@@ -41,42 +40,5 @@ fn grids_have_their_bytes_and_others_are_refused() {
         (24, 11, 4),
     ] {
         assert!(taken(bytes(data, parity, rows)).is_err(), "{data} {parity} {rows}");
-    }
-}
-
-/// What a policy is in a map, which must never change: the default, and each value in it.
-#[test]
-fn policies_have_the_bytes_that_they_always_had() {
-    let bytes = |policy: &Policy| {
-        let mut w = Writer::new(Vec::new());
-        policy.put(&mut w);
-        w.finish().0
-    };
-    let usual = bytes(&Policy::default());
-    assert_eq!(usual[..7], [0, 0, 1, 1, 6, 1, 1]);
-    assert_eq!(usual[7..], 20_000_000_000_u64.to_le_bytes());
-    let head = |setting: Setting| {
-        let mut all = bytes(&Policy::default().with([setting]));
-        all.truncate(all.len() - 8);
-        all
-    };
-    let others: [(&str, &[&[u8]]); 7] = [
-        ("strategy", &[&[0], &[1, 2], &[1, 3]]),
-        ("calculator", &[&[0], &[1, 1], &[1, 2], &[1, 3], &[1, 4], &[1, 5]]),
-        ("dispatch", &[&[1], &[2]]),
-        ("commit", &[&[1], &[3], &[4], &[2]]),
-        ("ordering", &[&[1], &[2], &[3], &[4], &[5], &[6]]),
-        ("sequencer", &[&[1], &[2], &[3], &[4]]),
-        ("journal", &[&[1], &[0]]),
-    ];
-    for (at, (key, codes)) in others.into_iter().enumerate() {
-        let choice = CHOICES.iter().find(|c| c.key == key).expect("a choice");
-        let values = choice.values();
-        assert!(values.len() >= codes.len(), "{key}: values do not go");
-        for (value, code) in values.iter().zip(codes) {
-            let mut expected = usual[..usual.len() - 8].to_vec();
-            expected.splice(at..=at, code.iter().copied());
-            assert_eq!(head(choice.parse(value.word).unwrap()), expected, "{key}={}", value.word);
-        }
     }
 }
