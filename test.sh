@@ -37,6 +37,7 @@ setup() {
     has nft || need+=(nftables)
     has faketime || need+=(faketime)
     has nbdkit || need+=(nbdkit)
+    has openssl || need+=(openssl)
     has pgrep || need+=(procps)
     [ ${#need[@]} = 0 ] && { echo "everything is there"; return 0; }
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -32,7 +32,8 @@ fn answer(server: &mut Server, event: Event) {
         Event::Hello(hello) => {
             same_again(&hello);
             match hello.volume.as_str() {
-                "" | "vol0" => server.welcome(1 << 20, hello.resumes, true),
+                "" => server.welcome(1 << 20, hello.resumes, true, false),
+                "vol0" => server.welcome(1 << 20, hello.resumes, true, true),
                 _ => server.turn_away(Code::NoVolume, "there is no such volume".into()),
             }
         }
