@@ -27,7 +27,7 @@ const MOST_SAME: u64 = 32 << 10;
 const MOST_UNMAPPED: u64 = 1 << 20;
 const MOST_DESCRIPTORS: u64 = 64;
 /// The stretch that GET LBA STATUS looks at first, in blocks. Initiators that only want to know whether a read pays ask often.
-const FIRST_STATUS: u64 = 2048;
+const FIRST_STATUS: u64 = (256 << 10) / BLOCK;
 /// The longest that it looks at, if all of it is one hole.
 const MOST_STATUS: u64 = 2 << 20;
 /// The longest list of parameters.

@@ -151,16 +151,16 @@ fn holes_are_looked_for_further_on() {
         i.server.poll().unwrap();
         let mut lengths = Vec::new();
         while let Some(request) = i.held.pop() {
-            lengths.push(request.length >> 20);
+            lengths.push(request.length >> 10);
             i.server.reply(request.number, Ok(crate::iscsi::Reply::Extents(found.to_vec())));
             i.send_bytes(&[]).unwrap();
             i.work().unwrap();
         }
         (lengths, u32::from_be_bytes(i.one().data[16..20].try_into().unwrap()))
     };
-    assert_eq!(looks(&[(1 << 20, false), (100 << 30, true)]), (vec![1], 2048));
-    assert_eq!(looks(&[(1 << 19, true), (100 << 30, false)]), (vec![1], 1024));
-    assert_eq!(looks(&[(100 << 30, true)]), (vec![1, 16, 256, 1024], 2 << 20));
+    assert_eq!(looks(&[(1 << 20, false), (100 << 30, true)]), (vec![256], 512));
+    assert_eq!(looks(&[(1 << 17, true), (100 << 30, false)]), (vec![256], 256));
+    assert_eq!(looks(&[(100 << 30, true)]), (vec![256, 4096, 65_536, 1 << 20], 2 << 20));
 }
 
 #[test]
