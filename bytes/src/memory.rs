@@ -79,7 +79,7 @@ impl Drop for Memory {
 struct Shelf {
     /// The last came back last.
     free: Vec<Memory>,
-    /// The fewest that were there since unused ones were last given back: so many were not needed.
+    /// The lowest count since unused buffers were last freed: that number was not needed.
     fewest: usize,
 }
 
@@ -96,7 +96,7 @@ struct Kept {
     /// By capacity.
     shelves: BTreeMap<usize, Shelf>,
     bytes: usize,
-    /// Bytes that were freed as unused, and of which the allocator may keep the pages.
+    /// Bytes freed as unused, whose pages the allocator may still keep.
     freed: usize,
 }
 

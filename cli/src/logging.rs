@@ -167,41 +167,27 @@ fn write(level: Level, about: &About, line: &str) {
     let About { node, process, volume, milliseconds, host, from, action, result } = about;
     let volume = volume.as_deref();
     let (host, from, result) = (host.as_deref(), from.as_deref(), result.as_deref());
-    // What is none is left out.
+    // The level must be a constant. Fields without a value are left out.
+    macro_rules! say {
+        ($at:expr) => {
+            tracing::event!(
+                $at,
+                node,
+                process,
+                volume,
+                milliseconds,
+                host,
+                from,
+                action,
+                result,
+                "{line}"
+            )
+        };
+    }
     match level {
-        Level::Error => tracing::error!(
-            node,
-            process,
-            volume,
-            milliseconds,
-            host,
-            from,
-            action,
-            result,
-            "{line}"
-        ),
-        Level::Warning => tracing::warn!(
-            node,
-            process,
-            volume,
-            milliseconds,
-            host,
-            from,
-            action,
-            result,
-            "{line}"
-        ),
-        Level::Info => tracing::info!(
-            node,
-            process,
-            volume,
-            milliseconds,
-            host,
-            from,
-            action,
-            result,
-            "{line}"
-        ),
+        Level::Error => say!(tracing::Level::ERROR),
+        Level::Warning => say!(tracing::Level::WARN),
+        Level::Info => say!(tracing::Level::INFO),
     }
 }
 

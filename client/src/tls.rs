@@ -78,7 +78,7 @@ impl PartialEq for Certificates {
 
 impl Eq for Certificates {}
 
-/// Trusts any node of the cluster: who has a server's certificate of its authority. Hosts have none.
+/// Trusts any node of the cluster: any server certificate by its authority. Hosts have none.
 #[derive(Debug)]
 struct Nodes {
     roots: RootCertStore,

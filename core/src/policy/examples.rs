@@ -32,7 +32,7 @@ pub(super) const IDLE_TIMES: [Value; 3] = [usual("10ms", ""), usual("100ms", "")
 pub(super) const STRIPES: [Value; 3] =
     [usual("20", ""), usual("10000", ""), usual("none", "no bound")];
 
-/// Some of the bounds on what is exposed.
+/// Some bounds on exposed stripes.
 pub(super) const BOUNDS: [Value; 3] =
     [usual("64M", ""), usual("1G", ""), usual("none", "no bound")];
 

@@ -9,7 +9,7 @@ use super::tasks::{MOST_TASKS, Task};
 use super::transfer::Gather;
 use super::{Failure, Piece, Reply, Request, Server, Unit};
 
-/// Whether a number is that of the one unit that there is: plain, or as what is called flat.
+/// Whether a LUN is that of the only unit, in peripheral or flat addressing.
 pub(super) fn is_unit(lun: u64) -> bool {
     matches!(lun, 0 | 0x4000_0000_0000_0000)
 }

@@ -1,4 +1,4 @@
-//! Digests of headers and data: CRC-32C, the first byte of which is the lowest (RFC 7143, 13.1).
+//! Digests of headers and data: CRC-32C, lowest byte first (RFC 7143, 13.1).
 
 use bytes::Bytes;
 use weft_bytes::checksum::{crc32c, crc32c_append};
@@ -9,7 +9,7 @@ pub(super) const LEN: usize = 4;
 /// What data are padded with.
 const PADDING: [u8; 3] = [0; 3];
 
-/// The padding behind so many bytes.
+/// The padding after this many bytes.
 pub(super) fn padding(len: usize) -> &'static [u8] {
     &PADDING[..super::pdu::padded(len) - len]
 }

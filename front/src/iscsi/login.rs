@@ -35,7 +35,7 @@ pub(super) enum Status {
     Unavailable = 0x0301,
 }
 
-/// What is known of a login that is under way.
+/// State of a login in progress.
 #[derive(Default)]
 pub(super) struct Login {
     requests: u32,
@@ -46,11 +46,11 @@ pub(super) struct Login {
     is_discovery: bool,
     /// The target is known to be there, or there need not be one.
     is_admitted: bool,
-    /// Text of which the rest is still to come.
+    /// Incomplete text of the initiator.
     text: Vec<u8>,
     /// Keys that have been answered.
     answered: Vec<String>,
-    /// An answer of which the rest is still to be sent.
+    /// The part of the answer that is not sent yet.
     answer: Vec<u8>,
     /// The request that is answered next.
     head: Option<Head>,
@@ -84,7 +84,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes what is said. Comes back with what the driver is to be asked for.
+    /// Handles a login request. Returns the nexus that the driver must admit, if there is one.
     fn hear(&mut self, login: &mut Login, pdu: &Pdu) -> Result<Option<Nexus>, Status> {
         let head = &pdu.head;
         login.requests += 1;
@@ -199,7 +199,7 @@ impl Server {
         }
     }
 
-    /// Answers the request that came last, as far as one unit goes.
+    /// Answers the last request with as much as fits into one PDU.
     fn respond(&mut self, mut login: Box<Login>) {
         let Some(head) = login.head.take() else { return };
         let continues = head.flags() & CONTINUE != 0;

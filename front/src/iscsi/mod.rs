@@ -4,7 +4,7 @@
 //! initiator logs in to a target, which is a volume as logical unit 0, or to a discovery session, which lists the
 //! targets. A session has one connection, and nothing of it outlives that (error recovery level 0).
 //!
-//! What is malformed, out of bounds or forbidden is refused here, with sense data that point at the field. A driver
+//! Malformed, out-of-bounds and forbidden requests are refused here, with sense data that point at the field. A driver
 //! sees only reads, writes, zeros, flushes and questions for holes that make sense on the unit it gave. A SCSI command may
 //! be several of those, one after the other.
 //!
@@ -13,7 +13,7 @@
 //! | `server` | units come in, and where the connection stands |
 //! | `pdu`, `digest`, `keys` | how units and texts are written |
 //! | `login`, `parameters` | what both sides agree on before the first command |
-//! | `text` | the list of targets, and what is agreed on later |
+//! | `text` | the list of targets, and later negotiation |
 //! | `commands`, `transfer` | commands and the data that they bring along |
 //! | `tasks` | commands in work, and how they are aborted |
 //! | `replies` | data and status on their way out |

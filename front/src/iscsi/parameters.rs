@@ -121,7 +121,7 @@ impl Parameters {
         answer.map_or(Answer::Reject, Answer::Value)
     }
 
-    /// What is agreed on once all has been said: no first burst is longer than any burst.
+    /// Ends the negotiation: the first burst is at most the longest burst.
     pub(super) fn settle(&mut self) {
         self.first_burst = self.first_burst.min(self.max_burst);
     }

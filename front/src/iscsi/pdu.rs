@@ -143,14 +143,14 @@ impl Head {
         self.with_word(at::TAG, tag)
     }
 
-    /// The same with so many bytes of data to come.
+    /// The same with the length of the data segment set.
     pub(super) fn with_data(mut self, len: usize) -> Head {
         self.0[5..8].copy_from_slice(&(len as u32).to_be_bytes()[1..]);
         self
     }
 }
 
-/// With what is added so that the next begins at a word.
+/// A length rounded up to whole words of four bytes.
 pub(super) fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }

@@ -16,7 +16,7 @@ use crate::{Awaits, Machine, Service};
 
 /// Where the connection stands.
 pub(super) enum Phase {
-    /// What the session is to be is negotiated.
+    /// Login negotiation.
     Login(Box<Login>),
     /// The driver owes an answer to a login.
     Applying(Box<Login>),
@@ -28,7 +28,7 @@ pub(super) enum Phase {
     Broken(ProtocolError),
 }
 
-/// A unit of which the data are not all there.
+/// A PDU whose data segment is incomplete.
 struct Receiving {
     head: Head,
     /// Its data are followed by a digest.
@@ -44,7 +44,7 @@ pub struct Server {
     pub(super) parameters: Parameters,
     /// The longest data segment that the initiator may send.
     pub(super) our_segment: u32,
-    /// What is used, once that is agreed on; none in a discovery session.
+    /// The logical unit after login; none in a discovery session.
     pub(super) unit: Option<Unit>,
     /// Handed out next.
     pub(super) events: VecDeque<Event>,

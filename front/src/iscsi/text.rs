@@ -12,7 +12,7 @@ const GOES_ON: u32 = 1;
 pub(super) struct Texts {
     /// What has come, if more is to come.
     heard: Vec<u8>,
-    /// What is still to be sent of an answer.
+    /// The part of an answer that is not sent yet.
     answer: Vec<u8>,
     /// The request that the driver is asked about, and of which targets.
     asking: Option<(Head, String)>,

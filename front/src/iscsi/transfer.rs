@@ -33,7 +33,7 @@ enum Data {
 }
 
 impl Gather {
-    /// Nothing yet; so many bytes are wanted, and up to `limit` come unasked for.
+    /// An empty buffer for `wanted` bytes, of which up to `limit` come unsolicited.
     pub(super) fn new(wanted: usize, limit: usize, is_unsolicited: bool) -> Gather {
         let (received, data_sn, r2t_sn) = (0, 0, 0);
         let (burst, data) = (None, Data::Nothing);
@@ -53,7 +53,7 @@ impl Gather {
             Data::Pieces(buffer) => {
                 buffer.as_mut()[from..from + kept].copy_from_slice(&bytes[..kept]);
             }
-            // Nothing follows what is whole.
+            // No data follows a complete transfer.
             Data::Nothing | Data::Whole(_) => {
                 let mut buffer = Pool::of_process().get(self.wanted);
                 buffer.as_mut()[..kept].copy_from_slice(&bytes[..kept]);

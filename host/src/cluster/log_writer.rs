@@ -104,7 +104,7 @@ impl LogWriter {
         self.since.is_some()
     }
 
-    /// The number of the record, if it is durable now, and what the operator is to be told.
+    /// The number of the record, if it is durable now, and a note for the operator.
     pub(super) fn take(&mut self, now: Nanos) -> (Option<u64>, Option<Note>) {
         loop {
             match self.results.try_recv() {

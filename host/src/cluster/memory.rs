@@ -66,7 +66,7 @@ pub(crate) struct Memory {
     witness: Witness,
     file: Option<LogFile>,
     witness_file: Option<File>,
-    /// How far a write has got that failed and is to be repeated.
+    /// Progress of a failed write, which must be repeated.
     failed: Failed,
 }
 
@@ -151,7 +151,7 @@ impl Memory {
         durable::replace(&path, &spare, &self.witness.bytes())
     }
 
-    /// Makes something durable, and notes that it is. If that fails, the same is to be written before anything else: it
+    /// Makes something durable, and notes that it is. If that fails, the same must be written before anything else: it
     /// goes on where it failed.
     pub(super) fn write(&mut self, persist: &Persist) -> Result<()> {
         if !self.failed.in_log {
@@ -163,7 +163,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Looks whether the directory can be written to: what is written is overwritten by the next log.
+    /// Tests whether the directory is writable: the next log overwrites the byte that this writes.
     pub(super) fn try_to_write(&self) -> Result<()> {
         let path = self.dir.join(SPARE);
         let spare = durable::private_file().write(true).create(true).truncate(false).open(&path);

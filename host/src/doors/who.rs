@@ -8,7 +8,7 @@ use weft_net::identity::ShownHost;
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// Somebody who has not said it, and need not.
+    /// An unauthenticated host where no authentication is required.
     #[default]
     Stranger,
     /// Somebody who must prove it by TLS, and has not.

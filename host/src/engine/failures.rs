@@ -1,8 +1,8 @@
 //! Nodes whose disks have failed a write or a flush: each stops, and starts again by itself while its disk fails seldom.
 //!
 //! One error does not make a broken disk. What the node may have missed it catches up with, like any node that was away.
-//! A disk that fails more often stays out until an operator starts its node, and so does one of which the page cache may
-//! show what is not on the disk.
+//! A disk that fails more often stays out until an operator starts its node. So does a disk without direct I/O, since the
+//! page cache may show content that was lost.
 
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
@@ -23,7 +23,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// What is longer ago does not count.
+    /// Older failures do not count.
     const WITHIN: Nanos = 3_600_000 * MILLIS;
 
     /// One more. Returns how long the node waits before it starts again, if it does.

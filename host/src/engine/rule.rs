@@ -67,7 +67,7 @@ const TICK: Nanos = 1000 * MILLIS;
 /// How long a map waits that could not be stored before that is tried again.
 const RETRY_AFTER: Nanos = 1000 * MILLIS;
 
-/// What is said when it could not.
+/// The reason in errors and log lines.
 const CANNOT_STORE: &str = "the map cannot be stored";
 
 /// A change of the map that has been asked for.

@@ -46,7 +46,7 @@ pub(super) struct Acceptor {
     limits: Limits,
     /// What all hosts together may have in work.
     memory: Arc<Budget>,
-    /// The certificates by which hosts are served, and what is asked of them.
+    /// Certificates for hosts, and whether TLS is required.
     keeper: Arc<Keeper>,
     tls: Tls,
     /// The host that callers are taken for, where this process is a host's own controller.
@@ -96,7 +96,7 @@ impl Acceptor {
         self.listeners.iter().filter_map(|listener| listener.at.ip()).collect()
     }
 
-    /// What is spoken at a listener, if it is for hosts.
+    /// The protocol of a listener for hosts.
     pub(super) fn protocol(&self, listener: usize) -> Option<&'static str> {
         (listener != CONTROL_SOCKET).then(|| self.listeners[listener].at.key())
     }

@@ -102,7 +102,7 @@ pub(super) struct Connection<P: Protocol> {
     last_failure: Option<String>,
     /// A request that waits for memory.
     waiting: Option<Asked>,
-    /// What the host may do with its volume, once it uses one; and whether that is to be said.
+    /// The host's access to its volume, and a login that the log does not have yet.
     access: Option<Access>,
     login: Option<VolumeId>,
 }

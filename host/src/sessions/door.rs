@@ -1,4 +1,4 @@
-//! What is asked of a host before it comes in at a listener.
+//! Authentication of a host at a listener.
 
 use std::sync::Arc;
 

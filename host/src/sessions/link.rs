@@ -46,7 +46,7 @@ pub(crate) struct Link<M> {
     tls: Option<Box<Secured>>,
     pub(crate) machine: M,
     pub(crate) peer: String,
-    /// Who the host is, as far as it has been seen.
+    /// The host's identity, once it is known.
     pub(crate) who: Who,
     door: Door,
     readable: bool,
@@ -112,7 +112,7 @@ impl<M: Service> Link<M> {
         self.memory.is(self.bytes + self.machine.output_len() as u64);
     }
 
-    /// Whether there is memory for a request of so many bytes. If not, nothing more is received until there is.
+    /// Whether the budget has room for a request of `bytes`. If not, nothing more is received until it has.
     pub(crate) fn finds_memory(&mut self, bytes: u64) -> bool {
         let found = self.memory.has_room_for(bytes);
         self.waits_for_memory = if found { 0 } else { bytes };

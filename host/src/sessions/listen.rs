@@ -174,12 +174,12 @@ impl Listen {
         }
     }
 
-    /// A session of one who has connected there.
+    /// A session for a new connection.
     pub(crate) fn begin(&self, arrival: Arrival) -> Box<dyn Session> {
         (self.front_end.begin)(arrival)
     }
 
-    /// Its address as one who has connected at `local` can use it, if it is one of TCP.
+    /// The TCP address, as a host that connected to `local` can use it.
     pub(crate) fn portal(&self, local: Option<SocketAddr>) -> Option<String> {
         let Place::Tcp(address) = &self.place else { return None };
         // An address that stands for all of the machine is no use to anybody.

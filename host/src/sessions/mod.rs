@@ -10,7 +10,7 @@
 //! | `connection` | a session, made of a protocol's machine and a socket |
 //! | `connections` | all of them, and what they share |
 //! | `link` | the socket, and how much a host may have in work |
-//! | `door`, `tls` | what is asked of a host, and TLS over its socket |
+//! | `door`, `tls` | authentication of a host, and TLS over its socket |
 //! | `listen`, `callers` | where connections come in, and how many there may be |
 //! | `numbered` | hosts that number their requests, and come back |
 //! | `room`, `patience` | how much of a request, and for how long, is kept until it is whole |

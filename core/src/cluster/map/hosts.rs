@@ -136,7 +136,7 @@ impl HostChange {
 }
 
 impl ClusterMap {
-    /// What is wrong with the hosts, if anything.
+    /// The first fault found in the hosts, if any.
     pub(super) fn wrong_with_hosts(&self) -> Option<String> {
         if let Some(name) = self.hosts.keys().find(|name| !is_host_name(name)) {
             return Some(format!("'{name}' is no name of a host"));

@@ -24,12 +24,12 @@ struct Fields {
 }
 
 impl Cdb<'_> {
-    /// The number in so many bytes.
+    /// The big-endian number in `len` bytes.
     pub(super) fn number(&self, at: usize, len: usize) -> u64 {
         long(&self.0[at..at + len])
     }
 
-    /// Data, of which as many bytes are sent as the field says.
+    /// Data, truncated to the allocation length in the field.
     pub(super) fn answered(&self, mut data: Vec<u8>, at: usize, len: usize) -> Work {
         let most = usize::try_from(self.number(at, len)).unwrap_or(usize::MAX);
         data.truncate(most);
@@ -79,7 +79,7 @@ impl Cdb<'_> {
         Ok(Stretch { offset: first * BLOCK, length: count * BLOCK })
     }
 
-    /// How what is on the disk is compared.
+    /// The BYTCHK field.
     fn check(&self) -> Result<Check, Sense> {
         match self.0[1] >> 1 & 0x03 {
             0 => Ok(Check::Readable),

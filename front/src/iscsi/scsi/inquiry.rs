@@ -7,7 +7,7 @@ const VENDOR: &[u8; 8] = b"WEFT    ";
 const PRODUCT: &[u8; 16] = b"volume          ";
 const REVISION: &[u8; 4] = b"1   ";
 
-/// Blocks of a sector, which is what is written as a whole.
+/// Logical blocks of a physical block.
 const SECTOR_BLOCKS: u16 = 8;
 /// That number as a power of two.
 const SECTOR_EXPONENT: u8 = 3;
@@ -50,7 +50,7 @@ pub(super) fn vital(code: u8, unit: &Unit) -> Result<Vec<u8>, Sense> {
         0xb0 => limits(),
         // It does not turn.
         0xb1 => [&[0, 1][..], &[0; 58]].concat(),
-        // UNMAP and both WRITE SAME unmap, what is unmapped reads zeros, and all has room of its own.
+        // UNMAP and both WRITE SAME unmap, unmapped blocks read zeros, and the unit is fully provisioned.
         0xb2 => vec![0, 0xe4, 0x01, 0],
         _ => return Err(Sense::field(2, None)),
     };

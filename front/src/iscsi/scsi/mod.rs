@@ -48,11 +48,11 @@ pub(super) enum Work {
     /// It is done.
     Nothing,
     Read(Stretch),
-    /// Everything that was answered before is to be safe.
+    /// Make all answered writes durable.
     Flush,
     Write {
         at: Stretch,
-        /// It is to be safe before the answer.
+        /// Make it durable before the answer.
         durable: bool,
         then: Check,
     },
@@ -65,23 +65,23 @@ pub(super) enum Work {
         at: Stretch,
         zeros: bool,
     },
-    /// A list of so many bytes of what to unmap.
+    /// An UNMAP parameter list of `list` bytes.
     Unmap {
         list: u64,
     },
-    /// A list of so many bytes of modes.
+    /// A mode parameter list of `list` bytes.
     Modes {
         list: u64,
         long: bool,
     },
-    /// What of the stretch has room; the answer has so many bytes at most.
+    /// The allocation status of a stretch, in at most `most` bytes.
     Status {
         at: Stretch,
         most: usize,
     },
 }
 
-/// How what is on the disk is looked at.
+/// How stored content is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// Not at all.

@@ -30,7 +30,7 @@ fn page(code: u8, len: usize) -> Vec<u8> {
     page
 }
 
-/// What is asked for by MODE SENSE.
+/// The fields of MODE SENSE.
 pub(super) struct Asked {
     pub(super) page: u8,
     pub(super) subpage: u8,
@@ -115,7 +115,7 @@ pub(super) fn select(list: &[u8], long: bool, unit: &Unit) -> Result<(), Sense> 
     Ok(())
 }
 
-/// Refuses a descriptor of blocks that says anything but what is so. No count means the one that there is.
+/// Refuses a block descriptor that differs from the unit. A count of 0 stands for the current one.
 fn check_blocks(blocks: &[u8], is_long: bool, head: usize, unit: &Unit) -> Result<(), Sense> {
     let (count, length) = match (blocks.len(), is_long) {
         (0, _) => return Ok(()),

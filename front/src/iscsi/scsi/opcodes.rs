@@ -9,7 +9,7 @@ pub(super) struct Command {
     pub(super) opcode: u8,
     /// Which of those that share the opcode.
     pub(super) action: Option<u16>,
-    /// The bits that mean something, by byte; so many bytes as the command has.
+    /// The CDB usage data: the bits that are evaluated, for each byte of the command.
     pub(super) usage: &'static [u8],
     pub(super) plan: fn(&Cdb<'_>, &Unit) -> Result<Work, Sense>,
 }

@@ -19,7 +19,7 @@ pub(in crate::iscsi) enum Then {
     Send,
     /// It must be these bytes.
     Compare(Bytes),
-    /// It is put into words of which so many bytes are sent.
+    /// Answer with the allocation status, in at most this many bytes.
     Status(usize),
 }
 
@@ -49,7 +49,7 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
     })
 }
 
-/// A look at what is on the disk.
+/// A read that checks stored content.
 fn look(check: Check, at: Stretch, data: Bytes) -> Option<Step> {
     let then = match check {
         Check::Nothing => return None,
@@ -82,7 +82,7 @@ fn unmap(list: &[u8], unit: &Unit) -> Result<Vec<Step>, Sense> {
     }
     let Some(head) = list.first_chunk::<DESCRIPTORS>() else { return Err(Sense::LIST_LENGTH) };
     let said = usize::from(u16::from_be_bytes([head[2], head[3]]));
-    // What is cut off is left out, as it is where the list is shorter than it says.
+    // A truncated descriptor is ignored, as in a list that is shorter than its length field.
     let descriptors = list[DESCRIPTORS..].chunks_exact(DESCRIPTOR).take(said / DESCRIPTOR);
     if descriptors.len() as u64 > super::MOST_DESCRIPTORS {
         return Err(Sense::parameter(2));
@@ -130,7 +130,7 @@ pub(in crate::iscsi) fn allocation(at: Stretch, found: &[(u64, bool)], most: usi
             _ => runs.push((length, hole)),
         }
     }
-    // A block of which a part is a hole has room.
+    // A block that is a hole only in part counts as mapped.
     let (mut bytes, mut from, mut reached) = (vec![0; 8], at.offset, at.offset);
     let end = at.offset + at.length - left;
     let mut told: Vec<(u64, u64, bool)> = Vec::new();

@@ -72,7 +72,7 @@ pub struct Configuration {
     pub patience: Patience,
     /// How long a disk may take for one operation.
     pub disk_timeout: DiskTimeout,
-    /// What is asked of hosts that come in.
+    /// Authentication of hosts.
     pub doors: Doors,
 }
 

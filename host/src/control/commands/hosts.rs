@@ -10,7 +10,7 @@ use crate::control_protocol::{HostAction, ok};
 use crate::error::{Error, Result, fail};
 
 impl Commands<'_> {
-    /// Takes up what is asked about known hosts.
+    /// Commands about known hosts.
     pub(super) fn known_hosts(&mut self, action: &HostAction) -> Result<Outcome> {
         let map = self.engine.map();
         let change = match action {
@@ -118,7 +118,7 @@ fn refuse_unlisted(volume: &Volume, host: &str) -> Result<()> {
     }
 }
 
-/// What is known of hosts, for who asks.
+/// Known hosts as JSON.
 fn known(map: &ClusterMap) -> Value {
     let one = |(name, host): (&String, &weft_core::cluster::KnownHost)| {
         let volumes = map.volumes.values().filter(|v| v.hosts.is_some());

@@ -55,7 +55,7 @@ impl Shared {
     }
 }
 
-/// A lane that rests for so long gives memory back. The pool of buffers has been emptied by then.
+/// A lane that is idle this long gives memory back. The buffer pool is empty by then.
 const GIVES_BACK: Duration = Duration::from_secs(5);
 
 /// The thread's side.

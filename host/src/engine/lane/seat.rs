@@ -57,7 +57,7 @@ impl Seat {
         *self = Seat { life, first, disk_ops, begun, ..Seat::default() };
     }
 
-    /// The disk begins an operation of this life, now if it is to be timed.
+    /// The disk begins an operation of this life; `now` if it is timed.
     pub(super) fn begins(&mut self, request: &DiskRequest, now: Option<Nanos>) {
         self.disk_ops += 1;
         if let Some(at) = now {
