@@ -3,7 +3,7 @@
 //! The reactor's own lane comes first, as if it were the only one. Then the reactor runs the lanes that it holds, gives back
 //! those that are done, and leaves to their threads what takes long.
 
-use weft_core::node::{Envelope, Input, Timer};
+use weft_core::node::{Envelope, Input, MapMessage, Timer};
 use weft_core::units::{MILLIS, Nanos};
 
 use super::lane::{HANDFUL, Mail, Said};
@@ -98,7 +98,13 @@ impl Engine {
     /// Delivers the next word of the authority or message.
     fn deliver(&mut self) -> bool {
         if let Some((node, input)) = self.gate.next(|| self.rule.may_serve()) {
-            self.input(usize::from(node.0), input);
+            let n = usize::from(node.0);
+            if let Input::Map(MapMessage::Enter { .. }) = &input
+                && let Some(instance) = self.instances.get_mut(n)
+            {
+                instance.entered |= instance.runs();
+            }
+            self.input(n, input);
             return true;
         }
         let delivered = self.lanes.own.deliver(|| self.rule.may_serve());

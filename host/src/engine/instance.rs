@@ -71,6 +71,8 @@ pub(crate) struct Instance {
     /// How the disk's queue is served.
     pub(crate) queue: DiskQueue,
     pub(crate) phase: Phase,
+    /// In this life its node has been told to enter a map. The map may count it as up before: as in its earlier life.
+    pub(super) entered: bool,
     /// Counts its lives, so that what was said in an earlier one is not taken for this one's. Its seat has the same.
     pub(crate) life: u64,
     /// To be started as soon as the earlier life's disk operations have ended.
@@ -135,6 +137,7 @@ impl Instance {
             size,
             queue: DiskQueue::default(),
             phase: Phase::Down,
+            entered: false,
             life: 0,
             wanted: false,
             patience: None,
@@ -173,7 +176,7 @@ impl Instance {
     /// Its node is dropped.
     pub(super) fn is_dropped(&mut self, why: &str) {
         self.keeper = Keeper::default();
-        self.phase = Phase::Down;
+        (self.phase, self.entered) = (Phase::Down, false);
         self.life += 1;
         self.wanted = false;
         self.patience = None;

@@ -165,7 +165,10 @@ impl Engine {
     /// The first node from `from` on, in a circle, that takes requests.
     pub(crate) fn originator(&self, from: usize) -> Option<usize> {
         let takes = |n: &usize| {
-            self.instances[*n].phase == Phase::Running && self.map().is_up(NodeId(*n as u16))
+            let instance = &self.instances[*n];
+            instance.phase == Phase::Running
+                && instance.entered
+                && self.map().is_up(NodeId(*n as u16))
         };
         (from..self.instances.len()).chain(0..from.min(self.instances.len())).find(takes)
     }

@@ -165,6 +165,23 @@ fn a_node_is_lost_and_regained_on_a_file_system() {
     });
 }
 
+/// The map counts it as up until the others have gone on without its earlier life.
+#[test]
+fn a_node_that_starts_again_takes_no_requests_before_it_has_a_map() {
+    for lanes in LANES {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+        let mut engine = engine(dir.path(), &spec, lanes);
+        engine.kill_node(2, "the test kills it").unwrap();
+        engine.start_node(2).unwrap();
+        assert!(engine.map().is_up(NodeId(2)));
+        engine.instances[2].phase = Phase::Running;
+        assert_eq!(engine.originator(2), Some(3));
+        engine.instances[2].phase = Phase::Opening;
+        until(&mut engine, |e| e.originator(2) == Some(2));
+    }
+}
+
 #[test]
 fn draining_nodes_finish_what_they_have_begun() {
     for lanes in LANES {

@@ -367,7 +367,11 @@ impl Requests {
 
     /// The node that was waited for is back, or will not be.
     pub(crate) fn resume(&mut self, engine: &mut Engine) {
-        for pending in std::mem::take(&mut self.parked) {
+        let mut parked = std::mem::take(&mut self.parked);
+        // The oldest first: nodes forget what they remember of older ones. What came while the node was stopping was
+        // parked before what it had in work.
+        parked.sort_by_key(|p| p.name.number);
+        for pending in parked {
             self.issue(engine, pending);
         }
     }
