@@ -106,6 +106,7 @@ e2e() {
     tests/bad_disks.sh
     tests/client.sh
     tests/iscsi.sh
+    tests/reservations.sh
     tests/doors.sh
     tests/packaging.sh "$WEFT"
 }

@@ -52,6 +52,8 @@ pub enum Volume {
     Undelete(Named),
     /// Let a known host use a volume: from the first one on, no other host may. Or let all hosts use it again
     Allow(Allow),
+    /// Remove the persistent reservation of a volume and all hosts that registered with it
+    Unreserve(Named),
     /// Take a host off the list of a volume: its connections to it end
     Deny(Deny),
 }
@@ -206,6 +208,7 @@ impl Volume {
             Volume::Lost(_) => return lost::show(&answer),
             Volume::Allow(allow) => allow.said(&answer)?,
             Volume::Deny(deny) => deny.said(&answer)?,
+            Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
             Volume::Create(_)
             | Volume::Show(_)
             | Volume::Resize(_)
@@ -271,6 +274,9 @@ impl Volume {
             }
             Volume::Allow(allow) => (allow.common(), allow.request()),
             Volume::Deny(deny) => (deny.common(), deny.request()),
+            Volume::Unreserve(n) => {
+                (&n.common, ControlRequest::VolumeUnreserve { name: n.name.clone() })
+            }
             Volume::Rename(r) => {
                 let (name, to) = (r.name.clone(), r.to.clone());
                 (&r.common, ControlRequest::VolumeRename { name, to })

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
 
+use crate::reserving::Reserving;
+
 /// What can be asked of a running array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cmd", rename_all = "kebab-case", deny_unknown_fields)]
@@ -244,6 +246,16 @@ pub enum ControlRequest {
         /// What.
         action: HostAction,
     },
+    /// A host registers with a volume, or reserves it; answered when the map says what became of that.
+    Reserve {
+        /// The change.
+        change: Reserving,
+    },
+    /// Remove all registrants of a volume, and its reservation.
+    VolumeUnreserve {
+        /// Its name.
+        name: String,
+    },
     /// A host of the native protocol has come to another process: end its connection here, give
     /// up what it has in work, and answer, when nothing of it is, what was done.
     HostLeave {
@@ -441,7 +453,7 @@ fn is_one(n: &usize) -> bool {
 
 /// What a question asks to change of the map, in words for the log; nothing if it changes nothing.
 pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
-    const CHANGES: [&str; 14] = [
+    const CHANGES: [&str; 16] = [
         "node-add",
         "node-remove",
         "disk",
@@ -456,6 +468,8 @@ pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
         "volume-delete",
         "volume-undelete",
         "volume-rename",
+        "volume-unreserve",
+        "reserve",
     ];
     let Value::Object(mut question) = serde_json::from_slice(question).ok()? else { return None };
     let command = question.remove("cmd")?.as_str()?.to_string();

@@ -41,6 +41,7 @@ mod metrics;
 mod policy;
 mod polling;
 mod reactor;
+mod reserving;
 mod sessions;
 mod size;
 mod socket;

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 30] = [
+const ORDER: [&str; 31] = [
     "error",
     "length_of_time",
     "size",
@@ -25,6 +25,7 @@ const ORDER: [&str; 30] = [
     "volumes",
     "state",
     "sessions",
+    "reserving",
     "control_protocol",
     "control_client",
     "metrics",

@@ -36,6 +36,8 @@ mod refresh_tests;
 #[cfg(test)]
 mod removed_volumes_tests;
 #[cfg(test)]
+mod reserved_tests;
+#[cfg(test)]
 mod rewriting_tests;
 #[cfg(test)]
 mod store_crash_tests;

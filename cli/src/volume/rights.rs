@@ -60,8 +60,19 @@ impl Allow {
     }
 }
 
-/// Says which hosts may use a volume, if not all.
+/// Says that nothing is reserved any more.
+pub(super) fn unreserved(volume: &str, answer: &Value) -> Result<()> {
+    say(format!("volume '{volume}' has no reservation and no registrants ({})", map_of(answer)))
+}
+
+/// Says which hosts may use a volume, if not all, and which of them has reserved it.
 pub(super) fn list(volume: &VolumeStatus) -> Result<()> {
+    if let Some(reservation) = &volume.reservation {
+        say(format!("reservation: {reservation}"))?;
+    }
+    for registrant in &volume.registrants {
+        say(format!("registered: {registrant}"))?;
+    }
     let Some(list) = &volume.hosts else { return Ok(()) };
     let hosts: Vec<String> = list.iter().map(|(host, word)| format!("{host} ({word})")).collect();
     match hosts.is_empty() {

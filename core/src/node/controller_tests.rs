@@ -28,7 +28,7 @@ fn ask(number: u64, wish: Wish) -> Body {
 
 fn staged(number: u64, wish: Wish, stage: Stage) -> Body {
     let id = RequestId { host: HostId(7), number };
-    let origin = Origin { asker: Asker { id, oldest: 1 }, again: None };
+    let origin = Origin { asker: Asker { id, oldest: 1 }, again: None, permitted: 0 };
     let (key, after) = (Key(9), at(500));
     Body::Request(Ask { number, oldest: 1, key, volume: VOLUME, wish, origin, after, stage })
 }

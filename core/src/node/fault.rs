@@ -43,6 +43,8 @@ pub enum Bug {
     DisturbsRest,
     /// What is asked for again is done again, whatever became of it.
     RepeatsBlindly,
+    /// Writes begin whatever was reserved since they were permitted.
+    IgnoresReservations,
     /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
     OldestPrepared,
     /// Who catches up is answered although what was aborted here may be in doubt again.
@@ -159,6 +161,11 @@ impl NodeConfig {
     /// Whether it is found out what became of what is asked for again.
     pub(super) fn recalls(&self) -> bool {
         !self.has(Bug::RepeatsBlindly)
+    }
+
+    /// Whether writes begin only under the reservations by which they were permitted.
+    pub(super) fn heeds_reservations(&self) -> bool {
+        !self.has(Bug::IgnoresReservations)
     }
 
     /// Whether writes that have only begun count as unsettled.

@@ -117,6 +117,13 @@ pub enum HostError {
     /// The node is not part of the cluster now.
     #[error("this node is not up in the cluster now")]
     NotServing,
+    /// The volume's reservations have changed since it was permitted, and nothing of it begins any more. What has begun
+    /// may have happened.
+    #[error("the volume's reservations have changed meanwhile")]
+    Outdated,
+    /// Another host has reserved the volume.
+    #[error("another host has reserved the volume")]
+    Reserved,
     /// The host may only read the volume.
     #[error("this host may only read the volume")]
     ReadOnly,

@@ -19,7 +19,7 @@ fn asked_again() -> Bench {
     let mut bench = Bench::new();
     bench.enter(map(2, Attendance::default()), at(1));
     let again = Again { since: at(900), epoch: 1 };
-    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: Some(again) };
+    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: Some(again), permitted: 0 };
     let data = Buffer::Length(UNIT as usize);
     bench.handle(Input::Named(1, VOLUME, origin, None, HostOp::Write(0, data)));
     bench
@@ -64,7 +64,7 @@ fn what_is_undecided_is_waited_for_and_what_has_not_happened_is_done() {
 fn in_the_epoch_of_its_attempts_nobody_is_asked() {
     let mut bench = Bench::new();
     let again = Again { since: at(900), epoch: 1 };
-    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: Some(again) };
+    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: Some(again), permitted: 0 };
     let data = Buffer::Length(UNIT as usize);
     bench.handle(Input::Named(1, VOLUME, origin, None, HostOp::Write(0, data)));
     assert_eq!(recalls(&bench), 0, "a message of an attempt may be on its way");
@@ -77,7 +77,7 @@ fn in_the_epoch_of_its_attempts_nobody_is_asked() {
 #[test]
 fn an_attempt_that_nobody_has_a_say_in_is_asked_after_and_not_begun_again() {
     let mut bench = Bench::new();
-    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: None };
+    let origin = Origin { asker: Asker { id: id(), oldest: 3 }, again: None, permitted: 0 };
     let data = Buffer::Length(UNIT as usize);
     bench.handle(Input::Named(1, VOLUME, origin, None, HostOp::Write(0, data)));
     assert!(writes(&bench));

@@ -40,6 +40,9 @@ pub struct Origin {
     pub asker: Asker,
     /// If it has been asked for before: then nothing of it is done before it is known what became of that.
     pub again: Option<Again>,
+    /// The version of the volume's reservations under which it is permitted
+    /// ([`Reservations`](crate::cluster::Reservations)).
+    pub permitted: u64,
 }
 
 /// A request that was asked for before, of a node that has stopped or that its host has left.

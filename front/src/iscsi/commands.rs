@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::pdu::{FINAL, Head, Pdu, Reason};
 use super::replies::Status;
+use super::reservation::{Attention, Outcome};
 use super::scsi::{self, BLOCK, Sense, Then, Work};
 use super::tasks::{MOST_TASKS, Task};
 use super::transfer::Gather;
@@ -26,6 +27,11 @@ impl Server {
         }
         let Some(unit) = &self.unit else { return };
         let mut task = Task::new(*head, work(head, unit));
+        if reports_attention(head)
+            && let Some(attention) = self.attentions.pop_front()
+        {
+            task.work = Err(Sense::attention(attention));
+        }
         let (data, expected) = (&pdu.data, task.expected());
         if !(data.is_empty() || (task.writes() && self.parameters.immediate_data)) {
             return self.reject(head, Reason::Protocol);
@@ -139,7 +145,22 @@ impl Server {
                 let data = scsi::allocation(step.at, &found, most);
                 self.end(number, Status::Good, vec![data.into()]);
             }
+            (Then::Outcome, Reply::Reserved(outcome)) => match refused(outcome) {
+                None => self.next_step(number),
+                Some(status) => self.end(number, status, Vec::new()),
+            },
+            (Then::Reservations(query, most), Reply::Reservations(state)) => {
+                let data = scsi::reservations(query, &state, most);
+                self.end(number, Status::Good, vec![data.into()]);
+            }
             _ => self.end(number, Status::Check(Sense::FAILED), Vec::new()),
+        }
+    }
+
+    /// Tells the initiator of something with its next command, once.
+    pub fn attend(&mut self, to: Attention) {
+        if !self.attentions.contains(&to) {
+            self.attentions.push_back(to);
         }
     }
 
@@ -194,12 +215,33 @@ fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
     }
 }
 
+/// Whether a command of the unit is answered with what there is to attend to, if there is something (SAM-5, 5.14).
+fn reports_attention(head: &Head) -> bool {
+    const INQUIRY: u8 = 0x12;
+    const REQUEST_SENSE: u8 = 0x03;
+    const REPORT_LUNS: u8 = 0xa0;
+    let opcode = head.0[super::pdu::at::CDB];
+    is_unit(head.lun()) && !matches!(opcode, INQUIRY | REQUEST_SENSE | REPORT_LUNS)
+}
+
+/// How a change of reservations ends that was not made.
+fn refused(outcome: Outcome) -> Option<Status> {
+    Some(match outcome {
+        Outcome::Done => return None,
+        Outcome::Conflict => Status::Conflict,
+        Outcome::WrongRelease => Status::Check(Sense::WRONG_RELEASE),
+        Outcome::NoKey => Status::Check(Sense::NO_KEY),
+        Outcome::Full => Status::Check(Sense::REGISTRANTS),
+    })
+}
+
 fn failed(failure: Failure) -> Status {
     match failure {
         Failure::Busy => Status::Busy,
         Failure::OutOfRange => Status::Check(Sense::OUT_OF_RANGE),
         Failure::Gone => Status::Check(Sense::NO_UNIT),
         Failure::Protected => Status::Check(Sense::WRITE_PROTECTED),
+        Failure::Reserved => Status::Conflict,
         Failure::Failed => Status::Check(Sense::FAILED),
         Failure::Unknown => Status::Check(Sense::UNKNOWN),
     }

@@ -18,6 +18,7 @@
 //! | `tasks` | commands in work, and how they are aborted |
 //! | `replies` | data and status on their way out |
 //! | `scsi` | what commands of disks mean |
+//! | `reservation` | reservations, in the driver's words |
 
 mod commands;
 mod digest;
@@ -26,6 +27,7 @@ mod login;
 mod parameters;
 mod pdu;
 mod replies;
+pub mod reservation;
 mod scsi;
 mod server;
 mod tasks;
@@ -61,6 +63,14 @@ pub struct Nexus {
     pub target: String,
 }
 
+impl Nexus {
+    /// The initiator and its session, as the name of a port.
+    pub fn transport_id(&self) -> String {
+        let isid: String = self.isid.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{},i,0x{isid}", self.initiator)
+    }
+}
+
 /// A target, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -77,9 +87,9 @@ pub struct Request {
     pub number: u64,
     /// What to do.
     pub op: Op,
-    /// Where, in bytes; zero for a flush.
+    /// Where, in bytes; zero for a flush, and for reservations.
     pub offset: u64,
-    /// How much, in bytes; zero for a flush, and never zero otherwise.
+    /// How much, in bytes; zero for these, and never zero otherwise.
     pub length: u64,
     /// Answer only once the effect is durable.
     pub durable: bool,
@@ -98,6 +108,10 @@ pub enum Op {
     Flush,
     /// Tell which parts of the range are holes; answered by [`Reply::Extents`].
     Holes,
+    /// Register or reserve; answered by [`Reply::Reserved`].
+    Reserve(reservation::Action),
+    /// Tell who has registered; answered by [`Reply::Reservations`].
+    Reservations,
 }
 
 /// How a request that succeeded is answered.
@@ -109,6 +123,10 @@ pub enum Reply {
     Pieces(Vec<Piece>),
     /// Lengths in bytes from the request's offset on, and whether each is a hole.
     Extents(Vec<(u64, bool)>),
+    /// What became of a reservation.
+    Reserved(reservation::Outcome),
+    /// Who has registered.
+    Reservations(reservation::State),
 }
 
 /// Part of what was read.
@@ -131,6 +149,8 @@ pub enum Failure {
     Gone,
     /// The initiator may only read.
     Protected,
+    /// Another has reserved the unit.
+    Reserved,
     /// It cannot be done.
     Failed,
     /// It may have been done or not.

@@ -14,6 +14,8 @@ use super::{Server, digest};
 pub(super) enum Status {
     Good,
     Busy,
+    /// RESERVATION CONFLICT.
+    Conflict,
     Check(Sense),
 }
 
@@ -23,6 +25,7 @@ impl Status {
             Status::Good => 0x00,
             Status::Check(_) => 0x02,
             Status::Busy => 0x08,
+            Status::Conflict => 0x18,
         }
     }
 }
@@ -67,7 +70,7 @@ impl Server {
                 let bytes = sense.fixed();
                 vec![[&(bytes.len() as u16).to_be_bytes()[..], &bytes].concat().into()]
             }
-            Status::Good | Status::Busy => Vec::new(),
+            Status::Good | Status::Busy | Status::Conflict => Vec::new(),
         };
         self.send_status(head, &sense);
     }

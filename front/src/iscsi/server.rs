@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::login::Login;
 use super::parameters::Parameters;
 use super::pdu::{self, Head, NO_TAG, Pdu, Reason, at, opcode};
+use super::reservation::Attention;
 use super::tasks::Tasks;
 use super::text::Texts;
 use super::{Event, Failure, ProtocolError, Reply, Request, Unit, digest};
@@ -50,6 +51,8 @@ pub struct Server {
     pub(super) events: VecDeque<Event>,
     pub(super) tasks: Tasks,
     pub(super) texts: Texts,
+    /// What the initiator is told with its next commands.
+    pub(super) attentions: VecDeque<Attention>,
     /// The number of the next command, and of the next status.
     pub(super) exp_cmd_sn: u32,
     pub(super) stat_sn: u32,
@@ -78,6 +81,7 @@ impl Server {
             events: VecDeque::new(),
             tasks: Tasks::default(),
             texts: Texts::default(),
+            attentions: VecDeque::new(),
             exp_cmd_sn: 0,
             stat_sn: 0,
             leaving: None,

@@ -28,6 +28,8 @@ pub(crate) enum Line {
     Process(NodeId, u64),
     /// A thread of this process.
     Thread(Sender<Vec<u8>>),
+    /// A session of a host, which is called so.
+    Host(Sender<Vec<u8>>, String),
     /// This process itself, which has it done and waits for no answer.
     Nobody,
 }
@@ -151,7 +153,8 @@ impl ControlConnection {
     /// Tells whoever asked what is waited for, if it has been for a while.
     pub(crate) fn tell(&mut self, waits_for: impl FnOnce(&Wait) -> Option<String>) {
         let Some(wait) = &self.wait else { return };
-        if self.since.elapsed() < TELL_AFTER || matches!(self.line, Line::Thread(_) | Line::Nobody)
+        if self.since.elapsed() < TELL_AFTER
+            || matches!(self.line, Line::Thread(_) | Line::Host(..) | Line::Nobody)
         {
             return;
         }
@@ -223,7 +226,7 @@ impl ControlConnection {
                     together.answer(*node, *number, &line);
                 }
                 // If it does not wait any more, nobody does.
-                (Line::Thread(sender), _) => drop(sender.send(line)),
+                (Line::Thread(sender) | Line::Host(sender, _), _) => drop(sender.send(line)),
                 (Line::Socket(_) | Line::Nobody, _) | (Line::Process(..), None) => {}
             }
         }

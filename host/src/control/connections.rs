@@ -109,6 +109,7 @@ impl Controls {
             },
             Line::Process(node, _) => format!("the process of node {}", node.0),
             Line::Thread(_) => "a process that joins".to_string(),
+            Line::Host(_, peer) => peer.clone(),
             Line::Nobody => return None,
         };
         Some((&control.question, from))

@@ -1,6 +1,6 @@
 //! What the status says of hosts: who is connected, who came in, and who may.
 
-use weft_core::cluster::Access;
+use weft_core::cluster::{Access, Registrant, Reservation, Reservations};
 use weft_core::units::VolumeId;
 
 use super::commands::Commands;
@@ -26,6 +26,23 @@ pub(super) fn hosts(commands: &Commands<'_>) -> Vec<HostStatus> {
 /// A host of a volume's list, and what it may do.
 pub(super) fn access((name, access): (&String, &Access)) -> (String, String) {
     (name.clone(), access.word().to_string())
+}
+
+/// A registrant: a host, and the process that it came through.
+pub(super) fn registrant(of: &Registrant) -> String {
+    match of.port.checked_sub(1) {
+        Some(node) => format!("{} through the process of node {node}", of.host),
+        None => of.host.clone(),
+    }
+}
+
+/// How a volume is reserved, and by whom.
+pub(super) fn reservation(of: &Reservations) -> Option<String> {
+    let Reservation { kind, holder } = of.reservation.as_ref()?;
+    Some(match kind.is_held_by_all() {
+        true => format!("{} by all registrants", kind.name()),
+        false => format!("{} by {}", kind.name(), registrant(holder)),
+    })
 }
 
 /// Who came in at this process, and who was refused.

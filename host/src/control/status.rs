@@ -429,6 +429,8 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         nodes: volume.nodes().into_iter().map(|n| n.0).collect(),
         clients: commands.clients_of(volume.id),
         hosts: volume.hosts.as_ref().map(|list| list.iter().map(doors::access).collect()),
+        reservation: doors::reservation(&volume.reservations),
+        registrants: volume.reservations.registered.keys().map(doors::registrant).collect(),
         unordered_sharing: volume.unordered_sharing,
         exposed: exposed::of(volume, &nodes),
         ranges: exposed::ranges(volume, &nodes),

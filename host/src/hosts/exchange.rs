@@ -44,10 +44,13 @@ impl Hosts {
         for said in said.drain(..) {
             match said {
                 // Its host may have asked elsewhere since, and been answered: this would undo what was done there.
-                Said::Ask(_) | Said::Attach(_) | Said::Supersede(_) if given_up => {
+                Said::Ask(_) | Said::Attach(_) | Said::Supersede(_) | Said::Reserve(..)
+                    if given_up =>
+                {
                     end = Err(End::Closed);
                 }
                 Said::Ask(asked) => self.take(engine, id, asked),
+                Said::Reserve(number, action) => self.reserve(id, number, action),
                 Said::Attach(attach) => self.greet(engine, id, attach),
                 Said::Supersede(name) => self.supersede(engine, id, &name),
                 Said::Bye => {
@@ -111,7 +114,8 @@ impl Hosts {
         let (number, then_flush) = (asked.number, asked.durable && !journaled);
         let Some(order) = asked.order else {
             let (owner, node) = (Owner::Session { conn: id, number }, session.node());
-            let job = Job::new(volume, asked.op, then_flush);
+            let registrant = session.registrant();
+            let job = Job { registrant, ..Job::new(volume, asked.op, then_flush) };
             return self.submit(engine, owner, node, job);
         };
         let Some(host) = session.host() else { return };
@@ -162,7 +166,8 @@ impl Hosts {
         let Ask { op, first_flush, then_flush, after, sequenced, oldest, again, .. } = ask;
         let oldest = oldest.max(1);
         let place = sequenced.then_some(Place { id, after, oldest });
-        let job = Job { volume, op, place, first_flush, then_flush, again, oldest: Some(oldest) };
+        let (oldest, registrant) = (Some(oldest), session.registrant());
+        let job = Job { volume, op, place, first_flush, then_flush, again, oldest, registrant };
         let (owner, node) = (Owner::Host { host, number }, session.node());
         self.submit(engine, owner, node, job);
     }
@@ -299,6 +304,7 @@ impl Hosts {
         let session = self.connections.remove(id);
         self.ended.push(id);
         self.held.forget(id);
+        self.forget_reservings(id);
         self.requests.forget(engine, id);
         if let Some(host) = session.and_then(|session| session.host())
             && self.numbered.lose(host, id, Instant::now())

@@ -11,6 +11,7 @@
 //! | [`arrivals`] | hosts that wait until other processes agree |
 //! | [`course`], [`latency`] | how long requests take, and where their time goes |
 //! | [`held`] | requests that wait for the limits of their volumes |
+//! | [`reserving`] | changes of reservations that hosts ask for |
 //! | [`requests`], [`overlap`] | requests that nodes work on, and which must wait for others |
 
 pub(crate) mod arrivals;
@@ -21,6 +22,7 @@ mod held;
 mod latency;
 mod overlap;
 pub(crate) mod requests;
+pub(crate) mod reserving;
 mod rights;
 
 use std::collections::BTreeSet;
@@ -35,6 +37,7 @@ use arrivals::Arrivals;
 use held::AllHeld;
 use latency::Latencies;
 use requests::{Job, Owner, Requests};
+use reserving::Reservings;
 
 use crate::doors::book::Book;
 use crate::engine::Engine;
@@ -55,6 +58,7 @@ pub(crate) struct Hosts {
     requests: Requests,
     /// Requests that wait for the limits of their volumes.
     held: AllHeld,
+    reservings: Reservings,
     /// The names of the volumes that hosts can use here, if not all.
     serves: Option<BTreeSet<String>>,
     /// Hosts wait for the node of this process to take part again.
@@ -96,6 +100,7 @@ impl Hosts {
             arrivals: Arrivals::default(),
             requests: Requests::default(),
             held: AllHeld::new(),
+            reservings: Reservings::default(),
             serves: None,
             away: false,
             next_node: 0,

@@ -46,6 +46,7 @@ impl Hosts {
         }
         self.rights_of = epoch;
         let map = engine.map().clone();
+        self.connections.look_at(&map);
         let lost = |session: &dyn Session| -> Option<String> {
             let volume = session.volume().and_then(|v| map.volumes.get(&v));
             let now = match volume {

@@ -14,6 +14,7 @@ use crate::control::offers::{self, Asked, OFFER};
 use crate::control::status;
 use crate::control_protocol::{change_in_words, error};
 use crate::hosts::Commanded;
+use crate::hosts::reserving::Question;
 
 impl Reactor {
     pub(super) fn with_commands<T>(&mut self, f: impl FnOnce(&mut Commands<'_>) -> T) -> T {
@@ -92,6 +93,13 @@ impl Reactor {
             }
             Awaited::Left => self.end_control(id),
             Awaited::No => {}
+        }
+    }
+
+    /// Asks for what hosts want of reservations.
+    pub(super) fn ask_for_reservations(&mut self) {
+        for Question { question, answer, peer } in self.hosts.take_questions() {
+            self.ask(Line::Host(answer, peer), question);
         }
     }
 

@@ -234,7 +234,10 @@ impl Reactor {
         loop {
             let finished = self.turn();
             self.take_peer_events();
-            let progress = self.step_controls() | self.step_arrivals();
+            self.ask_for_reservations();
+            let progress = self.step_controls()
+                | self.step_arrivals()
+                | self.hosts.step_reservings(&self.engine);
             if !finished {
                 break;
             }

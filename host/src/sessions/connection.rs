@@ -1,9 +1,10 @@
 //! A session made of a protocol's machine and a socket: what all protocols have in common.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::cluster::{Access, Volume};
-use weft_core::node::HostData;
+use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
+use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
 use weft_core::units::VolumeId;
 use weft_front::{Service, Tls};
@@ -88,6 +89,23 @@ pub(super) trait Protocol: Default + Send {
     /// Who it is, if it numbers its requests and has been let in.
     fn host(&self) -> Option<HostId>;
 
+    /// By what name the host can register with its volume.
+    fn registrant(&self) -> Option<Arc<Registrant>> {
+        None
+    }
+
+    /// Says what became of a reservation.
+    fn reserved(
+        &mut self,
+        _: &mut Self::Machine,
+        _: u64,
+        _: Result<ReservationOutcome, HostError>,
+    ) {
+    }
+
+    /// The map has changed: the host may have to be told of it.
+    fn look_at(&mut self, _: &mut Self::Machine, _: &Volume) {}
+
     /// What it calls its session, if a new one by that name takes the place of the old.
     fn name(&self) -> Option<&str> {
         None
@@ -141,6 +159,9 @@ impl<P: Protocol> Connection<P> {
                 Ok(Some(next)) => {
                     if let Said::Ask(asked) = &next {
                         self.link.begun(asked.number, asked.bytes);
+                    }
+                    if let Said::Reserve(number, _) = &next {
+                        self.link.begun(*number, 0);
                     }
                     said.push(next);
                 }
@@ -210,6 +231,20 @@ impl<P: Protocol> Session for Connection<P> {
         self.last_failure = failure;
         let text = self.last_failure.as_ref()?;
         Some(format!("a request of {} failed: {text}", self.link.peer))
+    }
+
+    fn reserved(&mut self, number: u64, result: Result<ReservationOutcome, HostError>) {
+        self.link.ended(number);
+        self.protocol.reserved(&mut self.link.machine, number, result);
+        self.link.stalled |= self.link.machine.has_more();
+    }
+
+    fn look_at(&mut self, volume: &Volume) {
+        self.protocol.look_at(&mut self.link.machine, volume);
+    }
+
+    fn registrant(&self) -> Option<Arc<Registrant>> {
+        self.protocol.registrant()
     }
 
     fn send(&mut self) -> Result<(), End> {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::{Access, Volume};
-use weft_core::node::HostData;
+use weft_core::cluster::{Access, ClusterMap, ReservationOutcome, Volume};
+use weft_core::node::{HostData, HostError};
 use weft_core::units::VolumeId;
 
 use super::link::End;
@@ -167,6 +167,28 @@ impl Connections {
         let session = self.sessions.get_mut(&id)?;
         self.to_send.insert(id);
         session.answer(number, result)
+    }
+
+    /// Says what became of a reservation.
+    pub(crate) fn reserved(
+        &mut self,
+        id: usize,
+        number: u64,
+        result: Result<ReservationOutcome, HostError>,
+    ) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            self.to_send.insert(id);
+            session.reserved(number, result);
+        }
+    }
+
+    /// The map has changed: hosts may have to be told of it.
+    pub(crate) fn look_at(&mut self, map: &ClusterMap) {
+        for session in self.sessions.values_mut() {
+            if let Some(volume) = session.volume().and_then(|v| map.volumes.get(&v)) {
+                session.look_at(volume);
+            }
+        }
     }
 
     /// Writes to those that have something to be told; they may then say more. Returns those that end.

@@ -30,10 +30,11 @@ pub(crate) mod patience;
 pub(crate) mod room;
 mod tls;
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::cluster::{Access, Volume};
-use weft_core::node::{HostData, HostOp};
+use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutcome, Volume};
+use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, RequestId};
 use weft_core::units::VolumeId;
 
@@ -136,6 +137,12 @@ pub(crate) trait Session: Send {
     /// Answers a request. Says what to log, if anything that was not said just before.
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String>;
 
+    /// Says what became of a reservation that was asked for.
+    fn reserved(&mut self, number: u64, result: Result<ReservationOutcome, HostError>);
+
+    /// The map has changed: the host may have to be told of it.
+    fn look_at(&mut self, volume: &Volume);
+
     /// Writes what there is to say, as much as the socket takes.
     fn send(&mut self) -> Result<(), End>;
 
@@ -150,6 +157,9 @@ pub(crate) trait Session: Send {
 
     /// What the host calls it, if a new one by that name takes its place.
     fn name(&self) -> Option<&str>;
+
+    /// By what name its host can register with a volume, if its protocol has that.
+    fn registrant(&self) -> Option<Arc<Registrant>>;
 
     /// Whether its hosts number their requests, and repeat them where they come back.
     fn is_numbered(&self) -> bool;
@@ -193,6 +203,8 @@ pub(crate) enum Said {
     Supersede(String),
     /// It asks for something.
     Ask(Asked),
+    /// It registers with its volume or reserves it, in a request of this number.
+    Reserve(u64, ReservationAction),
     /// It will not come back.
     Bye,
 }

@@ -187,7 +187,8 @@ fn code(failure: &Failure) -> (Code, Option<RequestId>) {
         HostError::NotServing => return (Code::NotServing, None),
         HostError::OutcomeUnknown => return (Code::Unknown, None),
         HostError::Gone => return (Code::Failed, None),
-        HostError::ReadOnly => return (Code::NotAllowed, None),
+        HostError::ReadOnly | HostError::Reserved => return (Code::NotAllowed, None),
+        HostError::Outdated => return (Code::Failed, None),
     };
     match place {
         PlaceError::AfterItself(_) => (Code::AfterItself, None),

@@ -21,6 +21,7 @@ use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, fail};
 use crate::policy::PolicyEntry;
 use crate::size::require_multiple;
+use crate::state::reservations::{self, ReservationsEntry};
 use crate::volumes::Volumes;
 
 /// The version of the file (and of the directory) that this program writes and reads.
@@ -182,6 +183,9 @@ struct VolumeEntry {
     /// The hosts that may use it, and whether they may write; open if all may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     hosts: Option<BTreeMap<String, bool>>,
+    /// Open if no host has registered yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reservations: Option<ReservationsEntry>,
 }
 
 /// The file's text.
@@ -337,6 +341,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
             .hosts
             .as_ref()
             .map(|list| list.iter().map(|(name, a)| (name.clone(), *a == Access::Full)).collect()),
+        reservations: reservations::entry(&v.reservations),
     }
 }
 
@@ -493,6 +498,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     }
     Ok(Volume {
         ranges,
+        reservations: reservations::reservations(entry.reservations)?,
         hosts: entry.hosts.map(|list| list.into_iter().map(|(n, w)| (n, access(w))).collect()),
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),

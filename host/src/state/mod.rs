@@ -24,6 +24,7 @@ use crate::volumes;
 
 mod file;
 mod recover;
+mod reservations;
 pub use recover::{Findings, recover};
 
 const FILE: &str = "weft.toml";

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weft_core::cluster::{Access, Attendance, Certificate, KnownHost, TimeAway};
+use weft_core::cluster::{
+    Access, Attendance, Certificate, KnownHost, Registrant, Reservation, ReservationKind,
+    Reservations, TimeAway,
+};
 use weft_core::policy::Setting;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
 
@@ -55,6 +58,15 @@ fn what_is_stored_is_loaded() {
     for (volume, list) in map.volumes.values_mut().zip(lists) {
         Arc::make_mut(volume).hosts = list;
     }
+    let who = Registrant { host: "iqn.a,i,0x1".into(), port: 2 };
+    let first = map.volumes.values_mut().next().unwrap();
+    Arc::make_mut(first).reservations = Reservations {
+        version: 3,
+        generation: 2,
+        registered: [(who.clone(), u64::MAX)].into(),
+        reservation: Some(Reservation { kind: ReservationKind::ExclusiveAccess, holder: who }),
+        outcomes: Vec::new(),
+    };
     state.store(&map).unwrap();
     let cluster = state.content.cluster;
     drop(state);

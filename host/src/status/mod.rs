@@ -469,6 +469,10 @@ pub struct VolumeStatus {
     pub clients: u64,
     /// The hosts that may use it, and whether they may write; `null` if all may.
     pub hosts: Option<BTreeMap<String, String>>,
+    /// How it is reserved, and by whom; `null` if it is not.
+    pub reservation: Option<String>,
+    /// Who has registered to reserve it.
+    pub registrants: Vec<String>,
     /// Whether several hosts may use it though nothing orders their requests.
     pub unordered_sharing: bool,
     /// What parity that waits exposes now, and has exposed, as far as is known of the nodes; only if parity may wait, or

@@ -146,7 +146,7 @@ wire_enum!(Wish, "wish of an endpoint" {
     2 = Write(range, data),
 });
 
-wire_struct!(Origin { asker, again });
+wire_struct!(Origin { asker, again, permitted });
 
 wire_struct!(Again { since, epoch });
 
@@ -169,6 +169,8 @@ wire_enum!(HostError, "reason why a request failed" {
     7 = NotServing,
     8 = Place(why),
     9 = ReadOnly,
+    10 = Outdated,
+    11 = Reserved,
 });
 
 wire_struct!(RequestId { host, number });

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use weft_code::Code;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, KnownHost,
-    MOST_HOSTS, MOST_RANGES, NodeInfo, NodeKind, PolicyRange, Settings, TimeAway, Volume,
+    LONGEST_REGISTRANT, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS, NodeInfo, NodeKind, PolicyRange,
+    Registrant, Reservation, ReservationKind, ReservationOutcome, Reservations, Settings, TimeAway,
+    Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -38,7 +40,7 @@ const WITH_RATES: u8 = 16;
 /// The first version whose maps have the keys that nodes were admitted with.
 const WITH_KEYS: u8 = 18;
 
-/// The first version whose maps know hosts, and which of them may use a volume.
+/// The first version whose maps know hosts, which of them may use a volume, and what they have reserved.
 const WITH_HOSTS: u8 = 19;
 
 /// In maps of before no host is known.
@@ -212,6 +214,7 @@ impl Wire for Volume {
         self.deletion.put(w);
         self.ranges.put(w);
         self.hosts.put(w);
+        self.reservations.put(w);
     }
 
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -235,12 +238,39 @@ impl Wire for Volume {
                 true => None,
                 false => Wire::take(r)?,
             },
+            reservations: match r.version < WITH_HOSTS {
+                true => Reservations::default(),
+                false => Wire::take(r)?,
+            },
         };
         check_hosts(volume.hosts.as_ref())?;
         check_volume(&volume)?;
         Ok(volume)
     }
 }
+
+wire_struct!(Reservations { version, generation, registered, reservation, outcomes } check |r: &Reservations| {
+    at_most("the registrants of a volume", r.registered.len() as u64, MOST_REGISTRANTS as u64)
+});
+wire_struct!(Reservation { kind, holder });
+wire_struct!(Registrant { host, port } check |r: &Registrant| {
+    at_most("the length of a registrant's name", r.host.len() as u64, LONGEST_REGISTRANT as u64)
+});
+wire_enum!(ReservationOutcome, "outcome of a reservation" {
+    1 = Done,
+    2 = Conflict,
+    3 = WrongRelease,
+    4 = NoKey,
+    5 = Full,
+});
+wire_enum!(ReservationKind, "kind of a reservation" {
+    1 = WriteExclusive,
+    2 = ExclusiveAccess,
+    3 = WriteExclusiveRegistrants,
+    4 = ExclusiveAccessRegistrants,
+    5 = WriteExclusiveAllRegistrants,
+    6 = ExclusiveAccessAllRegistrants,
+});
 
 /// Ranges lie in order in the volume, and are not too many.
 fn check_ranges(volume: &Volume) -> Read<()> {

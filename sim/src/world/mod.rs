@@ -28,7 +28,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use weft_core::cluster::{
     Arrival, Attendance, Authority, AuthorityInput, AuthorityOutput, Change, ClusterMap,
-    ClusterSetting, Extent, NewNodes, NodeInfo, NodeKind, PolicyChange, Volume, VolumeSize,
+    ClusterSetting, Extent, NewNodes, NodeInfo, NodeKind, PolicyChange, ReservationChange, Volume,
+    VolumeSize,
 };
 use weft_core::node::{
     Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, NodeStatus, Output,

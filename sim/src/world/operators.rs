@@ -16,6 +16,12 @@ impl World {
         self.operator(Change::SetPolicy(volume, change));
     }
 
+    /// A host changes a volume's reservations.
+    pub fn reserve(&mut self, change: ReservationChange) {
+        self.tell(|| format!("{change:?}"));
+        self.operator(Change::Reserve(change));
+    }
+
     /// What is on a node's disk is to be moved to others, or no more of it.
     pub fn drain(&mut self, id: NodeId, on: bool) {
         self.tell(|| format!("{id} is {}", if on { "drained" } else { "not drained any more" }));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::policy::{PolicyChange, set_policy};
 use crate::cluster::ClusterSetting;
 use crate::cluster::map::{
-    ClusterMap, Deletion, Extent, Home, HostChange, NodeInfo, NodeKind, Volume,
+    ClusterMap, Deletion, Extent, Home, HostChange, NodeInfo, NodeKind, ReservationChange, Volume,
 };
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
@@ -150,6 +150,8 @@ pub enum Change {
     Set(ClusterSetting),
     /// An operator changes which hosts are known, or what they may do.
     Hosts(HostChange),
+    /// A host registers with a volume, or reserves it. It is done as far as it may be ([`Reservations::outcome`](crate::cluster::Reservations::outcome)).
+    Reserve(ReservationChange),
 }
 
 impl Change {
@@ -188,6 +190,7 @@ impl Change {
             Change::RemoveNode(node) => remove_node(map, *node),
             Change::Set(setting) => map.settings.set(*setting),
             Change::Hosts(change) => change.apply(map),
+            Change::Reserve(change) => change.apply(map),
         }
     }
 }

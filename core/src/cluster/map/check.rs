@@ -46,6 +46,9 @@ impl ClusterMap {
             return Err("the sequencers of two volumes are of different forms".to_string());
         }
         self.wrong_with_hosts().map_or(Ok(()), Err)?;
+        if let Some(wrong) = self.volumes.values().find_map(|v| v.reservations.wrong()) {
+            return Err(wrong);
+        }
         self.check_places()
     }
 

@@ -6,6 +6,7 @@ mod hosts;
 mod losses;
 mod node;
 mod ranges;
+mod reservations;
 mod room;
 mod volume;
 
@@ -16,6 +17,10 @@ pub use attendance::{Attendance, TimeAway};
 pub use hosts::{Access, Certificate, HostChange, HostList, KnownHost, MOST_HOSTS, is_host_name};
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
+pub use reservations::{
+    LONGEST_REGISTRANT, MOST_REGISTRANTS, Registrant, Reservation, ReservationAction,
+    ReservationChange, ReservationKind, ReservationOutcome, Reservations,
+};
 pub use volume::{Deletion, Extent, Volume};
 
 use super::Settings;

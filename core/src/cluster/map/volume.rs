@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{APART, HostList, PolicyRange};
+use super::{APART, HostList, PolicyRange, Reservations};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
 use crate::policy::Policy;
@@ -104,6 +104,8 @@ pub struct Volume {
     pub deletion: Deletion,
     /// The hosts that may use it; all, if there is no list.
     pub hosts: Option<HostList>,
+    /// Which hosts have registered, and what one of them has reserved.
+    pub reservations: Reservations,
 }
 
 /// Whether a volume has been deleted. It keeps its room and its redundancy until that is over
@@ -153,6 +155,7 @@ impl Volume {
             unordered_sharing: false,
             deletion: Deletion::default(),
             hosts: None,
+            reservations: Reservations::default(),
         }
     }
 

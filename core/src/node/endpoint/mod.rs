@@ -169,7 +169,7 @@ impl Endpoint {
         let its = self.requests.values().map(|r| r.origin.asker.id).filter(|id| id.host == host);
         let oldest = its.map(|id| id.number).min().unwrap_or(self.named);
         let id = RequestId { host, number: self.named };
-        Origin { asker: Asker { id, oldest }, again: None }
+        Origin { asker: Asker { id, oldest }, again: None, permitted: u64::MAX }
     }
 
     /// It is good for one part, its range, and one direction.

@@ -313,6 +313,9 @@ impl Originator {
         if let Some(which) = self.must_recall(&job, &volume) {
             return self.recall(job, which, &volume, outbox);
         }
+        if writes && self.is_outdated(&job, &volume) {
+            return self.finish(job, Err(HostError::Outdated), outbox);
+        }
         if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
             self.unlock_job(&mut job, outbox);
         }

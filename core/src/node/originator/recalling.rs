@@ -50,6 +50,13 @@ impl Originator {
         self.requests.get(&id)?.origin
     }
 
+    /// Whether the volume's reservations have changed since a host's write was permitted.
+    pub(super) fn is_outdated(&self, job: &Job, volume: &Volume) -> bool {
+        let permitted = self.origin(job).map(|o| o.permitted);
+        permitted.is_some_and(|version| version < volume.reservations.version)
+            && self.config.heeds_reservations()
+    }
+
     /// Whose request a write is part of.
     pub(super) fn asker(&self, job: &Job) -> Option<Asker> {
         self.origin(job).map(|o| o.asker)

@@ -7,6 +7,7 @@ mod commands;
 mod inquiry;
 mod mode;
 mod opcodes;
+mod reserving;
 mod sense;
 mod steps;
 pub(super) mod unit;
@@ -15,6 +16,7 @@ use bytes::Bytes;
 
 pub(super) use commands::plan;
 pub(super) use inquiry::absent;
+pub(super) use reserving::{Query, report as reservations};
 pub(super) use sense::Sense;
 pub(super) use steps::{Then, allocation, further};
 pub(super) use unit::BLOCK;
@@ -79,6 +81,15 @@ pub(super) enum Work {
         at: Stretch,
         most: usize,
     },
+    /// PERSISTENT RESERVE OUT.
+    Reserve {
+        asked: reserving::Asked,
+    },
+    /// PERSISTENT RESERVE IN, in at most `most` bytes.
+    Reservations {
+        query: Query,
+        most: usize,
+    },
 }
 
 /// How stored content is checked.
@@ -98,6 +109,7 @@ impl Work {
         match self {
             Work::Write { at, .. } | Work::Verify { at, check: Check::Equal } => at.length,
             Work::Same { zeros: false, .. } => BLOCK,
+            Work::Reserve { .. } => reserving::LIST,
             Work::Unmap { list } | Work::Modes { list, .. } => *list,
             _ => 0,
         }

@@ -2,7 +2,7 @@
 
 use super::commands::{self, Cdb};
 use super::unit::Unit;
-use super::{Sense, Work};
+use super::{Sense, Work, reserving};
 
 /// A command.
 pub(super) struct Command {
@@ -61,6 +61,10 @@ const SYNCHRONIZE: u8 = 0x06;
 const SAME_10: u8 = 0x08;
 const SAME_16: u8 = 0x09;
 
+/// PERSISTENT RESERVE IN and OUT.
+const RESERVE_IN: [u8; 10] = [0xff, ACTION, 0, 0, 0, 0, 0, 0xff, 0xff, 0];
+const RESERVE_OUT: [u8; 10] = [0xff, ACTION, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0];
+
 /// All of them, by opcode.
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
@@ -82,6 +86,17 @@ pub(super) static COMMANDS: &[Command] = &[
     plain(0x42, &[0xff, 0, 0, 0, 0, 0, 0x3f, 0xff, 0xff, 0], commands::unmap),
     plain(0x55, &[0xff, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0], commands::mode_select),
     plain(0x5a, &[0xff, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0], commands::mode_sense),
+    action(0x5e, 0x00, &RESERVE_IN, reserving::read_keys),
+    action(0x5e, 0x01, &RESERVE_IN, reserving::read_reservation),
+    action(0x5e, 0x02, &RESERVE_IN, reserving::report_capabilities),
+    action(0x5e, 0x03, &RESERVE_IN, reserving::read_full_status),
+    action(0x5f, 0x00, &RESERVE_OUT, reserving::register),
+    action(0x5f, 0x01, &RESERVE_OUT, reserving::reserve),
+    action(0x5f, 0x02, &RESERVE_OUT, reserving::release),
+    action(0x5f, 0x03, &RESERVE_OUT, reserving::clear),
+    action(0x5f, 0x04, &RESERVE_OUT, reserving::preempt),
+    action(0x5f, 0x05, &RESERVE_OUT, reserving::preempt),
+    action(0x5f, 0x06, &RESERVE_OUT, reserving::register_and_ignore),
     plain(0x88, &blocks_16(READ_WRITE), commands::read),
     plain(0x8a, &blocks_16(READ_WRITE), commands::write),
     plain(0x8e, &blocks_16(VERIFY), commands::write_and_verify),

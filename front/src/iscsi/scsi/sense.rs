@@ -1,5 +1,7 @@
 //! Why a command ends in something else than success, as sense data (SPC-4, 4.5).
 
+use crate::iscsi::reservation::Attention;
+
 /// What a command ended with that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::iscsi) struct Sense {
@@ -23,6 +25,7 @@ struct Field {
 pub(in crate::iscsi) mod key {
     pub(in crate::iscsi) const HARDWARE_ERROR: u8 = 0x04;
     pub(in crate::iscsi) const ILLEGAL_REQUEST: u8 = 0x05;
+    pub(in crate::iscsi) const UNIT_ATTENTION: u8 = 0x06;
     pub(in crate::iscsi) const DATA_PROTECT: u8 = 0x07;
     pub(in crate::iscsi) const ABORTED_COMMAND: u8 = 0x0b;
     pub(in crate::iscsi) const MISCOMPARE: u8 = 0x0e;
@@ -62,6 +65,26 @@ impl Sense {
     pub(in crate::iscsi) const FAILED: Sense = Sense::new(key::HARDWARE_ERROR, (0x44, 0x00));
     /// NO ADDITIONAL SENSE INFORMATION, of a command that may or may not have been carried out.
     pub(in crate::iscsi) const UNKNOWN: Sense = Sense::new(key::ABORTED_COMMAND, (0x00, 0x00));
+
+    /// INVALID RELEASE OF PERSISTENT RESERVATION.
+    pub(in crate::iscsi) const WRONG_RELEASE: Sense =
+        Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x04));
+    /// INSUFFICIENT REGISTRATION RESOURCES.
+    pub(in crate::iscsi) const REGISTRANTS: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x55, 0x04));
+    /// INVALID FIELD IN PARAMETER LIST: the service action reservation key.
+    pub(in crate::iscsi) const NO_KEY: Sense = Sense {
+        field: Some(Field { in_command: false, byte: 8, bit: None }),
+        ..Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x00))
+    };
+
+    /// What an initiator's attention is called to.
+    pub(in crate::iscsi) fn attention(to: Attention) -> Sense {
+        let qualifier = match to {
+            Attention::ReservationsReleased => 0x04,
+            Attention::RegistrationsPreempted => 0x05,
+        };
+        Sense::new(key::UNIT_ATTENTION, (0x2a, qualifier))
+    }
 
     /// MISCOMPARE DURING VERIFY OPERATION, at this byte of the data.
     pub(in crate::iscsi) fn miscompare(at: usize) -> Sense {

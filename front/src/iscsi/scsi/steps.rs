@@ -4,8 +4,13 @@ use bytes::Bytes;
 
 use super::mode::select;
 use super::unit::Unit;
-use super::{BLOCK, Check, MOST_STATUS, MOST_UNMAPPED, Sense, Step, Stretch, Work, long};
+use super::{
+    BLOCK, Check, MOST_STATUS, MOST_UNMAPPED, Query, Sense, Step, Stretch, Work, long, reserving,
+};
 use crate::iscsi::Op;
+
+/// What is about the whole unit.
+const NOWHERE: Stretch = Stretch { offset: 0, length: 0 };
 
 /// As many bytes of the same block are written at a time.
 const SAME_AT_ONCE: u64 = 1 << 20;
@@ -21,6 +26,10 @@ pub(in crate::iscsi) enum Then {
     Compare(Bytes),
     /// Answer with the allocation status, in at most this many bytes.
     Status(usize),
+    /// It is what became of a reservation.
+    Outcome,
+    /// Answer with who has registered, in at most this many bytes.
+    Reservations(Query, usize),
 }
 
 pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, Sense> {
@@ -28,7 +37,7 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
     Ok(match work {
         Work::Data(_) | Work::Nothing => Vec::new(),
         Work::Read(at) => vec![step(Op::Read, *at, Then::Send)],
-        Work::Flush => vec![step(Op::Flush, Stretch { offset: 0, length: 0 }, Then::Drop)],
+        Work::Flush => vec![step(Op::Flush, NOWHERE, Then::Drop)],
         Work::Write { at, durable, then } => {
             let at = Stretch { length: data.len() as u64, ..*at };
             let write = step(Op::Write(data.clone()), at, Then::Drop);
@@ -46,6 +55,13 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
             Vec::new()
         }
         Work::Status { at, most } => vec![step(Op::Holes, *at, Then::Status(*most))],
+        Work::Reserve { asked } => {
+            let action = reserving::action(*asked, &data)?;
+            vec![step(Op::Reserve(action), NOWHERE, Then::Outcome)]
+        }
+        Work::Reservations { query, most } => {
+            vec![step(Op::Reservations, NOWHERE, Then::Reservations(*query, *most))]
+        }
     })
 }
 

@@ -61,12 +61,12 @@ fn what_cannot_be_is_refused_and_pointed_at() {
         (&[0x9e, 0x11], Sense::field(1, Some(4))),
         (&[0x1a, 0, 0xc8, 0, 255], Sense::NOT_SAVED),
         (&[0x1a, 0, 0x05, 0, 255], Sense::field(2, Some(5))),
-        // COMPARE AND WRITE, ORWRITE, EXTENDED COPY, reservations.
+        // COMPARE AND WRITE, ORWRITE, EXTENDED COPY, and the reservations of before.
         (&[0x89], Sense::OPCODE),
         (&[0x8b], Sense::OPCODE),
         (&[0x83], Sense::OPCODE),
-        (&[0x5e], Sense::OPCODE),
-        (&[0x5f], Sense::OPCODE),
+        (&[0x56], Sense::OPCODE),
+        (&[0x57], Sense::OPCODE),
         (&[0x16], Sense::OPCODE),
         (&[0x17], Sense::OPCODE),
     ] {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::Machine;
 use crate::iscsi::pdu::{FINAL, Head, NO_TAG, at, opcode, padded};
+use crate::iscsi::reservation::{Action, Outcome, State};
 use crate::iscsi::scsi::unit::sample;
 use crate::iscsi::{
     Event, Failure, Op, Piece, ProtocolError, Reply, Request, Server, Target, digest,
@@ -42,6 +43,10 @@ pub(super) struct Initiator {
     pub(super) header_digest: bool,
     pub(super) data_digest: bool,
     pub(super) cmd_sn: u32,
+    /// What was asked for about reservations, what becomes of it, and who has registered.
+    pub(super) asked: Vec<Action>,
+    pub(super) outcome: Outcome,
+    pub(super) reservations: State,
     tag: u32,
     sent: Vec<u8>,
 }
@@ -56,6 +61,9 @@ impl Initiator {
             header_digest: false,
             data_digest: false,
             cmd_sn: 7,
+            asked: Vec::new(),
+            outcome: Outcome::Done,
+            reservations: State::default(),
             tag: 100,
             sent: Vec::new(),
         }
@@ -212,6 +220,11 @@ impl Initiator {
             }
             Op::Flush => Reply::Done,
             Op::Holes => Reply::Extents(vec![(request.length, true)]),
+            Op::Reserve(action) => {
+                self.asked.push(*action);
+                Reply::Reserved(self.outcome)
+            }
+            Op::Reservations => Reply::Reservations(self.reservations.clone()),
         };
         self.server.reply(request.number, Ok(reply));
     }

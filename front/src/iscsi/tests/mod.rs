@@ -1,6 +1,7 @@
 //! The machine, driven by an initiator that is made of bytes.
 
 mod initiator;
+mod reserving;
 mod session;
 mod writes;
 

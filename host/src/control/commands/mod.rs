@@ -11,6 +11,7 @@ mod disks;
 mod farewells;
 mod hosts;
 mod nodes;
+mod reserving;
 mod shrinking;
 mod volumes;
 mod waits;
@@ -184,6 +185,8 @@ impl Commands<'_> {
             | ControlRequest::ClusterSet { .. }
             | ControlRequest::NodeAdd { .. }
             | ControlRequest::DiskAdmit { .. }
+            | ControlRequest::Reserve { .. }
+            | ControlRequest::VolumeUnreserve { .. }
             | ControlRequest::NodeRemove { .. } => self.leader(),
             ControlRequest::Hosts { action } if !action.is_local() => self.leader(),
             ControlRequest::Status
@@ -354,6 +357,8 @@ impl Commands<'_> {
             ControlRequest::VolumeDelete { name, now } => Outcome::Wait(self.delete(&name, now)?),
             ControlRequest::VolumeUndelete { name } => Outcome::Wait(self.undelete(&name)?),
             ControlRequest::VolumeRename { name, to } => Outcome::Wait(self.rename(&name, to)?),
+            ControlRequest::Reserve { change } => self.reserve(&change)?,
+            ControlRequest::VolumeUnreserve { name } => self.unreserve(&name)?,
             ControlRequest::Scrub { volume, from, rate, trust, suspect } => {
                 let volume = self.volume(&volume)?;
                 let wish = scrub::Wish { from, rate, trust, suspect };
@@ -479,6 +484,7 @@ impl Commands<'_> {
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
             Wait::Hosts(..) => self.check_hosts(wait),
+            Wait::Reserved(..) => self.check_reserved(wait),
             Wait::Forgotten(request, tickets) => self.check_forgotten(conn, request, tickets),
             Wait::HostLeft(host) => Ok(match self.hosts.take_leave(host) {
                 Some(done) => Outcome::Answer(ok(json!({ "done": done }))),

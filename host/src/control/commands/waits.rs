@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft_core::cluster::{ClusterSetting, HostChange, PolicyChange, Volume};
+use weft_core::cluster::{ClusterSetting, HostChange, PolicyChange, ReservationChange, Volume};
 use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
@@ -33,6 +33,8 @@ pub(crate) enum Wait {
     Set(ClusterSetting, Ticket),
     /// The map says what was asked about known hosts.
     Hosts(HostChange, Ticket),
+    /// The map says what became of a change of a volume's reservations.
+    Reserved(ReservationChange, Ticket),
     /// The map holds the node, in the process of this number and name.
     NodeAdded(usize, NodeId, String, Ticket),
     /// The map holds the node, so that it can be started on its new disk.
@@ -204,6 +206,7 @@ impl Commands<'_> {
             | Wait::Renamed(..)
             | Wait::Forgotten(..)
             | Wait::Hosts(..)
+            | Wait::Reserved(..)
             | Wait::VolumeGone(..) => "all nodes to agree on the new cluster map".to_string(),
             _ => return None,
         })

@@ -32,11 +32,13 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::time::Instant;
 
+use weft_core::cluster::{ClusterMap, Registrant};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
-use weft_core::units::{Timestamp, VolumeId};
+use weft_core::units::{Epoch, Timestamp, VolumeId};
 
 use crate::engine::{Answer, Engine};
 use crate::hosts::course::{Course, Stage};
@@ -99,6 +101,8 @@ pub(crate) struct Job {
     pub(crate) again: bool,
     /// The oldest of its host's requests that the host has not heard the end of, if it says.
     pub(crate) oldest: Option<u64>,
+    /// By what name its host may have registered with the volume.
+    pub(crate) registrant: Option<Arc<Registrant>>,
 }
 
 struct Pending {
@@ -115,13 +119,24 @@ struct Pending {
     since: Option<Timestamp>,
     /// It may have been begun before: it is not begun again before it is known what became of that.
     again: bool,
+    /// No attempt was made after this epoch, as far as they have been ended by reservations.
+    tried_until: Epoch,
     course: Course,
 }
 
 impl Job {
     /// One without a place.
     pub(crate) fn new(volume: VolumeId, op: HostOp, then_flush: bool) -> Job {
-        Job { volume, op, place: None, first_flush: false, then_flush, again: false, oldest: None }
+        Job {
+            volume,
+            op,
+            place: None,
+            first_flush: false,
+            then_flush,
+            again: false,
+            oldest: None,
+            registrant: None,
+        }
     }
 
     /// Whether the nodes may hold it until others are done. What it waits for may touch the same
@@ -154,6 +169,18 @@ impl Pending {
 
     fn changes(&self) -> bool {
         self.claim.is_some_and(|c| c.changes())
+    }
+
+    /// Whether no other host's reservation forbids it.
+    fn is_permitted(&self, map: &ClusterMap) -> bool {
+        let writes = match self.job.op {
+            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Exposed(_) => false,
+            HostOp::Write(..) | HostOp::WriteZeroes(_) | HostOp::Trim(_) => true,
+            _ => return true,
+        };
+        let of_host = !matches!(self.owner, Some(Owner::Control { .. }));
+        let volume = map.volumes.get(&self.job.volume).filter(|_| of_host);
+        volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
     }
 }
 
@@ -222,8 +249,11 @@ impl Requests {
             false => engine.reading(),
         });
         let again = pending.again || pending.job.again;
-        let again = again.then_some(Again { since, epoch: engine.last_epoch });
-        Origin { asker: Asker { id: pending.name, oldest }, again }
+        let epoch = engine.last_epoch.max(pending.tried_until);
+        let again = again.then_some(Again { since, epoch });
+        let volume = engine.map().volumes.get(&pending.job.volume);
+        let permitted = volume.map_or(0, |v| v.reservations.version);
+        Origin { asker: Asker { id: pending.name, oldest }, again, permitted }
     }
 
     /// Gives a request to `node` if it takes requests, or to another that does.
@@ -244,9 +274,10 @@ impl Requests {
     ) {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let name = self.name(owner);
-        let (left, since, again) = (false, None, false);
+        let (left, since, again, tried_until) = (false, None, false, 0);
         let owner = Some(owner);
-        let pending = Pending { owner, node, job, claim, left, name, since, again, course };
+        let pending =
+            Pending { owner, node, job, claim, left, name, since, again, tried_until, course };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);
         } else {
@@ -294,10 +325,14 @@ impl Requests {
             false => pending.job.clone(),
         };
         pending.node = node.unwrap_or(pending.node);
+        let permitted = pending.is_permitted(engine.map());
         let changes = pending.changes() || pending.job.waits_for_others();
         let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
         let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
         self.pending.insert(number, pending);
+        if !permitted {
+            return engine.answer((number, Err(HostError::Reserved)));
+        }
         match (node, origin, job.place) {
             (Some(node), Some(origin), place) => {
                 engine.submit_named(node, number, job.volume, (origin, place), job.op);
@@ -329,6 +364,20 @@ impl Requests {
             self.issue(engine, pending);
             return None;
         }
+        let result = match result {
+            // It may be permitted all the same. Some of it may have been done before.
+            Err(HostError::Outdated) if pending.owner.is_some() && !pending.left => {
+                if pending.job.place.is_none() {
+                    pending.again = true;
+                    pending.tried_until = engine.map().epoch.saturating_sub(1);
+                    self.issue(engine, pending);
+                    return None;
+                }
+                // It needs another name: the sequencer takes each once.
+                Err(HostError::Gone)
+            }
+            result => result,
+        };
         self.end(engine, &mut pending);
         let owner = pending.owner?;
         if pending.job.then_flush && result.is_ok() {

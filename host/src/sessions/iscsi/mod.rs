@@ -1,15 +1,19 @@
 //! iSCSI: its machine's events and replies, in the words of nodes.
 
 mod names;
+mod reserving;
 mod words;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use weft_core::cluster::Volume;
-use weft_core::node::HostData;
+use weft_core::cluster::{Registrant, ReservationOutcome, Volume};
+use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
 use weft_core::units::VolumeId;
-use weft_front::iscsi::{Event, Nexus, Refusal, Server, Target};
+use weft_front::iscsi::{self, Event, Nexus, Op, Refusal, Reply, Server, Target};
+
+use reserving::Seen;
 
 use super::connection::Protocol;
 use super::link::Bounds;
@@ -30,6 +34,10 @@ pub(super) struct Iscsi {
     volume: Option<VolumeId>,
     /// What tells the session from others, once it may begin.
     name: Option<String>,
+    /// By what name the host registers with the volume.
+    registrant: Option<Arc<Registrant>>,
+    /// What it knows of the volume's reservations.
+    seen: Seen,
     /// The host wants this volume, and waits to be let in.
     wanted: Option<String>,
     /// It is for one host at a time, and nobody has said yet whether it is free.
@@ -74,11 +82,28 @@ impl Protocol for Iscsi {
                         self.wanted = Some(volume.name.clone());
                         // The old session is over before the new one begins.
                         let name = self.name.insert(name(&nexus)).clone();
+                        let (host, port) = (nexus.transport_id(), names::group(self.at));
+                        self.registrant = Some(Arc::new(Registrant { host, port }));
                         return Ok(Some(Said::Supersede(name)));
                     }
                     None => machine.turn_away(Refusal::NotFound),
                 },
-                Some(Event::Request(request)) => return Ok(Some(Said::Ask(asked(request)))),
+                Some(Event::Request(request)) => match (&request.op, self.volume) {
+                    (Op::Reserve(action), Some(_)) => {
+                        self.seen.acts += 1;
+                        return Ok(Some(Said::Reserve(request.number, reserving::action(*action))));
+                    }
+                    (Op::Reservations, volume) => {
+                        let volume = exports.all().find(|v| Some(v.id) == volume);
+                        let state = volume.map(|v| reserving::state(&v.reservations));
+                        let reply = state.map(Reply::Reservations).ok_or(iscsi::Failure::Gone);
+                        machine.reply(request.number, reply);
+                    }
+                    _ => match asked(request) {
+                        Some(asked) => return Ok(Some(Said::Ask(asked))),
+                        None => return Err("a request without a volume".to_string()),
+                    },
+                },
             }
         }
         Ok(None)
@@ -127,6 +152,28 @@ impl Protocol for Iscsi {
     fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
+
+    fn registrant(&self) -> Option<Arc<Registrant>> {
+        self.registrant.clone()
+    }
+
+    fn reserved(
+        &mut self,
+        machine: &mut Server,
+        number: u64,
+        result: Result<ReservationOutcome, HostError>,
+    ) {
+        self.seen.acts = self.seen.acts.saturating_sub(1);
+        let result = result.map(|outcome| Reply::Reserved(reserving::outcome(outcome)));
+        machine.reply(number, result.map_err(words::failure));
+    }
+
+    fn look_at(&mut self, machine: &mut Server, volume: &Volume) {
+        let Some(registrant) = &self.registrant else { return };
+        if let Some(attention) = self.seen.look(&volume.reservations, registrant) {
+            machine.attend(attention);
+        }
+    }
 }
 
 impl Iscsi {
@@ -146,6 +193,9 @@ impl Iscsi {
 
     fn admit(&mut self, machine: &mut Server, volume: &Volume) {
         self.volume = Some(volume.id);
+        if let Some(registrant) = &self.registrant {
+            self.seen.look(&volume.reservations, registrant);
+        }
         // Zero stands for no session.
         let number = SESSIONS.fetch_add(1, Ordering::Relaxed) % u16::MAX + 1;
         machine.admit(words::unit(volume, self.at), number);
@@ -170,8 +220,9 @@ fn name(nexus: &Nexus) -> String {
     format!("{initiator} {isid:02x?} {target}")
 }
 
-fn asked(request: weft_front::iscsi::Request) -> Asked {
+/// What is asked of nodes, if it is something for them.
+fn asked(request: iscsi::Request) -> Option<Asked> {
     let (number, durable) = (request.number, request.durable);
     let bytes = words::bytes(&request);
-    Asked { number, op: words::host_op(request), bytes, durable, order: None }
+    Some(Asked { number, op: words::host_op(request)?, bytes, durable, order: None })
 }

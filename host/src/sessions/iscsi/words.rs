@@ -24,23 +24,24 @@ pub(super) fn unit(volume: &Volume, at: Served) -> Unit {
     }
 }
 
-/// What a node is asked for a request.
-pub(super) fn host_op(request: Request) -> HostOp {
+/// What a node is asked for a request; none for those about reservations.
+pub(super) fn host_op(request: Request) -> Option<HostOp> {
     let range = Range { offset: request.offset, len: request.length };
-    match request.op {
+    Some(match request.op {
         Op::Read => HostOp::Read(range),
         Op::Write(bytes) => HostOp::Write(request.offset, Buffer::Bytes(bytes)),
         Op::WriteZeroes => HostOp::WriteZeroes(range),
         Op::Flush => HostOp::Flush,
         Op::Holes => HostOp::Holes(range),
-    }
+        Op::Reserve(_) | Op::Reservations => return None,
+    })
 }
 
 /// Bytes of data that a request has in work.
 pub(super) fn bytes(request: &Request) -> u64 {
     match request.op {
         Op::Read | Op::Write(_) => request.length,
-        Op::WriteZeroes | Op::Flush | Op::Holes => 0,
+        Op::WriteZeroes | Op::Flush | Op::Holes | Op::Reserve(_) | Op::Reservations => 0,
     }
 }
 
@@ -61,16 +62,22 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, iscsi::F
         Err(Failure::Host(error)) => error,
         Err(Failure::TooFarAhead { .. }) => return Err(iscsi::Failure::Failed),
     };
-    Err(match error {
+    Err(failure(error))
+}
+
+/// Why a request failed, in an initiator's words.
+pub(super) fn failure(error: HostError) -> iscsi::Failure {
+    match error {
         HostError::NoProgress { .. } | HostError::NotServing => iscsi::Failure::Busy,
         HostError::OutOfRange { .. } => iscsi::Failure::OutOfRange,
         HostError::NoVolume => iscsi::Failure::Gone,
         HostError::ReadOnly => iscsi::Failure::Protected,
+        HostError::Reserved => iscsi::Failure::Reserved,
         HostError::TooManyLost => iscsi::Failure::Failed,
-        HostError::OutcomeUnknown | HostError::Gone | HostError::Place(_) => {
+        HostError::OutcomeUnknown | HostError::Outdated | HostError::Gone | HostError::Place(_) => {
             iscsi::Failure::Unknown
         }
-    })
+    }
 }
 
 fn piece(buffer: Buffer) -> Piece {

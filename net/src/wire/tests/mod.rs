@@ -4,6 +4,7 @@ mod fixed;
 mod header;
 mod images;
 mod requests;
+mod volume;
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, KnownHost, NodeInfo,
-    NodeKind, PolicyRange, Settings, TimeAway, Volume,
+    NodeKind, PolicyRange, Registrant, Reservation, ReservationKind, ReservationOutcome,
+    Reservations, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
@@ -35,6 +37,7 @@ use weft_bytes::BytesError;
 use requests::{asked, asker, done, holder};
 
 use header::{calculators, header};
+use volume::{times_away, volume};
 
 use super::{MAX_BULK, Message, VERSION, WireError};
 
@@ -427,42 +430,6 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
             process,
         },
     )
-}
-
-fn volume() -> impl Strategy<Value = Volume> {
-    let sizes = (1..100u64, 0..6usize);
-    (volume_id(), "[a-zé]{0,20}", geometry(), policy(), sizes, vec(extent(), 6)).prop_map(
-        |(id, name, geometry, policy, (extent_stripes, count), extents)| Volume {
-            apart: name.clone(),
-            visible: count as u64,
-            unordered_sharing: count % 2 == 1,
-            deletion: Deletion { since: (count % 3 == 1).then_some(extent_stripes) },
-            ranges: (count % 2 == 1)
-                .then_some(PolicyRange { first: 0, end: 1, redundancy: policy.redundancy })
-                .into_iter()
-                .collect(),
-            hosts: (count % 3 != 0).then(|| {
-                let access = |n| if n % 2 == 0 { Access::Full } else { Access::ReadOnly };
-                (0..count).map(|n| (format!("host-{n}"), access(n))).collect()
-            }),
-            id,
-            name,
-            size: geometry.stripe_bytes() * extent_stripes * count as u64,
-            layout: "raid5".into(),
-            policy,
-            extents: extents
-                .into_iter()
-                .take(count)
-                .enumerate()
-                .map(|(n, e)| cut(e, n as u64 * extent_stripes, geometry.layout.width()))
-                .collect(),
-            geometry,
-        },
-    )
-}
-
-fn times_away(times: Vec<(Timestamp, Option<Timestamp>)>) -> Vec<TimeAway> {
-    times.into_iter().map(|(from, until)| TimeAway { from, until }).collect()
 }
 
 fn known_host(n: u64) -> KnownHost {

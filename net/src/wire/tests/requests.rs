@@ -12,7 +12,8 @@ pub fn asked() -> impl Strategy<Value = Ask> {
         (range(), option::of(buffer())).prop_map(|(range, data)| Wish::Write(range, data)),
     ];
     let again = (ts(), any::<u64>()).prop_map(|(since, epoch)| Again { since, epoch });
-    let origin = (asker(), option::of(again)).prop_map(|(asker, again)| Origin { asker, again });
+    let origin = (asker(), option::of(again), any::<u64>());
+    let origin = origin.prop_map(|(asker, again, permitted)| Origin { asker, again, permitted });
     let stages = vec![Stage::New, Stage::Repeated, Stage::Abandoned];
     let fields = (any::<(u64, u64, u128)>(), volume_id(), wish, origin, ts(), select(stages));
     fields.prop_map(|((number, oldest, key), volume, wish, origin, after, stage)| Ask {
@@ -29,7 +30,7 @@ pub fn asked() -> impl Strategy<Value = Ask> {
 
 pub fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
     let error =
-        (0..9u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
+        (0..11u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
             0 => HostError::NoVolume,
             1 => HostError::TooManyLost,
             2 => HostError::NoProgress { attempts: of.0 as u32 },
@@ -38,6 +39,8 @@ pub fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
             5 => HostError::OutcomeUnknown,
             6 => HostError::NotServing,
             7 => HostError::ReadOnly,
+            8 => HostError::Outdated,
+            9 => HostError::Reserved,
             _ => HostError::Place(why),
         });
     prop_oneof![vec(buffer(), 0..3).prop_map(Ok), error.prop_map(Err)]

@@ -52,7 +52,7 @@ impl Run {
         let op = op.clone();
         let repeats = Repeats { op, request, since, epoch: 0, times: 0, state: State::Asked };
         self.clients[n].repeats = Some(repeats);
-        Some(Origin { asker: Asker { id: request, oldest: number }, again: None })
+        Some(Origin { asker: Asker { id: request, oldest: number }, again: None, permitted: 0 })
     }
 
     /// No timestamp that a node issues from now on is earlier.
@@ -127,7 +127,7 @@ impl Run {
         let op = repeats.op.clone();
         client.asked = client.op.map_or(0, u64::from) | repeats.times << 32;
         let asker = Asker { id: request, oldest: request.number };
-        let origin = Origin { asker, again: Some(Again { since, epoch }) };
+        let origin = Origin { asker, again: Some(Again { since, epoch }), permitted: 0 };
         let asked = client.asked;
         self.again.0 += 1;
         self.world.tell(|| format!("host {n} asks {node} again: request {}", request.number));

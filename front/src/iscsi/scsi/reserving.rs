@@ -1,0 +1,217 @@
+//! PERSISTENT RESERVE IN and OUT (SPC-4, 6.15 and 6.16).
+
+use super::commands::Cdb;
+use super::unit::Unit;
+use super::{Sense, Work, long};
+use crate::iscsi::reservation::{Action, Kind, State};
+
+/// What PERSISTENT RESERVE IN asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::iscsi) enum Query {
+    Keys,
+    Reservation,
+    FullStatus,
+}
+
+/// What PERSISTENT RESERVE OUT is to do, before its parameters have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::iscsi) enum Asked {
+    Register,
+    Reserve(Kind),
+    Release(Kind),
+    Clear,
+    Preempt(Kind),
+    RegisterAndIgnore,
+}
+
+/// Length of the parameter list.
+pub(super) const LIST: u64 = 24;
+
+/// Where its flags are.
+const FLAGS: usize = 20;
+
+fn query(cdb: &Cdb<'_>, query: Query) -> Result<Work, Sense> {
+    Ok(Work::Reservations { query, most: cdb.number(7, 2) as usize })
+}
+
+pub(super) fn read_keys(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    query(cdb, Query::Keys)
+}
+
+pub(super) fn read_reservation(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    query(cdb, Query::Reservation)
+}
+
+pub(super) fn read_full_status(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    query(cdb, Query::FullStatus)
+}
+
+/// Reservations outlive power cuts, whatever is asked; all types are known.
+pub(super) fn report_capabilities(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    const PERSISTS: u8 = 0x01;
+    const TYPES_ARE_VALID: u8 = 0x80;
+    Ok(cdb.answered(vec![0, 8, PERSISTS, TYPES_ARE_VALID | PERSISTS, 0xea, 0x01, 0, 0], 7, 2))
+}
+
+/// One of PERSISTENT RESERVE OUT's actions, by the number of its type if it has one.
+fn out(cdb: &Cdb<'_>, asked: Asked) -> Result<Work, Sense> {
+    match cdb.number(5, 4) {
+        LIST => Ok(Work::Reserve { asked }),
+        _ => Err(Sense::LIST_LENGTH),
+    }
+}
+
+/// The type of the reservation, which is of the whole unit.
+fn kind(cdb: &Cdb<'_>) -> Result<Kind, Sense> {
+    if cdb.0[2] >> 4 != 0 {
+        return Err(Sense::field(2, Some(7)));
+    }
+    Kind::of(cdb.0[2]).ok_or_else(|| Sense::field(2, Some(3)))
+}
+
+pub(super) fn register(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    out(cdb, Asked::Register)
+}
+
+pub(super) fn register_and_ignore(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    out(cdb, Asked::RegisterAndIgnore)
+}
+
+pub(super) fn reserve(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    out(cdb, Asked::Reserve(kind(cdb)?))
+}
+
+pub(super) fn release(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    out(cdb, Asked::Release(kind(cdb)?))
+}
+
+pub(super) fn clear(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    out(cdb, Asked::Clear)
+}
+
+/// With or without aborting: what others have asked for does not take effect after the answer either way.
+pub(super) fn preempt(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    out(cdb, Asked::Preempt(kind(cdb)?))
+}
+
+/// What is asked for, with its parameters.
+pub(super) fn action(asked: Asked, list: &[u8]) -> Result<Action, Sense> {
+    /// SPEC_I_PT and ALL_TG_PT: registering others, and through all ports. APTPL is so in any case.
+    const UNSUPPORTED: u8 = 0x0c;
+    if list.len() as u64 != LIST {
+        return Err(Sense::LIST_LENGTH);
+    }
+    let registers = matches!(asked, Asked::Register | Asked::RegisterAndIgnore);
+    if registers && list[FLAGS] & UNSUPPORTED != 0 {
+        return Err(Sense::parameter(FLAGS));
+    }
+    let (key, other) = (long(&list[..8]), long(&list[8..16]));
+    Ok(match asked {
+        Asked::Register => Action::Register { key, new: other, ignores: false },
+        Asked::RegisterAndIgnore => Action::Register { key, new: other, ignores: true },
+        Asked::Reserve(kind) => Action::Reserve { key, kind },
+        Asked::Release(kind) => Action::Release { key, kind },
+        Asked::Clear => Action::Clear { key },
+        Asked::Preempt(kind) => Action::Preempt { key, victim: other, kind },
+    })
+}
+
+/// The answer of PERSISTENT RESERVE IN.
+pub(in crate::iscsi) fn report(query: Query, state: &State, most: usize) -> Vec<u8> {
+    let body = match query {
+        Query::Keys => state.registrants.iter().flat_map(|r| r.key.to_be_bytes()).collect(),
+        Query::Reservation => state.reservation.map_or(Vec::new(), |kind| {
+            let holder = state.registrants.iter().find(|r| r.holds && !kind.is_held_by_all());
+            let key = holder.map_or(0, |r| r.key).to_be_bytes();
+            [&key[..], &[0; 5], &[kind as u8, 0, 0]].concat()
+        }),
+        Query::FullStatus => full_status(state),
+    };
+    let head = [state.generation.to_be_bytes(), (body.len() as u32).to_be_bytes()].concat();
+    let mut bytes = [head, body].concat();
+    bytes.truncate(most);
+    bytes
+}
+
+fn full_status(state: &State) -> Vec<u8> {
+    let one = |r: &crate::iscsi::reservation::Registrant| {
+        let kind = state.reservation.filter(|_| r.holds).map_or(0, |kind| kind as u8);
+        let id = transport_id(&r.name);
+        let mut bytes = r.key.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&[0, 0, 0, 0, u8::from(r.holds), kind, 0, 0, 0, 0]);
+        bytes.extend_from_slice(&r.port.to_be_bytes());
+        bytes.extend_from_slice(&(id.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(&id);
+        bytes
+    };
+    state.registrants.iter().flat_map(one).collect()
+}
+
+/// The TransportID of an initiator port (SPC-4, 7.6.4.6), whose name has the session's number.
+fn transport_id(name: &str) -> Vec<u8> {
+    const WITH_SESSION: u8 = 0x45;
+    let mut name = name.as_bytes().to_vec();
+    name.resize((name.len() + 1).next_multiple_of(4).max(20), 0);
+    let length = (name.len() as u16).to_be_bytes();
+    [&[WITH_SESSION, 0, length[0], length[1]], &name[..]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iscsi::reservation::Registrant;
+
+    fn list(key: u64, other: u64, flags: u8) -> Vec<u8> {
+        let mut list = [key.to_be_bytes(), other.to_be_bytes(), [0; 8]].concat();
+        list[FLAGS] = flags;
+        list
+    }
+
+    #[test]
+    fn parameters_become_actions() {
+        let kind = Kind::ExclusiveAccess;
+        let of = |asked| action(asked, &list(1, 2, 1)).unwrap();
+        assert_eq!(of(Asked::Register), Action::Register { key: 1, new: 2, ignores: false });
+        assert_eq!(
+            of(Asked::RegisterAndIgnore),
+            Action::Register { key: 1, new: 2, ignores: true }
+        );
+        assert_eq!(of(Asked::Reserve(kind)), Action::Reserve { key: 1, kind });
+        assert_eq!(of(Asked::Release(kind)), Action::Release { key: 1, kind });
+        assert_eq!(of(Asked::Clear), Action::Clear { key: 1 });
+        assert_eq!(of(Asked::Preempt(kind)), Action::Preempt { key: 1, victim: 2, kind });
+        for flags in [0x08, 0x04] {
+            assert_eq!(action(Asked::Register, &list(0, 2, flags)), Err(Sense::parameter(FLAGS)));
+        }
+        assert_eq!(action(Asked::Clear, &[0; 23]), Err(Sense::LIST_LENGTH));
+    }
+
+    #[test]
+    fn reports_are_as_the_standard_has_them() {
+        let name = |n: &str| format!("iqn.{n},i,0x800000000001");
+        let state = State {
+            generation: 7,
+            registrants: vec![
+                Registrant { name: name("a"), port: 3, key: 0x11, holds: false },
+                Registrant { name: name("b"), port: 4, key: 0x22, holds: true },
+            ],
+            reservation: Some(Kind::WriteExclusive),
+        };
+        let keys = report(Query::Keys, &state, 100);
+        assert_eq!(keys[..8], [0, 0, 0, 7, 0, 0, 0, 16]);
+        assert_eq!((keys[15], keys[23], keys.len()), (0x11, 0x22, 24));
+        assert_eq!(report(Query::Keys, &state, 10).len(), 10, "the length stays what it is");
+        let held = report(Query::Reservation, &state, 100);
+        assert_eq!((held.len(), held[7], held[15], held[21]), (24, 16, 0x22, 1));
+        let all = State { reservation: Some(Kind::WriteExclusiveAllRegistrants), ..state.clone() };
+        let held = report(Query::Reservation, &all, 100);
+        assert_eq!((held[15], held[21]), (0, 7), "all hold it, and so none is named");
+        assert_eq!(report(Query::Reservation, &State::default(), 100), [0; 8]);
+        let full = report(Query::FullStatus, &state, 1000);
+        let second = 8 + 24 + 28;
+        assert_eq!((full.len(), full[8 + 12], full[second + 12]), (second + 52, 0, 1));
+        assert_eq!((full[second + 13], full[second + 19], full[second + 23]), (1, 4, 28));
+        assert_eq!(full[second + 24..second + 28], [0x45, 0, 0, 24]);
+        assert_eq!(full[second + 28..second + 28 + 22], *name("b").as_bytes());
+    }
+}

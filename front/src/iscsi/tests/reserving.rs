@@ -1,0 +1,84 @@
+//! Reservations, and what an initiator is told of those of others.
+
+use super::*;
+use crate::iscsi::Failure;
+use crate::iscsi::pdu::FINAL;
+use crate::iscsi::reservation::{Action, Attention, Kind, Outcome, Registrant, State};
+
+const RESERVE: [u8; 10] = [0x5f, 0x01, 0x03, 0, 0, 0, 0, 0, 24, 0];
+
+/// A command with its parameters, and its answer.
+fn reserve(i: &mut Initiator, cdb: &[u8; 10], list: &[u8]) -> Unit {
+    i.command(FINAL | 0x20, cdb, list.len() as u32, list);
+    i.one()
+}
+
+fn list(key: u64, other: u64) -> Vec<u8> {
+    [key.to_be_bytes(), other.to_be_bytes(), [0; 8]].concat()
+}
+
+#[test]
+fn reservations_end_as_the_driver_says() {
+    let mut i = Initiator::logged_in("");
+    let conflict = 0x18;
+    for (outcome, status, sense) in [
+        (Outcome::Done, 0, None),
+        (Outcome::Conflict, conflict, None),
+        (Outcome::WrongRelease, 2, Some((5, 0x26, 4))),
+        (Outcome::NoKey, 2, Some((5, 0x26, 0))),
+        (Outcome::Full, 2, Some((5, 0x55, 4))),
+    ] {
+        i.outcome = outcome;
+        let answer = reserve(&mut i, &RESERVE, &list(7, 0));
+        assert_eq!(answer.status(), status, "{outcome:?}");
+        assert_eq!(sense.map(|_| answer.sense()), sense);
+    }
+    let asked = Action::Reserve { key: 7, kind: Kind::ExclusiveAccess };
+    assert!(i.asked.len() == 5 && i.asked.iter().all(|a| *a == asked));
+    // What makes no sense does not reach the driver.
+    for (at, value) in [(2, 0x13), (2, 0x02), (1, 0x07), (8, 23)] {
+        let mut cdb = RESERVE;
+        cdb[at] = value;
+        assert_eq!(reserve(&mut i, &cdb, &list(7, 0)).sense().0, 5, "{at}");
+    }
+    assert_eq!(i.asked.len(), 5);
+}
+
+#[test]
+fn an_initiator_sees_who_has_registered() {
+    let mut i = Initiator::logged_in("");
+    let holder = Registrant { name: "iqn.b,i,0x1".into(), port: 2, key: 9, holds: true };
+    i.reservations =
+        State { generation: 3, registrants: vec![holder], reservation: Some(Kind::WriteExclusive) };
+    let (keys, _) = i.read(&[0x5e, 0, 0, 0, 0, 0, 0, 0, 255, 0], 255);
+    assert_eq!(keys, [0, 0, 0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9]);
+    let (held, _) = i.read(&[0x5e, 1, 0, 0, 0, 0, 0, 0, 255, 0], 255);
+    assert_eq!((held.len(), held[15], held[21]), (24, 9, 1));
+    let (can, _) = i.read(&[0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0], 255);
+    assert_eq!(can, [0, 8, 1, 0x81, 0xea, 1, 0, 0]);
+}
+
+#[test]
+fn what_another_has_reserved_is_a_conflict() {
+    let mut i = Initiator::logged_in("");
+    i.holds = true;
+    i.command(FINAL | 0x40, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]);
+    i.fail(Failure::Reserved);
+    assert_eq!(i.one().status(), 0x18);
+}
+
+#[test]
+fn what_others_do_is_told_once_and_not_with_an_inquiry() {
+    let mut i = Initiator::logged_in("");
+    i.server.attend(Attention::RegistrationsPreempted);
+    i.server.attend(Attention::RegistrationsPreempted);
+    let inquiry = [0x12, 0, 0, 0, 36, 0];
+    assert_eq!(i.read(&inquiry, 36).1.status(), 0);
+    assert_eq!(i.read(&[0; 6], 0).1.sense(), (6, 0x2a, 5));
+    assert_eq!(i.read(&[0; 6], 0).1.status(), 0);
+    i.server.attend(Attention::ReservationsReleased);
+    let block = [7; 512];
+    i.command(FINAL | 0x20, &[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &block);
+    assert_eq!(i.one().sense(), (6, 0x2a, 4));
+    assert!(i.disk[..512].iter().all(|byte| *byte == 0), "nothing was written");
+}

@@ -1,0 +1,119 @@
+//! Changes of reservations, as processes ask one another for them.
+
+use serde::{Deserialize, Serialize};
+use weft_core::cluster::{Registrant, ReservationAction, ReservationChange, ReservationKind};
+use weft_core::units::VolumeId;
+
+use crate::error::{Error, Result};
+
+/// A change of a volume's reservations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reserving {
+    /// The volume's number.
+    volume: u32,
+    /// Who asks, and through which port.
+    host: String,
+    port: u16,
+    /// For what.
+    action: Action,
+    /// Its key, and what the action has besides.
+    #[serde(default)]
+    key: u64,
+    #[serde(default)]
+    other_key: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    kind: String,
+    /// A number by which its outcome is known.
+    stamp: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Action {
+    Register,
+    RegisterAndIgnore,
+    Reserve,
+    Release,
+    Clear,
+    Preempt,
+}
+
+impl Reserving {
+    /// In words. An operator's change is none of a host's.
+    pub(crate) fn of(change: &ReservationChange) -> Option<Reserving> {
+        let (action, key, other_key, kind) = match change.action {
+            ReservationAction::Register { key, new, ignores: false } => {
+                (Action::Register, key, new, None)
+            }
+            ReservationAction::Register { key, new, ignores: true } => {
+                (Action::RegisterAndIgnore, key, new, None)
+            }
+            ReservationAction::Reserve { key, kind } => (Action::Reserve, key, 0, Some(kind)),
+            ReservationAction::Release { key, kind } => (Action::Release, key, 0, Some(kind)),
+            ReservationAction::Clear { key } => (Action::Clear, key, 0, None),
+            ReservationAction::Preempt { key, victim, kind } => {
+                (Action::Preempt, key, victim, Some(kind))
+            }
+            ReservationAction::ClearByOperator => return None,
+        };
+        let Registrant { host, port } = change.who.clone();
+        let kind = kind.map_or(String::new(), |kind| kind.name().to_string());
+        let (volume, stamp) = (change.volume.0, change.stamp);
+        Some(Reserving { volume, host, port, action, key, other_key, kind, stamp })
+    }
+
+    /// The change.
+    pub(crate) fn change(&self) -> Result<ReservationChange> {
+        let kind = || {
+            let known = ReservationKind::ALL.into_iter().find(|kind| kind.name() == self.kind);
+            known.ok_or_else(|| Error(format!("'{}' is no kind of reservation", self.kind)))
+        };
+        let key = self.key;
+        let action = match self.action {
+            Action::Register => {
+                ReservationAction::Register { key, new: self.other_key, ignores: false }
+            }
+            Action::RegisterAndIgnore => {
+                ReservationAction::Register { key, new: self.other_key, ignores: true }
+            }
+            Action::Reserve => ReservationAction::Reserve { key, kind: kind()? },
+            Action::Release => ReservationAction::Release { key, kind: kind()? },
+            Action::Clear => ReservationAction::Clear { key },
+            Action::Preempt => {
+                ReservationAction::Preempt { key, victim: self.other_key, kind: kind()? }
+            }
+        };
+        let who = Registrant { host: self.host.clone(), port: self.port };
+        Ok(ReservationChange { volume: VolumeId(self.volume), who, action, stamp: self.stamp })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_come_back_as_they_went() {
+        let kind = ReservationKind::ExclusiveAccessRegistrants;
+        let key = u64::MAX - 1;
+        for action in [
+            ReservationAction::Register { key, new: 3, ignores: false },
+            ReservationAction::Register { key, new: 0, ignores: true },
+            ReservationAction::Reserve { key, kind },
+            ReservationAction::Release { key, kind },
+            ReservationAction::Clear { key },
+            ReservationAction::Preempt { key, victim: u64::MAX, kind },
+        ] {
+            let who = Registrant { host: "iqn.a,i,0x1".into(), port: 3 };
+            let change = ReservationChange { volume: VolumeId(5), who, action, stamp: 1 << 63 };
+            let words = serde_json::to_string(&Reserving::of(&change).unwrap()).unwrap();
+            let back: Reserving = serde_json::from_str(&words).unwrap();
+            assert_eq!(back.change().unwrap(), change);
+        }
+        let no_kind =
+            r#"{"volume":1,"host":"a","port":1,"action":"reserve","kind":"no","stamp":1}"#;
+        let no_kind: Reserving = serde_json::from_str(no_kind).unwrap();
+        assert!(no_kind.change().unwrap_err().0.contains("'no' is no kind"));
+    }
+}

@@ -1,0 +1,86 @@
+"""An iSCSI initiator for tests: one session, commands in turn, as many in flight as one likes."""
+import socket
+
+
+class Initiator:
+    """A session with a target, of an initiator of this name."""
+
+    def __init__(self, port, target, name="iqn.1999-01.example:a", isid=1):
+        self.socket = socket.create_connection(("127.0.0.1", port), 20)
+        self.tag, self.number, self.answers = 0, 1, {}
+        text = f"InitiatorName={name}\0TargetName={target}\0".encode()
+        head = bytearray(48)
+        head[0], head[1], head[5:8] = 0x43, 0x87, len(text).to_bytes(3, "big")
+        head[8:14] = b"\x80" + isid.to_bytes(5, "big")
+        head[24:28] = self.number.to_bytes(4, "big")
+        self.socket.sendall(head + text + b"\0" * (-len(text) % 4))
+        answer, _ = self.unit()
+        assert answer[0] == 0x23 and answer[36:38] == b"\0\0", answer.hex()
+
+    def exactly(self, n):
+        found = b""
+        while len(found) < n:
+            more = self.socket.recv(n - len(found))
+            if not more:
+                raise ConnectionError("the target has closed the connection")
+            found += more
+        return found
+
+    def unit(self):
+        head = self.exactly(48)
+        length = int.from_bytes(head[5:8], "big")
+        return head, self.exactly(length + -length % 4)[:length]
+
+    def send(self, cdb, out=b"", expected=0):
+        """Sends a command with its data, and says by what tag it is answered."""
+        self.tag += 1
+        head = bytearray(48)
+        head[0], head[1] = 0x01, 0x80 | (0x20 if out else 0) | (0x40 if expected else 0)
+        head[5:8] = len(out).to_bytes(3, "big")
+        head[16:20] = self.tag.to_bytes(4, "big")
+        head[20:24] = (len(out) or expected).to_bytes(4, "big")
+        head[24:28] = self.number.to_bytes(4, "big")
+        head[32:32 + len(cdb)] = cdb
+        self.number += 1
+        self.socket.sendall(head + out + b"\0" * (-len(out) % 4))
+        return self.tag
+
+    def answer(self, tag):
+        """The status, the data and the sense data that answer a command: key, code and qualifier."""
+        data = b""
+        while tag not in self.answers:
+            head, body = self.unit()
+            its = int.from_bytes(head[16:20], "big")
+            if head[0] == 0x25:
+                data += body
+                if head[1] & 0x01:
+                    self.answers[its] = (head[3], data, None)
+            elif head[0] == 0x21:
+                sense = (body[4], body[14], body[15]) if body else None
+                self.answers[its] = (head[3], b"", sense)
+            else:
+                raise ConnectionError(f"an answer of kind {head[0]:#x}")
+        return self.answers.pop(tag)
+
+    def ask(self, cdb, out=b"", expected=0):
+        return self.answer(self.send(cdb, out, expected))
+
+    def write(self, block, data):
+        """Sends a write, without waiting for it."""
+        cdb = b"\x2a\0" + block.to_bytes(4, "big") + b"\0" + (len(data) // 512).to_bytes(2, "big") + b"\0"
+        return self.send(cdb, data)
+
+    def read(self, block, count=1):
+        cdb = b"\x28\0" + block.to_bytes(4, "big") + b"\0" + count.to_bytes(2, "big") + b"\0"
+        return self.ask(cdb, expected=512 * count)
+
+    def reserve(self, action, kind=0, key=0, other=0):
+        """PERSISTENT RESERVE OUT; the status and sense data."""
+        cdb = bytes([0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0])
+        status, _, sense = self.ask(cdb, key.to_bytes(8, "big") + other.to_bytes(8, "big") + b"\0" * 8)
+        return status, sense
+
+    def keys(self):
+        """PERSISTENT RESERVE IN: the keys that are registered."""
+        _, data, _ = self.ask(bytes([0x5e, 0, 0, 0, 0, 0, 0, 4, 0, 0]), expected=1024)
+        return sorted(int.from_bytes(data[at:at + 8], "big") for at in range(8, len(data), 8))

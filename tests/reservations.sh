@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Persistent reservations of a volume that hosts use over iSCSI at several processes of a cluster, as failover clusters use
+# them: no write of a host takes effect once it is excluded.
+#   tests/reservations.sh            all checks
+#   tests/reservations.sh NAME...    some of them
+# WEFT chooses the binary. In a temporary directory; closing line 'N passed, N failed'.
+set -u
+export LC_ALL=C PYTHONPATH=tests/python PYTHONDONTWRITEBYTECODE=1
+cd "$(dirname "$0")/.."
+. tests/lib.sh
+WEFT=$(realpath "${WEFT:-target/release/weft}")
+T=$(mktemp -d /tmp/weft-reservations.XXXXXX)
+LIMIT=60                        # seconds that anything may take
+passed=0 failed=0
+read -r -a PORTS < <(python3 tests/python/free_ports.py)
+NODES=4
+
+weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
+clean() {
+    trap - EXIT INT TERM
+    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    rm -rf "$T"
+}
+trap clean EXIT
+trap 'exit 1' INT TERM
+
+iscsi_port() { echo "${PORTS[$((NODES + $1))]}"; }
+run_node() { "$WEFT" node --config "$T/n$1.toml" >>"$T/log$1" 2>&1 & echo $! >"$T/pid$1"; }
+up_are() { [ "$(weft node list --dir "$T/state$1" | grep -c " up ")" = "$2" ]; }
+# A cluster of processes, each with an address for iSCSI; the last one only for hosts to be killed at.
+founded() {
+    local n
+    for n in $(seq 0 $((NODES - 1))); do
+        printf '%s\n' "name = \"n$n\"" "dir = \"state$n\"" "disk = \"disk$n.img\"" 'disk_size = "64M"' \
+            "address = \"127.0.0.1:${PORTS[$n]}\"" "nbd = [\"nbd$n.sock\"]" \
+            "iscsi = [\"127.0.0.1:$(iscsi_port "$n")\"]" >"$T/n$n.toml"
+    done
+    sed -i "1a admit = \"127.0.0.1:${PORTS[9]}\"" "$T/n0.toml"
+    weft cluster init --config "$T/n0.toml"
+    run_node 0
+    wait_until up_are 0 1
+    for n in $(seq 1 $((NODES - 1))); do
+        weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])' >"$T/token"
+        weft cluster join --token-file "$T/token" --at "127.0.0.1:${PORTS[9]}" --config "$T/n$n.toml"
+        run_node "$n"
+    done
+    wait_until up_are 0 $NODES
+    weft volume create v 24M --layout rs:2+1 --dir "$T/state0"
+}
+target() {
+    weft status --json --dir "$T/state0" |
+        python3 -c 'import json, sys; print(*(v["iscsi_target"] for v in json.load(sys.stdin)["volumes"]))'
+}
+# python CODE: with the target's name and the ports of all processes, and Initiator
+python() {
+    timeout -k 5 $LIMIT python3 -c "
+import sys, time
+from initiator import Initiator
+target, ports = sys.argv[1], [int(port) for port in sys.argv[2:]]
+REGISTER, RESERVE, RELEASE, CLEAR, PREEMPT, IGNORE = 0, 1, 2, 3, 5, 6
+CONFLICT = 0x18
+a = Initiator(ports[0], target, 'iqn.1999-01.example:a')
+b = Initiator(ports[1], target, 'iqn.1999-01.example:b')
+$1" "$(target)" "$(iscsi_port 0)" "$(iscsi_port 1)" "$(iscsi_port 2)" "$(iscsi_port 3)"
+}
+
+# What is registered at one process is known at all, and NBD's hosts count as unregistered.
+known_everywhere() {
+    python '
+assert a.reserve(REGISTER, other=0xA) == (0, None)
+assert b.reserve(REGISTER, other=0xB) == (0, None)
+assert a.keys() == b.keys() == [0xA, 0xB]
+assert a.reserve(RESERVE, 3, 0xB)[0] == CONFLICT, "it is not the key"
+assert a.reserve(RESERVE, 3, 0xA) == (0, None)
+assert b.reserve(RESERVE, 3, 0xB)[0] == CONFLICT
+assert a.answer(a.write(0, b"a" * 512))[0] == 0
+assert b.read(0)[0] == CONFLICT and b.answer(b.write(0, b"b" * 512))[0] == CONFLICT
+assert a.read(0)[1] == b"a" * 512'
+    weft volume show v --dir "$T/state2" | grep 'reservation: exclusive-access by iqn.1999-01.example:a,i,0x800000000001 through'
+    ! nbdcopy "nbd+unix:///v?socket=$T/nbd2.sock" /dev/null
+    # The session is gone, and what it reserved is not. An operator takes it away.
+    weft volume unreserve v --dir "$T/state3"
+    nbdcopy "nbd+unix:///v?socket=$T/nbd2.sock" /dev/null
+    weft volume show v --dir "$T/state2" | { ! grep -E '^(reservation|registered):'; }
+    grep -h 'change: reserve.*"action":"reserve"' "$T"/log* | grep done
+    grep -h 'change: volume-unreserve' "$T"/log* | grep done
+}
+
+# A host takes over while another writes through another process as fast as it can: nothing of the loser's lands after
+# the answer, and the loser is told.
+taken_over() {
+    python '
+for turn in range(12):
+    a.reserve(IGNORE, other=0xA)
+    b.reserve(IGNORE, other=0xB)
+    # What it was told of the turn before.
+    a.ask(b"\0" * 6), b.ask(b"\0" * 6)
+    kind = [1, 3, 5, 6][turn % 4]
+    assert a.reserve(RESERVE, kind, 0xA)[0] == 0
+    blocks = range(0, 48 * 8, 8)
+    writes = [a.write(block, b"a" * 4096) for block in blocks]
+    begun = time.monotonic()
+    assert b.reserve(PREEMPT, kind, 0xB, 0xA) == (0, None)
+    took = time.monotonic() - begun
+    for tag in [b.write(block, b"b" * 4096) for block in blocks]:
+        assert b.answer(tag)[0] == 0
+    late = [a.write(block, b"A" * 4096) for block in blocks]
+    ends = [a.answer(tag) for tag in writes + late]
+    assert all(status in (0, 2, CONFLICT) for status, _, _ in ends), ends
+    assert any(sense == (6, 0x2a, 5) for _, _, sense in ends), "it is told, once"
+    assert all(status != 0 for status, _, _ in ends[len(writes):])
+    for block in blocks:
+        assert b.read(block, 8)[1] == b"b" * 4096, (turn, block)
+    assert b.reserve(CLEAR, 0, 0xB)[0] == 0
+    print(f"took over in {took * 1000:.0f} ms")'
+}
+
+# The process of the host that holds the reservation dies: another takes over, and what was in work does not come back.
+killed() {
+    python '
+import os, signal
+pid = int(open("'"$T"'/pid3").read())
+c = Initiator(ports[3], target, "iqn.1999-01.example:c")
+assert c.reserve(REGISTER, other=0xC)[0] == 0 and b.reserve(IGNORE, other=0xB)[0] == 0
+assert c.reserve(RESERVE, 1, 0xC)[0] == 0
+writes = [c.write(block, b"c" * 4096) for block in range(0, 48 * 8, 8)]
+os.kill(pid, signal.SIGKILL)
+assert b.answer(b.write(0, b"b" * 4096))[0] == CONFLICT, "the reservation stays"
+assert b.reserve(PREEMPT, 1, 0xB, 0xC) == (0, None)
+ends = [b.answer(tag) for tag in [b.write(block, b"b" * 4096) for block in range(0, 48 * 8, 8)]]
+assert all(status == 0 for status, _, _ in ends), ends'
+    run_node 3
+    wait_until up_are 0 $NODES
+    python '
+for block in range(0, 48 * 8, 8):
+    assert b.read(block, 8)[1] == b"b" * 4096, block
+assert a.reserve(IGNORE, other=0xA)[0] == 0 and a.reserve(CLEAR, 0, 0xA)[0] == 0'
+    scrubbed v "$T/state0"
+}
+
+# A reservation outlives the processes.
+restarted() {
+    local n
+    python 'assert a.reserve(REGISTER, other=0xA)[0] == 0 and a.reserve(RESERVE, 1, 0xA)[0] == 0'
+    for n in $(seq 0 $((NODES - 1))); do kill "$(cat "$T/pid$n")"; done
+    for n in $(seq 0 $((NODES - 1))); do wait_until dead "$(cat "$T/pid$n")"; done
+    for n in $(seq 0 $((NODES - 1))); do run_node "$n"; done
+    wait_until up_are 0 $NODES
+    wait_until weft volume show v --dir "$T/state1"
+    python '
+assert b.answer(b.write(0, b"b" * 512))[0] == CONFLICT
+assert a.keys() == [0xA] and a.answer(a.write(0, b"a" * 512))[0] == 0
+assert a.reserve(RELEASE, 1, 0xA)[0] == 0
+assert b.answer(b.write(0, b"b" * 512))[0] == 0'
+}
+
+command -v nbdcopy >/dev/null || { echo "skipped: nbdcopy is not installed"; exit 0; }
+founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
+for check in ${*:-known_everywhere taken_over killed restarted}; do t "$check"; done
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
