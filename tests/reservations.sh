@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Persistent reservations of a volume that hosts use over iSCSI at several processes of a cluster, as failover clusters use
-# them: no write of a host takes effect once it is excluded.
+# A volume that hosts use over iSCSI at several processes of a cluster: its paths, and persistent reservations as failover
+# clusters use them. No write of a host takes effect once it is excluded.
 #   tests/reservations.sh            all checks
 #   tests/reservations.sh NAME...    some of them
 # WEFT chooses the binary. In a temporary directory; closing line 'N passed, N failed'.
@@ -62,6 +62,20 @@ CONFLICT = 0x18
 a = Initiator(ports[0], target, 'iqn.1999-01.example:a')
 b = Initiator(ports[1], target, 'iqn.1999-01.example:b')
 $1" "$(target)" "$(iscsi_port 0)" "$(iscsi_port 1)" "$(iscsi_port 2)" "$(iscsi_port 3)"
+}
+
+# A discovery at any process names all, and a host sees which of them serve.
+paths() {
+    wait_until all_are_listed
+    python '
+assert a.port_groups() == b.port_groups() == {1: True, 2: True, 3: True, 4: True}, a.port_groups()'
+}
+all_are_listed() {
+    local n
+    iscsi-ls "iscsi://127.0.0.1:$(iscsi_port 2)" >"$T/listed"
+    for n in $(seq 0 $((NODES - 1))); do
+        grep -q "Portal:127.0.0.1:$(iscsi_port "$n"),$((n + 1))$" "$T/listed" || return
+    done
 }
 
 # What is registered at one process is known at all, and NBD's hosts count as unregistered.
@@ -127,6 +141,7 @@ writes = [c.write(block, b"c" * 4096) for block in range(0, 48 * 8, 8)]
 os.kill(pid, signal.SIGKILL)
 assert b.answer(b.write(0, b"b" * 4096))[0] == CONFLICT, "the reservation stays"
 assert b.reserve(PREEMPT, 1, 0xB, 0xC) == (0, None)
+assert b.port_groups() == {1: True, 2: True, 3: True, 4: False}, b.port_groups()
 ends = [b.answer(tag) for tag in [b.write(block, b"b" * 4096) for block in range(0, 48 * 8, 8)]]
 assert all(status == 0 for status, _, _ in ends), ends'
     run_node 3
@@ -154,8 +169,10 @@ assert a.reserve(RELEASE, 1, 0xA)[0] == 0
 assert b.answer(b.write(0, b"b" * 512))[0] == 0'
 }
 
-command -v nbdcopy >/dev/null || { echo "skipped: nbdcopy is not installed"; exit 0; }
+for command in nbdcopy iscsi-ls; do
+    command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
+done
 founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
-for check in ${*:-known_everywhere taken_over killed restarted}; do t "$check"; done
+for check in ${*:-paths known_everywhere taken_over killed restarted}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weft_front::iscsi::reservation::{Kind, Outcome, Registrant, State};
-use weft_front::iscsi::{Event, Failure, Op, Piece, Refusal, Reply, Request, Server, Target, Unit};
+use weft_front::iscsi::{Event, Failure, Op, Piece, Port, Refusal, Reply, Request, Server, Target, Unit};
 use weft_fuzz::Talk;
 
 const SIZE: u64 = 128 << 10;
@@ -48,7 +48,8 @@ fn talk(bytes: &[u8], most: usize) -> Talk {
 fn carry_out(request: &Request) -> Result<Reply, Failure> {
     let end = request.offset.checked_add(request.length);
     assert!(end.is_some_and(|end| end <= SIZE), "{request:?}");
-    let of_all = matches!(request.op, Op::Flush | Op::Reserve(_) | Op::Reservations);
+    let of_all =
+        matches!(request.op, Op::Flush | Op::Reserve(_) | Op::Reservations | Op::Ports);
     assert_eq!(request.length == 0, of_all, "{request:?}");
     // Some fail, and always the same.
     if request.offset == 5 * 512 {
@@ -68,6 +69,7 @@ fn carry_out(request: &Request) -> Result<Reply, Failure> {
             Reply::Extents(vec![(request.length.div_ceil(2), true), (request.length, false)])
         }
         Op::WriteZeroes | Op::Flush => Reply::Done,
+        Op::Ports => Reply::Ports(vec![Port { group: 1, is_available: true }]),
         Op::Reserve(_) => Reply::Reserved(Outcome::Conflict),
         Op::Reservations => {
             let holder = Registrant { name: "iqn.a,i,0x1".into(), port: 1, key: 5, holds: true };

@@ -10,7 +10,7 @@ use weft_core::cluster::{
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Policy;
-use weft_core::units::VolumeId;
+use weft_core::units::{NodeId, VolumeId};
 
 use crate::doors::who::{No, Who};
 use crate::error::{Error, Result, fail};
@@ -55,6 +55,11 @@ impl<'a> Exports<'a> {
     /// Where they are served.
     pub(crate) fn at(self) -> Served {
         self.at
+    }
+
+    /// Whether a node of a process takes part.
+    pub(crate) fn is_up(self, process: NodeId) -> bool {
+        self.map.served_by(process).any(|node| self.map.is_up(node))
     }
 
     /// Of these only those that are named, if any are.

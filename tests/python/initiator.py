@@ -80,6 +80,11 @@ class Initiator:
         status, _, sense = self.ask(cdb, key.to_bytes(8, "big") + other.to_bytes(8, "big") + b"\0" * 8)
         return status, sense
 
+    def port_groups(self):
+        """REPORT TARGET PORT GROUPS: for each group whether the unit can be used through it."""
+        _, data, _ = self.ask(bytes([0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]), expected=1024)
+        return {int.from_bytes(data[at + 2:at + 4], "big"): data[at] == 0 for at in range(4, len(data), 12)}
+
     def keys(self):
         """PERSISTENT RESERVE IN: the keys that are registered."""
         _, data, _ = self.ask(bytes([0x5e, 0, 0, 0, 0, 0, 0, 4, 0, 0]), expected=1024)

@@ -149,6 +149,10 @@ impl Server {
                 None => self.next_step(number),
                 Some(status) => self.end(number, status, Vec::new()),
             },
+            (Then::Ports { extended, most }, Reply::Ports(ports)) => {
+                let data = scsi::port_groups(&ports, extended, most);
+                self.end(number, Status::Good, vec![data.into()]);
+            }
             (Then::Reservations(query, most), Reply::Reservations(state)) => {
                 let data = scsi::reservations(query, &state, most);
                 self.end(number, Status::Good, vec![data.into()]);

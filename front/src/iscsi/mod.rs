@@ -87,7 +87,7 @@ pub struct Request {
     pub number: u64,
     /// What to do.
     pub op: Op,
-    /// Where, in bytes; zero for a flush, and for reservations.
+    /// Where, in bytes; zero for what is not about bytes.
     pub offset: u64,
     /// How much, in bytes; zero for these, and never zero otherwise.
     pub length: u64,
@@ -112,6 +112,8 @@ pub enum Op {
     Reserve(reservation::Action),
     /// Tell who has registered; answered by [`Reply::Reservations`].
     Reservations,
+    /// Tell through which ports the unit can be had; answered by [`Reply::Ports`].
+    Ports,
 }
 
 /// How a request that succeeded is answered.
@@ -127,6 +129,17 @@ pub enum Reply {
     Reserved(reservation::Outcome),
     /// Who has registered.
     Reservations(reservation::State),
+    /// All ports, also this one.
+    Ports(Vec<Port>),
+}
+
+/// A port of the target, which is a port group of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its number.
+    pub group: u16,
+    /// Whether the unit can be used through it now.
+    pub is_available: bool,
 }
 
 /// Part of what was read.

@@ -83,6 +83,16 @@ impl PeerStatus {
         self.0.keys().any(has)
     }
 
+    /// Addresses at which other processes serve hosts, as URIs.
+    pub(crate) fn addresses(&self) -> Vec<(NodeId, String)> {
+        let of = |process: &NodeId| {
+            let said = self.of(*process).map(|n| n["listens"].clone());
+            let said: Option<Vec<String>> = said.and_then(|s| serde_json::from_value(s).ok());
+            said.unwrap_or_default().into_iter().map(|uri| (*process, uri)).collect::<Vec<_>>()
+        };
+        self.0.keys().flat_map(of).collect()
+    }
+
     /// What hosts of a process need of the limits of volumes, if it was heard.
     pub(crate) fn demands(&self, process: NodeId) -> Option<AllDemands> {
         let said = self.of(process)?;

@@ -73,7 +73,12 @@ impl Reactor {
     /// A host's connection is served by the next node that takes requests.
     fn welcome(&mut self, id: usize, listener: usize, stream: Stream, peer: String) {
         match self.hosts.next_node(&self.engine) {
-            Some(node) => match self.acceptor.begin(listener, stream, peer, node) {
+            Some(node) => match self.acceptor.begin(
+                (listener, stream),
+                peer,
+                node,
+                self.peer_status.addresses(),
+            ) {
                 Ok(session) => self.hosts.add(id, session),
                 Err(e) => {
                     self.complaints.say(Instant::now(), &format!("cannot serve a host: {e}"));

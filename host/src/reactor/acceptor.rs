@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use mio::{Interest, Registry, Token};
 
 use super::events::LISTENERS;
+use weft_core::units::NodeId;
+
 use crate::doors::keeper::Keeper;
 use crate::doors::{Doors, Tls};
 use crate::error::Result;
@@ -104,6 +106,13 @@ impl Acceptor {
     /// Where hosts can connect, as URIs.
     pub(super) fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// Those of them at which other machines may find it: it is not known which of all that a wildcard stands for.
+    pub(super) fn announced(&self) -> Vec<&String> {
+        let is_wildcard = |uri: &&String| uri.contains("://0.0.0.0:") || uri.contains("://[::]:");
+        let is_local = |uri: &&String| uri.contains("socket=");
+        self.addresses.iter().filter(|uri| !is_wildcard(uri) && !is_local(uri)).collect()
     }
 
     /// Whether hosts are let in.
@@ -198,13 +207,13 @@ impl Acceptor {
         self.callers.leave(id);
     }
 
-    /// The session of a host that came in at a listener, served by a node.
+    /// The session of a host that came in at a listener, served by a node; and where other processes serve hosts.
     pub(super) fn begin(
         &self,
-        listener: usize,
-        stream: Stream,
+        (listener, stream): (usize, Stream),
         peer: String,
         node: usize,
+        elsewhere: Vec<(NodeId, String)>,
     ) -> Result<Box<dyn Session>> {
         let (at, local) = (&self.listeners[listener].at, stream.local_address());
         let others = self.listeners[1..].iter().map(|l| &l.at).filter(|l| l.key() == at.key());
@@ -220,6 +229,6 @@ impl Acceptor {
             in_front: false,
         };
         let memory = Use::new(&self.memory);
-        Ok(at.begin(Arrival { stream, peer, node, memory, portals, door }))
+        Ok(at.begin(Arrival { stream, peer, node, memory, portals, elsewhere, door }))
     }
 }

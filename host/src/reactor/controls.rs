@@ -117,6 +117,7 @@ impl Reactor {
         let status = status::for_peers(&self.engine, &self.hosts, demands);
         if let (Some(mut status), Some(together)) = (status, self.engine.rule.together_mut()) {
             status["stopped"] = json!(stopped);
+            status["listens"] = json!(self.acceptor.announced());
             status["in_hand"] = in_hand.iter().map(|v| v.0).collect();
             together.tell_status(status.to_string().into_bytes());
         }

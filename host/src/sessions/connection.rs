@@ -6,7 +6,7 @@ use std::time::Instant;
 use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
-use weft_core::units::VolumeId;
+use weft_core::units::{NodeId, VolumeId};
 use weft_front::{Service, Tls};
 
 use super::door::Door;
@@ -56,8 +56,8 @@ pub(super) trait Protocol: Default + Send {
         Self::machine()
     }
 
-    /// Where hosts of this protocol can connect to this process, beginning with where this one has.
-    fn comes_in(&mut self, _portals: Vec<String>) {}
+    /// Where hosts of this protocol can connect to this process, beginning with where this one has, and to others.
+    fn comes_in(&mut self, _portals: Vec<String>, _elsewhere: Vec<(NodeId, String)>) {}
 
     /// What the host says next. What needs no node is answered at once.
     fn next(
@@ -128,12 +128,16 @@ pub(super) struct Connection<P: Protocol> {
 impl<P: Protocol> Connection<P> {
     /// One that has just come in, served by a node.
     pub(super) fn new(arrival: Arrival) -> Connection<P> {
-        let Arrival { stream, peer, node, memory, portals, door } = arrival;
+        let Arrival { stream, peer, node, memory, portals, elsewhere, door } = arrival;
         let door = Door { in_front: !P::SPEAKS_OF_TLS, ..door };
         let machine = P::machine_with(door.spoken());
         let link = Link::new(stream, peer, machine, (P::BOUNDS, memory), door);
         let mut protocol = P::default();
-        protocol.comes_in(portals);
+        let spoken = |(process, uri): (NodeId, String)| {
+            let at = uri.strip_prefix(P::SCHEME)?.strip_prefix("://")?;
+            Some((process, at.to_string()))
+        };
+        protocol.comes_in(portals, elsewhere.into_iter().filter_map(spoken).collect());
         let (waiting, access, login) = (None, None, None);
         Connection { link, protocol, node, last_failure: None, waiting, access, login }
     }

@@ -36,7 +36,7 @@ use std::time::Instant;
 use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, RequestId};
-use weft_core::units::VolumeId;
+use weft_core::units::{NodeId, VolumeId};
 
 use budget::Use;
 use connection::{Connection, Protocol};
@@ -81,6 +81,8 @@ pub(crate) struct Arrival {
     pub(crate) memory: Use,
     /// Where hosts of its protocol can connect over TCP to this process, beginning with where it has.
     pub(crate) portals: Vec<String>,
+    /// Addresses at which other processes serve hosts, as URIs, with the nodes that those are known by.
+    pub(crate) elsewhere: Vec<(NodeId, String)>,
     /// How its other end proves who it is.
     pub(crate) door: Door,
 }

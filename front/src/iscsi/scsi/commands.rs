@@ -131,6 +131,15 @@ pub(super) fn report_luns(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     Ok(cdb.answered(data, 6, 4))
 }
 
+pub(super) fn report_port_groups(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    let extended = match cdb.0[1] >> 5 {
+        0 => false,
+        1 => true,
+        _ => return Err(Sense::field(1, Some(7))),
+    };
+    Ok(Work::Ports { extended, most: cdb.number(6, 4).min(MOST_PARAMETERS) as usize })
+}
+
 pub(super) fn report_task_management(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     if cdb.number(6, 4) < 4 {
         return Err(Sense::field(6, None));

@@ -2,6 +2,7 @@
 
 use super::unit::Unit;
 use super::{BLOCK, MOST_BLOCKS, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense};
+use crate::iscsi::Port;
 
 const VENDOR: &[u8; 8] = b"WEFT    ";
 const PRODUCT: &[u8; 16] = b"volume          ";
@@ -29,6 +30,8 @@ pub(super) fn standard() -> Vec<u8> {
     let mut bytes = vec![0; 96];
     // A disk; SPC-4; logical units by numbers, and this format.
     (bytes[2], bytes[3], bytes[4]) = (0x06, 0x12, (96 - 5) as u8);
+    // Asymmetric access that hosts cannot change.
+    bytes[5] = 0x10;
     // Commands are queued.
     bytes[7] = 0x02;
     bytes[8..16].copy_from_slice(VENDOR);
@@ -76,11 +79,33 @@ fn identification(unit: &Unit) -> Vec<u8> {
         (BINARY, 0x0a, &uuid),
         (ASCII, 0x01, &name),
         (0x50 | BINARY, PORT | 0x04, &relative),
+        (0x50 | BINARY, PORT | 0x05, &relative),
         (0x50 | UTF8, PORT | 0x08, &port),
     ];
     let designator =
         |(set, kind, bytes): (u8, u8, &[u8])| [&[set, kind, 0, bytes.len() as u8], bytes].concat();
     designators.into_iter().flat_map(designator).collect()
+}
+
+/// The answer of REPORT TARGET PORT GROUPS (SPC-4, 6.37): each group has one port, with the same number.
+pub(in crate::iscsi) fn port_groups(ports: &[Port], extended: bool, most: usize) -> Vec<u8> {
+    const OPTIMIZED: u8 = 0x00;
+    const UNAVAILABLE: u8 = 0x03;
+    /// A port can be in these two states.
+    const STATES: u8 = 0x09;
+    /// The target has changed the state by itself.
+    const BY_ITSELF: u8 = 0x02;
+    let one = |port: &Port| {
+        let state = if port.is_available { OPTIMIZED } else { UNAVAILABLE };
+        let number = port.group.to_be_bytes();
+        [&[state, STATES][..], &number, &[0, BY_ITSELF, 0, 1, 0, 0], &number].concat()
+    };
+    let groups: Vec<u8> = ports.iter().flat_map(one).collect();
+    let head: &[u8] = if extended { &[0x10, 0, 0, 0] } else { &[] };
+    let length = (head.len() + groups.len()) as u32;
+    let mut bytes = [&length.to_be_bytes(), head, &groups].concat();
+    bytes.truncate(most);
+    bytes
 }
 
 /// Limits of blocks; each is kept.

@@ -15,7 +15,7 @@ pub(super) mod unit;
 use bytes::Bytes;
 
 pub(super) use commands::plan;
-pub(super) use inquiry::absent;
+pub(super) use inquiry::{absent, port_groups};
 pub(super) use reserving::{Query, report as reservations};
 pub(super) use sense::Sense;
 pub(super) use steps::{Then, allocation, further};
@@ -79,6 +79,11 @@ pub(super) enum Work {
     /// The allocation status of a stretch, in at most `most` bytes.
     Status {
         at: Stretch,
+        most: usize,
+    },
+    /// REPORT TARGET PORT GROUPS, in at most `most` bytes; with a header that is longer, if it is `extended`.
+    Ports {
+        extended: bool,
         most: usize,
     },
     /// PERSISTENT RESERVE OUT.

@@ -107,6 +107,7 @@ pub(super) static COMMANDS: &[Command] = &[
     action(0x9e, 0x10, &[0xff, ACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::read_capacity_16),
     action(0x9e, 0x12, &[0xff, ACTION, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::get_lba_status),
     plain(0xa0, &[0xff, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::report_luns),
+    action(0xa3, 0x0a, &[0xff, 0xe0 | ACTION, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::report_port_groups),
     action(0xa3, 0x0c, &[0xff, ACTION, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0], report),
     action(0xa3, 0x0d, &[0xff, ACTION, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::report_task_management),
     plain(0xa8, &blocks_12(READ_WRITE), commands::read),
@@ -177,7 +178,7 @@ fn report(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     // The opcode and the service action stand there as they are.
     usage[0] = command.opcode;
     if let Some(action) = command.action {
-        usage[1] = action as u8;
+        usage[1] = usage[1] & !ACTION | action as u8;
     }
     let mut bytes = [&[0, flags | 0x03, 0, length], &usage[..]].concat();
     if timeouts {

@@ -26,6 +26,8 @@ pub(in crate::iscsi) enum Then {
     Compare(Bytes),
     /// Answer with the allocation status, in at most this many bytes.
     Status(usize),
+    /// Answer with the port groups, in at most so many bytes.
+    Ports { extended: bool, most: usize },
     /// It is what became of a reservation.
     Outcome,
     /// Answer with who has registered, in at most this many bytes.
@@ -55,6 +57,9 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
             Vec::new()
         }
         Work::Status { at, most } => vec![step(Op::Holes, *at, Then::Status(*most))],
+        Work::Ports { extended, most } => {
+            vec![step(Op::Ports, NOWHERE, Then::Ports { extended: *extended, most: *most })]
+        }
         Work::Reserve { asked } => {
             let action = reserving::action(*asked, &data)?;
             vec![step(Op::Reserve(action), NOWHERE, Then::Outcome)]

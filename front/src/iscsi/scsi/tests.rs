@@ -121,7 +121,8 @@ fn a_unit_says_who_it_is() {
     }
     assert_eq!(kinds[0], (0x03, 0x3fff_ffff_ffff_fff7_u64.to_be_bytes().to_vec()));
     assert_eq!((kinds[1].0, kinds[1].1.len()), (0x0a, 18));
-    assert!(kinds[4].1.starts_with(b"iqn.2026-11.weft.example:vol0,t,0x0001\0"));
+    assert_eq!(kinds[4], (0x15, vec![0, 0, 0, 1]), "the port group");
+    assert!(kinds[5].1.starts_with(b"iqn.2026-11.weft.example:vol0,t,0x0001\0"));
     assert_eq!(data(&[0x25]), [0, 0, 7, 0xff, 0, 0, 2, 0]);
     let capacity = data(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32]);
     assert_eq!(

@@ -7,7 +7,7 @@ use crate::iscsi::pdu::{FINAL, Head, NO_TAG, at, opcode, padded};
 use crate::iscsi::reservation::{Action, Outcome, State};
 use crate::iscsi::scsi::unit::sample;
 use crate::iscsi::{
-    Event, Failure, Op, Piece, ProtocolError, Reply, Request, Server, Target, digest,
+    Event, Failure, Op, Piece, Port, ProtocolError, Reply, Request, Server, Target, digest,
 };
 
 /// What the other side has sent.
@@ -225,6 +225,10 @@ impl Initiator {
                 Reply::Reserved(self.outcome)
             }
             Op::Reservations => Reply::Reservations(self.reservations.clone()),
+            Op::Ports => Reply::Ports(vec![
+                Port { group: 1, is_available: true },
+                Port { group: 4, is_available: false },
+            ]),
         };
         self.server.reply(request.number, Ok(reply));
     }

@@ -42,6 +42,20 @@ fn a_login_goes_through_its_stages() {
 }
 
 #[test]
+fn an_initiator_sees_the_port_groups() {
+    let mut i = Initiator::logged_in("");
+    let one = |group: u8, state| [state, 0x09, 0, group, 0, 2, 0, 1, 0, 0, 0, group];
+    let both = [one(1, 0), one(4, 3)].concat();
+    let (groups, _) = i.read(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256);
+    assert_eq!(groups, [&[0, 0, 0, 24][..], &both].concat());
+    let (groups, _) = i.read(&[0xa3, 0x2a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256);
+    assert_eq!(groups, [&[0, 0, 0, 28, 0x10, 0, 0, 0][..], &both].concat());
+    let (groups, _) = i.read(&[0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0], 256);
+    assert_eq!(groups, [0, 0, 0, 24, 0], "the length stays what it is");
+    assert_eq!(i.read(&[0xa3, 0x4a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256).1.sense().0, 5);
+}
+
+#[test]
 fn keys_may_come_in_pieces() {
     let mut i = Initiator::new();
     let (one, two) = NAMES.split_at(20);

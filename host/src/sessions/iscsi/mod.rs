@@ -4,14 +4,16 @@ mod names;
 mod reserving;
 mod words;
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use weft_core::cluster::{Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
-use weft_core::units::VolumeId;
-use weft_front::iscsi::{self, Event, Nexus, Op, Refusal, Reply, Server, Target};
+use weft_core::units::{NodeId, VolumeId};
+use weft_front::iscsi::{self, Event, Nexus, Op, Port, Refusal, Reply, Server, Target};
 
 use reserving::Seen;
 
@@ -29,6 +31,8 @@ static SESSIONS: AtomicU16 = AtomicU16::new(0);
 pub(super) struct Iscsi {
     /// Where hosts can connect.
     portals: Vec<String>,
+    /// Where hosts can connect to other processes.
+    elsewhere: Vec<(NodeId, String)>,
     /// Where volumes are served.
     at: Served,
     volume: Option<VolumeId>,
@@ -59,7 +63,11 @@ impl Protocol for Iscsi {
         Server::new()
     }
 
-    fn comes_in(&mut self, portals: Vec<String>) {
+    fn comes_in(&mut self, portals: Vec<String>, elsewhere: Vec<(NodeId, String)>) {
+        // What only this machine reaches is told to this machine alone.
+        let is_local = portals.first().is_some_and(|at| is_loopback(at));
+        let reached = |(_, at): &(NodeId, String)| is_local || !is_loopback(at);
+        self.elsewhere = elsewhere.into_iter().filter(reached).collect();
         self.portals = portals;
     }
 
@@ -74,7 +82,8 @@ impl Protocol for Iscsi {
             match machine.poll().map_err(|e| e.to_string())? {
                 None => return Ok(None),
                 Some(Event::List) => {
-                    let all: Vec<_> = exports.all().map(|volume| self.target(volume)).collect();
+                    let all: Vec<_> =
+                        exports.all().map(|volume| self.target(volume, exports)).collect();
                     machine.targets(&all);
                 }
                 Some(Event::Login(nexus)) => match names::find(exports, &nexus.target) {
@@ -82,7 +91,7 @@ impl Protocol for Iscsi {
                         self.wanted = Some(volume.name.clone());
                         // The old session is over before the new one begins.
                         let name = self.name.insert(name(&nexus)).clone();
-                        let (host, port) = (nexus.transport_id(), names::group(self.at));
+                        let (host, port) = (nexus.transport_id(), names::group(self.at.process));
                         self.registrant = Some(Arc::new(Registrant { host, port }));
                         return Ok(Some(Said::Supersede(name)));
                     }
@@ -92,6 +101,9 @@ impl Protocol for Iscsi {
                     (Op::Reserve(action), Some(_)) => {
                         self.seen.acts += 1;
                         return Ok(Some(Said::Reserve(request.number, reserving::action(*action))));
+                    }
+                    (Op::Ports, _) => {
+                        machine.reply(request.number, Ok(Reply::Ports(self.ports(exports))));
                     }
                     (Op::Reservations, volume) => {
                         let volume = exports.all().find(|v| Some(v.id) == volume);
@@ -202,16 +214,34 @@ impl Iscsi {
     }
 
     /// A volume as it is listed.
-    fn target(&self, volume: &Volume) -> Target {
-        let group = names::group(self.at);
-        let portals = self.portals.iter().map(|portal| (portal.clone(), group)).collect();
-        Target { name: names::of(volume, self.at), portals }
+    fn target(&self, volume: &Volume, exports: Exports<'_>) -> Target {
+        let group = names::group(self.at.process);
+        let ours = self.portals.iter().map(|portal| (portal.clone(), group));
+        let up = self.elsewhere.iter().filter(|(process, _)| exports.is_up(*process));
+        let others = up.map(|(process, portal)| (portal.clone(), names::group(process.0)));
+        Target { name: names::of(volume, self.at), portals: ours.chain(others).collect() }
+    }
+
+    /// The ports of all processes that serve initiators.
+    fn ports(&self, exports: Exports<'_>) -> Vec<Port> {
+        let others: BTreeSet<NodeId> = self.elsewhere.iter().map(|(process, _)| *process).collect();
+        let other = |process: NodeId| Port {
+            group: names::group(process.0),
+            is_available: exports.is_up(process),
+        };
+        let ours = Port { group: names::group(self.at.process), is_available: true };
+        std::iter::once(ours).chain(others.into_iter().map(other)).collect()
     }
 }
 
 /// The name of a volume's target.
 pub(super) fn target(volume: &Volume, at: Served) -> String {
     names::of(volume, at)
+}
+
+/// Whether only this machine reaches an address.
+fn is_loopback(address: &str) -> bool {
+    address.parse::<SocketAddr>().is_ok_and(|at| at.ip().is_loopback())
 }
 
 /// What tells a session from others of this process.

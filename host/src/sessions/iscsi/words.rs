@@ -15,7 +15,7 @@ pub(super) fn unit(volume: &Volume, at: Served) -> Unit {
     Unit {
         target: names::of(volume, at),
         alias: volume.name.clone(),
-        group: names::group(at),
+        group: names::group(at.process),
         size: volume.visible,
         // With the journal whatever is answered is safe.
         write_cache: !volume.policy.is_journaled(),
@@ -33,7 +33,7 @@ pub(super) fn host_op(request: Request) -> Option<HostOp> {
         Op::WriteZeroes => HostOp::WriteZeroes(range),
         Op::Flush => HostOp::Flush,
         Op::Holes => HostOp::Holes(range),
-        Op::Reserve(_) | Op::Reservations => return None,
+        Op::Reserve(_) | Op::Reservations | Op::Ports => return None,
     })
 }
 
@@ -41,7 +41,9 @@ pub(super) fn host_op(request: Request) -> Option<HostOp> {
 pub(super) fn bytes(request: &Request) -> u64 {
     match request.op {
         Op::Read | Op::Write(_) => request.length,
-        Op::WriteZeroes | Op::Flush | Op::Holes | Op::Reserve(_) | Op::Reservations => 0,
+        Op::WriteZeroes | Op::Flush | Op::Holes | Op::Reserve(_) | Op::Reservations | Op::Ports => {
+            0
+        }
     }
 }
 
