@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A volume that hosts use over iSCSI at several processes of a cluster: its paths, and persistent reservations as failover
-# clusters use them. No write of a host takes effect once it is excluded.
+# clusters use them, and COMPARE AND WRITE. No write of a host takes effect once it is excluded.
 #   tests/reservations.sh            all checks
 #   tests/reservations.sh NAME...    some of them
 # WEFT chooses the binary. In a temporary directory; closing line 'N passed, N failed'.
@@ -100,6 +100,30 @@ assert a.read(0)[1] == b"a" * 512'
     grep -h 'change: volume-unreserve' "$T"/log* | grep done
 }
 
+# Hosts at two processes count up the same block, each from what it has read: no count is lost.
+counted() {
+    python '
+def block(n): return n.to_bytes(8, "little") * 64
+hosts, known, done, differed = [a, b], [0, 0], 0, 0
+assert a.answer(a.write(100, block(0)))[0] == 0
+for turn in range(300):
+    tags = [host.compare_and_write(100, block(n), block(n + 1)) for host, n in zip(hosts, known)]
+    for at, (host, tag) in enumerate(zip(hosts, tags)):
+        status, _, sense = host.answer(tag)
+        if status == 0:
+            done, known[at] = done + 1, known[at] + 1
+        else:
+            assert sense == (0x0e, 0x1d, 0), (status, sense)
+            differed += 1
+            known[at] = int.from_bytes(host.read(100)[1][:8], "little")
+assert a.read(100)[1] == b.read(100)[1] == block(done), done
+assert done >= 300 and differed > 0, (done, differed)
+for at, host in enumerate(hosts * 4):
+    assert host.or_write(101, bytes([1 << at]) * 512)[0] == 0
+assert a.read(101)[1] == bytes([255]) * 512
+print(f"{done} counts, {differed} differed")'
+}
+
 # A host takes over while another writes through another process as fast as it can: nothing of the loser's lands after
 # the answer, and the loser is told.
 taken_over() {
@@ -173,6 +197,6 @@ for command in nbdcopy iscsi-ls; do
     command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
 done
 founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
-for check in ${*:-paths known_everywhere taken_over killed restarted}; do t "$check"; done
+for check in ${*:-paths counted known_everywhere taken_over killed restarted}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -6,7 +6,9 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weft_front::iscsi::reservation::{Kind, Outcome, Registrant, State};
-use weft_front::iscsi::{Event, Failure, Op, Piece, Port, Refusal, Reply, Request, Server, Target, Unit};
+use weft_front::iscsi::{
+    Event, Failure, Op, Piece, Port, Refusal, Reply, Request, Server, Target, Unit,
+};
 use weft_fuzz::Talk;
 
 const SIZE: u64 = 128 << 10;
@@ -18,6 +20,7 @@ fn unit() -> Unit {
         alias: "disk".into(),
         group: 1,
         size: SIZE,
+        modifies: true,
         write_cache: true,
         id: 7,
         short_id: 7,
@@ -48,8 +51,7 @@ fn talk(bytes: &[u8], most: usize) -> Talk {
 fn carry_out(request: &Request) -> Result<Reply, Failure> {
     let end = request.offset.checked_add(request.length);
     assert!(end.is_some_and(|end| end <= SIZE), "{request:?}");
-    let of_all =
-        matches!(request.op, Op::Flush | Op::Reserve(_) | Op::Reservations | Op::Ports);
+    let of_all = matches!(request.op, Op::Flush | Op::Reserve(_) | Op::Reservations | Op::Ports);
     assert_eq!(request.length == 0, of_all, "{request:?}");
     // Some fail, and always the same.
     if request.offset == 5 * 512 {
@@ -61,7 +63,12 @@ fn carry_out(request: &Request) -> Result<Reply, Failure> {
             let data = Piece::Data(Bytes::from(vec![0; half as usize]));
             Reply::Pieces(vec![data, Piece::Zeroes(request.length - half)])
         }
-        Op::Write(bytes) => {
+        Op::CompareAndWrite { expected, data } => {
+            assert_eq!(expected.len() as u64, request.length);
+            assert_eq!(data.len(), expected.len());
+            return Err(Failure::Differs(3));
+        }
+        Op::Write(bytes) | Op::OrWrite(bytes) => {
             assert_eq!(bytes.len() as u64, request.length);
             Reply::Done
         }

@@ -22,6 +22,8 @@ pub mod explore;
 #[cfg(test)]
 mod lost_tests;
 #[cfg(test)]
+mod modified_tests;
+#[cfg(test)]
 mod old_disk_tests;
 #[cfg(test)]
 mod ordered_writes_tests;

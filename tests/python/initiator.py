@@ -74,6 +74,14 @@ class Initiator:
         cdb = b"\x28\0" + block.to_bytes(4, "big") + b"\0" + count.to_bytes(2, "big") + b"\0"
         return self.ask(cdb, expected=512 * count)
 
+    def compare_and_write(self, block, expected, data):
+        """Sends a COMPARE AND WRITE of one block, without waiting for it."""
+        return self.send(b"\x89\0" + block.to_bytes(8, "big") + b"\0\0\0\1\0\0", expected + data)
+
+    def or_write(self, block, data):
+        cdb = b"\x8b\0" + block.to_bytes(8, "big") + (len(data) // 512).to_bytes(4, "big") + b"\0\0"
+        return self.ask(cdb, data)
+
     def reserve(self, action, kind=0, key=0, other=0):
         """PERSISTENT RESERVE OUT; the status and sense data."""
         cdb = bytes([0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0])

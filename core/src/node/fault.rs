@@ -45,6 +45,8 @@ pub enum Bug {
     RepeatsBlindly,
     /// Writes begin whatever was reserved since they were permitted.
     IgnoresReservations,
+    /// What follows from what was read is written at a later time.
+    WritesLater,
     /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
     OldestPrepared,
     /// Who catches up is answered although what was aborted here may be in doubt again.
@@ -166,6 +168,11 @@ impl NodeConfig {
     /// Whether writes begin only under the reservations by which they were permitted.
     pub(super) fn heeds_reservations(&self) -> bool {
         !self.has(Bug::IgnoresReservations)
+    }
+
+    /// Whether what follows from what was read is written at the same time.
+    pub(super) fn writes_at_once(&self) -> bool {
+        !self.has(Bug::WritesLater)
     }
 
     /// Whether writes that have only begun count as unsettled.

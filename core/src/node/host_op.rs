@@ -13,6 +13,16 @@ pub enum HostOp {
     Read(Range),
     /// Write these bytes at this offset.
     Write(u64, Buffer),
+    /// Read, and write what follows from that, as one transaction. Only where the volume's policy
+    /// [allows it](crate::policy::Policy::can_modify).
+    Modify {
+        /// Where.
+        offset: u64,
+        /// The bytes that it brings along.
+        data: Buffer,
+        /// What is written.
+        by: Modification,
+    },
     /// Make the range read as zeros.
     WriteZeroes(Range),
     /// The range is not needed; it may read as anything until it is written.
@@ -38,6 +48,16 @@ pub enum HostOp {
         /// Whom to believe where it cannot be told who is wrong.
         trust: Trust,
     },
+}
+
+/// How what is written follows from what stands there.
+#[derive(Clone, Debug, Hash)]
+pub enum Modification {
+    /// The data, if these bytes stand there, as many as the data; nothing otherwise. They must be few enough for one
+    /// transaction.
+    IfEqual(Buffer),
+    /// What stands there or the data, bit by bit. Of many bytes each transaction is for some.
+    Or,
 }
 
 impl HostOp {
@@ -117,6 +137,15 @@ pub enum HostError {
     /// The node is not part of the cluster now.
     #[error("this node is not up in the cluster now")]
     NotServing,
+    /// What stands there is not what was said; the first byte that differs, counted from the offset.
+    #[error("what stands there differs from what was said at byte {at}")]
+    Differs {
+        /// Where.
+        at: u64,
+    },
+    /// The volume's policy does not allow it, or it is too long for one transaction.
+    #[error("the policy of this volume does not allow that, or it is too long for one transaction")]
+    NotOffered,
     /// The volume's reservations have changed since it was permitted, and nothing of it begins any more. What has begun
     /// may have happened.
     #[error("the volume's reservations have changed meanwhile")]

@@ -63,7 +63,7 @@ pub use crate::cluster::{MapMessage, MemberReport, Memory};
 pub use config::NodeConfig;
 pub use environment::{Environment, drive};
 pub use fault::Bug;
-pub use host_op::{HostData, HostError, HostOp, LostRange, MOST_LOST, MOST_UNCLEAR};
+pub use host_op::{HostData, HostError, HostOp, LostRange, MOST_LOST, MOST_UNCLEAR, Modification};
 pub use io::{Input, Output, Timer};
 pub use judge::Trust;
 pub use key::Key;

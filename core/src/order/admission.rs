@@ -66,8 +66,9 @@ struct Granule {
 }
 
 impl Granule {
-    /// The latest timestamp that stands against an access to these places.
-    fn against(&self, within: Range<usize>, access: Access) -> Timestamp {
+    /// The latest timestamp that stands against an access to these places at `ts`. What has read at the same time is the
+    /// same transaction, which writes what follows from that.
+    fn against(&self, ts: Timestamp, within: Range<usize>, access: Access) -> Timestamp {
         let mut latest = Timestamp::ZERO;
         for w in self.writes(within.clone()) {
             latest = latest.max(w.content);
@@ -76,7 +77,8 @@ impl Granule {
             }
         }
         if let (Some(reads), Access::Content | Access::Delta) = (&self.reads, access) {
-            latest = reads[within].iter().copied().fold(latest, Timestamp::max);
+            let others = reads[within].iter().copied().filter(|read| *read != ts);
+            latest = others.fold(latest, Timestamp::max);
         }
         latest
     }
@@ -221,7 +223,7 @@ impl Admission {
         {
             return verdict;
         }
-        let latest = accesses.iter().map(|(r, a)| self.latest_against(r.clone(), *a)).max();
+        let latest = accesses.iter().map(|(r, a)| self.latest_against(ts, r.clone(), *a)).max();
         if let Some(latest) = latest.filter(|&l| l >= ts) {
             return Admittance::Rejected(latest);
         }
@@ -245,7 +247,7 @@ impl Admission {
         let swept = accesses.iter().map(|a| self.swept(&range, a.1)).max().unwrap_or_default();
         let granule = self.granules.entry(number).or_default();
         let against =
-            |(_, access): &(_, Access)| granule.against(within.clone(), *access).max(swept);
+            |(_, access): &(_, Access)| granule.against(ts, within.clone(), *access).max(swept);
         let latest = accesses.iter().map(against).max().unwrap_or_default();
         if latest >= ts && latest > Timestamp::ZERO {
             return Some(Admittance::Rejected(latest));
@@ -265,11 +267,11 @@ impl Admission {
     }
 
     /// The latest timestamp in `range` that stands against an access.
-    fn latest_against(&self, range: Range<u64>, access: Access) -> Timestamp {
+    fn latest_against(&self, ts: Timestamp, range: Range<u64>, access: Access) -> Timestamp {
         let mut latest = self.swept(&range, access);
         for (number, within) in granules(range) {
             let Some(granule) = self.granules.get(&number) else { continue };
-            latest = latest.max(granule.against(within, access));
+            latest = latest.max(granule.against(ts, within, access));
         }
         latest
     }

@@ -124,6 +124,14 @@ impl Policy {
         self
     }
 
+    /// Whether a host can write what follows from what stands there, as one transaction: timestamps must see to it that
+    /// nothing comes between, votes that the write can be refused, and whoever asks must be its originator.
+    pub fn can_modify(&self) -> bool {
+        !matches!(self.ordering, Ordering::None | Ordering::DeviceLocks)
+            && self.commit.is_voted()
+            && self.controller.is_none()
+    }
+
     /// Everything that it says.
     pub fn settings(&self) -> Vec<Setting> {
         CHOICES.iter().map(|c| c.of(self)).collect()

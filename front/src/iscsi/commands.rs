@@ -209,12 +209,18 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
 /// asks for; but blocks are whole.
 fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
     match (work, work.data_out()) {
-        // A transfer of more than the one block is a mistake, too.
-        (Work::Same { zeros: false, .. }, wanted) if expected > wanted => {
+        // The number of blocks has one byte: with more of them in mind it may have become none.
+        (Work::CompareAndWrite { .. }, 0) if expected > 0 => Err(Sense::NO_BLOCKS),
+        // Of these a transfer of more is a mistake, too.
+        (Work::Same { zeros: false, .. } | Work::CompareAndWrite { .. }, wanted)
+            if expected > wanted =>
+        {
             Err(Sense::TRANSFER_LENGTH)
         }
         (_, wanted) if came == wanted => Ok(true),
-        (Work::Write { .. }, _) if came.is_multiple_of(BLOCK) => Ok(came > 0),
+        (Work::Write { .. } | Work::OrWrite { .. }, _) if came.is_multiple_of(BLOCK) => {
+            Ok(came > 0)
+        }
         _ => Err(Sense::TRANSFER_LENGTH),
     }
 }
@@ -246,6 +252,7 @@ fn failed(failure: Failure) -> Status {
         Failure::Gone => Status::Check(Sense::NO_UNIT),
         Failure::Protected => Status::Check(Sense::WRITE_PROTECTED),
         Failure::Reserved => Status::Conflict,
+        Failure::Differs(at) => Status::Check(Sense::miscompare(at as usize)),
         Failure::Failed => Status::Check(Sense::FAILED),
         Failure::Unknown => Status::Check(Sense::UNKNOWN),
     }

@@ -102,6 +102,15 @@ pub enum Op {
     Read,
     /// Write these bytes, as many as the request's length says.
     Write(Bytes),
+    /// Write bytes if others, as many, stand there, as one transaction; [`Failure::Differs`] if not.
+    CompareAndWrite {
+        /// What must stand there.
+        expected: Bytes,
+        /// What is written.
+        data: Bytes,
+    },
+    /// Write these bytes or what stands there, bit by bit.
+    OrWrite(Bytes),
     /// Zero the range.
     WriteZeroes,
     /// Make every write answered so far durable.
@@ -164,6 +173,8 @@ pub enum Failure {
     Protected,
     /// Another has reserved the unit.
     Reserved,
+    /// What stands there is not what was said, from this byte of the range on.
+    Differs(u64),
     /// It cannot be done.
     Failed,
     /// It may have been done or not.

@@ -48,7 +48,9 @@ impl Verb {
     pub(crate) fn of(op: &HostOp) -> Option<What> {
         Some(match op {
             HostOp::Read(range) => (Verb::Read, Some((range.offset, range.len))),
-            HostOp::Write(offset, buffer) => (Verb::Write, Some((*offset, buffer.len() as u64))),
+            HostOp::Write(offset, data) | HostOp::Modify { offset, data, .. } => {
+                (Verb::Write, Some((*offset, data.len() as u64)))
+            }
             HostOp::WriteZeroes(range) | HostOp::Trim(range) => {
                 (Verb::Write, Some((range.offset, range.len)))
             }

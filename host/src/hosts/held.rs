@@ -131,7 +131,9 @@ fn limits_of(engine: &Engine, volume: VolumeId) -> VolumeLimits {
 fn cost(op: &HostOp) -> Cost {
     match op {
         HostOp::Read(range) => Cost { requests: 1, bytes: range.len },
-        HostOp::Write(_, buffer) => Cost { requests: 1, bytes: buffer.len() as u64 },
+        HostOp::Write(_, data) | HostOp::Modify { data, .. } => {
+            Cost { requests: 1, bytes: data.len() as u64 }
+        }
         HostOp::WriteZeroes(_) | HostOp::Trim(_) => Cost { requests: 1, bytes: 0 },
         _ => Cost::default(),
     }

@@ -20,7 +20,7 @@ impl Claim {
     pub(crate) fn of(volume: VolumeId, op: &HostOp) -> Option<Claim> {
         let (range, changes) = match op {
             HostOp::Read(range) | HostOp::Holes(range) => (*range, false),
-            HostOp::Write(offset, data) => {
+            HostOp::Write(offset, data) | HostOp::Modify { offset, data, .. } => {
                 (Range { offset: *offset, len: data.len() as u64 }, true)
             }
             HostOp::WriteZeroes(range) | HostOp::Accept(range) | HostOp::Trim(range) => {

@@ -188,7 +188,9 @@ fn code(failure: &Failure) -> (Code, Option<RequestId>) {
         HostError::OutcomeUnknown => return (Code::Unknown, None),
         HostError::Gone => return (Code::Failed, None),
         HostError::ReadOnly | HostError::Reserved => return (Code::NotAllowed, None),
-        HostError::Outdated => return (Code::Failed, None),
+        HostError::Outdated | HostError::Differs { .. } | HostError::NotOffered => {
+            return (Code::Failed, None);
+        }
     };
     match place {
         PlaceError::AfterItself(_) => (Code::AfterItself, None),

@@ -171,6 +171,8 @@ wire_enum!(HostError, "reason why a request failed" {
     9 = ReadOnly,
     10 = Outdated,
     11 = Reserved,
+    12 = Differs { at },
+    13 = NotOffered,
 });
 
 wire_struct!(RequestId { host, number });

@@ -6,7 +6,7 @@ use super::spent::Course;
 use super::used::Then;
 use crate::Buffer;
 use crate::cluster::Volume;
-use crate::node::Trust;
+use crate::node::{Modification, Trust};
 use crate::order::Again;
 use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
@@ -47,6 +47,16 @@ pub(super) enum What {
         stripe: u64,
         trust: Trust,
     },
+}
+
+/// What a write is that reads first.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Modifies {
+    pub by: Modification,
+    /// The bytes that it brings along.
+    pub data: Buffer,
+    /// This attempt has read, and `what` is what it writes.
+    pub has_read: bool,
 }
 
 /// An attempt in doubt.
@@ -92,6 +102,8 @@ pub(super) struct Job {
     /// Columns that it goes round though they are there, once that is decided, and how often it has begun again for that.
     pub detour: Option<ColumnSet>,
     pub hedges: u8,
+    /// What it writes follows from what it reads first.
+    pub modifies: Option<Box<Modifies>>,
     /// Its bytes count as in work.
     pub has_room: bool,
     /// Where its time goes.
@@ -121,8 +133,22 @@ impl Job {
             in_doubt: None,
             detour: None,
             hedges: 0,
+            modifies: None,
             has_room: false,
             course: Course::default(),
+        }
+    }
+
+    /// Whether an attempt at it is to read before it writes.
+    pub fn reads_first(&self) -> bool {
+        self.modifies.as_ref().is_some_and(|m| !m.has_read) && matches!(self.what, What::Write(..))
+    }
+
+    /// The next attempt reads anew.
+    pub fn is_to_read(&mut self) {
+        if let (Some(m), What::Write(_, data)) = (&mut self.modifies, &mut self.what) {
+            m.has_read = false;
+            *data = m.data.clone();
         }
     }
 

@@ -28,6 +28,7 @@ mod job;
 mod jobs;
 mod lacking;
 mod locking;
+mod modifying;
 mod numbered;
 mod precedence;
 mod reading;
@@ -264,6 +265,7 @@ impl Originator {
     #[inline(never)]
     fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
         self.jobs.take_room(&mut job);
+        job.is_to_read();
         let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
             self.finish(job, Err(HostError::NoVolume), outbox);
             return;
@@ -341,6 +343,9 @@ impl Originator {
     /// Asks the workers for their parts of a job.
     fn begin(&mut self, attempt: Attempt, outbox: &mut Outbox) {
         let begun = match attempt.job.what {
+            What::Write(..) if attempt.job.reads_first() => {
+                self.begin_read(&attempt, outbox).map(State::Reading)
+            }
             What::Read(_)
             | What::Holes(_)
             | What::Used(..)

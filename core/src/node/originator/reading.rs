@@ -56,7 +56,9 @@ impl Originator {
             return Ok(Reading::new(ReadPlan { rows: Vec::new() }, *avoid, (asked, asked)));
         }
         let (range, wanted) = match attempt.job.what {
-            What::Read(range) | What::Compare(range, _) => (range, Wanted::Data),
+            What::Read(range) | What::Compare(range, _) | What::Write(range, _) => {
+                (range, Wanted::Data)
+            }
             What::Holes(range) => (range, Wanted::Holes),
             What::Verify { stripe, .. } => {
                 let offset = stripe * g.stripe_bytes();
@@ -143,6 +145,11 @@ impl Originator {
             What::Compare(..) => {
                 let found = HostData::Bytes(reading.assemble(g, outbox));
                 return self.compared(txn.job, &found, outbox);
+            }
+            What::Write(..) => {
+                let found = reading.assemble(g, outbox);
+                let its = (txn.job, txn.volume, txn.extent);
+                return self.has_read_first(ts, its, (found, reading.avoid), outbox);
             }
             What::Holes(_) => HostData::Extents(reading.extents(g)),
             What::Used(..) => return self.found_used(txn.job, &txn.volume, reading.used, outbox),
@@ -250,7 +257,7 @@ impl Reading {
 
     /// What a column sends of each stripe comes by seats; of whole stripes the versions come after the bytes.
     fn take(&mut self, g: &Geometry, column: usize, what: &What, pieces: Vec<(u64, Buffer)>) {
-        if let What::Read(_) | What::Compare(..) = what {
+        if let What::Read(_) | What::Compare(..) | What::Write(..) = what {
             return take(&self.plan, g, column, pieces, &mut self.pieces);
         }
         if let What::Used(..) = what {

@@ -97,6 +97,9 @@ impl Originator {
                 });
                 self.take((id, now), &volume, Answer::Done, what);
             }
+            HostOp::Modify { offset, data, by } => {
+                self.modify((id, now), &volume, (offset, data), by, outbox);
+            }
             HostOp::WriteZeroes(range) => {
                 let what = self.with_care(&volume, range, Then::Zero);
                 self.take((id, now), &volume, Answer::Done, what);
@@ -281,7 +284,9 @@ pub(in crate::node) fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
         HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Exposed(r) | HostOp::Accept(r) => Some(*r),
-        HostOp::Write(offset, data) => Some(Range { offset: *offset, len: data.len() as u64 }),
+        HostOp::Write(offset, data) | HostOp::Modify { offset, data, .. } => {
+            Some(Range { offset: *offset, len: data.len() as u64 })
+        }
         HostOp::Flush | HostOp::Scrub { .. } => None,
     }
 }

@@ -454,14 +454,23 @@ pub fn backup_of(map: &ClusterMap) -> Option<NodeId> {
 
 /// Whether a request changes anything.
 fn changes(op: &HostOp) -> bool {
-    matches!(op, HostOp::Write(..) | HostOp::Accept(_) | HostOp::WriteZeroes(_) | HostOp::Trim(_))
+    matches!(
+        op,
+        HostOp::Write(..)
+            | HostOp::Modify { .. }
+            | HostOp::Accept(_)
+            | HostOp::WriteZeroes(_)
+            | HostOp::Trim(_)
+    )
 }
 
 /// What a request touches. A flush touches nothing: it makes safe what was answered before it,
 /// and what it names.
 fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
     let range = match op {
-        HostOp::Write(offset, data) => Range { offset: *offset, len: data.len() as u64 },
+        HostOp::Write(offset, data) | HostOp::Modify { offset, data, .. } => {
+            Range { offset: *offset, len: data.len() as u64 }
+        }
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Accept(r) => *r,
         HostOp::Trim(r) | HostOp::Holes(r) => *r,
         HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Exposed(_) => return None,

@@ -4,8 +4,8 @@ use super::mode::{self, Asked};
 use super::opcodes::find;
 use super::unit::Unit;
 use super::{
-    BLOCK, Check, FIRST_STATUS, MOST_BLOCKS, MOST_PARAMETERS, MOST_SAME, Sense, Stretch, Work,
-    inquiry, long,
+    BLOCK, Check, FIRST_STATUS, MOST_BLOCKS, MOST_COMPARED, MOST_PARAMETERS, MOST_SAME, Sense,
+    Stretch, Work, inquiry, long,
 };
 
 /// What a command is to do.
@@ -217,6 +217,31 @@ pub(super) fn verify(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     let check = cdb.check()?;
     let at = cdb.stretch(unit, MOST_BLOCKS)?;
     Ok(unless_empty(at, Work::Verify { at, check }))
+}
+
+/// What only some units offer.
+fn modifies(unit: &Unit) -> Result<(), Sense> {
+    if unit.modifies { Ok(()) } else { Err(Sense::OPCODE) }
+}
+
+pub(super) fn compare_and_write(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
+    const COUNT: usize = 13;
+    modifies(unit)?;
+    let (first, count) = (cdb.number(2, 8), cdb.number(COUNT, 1));
+    if first.checked_add(count).is_none_or(|end| end > unit.blocks()) {
+        return Err(Sense::OUT_OF_RANGE);
+    }
+    if count > MOST_COMPARED {
+        return Err(Sense::field(COUNT as u16, None));
+    }
+    let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
+    Ok(Work::CompareAndWrite { at, durable: cdb.has(0x08) })
+}
+
+pub(super) fn or_write(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
+    modifies(unit)?;
+    let at = cdb.stretch(unit, MOST_BLOCKS)?;
+    Ok(unless_empty(at, Work::OrWrite { at, durable: cdb.has(0x08) }))
 }
 
 /// Nothing is kept in memory for later, so there is nothing to fetch: success says that not all of it is there.

@@ -1,7 +1,7 @@
 //! What a unit says of itself: INQUIRY, its pages of vital product data, and capacities.
 
 use super::unit::Unit;
-use super::{BLOCK, MOST_BLOCKS, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense};
+use super::{BLOCK, MOST_BLOCKS, MOST_COMPARED, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense};
 use crate::iscsi::Port;
 
 const VENDOR: &[u8; 8] = b"WEFT    ";
@@ -50,7 +50,7 @@ pub(super) fn vital(code: u8, unit: &Unit) -> Result<Vec<u8>, Sense> {
         0x00 => vec![0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2],
         0x80 => unit.serial().into_bytes(),
         0x83 => identification(unit),
-        0xb0 => limits(),
+        0xb0 => limits(unit),
         // It does not turn.
         0xb1 => [&[0, 1][..], &[0; 58]].concat(),
         // UNMAP and both WRITE SAME unmap, unmapped blocks read zeros, and the unit is fully provisioned.
@@ -109,12 +109,13 @@ pub(in crate::iscsi) fn port_groups(ports: &[Port], extended: bool, most: usize)
 }
 
 /// Limits of blocks; each is kept.
-fn limits() -> Vec<u8> {
+fn limits(unit: &Unit) -> Vec<u8> {
     let mut body = vec![0; 60];
     let mut set =
         |at: usize, bytes: &[u8]| body[at - 4..at - 4 + bytes.len()].copy_from_slice(bytes);
     // WRITE SAME of no blocks does not mean all.
     set(4, &[1]);
+    set(5, &[if unit.modifies { MOST_COMPARED as u8 } else { 0 }]);
     set(6, &SECTOR_BLOCKS.to_be_bytes());
     set(8, &(MOST_BLOCKS as u32).to_be_bytes());
     set(12, &OPTIMAL_BLOCKS.to_be_bytes());

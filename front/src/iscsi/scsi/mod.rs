@@ -23,6 +23,8 @@ pub(super) use unit::BLOCK;
 
 /// The longest read or write, in blocks.
 pub(super) const MOST_BLOCKS: u64 = 8192;
+/// The longest COMPARE AND WRITE, in blocks: one never lies in two transactions.
+const MOST_COMPARED: u64 = 1;
 /// The longest WRITE SAME, in blocks.
 const MOST_SAME: u64 = 32 << 10;
 /// The most blocks of an UNMAP, and the most descriptors.
@@ -61,6 +63,15 @@ pub(super) enum Work {
     Verify {
         at: Stretch,
         check: Check,
+    },
+    /// What must stand there comes along, and what is written if it does.
+    CompareAndWrite {
+        at: Stretch,
+        durable: bool,
+    },
+    OrWrite {
+        at: Stretch,
+        durable: bool,
     },
     /// The same block everywhere, or zeros without any.
     Same {
@@ -113,6 +124,8 @@ impl Work {
     pub(super) fn data_out(&self) -> u64 {
         match self {
             Work::Write { at, .. } | Work::Verify { at, check: Check::Equal } => at.length,
+            Work::CompareAndWrite { at, .. } => 2 * at.length,
+            Work::OrWrite { at, .. } => at.length,
             Work::Same { zeros: false, .. } => BLOCK,
             Work::Reserve { .. } => reserving::LIST,
             Work::Unmap { list } | Work::Modes { list, .. } => *list,

@@ -69,6 +69,11 @@ impl Sense {
     /// INVALID RELEASE OF PERSISTENT RESERVATION.
     pub(in crate::iscsi) const WRONG_RELEASE: Sense =
         Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x04));
+    /// INVALID FIELD IN CDB: the number of blocks of COMPARE AND WRITE.
+    pub(in crate::iscsi) const NO_BLOCKS: Sense = Sense {
+        field: Some(Field { in_command: true, byte: 13, bit: None }),
+        ..Sense::new(key::ILLEGAL_REQUEST, (0x24, 0x00))
+    };
     /// INSUFFICIENT REGISTRATION RESOURCES.
     pub(in crate::iscsi) const REGISTRANTS: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x55, 0x04));
     /// INVALID FIELD IN PARAMETER LIST: the service action reservation key.

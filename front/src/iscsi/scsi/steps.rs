@@ -46,6 +46,17 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
             let write = Step { durable: *durable, ..write };
             std::iter::once(write).chain(look(*then, at, data)).collect()
         }
+        Work::CompareAndWrite { at, .. } if at.length == 0 => Vec::new(),
+        Work::CompareAndWrite { at, durable } => {
+            let (expected, data) =
+                (data.slice(..at.length as usize), data.slice(at.length as usize..));
+            let step = step(Op::CompareAndWrite { expected, data }, *at, Then::Drop);
+            vec![Step { durable: *durable, ..step }]
+        }
+        Work::OrWrite { at, durable } => {
+            let at = Stretch { length: data.len() as u64, ..*at };
+            vec![Step { durable: *durable, ..step(Op::OrWrite(data), at, Then::Drop) }]
+        }
         Work::Verify { at, check } => look(*check, *at, data).into_iter().collect(),
         Work::Same { at, zeros } if *zeros || data.iter().all(|byte| *byte == 0) => {
             vec![step(Op::WriteZeroes, *at, Then::Drop)]

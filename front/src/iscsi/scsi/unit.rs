@@ -16,6 +16,8 @@ pub struct Unit {
     pub size: u64,
     /// Whether what was written is safe from a power cut only after a flush.
     pub write_cache: bool,
+    /// Whether COMPARE AND WRITE and ORWRITE can be had.
+    pub modifies: bool,
     /// A number that is the volume's alone, the same wherever it is served.
     pub id: u128,
     /// A number of 60 bits that is the volume's alone in a cluster.
@@ -55,6 +57,7 @@ pub(in crate::iscsi) fn sample() -> Unit {
         group: 1,
         size: 1 << 20,
         write_cache: true,
+        modifies: true,
         id: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef,
         short_id: 0x0fff_ffff_ffff_fff7,
     }

@@ -214,6 +214,19 @@ impl Initiator {
                 self.disk[range].copy_from_slice(bytes);
                 Reply::Done
             }
+            Op::CompareAndWrite { expected, data } => {
+                let found = &mut self.disk[range];
+                let differs = found.iter().zip(expected).position(|(a, b)| a != b);
+                if let Some(at) = differs {
+                    return self.server.reply(request.number, Err(Failure::Differs(at as u64)));
+                }
+                found.copy_from_slice(data);
+                Reply::Done
+            }
+            Op::OrWrite(bytes) => {
+                self.disk[range].iter_mut().zip(bytes).for_each(|(a, b)| *a |= b);
+                Reply::Done
+            }
             Op::WriteZeroes => {
                 self.disk[range].fill(0);
                 Reply::Done

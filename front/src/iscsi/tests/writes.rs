@@ -261,3 +261,24 @@ proptest! {
         i.take();
     }
 }
+
+#[test]
+fn a_block_is_written_if_it_is_as_expected_and_bits_are_added() {
+    let mut i = Initiator::logged_in("");
+    let block = |byte: u8| vec![byte; 512];
+    let compare = [0x89, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0];
+    i.command(FINAL | 0x20, &compare, 1024, &[block(0), block(7)].concat());
+    assert_eq!((i.one().status(), &i.disk[1024..1536]), (0, &block(7)[..]));
+    let mut wrong = block(7);
+    wrong[300] = 8;
+    i.command(FINAL | 0x20, &compare, 1024, &[wrong, block(9)].concat());
+    let answer = i.one();
+    assert_eq!(answer.sense(), (0x0e, 0x1d, 0));
+    assert_eq!(answer.data[5..9], [0, 0, 1, 44], "where they differ");
+    assert_eq!(i.disk[1024..1536], block(7));
+    i.command(FINAL | 0x20, &compare, 512, &block(7));
+    assert_eq!(i.one().sense().0, 5, "half of it is missing");
+    let or = [0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0];
+    i.command(FINAL | 0x20, &or, 512, &block(0x18));
+    assert_eq!((i.one().status(), &i.disk[1024..1536]), (0, &block(0x1f)[..]));
+}

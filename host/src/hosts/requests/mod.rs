@@ -175,7 +175,10 @@ impl Pending {
     fn is_permitted(&self, map: &ClusterMap) -> bool {
         let writes = match self.job.op {
             HostOp::Read(_) | HostOp::Holes(_) | HostOp::Exposed(_) => false,
-            HostOp::Write(..) | HostOp::WriteZeroes(_) | HostOp::Trim(_) => true,
+            HostOp::Write(..)
+            | HostOp::Modify { .. }
+            | HostOp::WriteZeroes(_)
+            | HostOp::Trim(_) => true,
             _ => return true,
         };
         let of_host = !matches!(self.owner, Some(Owner::Control { .. }));

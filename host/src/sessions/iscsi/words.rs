@@ -2,7 +2,7 @@
 
 use weft_core::Buffer;
 use weft_core::cluster::Volume;
-use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::node::{HostData, HostError, HostOp, Modification};
 use weft_core::plan::Range;
 use weft_front::iscsi::{self, Op, Piece, Reply, Request, Unit};
 
@@ -19,6 +19,7 @@ pub(super) fn unit(volume: &Volume, at: Served) -> Unit {
         size: volume.visible,
         // With the journal whatever is answered is safe.
         write_cache: !volume.policy.is_journaled(),
+        modifies: volume.policy.can_modify(),
         id: names::id(volume, at),
         short_id: names::short_id(volume, at),
     }
@@ -30,6 +31,16 @@ pub(super) fn host_op(request: Request) -> Option<HostOp> {
     Some(match request.op {
         Op::Read => HostOp::Read(range),
         Op::Write(bytes) => HostOp::Write(request.offset, Buffer::Bytes(bytes)),
+        Op::CompareAndWrite { expected, data } => HostOp::Modify {
+            offset: request.offset,
+            data: Buffer::Bytes(data),
+            by: Modification::IfEqual(Buffer::Bytes(expected)),
+        },
+        Op::OrWrite(bytes) => HostOp::Modify {
+            offset: request.offset,
+            data: Buffer::Bytes(bytes),
+            by: Modification::Or,
+        },
         Op::WriteZeroes => HostOp::WriteZeroes(range),
         Op::Flush => HostOp::Flush,
         Op::Holes => HostOp::Holes(range),
@@ -40,7 +51,7 @@ pub(super) fn host_op(request: Request) -> Option<HostOp> {
 /// Bytes of data that a request has in work.
 pub(super) fn bytes(request: &Request) -> u64 {
     match request.op {
-        Op::Read | Op::Write(_) => request.length,
+        Op::Read | Op::Write(_) | Op::CompareAndWrite { .. } | Op::OrWrite(_) => request.length,
         Op::WriteZeroes | Op::Flush | Op::Holes | Op::Reserve(_) | Op::Reservations | Op::Ports => {
             0
         }
@@ -74,8 +85,9 @@ pub(super) fn failure(error: HostError) -> iscsi::Failure {
         HostError::OutOfRange { .. } => iscsi::Failure::OutOfRange,
         HostError::NoVolume => iscsi::Failure::Gone,
         HostError::ReadOnly => iscsi::Failure::Protected,
+        HostError::Differs { at } => iscsi::Failure::Differs(at),
         HostError::Reserved => iscsi::Failure::Reserved,
-        HostError::TooManyLost => iscsi::Failure::Failed,
+        HostError::TooManyLost | HostError::NotOffered => iscsi::Failure::Failed,
         HostError::OutcomeUnknown | HostError::Outdated | HostError::Gone | HostError::Place(_) => {
             iscsi::Failure::Unknown
         }

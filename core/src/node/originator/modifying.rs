@@ -1,0 +1,96 @@
+//! Writes of what follows from what stands there: read and written at one timestamp, so that nothing comes between
+//! (a base storage transaction, shared storage 4.5).
+//!
+//! Whoever is read stamps the sectors, and refuses writes with an earlier timestamp from then on. A write with a later one
+//! that has come by the time of ours refuses ours, and the attempt begins anew with a read. A column that is lost is
+//! solved for from others, and these have the stamps: each write of the lost column is a write of parity, too.
+
+use std::sync::Arc;
+
+use super::job::Modifies;
+use super::requests::{Answer, OpenRequest};
+use super::spent::Course;
+use super::{Attempt, Job, Originator, Purpose, What};
+use crate::Buffer;
+use crate::cluster::Volume;
+use crate::node::outbox::Outbox;
+use crate::node::{HostError, Modification};
+use crate::plan::Range;
+use crate::units::{ColumnSet, Nanos, Timestamp};
+
+impl Originator {
+    /// A host's request.
+    pub(super) fn modify(
+        &mut self,
+        (id, now): (u64, Nanos),
+        volume: &Volume,
+        (offset, data): (u64, Buffer),
+        by: Modification,
+        outbox: &mut Outbox,
+    ) {
+        let range = Range { offset, len: data.len() as u64 };
+        let part = |r: Range| {
+            let at = (r.offset - offset) as usize;
+            data.slice(at, at + r.len as usize)
+        };
+        let what = self.cut(volume, range, |r| What::Write(r, part(r)));
+        let is_whole = match &by {
+            Modification::IfEqual(expected) => what.len() == 1 && expected.len() == data.len(),
+            Modification::Or => true,
+        };
+        if !is_whole || !volume.policy.can_modify() {
+            return outbox.reply(id, Err(HostError::NotOffered));
+        }
+        let request = OpenRequest::new(volume.id, Answer::Done, what.len());
+        self.requests.insert(id, Box::new(request));
+        let course = Course::new(now);
+        self.jobs.queue(what.into_iter().map(|what| {
+            let data = what.written().expect("only writes are cut").1.clone();
+            let modifies = Some(Box::new(Modifies { by: by.clone(), data, has_read: false }));
+            Job { course, modifies, ..Job::new(Purpose::Host(id), volume.id, what) }
+        }));
+    }
+
+    /// What stands where a job is to write has been read: it writes at the same time, or there is nothing to write.
+    pub(super) fn has_read_first(
+        &mut self,
+        ts: Timestamp,
+        (mut job, volume, extent): (Job, Arc<Volume>, usize),
+        (found, avoid): (Vec<Buffer>, ColumnSet),
+        outbox: &mut Outbox,
+    ) {
+        let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+        match written(&mut job, &found) {
+            Ok(()) if !self.config.writes_at_once() => {
+                let ts = self.clock.issue(outbox.now);
+                self.begin(Attempt { ts, job, volume, extent, avoid }, outbox);
+            }
+            Ok(()) => self.begin(Attempt { ts, job, volume, extent, avoid }, outbox),
+            Err(at) => self.finish(job, Err(HostError::Differs { at: at as u64 }), outbox),
+        }
+    }
+}
+
+/// Has a job write what follows from what was found; or where that differs from what must stand there.
+fn written(job: &mut Job, found: &[u8]) -> Result<(), usize> {
+    let (Some(modifies), What::Write(_, data)) = (&mut job.modifies, &mut job.what) else {
+        unreachable!("only such jobs read first")
+    };
+    modifies.has_read = true;
+    let given = modifies.data.to_bytes();
+    debug_assert_eq!(given.len(), found.len(), "all of it was read");
+    *data = match &modifies.by {
+        Modification::IfEqual(expected) => {
+            let expected = expected.to_bytes();
+            if let Some(at) = expected.iter().zip(found).position(|(a, b)| a != b) {
+                return Err(at);
+            }
+            modifies.data.clone()
+        }
+        Modification::Or => {
+            let or: Vec<u8> = given.iter().zip(found).map(|(a, b)| a | b).collect();
+            or.into()
+        }
+    };
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! Writes of what follows from what stands there, by several hosts at several nodes at once.
+
+use std::collections::BTreeMap;
+
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volume};
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::node::{Bug, HostData, HostError, HostOp, Modification, NodeConfig};
+use weft_core::order::{Asker, HostId, Origin, RequestId};
+use weft_core::plan::Range;
+use weft_core::policy::{CHOICES, Policy};
+use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
+
+use crate::world::World;
+
+const VOLUME: VolumeId = VolumeId(1);
+const NODES: usize = 5;
+/// Bytes that hosts compare and write, as a block of a disk.
+const BLOCK: u64 = 512;
+
+struct Sim {
+    world: World,
+    heard: BTreeMap<u64, Result<HostData, HostError>>,
+    asked: u64,
+}
+
+impl Sim {
+    fn new(seed: u64, policy: Policy, bug: Option<Bug>) -> Sim {
+        let layout: LayoutSpec = "rs:3+2".parse().unwrap();
+        let geometry = Geometry::new(layout.over(NODES).unwrap(), 4 * SECTOR);
+        let size = 4 * geometry.stripe_bytes();
+        let config = NodeConfig { patience: 40 * MILLIS, bug, ..NodeConfig::default() };
+        let world = World::new(seed, NODES, 1200, 256, config, |data| {
+            let rooms = Room::apart(&[data; NODES]);
+            let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
+            vec![Volume { policy, ..Volume::new(VOLUME, "v", size, &layout, geometry, extents) }]
+        });
+        let mut sim = Sim { world, heard: BTreeMap::new(), asked: 0 };
+        sim.until(|sim| {
+            let map = sim.world.map();
+            let entered = |n| sim.world.status(n).is_some_and(|s| s.epoch == map.epoch);
+            sim.world.is_settled() && map.epoch > 0 && map.up().all(entered)
+        });
+        sim
+    }
+
+    fn step(&mut self) {
+        if self.world.step().is_none() {
+            self.world.call_after(MILLIS, 0);
+        }
+        self.heard.extend(self.world.replies.drain(..));
+    }
+
+    fn until(&mut self, reached: impl Fn(&Sim) -> bool) {
+        for _ in 0..2_000_000 {
+            if reached(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!("it never came about");
+    }
+
+    fn ask(&mut self, node: u16, op: HostOp) -> u64 {
+        self.asked += 1;
+        let number = self.asked;
+        let id = RequestId { host: HostId(node.into()), number };
+        let origin = Origin { asker: Asker { id, oldest: 1 }, again: None, permitted: 0 };
+        match op {
+            HostOp::Read(_) => self.world.host(NodeId(node), number, VOLUME, op),
+            op => self.world.host_by_name(NodeId(node), number, VOLUME, origin, op),
+        }
+        number
+    }
+
+    fn read(&mut self, node: u16) -> Vec<u8> {
+        let number = self.ask(node, HostOp::Read(Range { offset: BLOCK, len: BLOCK }));
+        self.until(|sim| sim.heard.contains_key(&number));
+        let Ok(HostData::Bytes(pieces)) = &self.heard[&number] else { panic!("a read") };
+        pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+    }
+}
+
+/// A block that counts.
+fn block(count: u32) -> Vec<u8> {
+    count.to_le_bytes().repeat(BLOCK as usize / 4)
+}
+
+fn count_of(block: &[u8]) -> u32 {
+    let count = u32::from_le_bytes(block[..4].try_into().unwrap());
+    assert_eq!(block, self::block(count), "a block is written as a whole");
+    count
+}
+
+fn add_one(count: u32) -> HostOp {
+    let by = Modification::IfEqual(block(count).into());
+    HostOp::Modify { offset: BLOCK, data: block(count + 1).into(), by }
+}
+
+/// How often hosts at three nodes count up, and by how much the block is too small in the end.
+fn missing(seed: u64, policy: Policy, bug: Option<Bug>) -> (u32, i64) {
+    let mut sim = Sim::new(seed, policy, bug);
+    let (mut known, mut done, mut in_work) = ([0; 3], 0, BTreeMap::new());
+    if seed.is_multiple_of(3) {
+        // What is lost is solved for, and what comes back catches up.
+        sim.world.kill(NodeId(3 + (seed % 2) as u16), false);
+    }
+    for turn in 0..60 {
+        for host in 0..3 {
+            let node = host as u16;
+            let asked = in_work.get(&host).copied().unwrap_or(0);
+            let result = sim.heard.get(&asked).cloned();
+            let over = match result {
+                None => asked == 0,
+                Some(Ok(_)) => {
+                    (done, known[host]) = (done + 1, known[host] + 1);
+                    true
+                }
+                Some(Err(HostError::Differs { at })) => {
+                    assert!(at < 4, "the count differs");
+                    known[host] = count_of(&sim.read(node));
+                    true
+                }
+                Some(Err(e)) => panic!("seed {seed}: {e}"),
+            };
+            if over {
+                let number = sim.ask(node, add_one(known[host]));
+                in_work.insert(host, number);
+            }
+        }
+        for _ in 0..(seed + turn) % 60 {
+            sim.step();
+        }
+    }
+    for number in in_work.into_values() {
+        sim.until(|sim| sim.heard.contains_key(&number));
+        done += u32::from(sim.heard[&number].is_ok());
+    }
+    let count = count_of(&sim.read(1));
+    (done, i64::from(done) - i64::from(count))
+}
+
+fn policies() -> Vec<Policy> {
+    let of = |pairs: &[(&str, &str)]| {
+        let settings = pairs.iter().map(|(key, word)| {
+            let choice = CHOICES.iter().find(|c| c.key == *key).expect("a choice");
+            choice.parse(word).unwrap()
+        });
+        Policy::default().with(settings)
+    };
+    vec![
+        of(&[]),
+        of(&[("ordering", "lock-server")]),
+        of(&[("ordering", "callback-locks")]),
+        of(&[("ordering", "sequencer")]),
+        of(&[("redundancy", "deferred")]),
+        of(&[("strategy", "small")]),
+    ]
+}
+
+#[test]
+fn nothing_comes_between_what_is_read_and_what_is_written() {
+    let mut all = 0;
+    for policy in policies() {
+        for seed in 0..40 {
+            let (done, missing) = missing(seed, policy, None);
+            assert_eq!(missing, 0, "seed {seed} of {policy:?}: {done} were done");
+            all += done;
+        }
+    }
+    assert!(all > 2_000, "{all} were done");
+}
+
+#[test]
+fn what_is_written_at_a_later_time_is_found() {
+    let found = |seed| missing(seed, Policy::default(), Some(Bug::WritesLater)).1 != 0;
+    assert!((0..40).any(found));
+}
+
+#[test]
+fn bits_of_several_hosts_are_all_there() {
+    for policy in policies() {
+        for seed in 0..20 {
+            let mut sim = Sim::new(seed, policy, None);
+            let bits: Vec<u64> = (0..8)
+                .map(|bit| {
+                    let data = vec![1_u8 << bit; 3 * BLOCK as usize].into();
+                    let by = Modification::Or;
+                    sim.ask(bit % NODES as u16, HostOp::Modify { offset: 0, data, by })
+                })
+                .collect();
+            sim.until(|sim| bits.iter().all(|n| sim.heard.contains_key(n)));
+            assert!(bits.iter().all(|n| sim.heard[n].is_ok()));
+            assert_eq!(sim.read(2), vec![0xff; BLOCK as usize], "seed {seed} of {policy:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_policy_does_not_allow_is_refused() {
+    let of = |key, word| {
+        let choice = CHOICES.iter().find(|c| c.key == key).expect("a choice");
+        Policy::default().with([choice.parse(word).unwrap()])
+    };
+    let refused = [
+        of("ordering", "device-locks"),
+        of("ordering", "none"),
+        of("roles", "controller"),
+        of("commit", "none"),
+    ];
+    for policy in refused {
+        let mut sim = Sim::new(1, policy, None);
+        let number = sim.ask(1, add_one(0));
+        sim.until(|sim| sim.heard.contains_key(&number));
+        assert!(matches!(sim.heard[&number], Err(HostError::NotOffered)), "{policy:?}");
+    }
+    // More than one transaction takes.
+    let mut sim = Sim::new(1, Policy::default(), None);
+    let long = vec![0; 1 << 20];
+    let by = Modification::IfEqual(long.clone().into());
+    let number = sim.ask(1, HostOp::Modify { offset: 0, data: long.into(), by });
+    sim.until(|sim| sim.heard.contains_key(&number));
+    assert!(sim.heard[&number].is_err());
+}
