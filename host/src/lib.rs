@@ -16,6 +16,7 @@
 //! | `cluster` | this process as one of several: its member, its links to the others, who joins |
 //! | `sessions` | what serves a host: one module for each protocol |
 //! | `state` | the directory of an array in one process |
+//! | `throttle` | limits of volumes: token buckets, and how processes divide them |
 //! | `disk` | disks, and the ways to work them |
 //!
 //! A module uses those below it in this table, and none above (`tests/imports.rs` has the whole order).
