@@ -32,6 +32,7 @@ mod doors;
 mod durable;
 mod engine;
 mod error;
+mod hex;
 mod hosts;
 mod lanes;
 mod length_of_time;

@@ -147,7 +147,7 @@ mod tests {
         let listed = Volume { name: "listed".into(), hosts: Some(list), ..open.clone() };
         let certificate = Some(Certificate { key: 7, until: 9 });
         let hosts = [
-            ("web".to_string(), KnownHost { certificate }),
+            ("web".to_string(), KnownHost { certificate, secret: None }),
             ("new".to_string(), KnownHost::default()),
         ];
         (ClusterMap { hosts: hosts.into(), ..ClusterMap::default() }, open.into(), listed.into())

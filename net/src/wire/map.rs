@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use weft_code::Code;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, KnownHost,
-    MOST_HOSTS, MOST_RANGES, NodeInfo, NodeKind, PolicyRange, Settings, TimeAway, Volume,
+    LONGEST_SEALED, MOST_HOSTS, MOST_RANGES, NodeInfo, NodeKind, PolicyRange, SealedSecret,
+    Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -40,6 +41,9 @@ const WITH_KEYS: u8 = 18;
 
 /// The first version whose maps know hosts, and which of them may use a volume.
 const WITH_HOSTS: u8 = 19;
+
+/// The first version whose hosts can have CHAP secrets.
+const WITH_SECRETS: u8 = 20;
 
 /// In maps of before no host is known.
 impl Wire for ClusterMap {
@@ -75,7 +79,20 @@ impl Wire for ClusterMap {
     }
 }
 
-wire_struct!(KnownHost { certificate });
+/// In maps of before no host has a secret.
+impl Wire for KnownHost {
+    fn put(&self, w: &mut Writer) {
+        self.certificate.put(w);
+        self.secret.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let certificate = Wire::take(r)?;
+        let secret = if r.version < WITH_SECRETS { None } else { Wire::take(r)? };
+        Ok(KnownHost { certificate, secret })
+    }
+}
+
+wire_struct!(SealedSecret { key, mutual, bytes } check check_sealed);
 wire_struct!(Certificate { key, until });
 wire_enum!(Access, "right of a host" { 1 = ReadOnly, 2 = Full });
 
@@ -258,6 +275,11 @@ fn check_ranges(volume: &Volume) -> Read<()> {
 /// A list of hosts is no longer than there can be hosts.
 fn check_hosts(list: Option<&HostList>) -> Read<()> {
     at_most("the hosts of a volume", list.map_or(0, |l| l.len() as u64), MOST_HOSTS as u64)
+}
+
+/// A sealed secret is no longer than there can be.
+fn check_sealed(secret: &SealedSecret) -> Read<()> {
+    at_most("the bytes of a sealed secret", secret.bytes.len() as u64, LONGEST_SEALED as u64)
 }
 
 /// What the core relies on when it looks something up in a stripe map.

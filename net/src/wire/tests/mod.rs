@@ -15,7 +15,7 @@ use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, KnownHost, NodeInfo,
-    NodeKind, PolicyRange, Settings, TimeAway, Volume,
+    NodeKind, PolicyRange, SealedSecret, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
@@ -467,7 +467,11 @@ fn times_away(times: Vec<(Timestamp, Option<Timestamp>)>) -> Vec<TimeAway> {
 
 fn known_host(n: u64) -> KnownHost {
     let certificate = Certificate { key: u128::from(n) << 60, until: n };
-    KnownHost { certificate: (n % 2 == 1).then_some(certificate) }
+    let secret = SealedSecret { key: n, mutual: n.is_multiple_of(4), bytes: vec![n as u8; 45] };
+    KnownHost {
+        certificate: (n % 2 == 1).then_some(certificate),
+        secret: (!n.is_multiple_of(3)).then_some(secret),
+    }
 }
 
 fn map() -> impl Strategy<Value = ClusterMap> {
