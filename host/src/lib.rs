@@ -61,7 +61,7 @@ pub use cluster::{
 pub use control::scrub::SCRUB_RATE;
 pub use control_client::Control;
 pub use control_protocol::{
-    Believed, ControlRequest, DiskAction, HostAction, NewHome, NodeAction, RebalanceAction,
+    Believed, ControlRequest, DiskAction, HostAction, NewHome, NodeAction, RebalanceAction, Sealed,
 };
 pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;

@@ -31,5 +31,5 @@ pub(super) fn access((name, access): (&String, &Access)) -> (String, String) {
 /// Who came in at this process, and who was refused.
 pub(super) fn logins(commands: &Commands<'_>) -> LoginStatus {
     let (accepted, refused) = commands.book.counts();
-    LoginStatus { accepted, refused }
+    LoginStatus { accepted, delayed: commands.book.delays(), refused }
 }
