@@ -9,7 +9,7 @@ export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-checks=${*:-discovery copies verified read_back digests replaced suite}
+checks=${*:-discovery copies verified read_back digests replaced chap suite}
 T=$(mktemp -d /tmp/weft-iscsi.XXXXXX)
 D=$T/array
 LIMIT=60                        # seconds that anything may take
@@ -24,10 +24,17 @@ for command in iscsi-ls iscsi-inq qemu-img qemu-io nbdcopy fio; do
 done
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@" --dir "$D"; }
 server() { cat "$T/pid" 2>/dev/null || echo none; }
+end_cluster() {
+    [ -s "$T/cluster.pid" ] || return 0
+    kill "$(cat "$T/cluster.pid")" 2>/dev/null
+    wait_until dead "$(cat "$T/cluster.pid")"
+    rm "$T/cluster.pid"
+}
 clean() {
     trap - EXIT INT TERM
     cat "$T/pid" 2>/dev/null | xargs -r kill 2>/dev/null
     [ ! -s "$T/pid" ] || wait_until dead "$(server)"
+    end_cluster
     jobs -p | xargs -r kill -9 2>/dev/null
     rm -rf "$T"
 }
@@ -141,6 +148,112 @@ for s in (other, b):
     s.sendall(ping)
     assert s.recv(48)[0] == 0x20, "the others live"
 PYTHON
+}
+
+# An initiator that proves who it is, of its own make: logs in with a digest, a host and its secret, and says the status. With
+# 'stay' it then waits for the end of the connection.
+write_initiator() {
+    cat >"$T/initiator.py" <<'PYTHON'
+import hashlib, socket, struct, sys
+port, target, algorithm, user, secret, *stay = sys.argv[1:]
+digests = {"5": hashlib.md5, "7": hashlib.sha256, "8": hashlib.sha3_256}
+s = socket.create_connection(("127.0.0.1", int(port)), 50)
+def read(n):
+    data = b""
+    while len(data) < n:
+        more = s.recv(n - len(data))
+        assert more, "the connection has ended"
+        data += more
+    return data
+def ask(flags, *keys):
+    text = b"".join(key.encode() + b"\0" for key in keys)
+    head = bytearray(48)
+    head[0], head[1], head[5:8], head[8:14] = 0x43, flags, len(text).to_bytes(3, "big"), b"\x80\0\0\0\0\7"
+    s.sendall(head + text + b"\0" * (-len(text) % 4))
+    head = read(48)
+    length = int.from_bytes(head[5:8], "big")
+    text = read(length + -length % 4)[:length].decode()
+    if head[36:38] != b"\0\0":
+        sys.exit(f"status {head[36:38].hex()}")
+    return dict(line.split("=", 1) for line in text.split("\0") if line)
+assert ask(0x81, "InitiatorName=iqn.1999-01.example:chap", f"TargetName={target}", "AuthMethod=CHAP,None")["AuthMethod"] == "CHAP"
+asked = ask(0, f"CHAP_A={algorithm}")
+assert asked["CHAP_A"] == algorithm, asked
+challenge = bytes.fromhex(asked["CHAP_C"][2:])
+assert len(challenge) >= 16
+response = digests[algorithm](bytes([int(asked["CHAP_I"])]) + secret.encode() + challenge).hexdigest()
+ask(0x83, f"CHAP_N={user}", f"CHAP_R=0x{response}")
+print("logged in", flush=True)
+assert not stay or s.recv(1) == b""
+PYTHON
+}
+# Where other machines reach a cluster of processes nobody comes in who does not prove who it is. A secret that is set at one
+# process counts at all.
+chap() {
+    local port secret=a-secret-of-the-host mutual=a-secret-of-the-target name uri n waits
+    port=$(port)
+    "$WEFT" up --dir "$T/cluster" --processes --nodes 3 --disk-size 64M --volume v:32M \
+        --listen "iscsi:0.0.0.0:$port" >>"$T/cluster.log" 2>&1 9>&- &
+    echo $! >"$T/cluster.pid"
+    wait_until grep -q 'Ctrl-C stops it' "$T/cluster.log" || return 1
+    at() { timeout -k 5 $LIMIT "$WEFT" "${@:2}" --dir "$T/cluster/node-$1"; }
+    name=$(at 0 status --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["volumes"][0]["iscsi_target"])')
+    uri=127.0.0.1:$port/$name/0
+    unauthorised() {
+        ! "$@" >"$T/refused" 2>&1 || { echo "not refused: $*"; return 1; }
+        grep -qiE 'authentication failure|status 0201' "$T/refused" || { cat "$T/refused"; return 1; }
+    }
+    unauthorised iscsi-ls "iscsi://127.0.0.1:$port" && unauthorised iscsi-inq "iscsi://$uri" || return 1
+    at 0 host create web && at 0 host create db || return 1
+    # Of what cannot be a secret nothing changes, and none is on a command line or shown again.
+    printf 'elevenbytes\n' >"$T/secret"
+    ! at 1 host secret web --file "$T/secret" >"$T/refused" 2>&1 && grep -q '11 bytes' "$T/refused" || return 1
+    printf '%s\n' $secret >"$T/secret"
+    printf '%s\n' $mutual >"$T/mutual"
+    ! at 1 host secret web --file "$T/secret" --mutual-file "$T/secret" 2>"$T/refused" || return 1
+    grep -q 'are equal' "$T/refused" || return 1
+    at 1 host secret web --file "$T/secret" --mutual-file "$T/mutual" || return 1
+    WEFT_HOST_SECRET=the-secret-of-another at 2 host secret db || return 1
+    at 0 host list | grep 'web.*CHAP, mutual' >/dev/null || return 1
+    ! grep -rqaE "$secret|$mutual" "$T/cluster" || { grep -rlaE "$secret|$mutual" "$T/cluster"; return 1; }
+    for n in 0 1 2; do
+        wait_until [ -s "$T/cluster/node-$n/secrets.key" ] || return 1
+        [ "$(stat -c %a "$T/cluster/node-$n/secrets.key")" = 600 ] || return 1
+        cmp "$T/cluster/node-0/secrets.key" "$T/cluster/node-$n/secrets.key" || return 1
+    done
+    iscsi-ls -s "iscsi://web%$secret@127.0.0.1:$port" | grep "^Target:$name " >/dev/null || return 1
+    iscsi-inq "iscsi://web%$secret@$uri" >"$T/out" || return 1
+    export LIBISCSI_CHAP_TARGET_USERNAME=weft LIBISCSI_CHAP_TARGET_PASSWORD=$mutual
+    iscsi-inq "iscsi://web%$secret@$uri" >"$T/out" || return 1
+    unauthorised iscsi-inq "iscsi://db%the-secret-of-another@$uri" || return 1
+    LIBISCSI_CHAP_TARGET_PASSWORD=$secret
+    ! iscsi-inq "iscsi://web%$secret@$uri" >"$T/refused" 2>&1 || return 1
+    unset LIBISCSI_CHAP_TARGET_USERNAME LIBISCSI_CHAP_TARGET_PASSWORD
+    write_initiator
+    for n in 5 7 8; do
+        python3 "$T/initiator.py" "$port" "$name" $n web $secret || return 1
+        unauthorised python3 "$T/initiator.py" "$port" "$name" $n nobody $secret || return 1
+    done
+    # The name that is proved counts for the lists of volumes.
+    at 1 volume allow v db || return 1
+    ! iscsi-inq "iscsi://web%$secret@$uri" >"$T/refused" 2>&1 || return 1
+    grep -qi 'target not found' "$T/refused" || { cat "$T/refused"; return 1; }
+    at 1 volume allow v web || return 1
+    # A wrong secret is refused, and after three each waits.
+    waits=$SECONDS
+    for n in 1 2 3 4 5; do
+        unauthorised python3 "$T/initiator.py" "$port" "$name" 8 db $secret || return 1
+    done
+    [ $((SECONDS - waits)) -ge 2 ] || { echo "nothing was slowed down"; return 1; }
+    grep -q "host 'db', and its answer is of another secret" "$T"/cluster/node-*/node.log || return 1
+    # Without its secret a host is no more.
+    python3 "$T/initiator.py" "$port" "$name" 8 web $secret stay >"$T/stays" 2>&1 &
+    waits=$!
+    wait_until grep -q 'logged in' "$T/stays" || { cat "$T/stays"; return 1; }
+    at 2 host secret web --remove || return 1
+    wait $waits || { cat "$T/stays"; return 1; }
+    unauthorised iscsi-inq "iscsi://web%$secret@$uri" || return 1
+    end_cluster
 }
 
 # Every test of libiscsi's suite in a process of its own. Left out are those of sanitizing, of several paths, and two that

@@ -1,5 +1,7 @@
 //! `weft host`: hosts that the cluster knows, their certificates, and the connections of hosts.
 
+mod secret;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,6 +16,7 @@ use weft_host::status::HostStatus;
 use weft_host::{ControlRequest, HostAction, NodeKey, date};
 use weft_terminal::{align_right, say, say_json, table};
 
+use self::secret::Secret;
 use crate::args::Common;
 use crate::output::map_of;
 
@@ -24,12 +27,14 @@ pub enum Host {
     List(Common),
     /// Make a host known by a name
     Create(Named),
-    /// Show a known host: its certificate and its volumes
+    /// Show a known host: its certificate, whether it has a CHAP secret, and its volumes
     Show(Named),
     /// Delete a known host: its connections end at all processes, and its certificate is refused
     Delete(Named),
     /// Make a certificate for a known host; an earlier one is refused, and its connections end. Run this at the process with the authority's key
     Certify(Certify),
+    /// Set or remove the CHAP secret of a known host, for iSCSI; an earlier one is refused, and its connections end
+    Secret(Secret),
     /// Close connections of hosts to this process, such as those of a machine without power that keep a volume from being deleted or shrunk. Unanswered requests may or may not be done. A running host may reconnect
     Disconnect(Disconnect),
 }
@@ -60,6 +65,10 @@ pub struct Certify {
 struct Known {
     name: String,
     until: Option<u64>,
+    #[serde(default)]
+    secret: bool,
+    #[serde(default)]
+    mutual: bool,
     volumes: Vec<Right>,
 }
 
@@ -112,6 +121,7 @@ impl Host {
             }
             Host::Show(host) => host.show()?,
             Host::Certify(certify) => certify.run()?,
+            Host::Secret(secret) => secret.run()?,
             Host::Disconnect(disconnect) => disconnect.run()?,
         }
         Ok(ExitCode::SUCCESS)
@@ -201,12 +211,17 @@ fn write(path: &Path, content: &str, mode: u32) -> io::Result<()> {
 }
 
 fn described(known: &[Known]) -> String {
-    let mut table = table(["host", "certificate", "volumes"]);
-    for Known { name, until, volumes } in known {
+    let mut table = table(["host", "certificate", "secret", "volumes"]);
+    for Known { name, until, secret, mutual, volumes } in known {
         let until = until.map_or("none".to_string(), |until| format!("until {}", date(until)));
         let volumes: Vec<String> =
             volumes.iter().map(|r| format!("{} ({})", r.volume, r.access)).collect();
-        table.add_row([name.as_str(), &until, &volumes.join(", ")]);
+        let secret = match (secret, mutual) {
+            (false, _) => "none",
+            (true, false) => "CHAP",
+            (true, true) => "CHAP, mutual",
+        };
+        table.add_row([name.as_str(), &until, secret, &volumes.join(", ")]);
     }
     table.to_string()
 }

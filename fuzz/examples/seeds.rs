@@ -100,6 +100,13 @@ fn iscsi() {
     list[20..24].fill(0xff);
     let logout = unit(0x46, 0x80, 0, &[], &[]);
     write("iscsi", "discovery", &[&[9], &login, &second, &list, &logout]);
+    let names = "InitiatorName=iqn.b\0TargetName=iqn.a:disk\0AuthMethod=CHAP,None\0";
+    let first = unit(0x43, 0x81, 0, &[], names.as_bytes());
+    let digests = unit(0x43, 0, 0, &[], b"CHAP_A=5,6,7,8\0");
+    let answer = format!("CHAP_N=web\0CHAP_R=0x{}\0CHAP_I=7\0CHAP_C=0bAQIDBA==\0", "12".repeat(32));
+    let proof = unit(0x43, 0x83, 0, &[], answer.as_bytes());
+    let ready = unit(1, 0x80, 0, &[0; 6], &[]);
+    write("iscsi", "chap", &[&[0x49], &first, &digests, &proof, &ready]);
     // Commands that read say how much they take, in the field behind the tag.
     let reading = |cdb: &[u8], number| {
         let mut bytes = unit(1, 0xc0, number, cdb, &[]);

@@ -1,13 +1,16 @@
 //! What an iSCSI initiator may send, from its first byte on. The first byte of the input says in what pieces the rest
 //! arrives: whatever they are, the same is done and answered. With its highest bit set, a login stands before the rest, with
-//! one of several agreements: so commands are reached at once.
+//! one of several agreements: so commands are reached at once. With the next bit alone, initiators must prove who they are.
 #![no_main]
+
+use std::cell::Cell;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weft_front::iscsi::reservation::{Kind, Outcome, Registrant, State};
 use weft_front::iscsi::{
-    Event, Failure, Op, Piece, Port, Refusal, Reply, Request, Server, Target, Unit,
+    Algorithm, Challenge, Chap, Claim, Event, Failure, Gate, Op, Piece, Port, Refusal, Reply,
+    Request, Server, Target, Unit,
 };
 use weft_fuzz::Talk;
 
@@ -27,11 +30,43 @@ fn unit() -> Unit {
     }
 }
 
-fn talk(bytes: &[u8], most: usize) -> Talk {
-    weft_fuzz::talk(Server::new(), bytes, most, |server| {
+/// How the door is kept where initiators must prove who they are.
+fn gate() -> Gate {
+    Gate { chap: Chap::Required, challenge: Challenge { identifier: 1, bytes: [1; 32] }, group: 1 }
+}
+
+/// Judges a claim by the first byte of its answer; a malformed one is the machine's fault.
+fn judge(server: &mut Server, claim: &Claim) {
+    assert_eq!(claim.response.len(), claim.algorithm.digest_len(), "{claim:?}");
+    assert_eq!(claim.challenge, gate().challenge, "{claim:?}");
+    let reflects = claim.asks.as_ref().is_some_and(|(_, bytes)| bytes[..] == claim.challenge.bytes);
+    assert!(!reflects, "{claim:?}");
+    assert!(Algorithm::ALL.contains(&claim.algorithm));
+    let proof = [2; 16];
+    match claim.response[0] {
+        0 => server.disproved(),
+        _ => server.proved(claim.asks.as_ref().map(|_| ("weft", &proof[..]))),
+    }
+}
+
+fn talk(bytes: &[u8], most: usize, must_prove: bool) -> Talk {
+    let mut server = Server::new();
+    if must_prove {
+        server.guard(gate());
+    }
+    let is_proved = Cell::new(!must_prove);
+    weft_fuzz::talk(server, bytes, most, |server| {
         let Some(event) = server.poll().map_err(|e| e.to_string())? else { return Ok(None) };
         let heard = format!("{event:?}");
         match event {
+            Event::Prove(claim) => {
+                is_proved.set(is_proved.get() || claim.response[0] != 0);
+                judge(server, &claim);
+            }
+            Event::Unproved(_) => {}
+            _ if !is_proved.get() => {
+                panic!("{heard} of an initiator that has not proved who it is")
+            }
             Event::List => {
                 let portals = vec![("[::1]:3260".to_string(), 1)];
                 server.targets(&[Target { name: NAME.into(), portals }]);
@@ -104,5 +139,7 @@ fuzz_target!(|input: &[u8]| {
         _ => Vec::new(),
     };
     let bytes = [&before, rest].concat();
-    assert_eq!(talk(&bytes, usize::MAX), talk(&bytes, 1 + usize::from(*pieces & 0x3f)));
+    let must_prove = pieces >> 6 == 1;
+    let at_once = talk(&bytes, usize::MAX, must_prove);
+    assert_eq!(at_once, talk(&bytes, 1 + usize::from(*pieces & 0x3f), must_prove));
 });

@@ -5,6 +5,8 @@
 //! begun to change something goes on. A question whose asker is gone when it is its turn is not taken
 //! up, however long it has lain there. Who only ends its own side still waits for the answer.
 
+mod hosts;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,6 +14,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
+
+pub use hosts::{HostAction, Sealed};
 
 use crate::reserving::Reserving;
 
@@ -270,6 +274,11 @@ pub enum ControlRequest {
         /// The process's.
         process: u16,
     },
+    /// Give another process a key that secrets of hosts are sealed with. Only processes of the cluster are answered.
+    SecretKey {
+        /// The key's number.
+        key: u64,
+    },
     /// Answered once nothing is in work and everything is in place.
     Quiesce,
     /// Stop everything in good order; answered when it is done.
@@ -324,65 +333,6 @@ pub enum NodeAction {
     Kill,
     /// Start it on the disk that it had.
     Start,
-}
-
-/// What can be asked about known hosts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum HostAction {
-    /// All of them, and what they may use.
-    List,
-    /// Make a host.
-    Create {
-        /// Its name.
-        name: String,
-    },
-    /// Forget a host: its connections end.
-    Delete {
-        /// Its name.
-        name: String,
-    },
-    /// Make a certificate for a host; nothing changes yet. The process that is asked must have the authority's key.
-    Sign {
-        /// The host's name.
-        name: String,
-        /// The public half of its key.
-        key: Vec<u8>,
-    },
-    /// Know a host by a certificate, and by no other.
-    Certify {
-        /// The host's name.
-        name: String,
-        /// The digest of the certificate's key, in hexadecimal.
-        key: String,
-        /// Until when it is good, in seconds since 1970.
-        until: u64,
-    },
-    /// Put a host on the list of a volume.
-    Allow {
-        /// The volume's name.
-        volume: String,
-        /// The host's; if open the volume has no list any more.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        host: Option<String>,
-        /// It may only read.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        read_only: bool,
-    },
-    /// Take a host off the list of a volume.
-    Deny {
-        /// The volume's name.
-        volume: String,
-        /// The host's.
-        host: String,
-    },
-}
-
-impl HostAction {
-    /// Whether the process that is asked answers by itself.
-    pub(crate) fn is_local(&self) -> bool {
-        matches!(self, HostAction::List | HostAction::Sign { .. })
-    }
 }
 
 /// What can be done to a node's disk.
@@ -474,14 +424,23 @@ pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
     let Value::Object(mut question) = serde_json::from_slice(question).ok()? else { return None };
     let command = question.remove("cmd")?.as_str()?.to_string();
     let action = question.get("action").cloned().unwrap_or_default();
-    let hosts = command == "hosts" && action != "list" && action.get("sign").is_none();
+    let hosts = command == "hosts" && action != "list" && !asks_only(&action);
     let planned = command == "rebalance" && action == "plan";
     if (!CHANGES.contains(&command.as_str()) && !hosts) || planned {
         return None;
     }
     // The bytes of keys say nothing to people.
     question.retain(|_, value| !value.is_array());
+    if let Some(secret) = question.get_mut("action").and_then(|action| action.get_mut("secret")) {
+        let verb = if secret["sealed"].is_null() { "removed" } else { "set" };
+        *secret = json!({ "name": secret["name"], "secret": verb });
+    }
     Some(format!("{command} {}", Value::Object(question)))
+}
+
+/// Whether an action about hosts changes nothing.
+fn asks_only(action: &Value) -> bool {
+    action.get("sign").is_some() || action.get("seal").is_some()
 }
 
 /// The answer that it is done, with what there is to say.
@@ -521,6 +480,15 @@ mod tests {
         assert_eq!(words(&ControlRequest::Status), None);
         assert_eq!(words(&hosts(HostAction::List)), None);
         assert_eq!(words(&hosts(HostAction::Sign { name: name(), key: vec![4] })), None);
+        let (secret, mutual) = ("twelve bytes".to_string(), None);
+        assert_eq!(words(&hosts(HostAction::Seal { name: name(), secret, mutual })), None);
+        let sealed = Sealed { key: 1, mutual: false, bytes: "00ff".into() };
+        for (sealed, verb) in [(Some(sealed), "set"), (None, "removed")] {
+            let said = words(&hosts(HostAction::Secret { name: name(), sealed })).unwrap();
+            let expected =
+                format!(r#"hosts {{"action":{{"secret":{{"name":"web","secret":"{verb}"}}}}}}"#);
+            assert_eq!(said, expected);
+        }
         assert_eq!(change_in_words(b"nonsense"), None);
     }
 

@@ -33,6 +33,7 @@ mod doors;
 mod durable;
 mod engine;
 mod error;
+mod hex;
 mod hosts;
 mod lanes;
 mod length_of_time;
@@ -62,7 +63,7 @@ pub use cluster::{
 pub use control::scrub::SCRUB_RATE;
 pub use control_client::Control;
 pub use control_protocol::{
-    Believed, ControlRequest, DiskAction, HostAction, NewHome, NodeAction, RebalanceAction,
+    Believed, ControlRequest, DiskAction, HostAction, NewHome, NodeAction, RebalanceAction, Sealed,
 };
 pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;

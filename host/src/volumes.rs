@@ -11,6 +11,7 @@ use weft_core::cluster::{
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Policy;
 use weft_core::units::{NodeId, VolumeId};
+use weft_front::iscsi::Chap;
 
 use crate::doors::who::{No, Who};
 use crate::error::{Error, Result, fail};
@@ -70,6 +71,16 @@ impl<'a> Exports<'a> {
     /// Of these those that a host may use.
     pub(crate) fn to(self, who: &'a Who) -> Exports<'a> {
         Exports { who: Some(who), ..self }
+    }
+
+    /// Whether the host is asked to prove by CHAP who it is. One that has shown a certificate is not.
+    pub(crate) fn chap(self) -> Chap {
+        let has_secrets = || self.map.hosts.values().any(|host| host.secret.is_some());
+        match self.who {
+            Some(Who::Unproved) => Chap::Required,
+            Some(Who::Stranger | Who::Own(_)) if has_secrets() => Chap::Offered,
+            _ => Chap::Off,
+        }
     }
 
     /// What the host may do with a volume, if it may use it.

@@ -3,8 +3,9 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 31] = [
+const ORDER: [&str; 32] = [
     "error",
+    "hex",
     "length_of_time",
     "size",
     "log",

@@ -5,15 +5,20 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use weft_host::{Array, Control, ControlRequest as Command, Handle, Listen, Spec};
+use weft_host::{Array, Control, ControlRequest as Command, Doors, Handle, Listen, Spec};
 
 fn start(dir: &Path, more: &[&str]) -> Handle {
+    start_with(dir, more, &Doors { no_auth: true, ..Doors::default() })
+}
+
+fn start_with(dir: &Path, more: &[&str], doors: &Doors) -> Handle {
     let volumes = vec![("a".into(), 8 << 20), ("b".into(), 4 << 20)];
     let spec = Spec { disk_size: Some(16 << 20), volumes, ..Spec::default() };
     let own = format!("iscsi:{}", dir.join("iscsi.sock").display());
     let listens = [own.as_str()].into_iter().chain(more.iter().copied());
     let listens: Vec<Listen> = listens.map(|text| text.parse().unwrap()).collect();
-    Array::start(dir, &spec, &listens, weft_host::Log::silent()).unwrap().spawn().unwrap()
+    let array = Array::start(dir, &spec, &listens, weft_host::Log::silent()).unwrap();
+    array.with_doors(doors).unwrap().spawn().unwrap()
 }
 
 /// The names of the targets of both volumes, and where hosts can connect.
@@ -150,6 +155,24 @@ fn a_session_takes_the_place_of_its_namesake() {
     let (mut new, status) = login(1);
     assert_eq!((status, new.read(0, 1)), (0, vec![1; 512]));
     assert!(again.receive().is_none());
+    array.shutdown().unwrap();
+}
+
+#[test]
+fn where_other_machines_connect_nobody_comes_in_unproved() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start_with(dir, &["iscsi:127.0.0.1:0", "iscsi:0.0.0.0:0"], &Doors::default());
+    let (targets, listens) = found(dir);
+    for (uri, expected) in [(&listens[1], 0), (&listens[2], 0x0201)] {
+        let port = uri.rsplit_once(':').unwrap().1.parse().unwrap();
+        for keys in ["SessionType=Discovery\0", &format!("TargetName={}\0", targets[0])] {
+            let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            assert_eq!(Initiator::login(stream, 1, keys).1, expected, "{uri} {keys}");
+        }
+    }
+    let logins = Control::connect(dir).unwrap().status().unwrap().logins;
+    assert_eq!((logins.accepted, logins.refused["chap"]), (1, 2));
     array.shutdown().unwrap();
 }
 

@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 pub use weft_bytes::escape::lines;
@@ -26,6 +27,16 @@ pub fn say_json(mut value: Value) -> Result<()> {
         object.remove("ok");
     }
     say(format!("{value:#}"))
+}
+
+/// Asks somebody at a terminal for a secret, which is not shown. None if nobody is there.
+pub fn ask_secret(question: &str) -> Result<Option<String>> {
+    let terminal = Term::stderr();
+    if !terminal.is_term() || !io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    terminal.write_str(question)?;
+    Ok(Some(terminal.read_secure_line()?))
 }
 
 /// How many columns there are for text: those of the terminal, or what `COLUMNS` says, as `watch` sets it. Without

@@ -50,6 +50,60 @@ pub(super) fn number(value: &str) -> Option<u32> {
     all.then(|| u32::from_str_radix(digits, radix).ok()).flatten()
 }
 
+/// A binary value: hexadecimal behind `0x`, or base64 behind `0b` (RFC 7143, 6.1).
+pub(super) fn binary(value: &str) -> Option<Vec<u8>> {
+    let rest = value.get(2..)?;
+    match value.get(..2)? {
+        "0x" | "0X" => from_hexadecimal(rest),
+        "0b" | "0B" => from_base64(rest),
+        _ => None,
+    }
+}
+
+/// A binary value in hexadecimal.
+pub(super) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold("0x".to_string(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.chars().map(|c| c.to_digit(16)).collect::<Option<Vec<u32>>>()?;
+    let odd = digits.len() % 2;
+    // The first digit of an odd number of them is a byte of its own.
+    let first = digits[..odd].iter().map(|digit| *digit as u8);
+    let pairs = digits[odd..].chunks(2).map(|two| (two[0] << 4 | two[1]) as u8);
+    Some(first.chain(pairs).collect())
+}
+
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=');
+    let padding = text.len() - digits.len();
+    let is_whole = text.len().is_multiple_of(4) && padding <= 2;
+    if !is_whole && padding > 0 || digits.len() % 4 == 1 {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    let (mut bits, mut count) = (0u32, 0);
+    for digit in digits.bytes() {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    // What is left over of the last digit is zero.
+    (bits == 0).then_some(bytes)
+}
+
 /// `Yes` or `No`.
 pub(super) fn boolean(value: &str) -> Option<bool> {
     match value {
@@ -90,7 +144,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn binary_values_are_hexadecimal_or_base64() {
+        assert_eq!(binary("0x00fF"), Some(vec![0, 255]));
+        assert_eq!(binary("0Xabc"), Some(vec![0x0a, 0xbc]));
+        assert_eq!(binary("0bAP8="), Some(vec![0, 255]));
+        assert_eq!(binary("0BAP8"), Some(vec![0, 255]), "padding may be left out");
+        assert_eq!(binary("0bZm9vYmFy"), Some(b"foobar".to_vec()));
+        assert_eq!((binary("0x"), binary("0b")), (Some(vec![]), Some(vec![])));
+        for bad in ["", "0", "12", "0xg", "0b=", "0bA", "0bAP8==", "0bAP9", "0bA P8", "é8x0"] {
+            assert_eq!(binary(bad), None, "{bad}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn what_is_written_in_hexadecimal_is_read(bytes: Vec<u8>) {
+            prop_assert_eq!(binary(&hexadecimal(&bytes)), Some(bytes));
+        }
+
         #[test]
         fn what_is_written_is_read(pairs in proptest::collection::vec(("[A-Za-z#.]{1,63}", "[ -~]{0,80}"), 0..20)) {
             let mut text = Vec::new();
@@ -103,6 +175,7 @@ mod tests {
             for (key, value) in parse(&bytes).unwrap_or_default() {
                 prop_assert!(!key.is_empty());
                 number(&value);
+                binary(&value);
             }
         }
     }

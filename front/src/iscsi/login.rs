@@ -1,8 +1,9 @@
 //! Login: who the initiator is, what it wants to use, and what both sides agree on (RFC 7143, 6.3).
 //!
-//! Authentication is a matter of the first stage: of the methods that an initiator offers, `None` is taken. A method
-//! with steps of its own would hold the stage until they are through.
+//! Authentication is a matter of the first stage, which is not left before it is through. Until then nothing is looked
+//! up for the initiator, and no session of another ends for its sake.
 
+use super::chap::{Authentication, Challenge, Chap, Claim, Unproved};
 use super::keys::{self, Pair};
 use super::parameters::{FIRST_SEGMENT, SEGMENT};
 use super::pdu::{CONTINUE, Head, Pdu, at, opcode};
@@ -44,6 +45,9 @@ pub(super) struct Login {
     initiator: Option<String>,
     target: Option<String>,
     is_discovery: bool,
+    authentication: Authentication,
+    /// Why the initiator is not believed.
+    unproved: Option<Unproved>,
     /// The target is known to be there, or there need not be one.
     is_admitted: bool,
     /// Incomplete text of the initiator.
@@ -57,6 +61,34 @@ pub(super) struct Login {
     /// The number of the session, if it becomes one.
     session: u16,
     told_segment: bool,
+    told_group: bool,
+}
+
+/// What the driver says of the door that an initiator comes in by.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Whether initiators prove who they are.
+    pub chap: Chap,
+    /// What one is asked that does.
+    pub challenge: Challenge,
+    /// The portal group of this process.
+    pub group: u16,
+}
+
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate { chap: Chap::Off, challenge: Challenge::default(), group: 1 }
+    }
+}
+
+/// What comes of a request of a login.
+enum Heard {
+    /// It can be answered.
+    Done,
+    /// The driver must admit the nexus.
+    Login(Nexus),
+    /// The driver must judge the claim.
+    Prove(Claim),
 }
 
 impl Server {
@@ -69,23 +101,27 @@ impl Server {
         let head = pdu.head;
         login.head = Some(head);
         match self.hear(&mut login, pdu) {
-            Ok(None) => {}
-            Ok(Some(nexus)) => {
-                self.events.push_back(Event::Login(nexus));
-                self.phase = Phase::Applying(login);
-                return Ok(());
-            }
+            Ok(heard) => self.ask_or_respond(login, heard),
             Err(status) => {
                 self.fail_login(&head, status);
-                return Ok(());
+                self.events.extend(login.unproved.map(Event::Unproved));
             }
         }
-        self.respond(login);
         Ok(())
     }
 
-    /// Handles a login request. Returns the nexus that the driver must admit, if there is one.
-    fn hear(&mut self, login: &mut Login, pdu: &Pdu) -> Result<Option<Nexus>, Status> {
+    fn ask_or_respond(&mut self, login: Box<Login>, heard: Heard) {
+        let event = match heard {
+            Heard::Done => return self.respond(login),
+            Heard::Login(nexus) => Event::Login(nexus),
+            Heard::Prove(claim) => Event::Prove(claim),
+        };
+        self.events.push_back(event);
+        self.phase = Phase::Applying(login);
+    }
+
+    /// Handles a login request.
+    fn hear(&mut self, login: &mut Login, pdu: &Pdu) -> Result<Heard, Status> {
         let head = &pdu.head;
         login.requests += 1;
         if login.requests == 1 {
@@ -114,22 +150,80 @@ impl Server {
         }
         login.text.extend_from_slice(&pdu.data);
         if continues || !login.answer.is_empty() {
-            return Ok(None);
+            return Ok(Heard::Done);
         }
         let pairs = keys::parse(&std::mem::take(&mut login.text)).map_err(|_| Status::Initiator)?;
         for (key, value) in pairs {
             self.take_key(login, (key, value))?;
         }
-        if login.is_admitted {
-            return Ok(None);
+        if login.initiator.is_none() || (login.target.is_none() && !login.is_discovery) {
+            return Err(Status::MissingParameter);
         }
-        let initiator = login.initiator.clone().ok_or(Status::MissingParameter)?;
-        if login.is_discovery {
-            login.is_admitted = true;
-            return Ok(None);
+        let step = login.authentication.step(&self.gate.challenge, &mut login.answer);
+        if let Some(claim) = step.map_err(|why| login.disbelieve(why))? {
+            return Ok(Heard::Prove(claim));
         }
-        let target = login.target.clone().ok_or(Status::MissingParameter)?;
-        Ok(Some(Nexus { initiator, isid: login.isid, target }))
+        let leaves = now == OPERATIONAL || transits;
+        if leaves && login.authentication.is_open() && self.gate.chap == Chap::Required {
+            return Err(login.disbelieve(Unproved::NotOffered));
+        }
+        Ok(self.applies(login, leaves))
+    }
+
+    /// What comes next of a login: once the initiator has been authenticated, or `leaves` the stage without, it must be
+    /// admitted.
+    fn applies(&mut self, login: &mut Login, leaves: bool) -> Heard {
+        let (Some(initiator), false) = (login.initiator.clone(), login.is_admitted) else {
+            return Heard::Done;
+        };
+        let authentication = &login.authentication;
+        let is_through = authentication.is_settled() || (authentication.is_open() && leaves);
+        if !is_through {
+            // The first answer says the group (RFC 7143, 13.9).
+            if login.target.is_some() && !login.told_group {
+                login.told_group = true;
+                let group = self.gate.group.to_string();
+                keys::append(&mut login.answer, "TargetPortalGroupTag", &group);
+            }
+            return Heard::Done;
+        }
+        match login.target.clone() {
+            Some(target) if !login.is_discovery => {
+                Heard::Login(Nexus { initiator, isid: login.isid, target })
+            }
+            _ => {
+                login.is_admitted = true;
+                Heard::Done
+            }
+        }
+    }
+
+    /// Says how the door is kept, before the first request of a login is taken. Later it changes nothing.
+    pub fn guard(&mut self, gate: Gate) {
+        if matches!(&self.phase, Phase::Login(login) if login.requests == 0) {
+            self.gate = gate;
+        }
+    }
+
+    /// Whether a request of a login has been taken.
+    pub fn is_begun(&self) -> bool {
+        !matches!(&self.phase, Phase::Login(login) if login.requests == 0)
+    }
+
+    /// Answers [`Event::Prove`]: the initiator is who it claims to be. By `proof`, a name and a digest, the target proves
+    /// itself, if it was asked.
+    pub fn proved(&mut self, proof: Option<(&str, &[u8])>) {
+        let Phase::Applying(mut login) = std::mem::replace(&mut self.phase, Phase::Closing) else {
+            return;
+        };
+        login.authentication.proved(proof, &mut login.answer);
+        let heard = self.applies(&mut login, false);
+        self.ask_or_respond(login, heard);
+    }
+
+    /// Answers [`Event::Prove`]: the initiator is not believed.
+    pub fn disproved(&mut self) {
+        self.end_applying(Status::Authentication);
     }
 
     fn take_key(&mut self, login: &mut Login, (key, value): Pair) -> Result<(), Status> {
@@ -156,9 +250,11 @@ impl Server {
             }
             _ => false,
         };
+        let taken = login.authentication.take(&key, &value);
+        let is_declared = taken.map_err(|why| login.disbelieve(why))? || is_declared;
         if !is_declared {
             let answer = match key.as_str() {
-                "AuthMethod" => Some(method(login, &value)?.to_string()),
+                "AuthMethod" => Some(login.method(&value, self.gate.chap)?.to_string()),
                 _ => self.parameters.answer(&key, &value).value().map(str::to_string),
             };
             if let Some(answer) = answer {
@@ -179,20 +275,25 @@ impl Server {
         if !unit.alias.is_empty() {
             keys::append(&mut login.answer, "TargetAlias", &unit.alias);
         }
-        keys::append(&mut login.answer, "TargetPortalGroupTag", &unit.group.to_string());
+        if !login.told_group {
+            keys::append(&mut login.answer, "TargetPortalGroupTag", &unit.group.to_string());
+        }
         self.unit = Some(unit);
         self.respond(login);
     }
 
     /// Answers [`Event::Login`]: the initiator may not use the target.
     pub fn turn_away(&mut self, why: Refusal) {
-        let Phase::Applying(login) = std::mem::replace(&mut self.phase, Phase::Closing) else {
-            return;
-        };
-        let status = match why {
+        self.end_applying(match why {
             Refusal::NotFound => Status::NotFound,
             Refusal::Unavailable => Status::Unavailable,
             Refusal::Forbidden => Status::Forbidden,
+        });
+    }
+
+    fn end_applying(&mut self, status: Status) {
+        let Phase::Applying(login) = std::mem::replace(&mut self.phase, Phase::Closing) else {
+            return;
         };
         if let Some(head) = login.head {
             self.fail_login(&head, status);
@@ -215,7 +316,9 @@ impl Server {
         };
         login.answer = rest.to_vec();
         let more = !continues && !rest.is_empty();
-        let transits = head.flags() & TRANSIT != 0 && rest.is_empty();
+        // The stage is not left before the initiator has proved who it is, though it ask for that.
+        let held = login.authentication.is_under_way();
+        let transits = head.flags() & TRANSIT != 0 && rest.is_empty() && !held;
         let flags =
             now << 2 | if transits { TRANSIT | next } else { 0 } | if more { CONTINUE } else { 0 };
         let is_full = transits && next == FULL;
@@ -270,13 +373,21 @@ fn name(value: &str) -> Result<String, Status> {
     }
 }
 
-/// The method of authentication, of those that are offered. Only the first stage has one.
-fn method(login: &Login, offered: &str) -> Result<&'static str, Status> {
-    if login.stage != SECURITY {
-        return Ok("Reject");
+impl Login {
+    /// The method of authentication, of those that are offered. Only the first stage has one.
+    fn method(&mut self, offered: &str, chap: Chap) -> Result<&'static str, Status> {
+        if self.stage != SECURITY {
+            return Ok("Reject");
+        }
+        self.authentication.choose(offered, chap).map_err(|why| self.disbelieve(why))
     }
-    match offered.split(',').any(|one| one == "None") {
-        true => Ok("None"),
-        false => Err(Status::Authentication),
+
+    /// The status with which the login of an initiator fails that is not believed.
+    fn disbelieve(&mut self, why: Unproved) -> Status {
+        self.unproved = Some(why);
+        match why {
+            Unproved::Order | Unproved::Malformed => Status::Initiator,
+            _ => Status::Authentication,
+        }
     }
 }

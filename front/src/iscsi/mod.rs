@@ -13,6 +13,7 @@
 //! | `server` | units come in, and where the connection stands |
 //! | `pdu`, `digest`, `keys` | how units and texts are written |
 //! | `login`, `parameters` | what both sides agree on before the first command |
+//! | `chap` | how an initiator proves who it is, and the target |
 //! | `text` | the list of targets, and later negotiation |
 //! | `commands`, `transfer` | commands and the data that they bring along |
 //! | `tasks` | commands in work, and how they are aborted |
@@ -20,6 +21,7 @@
 //! | `scsi` | what commands of disks mean |
 //! | `reservation` | reservations, in the driver's words |
 
+mod chap;
 mod commands;
 mod digest;
 mod keys;
@@ -38,6 +40,8 @@ mod transfer;
 
 use bytes::Bytes;
 
+pub use chap::{Algorithm, Challenge, Chap, Claim, Unproved};
+pub use login::Gate;
 pub use scsi::unit::Unit;
 pub use server::Server;
 
@@ -46,6 +50,10 @@ pub use server::Server;
 pub enum Event {
     /// The initiator wants to know which targets there are: call [`Server::targets`].
     List,
+    /// The initiator claims to be somebody: call [`Server::proved`] or [`Server::disproved`].
+    Prove(Claim),
+    /// The login has failed: the initiator has not proved who it is.
+    Unproved(Unproved),
     /// The initiator wants to use a target: call [`Server::admit`] or [`Server::turn_away`].
     Login(Nexus),
     /// Something to carry out: call [`Server::reply`] when it is done.

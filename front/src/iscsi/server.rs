@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::login::Login;
+use super::login::{Gate, Login};
 use super::parameters::Parameters;
 use super::pdu::{self, Head, NO_TAG, Pdu, Reason, at, opcode};
 use super::reservation::Attention;
@@ -47,6 +47,8 @@ pub struct Server {
     pub(super) our_segment: u32,
     /// The logical unit after login; none in a discovery session.
     pub(super) unit: Option<Unit>,
+    /// How the door is kept that the initiator comes in by.
+    pub(super) gate: Gate,
     /// Handed out next.
     pub(super) events: VecDeque<Event>,
     pub(super) tasks: Tasks,
@@ -78,6 +80,7 @@ impl Server {
             parameters: Parameters::default(),
             our_segment: super::parameters::FIRST_SEGMENT,
             unit: None,
+            gate: Gate::default(),
             events: VecDeque::new(),
             tasks: Tasks::default(),
             texts: Texts::default(),

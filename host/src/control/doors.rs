@@ -48,5 +48,5 @@ pub(super) fn reservation(of: &Reservations) -> Option<String> {
 /// Who came in at this process, and who was refused.
 pub(super) fn logins(commands: &Commands<'_>) -> LoginStatus {
     let (accepted, refused) = commands.book.counts();
-    LoginStatus { accepted, refused }
+    LoginStatus { accepted, delayed: commands.book.delays(), refused }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Book {
     /// For what strangers may cause as often as they like.
     refusals: Sparing,
     logins: AtomicU64,
+    /// Logins that were put off after wrong proofs.
+    delayed: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -54,8 +56,8 @@ impl Book {
     /// With nothing in it.
     pub(crate) fn new(log: Log) -> Arc<Book> {
         let refusals = Sparing::new(log.clone(), "refused logins");
-        let (logins, refused) = (AtomicU64::new(0), Mutex::default());
-        Arc::new(Book { log, refusals, logins, refused })
+        let (logins, delayed, refused) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
+        Arc::new(Book { log, refusals, logins, delayed, refused })
     }
 
     /// A host has begun to use a volume.
@@ -76,6 +78,16 @@ impl Book {
         let about = entry.about("login", cause.word());
         let line = format!("login: {} is refused: {why}", entry.words());
         self.refusals.say_of(Instant::now(), about, &line);
+    }
+
+    /// A login is put off, because others before it were wrong.
+    pub(crate) fn delayed(&self) {
+        self.delayed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were.
+    pub(crate) fn delays(&self) -> u64 {
+        self.delayed.load(Ordering::Relaxed)
     }
 
     /// A connection ends because of a change of the map.

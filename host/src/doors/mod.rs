@@ -5,10 +5,16 @@
 //! | this file | what an operator chooses |
 //! | [`keeper`] | the certificates by which hosts are served with TLS |
 //! | [`who`] | who a host is, and what it may use |
+//! | [`secret`] | CHAP secrets, and whether somebody knows one |
+//! | [`vault`] | the keys that they are sealed with |
+//! | [`brake`] | wrong proofs are slowed down |
 //! | [`book`] | logins and refusals: counted, and written to the log |
 
 pub(crate) mod book;
+pub(crate) mod brake;
 pub(crate) mod keeper;
+pub(crate) mod secret;
+pub(crate) mod vault;
 pub(crate) mod who;
 
 use std::fmt;
@@ -109,7 +115,7 @@ pub enum How {
 }
 
 /// Whether only programs of this machine reach a TCP address. Of a name that is not known.
-fn is_loopback(place: &str) -> bool {
+pub(crate) fn is_loopback(place: &str) -> bool {
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let ip = host.parse::<std::net::IpAddr>();

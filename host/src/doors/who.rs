@@ -11,12 +11,19 @@ pub(crate) enum Who {
     /// An unauthenticated host where no authentication is required.
     #[default]
     Stranger,
-    /// Somebody who must prove it by TLS, and has not.
+    /// Somebody who must prove it by TLS or CHAP, and has not.
     Unproved,
     /// Whoever comes to a process that is a host's own controller: that host, by the process's name.
     Own(String),
     /// A host that has shown its certificate.
     Proved(ShownHost),
+    /// A host that has proved by CHAP that it knows its secret.
+    Chap {
+        /// Its name.
+        name: String,
+        /// What tells the sealed secret from others.
+        mark: u128,
+    },
 }
 
 /// Why somebody is turned away.
@@ -33,6 +40,8 @@ pub(crate) enum Cause {
     Tls,
     /// TLS is required.
     NoTls,
+    /// The host has not proved by CHAP who it is.
+    Chap,
     /// The host is not known any more, or by another certificate.
     Revoked,
     /// The host is not on the volume's list.
@@ -45,9 +54,10 @@ pub(crate) enum Cause {
 
 impl Cause {
     /// All of them.
-    pub(crate) const ALL: [Cause; 6] = [
+    pub(crate) const ALL: [Cause; 7] = [
         Cause::Tls,
         Cause::NoTls,
+        Cause::Chap,
         Cause::Revoked,
         Cause::NotAllowed,
         Cause::Unavailable,
@@ -59,6 +69,7 @@ impl Cause {
         match self {
             Cause::Tls => "tls",
             Cause::NoTls => "no-tls",
+            Cause::Chap => "chap",
             Cause::Revoked => "revoked",
             Cause::NotAllowed => "not-allowed",
             Cause::Unavailable => "unavailable",
@@ -74,6 +85,7 @@ impl Who {
             Who::Stranger | Who::Unproved => None,
             Who::Own(name) => Some(name),
             Who::Proved(shown) => Some(&shown.name),
+            Who::Chap { name, .. } => Some(name),
         }
     }
 
@@ -99,6 +111,16 @@ impl Who {
                 );
                 Err(No { cause: Cause::Revoked, text })
             }
+            Who::Chap { name, mark } => {
+                let secret = map.hosts.get(name).and_then(|host| host.secret.as_ref());
+                if secret.is_some_and(|secret| secret.mark() == *mark) {
+                    return Ok(Some(name));
+                }
+                let text = format!(
+                    "the secret of host '{name}' has been changed or removed; it must log in with its new one (`weft host secret {name}`)"
+                );
+                Err(No { cause: Cause::Revoked, text })
+            }
         }
     }
 
@@ -113,7 +135,7 @@ impl Who {
                 ),
                 None => format!(
                     "volume '{volume}' serves the hosts on its list only; a host proves who it is by TLS, with its certificate \
-                     (`weft host certify`)"
+                     (`weft host certify`), or over iSCSI by CHAP (`weft host secret`)"
                 ),
             };
             No { cause: Cause::NotAllowed, text }
@@ -133,11 +155,15 @@ impl Who {
 mod tests {
     use std::sync::Arc;
 
-    use weft_core::cluster::{Certificate, KnownHost};
+    use weft_core::cluster::{Certificate, KnownHost, SealedSecret};
     use weft_core::layout::{Geometry, LayoutSpec};
     use weft_core::units::VolumeId;
 
     use super::*;
+
+    fn secret(tag: u8) -> Option<SealedSecret> {
+        Some(SealedSecret { key: 1, mutual: false, bytes: vec![tag; 40] })
+    }
 
     fn scene() -> (ClusterMap, Arc<Volume>, Arc<Volume>) {
         let spec = LayoutSpec::default();
@@ -147,7 +173,7 @@ mod tests {
         let listed = Volume { name: "listed".into(), hosts: Some(list), ..open.clone() };
         let certificate = Some(Certificate { key: 7, until: 9 });
         let hosts = [
-            ("web".to_string(), KnownHost { certificate }),
+            ("web".to_string(), KnownHost { certificate, secret: secret(3) }),
             ("new".to_string(), KnownHost::default()),
         ];
         (ClusterMap { hosts: hosts.into(), ..ClusterMap::default() }, open.into(), listed.into())
@@ -167,6 +193,14 @@ mod tests {
         for revoked in [proved("web", 8), proved("new", 7), proved("gone", 7)] {
             assert_eq!(cause(&revoked, &open), Cause::Revoked, "{revoked:?}");
             assert_eq!(cause(&revoked, &listed), Cause::Revoked);
+        }
+        let knows = |name: &str, tag| {
+            let mark = secret(tag).unwrap().mark();
+            Who::Chap { name: name.into(), mark }
+        };
+        assert_eq!(knows("web", 3).access(&map, &listed), Ok(Access::ReadOnly));
+        for revoked in [knows("web", 4), knows("new", 3), knows("gone", 3)] {
+            assert_eq!(cause(&revoked, &open), Cause::Revoked, "{revoked:?}");
         }
         assert_eq!(own("web").access(&map, &listed), Ok(Access::ReadOnly));
         assert_eq!(cause(&own("gone"), &listed), Cause::NotAllowed);

@@ -21,6 +21,7 @@ use crate::clock::boot_time;
 use crate::cluster::{Effect, Together};
 use crate::disk::claim::Claim;
 use crate::doors::keeper::Keeper;
+use crate::doors::vault::Vault;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::{About, Level};
@@ -97,6 +98,11 @@ impl Rule {
             Rule::Alone(alone) => Keeper::alone(alone.state.dir(), self.cluster()),
             Rule::Together(together) => together.home().keeper(),
         }
+    }
+
+    /// The keys that the secrets of hosts are sealed with.
+    pub(crate) fn vault(&self) -> Result<Vault> {
+        Vault::open(self.dir(), self.cluster())
     }
 
     /// The rule of the array in `state`.

@@ -9,11 +9,12 @@ use weft_core::units::VolumeId;
 use super::course::{Course, seconds};
 use super::requests::{Finished, Job, Leave, Owner};
 use super::{Commanded, Hosts};
+use crate::doors::who::Cause;
 use crate::engine::{Answer, Engine};
 use crate::log::About;
 use crate::sessions::link::End;
 use crate::sessions::numbered::{Ask, Failure, Step};
-use crate::sessions::{Asked, Said};
+use crate::sessions::{Asked, Said, Session};
 
 /// After so long what the poll said of connections is not believed any more.
 const AWAY: Duration = Duration::from_millis(100);
@@ -44,13 +45,19 @@ impl Hosts {
         for said in said.drain(..) {
             match said {
                 // Its host may have asked elsewhere since, and been answered: this would undo what was done there.
-                Said::Ask(_) | Said::Attach(_) | Said::Supersede(_) | Said::Reserve(..)
+                Said::Ask(_)
+                | Said::Attach(_)
+                | Said::Supersede(_)
+                | Said::Prove(_)
+                | Said::Reserve(..)
                     if given_up =>
                 {
                     end = Err(End::Closed);
                 }
                 Said::Ask(asked) => self.take(engine, id, asked),
                 Said::Reserve(number, action) => self.reserve(id, number, action),
+                Said::Prove(claim) => self.prove(engine, id, *claim),
+                Said::Unproved(why) => self.note_unproved(id, Cause::Chap, &why),
                 Said::Attach(attach) => self.greet(engine, id, attach),
                 Said::Supersede(name) => self.supersede(engine, id, &name),
                 Said::Bye => {
@@ -67,10 +74,17 @@ impl Hosts {
         }
     }
 
-    /// A session takes the place of another, which ends. What that one changes that nodes have in work goes on: whatever
+    /// A session takes the place of another of the same host, which ends. What that one changes that nodes have in work goes on: whatever
     /// the new one asks for of the same bytes comes after it.
     fn supersede(&mut self, engine: &mut Engine, id: usize, name: &str) {
-        for old in self.connections.such(|session| session.name() == Some(name)) {
+        let Some(host) = self.connections.get(id).map(|s| s.who().name().map(str::to_string))
+        else {
+            return;
+        };
+        let is_old = |session: &dyn Session| {
+            session.name() == Some(name) && session.who().name() == host.as_deref()
+        };
+        for old in self.connections.such(is_old) {
             if old != id {
                 self.hang_up(engine, old, End::Closed);
             }
@@ -298,13 +312,14 @@ impl Hosts {
     pub(super) fn hang_up(&mut self, engine: &mut Engine, id: usize, end: End) {
         match end {
             End::Failed(why) => self.complaints.say(Instant::now(), &why),
-            End::Unproved(why) => self.note_unproved(id, &why),
+            End::Unproved(why) => self.note_unproved(id, Cause::Tls, &why),
             End::Closed => {}
         }
         let session = self.connections.remove(id);
         self.ended.push(id);
         self.held.forget(id);
         self.forget_reservings(id);
+        self.proofs.forget(id);
         self.requests.forget(engine, id);
         if let Some(host) = session.and_then(|session| session.host())
             && self.numbered.lose(host, id, Instant::now())

@@ -9,6 +9,7 @@
 //! | [`rights`] | what they may do while they are in |
 //! | [`exchange`] | what hosts ask, and what they are told |
 //! | [`arrivals`] | hosts that wait until other processes agree |
+//! | [`proofs`] | hosts that prove by CHAP who they are |
 //! | [`course`], [`latency`] | how long requests take, and where their time goes |
 //! | [`held`] | requests that wait for the limits of their volumes |
 //! | [`reserving`] | changes of reservations that hosts ask for |
@@ -21,6 +22,7 @@ mod exchange;
 mod held;
 mod latency;
 mod overlap;
+mod proofs;
 pub(crate) mod requests;
 pub(crate) mod reserving;
 mod rights;
@@ -36,6 +38,7 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 use arrivals::Arrivals;
 use held::AllHeld;
 use latency::Latencies;
+use proofs::Proofs;
 use requests::{Job, Owner, Requests};
 use reserving::Reservings;
 
@@ -55,6 +58,8 @@ pub(crate) struct Hosts {
     connections: Connections,
     numbered: NumberedHosts,
     arrivals: Arrivals,
+    /// Claims of hosts that prove by CHAP who they are.
+    proofs: Proofs,
     requests: Requests,
     /// Requests that wait for the limits of their volumes.
     held: AllHeld,
@@ -98,6 +103,7 @@ impl Hosts {
             connections: Connections::new(Limits::default()),
             numbered: NumberedHosts::default(),
             arrivals: Arrivals::default(),
+            proofs: Proofs::default(),
             requests: Requests::default(),
             held: AllHeld::new(),
             reservings: Reservings::default(),
@@ -193,7 +199,8 @@ impl Hosts {
         let disks = self.slow_disks.due();
         let disks = disks.map(|at| at.saturating_duration_since(Instant::now()));
         let (arrivals, patience) = (self.arrivals.look_again(), self.connections.patience_due());
-        let others = [arrivals, patience, slow, disks, self.held.due()];
+        let proofs = self.proofs.due(Instant::now());
+        let others = [arrivals, patience, slow, disks, self.held.due(), proofs];
         numbered.into_iter().chain(others.into_iter().flatten()).min()
     }
 
@@ -251,8 +258,9 @@ impl Hosts {
     }
 
     /// Another process has answered a question; perhaps one about a host that waits to be let in.
-    pub(crate) fn answered(&mut self, process: NodeId, number: u64, answer: &[u8]) {
+    pub(crate) fn answered(&mut self, process: NodeId, number: u64, answer: &[u8], log: &Log) {
         self.arrivals.answered(process, number, answer);
+        self.proofs.answered(process, number, answer, log);
     }
 
     /// The connection to a process broke: what it was asked about hosts is to be asked again.

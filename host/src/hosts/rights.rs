@@ -1,5 +1,7 @@
 //! What hosts may do: kept while they are connected, whatever changes meanwhile.
 
+use std::time::Instant;
+
 use weft_core::cluster::Access;
 use weft_core::node::HostOp;
 
@@ -37,7 +39,7 @@ impl Hosts {
         !only_looks && session.access() != Some(Access::Full)
     }
 
-    /// After the map has changed: the connections of hosts end that have lost their certificate or their right, or may
+    /// After the map has changed: the connections of hosts end that have lost their certificate, secret or right, or may
     /// do less than they were told.
     pub(crate) fn keep_rights(&mut self, engine: &mut Engine) {
         let epoch = engine.map().epoch;
@@ -47,6 +49,7 @@ impl Hosts {
         self.rights_of = epoch;
         let map = engine.map().clone();
         self.connections.look_at(&map);
+        self.proofs.follow(&map, Instant::now());
         let lost = |session: &dyn Session| -> Option<String> {
             let volume = session.volume().and_then(|v| map.volumes.get(&v));
             let now = match volume {
@@ -73,9 +76,9 @@ impl Hosts {
     }
 
     /// A host has not proved who it is.
-    pub(super) fn note_unproved(&mut self, id: usize, why: &str) {
+    pub(super) fn note_unproved(&mut self, id: usize, cause: Cause, why: &str) {
         if let Some(session) = self.connections.get(id) {
-            self.book.refusal(&entry(session, None), Cause::Tls, why);
+            self.book.refusal(&entry(session, None), cause, why);
         }
     }
 }

@@ -222,6 +222,9 @@ fn logins(registry: &mut Registry, logins: &LoginStatus) {
     let accepted: Counter = Counter::default();
     accepted.inc_by(logins.accepted);
     registry.register("host_logins", "Hosts that began to use a volume", accepted);
+    let delayed: Counter = Counter::default();
+    delayed.inc_by(logins.delayed);
+    registry.register("host_logins_delayed", "Logins put off after wrong proofs", delayed);
     let family: Family<Labels, Counter> = Family::default();
     for (cause, count) in &logins.refused {
         family.get_or_create(&vec![("cause", cause.clone())]).inc_by(*count);

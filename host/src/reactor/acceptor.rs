@@ -16,8 +16,8 @@ use mio::{Interest, Registry, Token};
 use super::events::LISTENERS;
 use weft_core::units::NodeId;
 
+use crate::doors::Doors;
 use crate::doors::keeper::Keeper;
-use crate::doors::{Doors, Tls};
 use crate::error::Result;
 use crate::limits::{Descriptors, Limits};
 use crate::sessions::budget::{Budget, Use};
@@ -48,9 +48,9 @@ pub(super) struct Acceptor {
     limits: Limits,
     /// What all hosts together may have in work.
     memory: Arc<Budget>,
-    /// Certificates for hosts, and whether TLS is required.
+    /// Certificates for hosts, and how the doors are kept.
     keeper: Arc<Keeper>,
-    tls: Tls,
+    doors: Doors,
     /// The host that callers are taken for, where this process is a host's own controller.
     own: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Acceptor {
             limits: Limits::default(),
             memory: Budget::new(Limits::default().memory),
             keeper,
-            tls: Tls::Off,
+            doors: Doors::default(),
             own: None,
         })
     }
@@ -89,7 +89,7 @@ impl Acceptor {
     pub(super) fn keep_doors(&mut self, doors: &Doors, own: Option<String>) -> Result<()> {
         let group = doors.group()?;
         self.listeners[1..].iter().try_for_each(|listener| listener.share(group))?;
-        (self.tls, self.own) = (doors.tls, own);
+        (self.doors, self.own) = (doors.clone(), own);
         Ok(())
     }
 
@@ -223,8 +223,7 @@ impl Acceptor {
         portals.retain(|portal| seen.insert(portal.clone()));
         let door = Door {
             tls: self.keeper.config()?,
-            // Who may open a Unix socket its mode says.
-            required: self.tls == Tls::Require && at.path().is_none(),
+            required: at.asks_for_proof(&self.doors),
             own: self.own.clone(),
             in_front: false,
         };

@@ -28,6 +28,7 @@ impl Reactor {
             listens: self.acceptor.addresses(),
             uptime: self.lookout.uptime().as_secs_f64(),
             keeper: &self.keeper,
+            vault: &self.vault,
             book: &self.book,
         })
     }
@@ -46,7 +47,7 @@ impl Reactor {
                     self.ask_if_awaited(peer, number);
                 }
                 PeerEvent::Answer(number, answer) => {
-                    self.hosts.answered(peer, number, &answer);
+                    self.hosts.answered(peer, number, &answer, &self.engine.log);
                     self.controls.answered(peer, number, &answer);
                 }
                 PeerEvent::HungUp(number) => self.controls.hung_up(peer, number),

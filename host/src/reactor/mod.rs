@@ -50,6 +50,7 @@ use crate::disk_timeout::DiskTimeout;
 use crate::doors::Doors;
 use crate::doors::book::Book;
 use crate::doors::keeper::Keeper;
+use crate::doors::vault::Vault;
 use crate::engine::{Bell, Engine, Rule};
 use crate::error::{Error, Result};
 use crate::hosts::Hosts;
@@ -98,6 +99,8 @@ pub(crate) struct Reactor {
     book: Arc<Book>,
     /// The certificates by which hosts are served.
     keeper: Arc<Keeper>,
+    /// The keys that secrets of hosts are sealed with.
+    vault: Arc<Vault>,
 }
 
 impl Reactor {
@@ -106,6 +109,7 @@ impl Reactor {
     pub(crate) fn new(poll: Poll, rule: Rule, listens: &[Listen], log: Log) -> Result<Reactor> {
         let control = Listen::unix(control_path(rule.dir()));
         let keeper = Arc::new(rule.keeper());
+        let vault = Arc::new(rule.vault()?);
         let acceptor = Acceptor::bind(&control, listens, keeper.clone())?;
         let cannot = |e: io::Error| Error(format!("cannot wait for events: {e}"));
         let poller = Poller::new(poll);
@@ -119,7 +123,8 @@ impl Reactor {
             None => None,
         };
         let book = Book::new(log.clone());
-        let hosts = Hosts::new(complaints.clone(), book.clone(), log.clone());
+        let mut hosts = Hosts::new(complaints.clone(), book.clone(), log.clone());
+        hosts.open_secrets_with(vault.clone());
         let mut reactor = Reactor {
             poller,
             engine: Engine::new(rule, log)?,
@@ -139,6 +144,7 @@ impl Reactor {
             complaints,
             book,
             keeper,
+            vault,
         };
         for fd in reactor.engine.disk_fds() {
             reactor.poller.watch(fd, DISKS).map_err(cannot)?;
@@ -225,6 +231,7 @@ impl Reactor {
     fn round(&mut self) -> Result<()> {
         self.engine.fire_due();
         self.hosts.do_due(&mut self.engine);
+        self.hosts.judge_claims(&self.engine);
         self.hosts.begin_what_waited(&mut self.engine, self.ending.is_on());
         if !self.ending.is_on() {
             self.hosts.receive(&mut self.engine);
@@ -302,6 +309,7 @@ impl Reactor {
             }
         }
         self.hosts.keep_rights(&mut self.engine);
+        self.hosts.ask_for_keys(&self.engine, || self.poller.number());
         self.hosts.look_at_disks(&mut self.engine);
         self.hosts.end_patience(&mut self.engine, now);
     }

@@ -48,6 +48,9 @@ pub(super) trait Protocol: Default + Send {
     /// Whether its machine has a word for TLS; if not, a host that wants it begins with it.
     const SPEAKS_OF_TLS: bool = false;
 
+    /// Whether hosts prove by CHAP who they are, where nothing else is asked of them.
+    const HAS_CHAP: bool = false;
+
     /// The machine of a new connection.
     fn machine() -> Self::Machine;
 
@@ -74,6 +77,12 @@ pub(super) trait Protocol: Default + Send {
 
     /// The host may not. Says whether that is to be logged.
     fn turn_away(&mut self, machine: &mut Self::Machine, why: Refused, text: String) -> bool;
+
+    /// The host is who it claims to be. By this digest the target proves itself, if it was asked.
+    fn proved(&mut self, _machine: &mut Self::Machine, _proof: Option<Vec<u8>>) {}
+
+    /// The host is not believed.
+    fn disproved(&mut self, _machine: &mut Self::Machine) {}
 
     /// Answers a request. Says what failed, if an operator should know.
     fn answer(
@@ -221,6 +230,15 @@ impl<P: Protocol> Session for Connection<P> {
 
     fn turn_away(&mut self, why: Refused, text: String) -> bool {
         self.protocol.turn_away(&mut self.link.machine, why, text)
+    }
+
+    fn proved(&mut self, who: Who, proof: Option<Vec<u8>>) {
+        self.link.who = who;
+        self.protocol.proved(&mut self.link.machine, proof);
+    }
+
+    fn disproved(&mut self) {
+        self.protocol.disproved(&mut self.link.machine);
     }
 
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String> {

@@ -12,6 +12,7 @@ use super::link::End;
 use super::numbered::Failure;
 use super::room::Room;
 use super::{Refused, Said, Session};
+use crate::doors::who::Who;
 use crate::limits::Limits;
 use crate::socket::Ready;
 use crate::volumes::Exports;
@@ -144,6 +145,22 @@ impl Connections {
     pub(crate) fn turn_away(&mut self, id: usize, why: Refused, text: String) -> bool {
         self.is_told(id);
         self.sessions.get_mut(&id).is_some_and(|session| session.turn_away(why, text))
+    }
+
+    /// A host is who it claims to be.
+    pub(crate) fn proved(&mut self, id: usize, who: Who, proof: Option<Vec<u8>>) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.proved(who, proof);
+        }
+        self.is_told(id);
+    }
+
+    /// A host is not believed.
+    pub(crate) fn disproved(&mut self, id: usize) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.disproved();
+        }
+        self.is_told(id);
     }
 
     /// The volume that one has begun to use, said once.

@@ -16,7 +16,7 @@ use weft_bytes::escape::in_uri;
 use weft_net::transport::give_room;
 
 use super::{Arrival, FRONT_ENDS, FrontEnd, Session};
-use crate::doors::{Doors, How};
+use crate::doors::{Doors, How, Tls, is_loopback};
 use crate::error::{Error, Result, at, fail};
 use crate::socket::{Stream, notice_silence, require_short};
 
@@ -150,10 +150,20 @@ impl Listen {
         }
     }
 
+    /// Whether whoever comes in here must prove who it is, by TLS or by CHAP. Who may open a Unix socket its mode says.
+    pub(crate) fn asks_for_proof(&self, doors: &Doors) -> bool {
+        match &self.place {
+            Place::Unix(_) => false,
+            Place::Tcp(_) if doors.tls == Tls::Require => true,
+            Place::Tcp(place) => self.front_end.has_chap && !doors.no_auth && !is_loopback(place),
+        }
+    }
+
     /// Refuses to serve strangers of other machines. `key` is by what the address was given.
     pub fn check_door(&self, doors: &Doors, key: &str, how: How) -> Result<()> {
         match &self.place {
             Place::Unix(_) => Ok(()),
+            Place::Tcp(_) if self.asks_for_proof(doors) => Ok(()),
             Place::Tcp(address) => doors.check(key, address, how),
         }
     }
@@ -405,6 +415,30 @@ mod tests {
         assert!(err.0.contains("not a socket"), "{err}");
         let err = Listener::bind(&Listen::unix(path.join("below.sock"))).unwrap_err();
         assert!(err.0.contains("for a socket") && err.0.contains("another path"), "{err}");
+    }
+
+    #[test]
+    fn beyond_loopback_iscsi_initiators_prove_who_they_are() {
+        let of = |text: &str| text.parse::<Listen>().unwrap();
+        let asks = |text: &str, doors: &Doors| {
+            let asks = of(text).asks_for_proof(doors);
+            assert!(!asks || of(text).check_door(doors, "iscsi", How::File).is_ok());
+            asks
+        };
+        let doors = |tls, no_auth| Doors { tls, no_auth, socket_group: None };
+        let (near, far) = ("iscsi:127.0.0.1:3260", "iscsi:0.0.0.0:3260");
+        for tls in [Tls::Allow, Tls::Off] {
+            assert!(asks(far, &doors(tls, false)) && !asks(near, &doors(tls, false)));
+            assert!(!asks(far, &doors(tls, true)));
+            assert!(of(far).check_door(&doors(tls, true), "iscsi", How::File).is_ok());
+            assert!(!asks("0.0.0.0:10809", &doors(tls, false)), "NBD is refused there");
+            let refused = of("0.0.0.0:10809").check_door(&doors(tls, false), "nbd", How::File);
+            assert!(refused.is_err());
+        }
+        for text in [near, far, "127.0.0.1:10809"] {
+            assert!(asks(text, &doors(Tls::Require, true)), "{text}");
+        }
+        assert!(!asks("iscsi:./x.sock", &doors(Tls::Require, false)));
     }
 
     #[test]

@@ -37,6 +37,7 @@ use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutco
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, RequestId};
 use weft_core::units::{NodeId, VolumeId};
+use weft_front::iscsi::Claim;
 
 use budget::Use;
 use connection::{Connection, Protocol};
@@ -66,6 +67,8 @@ pub(crate) struct FrontEnd {
     pub(crate) socket: Option<&'static str>,
     /// What its URIs begin with.
     pub(crate) scheme: &'static str,
+    /// Whether its hosts prove by CHAP who they are, where nothing else is asked of them.
+    pub(crate) has_chap: bool,
     /// Begins a session at a connection.
     pub(crate) begin: fn(Arrival) -> Box<dyn Session>,
 }
@@ -96,6 +99,7 @@ impl FrontEnd {
             spoken_by: P::SPOKEN_BY,
             socket: P::SOCKET,
             scheme: P::SCHEME,
+            has_chap: P::HAS_CHAP,
             begin,
         }
     }
@@ -135,6 +139,12 @@ pub(crate) trait Session: Send {
 
     /// The host may not use the volume that it wants. Says whether that is for the log.
     fn turn_away(&mut self, why: Refused, text: String) -> bool;
+
+    /// The host is who it claims to be. By this digest the target proves itself, if it was asked.
+    fn proved(&mut self, who: Who, proof: Option<Vec<u8>>);
+
+    /// The host is not believed.
+    fn disproved(&mut self);
 
     /// Answers a request. Says what to log, if anything that was not said just before.
     fn answer(&mut self, number: u64, result: Result<HostData, Failure>) -> Option<String>;
@@ -203,6 +213,10 @@ pub(crate) enum Said {
     Attach(Attach),
     /// It takes the place of the session that has this name, if there is one.
     Supersede(String),
+    /// It claims to be a host, and waits until it is believed or not.
+    Prove(Box<Claim>),
+    /// It has not proved who it is, and is turned away.
+    Unproved(String),
     /// It asks for something.
     Ask(Asked),
     /// It registers with its volume or reserves it, in a request of this number.

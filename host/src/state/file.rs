@@ -10,7 +10,7 @@ use weft_bytes::checksum;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, ClusterSetting, Deletion, Extent, KnownHost,
-    NodeInfo, PolicyRange, Settings, TimeAway, Volume,
+    NodeInfo, PolicyRange, SealedSecret, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::{Dispatch, Policy};
@@ -19,6 +19,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 use crate::disk::queue::DiskQueue;
 use crate::error::{Error, Result, fail};
+use crate::hex::{hex, unhex};
 use crate::policy::PolicyEntry;
 use crate::size::require_multiple;
 use crate::state::reservations::{self, ReservationsEntry};
@@ -91,6 +92,14 @@ struct HostEntry {
     /// Seconds since 1970 until which the certificate is good.
     #[serde(default, skip_serializing_if = "is_zero")]
     until: u64,
+    /// Its sealed CHAP secret, in hexadecimal, and the number of the key that it is sealed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    secret_key: u64,
+    /// There is a second secret, by which the target proves itself.
+    #[serde(default, skip_serializing_if = "is_false")]
+    mutual: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -241,17 +250,31 @@ pub(crate) fn version_named(text: &str) -> Option<u64> {
 }
 
 fn host_entry(host: &KnownHost) -> HostEntry {
-    host.certificate.map_or_else(HostEntry::default, |certificate| HostEntry {
-        key: Some(format!("{:032x}", certificate.key)),
-        until: certificate.until,
-    })
+    let (certificate, secret) = (host.certificate.as_ref(), host.secret.as_ref());
+    HostEntry {
+        key: certificate.map(|certificate| format!("{:032x}", certificate.key)),
+        until: certificate.map_or(0, |certificate| certificate.until),
+        secret: secret.map(|sealed| hex(&sealed.bytes)),
+        // Numbers of TOML have 63 bits.
+        secret_key: secret.map_or(0, |sealed| sealed.key),
+        mutual: secret.is_some_and(|sealed| sealed.mutual),
+    }
 }
 
 fn known_host(entry: &HostEntry) -> Result<KnownHost> {
-    let Some(text) = &entry.key else { return Ok(KnownHost::default()) };
-    let key = u128::from_str_radix(text, 16)
-        .map_err(|_| Error(format!("key '{text}' is not a hexadecimal number")))?;
-    Ok(KnownHost { certificate: Some(Certificate { key, until: entry.until }) })
+    let certificate = |text: &String| -> Result<Certificate> {
+        let key = u128::from_str_radix(text, 16)
+            .map_err(|_| Error(format!("key '{text}' is not a hexadecimal number")))?;
+        Ok(Certificate { key, until: entry.until })
+    };
+    let sealed = |text: &String| match unhex(text) {
+        Some(bytes) => Ok(SealedSecret { key: entry.secret_key, mutual: entry.mutual, bytes }),
+        None => fail("the secret of a host is not in hexadecimal"),
+    };
+    Ok(KnownHost {
+        certificate: entry.key.as_ref().map(certificate).transpose()?,
+        secret: entry.secret.as_ref().map(sealed).transpose()?,
+    })
 }
 
 fn access(writes: bool) -> Access {

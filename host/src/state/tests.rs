@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weft_core::cluster::{
     Access, Attendance, Certificate, KnownHost, Registrant, Reservation, ReservationKind,
-    Reservations, TimeAway,
+    Reservations, SealedSecret, TimeAway,
 };
 use weft_core::policy::Setting;
 use weft_core::units::{NodeId, Timestamp, VolumeId};
@@ -51,8 +51,10 @@ fn what_is_stored_is_loaded() {
     map.settings.rebuild_floor = Some(64 << 20);
     map.settings.rebuild_ceiling = Some(u64::MAX);
     let certificate = Some(Certificate { key: u128::MAX - 5, until: 1_900_000_000 });
-    map.hosts.insert("web".into(), KnownHost { certificate });
-    map.hosts.insert("new".into(), KnownHost::default());
+    map.hosts.insert("web".into(), KnownHost { certificate, secret: None });
+    let key = u64::MAX >> 1;
+    let secret = Some(SealedSecret { key, mutual: true, bytes: (0..=255).collect() });
+    map.hosts.insert("new".into(), KnownHost { certificate: None, secret });
     let lists =
         [None, Some([("web".into(), Access::ReadOnly), ("new".into(), Access::Full)].into())];
     for (volume, list) in map.volumes.values_mut().zip(lists) {

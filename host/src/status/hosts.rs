@@ -30,6 +30,8 @@ pub struct HostStatus {
 pub struct LoginStatus {
     /// Hosts that began to use a volume.
     pub accepted: u64,
+    /// Logins that were put off after wrong answers to CHAP.
+    pub delayed: u64,
     /// Hosts that were refused, by cause.
     pub refused: BTreeMap<String, u64>,
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use weft_code::Code;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, KnownHost,
-    LONGEST_REGISTRANT, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS, NodeInfo, NodeKind, PolicyRange,
-    Registrant, Reservation, ReservationKind, ReservationOutcome, Reservations, Settings, TimeAway,
-    Volume,
+    LONGEST_REGISTRANT, LONGEST_SEALED, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS, NodeInfo,
+    NodeKind, PolicyRange, Registrant, Reservation, ReservationKind, ReservationOutcome,
+    Reservations, SealedSecret, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -40,8 +40,11 @@ const WITH_RATES: u8 = 16;
 /// The first version whose maps have the keys that nodes were admitted with.
 const WITH_KEYS: u8 = 18;
 
-/// The first version whose maps know hosts, which of them may use a volume, and what they have reserved.
+/// The first version whose maps know hosts, and which of them may use a volume.
 const WITH_HOSTS: u8 = 19;
+
+/// The first version whose hosts can have CHAP secrets and can reserve volumes.
+const WITH_SECRETS: u8 = 20;
 
 /// In maps of before no host is known.
 impl Wire for ClusterMap {
@@ -77,7 +80,20 @@ impl Wire for ClusterMap {
     }
 }
 
-wire_struct!(KnownHost { certificate });
+/// In maps of before no host has a secret.
+impl Wire for KnownHost {
+    fn put(&self, w: &mut Writer) {
+        self.certificate.put(w);
+        self.secret.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let certificate = Wire::take(r)?;
+        let secret = if r.version < WITH_SECRETS { None } else { Wire::take(r)? };
+        Ok(KnownHost { certificate, secret })
+    }
+}
+
+wire_struct!(SealedSecret { key, mutual, bytes } check check_sealed);
 wire_struct!(Certificate { key, until });
 wire_enum!(Access, "right of a host" { 1 = ReadOnly, 2 = Full });
 
@@ -238,7 +254,7 @@ impl Wire for Volume {
                 true => None,
                 false => Wire::take(r)?,
             },
-            reservations: match r.version < WITH_HOSTS {
+            reservations: match r.version < WITH_SECRETS {
                 true => Reservations::default(),
                 false => Wire::take(r)?,
             },
@@ -288,6 +304,11 @@ fn check_ranges(volume: &Volume) -> Read<()> {
 /// A list of hosts is no longer than there can be hosts.
 fn check_hosts(list: Option<&HostList>) -> Read<()> {
     at_most("the hosts of a volume", list.map_or(0, |l| l.len() as u64), MOST_HOSTS as u64)
+}
+
+/// A sealed secret is no longer than there can be.
+fn check_sealed(secret: &SealedSecret) -> Read<()> {
+    at_most("the bytes of a sealed secret", secret.bytes.len() as u64, LONGEST_SEALED as u64)
 }
 
 /// What the core relies on when it looks something up in a stripe map.

@@ -9,14 +9,40 @@ use crate::units::VolumeId;
 /// The most hosts that a map knows.
 pub const MOST_HOSTS: usize = 1024;
 
+/// The most bytes that one sealed secret has.
+pub const LONGEST_SEALED: usize = 640;
+
+/// The most bytes that the sealed secrets of all hosts have together: a copy of the map must fit on a disk.
+pub const MOST_SEALED: usize = 64 << 10;
+
 /// The longest name of a host.
 const LONGEST_NAME: usize = 32;
 
 /// A host that the cluster knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KnownHost {
-    /// What proves that a caller is this host; none if nothing does yet.
+    /// The certificate by which a caller proves that it is this host, if it has one.
     pub certificate: Option<Certificate>,
+    /// The CHAP secret by which it does so over iSCSI, if it has one.
+    pub secret: Option<SealedSecret>,
+}
+
+/// A CHAP secret, encrypted with a key that no map has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SealedSecret {
+    /// The number of the key.
+    pub key: u64,
+    /// There is a second secret, by which the target proves itself to the host.
+    pub mutual: bool,
+    /// The encrypted bytes, which end with an authentication tag.
+    pub bytes: Vec<u8>,
+}
+
+impl SealedSecret {
+    /// What tells it from others, also from one with the same secret that was sealed at another time: its tag.
+    pub fn mark(&self) -> u128 {
+        self.bytes.last_chunk().map_or(0, |tag| u128::from_le_bytes(*tag))
+    }
 }
 
 /// The one certificate by which a host is known: others of its name are refused.
@@ -57,6 +83,8 @@ pub enum HostChange {
     Create(String),
     /// A host is known by this certificate from now on, and by no earlier one. It is not done if there is no such host.
     Certify(String, Certificate),
+    /// A host has this CHAP secret from now on, or none. It is not done if there is no such host, or no room for it.
+    Secret(String, Option<SealedSecret>),
     /// A host is known no more, and is on no volume's list.
     Delete(String),
     /// A host may use a volume, which from then on serves nobody who is not on its list. It is not done if there is no
@@ -102,6 +130,14 @@ impl HostChange {
                     host.certificate = Some(*certificate);
                 }
             }
+            HostChange::Secret(name, secret) => {
+                if !map.has_room_for(name, secret.as_ref()) {
+                    return;
+                }
+                if let Some(host) = map.hosts.get_mut(name) {
+                    host.secret = secret.clone();
+                }
+            }
             HostChange::Delete(name) => {
                 map.hosts.remove(name);
                 let lists = |v: &&mut Arc<Volume>| {
@@ -136,6 +172,14 @@ impl HostChange {
 }
 
 impl ClusterMap {
+    /// Whether a host can get this secret: the map does not become too large by it.
+    pub fn has_room_for(&self, name: &str, secret: Option<&SealedSecret>) -> bool {
+        let others = self.hosts.iter().filter(|(other, _)| *other != name);
+        let others: usize = others.map(|(_, host)| sealed_bytes(host.secret.as_ref())).sum();
+        let new = sealed_bytes(secret);
+        new <= LONGEST_SEALED && others + new <= MOST_SEALED
+    }
+
     /// The first fault found in the hosts, if any.
     pub(super) fn wrong_with_hosts(&self) -> Option<String> {
         if let Some(name) = self.hosts.keys().find(|name| !is_host_name(name)) {
@@ -144,10 +188,18 @@ impl ClusterMap {
         if self.hosts.len() > MOST_HOSTS {
             return Some(format!("there are {} hosts, and {MOST_HOSTS} at most", self.hosts.len()));
         }
+        let secrets = self.hosts.values().map(|host| sealed_bytes(host.secret.as_ref()));
+        if secrets.sum::<usize>() > MOST_SEALED {
+            return Some(format!("the secrets of hosts have more than {MOST_SEALED} bytes"));
+        }
         let listed = self.volumes.values().flat_map(|v| v.hosts.iter().flat_map(|l| l.keys()));
         let mut unknown = listed.filter(|name| !self.hosts.contains_key(*name));
         unknown.next().map(|name| format!("a volume lists the host '{name}', which is not known"))
     }
+}
+
+fn sealed_bytes(secret: Option<&SealedSecret>) -> usize {
+    secret.map_or(0, |sealed| sealed.bytes.len())
 }
 
 #[cfg(test)]
@@ -207,7 +259,34 @@ mod tests {
         assert_eq!(with(&[Allow(ID, name("a"), Access::Full)]), map());
         assert_eq!(with(&[Certify(name("a"), certificate)]), map());
         assert_eq!(with(&[Deny(ID, name("a")), Deny(VolumeId(9), name("a"))]), map());
+        let sealed = |len| Some(SealedSecret { key: 1, mutual: false, bytes: vec![3; len] });
+        assert_eq!(with(&[Secret(name("a"), sealed(60))]), map());
+        assert_eq!(
+            with(&[Create(name("a")), Secret(name("a"), sealed(LONGEST_SEALED + 1))]),
+            with(&[Create(name("a"))])
+        );
         let again = with(&[Create(name("a")), Certify(name("a"), certificate), Create(name("a"))]);
         assert_eq!(again.hosts["a"].certificate, Some(certificate), "it is not made twice");
+    }
+
+    #[test]
+    fn a_secret_comes_and_goes_and_all_of_them_have_a_bound() {
+        let name = |n: usize| format!("h{n}");
+        let sealed = |n: u8| SealedSecret { key: 1, mutual: false, bytes: vec![n; LONGEST_SEALED] };
+        let create = HostChange::Create(name(0));
+        let given = HostChange::Secret(name(0), Some(sealed(7)));
+        let map = with(&[create.clone(), given.clone()]);
+        assert_eq!(map.hosts["h0"].secret, Some(sealed(7)));
+        assert_ne!(sealed(7).mark(), sealed(8).mark());
+        assert_eq!(
+            with(&[create.clone(), given, HostChange::Secret(name(0), None)]),
+            with(&[create])
+        );
+        let fits = MOST_SEALED / LONGEST_SEALED;
+        let of =
+            |n: usize| [HostChange::Create(name(n)), HostChange::Secret(name(n), Some(sealed(1)))];
+        let full = with(&(0..=fits).flat_map(of).collect::<Vec<_>>());
+        assert_eq!(full.hosts.values().filter(|host| host.secret.is_some()).count(), fits);
+        assert!(full.has_room_for("h0", Some(&sealed(2))), "instead of its own");
     }
 }

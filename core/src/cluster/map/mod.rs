@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use attendance::{Attendance, TimeAway};
-pub use hosts::{Access, Certificate, HostChange, HostList, KnownHost, MOST_HOSTS, is_host_name};
+pub use hosts::{
+    Access, Certificate, HostChange, HostList, KnownHost, LONGEST_SEALED, MOST_HOSTS, MOST_SEALED,
+    SealedSecret, is_host_name,
+};
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
 pub use reservations::{

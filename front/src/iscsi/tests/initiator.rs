@@ -7,7 +7,8 @@ use crate::iscsi::pdu::{FINAL, Head, NO_TAG, at, opcode, padded};
 use crate::iscsi::reservation::{Action, Outcome, State};
 use crate::iscsi::scsi::unit::sample;
 use crate::iscsi::{
-    Event, Failure, Op, Piece, Port, ProtocolError, Reply, Request, Server, Target, digest,
+    Algorithm, Claim, Event, Failure, Op, Piece, Port, ProtocolError, Reply, Request, Server,
+    Target, Unproved, digest,
 };
 
 /// What the other side has sent.
@@ -34,12 +35,37 @@ impl Unit {
     }
 }
 
+pub(super) const SECRET: &str = "a secret of the host";
+pub(super) const MUTUAL: &str = "a secret of the target";
+
+/// What stands for a digest here, as long as one: of an identifier, a secret and a challenge.
+pub(super) fn response_of(
+    algorithm: Algorithm,
+    identifier: u8,
+    secret: &str,
+    challenge: &[u8],
+) -> Vec<u8> {
+    let mut digest = vec![algorithm as u8; algorithm.digest_len()];
+    let all = [&[identifier], secret.as_bytes(), challenge].concat();
+    for (n, byte) in all.into_iter().enumerate() {
+        let at = n % digest.len();
+        digest[at] = digest[at].rotate_left(3).wrapping_mul(31) ^ byte;
+    }
+    digest
+}
+
 pub(super) struct Initiator {
     pub(super) server: Server,
     pub(super) disk: Vec<u8>,
     /// Requests that are not carried out yet, if they are held.
     pub(super) held: Vec<Request>,
     pub(super) holds: bool,
+    /// Why it was not believed, if that was said.
+    pub(super) unproved: Option<Unproved>,
+    /// What it has proved.
+    pub(super) claims: Vec<Claim>,
+    /// Logins that it was admitted for.
+    pub(super) admitted: usize,
     pub(super) header_digest: bool,
     pub(super) data_digest: bool,
     pub(super) cmd_sn: u32,
@@ -58,6 +84,9 @@ impl Initiator {
             disk: vec![0; 1 << 20],
             held: Vec::new(),
             holds: false,
+            unproved: None,
+            claims: Vec::new(),
+            admitted: 0,
             header_digest: false,
             data_digest: false,
             cmd_sn: 7,
@@ -177,8 +206,13 @@ impl Initiator {
                     let all: Vec<Target> = (0..500).map(target).collect();
                     self.server.targets(&all);
                 }
+                Event::Prove(claim) => self.judge(claim),
+                Event::Unproved(why) => self.unproved = Some(why),
                 Event::Login(nexus) => match nexus.target == sample().target {
-                    true => self.server.admit(sample(), 5),
+                    true => {
+                        self.admitted += 1;
+                        self.server.admit(sample(), 5);
+                    }
                     false => self.server.turn_away(crate::iscsi::Refusal::NotFound),
                 },
                 Event::Request(request) if self.holds => self.held.push(request),
@@ -186,6 +220,18 @@ impl Initiator {
             }
         }
         Ok(())
+    }
+
+    /// Judges a claim as a driver would that knows the host `web` and its two secrets.
+    fn judge(&mut self, claim: Claim) {
+        let Claim { name, algorithm, challenge, response, asks } = &claim;
+        let expected = response_of(*algorithm, challenge.identifier, SECRET, &challenge.bytes);
+        if name != "web" || *response != expected {
+            return self.server.disproved();
+        }
+        let proof = asks.as_ref().map(|(id, bytes)| response_of(*algorithm, *id, MUTUAL, bytes));
+        self.claims.push(claim);
+        self.server.proved(proof.as_ref().map(|proof| ("weft", &proof[..])));
     }
 
     /// Carries out what was held.

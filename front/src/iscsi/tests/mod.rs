@@ -1,5 +1,6 @@
 //! The machine, driven by an initiator that is made of bytes.
 
+mod chap;
 mod initiator;
 mod reserving;
 mod session;

@@ -2,12 +2,15 @@
 
 use serde_json::{Value, json};
 use weft_core::cluster::{
-    Access, Certificate, ClusterMap, HostChange, MOST_HOSTS, Volume, is_host_name,
+    Access, Certificate, ClusterMap, HostChange, MOST_HOSTS, MOST_SEALED, SealedSecret, Volume,
+    is_host_name,
 };
 
 use super::{Commands, Outcome, Wait, overtaken};
-use crate::control_protocol::{HostAction, ok};
+use crate::control_protocol::{HostAction, Sealed, ok};
+use crate::doors::secret::Secrets;
 use crate::error::{Error, Result, fail};
+use crate::hex::{hex, unhex};
 
 impl Commands<'_> {
     /// Commands about known hosts.
@@ -52,6 +55,31 @@ impl Commands<'_> {
                     .map_err(|_| Error(format!("'{key}' is not the digest of a key")))?;
                 HostChange::Certify(name.clone(), Certificate { key, until: *until })
             }
+            HostAction::Seal { name, secret, mutual } => {
+                require(map, name)?;
+                let secrets = Secrets::parse(secret, mutual.as_deref())?;
+                let sealed = self.vault.seal(map, name, &secrets)?;
+                refuse_too_many(map, name, &sealed)?;
+                let SealedSecret { key, mutual, bytes } = sealed;
+                let sealed = Sealed { key, mutual, bytes: hex(&bytes) };
+                return Ok(Outcome::Answer(ok(json!({ "sealed": sealed }))));
+            }
+            HostAction::Secret { name, sealed: None } => {
+                require(map, name)?;
+                if map.hosts.get(name).is_some_and(|host| host.secret.is_none()) {
+                    return fail(format!("host '{name}' has no secret"));
+                }
+                HostChange::Secret(name.clone(), None)
+            }
+            HostAction::Secret { name, sealed: Some(sealed) } => {
+                require(map, name)?;
+                let Some(bytes) = unhex(&sealed.bytes) else {
+                    return fail("the sealed secret is not in hexadecimal");
+                };
+                let sealed = SealedSecret { key: sealed.key, mutual: sealed.mutual, bytes };
+                refuse_too_many(map, name, &sealed)?;
+                HostChange::Secret(name.clone(), Some(sealed))
+            }
             HostAction::Allow { volume, host: Some(host), read_only } => {
                 require(map, host)?;
                 let access = if *read_only { Access::ReadOnly } else { Access::Full };
@@ -85,6 +113,16 @@ impl Commands<'_> {
             }
             false => Err(overtaken()),
         }
+    }
+}
+
+/// Refuses a secret that there is no room for.
+fn refuse_too_many(map: &ClusterMap, name: &str, sealed: &SealedSecret) -> Result<()> {
+    match map.has_room_for(name, Some(sealed)) {
+        true => Ok(()),
+        false => fail(format!(
+            "the sealed secrets of all hosts would have more than {MOST_SEALED} bytes, and not fit on the disks; remove others              (`weft host secret NAME --remove`), or choose shorter ones"
+        )),
     }
 }
 
@@ -129,6 +167,8 @@ fn known(map: &ClusterMap) -> Value {
             "name": name,
             "key": host.certificate.map(|c| format!("{:032x}", c.key)),
             "until": host.certificate.map(|c| c.until),
+            "secret": host.secret.is_some(),
+            "mutual": host.secret.as_ref().is_some_and(|secret| secret.mutual),
             "volumes": rights.collect::<Vec<_>>(),
         })
     };

@@ -34,6 +34,7 @@ use crate::control::{refresh, scrub};
 use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
 use crate::doors::book::Book;
 use crate::doors::keeper::Keeper;
+use crate::doors::vault::Vault;
 use crate::engine::instance::Phase;
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
@@ -99,6 +100,7 @@ pub(crate) struct Commands<'a> {
     pub(crate) listens: &'a [String],
     pub(crate) uptime: f64,
     pub(crate) keeper: &'a Keeper,
+    pub(crate) vault: &'a Vault,
     pub(crate) book: &'a Book,
 }
 
@@ -109,6 +111,10 @@ impl Commands<'_> {
             Ok(request) => request,
             Err(e) => return Outcome::Answer(error(format!("the request is invalid: {e}"))),
         };
+        // Only the processes of the cluster have keys for secrets.
+        if matches!(request, ControlRequest::SecretKey { .. }) && !handed_on {
+            return Outcome::Answer(error("only another process of the cluster can ask for this"));
+        }
         self.take_up(conn, request, handed_on, Instant::now())
     }
 
@@ -203,6 +209,7 @@ impl Commands<'_> {
             | ControlRequest::HostLeave { .. }
             | ControlRequest::Hosts { .. }
             | ControlRequest::WriterComes { .. }
+            | ControlRequest::SecretKey { .. }
             | ControlRequest::Quiesce
             | ControlRequest::Shutdown => Ok(None),
         }
@@ -388,6 +395,9 @@ impl Commands<'_> {
             ControlRequest::WriterComes { volume, process } => {
                 let writers = self.writers(VolumeId(volume), NodeId(process));
                 Outcome::Answer(ok(json!({ "writers": writers })))
+            }
+            ControlRequest::SecretKey { key } => {
+                Outcome::Answer(ok(json!({ "secret_key": self.vault.key(key) })))
             }
             ControlRequest::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
             ControlRequest::Shutdown => Outcome::Wait(Wait::Shutdown),

@@ -13,7 +13,9 @@ use weft_core::cluster::{Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
-use weft_front::iscsi::{self, Event, Nexus, Op, Port, Refusal, Reply, Server, Target};
+use weft_front::iscsi::{
+    self, Challenge, Event, Gate, Nexus, Op, Port, Refusal, Reply, Server, Target,
+};
 
 use reserving::Seen;
 
@@ -21,10 +23,14 @@ use super::connection::Protocol;
 use super::link::Bounds;
 use super::numbered::Failure;
 use super::{Asked, Attach, Refused, Said};
+use crate::doors::vault::random;
 use crate::volumes::{Exports, Served};
 
 /// The number of the latest session of this process.
 static SESSIONS: AtomicU16 = AtomicU16::new(0);
+
+/// By what name the target proves itself.
+const OUR_NAME: &str = "weft";
 
 /// What a connection knows.
 #[derive(Default)]
@@ -46,6 +52,8 @@ pub(super) struct Iscsi {
     wanted: Option<String>,
     /// It is for one host at a time, and nobody has said yet whether it is free.
     applies: bool,
+    /// It claims to be somebody, and is not believed yet.
+    claims: bool,
 }
 
 impl Protocol for Iscsi {
@@ -58,6 +66,7 @@ impl Protocol for Iscsi {
     const SCHEME: &'static str = "iscsi";
     const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
     const IS_NUMBERED: bool = false;
+    const HAS_CHAP: bool = true;
 
     fn machine() -> Server {
         Server::new()
@@ -73,14 +82,20 @@ impl Protocol for Iscsi {
 
     fn next(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<Option<Said>, String> {
         self.at = exports.at();
+        self.guard(machine, exports)?;
         if let Some(wanted) = self.wanted.take()
             && let Some(attach) = self.begin(machine, exports, &wanted)
         {
             return Ok(Some(attach));
         }
-        while !self.applies {
+        while !self.holds() {
             match machine.poll().map_err(|e| e.to_string())? {
                 None => return Ok(None),
+                Some(Event::Prove(claim)) => {
+                    self.claims = true;
+                    return Ok(Some(Said::Prove(Box::new(claim))));
+                }
+                Some(Event::Unproved(why)) => return Ok(Some(Said::Unproved(why.to_string()))),
                 Some(Event::List) => {
                     let all: Vec<_> =
                         exports.all().map(|volume| self.target(volume, exports)).collect();
@@ -122,7 +137,17 @@ impl Protocol for Iscsi {
     }
 
     fn holds(&self) -> bool {
-        self.applies
+        self.applies || self.claims
+    }
+
+    fn proved(&mut self, machine: &mut Server, proof: Option<Vec<u8>>) {
+        self.claims = false;
+        machine.proved(proof.as_ref().map(|proof| (OUR_NAME, &proof[..])));
+    }
+
+    fn disproved(&mut self, machine: &mut Server) {
+        self.claims = false;
+        machine.disproved();
     }
 
     fn let_in(&mut self, machine: &mut Server, volume: &Volume, _: bool) {
@@ -189,6 +214,21 @@ impl Protocol for Iscsi {
 }
 
 impl Iscsi {
+    /// Says how the door is kept, as long as the login has not begun: TLS may have come before it.
+    fn guard(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<(), String> {
+        if machine.is_begun() {
+            return Ok(());
+        }
+        let [identifier, bytes @ ..] = random::<33>().map_err(|e| e.to_string())?;
+        let challenge = Challenge { identifier, bytes };
+        machine.guard(Gate {
+            chap: exports.chap(),
+            challenge,
+            group: names::group(self.at.process),
+        });
+        Ok(())
+    }
+
     /// Begins a session with a volume, or says that it is to be asked for.
     fn begin(&mut self, machine: &mut Server, exports: Exports<'_>, wanted: &str) -> Option<Said> {
         match exports.all().find(|volume| volume.name == wanted) {

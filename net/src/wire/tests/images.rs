@@ -64,7 +64,7 @@ fn one_of_each() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn messages_of_this_version_stay_what_they_are() {
-    fixture::check(include_str!("../images/messages-19.hex"), &one_of_each(), |name, bytes| {
+    fixture::check(include_str!("../images/messages-20.hex"), &one_of_each(), |name, bytes| {
         assert_eq!(bytes[0], VERSION, "images of another version are another file");
         let message = Message::decode(&Bytes::copy_from_slice(bytes)).expect("a message");
         assert_eq!(kind_of(&message), name);
@@ -86,7 +86,7 @@ fn maps_of_every_version_that_is_kept_are_read() {
         let again = frame(&message);
         assert_same(&Message::decode(&again).expect(name), &message);
         assert_eq!(again[0], VERSION);
-        // Since version 19 maps say which hosts there are, though it be none.
+        // Since version 20 a host may have a secret.
         assert_eq!(again.len() == bytes.len(), bytes[0] == VERSION, "{name}");
         let other = Message::decode(&bytes).is_err();
         assert_eq!(other, bytes[0] != VERSION, "{name}: processes speak one version");

@@ -17,7 +17,7 @@ use weft_core::Buffer;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, KnownHost, NodeInfo,
     NodeKind, PolicyRange, Registrant, Reservation, ReservationKind, ReservationOutcome,
-    Reservations, Settings, TimeAway, Volume,
+    Reservations, SealedSecret, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
@@ -434,7 +434,11 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
 
 fn known_host(n: u64) -> KnownHost {
     let certificate = Certificate { key: u128::from(n) << 60, until: n };
-    KnownHost { certificate: (n % 2 == 1).then_some(certificate) }
+    let secret = SealedSecret { key: n, mutual: n.is_multiple_of(4), bytes: vec![n as u8; 45] };
+    KnownHost {
+        certificate: (n % 2 == 1).then_some(certificate),
+        secret: (!n.is_multiple_of(3)).then_some(secret),
+    }
 }
 
 fn map() -> impl Strategy<Value = ClusterMap> {

@@ -1,0 +1,188 @@
+//! Wrong proofs are slowed down, by the address that they come from and by the name that is claimed.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// So many wrong proofs are judged at once.
+const FREE: u32 = 3;
+
+/// After so long without a wrong one, all are forgotten.
+const MEMORY: Duration = Duration::from_secs(60);
+
+/// How long the first wait is, and the longest.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// So many addresses, and as many names, are remembered.
+const MOST: usize = 1024;
+
+/// What is known of those that were wrong.
+#[derive(Default)]
+pub(crate) struct Brake {
+    addresses: Table<IpAddr>,
+    names: Table<String>,
+    /// Names, with the addresses where they were proved: somebody else's guesses do not slow those down.
+    proved: HashMap<(IpAddr, String), Instant>,
+}
+
+/// Wrong proofs of the same address or name.
+#[derive(Clone, Copy)]
+struct Wrong {
+    count: u32,
+    last: Instant,
+    /// From when on another proof is judged.
+    free: Instant,
+}
+
+struct Table<K>(HashMap<K, Wrong>);
+
+impl<K> Default for Table<K> {
+    fn default() -> Table<K> {
+        Table(HashMap::new())
+    }
+}
+
+impl<K: Clone + Eq + Hash> Table<K> {
+    /// When the next proof may be judged, and by how much that is put off for the one after it.
+    fn next(&self, key: &K, now: Instant) -> Option<(Instant, Duration)> {
+        let wrong = self.0.get(key).filter(|w| now < w.last + MEMORY && w.count >= FREE)?;
+        let wait = FIRST.saturating_mul(1 << (wrong.count - FREE).min(5)).min(LONGEST);
+        Some((wrong.free.max(now) + wait, wait))
+    }
+
+    fn put_off(&mut self, key: &K, until: Instant) {
+        if let Some(wrong) = self.0.get_mut(key) {
+            wrong.free = wrong.free.max(until);
+        }
+    }
+
+    fn wrong(&mut self, key: &K, now: Instant) {
+        if !self.0.contains_key(key) && self.0.len() >= MOST {
+            let oldest = self.0.iter().min_by_key(|(_, w)| w.last).map(|(key, _)| key.clone());
+            oldest.map(|key| self.0.remove(&key));
+        }
+        let wrong = self.0.entry(key.clone()).or_insert(Wrong { count: 0, last: now, free: now });
+        if now >= wrong.last + MEMORY {
+            (wrong.count, wrong.free) = (0, now);
+        }
+        (wrong.count, wrong.last) = (wrong.count + 1, now);
+    }
+}
+
+impl Brake {
+    /// When a proof is judged that comes now: later for each that waits already. None if it would wait for too long, and
+    /// is not judged at all.
+    pub(crate) fn when(
+        &mut self,
+        address: Option<IpAddr>,
+        name: &str,
+        now: Instant,
+    ) -> Option<Instant> {
+        let name = name.to_string();
+        let by_address = address.and_then(|address| self.addresses.next(&address, now));
+        let is_known = address.is_some_and(|a| self.proved.contains_key(&(a, name.clone())));
+        let by_name = if is_known { None } else { self.names.next(&name, now) };
+        let at = by_address.into_iter().chain(by_name).map(|(at, _)| at).max().unwrap_or(now);
+        if at > now + LONGEST {
+            return None;
+        }
+        if let Some(address) = address.filter(|_| by_address.is_some()) {
+            self.addresses.put_off(&address, at);
+        }
+        if by_name.is_some() {
+            self.names.put_off(&name, at);
+        }
+        Some(at)
+    }
+
+    /// A proof was wrong.
+    pub(crate) fn wrong(&mut self, address: Option<IpAddr>, name: &str, now: Instant) {
+        if let Some(address) = address {
+            self.addresses.wrong(&address, now);
+        }
+        self.names.wrong(&name.to_string(), now);
+    }
+
+    /// A proof was right.
+    pub(crate) fn right(&mut self, address: Option<IpAddr>, name: &str, now: Instant) {
+        let Some(address) = address else { return };
+        if self.proved.len() >= MOST {
+            let oldest = self.proved.iter().min_by_key(|(_, at)| **at).map(|(key, _)| key.clone());
+            oldest.map(|key| self.proved.remove(&key));
+        }
+        self.proved.insert((address, name.to_string()), now);
+        self.addresses.0.remove(&address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)));
+    const THERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)));
+
+    fn wait(brake: &mut Brake, address: Option<IpAddr>, name: &str, now: Instant) -> Option<u64> {
+        brake.when(address, name, now).map(|at| at.duration_since(now).as_secs())
+    }
+
+    #[test]
+    fn after_three_wrong_ones_each_waits_twice_as_long() {
+        let (mut brake, mut now) = (Brake::default(), Instant::now());
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            let waited = wait(&mut brake, HERE, "web", now).unwrap();
+            waits.push(waited);
+            now += Duration::from_secs(waited);
+            brake.wrong(HERE, "web", now);
+        }
+        assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(wait(&mut brake, HERE, "other", now), Some(30), "by the address");
+        assert_eq!(wait(&mut brake, THERE, "other", now), Some(0));
+        assert_eq!(wait(&mut brake, THERE, "other", now + MEMORY), Some(0));
+        assert_eq!(wait(&mut brake, HERE, "web", now + MEMORY), Some(0), "it is forgotten");
+        brake.wrong(HERE, "web", now + MEMORY);
+        assert_eq!(wait(&mut brake, HERE, "web", now + MEMORY), Some(0), "and begins again");
+    }
+
+    #[test]
+    fn those_at_the_same_time_wait_for_one_another() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        for _ in 0..5 {
+            brake.wrong(None, "web", now);
+        }
+        let mut waits: Vec<_> = (0..9).map(|_| wait(&mut brake, THERE, "web", now)).collect();
+        let judged = waits.iter().flatten().copied().collect::<Vec<_>>();
+        assert_eq!(judged, [4, 8, 12, 16, 20, 24, 28]);
+        assert_eq!(waits.split_off(7), [None, None], "no queue is longer");
+    }
+
+    #[test]
+    fn a_host_where_it_is_known_is_not_slowed_down_by_others() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        brake.right(HERE, "web", now);
+        (0..20).for_each(|_| brake.wrong(THERE, "web", now));
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(0));
+        assert_eq!(wait(&mut brake, THERE, "web", now), Some(30));
+        (0..4).for_each(|_| brake.wrong(HERE, "db", now));
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(2), "its own count");
+        brake.right(HERE, "web", now);
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(0));
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_bound() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        for n in 0..3000u32 {
+            let address = Some(IpAddr::V4(n.into()));
+            let now = now + Duration::from_millis(n.into());
+            brake.wrong(address, &format!("host-{n}"), now);
+            brake.right(Some(IpAddr::V4((n + 5000).into())), "web", now);
+        }
+        let (addresses, names) = (brake.addresses.0.len(), brake.names.0.len());
+        assert_eq!((addresses, names, brake.proved.len()), (MOST, MOST, MOST));
+        assert!(brake.names.0.contains_key("host-2999"));
+    }
+}
