@@ -58,6 +58,11 @@ impl<'a> Exports<'a> {
         self.at
     }
 
+    /// The name of the host, if it has proved who it is.
+    pub(crate) fn host(self) -> Option<&'a str> {
+        self.who.and_then(Who::name)
+    }
+
     /// Whether a node of a process takes part.
     pub(crate) fn is_up(self, process: NodeId) -> bool {
         self.map.served_by(process).any(|node| self.map.is_up(node))

@@ -27,11 +27,6 @@ impl Server {
         }
         let Some(unit) = &self.unit else { return };
         let mut task = Task::new(*head, work(head, unit));
-        if reports_attention(head)
-            && let Some(attention) = self.attentions.pop_front()
-        {
-            task.work = Err(Sense::attention(attention));
-        }
         let (data, expected) = (&pdu.data, task.expected());
         if !(data.is_empty() || (task.writes() && self.parameters.immediate_data)) {
             return self.reject(head, Reason::Protocol);
@@ -45,6 +40,10 @@ impl Server {
         }
         if pdu.is_damaged {
             task.work = Err(Sense::DIGEST);
+        } else if reports_attention(head)
+            && let Some(attention) = self.attentions.pop_front()
+        {
+            task.work = Err(Sense::attention(attention));
         }
         let wanted = match (task.writes(), &task.work) {
             (true, Ok(_)) => task.data_out.min(expected) as usize,

@@ -318,7 +318,11 @@ impl Server {
         let more = !continues && !rest.is_empty();
         // The stage is not left before the initiator has proved who it is, though it ask for that.
         let held = login.authentication.is_under_way();
-        let transits = head.flags() & TRANSIT != 0 && rest.is_empty() && !held;
+        // A stage is left by a request that was judged: not by one that only fetched the rest of an answer.
+        let is_proved = login.authentication.is_settled()
+            || (login.authentication.is_open() && self.gate.chap != Chap::Required);
+        let may_leave = (now != SECURITY || is_proved) && (next != FULL || login.is_admitted);
+        let transits = head.flags() & TRANSIT != 0 && rest.is_empty() && !held && may_leave;
         let flags =
             now << 2 | if transits { TRANSIT | next } else { 0 } | if more { CONTINUE } else { 0 };
         let is_full = transits && next == FULL;

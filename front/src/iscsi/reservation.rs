@@ -126,6 +126,8 @@ pub struct State {
 /// What an initiator is told with its next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
+    /// All registrations were removed: RESERVATIONS PREEMPTED.
+    ReservationsPreempted,
     /// Its registration was removed by another: REGISTRATIONS PREEMPTED.
     RegistrationsPreempted,
     /// The reservation that it had a part in is no more: RESERVATIONS RELEASED.

@@ -200,7 +200,8 @@ impl Hosts {
         let disks = disks.map(|at| at.saturating_duration_since(Instant::now()));
         let (arrivals, patience) = (self.arrivals.look_again(), self.connections.patience_due());
         let proofs = self.proofs.due(Instant::now());
-        let others = [arrivals, patience, slow, disks, self.held.due(), proofs];
+        let reservings = self.reservings.due();
+        let others = [arrivals, patience, slow, disks, self.held.due(), proofs, reservings];
         numbered.into_iter().chain(others.into_iter().flatten()).min()
     }
 

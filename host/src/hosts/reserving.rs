@@ -2,10 +2,11 @@
 //! here says what became of it, so that what the host asks next is judged by it.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weft_core::cluster::{
-    Access, Registrant, ReservationAction, ReservationChange, ReservationOutcome,
+    Access, ClusterMap, Registrant, ReservationAction, ReservationChange, ReservationOutcome,
 };
 use weft_core::node::HostError;
 use weft_core::units::{Epoch, VolumeId};
@@ -15,6 +16,12 @@ use crate::control_protocol::ControlRequest;
 use crate::durable::random;
 use crate::engine::Engine;
 use crate::reserving::Reserving;
+
+/// How long a change is asked for again that could not be made: the leading process may have changed.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// How long until then.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// A question for the leading process, where its answer goes, and who asks.
 pub(crate) struct Question {
@@ -27,18 +34,38 @@ pub(crate) struct Question {
 struct Waiting {
     conn: usize,
     number: u64,
+    peer: String,
     volume: VolumeId,
     stamp: u64,
-    answer: Receiver<Vec<u8>>,
-    /// The epoch of the map that has the change.
-    epoch: Option<Epoch>,
+    /// The question, which is asked again with the same stamp: the change is made once.
+    question: Vec<u8>,
+    since: Instant,
+    state: State,
+}
+
+/// How far it is.
+enum State {
+    /// It is to be asked then.
+    ToAsk(Instant),
+    /// It has been asked.
+    Asked(Receiver<Vec<u8>>),
+    /// The map of this epoch, or a later one, has the change.
+    Made(Epoch),
 }
 
 /// Changes of reservations that hosts wait for.
 #[derive(Default)]
-pub(super) struct Reservings {
-    waiting: Vec<Waiting>,
-    questions: Vec<Question>,
+pub(super) struct Reservings(Vec<Waiting>);
+
+impl Reservings {
+    /// When one is to be asked for again.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let due = self.0.iter().filter_map(|waiting| match waiting.state {
+            State::ToAsk(at) => Some(at.saturating_duration_since(Instant::now())),
+            State::Asked(_) | State::Made(_) => None,
+        });
+        due.min()
+    }
 }
 
 impl Hosts {
@@ -47,57 +74,52 @@ impl Hosts {
         let Some(session) = self.connections.get(id) else { return };
         let (Some(volume), Some(who)) = (session.volume(), session.registrant()) else { return };
         if session.access() != Some(Access::Full) {
-            return self.tell_reserved(id, number, Err(HostError::ReadOnly));
+            return self.connections.reserved(id, number, Err(HostError::ReadOnly));
         }
-        let peer = session.peer().to_string();
+        let (peer, since) = (session.peer().to_string(), Instant::now());
         let (who, stamp) = (Registrant::clone(&who), random() as u64);
         let change = ReservationChange { volume, who, action, stamp };
         let Some(change) = Reserving::of(&change) else { return };
-        let (sender, answer) = channel();
         let question = ControlRequest::Reserve { change };
         let question = serde_json::to_vec(&question).expect("a question has words for all it says");
-        self.reservings.questions.push(Question { question, answer: sender, peer });
-        let epoch = None;
-        self.reservings.waiting.push(Waiting { conn: id, number, volume, stamp, answer, epoch });
+        let (conn, state) = (id, State::ToAsk(since));
+        self.reservings.0.push(Waiting {
+            conn,
+            number,
+            peer,
+            volume,
+            stamp,
+            question,
+            since,
+            state,
+        });
     }
 
     /// What is to be asked of the leading process.
     pub(crate) fn take_questions(&mut self) -> Vec<Question> {
-        std::mem::take(&mut self.reservings.questions)
+        let now = Instant::now();
+        let ask = |waiting: &mut Waiting| {
+            let State::ToAsk(at) = waiting.state else { return None };
+            if at > now {
+                return None;
+            }
+            let (answer, answers) = channel();
+            waiting.state = State::Asked(answers);
+            let (question, peer) = (waiting.question.clone(), waiting.peer.clone());
+            Some(Question { question, answer, peer })
+        };
+        self.reservings.0.iter_mut().filter_map(ask).collect()
     }
 
     /// Tells hosts what has become of what they asked for. Says whether there was anything to tell.
     pub(crate) fn step_reservings(&mut self, engine: &Engine) -> bool {
         let map = engine.map();
         let mut told = Vec::new();
-        self.reservings.waiting.retain_mut(|waiting| {
-            if waiting.epoch.is_none() {
-                match next_answer(&waiting.answer) {
-                    Err(TryRecvError::Empty) => return true,
-                    Err(TryRecvError::Disconnected) => {
-                        told.push((waiting.conn, waiting.number, Err(HostError::NotServing)));
-                        return false;
-                    }
-                    Ok(answer) => match epoch_of(&answer) {
-                        Some(epoch) => waiting.epoch = Some(epoch),
-                        None => {
-                            told.push((waiting.conn, waiting.number, Err(HostError::NotServing)));
-                            return false;
-                        }
-                    },
-                }
-            }
-            let volume = map.volumes.get(&waiting.volume);
-            let outcome = volume.map(|v| v.reservations.outcome(waiting.stamp));
-            let result = match outcome {
-                None => Err(HostError::NoVolume),
-                Some(Some(outcome)) => Ok(outcome),
-                // The map here is older; or so many changes came after it that its outcome is forgotten.
-                Some(None) if waiting.epoch.is_some_and(|epoch| epoch > map.epoch) => return true,
-                Some(None) => Err(HostError::NotServing),
-            };
-            told.push((waiting.conn, waiting.number, result));
-            false
+        self.reservings.0.retain_mut(|waiting| {
+            let result = waiting.step(map);
+            let is_over = result.is_some();
+            told.extend(result.map(|result| (waiting.conn, waiting.number, result)));
+            !is_over
         });
         let any = !told.is_empty();
         if any {
@@ -105,24 +127,54 @@ impl Hosts {
             self.connections.look_at(map);
         }
         for (conn, number, result) in told {
-            self.tell_reserved(conn, number, result);
+            self.connections.reserved(conn, number, result);
         }
         any
     }
 
-    fn tell_reserved(
-        &mut self,
-        conn: usize,
-        number: u64,
-        result: Result<ReservationOutcome, HostError>,
-    ) {
-        self.connections.reserved(conn, number, result);
-    }
-
     /// A connection is over.
     pub(super) fn forget_reservings(&mut self, conn: usize) {
-        self.reservings.waiting.retain(|waiting| waiting.conn != conn);
+        self.reservings.0.retain(|waiting| waiting.conn != conn);
     }
+}
+
+impl Waiting {
+    /// What came of it, if that is known.
+    fn step(&mut self, map: &ClusterMap) -> Option<Result<ReservationOutcome, HostError>> {
+        let Some(volume) = map.volumes.get(&self.volume) else {
+            return Some(Err(HostError::NoVolume));
+        };
+        if let State::Asked(answers) = &self.state {
+            let answer = match next_answer(answers) {
+                Ok(answer) => answer,
+                Err(TryRecvError::Empty) => return None,
+                // Whoever was to answer is gone.
+                Err(TryRecvError::Disconnected) => Value::Null,
+            };
+            match (answer["ok"].as_bool(), answer["epoch"].as_u64()) {
+                (Some(true), Some(epoch)) => match unchanged(&answer) {
+                    Some(outcome) => return Some(Ok(outcome)),
+                    None => self.state = State::Made(epoch),
+                },
+                _ => self.state = State::ToAsk(Instant::now() + AGAIN),
+            }
+        }
+        match (volume.reservations.outcome(self.stamp), &self.state) {
+            (Some(outcome), _) => Some(Ok(outcome)),
+            // The map here is older.
+            (None, State::Made(epoch)) if *epoch > map.epoch => None,
+            // So many changes came after it that its outcome is forgotten.
+            (None, State::Made(_)) => Some(Err(HostError::OutcomeUnknown)),
+            (None, _) if self.since.elapsed() >= PATIENCE => Some(Err(HostError::NotServing)),
+            (None, _) => None,
+        }
+    }
+}
+
+/// What the leading process has seen to come of it, if it would change nothing.
+fn unchanged(answer: &Value) -> Option<ReservationOutcome> {
+    let word = answer["unchanged"].as_str()?;
+    ReservationOutcome::ALL.into_iter().find(|outcome| outcome.name() == word)
 }
 
 /// The answer, if it has come. What is said of what it waits for is for people.
@@ -133,9 +185,4 @@ fn next_answer(answers: &Receiver<Vec<u8>>) -> Result<Value, TryRecvError> {
             return Ok(answer);
         }
     }
-}
-
-/// The epoch of the map that has the change, if it was made.
-fn epoch_of(answer: &Value) -> Option<Epoch> {
-    answer["epoch"].as_u64().filter(|_| answer["ok"] == true)
 }

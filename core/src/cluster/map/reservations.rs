@@ -18,10 +18,10 @@ use crate::units::VolumeId;
 pub const MOST_REGISTRANTS: usize = 128;
 
 /// The longest name of a host that registers.
-pub const LONGEST_REGISTRANT: usize = 256;
+pub const LONGEST_REGISTRANT: usize = 288;
 
 /// Of so many changes of a volume's reservations it is known what became of them.
-const OUTCOMES: usize = 32;
+const OUTCOMES: usize = 2 * MOST_REGISTRANTS;
 
 /// Who registers: a host, and the port that it comes through (SCSI's I_T nexus).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,6 +173,28 @@ pub enum ReservationOutcome {
     Full,
 }
 
+impl ReservationOutcome {
+    /// All of them.
+    pub const ALL: [ReservationOutcome; 5] = [
+        ReservationOutcome::Done,
+        ReservationOutcome::Conflict,
+        ReservationOutcome::WrongRelease,
+        ReservationOutcome::NoKey,
+        ReservationOutcome::Full,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReservationOutcome::Done => "done",
+            ReservationOutcome::Conflict => "conflict",
+            ReservationOutcome::WrongRelease => "wrong-release",
+            ReservationOutcome::NoKey => "no-key",
+            ReservationOutcome::Full => "full",
+        }
+    }
+}
+
 /// A change of a volume's reservations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReservationChange {
@@ -199,7 +221,8 @@ impl Reservations {
     pub fn permit(&self, who: Option<&Registrant>, writes: bool) -> bool {
         let Some(Reservation { kind, holder }) = &self.reservation else { return true };
         let is_registered = who.is_some_and(|who| self.registered.contains_key(who));
-        let may_all = (kind.serves_registrants() && is_registered) || who == Some(holder);
+        let holds = !kind.is_held_by_all() && who == Some(holder);
+        let may_all = (kind.serves_registrants() && is_registered) || holds;
         may_all || !(writes || kind.excludes_reads())
     }
 
@@ -208,7 +231,18 @@ impl Reservations {
         self.outcomes.iter().find(|(s, _)| *s == stamp).map(|(_, outcome)| *outcome)
     }
 
+    /// What becomes of a change, if it changes nothing.
+    pub fn changes_nothing(&self, change: &ReservationChange) -> Option<ReservationOutcome> {
+        let mut then = self.clone();
+        then.take(change);
+        then.outcome(change.stamp).filter(|_| then.version == self.version)
+    }
+
+    /// One that is asked for twice is made once.
     fn take(&mut self, change: &ReservationChange) {
+        if self.outcome(change.stamp).is_some() {
+            return;
+        }
         let before = (self.generation, self.registered.clone(), self.reservation.clone());
         let outcome =
             self.act(&change.who, change.action).err().unwrap_or(ReservationOutcome::Done);
@@ -443,6 +477,10 @@ mod tests {
             ask(&mut r, &n.to_string(), first) == ReservationOutcome::Done
         }));
         assert_eq!(ask(&mut r, "one more", to(0, 5)), ReservationOutcome::Full);
+        let more = |r: &mut Reservations| ask(r, "7", to(1, 1));
+        for _ in 0..OUTCOMES {
+            more(&mut r);
+        }
         assert_eq!(r.outcomes.len(), OUTCOMES, "the oldest are forgotten");
     }
 
@@ -539,6 +577,35 @@ mod tests {
             assert_eq!(ask(&mut r, "b", preempt(2)), ReservationOutcome::Done, "of itself");
             assert_eq!(r.reservation, reservation);
         }
+    }
+
+    /// Of a reservation that all registrants hold nobody has a part who is not registered, also not who made it.
+    #[test]
+    fn who_made_a_reservation_and_is_registered_no_more_is_excluded() {
+        for kind in ReservationKind::ALL {
+            let leaves = Register { key: 1, new: 0, ignores: false };
+            let removes = Preempt { key: 2, victim: 1, kind };
+            for (who, action) in [("a", leaves), ("b", removes)] {
+                let mut r = reserved(kind);
+                assert_eq!(ask(&mut r, who, action), ReservationOutcome::Done);
+                let excluded = r.reservation.is_some();
+                assert_eq!(r.permit(Some(&name("a")), true), !excluded, "{kind:?} {action:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_that_is_asked_for_twice_is_made_once() {
+        let mut r = Reservations::default();
+        let action = Register { key: 0, new: 5, ignores: false };
+        let change = ReservationChange { volume: VolumeId(0), who: name("a"), action, stamp: 77 };
+        assert_eq!(r.changes_nothing(&change), None);
+        r.take(&change);
+        r.take(&change);
+        assert_eq!((r.outcome(77), r.version), (Some(ReservationOutcome::Done), 1));
+        let again = ReservationChange { stamp: 78, ..change };
+        assert_eq!(r.changes_nothing(&again), Some(ReservationOutcome::Conflict));
+        assert_eq!(r.outcome(78), None, "it was not made");
     }
 
     #[test]

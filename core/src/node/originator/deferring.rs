@@ -180,6 +180,10 @@ impl Originator {
     /// parity is computed later, from what is there then.
     pub(super) fn lacks_for_good(&mut self, mut job: Job, column: usize, outbox: &mut Outbox) {
         match job.what {
+            What::Write(..) if job.reads_first() => {
+                job.avoid.insert(column);
+                self.retry(job);
+            }
             What::Write(..) if !job.must_wait => {
                 (job.must_wait, job.must_not_wait) = (true, false);
                 self.retry(job);

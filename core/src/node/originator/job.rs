@@ -110,6 +110,26 @@ pub(super) struct Job {
     pub course: Course,
 }
 
+impl Modifies {
+    /// What it is of a part.
+    pub fn part(&self, at: usize, len: usize) -> Modifies {
+        let data = self.data.slice(at, at + len);
+        let by = match &self.by {
+            Modification::IfEqual(expected) => Modification::IfEqual(expected.slice(at, at + len)),
+            Modification::Or => Modification::Or,
+        };
+        Modifies { by, data, has_read: false }
+    }
+
+    /// Whether what was found may be what it has written, if it has brought along what was `wanted`.
+    pub fn may_have_left(&self, wanted: &[u8], found: &[u8]) -> bool {
+        match self.by {
+            Modification::IfEqual(_) => wanted == found,
+            Modification::Or => wanted.iter().zip(found).all(|(bits, byte)| byte & bits == *bits),
+        }
+    }
+}
+
 impl Job {
     pub fn new(purpose: Purpose, volume: VolumeId, what: What) -> Job {
         Job {
@@ -148,6 +168,7 @@ impl Job {
     pub fn is_to_read(&mut self) {
         if let (Some(m), What::Write(_, data)) = (&mut self.modifies, &mut self.what) {
             m.has_read = false;
+            debug_assert_eq!(m.data.len(), data.len(), "it is of the same part");
             *data = m.data.clone();
         }
     }

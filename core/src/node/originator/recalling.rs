@@ -157,7 +157,8 @@ impl Originator {
             let at = (part.offset - range.offset) as usize;
             let data = data.slice(at, at + part.len as usize);
             let what = if compares { What::Compare(part, data) } else { What::Write(part, data) };
-            self.jobs.ready(Job { what, ..job.clone() });
+            let modifies = job.modifies.as_ref().map(|m| Box::new(m.part(at, part.len as usize)));
+            self.jobs.ready(Job { what, modifies, ..job.clone() });
         }
     }
 
@@ -165,7 +166,11 @@ impl Originator {
     pub(super) fn compared(&mut self, job: Job, found: &HostData, outbox: &mut Outbox) {
         let (What::Compare(_, wanted), HostData::Bytes(found)) = (&job.what, found) else { return };
         let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
-        let result = match wanted.to_bytes()[..] == found[..] {
+        let is_so = match &job.modifies {
+            Some(modifies) => modifies.may_have_left(&wanted.to_bytes(), &found),
+            None => wanted.to_bytes()[..] == found[..],
+        };
+        let result = match is_so {
             true => Ok(HostData::Done),
             false => Err(HostError::OutcomeUnknown),
         };

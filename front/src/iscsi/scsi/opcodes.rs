@@ -147,19 +147,25 @@ fn entry(command: &Command, timeouts: bool) -> Vec<u8> {
     bytes
 }
 
+/// The commands of a unit: some have no COMPARE AND WRITE and ORWRITE.
+fn offered(unit: &Unit) -> impl Iterator<Item = &'static Command> {
+    let modifies = unit.modifies;
+    COMMANDS.iter().filter(move |c| modifies || !matches!(c.opcode, 0x89 | 0x8b))
+}
+
 /// No time is said.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// REPORT SUPPORTED OPERATION CODES.
-fn report(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+fn report(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     let (options, timeouts) = (cdb.0[2] & 0x07, cdb.0[2] & 0x80 != 0);
     let (opcode, wanted) = (cdb.0[3], cdb.number(4, 2) as u16);
     if options == 0 {
-        let all = COMMANDS.iter().flat_map(|c| entry(c, timeouts)).collect::<Vec<u8>>();
+        let all = offered(unit).flat_map(|c| entry(c, timeouts)).collect::<Vec<u8>>();
         let bytes = [&(all.len() as u32).to_be_bytes(), &all[..]].concat();
         return Ok(cdb.answered(bytes, 6, 4));
     }
-    let with_opcode = || COMMANDS.iter().filter(|c| c.opcode == opcode);
+    let with_opcode = || offered(unit).filter(|c| c.opcode == opcode);
     let has_actions = with_opcode().any(|c| c.action.is_some());
     let found = match (options, has_actions) {
         (1, true) | (2, false) if with_opcode().next().is_some() => {

@@ -85,6 +85,7 @@ impl Sense {
     /// What an initiator's attention is called to.
     pub(in crate::iscsi) fn attention(to: Attention) -> Sense {
         let qualifier = match to {
+            Attention::ReservationsPreempted => 0x03,
             Attention::ReservationsReleased => 0x04,
             Attention::RegistrationsPreempted => 0x05,
         };

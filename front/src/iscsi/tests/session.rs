@@ -314,3 +314,19 @@ fn a_logout_waits_for_what_is_in_work() {
     assert_eq!(kinds, [opcode::DATA_IN, opcode::LOGOUT_RESPONSE]);
     assert!(i.server.closing());
 }
+
+/// A request that only fetches the rest of an answer is not looked at, and so leads nowhere.
+#[test]
+fn no_stage_is_left_by_fetching_an_answer() {
+    let mut i = Initiator::new();
+    let many: String = (0..200).map(|n| format!("X-{n:040}=1\0")).collect();
+    let (one, two) = many.as_bytes().split_at(4000);
+    i.login(0x40, &[NAMES, one].concat());
+    let first = i.login(0x00, two);
+    assert_eq!((first.head.flags(), first.data.len()), (CONTINUE, 8192), "there is more of it");
+    let rest = i.login(0x83, b"");
+    assert_eq!((rest.head.flags(), rest.head.half(14)), (0, 0), "it is in the same stage");
+    let last = i.login(0x83, b"");
+    assert_eq!((last.head.flags(), last.head.half(36)), (0x83, 0), "and goes on from there");
+    assert_eq!(i.read(&[0; 6], 0).1.status(), 0);
+}

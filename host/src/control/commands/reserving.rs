@@ -21,7 +21,16 @@ impl Commands<'_> {
         if !self.engine.map().volumes.contains_key(&change.volume) {
             return fail("there is no such volume any more");
         }
-        Ok(self.change_reservations(change))
+        // What changes nothing takes no change of the map, if nothing else is on its way.
+        let now = &self.engine.map().volumes[&change.volume].reservations;
+        let unchanged = now.changes_nothing(&change).filter(|_| self.engine.is_settled());
+        match unchanged {
+            Some(outcome) => Ok(Outcome::Answer(ok(json!({
+                "epoch": self.engine.map().epoch,
+                "unchanged": outcome.name(),
+            })))),
+            None => Ok(self.change_reservations(change)),
+        }
     }
 
     /// An operator removes all registrants of a volume, and its reservation.

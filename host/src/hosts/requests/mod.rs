@@ -121,6 +121,8 @@ struct Pending {
     again: bool,
     /// No attempt was made after this epoch, as far as they have been ended by reservations.
     tried_until: Epoch,
+    /// The version of the volume's reservations that it was permitted under last.
+    permitted: u64,
     course: Course,
 }
 
@@ -185,6 +187,11 @@ impl Pending {
         let volume = map.volumes.get(&self.job.volume).filter(|_| of_host);
         volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
     }
+}
+
+/// The version of a volume's reservations.
+fn reservations_of(map: &ClusterMap, volume: VolumeId) -> u64 {
+    map.volumes.get(&volume).map_or(0, |v| v.reservations.version)
 }
 
 /// What a request came to.
@@ -254,8 +261,8 @@ impl Requests {
         let again = pending.again || pending.job.again;
         let epoch = engine.last_epoch.max(pending.tried_until);
         let again = again.then_some(Again { since, epoch });
-        let volume = engine.map().volumes.get(&pending.job.volume);
-        let permitted = volume.map_or(0, |v| v.reservations.version);
+        let permitted = reservations_of(engine.map(), pending.job.volume);
+        pending.permitted = permitted;
         Origin { asker: Asker { id: pending.name, oldest }, again, permitted }
     }
 
@@ -277,10 +284,21 @@ impl Requests {
     ) {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let name = self.name(owner);
-        let (left, since, again, tried_until) = (false, None, false, 0);
+        let (left, since, again, tried_until, permitted) = (false, None, false, 0, 0);
         let owner = Some(owner);
-        let pending =
-            Pending { owner, node, job, claim, left, name, since, again, tried_until, course };
+        let pending = Pending {
+            owner,
+            node,
+            job,
+            claim,
+            left,
+            name,
+            since,
+            again,
+            tried_until,
+            permitted,
+            course,
+        };
         if self.may_begin(&pending, self.waiting.len()) {
             self.begin(engine, pending);
         } else {
@@ -373,7 +391,12 @@ impl Requests {
                 if pending.job.place.is_none() {
                     pending.again = true;
                     pending.tried_until = engine.map().epoch.saturating_sub(1);
-                    self.issue(engine, pending);
+                    let version = reservations_of(engine.map(), pending.job.volume);
+                    match version > pending.permitted {
+                        true => self.issue(engine, pending),
+                        // The node has a later map than this process.
+                        false => self.parked.push(pending),
+                    }
                     return None;
                 }
                 // It needs another name: the sequencer takes each once.
@@ -408,8 +431,10 @@ impl Requests {
                     self.pending.insert(number, pending);
                 }
                 Some(_) => {
-                    // In an array of one process nobody can have come in between: see above.
-                    pending.again |= engine.rule.together().is_some();
+                    // In an array of one process nobody can have come in between: see above. But what compares would find
+                    // what it has written itself.
+                    let compares = matches!(pending.job.op, HostOp::Modify { .. });
+                    pending.again |= engine.rule.together().is_some() || compares;
                     self.issue(engine, pending);
                 }
                 None => self.end(engine, &mut pending),
@@ -417,7 +442,7 @@ impl Requests {
         }
     }
 
-    /// The node that was waited for is back, or will not be.
+    /// The node that was waited for is back, or will not be; or there is a new map.
     pub(crate) fn resume(&mut self, engine: &mut Engine) {
         let mut parked = std::mem::take(&mut self.parked);
         // The oldest first: nodes forget what they remember of older ones. What came while the node was stopping was

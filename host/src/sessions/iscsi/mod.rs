@@ -106,7 +106,8 @@ impl Protocol for Iscsi {
                         self.wanted = Some(volume.name.clone());
                         // The old session is over before the new one begins.
                         let name = self.name.insert(name(&nexus)).clone();
-                        let (host, port) = (nexus.transport_id(), names::group(self.at.process));
+                        let host = reserving::registrant(&nexus.transport_id(), exports.host());
+                        let port = names::group(self.at.process);
                         self.registrant = Some(Arc::new(Registrant { host, port }));
                         return Ok(Some(Said::Supersede(name)));
                     }

@@ -47,10 +47,27 @@ pub(super) fn outcome(outcome: ReservationOutcome) -> reservation::Outcome {
     }
 }
 
+/// By what name a session registers: as the port of an initiator, and if it has proved to be a host, as that one. So no host
+/// can register, or act, as another.
+pub(super) fn registrant(transport_id: &str, host: Option<&str>) -> String {
+    match host {
+        None => transport_id.to_string(),
+        Some(host) => format!("{transport_id} {host}"),
+    }
+}
+
+/// The port of an initiator, of the name that it has registered by. Its session's number is the last part, and hosts' names
+/// have no comma.
+fn transport_id(name: &str) -> &str {
+    let last = name.rfind(',').unwrap_or(0);
+    let end = name[last..].find(' ').map_or(name.len(), |space| last + space);
+    &name[..end]
+}
+
 /// Who has registered.
 pub(super) fn state(of: &Reservations) -> State {
     let one = |(who, key): (&Registrant, &u64)| reservation::Registrant {
-        name: who.host.clone(),
+        name: transport_id(&who.host).to_string(),
         port: who.port,
         key: *key,
         holds: of.is_holder(who),
@@ -94,6 +111,7 @@ impl Seen {
             return None;
         }
         match (before.is_registered, is_registered) {
+            (true, false) if now.registered.is_empty() => Some(Attention::ReservationsPreempted),
             (true, false) => Some(Attention::RegistrationsPreempted),
             (true, true) if before.is_served && now.reservation.is_none() => {
                 Some(Attention::ReservationsReleased)
@@ -123,7 +141,7 @@ mod tests {
         assert_eq!(seen.look(&now, &us), Some(Attention::ReservationsReleased));
         assert_eq!(seen.look(&now, &us), None, "once");
         now.version = 3;
-        now.registered.clear();
+        now.registered = [(Registrant { host: "b".into(), port: 1 }, 7)].into();
         assert_eq!(seen.look(&now, &us), Some(Attention::RegistrationsPreempted));
         now.version = 4;
         now.registered.insert(us.clone(), 5);
@@ -133,6 +151,15 @@ mod tests {
         now.version = 5;
         now.registered.clear();
         assert_eq!(seen.look(&now, &us), None);
+    }
+
+    #[test]
+    fn a_host_that_has_proved_who_it_is_registers_as_that() {
+        let port = "iqn.a b,i,0x800000000001";
+        for host in [None, Some("web")] {
+            assert_eq!(transport_id(&registrant(port, host)), port);
+        }
+        assert_ne!(registrant(port, Some("web")), registrant(port, Some("db")));
     }
 
     #[test]
