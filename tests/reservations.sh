@@ -124,6 +124,18 @@ assert a.read(101)[1] == bytes([255]) * 512
 print(f"{done} counts, {differed} differed")'
 }
 
+# What has been answered at one process is so at another at once.
+at_once() {
+    python '
+assert a.reserve(IGNORE, other=0xA)[0] == 0 and b.reserve(IGNORE, other=0xB)[0] == 0
+for turn in range(100):
+    assert a.reserve(RESERVE, 1, 0xA)[0] == 0
+    assert b.answer(b.write(0, b"b" * 512))[0] == CONFLICT, turn
+    assert a.reserve(RELEASE, 1, 0xA)[0] == 0
+    assert b.answer(b.write(0, b"b" * 512))[0] == 0, turn
+assert a.reserve(CLEAR, 0, 0xA)[0] == 0'
+}
+
 # A host takes over while another writes through another process as fast as it can: nothing of the loser's lands after
 # the answer, and the loser is told.
 taken_over() {
@@ -197,6 +209,6 @@ for command in nbdcopy iscsi-ls; do
     command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
 done
 founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
-for check in ${*:-paths counted known_everywhere taken_over killed restarted}; do t "$check"; done
+for check in ${*:-paths counted known_everywhere at_once taken_over killed restarted}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -99,10 +99,13 @@ impl Engine {
     fn deliver(&mut self) -> bool {
         if let Some((node, input)) = self.gate.next(|| self.rule.may_serve()) {
             let n = usize::from(node.0);
-            if let Input::Map(MapMessage::Enter { .. }) = &input
-                && let Some(instance) = self.instances.get_mut(n)
-            {
-                instance.entered |= instance.runs();
+            if let (Input::Map(message), Some(instance)) = (&input, self.instances.get_mut(n)) {
+                let (epoch, enters) = match message {
+                    MapMessage::Freeze { epoch } => (*epoch, false),
+                    MapMessage::Enter { map, .. } => (map.epoch, true),
+                };
+                instance.coming = instance.coming.max(epoch);
+                instance.entered |= enters && instance.runs();
             }
             self.input(n, input);
             return true;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
+use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, SECTOR};
 
 use crate::cluster::Home;
 use crate::disk;
@@ -73,6 +73,8 @@ pub(crate) struct Instance {
     pub(crate) phase: Phase,
     /// In this life its node has been told to enter a map. The map may count it as up before: as in its earlier life.
     pub(super) entered: bool,
+    /// The epoch of the latest map that it was told of, which may be still to come.
+    pub(super) coming: Epoch,
     /// Counts its lives, so that what was said in an earlier one is not taken for this one's. Its seat has the same.
     pub(crate) life: u64,
     /// To be started as soon as the earlier life's disk operations have ended.
@@ -138,6 +140,7 @@ impl Instance {
             queue: DiskQueue::default(),
             phase: Phase::Down,
             entered: false,
+            coming: 0,
             life: 0,
             wanted: false,
             patience: None,
@@ -176,7 +179,7 @@ impl Instance {
     /// Its node is dropped.
     pub(super) fn is_dropped(&mut self, why: &str) {
         self.keeper = Keeper::default();
-        (self.phase, self.entered) = (Phase::Down, false);
+        (self.phase, self.entered, self.coming) = (Phase::Down, false, 0);
         self.life += 1;
         self.wanted = false;
         self.patience = None;

@@ -173,6 +173,11 @@ impl Engine {
         (from..self.instances.len()).chain(0..from.min(self.instances.len())).find(takes)
     }
 
+    /// Whether a node has been told of a later map than this process has.
+    pub(crate) fn expects_map(&self) -> bool {
+        self.instances.iter().any(|instance| instance.coming > self.map().epoch)
+    }
+
     /// Whether nodes may serve at this moment.
     pub(crate) fn may_serve(&self) -> bool {
         self.rule.may_serve()

@@ -339,6 +339,11 @@ impl Requests {
         if parks {
             return self.parked.push(pending);
         }
+        let permitted = pending.is_permitted(engine.map());
+        if !permitted && engine.expects_map() {
+            // The map that comes may permit it: perhaps another host has been told so already.
+            return self.parked.push(pending);
+        }
         let number = self.next;
         self.next += 1;
         let job = match pending.job.first_flush {
@@ -346,7 +351,6 @@ impl Requests {
             false => pending.job.clone(),
         };
         pending.node = node.unwrap_or(pending.node);
-        let permitted = pending.is_permitted(engine.map());
         let changes = pending.changes() || pending.job.waits_for_others();
         let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
         let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
