@@ -105,25 +105,25 @@ fn missing(seed: u64, policy: Policy, bug: Option<Bug>) -> (u32, i64) {
         sim.world.kill(NodeId(3 + (seed % 2) as u16), false);
     }
     for turn in 0..60 {
-        for host in 0..3 {
+        for (host, known) in known.iter_mut().enumerate() {
             let node = host as u16;
             let asked = in_work.get(&host).copied().unwrap_or(0);
             let result = sim.heard.get(&asked).cloned();
             let over = match result {
                 None => asked == 0,
                 Some(Ok(_)) => {
-                    (done, known[host]) = (done + 1, known[host] + 1);
+                    (done, *known) = (done + 1, *known + 1);
                     true
                 }
                 Some(Err(HostError::Differs { at })) => {
                     assert!(at < 4, "the count differs");
-                    known[host] = count_of(&sim.read(node));
+                    *known = count_of(&sim.read(node));
                     true
                 }
                 Some(Err(e)) => panic!("seed {seed}: {e}"),
             };
             if over {
-                let number = sim.ask(node, add_one(known[host]));
+                let number = sim.ask(node, add_one(*known));
                 in_work.insert(host, number);
             }
         }

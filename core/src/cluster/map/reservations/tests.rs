@@ -1,0 +1,196 @@
+//! The rules of reservations, one by one.
+
+use super::ReservationAction::*;
+use super::*;
+
+fn name(host: &str) -> Registrant {
+    Registrant { host: host.into(), port: 1 }
+}
+
+/// Makes a change and says what became of it.
+fn ask(r: &mut Reservations, who: &str, action: ReservationAction) -> ReservationOutcome {
+    let stamp = r.outcomes.last().map_or(1, |(stamp, _)| stamp + 1);
+    let version = r.version;
+    r.take(&ReservationChange { volume: VolumeId(0), who: name(who), action, stamp });
+    assert_eq!(r.wrong(), None);
+    let outcome = r.outcome(stamp).expect("the latest is known");
+    assert!(
+        outcome == ReservationOutcome::Done || r.version == version,
+        "what is refused changes nothing"
+    );
+    outcome
+}
+
+fn register(r: &mut Reservations, who: &str, key: u64) {
+    assert_eq!(
+        ask(r, who, Register { key: 0, new: key, ignores: false }),
+        ReservationOutcome::Done
+    );
+}
+
+/// A, B and C are registered with keys 1, 2, 3; A has reserved it.
+fn reserved(kind: ReservationKind) -> Reservations {
+    let mut r = Reservations::default();
+    for (who, key) in [("a", 1), ("b", 2), ("c", 3)] {
+        register(&mut r, who, key);
+    }
+    assert_eq!(ask(&mut r, "a", Reserve { key: 1, kind }), ReservationOutcome::Done);
+    r
+}
+
+#[test]
+fn a_registrant_gives_its_key_to_change_it() {
+    let mut r = Reservations::default();
+    let to = |key, new| Register { key, new, ignores: false };
+    assert_eq!(ask(&mut r, "a", to(5, 6)), ReservationOutcome::Conflict, "it has none");
+    assert_eq!(ask(&mut r, "a", to(0, 0)), ReservationOutcome::Done);
+    assert_eq!((r.version, r.generation), (0, 0), "nothing has changed");
+    assert_eq!(ask(&mut r, "a", to(0, 5)), ReservationOutcome::Done);
+    assert_eq!(ask(&mut r, "a", to(0, 6)), ReservationOutcome::Conflict);
+    assert_eq!(ask(&mut r, "a", to(5, 6)), ReservationOutcome::Done);
+    assert_eq!(
+        ask(&mut r, "a", Register { key: 9, new: 7, ignores: true }),
+        ReservationOutcome::Done
+    );
+    assert_eq!((r.registered[&name("a")], r.generation), (7, 3));
+    assert_eq!(ask(&mut r, "a", to(7, 0)), ReservationOutcome::Done);
+    assert!(r.registered.is_empty());
+    assert!((0..MOST_REGISTRANTS).all(|n| {
+        let first = Register { key: 0, new: 1, ignores: false };
+        ask(&mut r, &n.to_string(), first) == ReservationOutcome::Done
+    }));
+    assert_eq!(ask(&mut r, "one more", to(0, 5)), ReservationOutcome::Full);
+    let more = |r: &mut Reservations| ask(r, "7", to(1, 1));
+    for _ in 0..OUTCOMES {
+        more(&mut r);
+    }
+    assert_eq!(r.outcomes.len(), OUTCOMES, "the oldest are forgotten");
+}
+
+/// SPC-4, table 56, and whom each kind serves.
+#[test]
+fn who_may_read_and_write_under_each_kind() {
+    for kind in ReservationKind::ALL {
+        let r = reserved(kind);
+        let may = |who: Option<&str>| {
+            let who = who.map(name);
+            (r.permit(who.as_ref(), false), r.permit(who.as_ref(), true))
+        };
+        let excluded = (!kind.excludes_reads(), false);
+        let registrant = if kind.serves_registrants() { (true, true) } else { excluded };
+        assert_eq!(may(Some("a")), (true, true), "{kind:?}");
+        assert_eq!(may(Some("b")), registrant, "{kind:?}");
+        assert_eq!((may(Some("x")), may(None)), (excluded, excluded), "{kind:?}");
+    }
+    assert!(Reservations::default().permit(None, true));
+}
+
+#[test]
+fn a_reservation_is_its_holders() {
+    for kind in ReservationKind::ALL {
+        let mut r = reserved(kind);
+        let all = kind.is_held_by_all();
+        let by_b = if all { ReservationOutcome::Done } else { ReservationOutcome::Conflict };
+        assert_eq!(ask(&mut r, "a", Reserve { key: 1, kind }), ReservationOutcome::Done, "again");
+        assert_eq!(ask(&mut r, "b", Reserve { key: 2, kind }), by_b);
+        assert_eq!(ask(&mut r, "b", Reserve { key: 1, kind }), ReservationOutcome::Conflict);
+        let other = ReservationKind::ALL.into_iter().find(|k| *k != kind).unwrap();
+        assert_eq!(ask(&mut r, "a", Reserve { key: 1, kind: other }), ReservationOutcome::Conflict);
+        assert_eq!(
+            ask(&mut r, "a", Release { key: 1, kind: other }),
+            ReservationOutcome::WrongRelease
+        );
+        if !all {
+            assert_eq!(ask(&mut r, "b", Release { key: 2, kind }), ReservationOutcome::Done);
+            assert!(r.reservation.is_some(), "it was not b's");
+        }
+        assert_eq!(ask(&mut r, "a", Release { key: 1, kind }), ReservationOutcome::Done);
+        assert!(r.reservation.is_none() && r.registered.len() == 3);
+    }
+}
+
+#[test]
+fn a_reservation_goes_with_its_holder_or_with_the_last_registrant() {
+    for kind in ReservationKind::ALL {
+        let mut r = reserved(kind);
+        let leave = |key| Register { key, new: 0, ignores: false };
+        assert_eq!(ask(&mut r, "a", leave(1)), ReservationOutcome::Done);
+        assert_eq!(r.reservation.is_some(), kind.is_held_by_all(), "{kind:?}");
+        assert_eq!(ask(&mut r, "b", leave(2)), ReservationOutcome::Done);
+        assert_eq!(ask(&mut r, "c", leave(3)), ReservationOutcome::Done);
+        assert!(r.reservation.is_none());
+    }
+}
+
+#[test]
+fn preempting_removes_registrants_and_takes_their_reservation() {
+    for kind in ReservationKind::ALL {
+        let taken = WriteExclusive;
+        let preempt = |victim| Preempt { key: 2, victim, kind: taken };
+        let mut r = reserved(kind);
+        assert_eq!(
+            ask(&mut r, "b", preempt(9)),
+            ReservationOutcome::Conflict,
+            "nobody has that key"
+        );
+        assert_eq!(
+            ask(&mut r, "x", preempt(1)),
+            ReservationOutcome::Conflict,
+            "it is not registered"
+        );
+        assert_eq!(ask(&mut r, "b", preempt(3)), ReservationOutcome::Done);
+        assert!(!r.registered.contains_key(&name("c")));
+        assert_eq!(r.reservation.as_ref().map(|r| r.kind), Some(kind), "it was not c's");
+        if kind.is_held_by_all() {
+            assert_eq!(ask(&mut r, "b", preempt(0)), ReservationOutcome::Done);
+        } else {
+            assert_eq!(ask(&mut r, "b", preempt(0)), ReservationOutcome::NoKey);
+            assert_eq!(ask(&mut r, "b", preempt(1)), ReservationOutcome::Done);
+        }
+        assert_eq!(r.registered.keys().collect::<Vec<_>>(), [&name("b")]);
+        let reservation = Some(Reservation { kind: taken, holder: name("b") });
+        assert_eq!(r.reservation, reservation);
+        assert_eq!(ask(&mut r, "b", preempt(2)), ReservationOutcome::Done, "of itself");
+        assert_eq!(r.reservation, reservation);
+    }
+}
+
+/// Of a reservation that all registrants hold nobody has a part who is not registered, also not who made it.
+#[test]
+fn who_made_a_reservation_and_is_registered_no_more_is_excluded() {
+    for kind in ReservationKind::ALL {
+        let leaves = Register { key: 1, new: 0, ignores: false };
+        let removes = Preempt { key: 2, victim: 1, kind };
+        for (who, action) in [("a", leaves), ("b", removes)] {
+            let mut r = reserved(kind);
+            assert_eq!(ask(&mut r, who, action), ReservationOutcome::Done);
+            let excluded = r.reservation.is_some();
+            assert_eq!(r.permit(Some(&name("a")), true), !excluded, "{kind:?} {action:?}");
+        }
+    }
+}
+
+#[test]
+fn a_change_that_is_asked_for_twice_is_made_once() {
+    let mut r = Reservations::default();
+    let action = Register { key: 0, new: 5, ignores: false };
+    let change = ReservationChange { volume: VolumeId(0), who: name("a"), action, stamp: 77 };
+    assert_eq!(r.changes_nothing(&change), None);
+    r.take(&change);
+    r.take(&change);
+    assert_eq!((r.outcome(77), r.version), (Some(ReservationOutcome::Done), 1));
+    let again = ReservationChange { stamp: 78, ..change };
+    assert_eq!(r.changes_nothing(&again), Some(ReservationOutcome::Conflict));
+    assert_eq!(r.outcome(78), None, "it was not made");
+}
+
+#[test]
+fn clearing_leaves_nothing() {
+    let mut r = reserved(ExclusiveAccess);
+    assert_eq!(ask(&mut r, "b", Clear { key: 1 }), ReservationOutcome::Conflict);
+    assert_eq!(ask(&mut r, "b", Clear { key: 2 }), ReservationOutcome::Done);
+    assert!(r.registered.is_empty() && r.reservation.is_none());
+    let mut r = reserved(ExclusiveAccess);
+    assert_eq!(ask(&mut r, "", ClearByOperator), ReservationOutcome::Done);
+    assert!(r.registered.is_empty() && r.permit(None, true));
+}
