@@ -42,6 +42,8 @@ mod reserved_tests;
 #[cfg(test)]
 mod rewriting_tests;
 #[cfg(test)]
+mod small_worlds;
+#[cfg(test)]
 mod store_crash_tests;
 #[cfg(test)]
 mod store_damage_tests;

@@ -1,19 +1,16 @@
-//! Writes of what follows from what stands there, by several hosts at several nodes at once.
+//! Read-modify-write requests of several hosts at several nodes at once.
 
 use std::collections::BTreeMap;
 
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volume};
-use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::node::{Bug, HostData, HostError, HostOp, Modification, NodeConfig};
+use weft_core::node::{Bug, HostData, HostError, HostOp, Modification};
 use weft_core::order::{Asker, HostId, Origin, RequestId};
 use weft_core::plan::Range;
-use weft_core::policy::{CHOICES, Policy};
-use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
+use weft_core::policy::Policy;
+use weft_core::units::{MILLIS, NodeId};
 
+use crate::small_worlds::{NODES, VOLUME, is_ready, policy, world};
 use crate::world::World;
 
-const VOLUME: VolumeId = VolumeId(1);
-const NODES: usize = 5;
 /// Bytes that hosts compare and write, as a block of a disk.
 const BLOCK: u64 = 512;
 
@@ -25,21 +22,9 @@ struct Sim {
 
 impl Sim {
     fn new(seed: u64, policy: Policy, bug: Option<Bug>) -> Sim {
-        let layout: LayoutSpec = "rs:3+2".parse().unwrap();
-        let geometry = Geometry::new(layout.over(NODES).unwrap(), 4 * SECTOR);
-        let size = 4 * geometry.stripe_bytes();
-        let config = NodeConfig { patience: 40 * MILLIS, bug, ..NodeConfig::default() };
-        let world = World::new(seed, NODES, 1200, 256, config, |data| {
-            let rooms = Room::apart(&[data; NODES]);
-            let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
-            vec![Volume { policy, ..Volume::new(VOLUME, "v", size, &layout, geometry, extents) }]
-        });
+        let world = world(seed, policy, bug);
         let mut sim = Sim { world, heard: BTreeMap::new(), asked: 0 };
-        sim.until(|sim| {
-            let map = sim.world.map();
-            let entered = |n| sim.world.status(n).is_some_and(|s| s.epoch == map.epoch);
-            sim.world.is_settled() && map.epoch > 0 && map.up().all(entered)
-        });
+        sim.until(|sim| is_ready(&sim.world));
         sim
     }
 
@@ -140,20 +125,13 @@ fn missing(seed: u64, policy: Policy, bug: Option<Bug>) -> (u32, i64) {
 }
 
 fn policies() -> Vec<Policy> {
-    let of = |pairs: &[(&str, &str)]| {
-        let settings = pairs.iter().map(|(key, word)| {
-            let choice = CHOICES.iter().find(|c| c.key == *key).expect("a choice");
-            choice.parse(word).unwrap()
-        });
-        Policy::default().with(settings)
-    };
     vec![
-        of(&[]),
-        of(&[("ordering", "lock-server")]),
-        of(&[("ordering", "callback-locks")]),
-        of(&[("ordering", "sequencer")]),
-        of(&[("redundancy", "deferred")]),
-        of(&[("strategy", "small")]),
+        policy(&[]),
+        policy(&[("ordering", "lock-server")]),
+        policy(&[("ordering", "callback-locks")]),
+        policy(&[("ordering", "sequencer")]),
+        policy(&[("redundancy", "deferred")]),
+        policy(&[("strategy", "small")]),
     ]
 }
 
@@ -197,15 +175,11 @@ fn bits_of_several_hosts_are_all_there() {
 
 #[test]
 fn what_a_policy_does_not_allow_is_refused() {
-    let of = |key, word| {
-        let choice = CHOICES.iter().find(|c| c.key == key).expect("a choice");
-        Policy::default().with([choice.parse(word).unwrap()])
-    };
     let refused = [
-        of("ordering", "device-locks"),
-        of("ordering", "none"),
-        of("roles", "controller"),
-        of("commit", "none"),
+        policy(&[("ordering", "device-locks")]),
+        policy(&[("ordering", "none")]),
+        policy(&[("roles", "controller")]),
+        policy(&[("commit", "none")]),
     ];
     for policy in refused {
         let mut sim = Sim::new(1, policy, None);

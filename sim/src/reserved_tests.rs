@@ -1,20 +1,17 @@
 //! Reservations while writes are in work: what a change forbids does not take effect once the change has been answered.
 
 use weft_core::cluster::{
-    EXTENT_COLUMN_BYTES, Place as Room, Registrant, ReservationAction, ReservationChange,
-    ReservationKind, ReservationOutcome, Volume, place_volume,
+    Registrant, ReservationAction, ReservationChange, ReservationKind, ReservationOutcome,
 };
-use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
+use weft_core::node::{Bug, HostData, HostError, HostOp};
 use weft_core::order::{Asker, HostId, Origin, RequestId};
 use weft_core::plan::Range;
-use weft_core::policy::{CHOICES, Policy};
-use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
+use weft_core::policy::Policy;
+use weft_core::units::{NodeId, SECTOR};
 
+use crate::small_worlds::{VOLUME, is_ready, policy, world};
 use crate::world::World;
 
-const VOLUME: VolumeId = VolumeId(1);
-const NODES: usize = 5;
 /// Sectors that both hosts write to.
 const SECTORS: u64 = 24;
 
@@ -28,25 +25,10 @@ struct Sim {
 
 impl Sim {
     fn new(seed: u64, policy: Policy, bug: Option<Bug>) -> Sim {
-        let layout: LayoutSpec = "rs:3+2".parse().unwrap();
-        let geometry = Geometry::new(layout.over(NODES).unwrap(), 4 * SECTOR);
-        let size = 4 * geometry.stripe_bytes();
-        let config = NodeConfig { patience: 40 * MILLIS, bug, ..NodeConfig::default() };
-        let world = World::new(seed, NODES, 1200, 256, config, |data| {
-            let rooms = Room::apart(&[data; NODES]);
-            let extents = place_volume(&geometry, size, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
-            vec![Volume { policy, ..Volume::new(VOLUME, "v", size, &layout, geometry, extents) }]
-        });
+        let world = world(seed, policy, bug);
         let mut sim = Sim { world, heard: Vec::new() };
-        sim.until(Sim::is_ready);
+        sim.until(|sim| is_ready(&sim.world));
         sim
-    }
-
-    /// Whether all that is up has entered the map.
-    fn is_ready(&self) -> bool {
-        let map = self.world.map();
-        let has_entered = |n: NodeId| self.world.status(n).is_some_and(|s| s.epoch == map.epoch);
-        self.world.is_settled() && map.epoch > 0 && map.up().all(has_entered)
     }
 
     fn until(&mut self, reached: impl Fn(&Sim) -> bool) {
@@ -123,19 +105,12 @@ fn is_overwritten(seed: u64, policy: Policy, bug: Option<Bug>) -> bool {
 }
 
 fn policies() -> Vec<Policy> {
-    let of = |pairs: &[(&str, &str)]| {
-        let settings = pairs.iter().map(|(key, word)| {
-            let choice = CHOICES.iter().find(|c| c.key == *key).expect("a choice");
-            choice.parse(word).unwrap()
-        });
-        Policy::default().with(settings)
-    };
     vec![
-        of(&[]),
-        of(&[("ordering", "lock-server")]),
-        of(&[("ordering", "sequencer")]),
-        of(&[("redundancy", "deferred")]),
-        of(&[("roles", "controller")]),
+        policy(&[]),
+        policy(&[("ordering", "lock-server")]),
+        policy(&[("ordering", "sequencer")]),
+        policy(&[("redundancy", "deferred")]),
+        policy(&[("roles", "controller")]),
     ]
 }
 

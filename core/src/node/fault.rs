@@ -43,9 +43,9 @@ pub enum Bug {
     DisturbsRest,
     /// What is asked for again is done again, whatever became of it.
     RepeatsBlindly,
-    /// Writes begin whatever was reserved since they were permitted.
+    /// Writes begin although reservations have changed since they were permitted.
     IgnoresReservations,
-    /// What follows from what was read is written at a later time.
+    /// A read-modify-write writes at a later timestamp than it reads.
     WritesLater,
     /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
     OldestPrepared,
@@ -170,7 +170,7 @@ impl NodeConfig {
         !self.has(Bug::IgnoresReservations)
     }
 
-    /// Whether what follows from what was read is written at the same time.
+    /// Whether a read-modify-write writes at the timestamp of its read.
     pub(super) fn writes_at_once(&self) -> bool {
         !self.has(Bug::WritesLater)
     }

@@ -13,14 +13,14 @@ pub enum HostOp {
     Read(Range),
     /// Write these bytes at this offset.
     Write(u64, Buffer),
-    /// Read, and write what follows from that, as one transaction. Only where the volume's policy
+    /// Read, and write new content that depends on the old, as one transaction. Only where the volume's policy
     /// [allows it](crate::policy::Policy::can_modify).
     Modify {
         /// Where.
         offset: u64,
-        /// The bytes that it brings along.
+        /// The bytes of the request.
         data: Buffer,
-        /// What is written.
+        /// How the new content follows from the old.
         by: Modification,
     },
     /// Make the range read as zeros.
@@ -50,13 +50,12 @@ pub enum HostOp {
     },
 }
 
-/// How what is written follows from what stands there.
+/// How the new content follows from the old.
 #[derive(Clone, Debug, Hash)]
 pub enum Modification {
-    /// The data, if these bytes stand there, as many as the data; nothing otherwise. They must be few enough for one
-    /// transaction.
+    /// Write the data if the old content equals these bytes, which have the same length. They must fit one transaction.
     IfEqual(Buffer),
-    /// What stands there or the data, bit by bit. Of many bytes each transaction is for some.
+    /// Write the bitwise OR of the old content and the data, in one or more transactions.
     Or,
 }
 
@@ -137,8 +136,8 @@ pub enum HostError {
     /// The node is not part of the cluster now.
     #[error("this node is not up in the cluster now")]
     NotServing,
-    /// What stands there is not what was said; the first byte that differs, counted from the offset.
-    #[error("what stands there differs from what was said at byte {at}")]
+    /// The old content is not the expected one; `at` is the first byte that differs, counted from the offset.
+    #[error("the content differs from the expected content at byte {at}")]
     Differs {
         /// Where.
         at: u64,

@@ -110,14 +110,14 @@ pub enum Op {
     Read,
     /// Write these bytes, as many as the request's length says.
     Write(Bytes),
-    /// Write bytes if others, as many, stand there, as one transaction; [`Failure::Differs`] if not.
+    /// Write data if the content equals `expected`, as one transaction; [`Failure::Differs`] if not.
     CompareAndWrite {
-        /// What must stand there.
+        /// The expected content, with the length of the data.
         expected: Bytes,
         /// What is written.
         data: Bytes,
     },
-    /// Write these bytes or what stands there, bit by bit.
+    /// Write the bitwise OR of the content and these bytes.
     OrWrite(Bytes),
     /// Zero the range.
     WriteZeroes,
@@ -181,7 +181,7 @@ pub enum Failure {
     Protected,
     /// Another has reserved the unit.
     Reserved,
-    /// What stands there is not what was said, from this byte of the range on.
+    /// The content differs from the expected content at this byte of the range.
     Differs(u64),
     /// It cannot be done.
     Failed,

@@ -123,7 +123,7 @@ pub struct State {
     pub reservation: Option<Kind>,
 }
 
-/// What an initiator is told with its next command.
+/// A unit attention: reported with the next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
     /// All registrations were removed: RESERVATIONS PREEMPTED.

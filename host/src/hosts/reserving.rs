@@ -95,7 +95,7 @@ impl Hosts {
         });
     }
 
-    /// What is to be asked of the leading process.
+    /// Questions for the leading process.
     pub(crate) fn take_questions(&mut self) -> Vec<Question> {
         let now = Instant::now();
         let ask = |waiting: &mut Waiting| {
@@ -139,7 +139,7 @@ impl Hosts {
 }
 
 impl Waiting {
-    /// What came of it, if that is known.
+    /// The result, if it is known.
     fn step(&mut self, map: &ClusterMap) -> Option<Result<ReservationOutcome, HostError>> {
         let Some(volume) = map.volumes.get(&self.volume) else {
             return Some(Err(HostError::NoVolume));
@@ -163,7 +163,7 @@ impl Waiting {
             (Some(outcome), _) => Some(Ok(outcome)),
             // The map here is older.
             (None, State::Made(epoch)) if *epoch > map.epoch => None,
-            // So many changes came after it that its outcome is forgotten.
+            // Later changes have displaced its outcome.
             (None, State::Made(_)) => Some(Err(HostError::OutcomeUnknown)),
             (None, _) if self.since.elapsed() >= PATIENCE => Some(Err(HostError::NotServing)),
             (None, _) => None,
@@ -171,13 +171,13 @@ impl Waiting {
     }
 }
 
-/// What the leading process has seen to come of it, if it would change nothing.
+/// The outcome that the leading process reports without a change of the map.
 fn unchanged(answer: &Value) -> Option<ReservationOutcome> {
     let word = answer["unchanged"].as_str()?;
     ReservationOutcome::ALL.into_iter().find(|outcome| outcome.name() == word)
 }
 
-/// The answer, if it has come. What is said of what it waits for is for people.
+/// The answer, if it has come. Progress messages are skipped.
 fn next_answer(answers: &Receiver<Vec<u8>>) -> Result<Value, TryRecvError> {
     loop {
         let answer = serde_json::from_slice(&answers.try_recv()?).unwrap_or(Value::Null);

@@ -20,7 +20,7 @@ pub const MOST_REGISTRANTS: usize = 128;
 /// The longest name of a host that registers.
 pub const LONGEST_REGISTRANT: usize = 288;
 
-/// Of so many changes of a volume's reservations it is known what became of them.
+/// How many outcomes of changes a volume keeps.
 const OUTCOMES: usize = 2 * MOST_REGISTRANTS;
 
 /// Who registers: a host, and the port that it comes through (SCSI's I_T nexus).
@@ -110,7 +110,7 @@ pub struct Reservations {
     pub registered: BTreeMap<Registrant, u64>,
     /// The reservation, if there is one.
     pub reservation: Option<Reservation>,
-    /// What became of the latest changes, by the numbers that those who asked for them gave them.
+    /// Outcomes of the latest changes, by their stamps.
     pub outcomes: Vec<(u64, ReservationOutcome)>,
 }
 
@@ -158,7 +158,7 @@ pub enum ReservationAction {
     ClearByOperator,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReservationOutcome {
     /// It is done.
@@ -209,7 +209,7 @@ pub struct ReservationChange {
 }
 
 impl ReservationChange {
-    /// Makes it, as far as it may be made, and notes what became of it.
+    /// Makes the change if it is allowed, and records the outcome.
     pub fn apply(&self, map: &mut ClusterMap) {
         let Some(volume) = map.volumes.get_mut(&self.volume) else { return };
         Arc::make_mut(volume).reservations.take(self);
@@ -226,12 +226,12 @@ impl Reservations {
         may_all || !(writes || kind.excludes_reads())
     }
 
-    /// What became of a change, if it is known.
+    /// The outcome of a change, if it is known.
     pub fn outcome(&self, stamp: u64) -> Option<ReservationOutcome> {
         self.outcomes.iter().find(|(s, _)| *s == stamp).map(|(_, outcome)| *outcome)
     }
 
-    /// What becomes of a change, if it changes nothing.
+    /// The outcome of a change that would change nothing.
     pub fn changes_nothing(&self, change: &ReservationChange) -> Option<ReservationOutcome> {
         let mut then = self.clone();
         then.take(change);
@@ -270,7 +270,7 @@ impl Reservations {
             && self.reservation == *reservation
     }
 
-    /// Refuses who is not registered with a key.
+    /// Requires that a registrant has this key.
     fn require(&self, who: &Registrant, key: u64) -> Result<(), ReservationOutcome> {
         match self.registered.get(who) {
             Some(registered) if *registered == key => Ok(()),

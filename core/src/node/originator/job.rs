@@ -49,13 +49,13 @@ pub(super) enum What {
     },
 }
 
-/// What a write is that reads first.
+/// A read-modify-write.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Modifies {
     pub by: Modification,
     /// The bytes that it brings along.
     pub data: Buffer,
-    /// This attempt has read, and `what` is what it writes.
+    /// This attempt has read, and `what` has the new content.
     pub has_read: bool,
 }
 
@@ -102,7 +102,7 @@ pub(super) struct Job {
     /// Columns that it goes round though they are there, once that is decided, and how often it has begun again for that.
     pub detour: Option<ColumnSet>,
     pub hedges: u8,
-    /// What it writes follows from what it reads first.
+    /// A read-modify-write: an attempt reads before it writes.
     pub modifies: Option<Box<Modifies>>,
     /// Its bytes count as in work.
     pub has_room: bool,
@@ -111,7 +111,7 @@ pub(super) struct Job {
 }
 
 impl Modifies {
-    /// What it is of a part.
+    /// The same for a part of the range.
     pub fn part(&self, at: usize, len: usize) -> Modifies {
         let data = self.data.slice(at, at + len);
         let by = match &self.by {
@@ -121,7 +121,7 @@ impl Modifies {
         Modifies { by, data, has_read: false }
     }
 
-    /// Whether what was found may be what it has written, if it has brought along what was `wanted`.
+    /// Whether the content that was found may be its own result; `wanted` are the bytes of the request.
     pub fn may_have_left(&self, wanted: &[u8], found: &[u8]) -> bool {
         match self.by {
             Modification::IfEqual(_) => wanted == found,

@@ -1,5 +1,5 @@
-//! Writes of what follows from what stands there: read and written at one timestamp, so that nothing comes between
-//! (a base storage transaction, shared storage 4.5).
+//! Read-modify-write requests of hosts: read and written at one timestamp, so that no other write comes between (a base
+//! storage transaction, shared storage 4.5).
 //!
 //! Whoever is read stamps the sectors, and refuses writes with an earlier timestamp from then on. A write with a later one
 //! that has come by the time of ours refuses ours, and the attempt begins anew with a read. A column that is lost is
@@ -51,7 +51,7 @@ impl Originator {
         }));
     }
 
-    /// What stands where a job is to write has been read: it writes at the same time, or there is nothing to write.
+    /// The old content has been read: the job writes at the same timestamp, or fails.
     pub(super) fn has_read_first(
         &mut self,
         ts: Timestamp,
@@ -71,7 +71,7 @@ impl Originator {
     }
 }
 
-/// Has a job write what follows from what was found; or where that differs from what must stand there.
+/// Sets the new content of a job. Fails with the first byte that differs from the expected content.
 fn written(job: &mut Job, found: &[u8]) -> Result<(), usize> {
     let (Some(modifies), What::Write(_, data)) = (&mut job.modifies, &mut job.what) else {
         unreachable!("only such jobs read first")
