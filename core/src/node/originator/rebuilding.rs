@@ -2,7 +2,7 @@
 //! the disk that the column leaves, if there is one, or computed from the other columns.
 
 use super::{Job, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
@@ -22,6 +22,9 @@ type Unit = (VolumeId, u64, usize);
 #[derive(Clone, Default, Hash)]
 pub(super) struct Rebuilds {
     in_work: BTreeSet<Unit>,
+    /// Rebuilds of units that are in work already, to begin when those are over: a unit was found wrong after its
+    /// rebuild had read the others, or in another part.
+    again: BTreeMap<Unit, Job>,
     waiting: Vec<(Unit, Job)>,
     /// Units that have been put back, of which the node's disk is to be told.
     done: Vec<Unit>,
@@ -38,6 +41,22 @@ impl Rebuilds {
     /// All jobs that wait, which wait no longer.
     pub fn take_all_waiting(&mut self) -> impl Iterator<Item = Job> + use<> {
         std::mem::take(&mut self.waiting).into_iter().map(|(_, job)| job)
+    }
+
+    /// A unit that is being rebuilt is to be rebuilt once more. What is asked for twice is done once, for both parts.
+    fn rebuild_again(&mut self, unit: Unit, job: Job) {
+        let earlier = self.again.remove(&unit);
+        let job = match (job.what.clone(), earlier.map(|j| j.what)) {
+            (
+                What::Rebuild { stripe, stripes, column, part },
+                Some(What::Rebuild { part: other, .. }),
+            ) => {
+                let part = Span::new(part.lo.min(other.lo), part.hi.max(other.hi));
+                Job { what: What::Rebuild { stripe, stripes, column, part }, ..job }
+            }
+            _ => job,
+        };
+        self.again.insert(unit, job);
     }
 
     /// The jobs that wait for a unit, which wait no longer.
@@ -286,7 +305,13 @@ impl Originator {
         let mistrusts = wrong.minus(ColumnSet::of(column));
         let what = What::Rebuild { stripe, stripes: 1, column: seat, part };
         let job = Job::new(Purpose::Rebuild, volume, what);
-        self.begin_rebuild(Job { computes: true, mistrusts, ..job });
+        let job = Job { computes: true, mistrusts, ..job };
+        let unit = (volume, stripe, seat);
+        if self.rebuilds.in_work.contains(&unit) {
+            self.rebuilds.rebuild_again(unit, job);
+        } else {
+            self.begin_rebuild(job);
+        }
     }
 
     fn begin_rebuild(&mut self, job: Job) {
@@ -322,6 +347,9 @@ impl Originator {
 
     fn unit_rebuilt(&mut self, unit: Unit, good: bool, outbox: &mut Outbox) {
         self.rebuilds.in_work.remove(&unit);
+        if let Some(job) = self.rebuilds.again.remove(&unit) {
+            self.begin_rebuild(job);
+        }
         if good {
             self.rebuilds.done.push(unit);
         }
@@ -340,5 +368,42 @@ impl Originator {
                 self.lacks_nodes(job, outbox);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it makes ready now: units and their parts.
+    fn begun(originator: &mut Originator) -> Vec<(u64, usize, Span, Job)> {
+        let next = || originator.jobs.next(u64::MAX);
+        let described = |job: Job| match job.what {
+            What::Rebuild { stripe, column, part, .. } => (stripe, column, part, job),
+            _ => panic!("no rebuild"),
+        };
+        std::iter::from_fn(next).map(described).collect()
+    }
+
+    /// A rebuild that is on its way has read the other columns before the unit was found wrong once more.
+    #[test]
+    fn a_unit_found_wrong_during_its_rebuild_is_rebuilt_again() {
+        let (mut originator, mut outbox) = (
+            Originator::new(NodeId(0), crate::node::NodeConfig::default()),
+            Outbox::new(NodeId(0), 1),
+        );
+        let find = |originator: &mut Originator, lo, hi| {
+            originator.make_anew(VolumeId(1), 3, 2, Span::new(lo, hi), ColumnSet::EMPTY);
+        };
+        find(&mut originator, 0, 512);
+        let first = begun(&mut originator).pop().expect("it begins");
+        find(&mut originator, 1024, 1536);
+        find(&mut originator, 512, 1024);
+        assert!(begun(&mut originator).is_empty(), "one at a time");
+        originator.rebuilt(&first.3, true, &mut outbox);
+        let second = begun(&mut originator).pop().expect("it begins again");
+        assert_eq!((second.0, second.1, second.2), (3, 2, Span::new(512, 1536)));
+        originator.rebuilt(&second.3, true, &mut outbox);
+        assert!(begun(&mut originator).is_empty(), "once");
     }
 }

@@ -27,3 +27,13 @@ fn seeds_that_failed_last() {
         assert!(run_seed(seed, UNMOVED).is_ok(), "seed {seed}");
     }
 }
+
+#[test]
+fn seeds_that_failed_with_slow_disks() {
+    let seeds = [
+        9_200_516, // parity found wrong while an earlier rebuild of it was on its way was not made again
+    ];
+    for seed in seeds {
+        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+    }
+}
