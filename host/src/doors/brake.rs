@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// So many wrong proofs are judged at once.
@@ -15,14 +15,25 @@ const MEMORY: Duration = Duration::from_secs(60);
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// So many addresses, and as many names, are remembered.
+/// So many addresses, and as many names of each kind, are remembered.
 const MOST: usize = 1024;
+
+/// What an address counts as: in IPv6 its network of 64 bits, all of which one machine may have.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        v4 => v4,
+    }
+}
 
 /// What is known of those that were wrong.
 #[derive(Default)]
 pub(crate) struct Brake {
     addresses: Table<IpAddr>,
+    /// Names of hosts.
     names: Table<String>,
+    /// Names that no host has: they take no room from those.
+    others: Table<String>,
     /// Names, with the addresses where they were proved: somebody else's guesses do not slow those down.
     proved: HashMap<(IpAddr, String), Instant>,
 }
@@ -80,10 +91,11 @@ impl Brake {
         name: &str,
         now: Instant,
     ) -> Option<Instant> {
-        let name = name.to_string();
+        let (address, name) = (address.map(network), name.to_string());
         let by_address = address.and_then(|address| self.addresses.next(&address, now));
         let is_known = address.is_some_and(|a| self.proved.contains_key(&(a, name.clone())));
-        let by_name = if is_known { None } else { self.names.next(&name, now) };
+        let wrong = || self.names.next(&name, now).or_else(|| self.others.next(&name, now));
+        let by_name = if is_known { None } else { wrong() };
         let at = by_address.into_iter().chain(by_name).map(|(at, _)| at).max().unwrap_or(now);
         if at > now + LONGEST {
             return None;
@@ -93,21 +105,28 @@ impl Brake {
         }
         if by_name.is_some() {
             self.names.put_off(&name, at);
+            self.others.put_off(&name, at);
         }
         Some(at)
     }
 
-    /// A proof was wrong.
-    pub(crate) fn wrong(&mut self, address: Option<IpAddr>, name: &str, now: Instant) {
+    /// A proof was wrong, of a name that a host has or none.
+    pub(crate) fn wrong(
+        &mut self,
+        address: Option<IpAddr>,
+        (name, is_host): (&str, bool),
+        now: Instant,
+    ) {
         if let Some(address) = address {
-            self.addresses.wrong(&address, now);
+            self.addresses.wrong(&network(address), now);
         }
-        self.names.wrong(&name.to_string(), now);
+        let names = if is_host { &mut self.names } else { &mut self.others };
+        names.wrong(&name.to_string(), now);
     }
 
     /// A proof was right.
     pub(crate) fn right(&mut self, address: Option<IpAddr>, name: &str, now: Instant) {
-        let Some(address) = address else { return };
+        let Some(address) = address.map(network) else { return };
         if self.proved.len() >= MOST {
             let oldest = self.proved.iter().min_by_key(|(_, at)| **at).map(|(key, _)| key.clone());
             oldest.map(|key| self.proved.remove(&key));
@@ -136,14 +155,14 @@ mod tests {
             let waited = wait(&mut brake, HERE, "web", now).unwrap();
             waits.push(waited);
             now += Duration::from_secs(waited);
-            brake.wrong(HERE, "web", now);
+            brake.wrong(HERE, ("web", true), now);
         }
         assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 30, 30]);
         assert_eq!(wait(&mut brake, HERE, "other", now), Some(30), "by the address");
         assert_eq!(wait(&mut brake, THERE, "other", now), Some(0));
         assert_eq!(wait(&mut brake, THERE, "other", now + MEMORY), Some(0));
         assert_eq!(wait(&mut brake, HERE, "web", now + MEMORY), Some(0), "it is forgotten");
-        brake.wrong(HERE, "web", now + MEMORY);
+        brake.wrong(HERE, ("web", true), now + MEMORY);
         assert_eq!(wait(&mut brake, HERE, "web", now + MEMORY), Some(0), "and begins again");
     }
 
@@ -151,7 +170,7 @@ mod tests {
     fn those_at_the_same_time_wait_for_one_another() {
         let (mut brake, now) = (Brake::default(), Instant::now());
         for _ in 0..5 {
-            brake.wrong(None, "web", now);
+            brake.wrong(None, ("web", true), now);
         }
         let mut waits: Vec<_> = (0..9).map(|_| wait(&mut brake, THERE, "web", now)).collect();
         let judged = waits.iter().flatten().copied().collect::<Vec<_>>();
@@ -163,10 +182,10 @@ mod tests {
     fn a_host_where_it_is_known_is_not_slowed_down_by_others() {
         let (mut brake, now) = (Brake::default(), Instant::now());
         brake.right(HERE, "web", now);
-        (0..20).for_each(|_| brake.wrong(THERE, "web", now));
+        (0..20).for_each(|_| brake.wrong(THERE, ("web", true), now));
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(0));
         assert_eq!(wait(&mut brake, THERE, "web", now), Some(30));
-        (0..4).for_each(|_| brake.wrong(HERE, "db", now));
+        (0..4).for_each(|_| brake.wrong(HERE, ("db", true), now));
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(2), "its own count");
         brake.right(HERE, "web", now);
         assert_eq!(wait(&mut brake, HERE, "web", now), Some(0));
@@ -178,11 +197,39 @@ mod tests {
         for n in 0..3000u32 {
             let address = Some(IpAddr::V4(n.into()));
             let now = now + Duration::from_millis(n.into());
-            brake.wrong(address, &format!("host-{n}"), now);
+            brake.wrong(address, (&format!("host-{n}"), n % 2 == 0), now);
             brake.right(Some(IpAddr::V4((n + 5000).into())), "web", now);
         }
         let (addresses, names) = (brake.addresses.0.len(), brake.names.0.len());
         assert_eq!((addresses, names, brake.proved.len()), (MOST, MOST, MOST));
-        assert!(brake.names.0.contains_key("host-2999"));
+        assert_eq!(brake.others.0.len(), MOST);
+        assert!(brake.names.0.contains_key("host-2998"));
+    }
+
+    #[test]
+    fn made_up_names_do_not_make_a_hosts_name_forgotten() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        (0..5).for_each(|_| brake.wrong(None, ("web", true), now));
+        for n in 0..5000u32 {
+            brake.wrong(None, (&format!("no-host-{n}"), false), now + Duration::from_millis(1));
+        }
+        let later = now + Duration::from_millis(2);
+        assert_eq!(wait(&mut brake, THERE, "web", later), Some(4));
+        (0..5).for_each(|_| brake.wrong(None, ("made-up", false), later));
+        assert_eq!(wait(&mut brake, THERE, "made-up", later), Some(4), "both wait alike");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_counts_as_one_address() {
+        let (mut brake, now) = (Brake::default(), Instant::now());
+        let at = |text: &str| Some(text.parse::<IpAddr>().unwrap());
+        for n in 0..5 {
+            brake.wrong(at(&format!("2001:db8::{n}")), (&format!("n{n}"), false), now);
+        }
+        assert_eq!(wait(&mut brake, at("2001:db8::ffff:1"), "web", now), Some(4));
+        assert_eq!(wait(&mut brake, at("2001:db8:0:1::1"), "web", now), Some(0));
+        (0..5).for_each(|_| brake.wrong(at("::ffff:10.0.0.1"), ("a", false), now));
+        assert_eq!(wait(&mut brake, HERE, "web", now), Some(4), "the same machine");
+        assert_eq!(wait(&mut brake, THERE, "web", now), Some(0));
     }
 }

@@ -161,7 +161,8 @@ impl Hosts {
             }
             Err(Disproof { why, is_guess }) => {
                 if is_guess {
-                    self.proofs.brake.wrong(address, &claim.name, now);
+                    let is_host = engine.map().hosts.contains_key(&claim.name);
+                    self.proofs.brake.wrong(address, (&claim.name, is_host), now);
                 }
                 self.disprove(id, &why);
             }
