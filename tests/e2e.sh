@@ -279,6 +279,50 @@ volumes() {
         fails nbdinfo "$uri"
     done
 }
+# A volume is copied to another of another layout, also with a node down; nothing is overwritten that is not meant.
+copied() {
+    local from="nbd+unix:///from?socket=$S" to="nbd+unix:///to?socket=$S" said
+    head -c 5M /dev/urandom >"$T/e"
+    truncate -s 40M "$T/e"
+    head -c 300k /dev/urandom | dd of="$T/e" bs=1k seek=30001 conv=notrunc status=none
+    weft volume create from 40M --stripe-unit 16K
+    refused 'no volume to weft create' weft volume copy from to
+    weft volume create to 16M --layout raid1
+    refused "'to' 16 less 40 MiB weft resize" weft volume copy from to
+    weft volume resize to 40M
+    nbdcopy "$T/e" "$from"
+    refused 'itself another' weft volume copy from from
+    weft volume copy from to
+    nbdcopy "$to" - | cmp - "$T/e"
+    # Holes stay holes, and content is not replaced by accident.
+    [ "$(nbdinfo --map --totals "$to" | awk '/hole/ { print $1 }')" -gt $((32 * MIB)) ]
+    refused "'to' content --overwrite" weft volume copy from to
+    head -c 40M /dev/urandom >"$T/e"
+    nbdcopy "$T/e" "$from"
+    weft node kill 1
+    said=$(weft volume copy from to --overwrite --json)
+    echo "$said" | grep '"copied": 41943040'
+    weft node start 1
+    wait_until whole
+    nbdcopy "$to" - | cmp - "$T/e"
+    # While a host uses the destination nothing is written there.
+    mkfifo "$T/hold"
+    qemu-io -f raw "$to" <"$T/hold" >/dev/null &
+    exec 7>"$T/hold"
+    used_by_one() { status 'sys.exit(not any(v["name"] == "to" and v["clients"] == 1 for v in s["volumes"]))'; }
+    wait_until used_by_one
+    refused "'to' overwrite disconnect" weft volume copy from to --overwrite
+    exec 7>&-
+    wait
+    # What is interrupted can be resumed: from there on it is copied again.
+    qemu-io -f raw -c 'write -P 5 35M 4k' "$from"
+    weft volume copy from to --from 34M
+    nbdcopy "$from" "$T/e"
+    nbdcopy "$to" - | cmp - "$T/e"
+    scrub to
+    weft volume delete from --yes --now
+    weft volume delete to --yes --now
+}
 # What cannot be undone is asked, or said with --yes; a deleted volume comes back, and goes when its room is needed.
 deliberate() {
     local uri="nbd+unix:///kept?socket=$S"
@@ -857,6 +901,7 @@ t descriptors descriptors
 t partial-requests partial
 t limits limits
 t layouts volumes
+t volume-copied copied
 t deliberate deliberate
 t metrics metrics
 t disconnected disconnected

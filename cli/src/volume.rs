@@ -1,6 +1,7 @@
 //! `weft volume`: creates, lists, shows, changes and deletes volumes.
 
 mod controlled;
+mod copying;
 mod deleting;
 mod keys;
 mod limits;
@@ -23,6 +24,7 @@ use crate::choices::{Choices, ForVolumes, help_for_set};
 use crate::lost;
 use crate::output::{say_cut_off, uri};
 
+use copying::Copy;
 use deleting::Delete;
 pub use limits::limits;
 use rights::{Allow, Deny};
@@ -44,6 +46,8 @@ pub enum Volume {
     Refresh(Refresh),
     /// Show the lost ranges of a volume, and when each was found
     Lost(Lost),
+    /// Copy a volume to another one that no host uses. Holes stay holes
+    Copy(Copy),
     /// Rename a volume that no host uses
     Rename(Rename),
     /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed
@@ -176,6 +180,9 @@ pub struct Named {
 impl Volume {
     /// Asks the array, and says what it answered.
     pub fn run(&self) -> Result<ExitCode> {
+        if let Volume::Copy(copy) = self {
+            return copy.run();
+        }
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
         if let Volume::Delete(delete) = self {
@@ -209,6 +216,7 @@ impl Volume {
             Volume::Allow(allow) => allow.said(&answer)?,
             Volume::Deny(deny) => deny.said(&answer)?,
             Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
+            Volume::Copy(_) => unreachable!("it is several requests"),
             Volume::Create(_)
             | Volume::Show(_)
             | Volume::Resize(_)
@@ -224,6 +232,7 @@ impl Volume {
 
     fn request(&self) -> Result<(&Common, ControlRequest)> {
         Ok(match self {
+            Volume::Copy(_) => unreachable!("it is several requests"),
             Volume::Create(c) => {
                 let request = ControlRequest::VolumeCreate {
                     name: c.name.clone(),

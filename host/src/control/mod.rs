@@ -6,11 +6,13 @@
 //! | `connection` | who asks |
 //! | `connections` | all who do |
 //! | `commands` | what is done, at once or step by step |
+//! | `copying` | copying a volume to another, piece by piece |
 //! | `losses` | what is lost for good, and having it be zeros |
 //! | `offers` | what other processes hand on |
 //! | `refresh` | having parity computed that waits |
 //! | `scrub` | a scrub, as it is asked for and answered |
 //! | `status` | how everything is, as JSON |
+//! | `usage` | how much of a volume has content |
 //! | `ways` | how this process reaches the others |
 //! | `peer_status` | how things are in other processes, as they said last |
 
@@ -18,6 +20,7 @@ pub(crate) mod absences;
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod connections;
+pub(crate) mod copying;
 mod doors;
 pub(crate) mod exposed;
 pub(crate) mod losses;
@@ -26,4 +29,5 @@ pub(crate) mod peer_status;
 pub(crate) mod refresh;
 pub(crate) mod scrub;
 pub(crate) mod status;
+pub(crate) mod usage;
 mod ways;

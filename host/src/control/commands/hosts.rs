@@ -5,14 +5,45 @@ use weft_core::cluster::{
     Access, Certificate, ClusterMap, HostChange, MOST_HOSTS, MOST_SEALED, SealedSecret, Volume,
     is_host_name,
 };
+use weft_core::units::{NodeId, VolumeId};
 
 use super::{Commands, Outcome, Wait, overtaken};
 use crate::control_protocol::{HostAction, Sealed, ok};
 use crate::doors::secret::Secrets;
 use crate::error::{Error, Result, fail};
 use crate::hex::{hex, unhex};
+use crate::sessions::Session;
 
 impl Commands<'_> {
+    /// Ends the connections of hosts, by address or volume or both.
+    pub(super) fn disconnect(
+        &mut self,
+        address: Option<&str>,
+        volume: Option<&str>,
+    ) -> Result<Value> {
+        if address.is_none() && volume.is_none() {
+            return fail("give an address or a volume of hosts, as in `weft host list`");
+        }
+        let volume = volume.map(|name| self.volume(name)).transpose()?.map(|v| v.id);
+        let from = |peer: &str| {
+            address
+                .is_none_or(|a| peer == a || peer.rsplit_once(':').is_some_and(|(ip, _)| ip == a))
+        };
+        let such = |s: &dyn Session| from(s.peer()) && volume.is_none_or(|v| s.volume() == Some(v));
+        match self.hosts.disconnect(self.engine, such) {
+            0 => fail(
+                "no such host is connected to this process; see `weft host list` with the same --dir",
+            ),
+            count => Ok(ok(json!({ "disconnected": count }))),
+        }
+    }
+
+    /// How many hosts stand in the way of one that wants a volume for itself at another process.
+    pub(super) fn writers(&mut self, volume: VolumeId, process: NodeId) -> usize {
+        let Some(us) = self.engine.rule.together().map(|t| t.us()) else { return 0 };
+        self.hosts.writers(volume, process, us)
+    }
+
     /// Commands about known hosts.
     pub(super) fn known_hosts(&mut self, action: &HostAction) -> Result<Outcome> {
         let map = self.engine.map();

@@ -7,6 +7,7 @@
 //! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`], [`shrinking`] and [`farewells`]; here is whose question it is, and
 //! what all have in common.
 
+mod content;
 mod disks;
 mod farewells;
 mod hosts;
@@ -24,12 +25,14 @@ use serde_json::{Value, json};
 use weft_core::cluster::VolumeSize;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::HostId;
+use weft_core::plan::Range;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::cluster::{Admission, Together};
 use crate::control::losses::{Losses, Next};
 use crate::control::peer_status::PeerStatus;
 use crate::control::status;
+use crate::control::usage::Usage;
 use crate::control::{refresh, scrub};
 use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
 use crate::doors::book::Book;
@@ -41,7 +44,6 @@ use crate::error::{Error, Result, fail};
 use crate::hosts::Hosts;
 use crate::hosts::requests::Job;
 use crate::policy;
-use crate::sessions::Session;
 use crate::spec::Spec;
 
 pub(crate) use farewells::{seconds_left, time_of_day};
@@ -205,6 +207,8 @@ impl Commands<'_> {
             | ControlRequest::Scrub { .. }
             | ControlRequest::Refresh { .. }
             | ControlRequest::Lost { .. }
+            | ControlRequest::VolumeUsage { .. }
+            | ControlRequest::VolumeCopy { .. }
             | ControlRequest::HostDisconnect { .. }
             | ControlRequest::HostLeave { .. }
             | ControlRequest::Hosts { .. }
@@ -383,6 +387,15 @@ impl Commands<'_> {
                 let volume = self.volume(&volume)?;
                 Outcome::Wait(self.ask_losses(conn, Box::new(Losses::of(&volume, accept))))
             }
+            ControlRequest::VolumeUsage { name } => {
+                let volume = self.volume(&name)?;
+                self.look_at_content(conn, Box::new(Usage::of(&volume)))
+            }
+            ControlRequest::VolumeCopy { source, destination, offset, length } => {
+                let range = Range { offset, len: length };
+                let copying = self.copy((&source, &destination), range)?;
+                self.copy_on(conn, Box::new(copying))
+            }
             ControlRequest::Hosts { action } => self.known_hosts(&action)?,
             ControlRequest::HostDisconnect { address, volume } => {
                 Outcome::Answer(self.disconnect(address.as_deref(), volume.as_deref())?)
@@ -402,31 +415,6 @@ impl Commands<'_> {
             ControlRequest::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
             ControlRequest::Shutdown => Outcome::Wait(Wait::Shutdown),
         })
-    }
-
-    /// Ends the connections of hosts, by address or volume or both.
-    fn disconnect(&mut self, address: Option<&str>, volume: Option<&str>) -> Result<Value> {
-        if address.is_none() && volume.is_none() {
-            return fail("give an address or a volume of hosts, as in `weft host list`");
-        }
-        let volume = volume.map(|name| self.volume(name)).transpose()?.map(|v| v.id);
-        let from = |peer: &str| {
-            address
-                .is_none_or(|a| peer == a || peer.rsplit_once(':').is_some_and(|(ip, _)| ip == a))
-        };
-        let such = |s: &dyn Session| from(s.peer()) && volume.is_none_or(|v| s.volume() == Some(v));
-        match self.hosts.disconnect(self.engine, such) {
-            0 => fail(
-                "no such host is connected to this process; see `weft host list` with the same --dir",
-            ),
-            count => Ok(ok(json!({ "disconnected": count }))),
-        }
-    }
-
-    /// How many hosts stand in the way of one that wants a volume for itself at another process.
-    fn writers(&mut self, volume: VolumeId, process: NodeId) -> usize {
-        let Some(us) = self.engine.rule.together().map(|t| t.us()) else { return 0 };
-        self.hosts.writers(volume, process, us)
     }
 
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
@@ -505,6 +493,8 @@ impl Commands<'_> {
                 Ok(self.take_up(conn, *request, handed_on, since))
             }
             Wait::Accepting(losses) => Ok(Outcome::Wait(self.ask_losses(conn, losses))),
+            Wait::CopyOn(copying) => Ok(self.copy_on(conn, copying)),
+            Wait::LookAt(usage) => Ok(self.look_at_content(conn, usage)),
             wait => Ok(Outcome::Wait(wait)),
         }
     }
@@ -549,6 +539,13 @@ impl Commands<'_> {
                 }
             }
             (Wait::Losses(losses), Ok(_)) => Outcome::Wait(Wait::Accepting(losses)),
+            (Wait::Copying(copying), result) => match result {
+                Ok(answer) => Outcome::Wait(Wait::CopyOn(Box::new(copying.with(answer)))),
+                Err(e) => Outcome::Answer(error(format!("{}: {e}", copying.doing()))),
+            },
+            (Wait::LookingAt(usage), Ok(HostData::Extents(found))) => {
+                Outcome::Wait(Wait::LookAt(Box::new(usage.with(&found))))
+            }
             (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
             (Wait::Clearing(volume), Err(e)) => {
                 let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);

@@ -8,7 +8,9 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use super::shrinking::Survey;
 use super::{Commands, Farewell};
+use crate::control::copying::Copying;
 use crate::control::losses::Losses;
+use crate::control::usage::Usage;
 use crate::control_protocol::ControlRequest;
 use crate::disk::claim::Claim;
 use crate::engine::Ticket;
@@ -83,6 +85,14 @@ pub(crate) enum Wait {
     Losses(Box<Losses>),
     /// The next step of that.
     Accepting(Box<Losses>),
+    /// Nodes have done the next step of a copy.
+    Copying(Box<Copying>),
+    /// The next step of that.
+    CopyOn(Box<Copying>),
+    /// A piece of a volume has been looked at for content.
+    LookingAt(Box<Usage>),
+    /// The next piece is to be looked at.
+    LookAt(Box<Usage>),
     /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
     Scrub(String, u64),
     /// Everything is in place.
@@ -135,6 +145,10 @@ impl Wait {
             | Wait::Refresh(_)
             | Wait::Losses(_)
             | Wait::Accepting(_)
+            | Wait::Copying(_)
+            | Wait::CopyOn(_)
+            | Wait::LookingAt(_)
+            | Wait::LookAt(_)
             | Wait::Elsewhere(_) => true,
             Wait::Surveying(survey) | Wait::LookOn(survey) => !survey.hidden,
             _ => false,

@@ -1,0 +1,64 @@
+//! What is done to the content of volumes, or found out about it, by many requests of nodes one after the other.
+
+use weft_core::cluster::Volume;
+use weft_core::node::HostOp;
+use weft_core::plan::Range;
+use weft_core::units::VolumeId;
+
+use super::{Commands, DISCONNECT, Outcome, Wait, used_by};
+use crate::control::copying::Copying;
+use crate::control::usage::Usage;
+use crate::control_protocol::ok;
+use crate::error::{Result, fail};
+use crate::hosts::requests::Job;
+
+impl Commands<'_> {
+    /// Looks at the next piece of a volume, or answers how much has content.
+    pub(super) fn look_at_content(&mut self, conn: usize, usage: Box<Usage>) -> Outcome {
+        match usage.request() {
+            Some(op) => {
+                self.ask_nodes(conn, usage.volume, op);
+                Outcome::Wait(Wait::LookingAt(usage))
+            }
+            None => Outcome::Answer(ok(usage.answer())),
+        }
+    }
+
+    /// A range is to be copied from one volume to another, unless something stands against it.
+    pub(super) fn copy(&mut self, names: (&str, &str), range: Range) -> Result<Copying> {
+        let named = |name: &str| match name {
+            "" => fail("give the names of both volumes"),
+            name => self.volume(name),
+        };
+        let (source, destination) = (named(names.0)?, named(names.1)?);
+        self.refuse_while_hosts_write(&destination)?;
+        Copying::of(&source, &destination, range)
+    }
+
+    /// Has nodes do the next step of a copy, or answers that it is done.
+    pub(super) fn copy_on(&mut self, conn: usize, copying: Box<Copying>) -> Outcome {
+        match copying.request() {
+            Some((volume, op)) => {
+                self.ask_nodes(conn, volume, op);
+                Outcome::Wait(Wait::Copying(copying))
+            }
+            None => Outcome::Answer(ok(copying.answer())),
+        }
+    }
+
+    fn refuse_while_hosts_write(&self, volume: &Volume) -> Result<()> {
+        match self.clients_of(volume.id) {
+            0 => Ok(()),
+            n => fail(format!(
+                "{} volume '{}', which the copy would overwrite; {DISCONNECT}",
+                used_by(n),
+                volume.name
+            )),
+        }
+    }
+
+    /// A request of nodes that is durable once a later flush is.
+    fn ask_nodes(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
+        self.hosts.command(self.engine, conn, Job::new(volume, op, false));
+    }
+}
