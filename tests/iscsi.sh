@@ -9,7 +9,7 @@ export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-checks=${*:-discovery copies verified read_back digests replaced chap suite}
+checks=${*:-discovery copies verified read_back digests replaced extended_copy chap suite}
 T=$(mktemp -d /tmp/weft-iscsi.XXXXXX)
 D=$T/array
 LIMIT=60                        # seconds that anything may take
@@ -254,6 +254,43 @@ chap() {
     wait $waits || { cat "$T/stays"; return 1; }
     unauthorised iscsi-inq "iscsi://web%$secret@$uri" || return 1
     end_cluster
+}
+
+# EXTENDED COPY within a volume and to another one: where a host may not write, it cannot copy to either.
+extended_copy() {
+    timeout -k 5 $LIMIT python3 - "$PORT" "$(target vol0)" "$(target Vol_B)" "$WEFT" "$D" <<'PY'
+import os, subprocess, sys
+sys.path.insert(0, "tests/python")
+from initiator import Initiator
+
+port, one, two, weft, directory = int(sys.argv[1]), *sys.argv[2:]
+a, b = Initiator(port, one), Initiator(port, two, name="iqn.1999-01.example:b")
+units, data = [a.naa(), b.naa()], os.urandom(3 << 20)
+assert units[0] != units[1]
+for at in range(0, len(data), 8192):
+    assert a.answer(a.write(at // 512, data[at:at + 8192]))[0] == 0
+blocks = len(data) // 512
+copied = lambda: b"".join(b.read(9 + n, 64)[1] for n in range(0, blocks, 64))
+assert a.copy(units, [(0, 1, blocks, 0, 9), (0, 0, 100, 5, 20000)]) == (0, None)
+assert copied() == data and a.read(20000, 100)[1] == data[5 * 512:105 * 512]
+# Past the end of the other unit, and of one that is not there.
+assert a.copy(units, [(0, 1, 8, 0, (16 << 20) // 512 - 4)])[1] == (10, 0, 0)
+assert a.copy([units[0], b"\x30" + b"\1" * 7], [(0, 1, 1, 0, 0)])[1] == (10, 13, 2)
+# Reserved by another.
+assert b.reserve(0, other=5)[0] == 0 and b.reserve(1, kind=1, key=5)[0] == 0
+assert a.copy(units, [(0, 1, 1, 0, 0)])[0] == 0x18
+assert b.reserve(2, kind=1, key=5)[0] == 0
+assert a.copy(units, [(0, 1, 1, 0, 0)])[0] == 0
+# Not for this host.
+def run(*words):
+    subprocess.run([weft, *words, "--dir", directory], check=True, stdout=subprocess.DEVNULL)
+run("host", "create", "h")
+run("volume", "allow", "Vol_B", "h")
+assert a.copy(units, [(0, 1, 1, 0, 0)])[1] == (10, 13, 2)
+assert a.copy(units, [(1, 0, 1, 0, 0)])[1] == (10, 13, 2)
+run("volume", "allow", "Vol_B", "--all")
+assert a.copy(units, [(0, 1, 1, 0, 0)])[0] == 0
+PY
 }
 
 # Every test of libiscsi's suite in a process of its own. Left out are those of sanitizing, of several paths, and two that

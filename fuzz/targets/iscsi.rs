@@ -23,6 +23,7 @@ fn unit() -> Unit {
         alias: "disk".into(),
         group: 1,
         size: SIZE,
+        read_only: false,
         modifies: true,
         write_cache: true,
         id: 7,

@@ -228,6 +228,22 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         length: Option<u64>,
     },
+    /// Tell how many bytes of a volume have content.
+    VolumeUsage {
+        /// Its name.
+        name: String,
+    },
+    /// Copy a range of a volume to the same place of another that no host uses; answered when it is durable there.
+    VolumeCopy {
+        /// The volume to read.
+        source: String,
+        /// The volume to write.
+        destination: String,
+        /// The first byte of the range.
+        offset: u64,
+        /// Its length.
+        length: u64,
+    },
     /// List what of a volume is lost for good.
     Lost {
         /// Its name; the empty name means the first.

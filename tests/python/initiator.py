@@ -97,3 +97,21 @@ class Initiator:
         """PERSISTENT RESERVE IN: the keys that are registered."""
         _, data, _ = self.ask(bytes([0x5e, 0, 0, 0, 0, 0, 0, 4, 0, 0]), expected=1024)
         return sorted(int.from_bytes(data[at:at + 8], "big") for at in range(8, len(data), 8))
+
+    def naa(self):
+        """The unit's number, as the page of identification has it."""
+        _, data, _ = self.ask(bytes([0x12, 1, 0x83, 1, 0, 0]), expected=256)
+        assert data[5] == 3, data.hex()
+        return data[8:16]
+
+    def copy(self, units, segments, name=1):
+        """EXTENDED COPY: units by number; segments as source, destination, blocks, from and to. The status and sense data."""
+        devices = b"".join(bytes([0xe4, 0, 0, 0, 1, 3, 0, 8]) + naa + b"\0" * 16 for naa in units)
+        wanted = b"".join(
+            bytes([2, 0, 0, 24]) + source.to_bytes(2, "big") + destination.to_bytes(2, "big") + b"\0\0"
+            + blocks.to_bytes(2, "big") + at.to_bytes(8, "big") + to.to_bytes(8, "big")
+            for source, destination, blocks, at, to in segments)
+        head = bytes([name, 0]) + len(devices).to_bytes(2, "big") + b"\0" * 4 + len(wanted).to_bytes(4, "big") + b"\0" * 4
+        out = head + devices + wanted
+        status, _, sense = self.ask(b"\x83" + b"\0" * 9 + len(out).to_bytes(4, "big") + b"\0\0", out)
+        return status, sense

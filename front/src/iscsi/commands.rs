@@ -4,11 +4,11 @@ use bytes::Bytes;
 
 use super::pdu::{FINAL, Head, Pdu, Reason};
 use super::replies::Status;
-use super::reservation::{Attention, Outcome};
-use super::scsi::{self, BLOCK, Sense, Then, Work};
+use super::reservation::Outcome;
+use super::scsi::{self, BLOCK, Sense, Step, Stretch, Then, Work};
 use super::tasks::{MOST_TASKS, Task};
 use super::transfer::Gather;
-use super::{Failure, Piece, Reply, Request, Server, Unit};
+use super::{Failure, Op, Piece, Reply, Request, Server, Unit};
 
 /// Whether a LUN is that of the only unit, in peripheral or flat addressing.
 pub(super) fn is_unit(lun: u64) -> bool {
@@ -75,6 +75,21 @@ impl Server {
     /// Begins with a command whose data are there.
     fn begin(&mut self, number: u64, data: Bytes) {
         let (Some(task), Some(unit)) = (self.tasks.get(number), &self.unit) else { return };
+        if let Ok(Work::CopyStatus { name, most }) = task.work {
+            return match self.copies.state(name) {
+                Some(state) => {
+                    let data = scsi::copy_result(state, most);
+                    self.end(number, Status::Good, vec![data.into()]);
+                }
+                None => self.end(number, Status::Check(Sense::NO_COPY), Vec::new()),
+            };
+        }
+        let copies = match &task.work {
+            Ok(Work::Copy { .. }) => {
+                scsi::copy_name(&data).map(|name| (name, scsi::segments(&data)))
+            }
+            _ => None,
+        };
         let steps = match &task.work {
             Err(sense) => Err(*sense),
             Ok(work) => fitted(work, data.len() as u64, task.expected())
@@ -83,6 +98,10 @@ impl Server {
         match steps {
             Err(sense) => self.end(number, Status::Check(sense), Vec::new()),
             Ok(steps) => {
+                task.copies = copies;
+                if let Some((name, _)) = copies {
+                    self.copies.begun(name);
+                }
                 task.steps = steps.into();
                 self.next_step(number);
             }
@@ -94,8 +113,9 @@ impl Server {
         let Some(task) = self.tasks.get(number) else { return };
         if let Some(step) = task.steps.pop_front() {
             let (op, durable) = (step.op.clone(), step.durable);
-            let request =
-                Request { number, op, offset: step.at.offset, length: step.at.length, durable };
+            let Stretch { offset, length } = step.at;
+            let unit = step.unit.clone();
+            let request = Request { number, op, offset, length, durable, unit };
             task.step = Some(step);
             return self.ask(request);
         }
@@ -116,6 +136,9 @@ impl Server {
         }
         let reply = match result {
             Ok(reply) => reply,
+            Err(failure) if step.unit.is_some() => {
+                return self.end(number, failed_copy(failure), Vec::new());
+            }
             Err(failure) => return self.end(number, failed(failure), Vec::new()),
         };
         if let (Then::Status(_), Reply::Extents(found), Some(unit)) =
@@ -131,6 +154,24 @@ impl Server {
             (Then::Send, Reply::Pieces(pieces)) if length(&pieces) == step.at.length => {
                 let pieces = pieces.into_iter().flat_map(spelled_out).collect();
                 self.end(number, Status::Good, pieces);
+            }
+            (Then::WriteTo(unit, offset), Reply::Pieces(pieces))
+                if length(&pieces) == step.at.length =>
+            {
+                let length = step.at.length;
+                let mut data = Vec::with_capacity(length as usize);
+                pieces.into_iter().flat_map(spelled_out).for_each(|piece| data.extend(piece));
+                let write = Step {
+                    op: Op::Write(data.into()),
+                    at: Stretch { offset, length },
+                    durable: false,
+                    then: Then::Drop,
+                    unit: Some(unit),
+                };
+                if let Some(task) = self.tasks.get(number) {
+                    task.steps.push_front(write);
+                }
+                self.next_step(number);
             }
             (Then::Compare(ours), Reply::Pieces(pieces)) if length(&pieces) == step.at.length => {
                 match first_difference(&ours, &pieces) {
@@ -160,16 +201,12 @@ impl Server {
         }
     }
 
-    /// Tells the initiator of something with its next command, once.
-    pub fn attend(&mut self, to: Attention) {
-        if !self.attentions.contains(&to) {
-            self.attentions.push_back(to);
-        }
-    }
-
     /// Answers a command.
     fn end(&mut self, number: u64, status: Status, data: Vec<Bytes>) {
         if let Some(task) = self.tasks.end(number) {
+            if let Some((name, segments)) = task.copies {
+                self.copies.over(name, matches!(status, Status::Good), segments);
+            }
             self.answer(&task, status, data);
         }
         self.answer_aborts();
@@ -242,6 +279,17 @@ fn refused(outcome: Outcome) -> Option<Status> {
         Outcome::NoKey => Status::Check(Sense::NO_KEY),
         Outcome::Full => Status::Check(Sense::REGISTRANTS),
     })
+}
+
+/// How a copy ends of which a read or a write failed.
+fn failed_copy(failure: Failure) -> Status {
+    match failure {
+        Failure::Gone => Status::Check(Sense::UNREACHABLE),
+        Failure::OutOfRange | Failure::Failed | Failure::Unknown => {
+            Status::Check(Sense::COPY_ABORTED)
+        }
+        failure => failed(failure),
+    }
 }
 
 fn failed(failure: Failure) -> Status {

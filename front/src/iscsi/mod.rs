@@ -21,8 +21,10 @@
 //! | `scsi` | what commands of disks mean |
 //! | `reservation` | reservations, in the driver's words |
 
+mod attention;
 mod chap;
 mod commands;
+mod copies;
 mod digest;
 mod keys;
 mod login;
@@ -40,9 +42,10 @@ mod transfer;
 
 use bytes::Bytes;
 
+pub use attention::Attention;
 pub use chap::{Algorithm, Challenge, Chap, Claim, Unproved};
 pub use login::Gate;
-pub use scsi::unit::Unit;
+pub use scsi::unit::{Designator, Unit};
 pub use server::Server;
 
 /// Something the driver is asked to do.
@@ -101,6 +104,8 @@ pub struct Request {
     pub length: u64,
     /// Answer only once the effect is durable.
     pub durable: bool,
+    /// The unit that it is about, if it is part of a copy: perhaps another than that of the session.
+    pub unit: Option<Designator>,
 }
 
 /// What a request does.

@@ -122,14 +122,3 @@ pub struct State {
     /// The reservation, if there is one.
     pub reservation: Option<Kind>,
 }
-
-/// A unit attention: reported with the next command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attention {
-    /// All registrations were removed: RESERVATIONS PREEMPTED.
-    ReservationsPreempted,
-    /// Its registration was removed by another: REGISTRATIONS PREEMPTED.
-    RegistrationsPreempted,
-    /// The reservation that it had a part in is no more: RESERVATIONS RELEASED.
-    ReservationsReleased,
-}

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::attention::Attention;
+use super::copies::Copies;
 use super::login::{Gate, Login};
 use super::parameters::Parameters;
 use super::pdu::{self, Head, NO_TAG, Pdu, Reason, at, opcode};
-use super::reservation::Attention;
 use super::tasks::Tasks;
 use super::text::Texts;
 use super::{Event, Failure, ProtocolError, Reply, Request, Unit, digest};
@@ -55,6 +56,8 @@ pub struct Server {
     pub(super) texts: Texts,
     /// What the initiator is told with its next commands.
     pub(super) attentions: VecDeque<Attention>,
+    /// What became of copies.
+    pub(super) copies: Copies,
     /// The number of the next command, and of the next status.
     pub(super) exp_cmd_sn: u32,
     pub(super) stat_sn: u32,
@@ -85,6 +88,7 @@ impl Server {
             tasks: Tasks::default(),
             texts: Texts::default(),
             attentions: VecDeque::new(),
+            copies: Copies::default(),
             exp_cmd_sn: 0,
             stat_sn: 0,
             leaving: None,

@@ -28,6 +28,8 @@ pub(super) struct Task {
     pub(super) steps: VecDeque<Step>,
     /// What a node has been asked for.
     pub(super) step: Option<Step>,
+    /// The name of the copy that it makes, and the number of its segments, if that is to be remembered.
+    pub(super) copies: Option<(u8, u16)>,
     /// Nobody waits for its answer.
     is_aborted: bool,
 }
@@ -36,7 +38,16 @@ impl Task {
     pub(super) fn new(head: Head, work: Result<Work, Sense>) -> Task {
         let data_out = work.as_ref().map_or(0, Work::data_out);
         let steps = VecDeque::new();
-        Task { head, work, data_out, gather: None, steps, step: None, is_aborted: false }
+        Task {
+            head,
+            work,
+            data_out,
+            gather: None,
+            steps,
+            step: None,
+            copies: None,
+            is_aborted: false,
+        }
     }
 
     /// Whether data go to the initiator, and from it.

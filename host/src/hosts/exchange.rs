@@ -117,10 +117,16 @@ impl Hosts {
     /// Takes a request. One that has a number goes to what is known of its host.
     fn take(&mut self, engine: &mut Engine, id: usize, asked: Asked) {
         let Some(session) = self.connections.get(id) else { return };
-        let Some(volume) = session.volume() else { return };
-        if asked.order.is_none() && Hosts::is_forbidden(session, &asked.op) {
-            let refused = Err(Failure::Host(HostError::ReadOnly));
-            return self.answer(engine, id, asked.number, refused);
+        let Some(volume) = asked.elsewhere.or(session.volume()) else { return };
+        let forbidden = match asked.elsewhere {
+            Some(_) => self.forbidden_elsewhere(session, engine.map(), volume, &asked.op),
+            None if asked.order.is_none() && Hosts::is_forbidden(session, &asked.op) => {
+                Some(HostError::ReadOnly)
+            }
+            None => None,
+        };
+        if let Some(error) = forbidden {
+            return self.answer(engine, id, asked.number, Err(Failure::Host(error)));
         }
         let policy = engine.map().volumes.get(&volume).map(|v| v.policy);
         let journaled = policy.is_some_and(|p| p.is_journaled());

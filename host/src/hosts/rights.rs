@@ -1,9 +1,11 @@
 //! What hosts may do: kept while they are connected, whatever changes meanwhile.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::cluster::Access;
-use weft_core::node::HostOp;
+use weft_core::cluster::{Access, ClusterMap, Volume};
+use weft_core::node::{HostError, HostOp};
+use weft_core::units::VolumeId;
 
 use super::Hosts;
 use crate::doors::book::Entry;
@@ -30,6 +32,29 @@ impl Hosts {
         };
         let tls = if session.is_secured() { ", with TLS" } else { "" };
         self.book.login(&entry(session, name), &format!("{access}{tls}"));
+    }
+
+    /// Why a host may not do what it asks of a volume that is not its session's, if it may not.
+    pub(super) fn forbidden_elsewhere(
+        &self,
+        session: &dyn Session,
+        map: &ClusterMap,
+        volume: VolumeId,
+        op: &HostOp,
+    ) -> Option<HostError> {
+        let served = |v: &&Arc<Volume>| self.serves.as_ref().is_none_or(|s| s.contains(&v.name));
+        let volume = map.volumes.get(&volume).filter(|v| v.visible > 0).filter(served);
+        // That there is one which it may not use is not for it to know.
+        let Some((volume, Ok(access))) = volume.map(|v| (v, session.who().access(map, v))) else {
+            return Some(HostError::NoVolume);
+        };
+        let reads = matches!(op, HostOp::Read(_));
+        match reads || access == Access::Full {
+            false => Some(HostError::ReadOnly),
+            // Another host may have it for itself.
+            true if volume.takes_one_writer() => Some(HostError::NotOffered),
+            true => None,
+        }
     }
 
     /// Whether a host asks for something that it may not do.

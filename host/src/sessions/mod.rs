@@ -241,6 +241,8 @@ pub(crate) struct Asked {
     /// What the session calls it.
     pub(crate) number: u64,
     pub(crate) op: HostOp,
+    /// The volume that it is about, if it is not the session's.
+    pub(crate) elsewhere: Option<VolumeId>,
     /// Bytes that it has in work.
     pub(crate) bytes: u64,
     /// Its effect must be safe before it is answered.

@@ -130,7 +130,7 @@ fn asked(request: NumberedRequest) -> Option<Asked> {
         after,
     };
     let durable = request.has(flag::DURABLE) && request.verb.changes();
-    Some(Asked { number: request.number, op, bytes, durable, order: Some(order) })
+    Some(Asked { number: request.number, op, elsewhere: None, bytes, durable, order: Some(order) })
 }
 
 /// What a node is asked for a request.

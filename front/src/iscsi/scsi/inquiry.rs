@@ -1,7 +1,9 @@
 //! What a unit says of itself: INQUIRY, its pages of vital product data, and capacities.
 
-use super::unit::Unit;
-use super::{BLOCK, MOST_BLOCKS, MOST_COMPARED, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense};
+use super::unit::{NAA, UUID, Unit};
+use super::{
+    BLOCK, MOST_BLOCKS, MOST_COMPARED, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense, copying,
+};
 use crate::iscsi::Port;
 
 const VENDOR: &[u8; 8] = b"WEFT    ";
@@ -30,8 +32,8 @@ pub(super) fn standard() -> Vec<u8> {
     let mut bytes = vec![0; 96];
     // A disk; SPC-4; logical units by numbers, and this format.
     (bytes[2], bytes[3], bytes[4]) = (0x06, 0x12, (96 - 5) as u8);
-    // Asymmetric access that hosts cannot change.
-    bytes[5] = 0x10;
+    // Asymmetric access that hosts cannot change, and copies.
+    bytes[5] = 0x18;
     // Commands are queued.
     bytes[7] = 0x02;
     bytes[8..16].copy_from_slice(VENDOR);
@@ -47,9 +49,10 @@ pub(super) fn standard() -> Vec<u8> {
 /// A page of vital product data.
 pub(super) fn vital(code: u8, unit: &Unit) -> Result<Vec<u8>, Sense> {
     let body = match code {
-        0x00 => vec![0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2],
+        0x00 => vec![0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2],
         0x80 => unit.serial().into_bytes(),
         0x83 => identification(unit),
+        0x8f => copying::page(),
         0xb0 => limits(unit),
         // It does not turn.
         0xb1 => [&[0, 1][..], &[0; 58]].concat(),
@@ -68,15 +71,15 @@ fn identification(unit: &Unit) -> Vec<u8> {
     const UTF8: u8 = 3;
     // By iSCSI, and about the port.
     const PORT: u8 = 0x90;
-    let uuid = [&[0x10, 0][..], &unit.uuid()].concat();
+    let uuid = unit.uuid_designator();
     let name = [&VENDOR[..], unit.serial().as_bytes()].concat();
     let relative = [0, 0, (unit.group >> 8) as u8, unit.group as u8];
     let mut port = format!("{},t,0x{:04x}", unit.target, unit.group).into_bytes();
     // Behind it at least one zero, up to a word.
     port.resize((port.len() + 1).next_multiple_of(4), 0);
     let designators = [
-        (BINARY, 0x03, &unit.naa().to_be_bytes()[..]),
-        (BINARY, 0x0a, &uuid),
+        (BINARY, NAA, &unit.naa().to_be_bytes()[..]),
+        (BINARY, UUID, &uuid),
         (ASCII, 0x01, &name),
         (0x50 | BINARY, PORT | 0x04, &relative),
         (0x50 | BINARY, PORT | 0x05, &relative),

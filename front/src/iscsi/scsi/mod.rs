@@ -4,6 +4,7 @@
 //! at once. The rest becomes [`Step`]s once the data of the command are there.
 
 mod commands;
+mod copying;
 mod inquiry;
 mod mode;
 mod opcodes;
@@ -15,11 +16,12 @@ pub(super) mod unit;
 use bytes::Bytes;
 
 pub(super) use commands::plan;
+pub(super) use copying::{CopyState, name as copy_name, result as copy_result, segments};
 pub(super) use inquiry::{absent, port_groups};
 pub(super) use reserving::{Query, report as reservations};
 pub(super) use sense::Sense;
 pub(super) use steps::{Then, allocation, further};
-pub(super) use unit::BLOCK;
+pub(super) use unit::{BLOCK, Designator};
 
 /// The longest read or write, in blocks.
 pub(super) const MOST_BLOCKS: u64 = 8192;
@@ -97,6 +99,15 @@ pub(super) enum Work {
         extended: bool,
         most: usize,
     },
+    /// EXTENDED COPY with a list of `list` bytes.
+    Copy {
+        list: u64,
+    },
+    /// What became of the copy with this name, in at most `most` bytes.
+    CopyStatus {
+        name: u8,
+        most: usize,
+    },
     /// PERSISTENT RESERVE OUT.
     Reserve {
         asked: reserving::Asked,
@@ -128,7 +139,7 @@ impl Work {
             Work::OrWrite { at, .. } => at.length,
             Work::Same { zeros: false, .. } => BLOCK,
             Work::Reserve { .. } => reserving::LIST,
-            Work::Unmap { list } | Work::Modes { list, .. } => *list,
+            Work::Unmap { list } | Work::Modes { list, .. } | Work::Copy { list } => *list,
             _ => 0,
         }
     }
@@ -142,6 +153,8 @@ pub(super) struct Step {
     pub(super) durable: bool,
     /// What becomes of the answer.
     pub(super) then: Then,
+    /// Another unit that it is about.
+    pub(super) unit: Option<Designator>,
 }
 
 /// A field of eight bytes.

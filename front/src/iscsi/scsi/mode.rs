@@ -71,8 +71,8 @@ pub(super) fn sense(asked: &Asked, unit: &Unit) -> Result<Vec<u8>, Sense> {
         }
     };
     let (body, described) = ([&blocks[..], &chosen.concat()].concat(), blocks.len() as u8);
-    // Not write-protected; it knows of DPO and FUA.
-    let parameter = 0x10;
+    // It knows of DPO and FUA.
+    let parameter = if unit.read_only { 0x90 } else { 0x10 };
     let head = match asked.long {
         false => vec![(3 + body.len()) as u8, 0, parameter, described],
         true => {

@@ -2,7 +2,7 @@
 
 use super::commands::{self, Cdb};
 use super::unit::Unit;
-use super::{Sense, Work, reserving};
+use super::{Sense, Work, copying, reserving};
 
 /// A command.
 pub(super) struct Command {
@@ -97,6 +97,9 @@ pub(super) static COMMANDS: &[Command] = &[
     action(0x5f, 0x04, &RESERVE_OUT, reserving::preempt),
     action(0x5f, 0x05, &RESERVE_OUT, reserving::preempt),
     action(0x5f, 0x06, &RESERVE_OUT, reserving::register_and_ignore),
+    action(0x83, 0x00, &[0xff, ACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], copying::copy),
+    action(0x84, 0x00, &[0xff, ACTION, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], copying::status),
+    action(0x84, 0x03, &[0xff, ACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], copying::parameters),
     plain(0x88, &blocks_16(READ_WRITE), commands::read),
     plain(0x89, &[0xff, READ_WRITE, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0xff, 0x3f, 0], commands::compare_and_write),
     plain(0x8a, &blocks_16(READ_WRITE), commands::write),

@@ -1,6 +1,6 @@
 //! Why a command ends in something else than success, as sense data (SPC-4, 4.5).
 
-use crate::iscsi::reservation::Attention;
+use crate::iscsi::Attention;
 
 /// What a command ended with that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub(in crate::iscsi) mod key {
     pub(in crate::iscsi) const ILLEGAL_REQUEST: u8 = 0x05;
     pub(in crate::iscsi) const UNIT_ATTENTION: u8 = 0x06;
     pub(in crate::iscsi) const DATA_PROTECT: u8 = 0x07;
+    pub(in crate::iscsi) const COPY_ABORTED: u8 = 0x0a;
     pub(in crate::iscsi) const ABORTED_COMMAND: u8 = 0x0b;
     pub(in crate::iscsi) const MISCOMPARE: u8 = 0x0e;
 }
@@ -66,6 +67,26 @@ impl Sense {
     /// NO ADDITIONAL SENSE INFORMATION, of a command that may or may not have been carried out.
     pub(in crate::iscsi) const UNKNOWN: Sense = Sense::new(key::ABORTED_COMMAND, (0x00, 0x00));
 
+    /// TOO MANY TARGET DESCRIPTORS, and segment descriptors.
+    pub(super) const MANY_DEVICES: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x06));
+    pub(super) const MANY_SEGMENTS: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x08));
+    /// UNSUPPORTED TARGET DESCRIPTOR TYPE CODE, and of a segment.
+    pub(super) const DEVICE_KIND: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x07));
+    pub(super) const SEGMENT_KIND: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x09));
+    /// INLINE DATA LENGTH EXCEEDED.
+    pub(super) const INLINE_DATA: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x0b));
+    /// INVALID FIELD IN PARAMETER LIST: a segment that is too long.
+    pub(super) const SEGMENT_LENGTH: Sense = Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x00));
+    /// INVALID FIELD IN CDB: no copy has that name.
+    pub(in crate::iscsi) const NO_COPY: Sense = Sense {
+        field: Some(Field { in_command: true, byte: 2, bit: None }),
+        ..Sense::new(key::ILLEGAL_REQUEST, (0x24, 0x00))
+    };
+    /// COPY TARGET DEVICE NOT REACHABLE.
+    pub(in crate::iscsi) const UNREACHABLE: Sense = Sense::new(key::COPY_ABORTED, (0x0d, 0x02));
+    /// A copy has ended before all was copied.
+    pub(in crate::iscsi) const COPY_ABORTED: Sense = Sense::new(key::COPY_ABORTED, (0x00, 0x00));
+
     /// INVALID RELEASE OF PERSISTENT RESERVATION.
     pub(in crate::iscsi) const WRONG_RELEASE: Sense =
         Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x04));
@@ -84,12 +105,15 @@ impl Sense {
 
     /// What an initiator's attention is called to.
     pub(in crate::iscsi) fn attention(to: Attention) -> Sense {
-        let qualifier = match to {
-            Attention::ReservationsPreempted => 0x03,
-            Attention::ReservationsReleased => 0x04,
-            Attention::RegistrationsPreempted => 0x05,
+        let code = match to {
+            Attention::Modes => (0x2a, 0x01),
+            Attention::ReservationsPreempted => (0x2a, 0x03),
+            Attention::ReservationsReleased => (0x2a, 0x04),
+            Attention::RegistrationsPreempted => (0x2a, 0x05),
+            Attention::Capacity => (0x2a, 0x09),
+            Attention::Commands => (0x3f, 0x03),
         };
-        Sense::new(key::UNIT_ATTENTION, (0x2a, qualifier))
+        Sense::new(key::UNIT_ATTENTION, code)
     }
 
     /// MISCOMPARE DURING VERIFY OPERATION, at this byte of the data.

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 
 use super::mode::select;
-use super::unit::Unit;
+use super::unit::{Designator, Unit};
 use super::{
-    BLOCK, Check, MOST_STATUS, MOST_UNMAPPED, Query, Sense, Step, Stretch, Work, long, reserving,
+    BLOCK, Check, MOST_STATUS, MOST_UNMAPPED, Query, Sense, Step, Stretch, Work, copying, long,
+    reserving,
 };
 use crate::iscsi::Op;
 
@@ -24,6 +25,8 @@ pub(in crate::iscsi) enum Then {
     Send,
     /// It must be these bytes.
     Compare(Bytes),
+    /// It is written to this unit, at this offset.
+    WriteTo(Designator, u64),
     /// Answer with the allocation status, in at most this many bytes.
     Status(usize),
     /// Answer with the port groups, in at most so many bytes.
@@ -35,9 +38,11 @@ pub(in crate::iscsi) enum Then {
 }
 
 pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, Sense> {
-    let step = |op, at, then| Step { op, at, durable: false, then };
+    let step = |op, at, then| Step { op, at, durable: false, then, unit: None };
     Ok(match work {
-        Work::Data(_) | Work::Nothing => Vec::new(),
+        // What became of a copy the session knows.
+        Work::Data(_) | Work::Nothing | Work::CopyStatus { .. } => Vec::new(),
+        Work::Copy { .. } => copying::steps(&data, unit)?,
         Work::Read(at) => vec![step(Op::Read, *at, Then::Send)],
         Work::Flush => vec![step(Op::Flush, NOWHERE, Then::Drop)],
         Work::Write { at, durable, then } => {
@@ -88,7 +93,7 @@ fn look(check: Check, at: Stretch, data: Bytes) -> Option<Step> {
         Check::Readable => Then::Drop,
         Check::Equal => Then::Compare(data),
     };
-    Some(Step { op: Op::Read, at, durable: false, then })
+    Some(Step { op: Op::Read, at, durable: false, then, unit: None })
 }
 
 /// Writes a block again and again.
@@ -99,7 +104,7 @@ fn same(at: Stretch, block: &[u8]) -> Vec<Step> {
         let length = (at.length - from).min(SAME_AT_ONCE);
         let op = Op::Write(all.slice(..length as usize));
         let at = Stretch { offset: at.offset + from, length };
-        Step { op, at, durable: false, then: Then::Drop }
+        Step { op, at, durable: false, then: Then::Drop, unit: None }
     };
     pieces.map(piece).collect()
 }
@@ -131,7 +136,13 @@ fn unmap(list: &[u8], unit: &Unit) -> Result<Vec<Step>, Sense> {
         }
         if count > 0 {
             let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
-            steps.push(Step { op: Op::WriteZeroes, at, durable: false, then: Then::Drop });
+            steps.push(Step {
+                op: Op::WriteZeroes,
+                at,
+                durable: false,
+                then: Then::Drop,
+                unit: None,
+            });
         }
     }
     Ok(steps)

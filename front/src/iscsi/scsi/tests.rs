@@ -63,8 +63,9 @@ fn what_cannot_be_is_refused_and_pointed_at() {
         (&[0x1a, 0, 0x05, 0, 255], Sense::field(2, Some(5))),
         (&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], Sense::field(13, None)),
         (&[0x89, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 1], Sense::OUT_OF_RANGE),
-        // EXTENDED COPY, and the reservations of before.
-        (&[0x83], Sense::OPCODE),
+        (&[0x83, 1], Sense::field(1, Some(4))),
+        (&[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 1], Sense::field(10, None)),
+        // The reservations of before.
         (&[0x56], Sense::OPCODE),
         (&[0x57], Sense::OPCODE),
         (&[0x16], Sense::OPCODE),
@@ -172,7 +173,7 @@ fn all_commands_that_are_reported_are_there_and_no_others() {
         assert_eq!((one[1], one[3], one[4]), (0x03, entry[7], entry[0]), "{entry:?}");
         assert_eq!(one.len(), 4 + usize::from(entry[7]));
     }
-    let none = data(&[0xa3, 0x0c, 1, 0x83, 0, 0, 0, 0, 1, 0]);
+    let none = data(&[0xa3, 0x0c, 1, 0x16, 0, 0, 0, 0, 1, 0]);
     assert_eq!(none[1], 0x01);
     assert_eq!(data(&[0xa3, 0x0d, 0, 0, 0, 0, 0, 0, 0, 4]), [0xd8, 0, 0, 0]);
 }

@@ -16,6 +16,8 @@ pub struct Unit {
     pub size: u64,
     /// Whether what was written is safe from a power cut only after a flush.
     pub write_cache: bool,
+    /// Whether the host may only read.
+    pub read_only: bool,
     /// Whether COMPARE AND WRITE and ORWRITE can be had.
     pub modifies: bool,
     /// A number that is the volume's alone, the same wherever it is served.
@@ -24,7 +26,34 @@ pub struct Unit {
     pub short_id: u64,
 }
 
+/// What identifies a unit, as a designator on the page of identification (SPC-4, 7.8.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Designator {
+    /// Its type.
+    pub kind: u8,
+    /// What it says.
+    pub bytes: Vec<u8>,
+}
+
+/// Types of designators: NAA's, and UUIDs.
+pub(super) const NAA: u8 = 0x03;
+pub(super) const UUID: u8 = 0x0a;
+
 impl Unit {
+    /// Whether a designator is one of its own.
+    pub fn is(&self, of: &Designator) -> bool {
+        match of.kind {
+            NAA => of.bytes == self.naa().to_be_bytes(),
+            UUID => of.bytes == self.uuid_designator(),
+            _ => false,
+        }
+    }
+
+    /// The UUID as a designator: it is one, and its bytes.
+    pub(super) fn uuid_designator(&self) -> Vec<u8> {
+        [&[0x10, 0][..], &self.uuid()].concat()
+    }
+
     /// Its size in blocks.
     pub(super) fn blocks(&self) -> u64 {
         self.size / BLOCK
@@ -57,6 +86,7 @@ pub(in crate::iscsi) fn sample() -> Unit {
         group: 1,
         size: 1 << 20,
         write_cache: true,
+        read_only: false,
         modifies: true,
         id: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef,
         short_id: 0x0fff_ffff_ffff_fff7,

@@ -244,6 +244,9 @@ impl Initiator {
     }
 
     fn carry_out(&mut self, request: &Request) {
+        if request.unit.as_ref().is_some_and(|unit| !sample().is(unit)) {
+            return self.server.reply(request.number, Err(Failure::Gone));
+        }
         let range = request.offset as usize..(request.offset + request.length) as usize;
         let reply = match &request.op {
             Op::Read if range.len() > 4096 => {

@@ -3,7 +3,9 @@
 use super::*;
 use crate::iscsi::Failure;
 use crate::iscsi::pdu::FINAL;
-use crate::iscsi::reservation::{Action, Attention, Kind, Outcome, Registrant, State};
+use crate::iscsi::reservation::{Action, Kind, Outcome, Registrant, State};
+use crate::iscsi::scsi::unit::sample;
+use crate::iscsi::{Attention, Unit as Disk};
 
 const RESERVE: [u8; 10] = [0x5f, 0x01, 0x03, 0, 0, 0, 0, 0, 24, 0];
 
@@ -81,4 +83,31 @@ fn what_others_do_is_told_once_and_not_with_an_inquiry() {
     i.command(FINAL | 0x20, &[0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &block);
     assert_eq!(i.one().sense(), (6, 0x2a, 4));
     assert!(i.disk[..512].iter().all(|byte| *byte == 0), "nothing was written");
+}
+
+#[test]
+fn a_unit_that_changes_is_told_once() {
+    let mut i = Initiator::logged_in("");
+    i.server.update(sample());
+    let ready = |i: &mut Initiator| {
+        i.command(FINAL, &[0; 6], 0, &[]);
+        i.one()
+    };
+    assert_eq!(ready(&mut i).status(), 0, "nothing has changed");
+    let larger = Disk { size: 2 << 20, write_cache: false, ..sample() };
+    i.server.update(larger);
+    assert_eq!(ready(&mut i).sense(), (6, 0x2a, 0x09));
+    assert_eq!(ready(&mut i).sense(), (6, 0x2a, 0x01));
+    assert_eq!(ready(&mut i).status(), 0);
+    let capacity = i.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8).0;
+    assert_eq!(capacity[..4], (4096_u32 - 1).to_be_bytes());
+}
+
+#[test]
+fn a_host_that_may_only_read_is_told_so() {
+    let mut i = Initiator::logged_in("");
+    let parameter = |i: &mut Initiator| i.read(&[0x1a, 8, 0x3f, 0, 255, 0], 255).0[2];
+    assert_eq!(parameter(&mut i), 0x10);
+    i.server.update(Disk { read_only: true, ..sample() });
+    assert_eq!(parameter(&mut i), 0x90);
 }

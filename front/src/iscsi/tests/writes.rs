@@ -282,3 +282,46 @@ fn a_block_is_written_if_it_is_as_expected_and_bits_are_added() {
     i.command(FINAL | 0x20, &or, 512, &block(0x18));
     assert_eq!((i.one().status(), &i.disk[1024..1536]), (0, &block(0x1f)[..]));
 }
+
+/// EXTENDED COPY of so many blocks, with a list of this name.
+fn copy(i: &mut Initiator, name: u8, naa: u64, (count, from, to): (u16, u64, u64)) -> Unit {
+    let mut list = vec![name, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
+    let mut device = [0; 32];
+    (device[0], device[4], device[5], device[7]) = (0xe4, 1, 3, 8);
+    device[8..16].copy_from_slice(&naa.to_be_bytes());
+    list.extend_from_slice(&device);
+    list.extend_from_slice(&[0x02, 0, 0, 24, 0, 0, 0, 0, 0, 0]);
+    list.extend_from_slice(&count.to_be_bytes());
+    list.extend_from_slice(&from.to_be_bytes());
+    list.extend_from_slice(&to.to_be_bytes());
+    let length = list.len() as u8;
+    let cdb = [0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, length, 0, 0];
+    i.command(FINAL | 0x20, &cdb, length.into(), &list);
+    i.one()
+}
+
+#[test]
+fn copies_are_made_without_the_initiator() {
+    let mut i = Initiator::logged_in("");
+    let ours = sample_naa();
+    let data = pattern(100 * 512, 9);
+    i.disk[..data.len()].copy_from_slice(&data);
+    assert_eq!(copy(&mut i, 7, ours, (100, 0, 500)).status(), 0);
+    assert_eq!(i.disk[500 * 512..600 * 512], data);
+    let status = |i: &mut Initiator, name: u8| {
+        i.read(&[0x84, 0, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0], 12)
+    };
+    assert_eq!(status(&mut i, 7).0, [0, 0, 0, 8, 1, 0, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(status(&mut i, 8).1.sense(), (5, 0x24, 0));
+    // A unit that is not there.
+    assert_eq!(copy(&mut i, 9, ours ^ 1, (1, 0, 500)).sense(), (0x0a, 0x0d, 0x02));
+    assert_eq!(status(&mut i, 9).0[4], 2);
+    // One that ends before the copy does.
+    assert_eq!(copy(&mut i, 9, ours, (2, 0, (1 << 11) - 1)).sense(), (0x0a, 0, 0));
+}
+
+fn sample_naa() -> u64 {
+    let mut i = Initiator::logged_in("");
+    let (page, _) = i.read(&[0x12, 1, 0x83, 0, 255, 0], 255);
+    u64::from_be_bytes(page[8..16].try_into().expect("eight bytes"))
+}

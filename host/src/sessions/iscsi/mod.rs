@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use weft_core::cluster::{Registrant, ReservationOutcome, Volume};
+use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
@@ -42,6 +42,8 @@ pub(super) struct Iscsi {
     /// Where volumes are served.
     at: Served,
     volume: Option<VolumeId>,
+    /// The host may only read the volume.
+    read_only: bool,
     /// What tells the session from others, once it may begin.
     name: Option<String>,
     /// By what name the host registers with the volume.
@@ -127,9 +129,9 @@ impl Protocol for Iscsi {
                         let reply = state.map(Reply::Reservations).ok_or(iscsi::Failure::Gone);
                         machine.reply(request.number, reply);
                     }
-                    _ => match asked(request) {
-                        Some(asked) => return Ok(Some(Said::Ask(asked))),
-                        None => return Err("a request without a volume".to_string()),
+                    _ => match self.asked(request, exports) {
+                        Ok(asked) => return Ok(Some(Said::Ask(asked))),
+                        Err(number) => machine.reply(number, Err(iscsi::Failure::Gone)),
                     },
                 },
             }
@@ -207,6 +209,7 @@ impl Protocol for Iscsi {
     }
 
     fn look_at(&mut self, machine: &mut Server, volume: &Volume) {
+        machine.update(words::unit(volume, self.at, self.read_only));
         let Some(registrant) = &self.registrant else { return };
         if let Some(attention) = self.seen.look(&volume.reservations, registrant) {
             machine.attend(attention);
@@ -232,7 +235,9 @@ impl Iscsi {
 
     /// Begins a session with a volume, or says that it is to be asked for.
     fn begin(&mut self, machine: &mut Server, exports: Exports<'_>, wanted: &str) -> Option<Said> {
-        match exports.all().find(|volume| volume.name == wanted) {
+        let volume = exports.all().find(|volume| volume.name == wanted);
+        self.read_only = volume.is_some_and(|v| exports.access(v.id) == Some(Access::ReadOnly));
+        match volume {
             Some(volume) if volume.takes_one_writer() => {
                 self.applies = true;
                 let volume = volume.name.clone();
@@ -251,7 +256,23 @@ impl Iscsi {
         }
         // Zero stands for no session.
         let number = SESSIONS.fetch_add(1, Ordering::Relaxed) % u16::MAX + 1;
-        machine.admit(words::unit(volume, self.at), number);
+        machine.admit(words::unit(volume, self.at, self.read_only), number);
+    }
+
+    /// What is asked of nodes. Fails with the number of a request about a volume that is not there.
+    fn asked(&self, request: iscsi::Request, exports: Exports<'_>) -> Result<Asked, u64> {
+        let (number, durable) = (request.number, request.durable);
+        let elsewhere = match &request.unit {
+            None => None,
+            Some(unit) => {
+                let is_meant = |v: &&Arc<Volume>| words::unit(v, self.at, false).is(unit);
+                Some(exports.all().find(is_meant).ok_or(number)?.id)
+            }
+        };
+        let elsewhere = elsewhere.filter(|volume| Some(*volume) != self.volume);
+        let bytes = words::bytes(&request);
+        let op = words::host_op(request).ok_or(number)?;
+        Ok(Asked { number, op, elsewhere, bytes, durable, order: None })
     }
 
     /// A volume as it is listed.
@@ -289,11 +310,4 @@ fn is_loopback(address: &str) -> bool {
 fn name(nexus: &Nexus) -> String {
     let Nexus { initiator, isid, target } = nexus;
     format!("{initiator} {isid:02x?} {target}")
-}
-
-/// What is asked of nodes, if it is something for them.
-fn asked(request: iscsi::Request) -> Option<Asked> {
-    let (number, durable) = (request.number, request.durable);
-    let bytes = words::bytes(&request);
-    Some(Asked { number, op: words::host_op(request)?, bytes, durable, order: None })
 }

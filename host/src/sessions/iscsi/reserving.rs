@@ -3,7 +3,8 @@
 use weft_core::cluster::{
     Registrant, ReservationAction, ReservationKind, ReservationOutcome, Reservations,
 };
-use weft_front::iscsi::reservation::{self, Action, Attention, Kind, State};
+use weft_front::iscsi::Attention;
+use weft_front::iscsi::reservation::{self, Action, Kind, State};
 
 /// The kinds, in the words of both.
 const KINDS: [(Kind, ReservationKind); 6] = [

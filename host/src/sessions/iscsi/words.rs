@@ -11,7 +11,7 @@ use crate::sessions::numbered::Failure;
 use crate::volumes::Served;
 
 /// What an initiator is told of a volume.
-pub(super) fn unit(volume: &Volume, at: Served) -> Unit {
+pub(super) fn unit(volume: &Volume, at: Served, read_only: bool) -> Unit {
     Unit {
         target: names::of(volume, at),
         alias: volume.name.clone(),
@@ -19,6 +19,7 @@ pub(super) fn unit(volume: &Volume, at: Served) -> Unit {
         size: volume.visible,
         // With the journal whatever is answered is safe.
         write_cache: !volume.policy.is_journaled(),
+        read_only,
         modifies: volume.policy.can_modify(),
         id: names::id(volume, at),
         short_id: names::short_id(volume, at),
