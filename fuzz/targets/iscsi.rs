@@ -25,6 +25,7 @@ fn unit() -> Unit {
         size: SIZE,
         read_only: false,
         modifies: true,
+        atomic: 64 << 10,
         write_cache: true,
         id: 7,
         short_id: 7,

@@ -34,7 +34,7 @@ impl Server {
         let changes = [
             (old.size != unit.size, Attention::Capacity),
             (old.write_cache != unit.write_cache, Attention::Modes),
-            (old.modifies != unit.modifies, Attention::Commands),
+            ((old.modifies, old.atomic) != (unit.modifies, unit.atomic), Attention::Commands),
         ];
         changes.into_iter().filter(|(changed, _)| *changed).for_each(|(_, to)| self.attend(to));
     }

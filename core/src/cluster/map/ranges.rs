@@ -7,8 +7,9 @@
 use std::ops::Range as Run;
 
 use super::Volume;
+use crate::plan;
 use crate::policy::{Policy, Redundancy, Setting};
-use crate::units::Range;
+use crate::units::{ColumnSet, Range};
 
 /// Most ranges of a volume.
 pub const MOST_RANGES: usize = 64;
@@ -55,6 +56,26 @@ impl Volume {
     /// The policy by which a stripe is written.
     pub fn policy_at(&self, stripe: u64) -> Policy {
         Policy { redundancy: *self.redundancy_at(stripe), ..self.policy }
+    }
+
+    /// The largest power of two such that no write is cut that lies in an aligned stretch of so many bytes: all of it
+    /// takes effect or nothing, whatever fails, and no read sees a part. 0 if writes are not atomic.
+    pub fn atomic_bytes(&self) -> u64 {
+        /// A quarter of the smallest journal has room for more.
+        const MOST: u64 = 256 << 10;
+        if !self.policy.can_modify() || !self.policy.is_journaled() {
+            return 0;
+        }
+        // Where all parity is deferred, a write is cut between units.
+        let all = ColumnSet::first(self.geometry.code.parity_columns());
+        let redundancies = self.ranges.iter().map(|range| range.redundancy);
+        let defers = |redundancy| {
+            let policy = Policy { redundancy, ..self.policy };
+            !all.is_empty() && plan::waiting(&self.geometry, &policy) == all
+        };
+        let is_cut = redundancies.chain([self.policy.redundancy]).any(defers);
+        let stretch = if is_cut { self.geometry.unit } else { self.geometry.stripe_bytes() };
+        (1 << stretch.trailing_zeros()).min(MOST)
     }
 
     /// The stripe from which on a stripe's redundancy may be another.
@@ -174,5 +195,88 @@ impl Volume {
             }
         }
         self.ranges = tidy;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Extent;
+    use crate::layout::{Geometry, LayoutSpec};
+    use crate::policy::Timing;
+    use crate::units::{NodeId, VolumeId};
+
+    fn volume(layout: &str, nodes: usize, unit: u64) -> Volume {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(spec.over(nodes).unwrap(), unit);
+        let columns: Vec<_> = (0..geometry.layout.width() as u16).map(|n| (NodeId(n), 0)).collect();
+        let size = 12 * geometry.stripe_bytes();
+        let extents = (0..4).map(|n| Extent::new(3 * n, columns.clone())).collect();
+        Volume::new(VolumeId(1), "v", size, &spec, geometry, extents)
+    }
+
+    /// Into how many transactions a write is cut.
+    fn transactions(volume: &Volume, range: Range) -> usize {
+        // The smallest journal of an originator.
+        const LEAST: u64 = 512 << 10;
+        let (g, end) = (&volume.geometry, |s| volume.extent_end(s).min(volume.redundancy_end(s)));
+        let chunks = plan::chunks(g, range, LEAST, end);
+        chunks
+            .map(|chunk| {
+                let policy = volume.policy_at(chunk.offset / g.stripe_bytes());
+                plan::cut(g, &policy, chunk).len()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn no_write_within_an_atomic_stretch_is_cut() {
+        let layouts = [
+            ("raid0", 3),
+            ("raid1", 2),
+            ("raid5", 4),
+            ("rs:4+2", 6),
+            ("rs:5+1", 6),
+            ("grid:2x2", 9),
+        ];
+        let (mut checked, mut found) = (0, Vec::new());
+        for (layout, nodes) in layouts {
+            for (unit, deferred) in [(4096, 0), (65536, 0), (65536, 1), (65536, 2), (1 << 20, 0)] {
+                let mut v = volume(layout, nodes, unit);
+                let waits = Redundancy { timing: Timing::Deferred, ..v.policy.redundancy };
+                match deferred {
+                    1 => v.policy.redundancy = waits,
+                    2 => v.ranges = vec![PolicyRange { first: 2, end: 4, redundancy: waits }],
+                    _ => {}
+                }
+                let atomic = v.atomic_bytes();
+                found.push(atomic >> 10);
+                for at in (0..v.size / atomic).map(|n| n * atomic).take(400) {
+                    for (offset, len) in [(0, atomic), (512, atomic / 2), (atomic - 512, 512)] {
+                        let range = Range { offset: at + offset, len };
+                        assert_eq!(transactions(&v, range), 1, "{layout} {unit} {range:?}");
+                        checked += 1;
+                    }
+                }
+            }
+        }
+        assert!(checked > 5000);
+        // Of RAID 5 with three data columns, and of four of 64 KiB.
+        assert_eq!(found[10..15], [4, 64, 64, 64, 256]);
+        assert_eq!(found[15..20], [16, 256, 64, 64, 256]);
+    }
+
+    #[test]
+    fn writes_that_may_be_cut_have_no_atomic_stretch() {
+        let v = volume("raid5", 4, 65536);
+        let with = |change: fn(&mut Policy)| {
+            let mut other = v.clone();
+            change(&mut other.policy);
+            other.atomic_bytes()
+        };
+        assert_eq!(with(|_| {}), 65536);
+        assert_eq!(with(|p| p.journal = false), 0);
+        assert_eq!(with(|p| p.commit = crate::policy::Commit::Limited), 0);
+        assert_eq!(with(|p| p.ordering = crate::order::Ordering::None), 0);
     }
 }

@@ -207,6 +207,32 @@ pub(super) fn write(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     Ok(unless_empty(at, Work::Write { at, durable, then: Check::Nothing }))
 }
 
+/// WRITE ATOMIC: refused where the write might be cut.
+pub(super) fn write_atomic(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
+    const ADDRESS: u16 = 2;
+    const BOUNDARY: usize = 10;
+    const COUNT: usize = 12;
+    if unit.atomic == 0 {
+        return Err(Sense::OPCODE);
+    }
+    let (first, count) = (cdb.number(2, 8), cdb.number(COUNT, 2));
+    if first.checked_add(count).is_none_or(|end| end > unit.blocks()) {
+        return Err(Sense::OUT_OF_RANGE);
+    }
+    if cdb.number(BOUNDARY, 2) != 0 {
+        return Err(Sense::field(BOUNDARY as u16, None));
+    }
+    let most = unit.atomic / BLOCK;
+    if count > most {
+        return Err(Sense::field(COUNT as u16, None));
+    }
+    let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
+    if count > 0 && first / most != (first + count - 1) / most {
+        return Err(Sense::field(ADDRESS, None));
+    }
+    Ok(unless_empty(at, Work::WriteAtomic { at, durable: cdb.has(0x08) }))
+}
+
 pub(super) fn write_and_verify(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     let then = cdb.check()?;
     let at = cdb.stretch(unit, MOST_BLOCKS)?;

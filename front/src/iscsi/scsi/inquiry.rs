@@ -128,6 +128,7 @@ fn limits(unit: &Unit) -> Vec<u8> {
     // That granularity begins at the first block.
     set(32, &0x8000_0000_u32.to_be_bytes());
     set(36, &MOST_SAME.to_be_bytes());
+    set(44, &((unit.atomic / BLOCK) as u32).to_be_bytes());
     body
 }
 

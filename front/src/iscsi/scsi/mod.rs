@@ -62,6 +62,11 @@ pub(super) enum Work {
         durable: bool,
         then: Check,
     },
+    /// All of it or nothing.
+    WriteAtomic {
+        at: Stretch,
+        durable: bool,
+    },
     Verify {
         at: Stretch,
         check: Check,
@@ -136,7 +141,7 @@ impl Work {
         match self {
             Work::Write { at, .. } | Work::Verify { at, check: Check::Equal } => at.length,
             Work::CompareAndWrite { at, .. } => 2 * at.length,
-            Work::OrWrite { at, .. } => at.length,
+            Work::OrWrite { at, .. } | Work::WriteAtomic { at, .. } => at.length,
             Work::Same { zeros: false, .. } => BLOCK,
             Work::Reserve { .. } => reserving::LIST,
             Work::Unmap { list } | Work::Modes { list, .. } | Work::Copy { list } => *list,

@@ -109,6 +109,7 @@ pub(super) static COMMANDS: &[Command] = &[
     plain(0x90, &blocks_16(IMMEDIATE), commands::pre_fetch),
     plain(0x91, &blocks_16(SYNCHRONIZE), commands::synchronize_cache),
     plain(0x93, &blocks_16(SAME_16), commands::write_same),
+    plain(0x9c, &[0xff, READ_WRITE, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 0], commands::write_atomic),
     action(0x9e, 0x10, &[0xff, ACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::read_capacity_16),
     action(0x9e, 0x12, &[0xff, ACTION, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::get_lba_status),
     plain(0xa0, &[0xff, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], commands::report_luns),
@@ -150,10 +151,14 @@ fn entry(command: &Command, timeouts: bool) -> Vec<u8> {
     bytes
 }
 
-/// The commands of a unit: some have no COMPARE AND WRITE and ORWRITE.
+/// The commands of a unit: some have no COMPARE AND WRITE and ORWRITE, or no WRITE ATOMIC.
 fn offered(unit: &Unit) -> impl Iterator<Item = &'static Command> {
-    let modifies = unit.modifies;
-    COMMANDS.iter().filter(move |c| modifies || !matches!(c.opcode, 0x89 | 0x8b))
+    let (modifies, is_atomic) = (unit.modifies, unit.atomic > 0);
+    COMMANDS.iter().filter(move |command| match command.opcode {
+        0x89 | 0x8b => modifies,
+        0x9c => is_atomic,
+        _ => true,
+    })
 }
 
 /// No time is said.

@@ -62,6 +62,9 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
             let at = Stretch { length: data.len() as u64, ..*at };
             vec![Step { durable: *durable, ..step(Op::OrWrite(data), at, Then::Drop) }]
         }
+        Work::WriteAtomic { at, durable } => {
+            vec![Step { durable: *durable, ..step(Op::Write(data), *at, Then::Drop) }]
+        }
         Work::Verify { at, check } => look(*check, *at, data).into_iter().collect(),
         Work::Same { at, zeros } if *zeros || data.iter().all(|byte| *byte == 0) => {
             vec![step(Op::WriteZeroes, *at, Then::Drop)]

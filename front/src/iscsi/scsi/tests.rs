@@ -255,3 +255,33 @@ proptest! {
         prop_assert!(next <= 1 + blocks);
     }
 }
+
+#[test]
+fn an_atomic_write_is_done_whole_or_refused() {
+    let atomic = |first: u64, boundary: u8, count: u16, unit: &Unit| {
+        let mut bytes = [0; 16];
+        bytes[0] = 0x9c;
+        bytes[2..10].copy_from_slice(&first.to_be_bytes());
+        bytes[11] = boundary;
+        bytes[12..14].copy_from_slice(&count.to_be_bytes());
+        plan(&bytes, unit)
+    };
+    let unit = sample();
+    let most = (unit.atomic / BLOCK) as u16;
+    for (first, count) in [(0, most), (most.into(), 1), (u64::from(most) - 1, 1), (5, most - 5)] {
+        assert!(matches!(atomic(first, 0, count, &unit), Ok(Work::WriteAtomic { .. })));
+    }
+    assert_eq!(atomic(0, 0, 0, &unit), Ok(Work::Nothing));
+    assert_eq!(atomic(0, 0, most + 1, &unit), Err(Sense::field(12, None)));
+    assert_eq!(atomic(1, 0, most, &unit), Err(Sense::field(2, None)), "it would be cut");
+    assert_eq!(atomic(0, 8, 1, &unit), Err(Sense::field(10, None)));
+    assert_eq!(atomic(unit.blocks(), 0, 1, &unit), Err(Sense::OUT_OF_RANGE));
+    let other = Unit { atomic: 0, ..sample() };
+    assert_eq!(atomic(0, 0, 1, &other), Err(Sense::OPCODE));
+    let limits = |unit: &Unit| {
+        let work = plan(&[0x12, 1, 0xb0, 0, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], unit);
+        let Ok(Work::Data(data)) = work else { panic!("it is told") };
+        long(&data[44..48])
+    };
+    assert_eq!((limits(&unit), limits(&other)), (most.into(), 0));
+}

@@ -20,6 +20,8 @@ pub struct Unit {
     pub read_only: bool,
     /// Whether COMPARE AND WRITE and ORWRITE can be had.
     pub modifies: bool,
+    /// No write is cut that lies in an aligned stretch of so many bytes; 0 if writes are not atomic.
+    pub atomic: u64,
     /// A number that is the volume's alone, the same wherever it is served.
     pub id: u128,
     /// A number of 60 bits that is the volume's alone in a cluster.
@@ -88,6 +90,7 @@ pub(in crate::iscsi) fn sample() -> Unit {
         write_cache: true,
         read_only: false,
         modifies: true,
+        atomic: 64 << 10,
         id: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef,
         short_id: 0x0fff_ffff_ffff_fff7,
     }

@@ -21,6 +21,7 @@ pub(super) fn unit(volume: &Volume, at: Served, read_only: bool) -> Unit {
         write_cache: !volume.policy.is_journaled(),
         read_only,
         modifies: volume.policy.can_modify(),
+        atomic: volume.atomic_bytes(),
         id: names::id(volume, at),
         short_id: names::short_id(volume, at),
     }
