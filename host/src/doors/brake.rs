@@ -1,29 +1,29 @@
-//! Wrong proofs are slowed down, by the address that they come from and by the name that is claimed.
+//! Delays proofs after wrong ones, by address and by claimed name.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// So many wrong proofs are judged at once.
+/// Wrong proofs without delay.
 const FREE: u32 = 3;
 
-/// After so long without a wrong one, all are forgotten.
+/// After this time without a wrong proof, the count begins again.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// How long the first wait is, and the longest.
+/// The first delay, and the longest.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// So many addresses, and as many names, are remembered.
+/// The most addresses that are remembered, and the most names.
 const MOST: usize = 1024;
 
-/// What is known of those that were wrong.
+/// Wrong proofs by address and by name.
 #[derive(Default)]
 pub(crate) struct Brake {
     addresses: Table<IpAddr>,
     names: Table<String>,
-    /// Names, with the addresses where they were proved: somebody else's guesses do not slow those down.
+    /// Names, with the addresses where they were proved: guesses from other addresses do not delay those.
     proved: HashMap<(IpAddr, String), Instant>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Brake {
 struct Wrong {
     count: u32,
     last: Instant,
-    /// From when on another proof is judged.
+    /// The time from which on the next proof is judged.
     free: Instant,
 }
 
@@ -45,7 +45,7 @@ impl<K> Default for Table<K> {
 }
 
 impl<K: Clone + Eq + Hash> Table<K> {
-    /// When the next proof may be judged, and by how much that is put off for the one after it.
+    /// When the next proof may be judged, and the delay that it adds for the one after it.
     fn next(&self, key: &K, now: Instant) -> Option<(Instant, Duration)> {
         let wrong = self.0.get(key).filter(|w| now < w.last + MEMORY && w.count >= FREE)?;
         let wait = FIRST.saturating_mul(1 << (wrong.count - FREE).min(5)).min(LONGEST);
@@ -72,8 +72,8 @@ impl<K: Clone + Eq + Hash> Table<K> {
 }
 
 impl Brake {
-    /// When a proof is judged that comes now: later for each that waits already. None if it would wait for too long, and
-    /// is not judged at all.
+    /// When a proof that arrives now is judged, behind the waiting ones. None if it would wait for too long: then it is
+    /// refused unjudged.
     pub(crate) fn when(
         &mut self,
         address: Option<IpAddr>,
