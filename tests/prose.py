@@ -10,6 +10,9 @@ fails, and so does one with fewer, until its number there is lowered: numbers on
 
 In the source files of SOURCES, turns count in string literals and in the help texts: doc comments of types that clap
 derives a parser from. Tests do not count.
+
+In comments turns count in all source files. A file may have as many as tests/comment_turns.txt says, or none if it is
+not listed. `python3 tests/prose.py --count` writes the present numbers: for lower numbers, or a file that has moved.
 """
 
 import pathlib, re, sys
@@ -99,6 +102,24 @@ def wrong_turns(paths):
             yield f"{path}: {len(lines)} turns, and {most} allowed: lower the number in tests/turns.txt"
     yield from (f"tests/turns.txt: there is no {path}" for path in allowed)
 
+def comment_turns(path):
+    """The number of turns in a source file's comments; a comment of several lines is one text."""
+    tokens = TOKEN.findall(path.read_text().replace("///", "//").replace("//!", "//"))
+    return len(TURNS.findall(" ".join(token.removeprefix("//") for token in tokens if token.startswith("//"))))
+
+COMMENT_TURNS = pathlib.Path("tests/comment_turns.txt")
+
+def wrong_comments(rewrite):
+    allowed = {path: int(most) for path, most in map(str.split, COMMENT_TURNS.read_text().splitlines())}
+    sources = [path for path in sorted(pathlib.Path(".").rglob("*.rs")) if path.parts[0] != "target" and path.parts[:2] != ("fuzz", "target")]
+    found = {str(path): comment_turns(path) for path in sources}
+    if rewrite:
+        COMMENT_TURNS.write_text("".join(f"{path} {count}\n" for path, count in found.items() if count))
+        allowed = found
+    for path, count in found.items():
+        if count > allowed.get(path, 0):
+            yield f"{path}: {count} turns to avoid in comments (tests/prose.py); at most {allowed.get(path, 0)}"
+
 def main():
     docs, others = sorted(pathlib.Path("docs").glob("*.md")), [pathlib.Path(p) for p in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     bad = []
@@ -107,6 +128,7 @@ def main():
         bad += [f"{path}:{line}: {words} words; at most {MOST_WORDS}: {begins} ..." for line, words, begins in found]
     sources = [path for folder in SOURCES for path in sorted(pathlib.Path(folder).rglob("*.rs")) if not A_TEST.search(str(path))]
     bad += wrong_turns(docs + sorted(pathlib.Path("docs/papers").glob("*.md")) + others + sources)
+    bad += wrong_comments("--count" in sys.argv)
     print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words, and turns to avoid grow no more, in the program either")
     sys.exit(bool(bad))
 
