@@ -10,6 +10,11 @@ fails, and so does one with fewer, until its number there is lowered: numbers on
 
 In the source files of SOURCES, turns count in string literals and in the help texts: doc comments of types that clap
 derives a parser from. Tests do not count.
+
+Links between documents lead to files and headings that exist.
+
+In comments turns count in all source files. A file may have as many as tests/comment_turns.txt says, or none if it is
+not listed. `python3 tests/prose.py --count` writes the present numbers: for lower numbers, or a file that has moved.
 """
 
 import pathlib, re, sys
@@ -99,6 +104,44 @@ def wrong_turns(paths):
             yield f"{path}: {len(lines)} turns, and {most} allowed: lower the number in tests/turns.txt"
     yield from (f"tests/turns.txt: there is no {path}" for path in allowed)
 
+def comment_turns(path):
+    """The number of turns in a source file's comments; a comment of several lines is one text."""
+    tokens = TOKEN.findall(path.read_text().replace("///", "//").replace("//!", "//"))
+    return len(TURNS.findall(" ".join(token.removeprefix("//") for token in tokens if token.startswith("//"))))
+
+COMMENT_TURNS = pathlib.Path("tests/comment_turns.txt")
+
+def wrong_comments(rewrite):
+    allowed = {path: int(most) for path, most in map(str.split, COMMENT_TURNS.read_text().splitlines())}
+    sources = [path for path in sorted(pathlib.Path(".").rglob("*.rs")) if path.parts[0] != "target" and path.parts[:2] != ("fuzz", "target")]
+    found = {str(path): comment_turns(path) for path in sources}
+    if rewrite:
+        COMMENT_TURNS.write_text("".join(f"{path} {count}\n" for path, count in found.items() if count))
+        allowed = found
+    for path, count in found.items():
+        if count > allowed.get(path, 0):
+            yield f"{path}: {count} turns to avoid in comments (tests/prose.py); at most {allowed.get(path, 0)}"
+
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+
+def headings(text):
+    """The anchors of a document's headings, as GitHub makes them."""
+    found = re.findall(r"^#+ +(.*)$", FENCED.sub("", text), re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in found]
+    return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain}
+
+def wrong_links(paths):
+    for path in paths:
+        for target in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", path.read_text())):
+            name, _, anchor = target.partition("#")
+            to = path.parent / name if name else path
+            if re.match(r"[a-z]+:", target):
+                continue
+            if not to.exists():
+                yield f"{path}: there is no {target}"
+            elif anchor and anchor not in headings(to.read_text()):
+                yield f"{path}: {to} has no heading for {target}"
+
 def main():
     docs, others = sorted(pathlib.Path("docs").glob("*.md")), [pathlib.Path(p) for p in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
     bad = []
@@ -107,7 +150,9 @@ def main():
         bad += [f"{path}:{line}: {words} words; at most {MOST_WORDS}: {begins} ..." for line, words, begins in found]
     sources = [path for folder in SOURCES for path in sorted(pathlib.Path(folder).rglob("*.rs")) if not A_TEST.search(str(path))]
     bad += wrong_turns(docs + sorted(pathlib.Path("docs/papers").glob("*.md")) + others + sources)
-    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words, and turns to avoid grow no more, in the program either")
+    bad += wrong_links(docs + sorted(pathlib.Path("docs/papers").glob("*.md")) + others + [pathlib.Path("CHANGELOG.md")])
+    bad += wrong_comments("--count" in sys.argv)
+    print("\n".join(bad) or f"sentences of the documentation have at most {MOST_WORDS} words, its links lead somewhere, and turns to avoid grow no more")
     sys.exit(bool(bad))
 
 main()

@@ -1,4 +1,4 @@
-//! Changes of reservations, as processes ask one another for them.
+//! Changes of reservations, as processes send them to one another.
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{Registrant, ReservationAction, ReservationChange, ReservationKind};
@@ -12,19 +12,19 @@ use crate::error::{Error, Result};
 pub struct Reserving {
     /// The volume's number.
     volume: u32,
-    /// Who asks, and through which port.
+    /// The host and the port.
     host: String,
     port: u16,
-    /// For what.
+    /// The action.
     action: Action,
-    /// Its key, and what the action has besides.
+    /// Its key, and the action's other fields.
     #[serde(default)]
     key: u64,
     #[serde(default)]
     other_key: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     kind: String,
-    /// A number by which its outcome is known.
+    /// Identifies the change, so that its outcome is recognised.
     stamp: u64,
 }
 
@@ -40,7 +40,7 @@ enum Action {
 }
 
 impl Reserving {
-    /// In words. An operator's change is none of a host's.
+    /// In text form. An operator's change belongs to no host.
     pub(crate) fn of(change: &ReservationChange) -> Option<Reserving> {
         let (action, key, other_key, kind) = match change.action {
             ReservationAction::Register { key, new, ignores: false } => {

@@ -1,6 +1,7 @@
-//! CHAP: how an initiator proves that it knows a secret, and the target if it is asked (RFC 1994; RFC 7143, 12.1.3).
+//! CHAP: an initiator proves that it knows a secret, and so does the target if asked (RFC 1994; RFC 7143, 12.1.3).
 //!
-//! Nothing here knows secrets. The driver brings random bytes for the challenge, and judges the [`Claim`] that comes of it.
+//! This module knows no secrets. The driver supplies random bytes for the challenge, and judges the resulting
+//! [`Claim`].
 
 use super::keys;
 
@@ -10,28 +11,28 @@ const LONGEST_CHALLENGE: usize = 1024;
 /// The longest name that an initiator can have here.
 const LONGEST_NAME: usize = 255;
 
-/// Whether initiators prove by CHAP who they are.
+/// Whether initiators authenticate by CHAP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Chap {
-    /// There is no CHAP.
+    /// Nobody does.
     #[default]
     Off,
-    /// Those do that offer it before `None`.
+    /// Initiators that offer it before `None` do.
     Offered,
-    /// All must.
+    /// All initiators must.
     Required,
 }
 
-/// What the target asks of an initiator that is to prove who it is: fresh random bytes.
+/// The target's challenge to an initiator that authenticates: fresh random bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Challenge {
-    /// The number of the challenge.
+    /// The identifier of the challenge.
     pub identifier: u8,
     /// Its bytes.
     pub bytes: [u8; 32],
 }
 
-/// A digest of CHAP, by IANA's registry.
+/// A CHAP digest, by IANA's registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// MD5.
@@ -46,65 +47,65 @@ impl Algorithm {
     /// All of them, the strongest first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Sha3, Algorithm::Sha256, Algorithm::Md5];
 
-    /// How long its digests are.
+    /// The length of its digests in bytes.
     pub fn digest_len(self) -> usize {
         if self == Algorithm::Md5 { 16 } else { 32 }
     }
 }
 
-/// An initiator claims to be somebody, and gives its answer to the target's challenge.
+/// An initiator's claim to be a certain host, with its answer to the target's challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who it claims to be.
+    /// The claimed name.
     pub name: String,
     /// The digest.
     pub algorithm: Algorithm,
-    /// What it was asked.
+    /// The challenge that it answers.
     pub challenge: Challenge,
     /// Its answer, as long as the digest.
     pub response: Vec<u8>,
-    /// The number and the bytes of its own challenge, if the target must prove itself.
+    /// The identifier and bytes of the initiator's own challenge, if the target must authenticate too.
     pub asks: Option<(u8, Vec<u8>)>,
 }
 
-/// Why an initiator has not proved who it is.
+/// Why an initiator has not been authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unproved {
-    /// It does not offer CHAP, and must.
+    /// It must offer CHAP and does not.
     #[error("the initiator does not offer CHAP, which it must at this address")]
     NotOffered,
-    /// It offers no method that there is.
-    #[error("the initiator offers no authentication method that there is here")]
+    /// It offers no known method.
+    #[error("the initiator offers no authentication method that this target supports")]
     NoMethod,
-    /// It has none of our digests.
+    /// It supports none of our digests.
     #[error("the initiator offers none of the digests MD5, SHA-256 and SHA3-256")]
     NoAlgorithm,
-    /// A key of CHAP where it is not due, or one is missing.
+    /// A CHAP key out of sequence, or a missing one.
     #[error("the initiator sends the keys of CHAP out of order")]
     Order,
-    /// A key of CHAP with a value that it cannot have.
+    /// A CHAP key with an invalid value.
     #[error("a key of CHAP has a malformed value")]
     Malformed,
-    /// It asks what it was asked itself.
+    /// It sends our own challenge back.
     #[error("the initiator sends the target's own challenge back")]
     Reflected,
 }
 
-/// Where authentication stands.
+/// The state of the authentication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     /// No method has been chosen.
     #[default]
     Open,
-    /// There is nothing to prove.
+    /// Nothing has to be proved.
     Unneeded,
-    /// It is CHAP; the initiator says next which digests it has.
+    /// CHAP was chosen; the initiator names its digests next.
     Chosen,
     /// The initiator has a challenge to answer.
     Challenged(Algorithm),
     /// The driver judges the answer.
     Claimed,
-    /// It is right.
+    /// The answer was right.
     Proved,
 }
 
@@ -112,7 +113,7 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(super) struct Authentication {
     stage: Stage,
-    /// Keys of the request in work.
+    /// Keys of the request in progress.
     algorithms: Option<String>,
     name: Option<String>,
     response: Option<Vec<u8>>,
@@ -126,17 +127,17 @@ impl Authentication {
         self.stage == Stage::Open
     }
 
-    /// The login may go on: there is nothing to prove, or it is proved.
+    /// Whether the login may continue: no authentication is needed, or it has succeeded.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self.stage, Stage::Unneeded | Stage::Proved)
     }
 
-    /// CHAP has begun and is not through.
+    /// Whether CHAP has begun and not ended.
     pub(super) fn is_under_way(&self) -> bool {
         matches!(self.stage, Stage::Chosen | Stage::Challenged(_) | Stage::Claimed)
     }
 
-    /// Chooses the first method of an offer that is taken here.
+    /// Chooses the first offered method that is supported.
     pub(super) fn choose(&mut self, offered: &str, chap: Chap) -> Result<&'static str, Unproved> {
         for method in offered.split(',') {
             match method {
@@ -154,7 +155,7 @@ impl Authentication {
         Err(if chap == Chap::Required { Unproved::NotOffered } else { Unproved::NoMethod })
     }
 
-    /// Takes a key, if it is one of CHAP. Says whether it is.
+    /// Takes a key if it is one of CHAP's, and returns whether it is.
     pub(super) fn take(&mut self, key: &str, value: &str) -> Result<bool, Unproved> {
         let binary = |longest| {
             let bytes = keys::binary(value).filter(|b| !b.is_empty() && b.len() <= longest);
@@ -175,7 +176,7 @@ impl Authentication {
         Ok(true)
     }
 
-    /// Goes on with the keys of a request that is whole. What the initiator must know is appended to `answer`.
+    /// Continues with the keys of a complete request. Keys for the initiator are appended to `answer`.
     pub(super) fn step(
         &mut self,
         challenge: &Challenge,
@@ -191,7 +192,7 @@ impl Authentication {
             keys::append(answer, "CHAP_I", &challenge.identifier.to_string());
             keys::append(answer, "CHAP_C", &keys::hexadecimal(&challenge.bytes));
             self.stage = Stage::Challenged(chosen);
-            // Whoever answers in the same breath has not seen the challenge.
+            // An answer in the same request cannot have seen the challenge.
             return if self.is_any_given() { Err(Unproved::Order) } else { Ok(None) };
         }
         if !self.is_any_given() {
@@ -227,7 +228,7 @@ impl Authentication {
             || self.algorithms.is_some()
     }
 
-    /// The answer was right. By `proof`, a name and a digest, the target proves itself.
+    /// The answer was right. With `proof`, a name and a digest, the target authenticates itself.
     pub(super) fn proved(&mut self, proof: Option<(&str, &[u8])>, answer: &mut Vec<u8>) {
         self.stage = Stage::Proved;
         if let Some((name, digest)) = proof {

@@ -1,4 +1,4 @@
-//! Commands: from their coming to their answer.
+//! Commands, from their arrival to their answer.
 
 use bytes::Bytes;
 
@@ -55,7 +55,7 @@ impl Server {
         self.go_on(number, gather);
     }
 
-    /// A command has got data: if all are there it begins.
+    /// A command has received data: it begins if all data are there.
     pub(super) fn go_on(&mut self, number: u64, gather: Gather) {
         let Some(task) = self.tasks.get(number) else { return };
         if !gather.is_whole() {
@@ -72,7 +72,7 @@ impl Server {
         self.begin(number, gather.into_bytes());
     }
 
-    /// Begins with a command whose data are there.
+    /// Begins a command whose data are there.
     fn begin(&mut self, number: u64, data: Bytes) {
         let (Some(task), Some(unit)) = (self.tasks.get(number), &self.unit) else { return };
         if let Ok(Work::CopyStatus { name, most }) = task.work {
@@ -213,7 +213,7 @@ impl Server {
     }
 }
 
-/// What a command is to do.
+/// What a command does.
 fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
     const INQUIRY: u8 = 0x12;
     const REQUEST_SENSE: u8 = 0x03;
@@ -224,7 +224,7 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
     if is_unit(head.lun()) {
         return planned;
     }
-    // Where there is no unit these say so, and all others are refused.
+    // Commands for a LUN without unit report that; all others are refused.
     match (cdb[0], planned) {
         (REPORT_LUNS, planned) => planned,
         (INQUIRY, Ok(Work::Data(asked))) if cdb[1] & 1 == 0 => {
@@ -241,13 +241,13 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
     }
 }
 
-/// Whether there is anything to be done with so many bytes that came along. The initiator may have fewer than the command
-/// asks for; but blocks are whole.
+/// Whether so many bytes of data are acceptable. The initiator may send fewer than the command's length, but whole
+/// blocks.
 fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
     match (work, work.data_out()) {
-        // The number of blocks has one byte: with more of them in mind it may have become none.
+        // The number of blocks has one byte, so a larger number may have become zero.
         (Work::CompareAndWrite { .. }, 0) if expected > 0 => Err(Sense::NO_BLOCKS),
-        // Of these a transfer of more is a mistake, too.
+        // For these commands a longer transfer is also an error.
         (Work::Same { zeros: false, .. } | Work::CompareAndWrite { .. }, wanted)
             if expected > wanted =>
         {
@@ -261,7 +261,7 @@ fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
     }
 }
 
-/// Whether a command of the unit is answered with what there is to attend to, if there is something (SAM-5, 5.14).
+/// Whether a command reports a pending unit attention (SAM-5, 5.14).
 fn reports_attention(head: &Head) -> bool {
     const INQUIRY: u8 = 0x12;
     const REQUEST_SENSE: u8 = 0x03;
@@ -270,7 +270,7 @@ fn reports_attention(head: &Head) -> bool {
     is_unit(head.lun()) && !matches!(opcode, INQUIRY | REQUEST_SENSE | REPORT_LUNS)
 }
 
-/// How a change of reservations ends that was not made.
+/// The status of a change of reservations that was not made.
 fn refused(outcome: Outcome) -> Option<Status> {
     Some(match outcome {
         Outcome::Done => return None,
@@ -318,7 +318,7 @@ fn length(pieces: &[Piece]) -> u64 {
     pieces.iter().map(Piece::len).sum()
 }
 
-/// What stands for zeros.
+/// Bytes that stand for zeros.
 static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A piece as bytes.
@@ -332,7 +332,7 @@ fn spelled_out(piece: Piece) -> Vec<Bytes> {
     pieces.map(|at| zeroes.slice(..ZEROES.len().min(len - at))).collect()
 }
 
-/// Where what was read differs from what came along.
+/// The first byte at which content and data differ.
 fn first_difference(ours: &[u8], pieces: &[Piece]) -> Option<usize> {
     let mut at = 0;
     for piece in pieces {

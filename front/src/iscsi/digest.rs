@@ -6,7 +6,7 @@ use weft_bytes::checksum::{crc32c, crc32c_append};
 /// Length of a digest.
 pub(super) const LEN: usize = 4;
 
-/// What data are padded with.
+/// The bytes of padding.
 const PADDING: [u8; 3] = [0; 3];
 
 /// The padding after this many bytes.

@@ -1,12 +1,12 @@
-//! Keys and values as text: `key=value`, each behind it a zero (RFC 7143, 6).
+//! Keys and values as text: `key=value`, each followed by a zero byte (RFC 7143, 6).
 
 /// The longest name of a key.
 const LONGEST_KEY: usize = 63;
 
-/// Text that was put together from several requests has no more bytes than this.
+/// The longest text, in bytes, that is assembled from several requests.
 pub(super) const MOST_TEXT: usize = 64 << 10;
 
-/// Why a text is none.
+/// Why a text is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TextError {
     #[error("it is not UTF-8")]
@@ -42,7 +42,7 @@ pub(super) fn append(text: &mut Vec<u8>, key: &str, value: &str) {
     text.push(0);
 }
 
-/// A number as values have it: decimal, or hexadecimal behind `0x`.
+/// A number in a value: decimal, or hexadecimal after `0x`.
 pub(super) fn number(value: &str) -> Option<u32> {
     let hexadecimal = value.strip_prefix("0x").or(value.strip_prefix("0X"));
     let (digits, radix) = hexadecimal.map_or((value, 10), |digits| (digits, 16));
@@ -50,7 +50,7 @@ pub(super) fn number(value: &str) -> Option<u32> {
     all.then(|| u32::from_str_radix(digits, radix).ok()).flatten()
 }
 
-/// A binary value: hexadecimal behind `0x`, or base64 behind `0b` (RFC 7143, 6.1).
+/// A binary value: hexadecimal after `0x`, or base64 after `0b` (RFC 7143, 6.1).
 pub(super) fn binary(value: &str) -> Option<Vec<u8>> {
     let rest = value.get(2..)?;
     match value.get(..2)? {
@@ -68,7 +68,7 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
 fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.chars().map(|c| c.to_digit(16)).collect::<Option<Vec<u32>>>()?;
     let odd = digits.len() % 2;
-    // The first digit of an odd number of them is a byte of its own.
+    // With an odd number of digits the first one is a byte of its own.
     let first = digits[..odd].iter().map(|digit| *digit as u8);
     let pairs = digits[odd..].chunks(2).map(|two| (two[0] << 4 | two[1]) as u8);
     Some(first.chain(pairs).collect())
@@ -100,7 +100,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
             bits &= (1 << count) - 1;
         }
     }
-    // What is left over of the last digit is zero.
+    // The unused bits of the last digit are zero.
     (bits == 0).then_some(bytes)
 }
 

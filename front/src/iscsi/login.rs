@@ -1,7 +1,7 @@
-//! Login: who the initiator is, what it wants to use, and what both sides agree on (RFC 7143, 6.3).
+//! Login: the initiator's identity, its target, and the negotiation (RFC 7143, 6.3).
 //!
-//! Authentication is a matter of the first stage, which is not left before it is through. Until then nothing is looked
-//! up for the initiator, and no session of another ends for its sake.
+//! Authentication belongs to the first stage, which does not end before it has succeeded. Until then no target is
+//! looked up for the initiator, and no other session ends because of it.
 
 use super::chap::{Authentication, Challenge, Chap, Claim, Unproved};
 use super::keys::{self, Pair};
@@ -18,7 +18,7 @@ const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL: u8 = 3;
 
-/// Requests of one login.
+/// The most requests of one login.
 const MOST_REQUESTS: u32 = 100;
 
 /// Why a login fails: a class and a detail (RFC 7143, 11.13.5).
@@ -46,30 +46,30 @@ pub(super) struct Login {
     target: Option<String>,
     is_discovery: bool,
     authentication: Authentication,
-    /// Why the initiator is not believed.
+    /// Why authentication failed.
     unproved: Option<Unproved>,
-    /// The target is known to be there, or there need not be one.
+    /// The target is known to exist, or none is needed.
     is_admitted: bool,
     /// Incomplete text of the initiator.
     text: Vec<u8>,
     /// Keys that have been answered.
     answered: Vec<String>,
-    /// The part of the answer that is not sent yet.
+    /// The rest of the answer, still to be sent.
     answer: Vec<u8>,
     /// The request that is answered next.
     head: Option<Head>,
-    /// The number of the session, if it becomes one.
+    /// The session's number, if the login succeeds.
     session: u16,
     told_segment: bool,
     told_group: bool,
 }
 
-/// What the driver says of the door that an initiator comes in by.
+/// The driver's settings for the address at which an initiator connects.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// Whether initiators prove who they are.
+    /// Whether initiators authenticate.
     pub chap: Chap,
-    /// What one is asked that does.
+    /// The challenge for one that does.
     pub challenge: Challenge,
     /// The portal group of this process.
     pub group: u16,
@@ -81,7 +81,7 @@ impl Default for Gate {
     }
 }
 
-/// What comes of a request of a login.
+/// The result of a login request.
 enum Heard {
     /// It can be answered.
     Done,
@@ -130,7 +130,7 @@ impl Server {
             if head.0[3] > 0 {
                 return Err(Status::Version);
             }
-            // There is one connection a session.
+            // A session has one connection.
             if head.half(14) != 0 {
                 return Err(Status::NoSession);
             }
@@ -170,8 +170,8 @@ impl Server {
         Ok(self.applies(login, leaves))
     }
 
-    /// What comes next of a login: once the initiator has been authenticated, or `leaves` the stage without, it must be
-    /// admitted.
+    /// The next step of a login. An initiator that has been authenticated, or that `leaves` the stage without
+    /// authentication, must be admitted.
     fn applies(&mut self, login: &mut Login, leaves: bool) -> Heard {
         let (Some(initiator), false) = (login.initiator.clone(), login.is_admitted) else {
             return Heard::Done;
@@ -179,7 +179,7 @@ impl Server {
         let authentication = &login.authentication;
         let is_through = authentication.is_settled() || (authentication.is_open() && leaves);
         if !is_through {
-            // The first answer says the group (RFC 7143, 13.9).
+            // The first answer names the portal group (RFC 7143, 13.9).
             if login.target.is_some() && !login.told_group {
                 login.told_group = true;
                 let group = self.gate.group.to_string();
@@ -198,20 +198,20 @@ impl Server {
         }
     }
 
-    /// Says how the door is kept, before the first request of a login is taken. Later it changes nothing.
+    /// Sets the address's settings, before the first login request is handled. Later calls have no effect.
     pub fn guard(&mut self, gate: Gate) {
         if matches!(&self.phase, Phase::Login(login) if login.requests == 0) {
             self.gate = gate;
         }
     }
 
-    /// Whether a request of a login has been taken.
+    /// Whether a login request has been handled.
     pub fn is_begun(&self) -> bool {
         !matches!(&self.phase, Phase::Login(login) if login.requests == 0)
     }
 
-    /// Answers [`Event::Prove`]: the initiator is who it claims to be. By `proof`, a name and a digest, the target proves
-    /// itself, if it was asked.
+    /// Answers [`Event::Prove`]: the initiator is authenticated. With `proof`, a name and a digest, the target
+    /// authenticates itself, if it was asked.
     pub fn proved(&mut self, proof: Option<(&str, &[u8])>) {
         let Phase::Applying(mut login) = std::mem::replace(&mut self.phase, Phase::Closing) else {
             return;
@@ -221,7 +221,7 @@ impl Server {
         self.ask_or_respond(login, heard);
     }
 
-    /// Answers [`Event::Prove`]: the initiator is not believed.
+    /// Answers [`Event::Prove`]: authentication failed.
     pub fn disproved(&mut self) {
         self.end_applying(Status::Authentication);
     }
@@ -265,7 +265,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers [`Event::Login`]: the target is there, and the session may begin under a number that is not zero.
+    /// Answers [`Event::Login`]: the target exists, and the session may begin under a number other than zero.
     pub fn admit(&mut self, unit: Unit, session: u16) {
         let Phase::Applying(mut login) = std::mem::replace(&mut self.phase, Phase::Closing) else {
             return;
@@ -316,9 +316,9 @@ impl Server {
         };
         login.answer = rest.to_vec();
         let more = !continues && !rest.is_empty();
-        // The stage is not left before the initiator has proved who it is, though it ask for that.
+        // The stage does not end before authentication has succeeded, even if the initiator asks for that.
         let held = login.authentication.is_under_way();
-        // A stage is left by a request that was judged: not by one that only fetched the rest of an answer.
+        // A stage ends with a request that was judged, not with one that only fetches the rest of an answer.
         let is_proved = login.authentication.is_settled()
             || (login.authentication.is_open() && self.gate.chap != Chap::Required);
         let may_leave = (now != SECURITY || is_proved) && (next != FULL || login.is_admitted);
@@ -378,7 +378,7 @@ fn name(value: &str) -> Result<String, Status> {
 }
 
 impl Login {
-    /// The method of authentication, of those that are offered. Only the first stage has one.
+    /// The authentication method, one of those offered. Only the first stage has one.
     fn method(&mut self, offered: &str, chap: Chap) -> Result<&'static str, Status> {
         if self.stage != SECURITY {
             return Ok("Reject");
@@ -386,7 +386,7 @@ impl Login {
         self.authentication.choose(offered, chap).map_err(|why| self.disbelieve(why))
     }
 
-    /// The status with which the login of an initiator fails that is not believed.
+    /// The login status after failed authentication.
     fn disbelieve(&mut self, why: Unproved) -> Status {
         self.unproved = Some(why);
         match why {

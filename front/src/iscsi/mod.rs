@@ -1,25 +1,25 @@
-//! iSCSI, spoken to hosts: the target's side of one connection (RFC 7143), whose logical units are disks (SBC-3).
+//! iSCSI: the target's side of one connection (RFC 7143). Its logical units are disks (SBC-3).
 //!
-//! [`Server`] is told of received bytes, hands out [`Event`]s, is told the answers and has bytes to send, like NBD's. An
+//! [`Server`] takes received bytes, hands out [`Event`]s, takes the answers and yields bytes to send, like NBD's. An
 //! initiator logs in to a target, which is a volume as logical unit 0, or to a discovery session, which lists the
-//! targets. A session has one connection, and nothing of it outlives that (error recovery level 0).
+//! targets. A session has one connection and ends with it (error recovery level 0).
 //!
 //! Malformed, out-of-bounds and forbidden requests are refused here, with sense data that point at the field. A driver
-//! sees only reads, writes, zeros, flushes and questions for holes that make sense on the unit it gave. A SCSI command may
-//! be several of those, one after the other.
+//! sees only valid reads, writes, zeros, flushes and queries for holes on its unit. A SCSI command may consist of
+//! several of these, in sequence.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `server` | units come in, and where the connection stands |
-//! | `pdu`, `digest`, `keys` | how units and texts are written |
-//! | `login`, `parameters` | what both sides agree on before the first command |
-//! | `chap` | how an initiator proves who it is, and the target |
+//! | `server` | incoming units, and the state of the connection |
+//! | `pdu`, `digest`, `keys` | encoding of units and texts |
+//! | `login`, `parameters` | negotiation before the first command |
+//! | `chap` | authentication of the initiator, and of the target |
 //! | `text` | the list of targets, and later negotiation |
-//! | `commands`, `transfer` | commands and the data that they bring along |
-//! | `tasks` | commands in work, and how they are aborted |
-//! | `replies` | data and status on their way out |
-//! | `scsi` | what commands of disks mean |
-//! | `reservation` | reservations, in the driver's words |
+//! | `commands`, `transfer` | commands and their data |
+//! | `tasks` | commands in progress, and aborts |
+//! | `replies` | outgoing data and status |
+//! | `scsi` | the disk commands |
+//! | `reservation` | reservations, in the driver's terms |
 
 mod attention;
 mod chap;
@@ -48,14 +48,14 @@ pub use login::Gate;
 pub use scsi::unit::{Designator, Unit};
 pub use server::Server;
 
-/// Something the driver is asked to do.
+/// A question or task for the driver.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The initiator wants to know which targets there are: call [`Server::targets`].
+    /// The initiator asks for the list of targets: call [`Server::targets`].
     List,
-    /// The initiator claims to be somebody: call [`Server::proved`] or [`Server::disproved`].
+    /// The initiator claims to be a certain host: call [`Server::proved`] or [`Server::disproved`].
     Prove(Claim),
-    /// The login has failed: the initiator has not proved who it is.
+    /// The login has failed: the initiator was not authenticated.
     Unproved(Unproved),
     /// The initiator wants to use a target: call [`Server::admit`] or [`Server::turn_away`].
     Login(Nexus),
@@ -63,12 +63,12 @@ pub enum Event {
     Request(Request),
 }
 
-/// Who wants to use what. A session between the same two that is there already ends when this one is admitted.
+/// Who wants to use which target. An existing session between the same two ends when this one is admitted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Nexus {
     /// The initiator's name.
     pub initiator: String,
-    /// What the initiator tells its sessions apart by.
+    /// The initiator's identifier of the session (ISID).
     pub isid: [u8; 6],
     /// The target's name.
     pub target: String,
@@ -82,33 +82,33 @@ impl Nexus {
     }
 }
 
-/// A target, as it is listed.
+/// A target as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its name.
     pub name: String,
-    /// Addresses that it is served at, and the portal group of each.
+    /// Its addresses, each with its portal group.
     pub portals: Vec<(String, u16)>,
 }
 
 /// A request on the unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// To be handed back with the answer. It may come again, but not before that.
+    /// The tag to return with the answer. It may be reused only after that.
     pub number: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// Where, in bytes; zero for what is not about bytes.
+    /// Its offset in bytes; zero for operations without a range.
     pub offset: u64,
-    /// How much, in bytes; zero for these, and never zero otherwise.
+    /// Its length in bytes; zero for operations without a range, otherwise never zero.
     pub length: u64,
-    /// Answer only once the effect is durable.
+    /// Answer only when the effect is durable.
     pub durable: bool,
     /// The unit that it is about, if it is part of a copy: perhaps another than that of the session.
     pub unit: Option<Designator>,
 }
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Read; answered by [`Reply::Pieces`].
@@ -128,30 +128,30 @@ pub enum Op {
     WriteZeroes,
     /// Make every write answered so far durable.
     Flush,
-    /// Tell which parts of the range are holes; answered by [`Reply::Extents`].
+    /// Report the holes of the range; answered by [`Reply::Extents`].
     Holes,
     /// Register or reserve; answered by [`Reply::Reserved`].
     Reserve(reservation::Action),
-    /// Tell who has registered; answered by [`Reply::Reservations`].
+    /// Report the registrants; answered by [`Reply::Reservations`].
     Reservations,
-    /// Tell through which ports the unit can be had; answered by [`Reply::Ports`].
+    /// Report the ports of the unit; answered by [`Reply::Ports`].
     Ports,
 }
 
-/// How a request that succeeded is answered.
+/// The answer to a request that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Done; nothing to return.
+    /// Done, without data.
     Done,
-    /// What was read, in order, adding up to the request's length.
+    /// The content read, in order; the lengths add up to the request's.
     Pieces(Vec<Piece>),
-    /// Lengths in bytes from the request's offset on, and whether each is a hole.
+    /// Lengths in bytes from the request's offset on, each with whether it is a hole.
     Extents(Vec<(u64, bool)>),
-    /// What became of a reservation.
+    /// The outcome of a change of reservations.
     Reserved(reservation::Outcome),
-    /// Who has registered.
+    /// The registrants.
     Reservations(reservation::State),
-    /// All ports, also this one.
+    /// All ports, including this one.
     Ports(Vec<Port>),
 }
 
@@ -176,11 +176,11 @@ pub enum Piece {
 /// Why a request was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It may be done later: the initiator tries again.
+    /// A later attempt may succeed.
     Busy,
-    /// It lies past the end.
+    /// It exceeds the unit.
     OutOfRange,
-    /// The unit is not there any more.
+    /// The unit does not exist any more.
     Gone,
     /// The initiator may only read.
     Protected,

@@ -1,19 +1,19 @@
-//! What both sides agree on (RFC 7143, 13): the answer to each key, and what comes of it.
+//! Negotiated parameters (RFC 7143, 13): the answer to each key, and its effect.
 
 use super::keys::{boolean, number};
 
 /// The longest data segment that initiators are told to send.
 pub(super) const SEGMENT: u32 = 256 << 10;
-/// The longest data segment before anything is said.
+/// The longest data segment without negotiation.
 pub(super) const FIRST_SEGMENT: u32 = 8192;
-/// The most data that come unasked for with a command.
+/// The most unsolicited data of a command.
 const FIRST_BURST: u32 = 64 << 10;
 /// The most data of a sequence.
 const MAX_BURST: u32 = 1 << 20;
-/// What lengths may be.
+/// The bounds of lengths.
 const LENGTHS: std::ops::RangeInclusive<u32> = 512..=(1 << 24) - 1;
 
-/// What was agreed on.
+/// The negotiated values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) header_digest: bool,
@@ -27,7 +27,7 @@ pub(super) struct Parameters {
 }
 
 impl Default for Parameters {
-    /// What holds if nothing is said.
+    /// The values without negotiation.
     fn default() -> Parameters {
         Parameters {
             header_digest: false,
@@ -41,12 +41,12 @@ impl Default for Parameters {
     }
 }
 
-/// What a key is answered.
+/// The answer to a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// This value.
     Value(String),
-    /// Nothing: the initiator only declares it.
+    /// None: the initiator only declares it.
     Nothing,
     /// The value is not one of the key's.
     Reject,
@@ -67,7 +67,7 @@ impl Answer {
 }
 
 impl Parameters {
-    /// Takes what the initiator says of a key that is about the operation of sessions.
+    /// Takes the initiator's value of a key that concerns the session's operation.
     pub(super) fn answer(&mut self, key: &str, value: &str) -> Answer {
         let answer = match key {
             "HeaderDigest" => digest(value).map(|on| named_digest(&mut self.header_digest, on)),
@@ -97,13 +97,13 @@ impl Parameters {
                 self.immediate_data = on;
                 word(on)
             }),
-            // Of each of these there is one, and data come in order.
+            // A session has one of each of these, and data arrive in order.
             "MaxConnections" | "MaxOutstandingR2T" => {
                 number(value).filter(|n| (1..=65535).contains(n)).map(|_| "1".to_string())
             }
             "DataPDUInOrder" | "DataSequenceInOrder" => boolean(value).map(|_| word(true)),
             "ErrorRecoveryLevel" => number(value).filter(|n| *n <= 2).map(|_| "0".to_string()),
-            // Nothing is kept for a session that is gone, and there is nothing to wait for.
+            // Nothing is kept of a session that has ended, so there is no wait.
             "DefaultTime2Wait" => number(value).filter(|n| *n <= 3600).map(|n| n.to_string()),
             "DefaultTime2Retain" => number(value).filter(|n| *n <= 3600).map(|_| "0".to_string()),
             "TaskReporting" => {
@@ -113,7 +113,7 @@ impl Parameters {
             "iSCSIProtocolLevel" => {
                 number(value).filter(|n| *n <= 31).map(|n| n.min(1).to_string())
             }
-            // Markers are no more (RFC 7143, 13.25).
+            // Markers have been removed (RFC 7143, 13.25).
             "IFMarker" | "OFMarker" => boolean(value).map(|_| word(false)),
             "IFMarkInt" | "OFMarkInt" => None,
             _ => return Answer::NotUnderstood,
@@ -131,7 +131,7 @@ fn length(value: &str) -> Option<u32> {
     number(value).filter(|n| LENGTHS.contains(n))
 }
 
-/// The first of the digests offered that there is, and whether it is one.
+/// The first supported one of the offered digests, and whether it is one.
 fn digest(value: &str) -> Option<bool> {
     value.split(',').find_map(|one| match one {
         "CRC32C" => Some(true),

@@ -3,7 +3,7 @@
 /// Length of a basic header segment.
 pub(super) const LEN: usize = 48;
 
-/// A tag that stands for none.
+/// The tag that means none.
 pub(super) const NO_TAG: u32 = u32::MAX;
 
 /// What initiators send.
@@ -28,11 +28,11 @@ pub(super) mod opcode {
     pub(in crate::iscsi) const REJECT: u8 = 0x3f;
 }
 
-/// Where fields lie that several kinds have.
+/// Offsets of fields that several kinds have.
 pub(super) mod at {
     pub(in crate::iscsi) const LUN: usize = 8;
     pub(in crate::iscsi) const TAG: usize = 16;
-    /// The target's tag, of all kinds that have one; in commands, the length that is expected.
+    /// The target's tag, in all kinds with one; in commands, the expected length.
     pub(in crate::iscsi) const TRANSFER_TAG: usize = 20;
     pub(in crate::iscsi) const CMD_SN: usize = 24;
     pub(in crate::iscsi) const STAT_SN: usize = 24;
@@ -42,13 +42,13 @@ pub(super) mod at {
     /// `DataSN`, `R2TSN`, or `ExpDataSN`.
     pub(in crate::iscsi) const DATA_SN: usize = 36;
     pub(in crate::iscsi) const OFFSET: usize = 40;
-    /// A residual, or the length that is desired.
+    /// A residual, or the desired length.
     pub(in crate::iscsi) const LENGTH: usize = 44;
 }
 
-/// It is the last of its sequence.
+/// The last of its sequence.
 pub(super) const FINAL: u8 = 0x80;
-/// The text goes on in the next.
+/// The text continues in the next unit.
 pub(super) const CONTINUE: u8 = 0x40;
 
 /// Why a unit is rejected (RFC 7143, 11.17.1).
@@ -68,7 +68,7 @@ pub(super) enum Reason {
 pub(super) struct Head(pub(super) [u8; LEN]);
 
 impl Head {
-    /// One of a kind, with the bit that most kinds have set.
+    /// A header of a kind, with the bit set that most kinds have.
     pub(super) fn new(opcode: u8) -> Head {
         let mut bytes = [0; LEN];
         (bytes[0], bytes[1]) = (opcode, FINAL);
@@ -80,7 +80,7 @@ impl Head {
         self.0[0] & 0x3f
     }
 
-    /// Whether it comes out of turn.
+    /// Whether it is immediate, outside the sequence.
     pub(super) fn is_immediate(&self) -> bool {
         self.0[0] & 0x40 != 0
     }
@@ -95,12 +95,12 @@ impl Head {
         4 * usize::from(self.0[4])
     }
 
-    /// Bytes of data, without what they are padded with.
+    /// Bytes of data, without padding.
     pub(super) fn data_len(&self) -> usize {
         usize::from(self.0[5]) << 16 | usize::from(self.0[6]) << 8 | usize::from(self.0[7])
     }
 
-    /// The logical unit that it is for.
+    /// The logical unit that it addresses.
     pub(super) fn lun(&self) -> u64 {
         u64::from(self.word(at::LUN)) << 32 | u64::from(self.word(at::LUN + 4))
     }
@@ -155,18 +155,18 @@ pub(super) fn padded(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// A unit that has come whole.
+/// A complete unit.
 #[derive(Clone, Debug)]
 pub(super) struct Pdu {
     pub(super) head: Head,
-    /// Its data, without what they were padded with.
+    /// Its data, without padding.
     pub(super) data: bytes::Bytes,
-    /// The data are not what the digest says.
+    /// Whether the data do not match their digest.
     pub(super) is_damaged: bool,
 }
 
-/// Whether additional header segments fill what they are said to take: each has a length, of what follows its type, and
-/// is padded.
+/// Whether additional header segments have their stated lengths: each has a length, which counts the bytes after its
+/// type, and padding.
 pub(super) fn are_whole(mut additional: &[u8]) -> bool {
     while let [high, low, _kind, ..] = *additional {
         let len = usize::from(u16::from_be_bytes([high, low]));

@@ -1,4 +1,4 @@
-//! Data and status on their way out.
+//! Outgoing data and status.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::scsi::{Sense, Work};
 use super::tasks::Task;
 use super::{Server, digest};
 
-/// What a command ends with.
+/// The final status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     Good,
@@ -30,13 +30,13 @@ impl Status {
     }
 }
 
-/// More or fewer bytes than the initiator has or has room for.
+/// The initiator expects fewer bytes than the command has, or more.
 const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 /// The status comes with the data.
 const STATUS: u8 = 0x01;
 
-/// How the length that a command is about differs from what the initiator expects.
+/// How a command's length differs from the initiator's expected length.
 fn residual(task: &Task, data_in: u64) -> (u8, u32) {
     let length = match (task.writes(), task.reads()) {
         (true, false) => task.data_out,
@@ -75,7 +75,7 @@ impl Server {
         self.send_status(head, &sense);
     }
 
-    /// Sends data in segments that the initiator takes, with the status in the last.
+    /// Sends data in segments of a size that the initiator accepts, with the status in the last.
     fn send_data(&mut self, task: &Task, data: Vec<Bytes>, length: usize, (flag, by): (u8, u32)) {
         let segment = self.parameters.segment as usize;
         let burst = self.parameters.max_burst as usize;
@@ -102,13 +102,13 @@ impl Server {
         }
     }
 
-    /// Says that a unit was not taken, and which.
+    /// Rejects a unit, and says which.
     pub(super) fn reject(&mut self, rejected: &Head, reason: Reason) {
         let head = Head::new(opcode::REJECT).answering(NO_TAG).with_byte(2, reason as u8);
         self.send_status(head, &[Bytes::copy_from_slice(&rejected.0)]);
     }
 
-    /// A command fails whose data are not all there.
+    /// Fails a command whose data are incomplete.
     pub(super) fn fail_gathering(&mut self, number: u64, sense: Sense) {
         if let Some(mut task) = self.tasks.end(number) {
             task.work = Ok(Work::Nothing);
@@ -124,13 +124,13 @@ impl Server {
         self.put(head, data);
     }
 
-    /// Sends a unit that bears the number of the next status without having one.
+    /// Sends a unit that has the number of the next status without using it up.
     pub(super) fn send_beside(&mut self, head: Head) {
         let head = self.numbered(head, self.stat_sn);
         self.put(head, &[]);
     }
 
-    /// With the number of a status, and which commands may come.
+    /// Sets the number of the status, and the window of commands.
     fn numbered(&self, head: Head, status: u32) -> Head {
         let last = self.exp_cmd_sn.wrapping_add(self.tasks.window()).wrapping_sub(1);
         head.with_word(at::STAT_SN, status)
@@ -138,7 +138,7 @@ impl Server {
             .with_word(at::MAX_CMD_SN, last)
     }
 
-    /// Queues a unit with its data, and digests where they are wanted.
+    /// Queues a unit with its data, and the negotiated digests.
     fn put(&mut self, head: Head, data: &[Bytes]) {
         let len = data.iter().map(Bytes::len).sum();
         let head = head.with_data(len);

@@ -1,7 +1,6 @@
-//! Persistent reservations, as SCSI's initiators ask for them and are told of them (SPC-4, 5.13). The driver knows the
-//! rules.
+//! Persistent reservations, in the terms of SCSI initiators (SPC-4, 5.13). The driver applies the rules.
 
-/// What a reservation allows others than its holder.
+/// The access that a reservation leaves to others than its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -11,7 +10,7 @@ pub enum Kind {
     ExclusiveAccess = 3,
     /// Registrants may read and write, others read.
     WriteExclusiveRegistrantsOnly = 5,
-    /// Registrants may read and write, others neither.
+    /// Only registrants may read and write.
     ExclusiveAccessRegistrantsOnly = 6,
     /// All registrants hold it; others may read.
     WriteExclusiveAllRegistrants = 7,
@@ -30,7 +29,7 @@ impl Kind {
         Kind::ExclusiveAccessAllRegistrants,
     ];
 
-    /// The one with this number (SPC-4, table 56).
+    /// The type with this number (SPC-4, table 56).
     pub(super) fn of(number: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
@@ -41,59 +40,59 @@ impl Kind {
     }
 }
 
-/// What an initiator asks for. It registers by its name and its session's number, and by the port.
+/// A request of an initiator. It registers by its name, its session's number and the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Register a key in place of another; zero stands for none.
+    /// Register a key in place of another; zero stands for no key.
     Register {
-        /// The key that is registered; anything, if `ignores`.
+        /// The registered key; any, with `ignores`.
         key: u64,
         /// The new one.
         new: u64,
-        /// Whatever is registered.
+        /// Regardless of the registered key.
         ignores: bool,
     },
     /// Reserve the unit.
     Reserve {
         /// The initiator's key.
         key: u64,
-        /// How.
+        /// The type.
         kind: Kind,
     },
-    /// Give the reservation up.
+    /// Release the reservation.
     Release {
         /// The initiator's key.
         key: u64,
-        /// How it was reserved.
+        /// The type that it was reserved with.
         kind: Kind,
     },
-    /// Remove all registrants and the reservation.
+    /// Remove all registrants and the reservation (CLEAR).
     Clear {
         /// The initiator's key.
         key: u64,
     },
-    /// Remove the registrants with a key, and take the reservation if it was theirs. Once it is answered nothing takes
-    /// effect that those have asked for.
+    /// Remove the registrants with a key, and take over the reservation if it was theirs. After the answer, none of
+    /// their earlier requests takes effect.
     Preempt {
         /// The initiator's key.
         key: u64,
-        /// The key of those that are removed.
+        /// The key of the registrants to remove.
         victim: u64,
-        /// How the unit is reserved then.
+        /// The type of the new reservation.
         kind: Kind,
     },
 }
 
-/// What became of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is done.
     Done,
     /// The initiator is not registered with this key, or the reservation is another's.
     Conflict,
-    /// It is reserved in another way than was said.
+    /// It is reserved with another type.
     WrongRelease,
-    /// There must be a key.
+    /// A key is required.
     NoKey,
     /// There are too many registrants.
     Full,
@@ -104,7 +103,7 @@ pub enum Outcome {
 pub struct Registrant {
     /// Its name and its session's number ([`Nexus::transport_id`](super::Nexus::transport_id)).
     pub name: String,
-    /// The relative number of the port.
+    /// The relative port identifier.
     pub port: u16,
     /// Its key.
     pub key: u64,
@@ -115,7 +114,7 @@ pub struct Registrant {
 /// The registrants of a unit, and its reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Counts changes of the registrants.
+    /// The generation: counts changes of the registrants.
     pub generation: u32,
     /// All of them.
     pub registrants: Vec<Registrant>,

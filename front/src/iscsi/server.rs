@@ -1,4 +1,4 @@
-//! Units as they come in, and where the connection stands.
+//! Incoming units, and the state of the connection.
 
 use std::collections::VecDeque;
 
@@ -16,15 +16,15 @@ use crate::intake::Intake;
 use crate::outbox::Outbox;
 use crate::{Awaits, Machine, Service};
 
-/// Where the connection stands.
+/// The state of the connection.
 pub(super) enum Phase {
     /// Login negotiation.
     Login(Box<Login>),
     /// The driver owes an answer to a login.
     Applying(Box<Login>),
-    /// Commands are taken, or in a discovery session, questions.
+    /// Commands are accepted; in a discovery session, queries.
     Full,
-    /// Nothing the initiator sends matters any more.
+    /// Everything that the initiator sends is ignored.
     Closing,
     /// The initiator broke the protocol.
     Broken(ProtocolError),
@@ -48,20 +48,20 @@ pub struct Server {
     pub(super) our_segment: u32,
     /// The logical unit after login; none in a discovery session.
     pub(super) unit: Option<Unit>,
-    /// How the door is kept that the initiator comes in by.
+    /// The settings of the address at which the initiator connects.
     pub(super) gate: Gate,
     /// Handed out next.
     pub(super) events: VecDeque<Event>,
     pub(super) tasks: Tasks,
     pub(super) texts: Texts,
-    /// What the initiator is told with its next commands.
+    /// Unit attentions for the initiator's next commands.
     pub(super) attentions: VecDeque<Attention>,
     /// What became of copies.
     pub(super) copies: Copies,
     /// The number of the next command, and of the next status.
     pub(super) exp_cmd_sn: u32,
     pub(super) stat_sn: u32,
-    /// A logout that is answered when nothing is in work.
+    /// A logout, answered when no command is in progress.
     pub(super) leaving: Option<Head>,
     begun: u64,
 }
@@ -96,8 +96,8 @@ impl Server {
         }
     }
 
-    /// The next thing to do. `None` means that more bytes are needed, that a question is not answered yet, or that the
-    /// connection is closing. After an error the connection is of no further use.
+    /// The next event. `None` means that more bytes are needed, that an answer is missing, or that the connection is
+    /// closing. After an error the connection is of no further use.
     pub fn poll(&mut self) -> Result<Option<Event>, ProtocolError> {
         let step = self.step();
         if let Err(error) = &step {
@@ -129,7 +129,7 @@ impl Server {
         }
     }
 
-    /// The next unit, if it has come whole.
+    /// The next unit, if it is complete.
     fn next_pdu(&mut self) -> Result<Option<Pdu>, ProtocolError> {
         if self.receiving.is_none() {
             let Some(receiving) = self.next_head()? else { return Ok(None) };
@@ -204,13 +204,13 @@ impl Server {
             (opcode::TASK_MANAGEMENT, true) => self.manage(head),
             (opcode::LOGIN, _) => self.reject(head, Reason::Protocol),
             (opcode::SNACK, true) => self.reject(head, Reason::Snack),
-            // A discovery session is there for questions (RFC 7143, 4.3).
+            // A discovery session is for queries alone (RFC 7143, 4.3).
             _ => self.reject(head, Reason::Unsupported),
         }
         Ok(())
     }
 
-    /// Whether a unit is the next in turn, or out of turn. One beyond the window is as if it had not come.
+    /// Whether a unit has the next number, or is immediate. One beyond the window is ignored.
     fn takes_number(&mut self, head: &Head) -> Result<bool, ProtocolError> {
         // These have no number.
         if head.opcode() == opcode::SNACK || head.is_immediate() {
@@ -240,7 +240,7 @@ impl Server {
     }
 
     fn take_logout(&mut self, head: &Head) {
-        /// To make the connection good again, which level 0 cannot.
+        /// Connection recovery, which level 0 does not have.
         const RECOVERY: u8 = 2;
         if head.flags() & 0x7f == RECOVERY {
             let answer = Head::new(opcode::LOGOUT_RESPONSE).answering(head.tag());
@@ -251,7 +251,7 @@ impl Server {
         self.leave();
     }
 
-    /// Answers a logout, once nothing is in work.
+    /// Answers a logout, once no command is in progress.
     pub(super) fn leave(&mut self) {
         if self.tasks.is_empty()
             && let Some(head) = self.leaving.take()
@@ -273,7 +273,7 @@ impl Server {
         self.leave();
     }
 
-    /// Asks the driver for something.
+    /// Hands the driver a request.
     pub(super) fn ask(&mut self, request: Request) {
         self.events.push_back(Event::Request(request));
     }

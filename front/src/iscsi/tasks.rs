@@ -1,4 +1,4 @@
-//! Commands in work: how many there may be, what each waits for, and how they are aborted (RFC 7143, 11.5).
+//! Commands in progress: their number, the data or answers that they wait for, and aborts (RFC 7143, 11.5).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -7,26 +7,26 @@ use super::pdu::{Head, at, opcode};
 use super::scsi::{Sense, Step, Work};
 use super::transfer::Gather;
 
-/// Commands in turn that there may be.
+/// The most commands in progress that have a number of the sequence.
 const WINDOW: u32 = 128;
-/// Commands in all, with those out of turn.
+/// The most commands in progress, with immediate ones.
 pub(super) const MOST_TASKS: usize = 256;
-/// Bytes that are asked for at a time, of all commands together, if more than one asks.
+/// Bytes requested from the initiator at a time, for all commands together, if several request data.
 const SOLICITED: usize = 8 << 20;
 
-/// A command in work.
+/// A command in progress.
 pub(super) struct Task {
     /// The header of the command.
     pub(super) head: Head,
-    /// What it is to do, or why it is not done.
+    /// Its work, or why it is refused.
     pub(super) work: Result<Work, Sense>,
-    /// Bytes that it would bring along by what it says.
+    /// The length of the data that it needs.
     pub(super) data_out: u64,
-    /// Its data, until all are there.
+    /// Its data, until they are complete.
     pub(super) gather: Option<Gather>,
-    /// What nodes have not been asked for yet.
+    /// Requests that no node has been asked yet.
     pub(super) steps: VecDeque<Step>,
-    /// What a node has been asked for.
+    /// The request at a node.
     pub(super) step: Option<Step>,
     /// The name of the copy that it makes, and the number of its segments, if that is to be remembered.
     pub(super) copies: Option<(u8, u16)>,
@@ -59,34 +59,34 @@ impl Task {
         self.head.flags() & 0x20 != 0
     }
 
-    /// Bytes that the initiator has or has room for.
+    /// The transfer length that the initiator expects.
     pub(super) fn expected(&self) -> u64 {
         self.head.word(at::TRANSFER_TAG).into()
     }
 }
 
-/// An answer to an abort, which waits for commands that nodes have in work.
+/// The answer to an abort, which waits for commands at nodes.
 struct Abort {
     tag: u32,
     waits: BTreeSet<u64>,
 }
 
-/// All of them, by numbers of our own.
+/// All commands, by our own numbers.
 #[derive(Default)]
 pub(super) struct Tasks {
     all: BTreeMap<u64, Task>,
     by_tag: HashMap<u32, u64>,
     next: u64,
-    /// Those that came in turn.
+    /// Those with a number of the sequence.
     numbered: u32,
-    /// Those that have been asked for data, with how many, and those that are still to be asked.
+    /// The commands with data requested, with the length, and the commands still to request data for.
     asked: BTreeMap<u64, usize>,
     to_ask: VecDeque<u64>,
     aborts: Vec<Abort>,
 }
 
 impl Tasks {
-    /// How many commands may come from the next on.
+    /// The number of further commands that may be sent.
     pub(super) fn window(&self) -> u32 {
         WINDOW - self.numbered.min(WINDOW)
     }
@@ -116,14 +116,14 @@ impl Tasks {
         self.all.get_mut(&number)
     }
 
-    /// The one with a tag that still wants data.
+    /// The command with this tag that still needs data.
     pub(super) fn gatherer(&mut self, tag: u32) -> Option<(u64, &mut Gather)> {
         let number = *self.by_tag.get(&tag)?;
         let gather = self.all.get_mut(&number)?.gather.as_mut()?;
         Some((number, gather))
     }
 
-    /// Takes one out that is over. Nothing if it was aborted.
+    /// Removes a command that has ended. Returns nothing if it was aborted.
     pub(super) fn end(&mut self, number: u64) -> Option<Task> {
         let task = self.all.remove(&number)?;
         self.by_tag.remove(&task.head.tag());
@@ -136,22 +136,22 @@ impl Tasks {
         (!task.is_aborted).then_some(task)
     }
 
-    /// Whether the answer of one is not waited for any more.
+    /// Whether a command was aborted, so that its answer is dropped.
     pub(super) fn is_aborted(&self, number: u64) -> bool {
         self.all.get(&number).is_some_and(|task| task.is_aborted)
     }
 
-    /// One wants data that are to be asked for.
+    /// A command needs data that must be requested.
     pub(super) fn wants_data(&mut self, number: u64) {
         self.to_ask.push_back(number);
     }
 
-    /// One has its data.
+    /// A command has its data.
     pub(super) fn has_data(&mut self, number: u64) {
         self.asked.remove(&number);
     }
 
-    /// The next that is asked for data, if it fits beside those that have been.
+    /// The next command to request data for, if its data fit beside the requested ones.
     pub(super) fn next_to_ask(&mut self) -> Option<u64> {
         let number = *self.to_ask.front()?;
         let gather = self.all.get(&number).and_then(|task| task.gather.as_ref());
@@ -165,7 +165,7 @@ impl Tasks {
         Some(number)
     }
 
-    /// Bytes that have been asked for, of commands whose data are not all there.
+    /// Bytes requested for commands whose data are incomplete.
     pub(super) fn gathering(&self) -> usize {
         self.asked.values().sum()
     }
@@ -176,7 +176,7 @@ impl Tasks {
             || self.all.values().any(|t| t.gather.as_ref().is_some_and(|g| g.is_unsolicited))
     }
 
-    /// Drops those whose data are not all there: no node knows of them.
+    /// Drops commands with incomplete data: no node knows of them.
     pub(super) fn drop_gathering(&mut self) {
         let of = self.all.iter().filter(|(_, task)| task.gather.is_some());
         for number in of.map(|(n, _)| *n).collect::<Vec<_>>() {
@@ -184,7 +184,7 @@ impl Tasks {
         }
     }
 
-    /// Aborts some; the answer waits for those that nodes have in work.
+    /// Aborts commands; the answer waits for those at nodes.
     fn abort(&mut self, tag: u32, which: impl Fn(&Task) -> bool) {
         let of = |(number, task): (&u64, &Task)| which(task).then_some(*number);
         let mut waits: BTreeSet<u64> = self.all.iter().filter_map(of).collect();
@@ -201,14 +201,14 @@ impl Tasks {
         self.aborts.push(Abort { tag, waits });
     }
 
-    /// The next abort that is through.
+    /// The next abort that is complete.
     fn next_aborted(&mut self) -> Option<u32> {
         let n = self.aborts.iter().position(|abort| abort.waits.is_empty())?;
         Some(self.aborts.remove(n).tag)
     }
 }
 
-/// Functions of task management.
+/// Task management functions.
 mod function {
     pub(super) const ABORT_TASK: u8 = 1;
     pub(super) const ABORT_TASK_SET: u8 = 2;
@@ -218,7 +218,7 @@ mod function {
     pub(super) const TASK_REASSIGN: u8 = 8;
 }
 
-/// What task management is answered (RFC 7143, 11.6.1).
+/// Task management responses (RFC 7143, 11.6.1).
 mod outcome {
     pub(super) const COMPLETE: u8 = 0;
     pub(super) const NO_TASK: u8 = 1;
@@ -228,8 +228,8 @@ mod outcome {
 }
 
 impl Server {
-    /// Aborts what is to be aborted. What a node has in work is awaited: it may be done, or not, and nothing of it happens
-    /// after the answer.
+    /// Handles a task management function. Commands at nodes are awaited: they may take effect or not, but not after
+    /// the answer.
     pub(super) fn manage(&mut self, head: &Head) {
         let (tag, referenced) = (head.tag(), head.word(at::TRANSFER_TAG));
         let function = head.flags() & 0x7f;
@@ -251,13 +251,13 @@ impl Server {
             (None, function::ABORT_TASK) => {
                 self.tasks.abort(tag, |task| task.head.tag() == referenced);
             }
-            // The hosts' task sets are their own, and a target has one unit.
+            // Each host has its own task set, and a target has one unit.
             (None, _) => self.tasks.abort(tag, |_| true),
         }
         self.answer_aborts();
     }
 
-    /// Answers aborts that are through.
+    /// Answers completed aborts.
     pub(super) fn answer_aborts(&mut self) {
         while let Some(tag) = self.tasks.next_aborted() {
             self.answer_management(tag, outcome::COMPLETE);

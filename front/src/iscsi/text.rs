@@ -1,20 +1,20 @@
-//! Texts within a session: the list of targets, and what can be agreed on anew (RFC 7143, 11.10 and appendix C).
+//! Text requests within a session: the list of targets, and renegotiation (RFC 7143, 11.10 and appendix C).
 
 use super::keys;
 use super::pdu::{CONTINUE, FINAL, Head, NO_TAG, Pdu, Reason, at, opcode};
 use super::{Event, Server, Target};
 
-/// The tag of an answer that goes on.
+/// The tag of an answer with more parts.
 const GOES_ON: u32 = 1;
 
-/// Texts that are not whole.
+/// Incomplete texts.
 #[derive(Default)]
 pub(super) struct Texts {
-    /// What has come, if more is to come.
+    /// The parts received so far, if more follow.
     heard: Vec<u8>,
-    /// The part of an answer that is not sent yet.
+    /// The rest of the answer, still to be sent.
     answer: Vec<u8>,
-    /// The request that the driver is asked about, and of which targets.
+    /// The request that the driver is asked about, and the targets that it names.
     asking: Option<(Head, String)>,
 }
 
@@ -30,7 +30,7 @@ impl Server {
         let head = pdu.head;
         let (tag, is_final) = (head.word(at::TRANSFER_TAG), head.flags() & FINAL != 0);
         if tag == NO_TAG {
-            // What was not fetched is not wanted any more.
+            // A new request discards the rest of an answer.
             self.texts.answer.clear();
         } else if tag != GOES_ON {
             return self.reject(&head, Reason::Protocol);
@@ -43,7 +43,7 @@ impl Server {
         }
         self.texts.heard.extend_from_slice(&pdu.data);
         if head.flags() & CONTINUE != 0 || !is_final {
-            // There is more to come, and nothing to be said yet.
+            // The rest of the text follows.
             let answer = Head::new(opcode::TEXT_RESPONSE).answering(head.tag());
             let answer = answer.with_byte(1, 0).with_word(at::TRANSFER_TAG, GOES_ON);
             return self.send_status(answer, &[]);
@@ -60,7 +60,7 @@ impl Server {
                         keys::append(&mut self.texts.answer, &key, answer);
                     }
                 }
-                // Everything else is agreed on when a session begins.
+                // All other keys belong to the login.
                 _ => keys::append(&mut self.texts.answer, &key, "Reject"),
             }
         }
@@ -73,7 +73,7 @@ impl Server {
     /// Answers [`Event::List`].
     pub fn targets(&mut self, all: &[Target]) {
         let Some((head, wanted)) = self.texts.asking.take() else { return };
-        // In a session with a target, that one is meant if none is named.
+        // In a session with a target, that target is meant if none is named.
         let ours = self.unit.as_ref().map(|unit| unit.target.as_str());
         let wanted = match (wanted.as_str(), ours) {
             ("All", None) => None,
@@ -93,7 +93,7 @@ impl Server {
         self.send_text(&head);
     }
 
-    /// Sends as much of an answer as one unit takes.
+    /// Sends as much of an answer as fits in one unit.
     fn send_text(&mut self, head: &Head) {
         let most = self.parameters.segment as usize;
         let rest = self.texts.answer.split_off(self.texts.answer.len().min(most));

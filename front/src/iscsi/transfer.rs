@@ -1,4 +1,4 @@
-//! Data that commands bring along: with the command, unasked for behind it, and asked for (RFC 7143, 4.2.5.2).
+//! Data of commands: immediate, unsolicited and solicited (RFC 7143, 4.2.5.2).
 
 use bytes::Bytes;
 use weft_bytes::memory::{PageBuffer, Pool};
@@ -7,28 +7,28 @@ use super::Server;
 use super::pdu::{FINAL, Head, NO_TAG, Pdu, Reason, at, opcode};
 use super::scsi::Sense;
 
-/// Data of a command that are not all there.
+/// Incomplete data of a command.
 pub(super) struct Gather {
-    /// Bytes that the command needs. What comes beyond is thrown away.
+    /// Bytes that the command needs. Further bytes are discarded.
     pub(super) wanted: usize,
-    /// More comes that was not asked for, up to `limit`.
+    /// Unsolicited data follow, up to `limit`.
     pub(super) is_unsolicited: bool,
     limit: usize,
-    /// What was asked for: up to where, and the tag.
+    /// The requested burst: its end, and its tag.
     pub(super) burst: Option<(usize, u32)>,
     received: usize,
-    /// The number of the next unit of data, and of the next that asks for some.
+    /// The number of the next data unit, and of the next request for data.
     data_sn: u32,
     r2t_sn: u32,
     data: Data,
 }
 
-/// What has come.
+/// The data received.
 enum Data {
     Nothing,
     /// All of it in one piece.
     Whole(Bytes),
-    /// Beginning with this piece, in a buffer that has room for all.
+    /// Several pieces, in a buffer with space for all.
     Pieces(PageBuffer),
 }
 
@@ -40,7 +40,7 @@ impl Gather {
         Gather { wanted, is_unsolicited, limit, burst, received, data_sn, r2t_sn, data }
     }
 
-    /// The next bytes have come.
+    /// Adds the next bytes.
     pub(super) fn add(&mut self, bytes: &Bytes) {
         let kept = bytes.len().min(self.wanted.saturating_sub(self.received));
         let from = self.received.min(self.wanted);
@@ -62,7 +62,7 @@ impl Gather {
         }
     }
 
-    /// Whether nothing is missing and nothing more is to come.
+    /// Whether the data are complete and no unit follows.
     pub(super) fn is_whole(&self) -> bool {
         !self.is_unsolicited && self.burst.is_none() && self.received >= self.wanted
     }
@@ -76,7 +76,7 @@ impl Gather {
         }
     }
 
-    /// Whether a unit of data is the one that is due; then it is taken.
+    /// Takes a data unit if it is the expected one, and returns whether it is.
     fn take(&mut self, head: &Head, bytes: &Bytes) -> bool {
         let tag = head.word(at::TRANSFER_TAG);
         let (end, due) = match (self.burst, self.is_unsolicited) {
@@ -93,7 +93,7 @@ impl Gather {
         self.add(bytes);
         self.data_sn = self.data_sn.wrapping_add(1);
         if head.flags() & FINAL != 0 {
-            // What was asked for has to come whole.
+            // A burst must be complete.
             if self.burst.is_some_and(|(end, _)| self.received < end) {
                 return false;
             }
@@ -104,7 +104,7 @@ impl Gather {
 }
 
 impl Server {
-    /// Takes a unit of data. Those of a command that is not there any more are thrown away.
+    /// Takes a data unit. Data of a command that has ended are discarded.
     pub(super) fn take_data(&mut self, pdu: &Pdu) {
         let head = &pdu.head;
         let Some((number, gather)) = self.tasks.gatherer(head.tag()) else { return };
@@ -113,7 +113,7 @@ impl Server {
             return self.fail_gathering(number, Sense::DIGEST);
         }
         if !gather.take(head, &pdu.data) {
-            // Nothing of the command is done, and what else comes for it is thrown away.
+            // The command is not executed, and its further data are discarded.
             self.fail_gathering(number, Sense::DATA);
             return;
         }
@@ -125,7 +125,7 @@ impl Server {
         }
     }
 
-    /// Asks for the data of commands that wait for their turn.
+    /// Requests the data of waiting commands.
     pub(super) fn ask_for_data(&mut self) {
         while let Some(number) = self.tasks.next_to_ask() {
             let max_burst = self.parameters.max_burst as usize;
@@ -133,7 +133,7 @@ impl Server {
             let (lun, tag) = (task.head.lun(), task.head.tag());
             let Some(gather) = &mut task.gather else { continue };
             let length = (gather.wanted - gather.received).min(max_burst);
-            // A tag is any number but the one that stands for none.
+            // Any tag but the one that means none.
             let ours = (number % u64::from(NO_TAG)) as u32;
             gather.burst = Some((gather.received + length, ours));
             let head = Head::new(opcode::R2T)

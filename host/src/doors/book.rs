@@ -1,4 +1,4 @@
-//! Logins and refusals: counted, and written to the log, a line each.
+//! Logins and refusals: counters, and a log line for each.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,26 +8,26 @@ use std::time::{Duration, Instant};
 use super::who::{Cause, Who};
 use crate::log::{About, Level, Log, Sparing};
 
-/// What there is to say of a login.
+/// A login, as the log has it.
 pub(crate) struct Entry<'a> {
     pub(crate) who: &'a Who,
-    /// Where it comes from.
+    /// The peer's address.
     pub(crate) from: &'a str,
-    /// What it speaks.
+    /// The protocol.
     pub(crate) protocol: &'static str,
-    /// What it wants to use, if that is known.
+    /// The volume or target that it wants, if known.
     pub(crate) volume: Option<&'a str>,
-    /// The number of its user, if it is in this machine.
+    /// The number of its user, if it is on this machine.
     pub(crate) user: Option<u32>,
 }
 
 /// The counts, and the log.
 pub(crate) struct Book {
     log: Log,
-    /// For what strangers may cause as often as they like.
+    /// Limits the log lines that strangers can cause.
     refusals: Sparing,
     logins: AtomicU64,
-    /// Logins that were put off after wrong proofs.
+    /// Logins that were delayed after wrong proofs.
     delayed: AtomicU64,
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -67,7 +67,7 @@ impl Book {
         self.log.say(Level::Info, &entry.about("login", result), &line);
     }
 
-    /// A host is turned away.
+    /// A host is refused.
     pub(crate) fn refusal(&self, entry: &Entry<'_>, cause: Cause, why: &str) {
         *self
             .refused
@@ -80,12 +80,12 @@ impl Book {
         self.refusals.say_of(Instant::now(), about, &line);
     }
 
-    /// A login is put off, because others before it were wrong.
+    /// A login is delayed, because earlier proofs were wrong.
     pub(crate) fn delayed(&self) {
         self.delayed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many were.
+    /// The number of delayed logins.
     pub(crate) fn delays(&self) -> u64 {
         self.delayed.load(Ordering::Relaxed)
     }
@@ -116,12 +116,12 @@ impl Book {
         (self.logins.load(Ordering::Relaxed), Cause::ALL.iter().map(of).collect())
     }
 
-    /// How long until it is said how many lines were left out.
+    /// The time until a line reports the number of omitted lines.
     pub(crate) fn due(&self) -> Option<Duration> {
         self.refusals.due().map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Says how many lines were left out, if it is time.
+    /// Reports the number of omitted lines, if it is time.
     pub(crate) fn sum_up(&self, now: Instant) {
         self.refusals.sum_up(now);
     }

@@ -1,24 +1,24 @@
-//! Wrong proofs are slowed down, by the address that they come from and by the name that is claimed.
+//! Delays proofs after wrong ones, by address and by claimed name.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// So many wrong proofs are judged at once.
+/// Wrong proofs without delay.
 const FREE: u32 = 3;
 
-/// After so long without a wrong one, all are forgotten.
+/// After this time without a wrong proof, the count begins again.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// How long the first wait is, and the longest.
+/// The first delay, and the longest.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// So many addresses, and as many names of each kind, are remembered.
+/// The most addresses that are remembered, and the most names of each kind.
 const MOST: usize = 1024;
 
-/// What an address counts as: in IPv6 its network of 64 bits, all of which one machine may have.
+/// The key of an address. In IPv6 it is the 64-bit network, since one machine may have all its addresses.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
@@ -26,15 +26,15 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What is known of those that were wrong.
+/// Wrong proofs by address and by name.
 #[derive(Default)]
 pub(crate) struct Brake {
     addresses: Table<IpAddr>,
     /// Names of hosts.
     names: Table<String>,
-    /// Names that no host has: they take no room from those.
+    /// Names that no host has. They do not evict names of hosts.
     others: Table<String>,
-    /// Names, with the addresses where they were proved: somebody else's guesses do not slow those down.
+    /// Names, with the addresses where they were proved: guesses from other addresses do not delay those.
     proved: HashMap<(IpAddr, String), Instant>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Brake {
 struct Wrong {
     count: u32,
     last: Instant,
-    /// From when on another proof is judged.
+    /// The time from which on the next proof is judged.
     free: Instant,
 }
 
@@ -56,7 +56,7 @@ impl<K> Default for Table<K> {
 }
 
 impl<K: Clone + Eq + Hash> Table<K> {
-    /// When the next proof may be judged, and by how much that is put off for the one after it.
+    /// When the next proof may be judged, and the delay that it adds for the one after it.
     fn next(&self, key: &K, now: Instant) -> Option<(Instant, Duration)> {
         let wrong = self.0.get(key).filter(|w| now < w.last + MEMORY && w.count >= FREE)?;
         let wait = FIRST.saturating_mul(1 << (wrong.count - FREE).min(5)).min(LONGEST);
@@ -83,8 +83,8 @@ impl<K: Clone + Eq + Hash> Table<K> {
 }
 
 impl Brake {
-    /// When a proof is judged that comes now: later for each that waits already. None if it would wait for too long, and
-    /// is not judged at all.
+    /// When a proof that arrives now is judged, behind the waiting ones. None if it would wait for too long: then it is
+    /// refused unjudged.
     pub(crate) fn when(
         &mut self,
         address: Option<IpAddr>,

@@ -1,7 +1,7 @@
-//! The certificates by which hosts are served with TLS.
+//! The certificates with which hosts are served by TLS.
 //!
-//! The processes of a cluster have theirs, and the cluster's authority makes those of hosts where its key is. An array in
-//! one process gets an authority when it is first needed, in the folder `tls` of its directory.
+//! The processes of a cluster have their own, and the cluster's authority makes those of hosts, where its key is. An
+//! array in one process gets an authority when one is first needed, in the folder `tls` of its directory.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ use crate::error::{Error, Result, at, fail};
 /// The folder of an array in one process.
 const FOLDER: &str = "tls";
 
-/// What the process of an array in one process is called in its certificate.
+/// The name in the certificate of an array in one process.
 const NAME: &str = "array";
 
 /// The certificates of a process.
 pub(crate) struct Keeper {
     dir: PathBuf,
-    /// The number of the cluster, of an array in one process.
+    /// The cluster's number, for an array in one process.
     alone: Option<u128>,
     inside: Mutex<Inside>,
 }
@@ -35,11 +35,11 @@ struct Inside {
     tls: Tls,
     identity: Option<Arc<Identity>>,
     config: Option<Arc<ServerConfig>>,
-    /// The addresses that an array in one process has in its certificate.
+    /// The addresses in the certificate of an array in one process.
     addresses: Vec<IpAddr>,
 }
 
-/// A certificate for a host, and what it needs beside it.
+/// A host's certificate, with the files that it needs beside it.
 pub(crate) struct Signed {
     pub(crate) certificate: HostCertificate,
     /// The authority's own certificate.
@@ -51,12 +51,12 @@ fn said(error: impl std::fmt::Display) -> Error {
 }
 
 impl Keeper {
-    /// Of an array in one process.
+    /// For an array in one process.
     pub(crate) fn alone(dir: &Path, cluster: u128) -> Keeper {
         Keeper::new(dir.join(FOLDER), Some(cluster), None)
     }
 
-    /// Of a process of a cluster.
+    /// For a process of a cluster.
     pub(crate) fn together(dir: &Path, identity: Arc<Identity>) -> Keeper {
         Keeper::new(dir.to_path_buf(), None, Some(identity))
     }
@@ -70,7 +70,7 @@ impl Keeper {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves hosts with TLS or not from now on, at these addresses.
+    /// Sets whether hosts are served by TLS, and at which addresses.
     pub(crate) fn serve(&self, tls: Tls, addresses: Vec<IpAddr>) -> Result<()> {
         let mut inside = self.lock();
         (inside.tls, inside.addresses) = (tls, addresses);
@@ -81,7 +81,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// How hosts are served with TLS, if they are.
+    /// The TLS configuration for hosts, if they are served by TLS.
     pub(crate) fn config(&self) -> Result<Option<Arc<ServerConfig>>> {
         let mut inside = self.lock();
         if inside.tls == Tls::Off {
@@ -99,7 +99,7 @@ impl Keeper {
         Ok(inside.config.clone())
     }
 
-    /// The certificate of a host, for its public key.
+    /// Makes a host's certificate for its public key.
     pub(crate) fn certify(&self, name: &str, key: &[u8]) -> Result<Signed> {
         let key = PublicKey::from_bytes(key).map_err(said)?;
         let mut inside = self.lock();
@@ -119,8 +119,8 @@ impl Keeper {
         Ok(Signed { certificate, ca: authority.pem().to_string() })
     }
 
-    /// Sees to it that an array in one process has an authority, and a certificate of it for its addresses. The
-    /// certificate's key is a new one each time.
+    /// Makes the authority of an array in one process if it is missing, and a certificate with its addresses. The
+    /// certificate has a new key each time.
     fn begin(&self, inside: &mut Inside) -> Result<()> {
         let Some(cluster) = self.alone else { return Ok(()) };
         if !CertificateAuthority::is_at(&self.dir) {

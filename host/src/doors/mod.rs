@@ -1,14 +1,14 @@
-//! Who may come in: how hosts prove who they are, and where that is asked of them.
+//! Authentication of hosts, and where it is required.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | this file | what an operator chooses |
+//! | this file | the operator's settings |
 //! | [`keeper`] | the certificates by which hosts are served with TLS |
-//! | [`who`] | who a host is, and what it may use |
-//! | [`secret`] | CHAP secrets, and whether somebody knows one |
-//! | [`vault`] | the keys that they are sealed with |
-//! | [`brake`] | wrong proofs are slowed down |
-//! | [`book`] | logins and refusals: counted, and written to the log |
+//! | [`who`] | a host's identity and rights |
+//! | [`secret`] | CHAP secrets, and checks of proofs |
+//! | [`vault`] | the keys that seal the secrets |
+//! | [`brake`] | delays after wrong proofs |
+//! | [`book`] | counters and log lines of logins and refusals |
 
 pub(crate) mod book;
 pub(crate) mod brake;
@@ -22,12 +22,12 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result, fail};
 
-/// Whether hosts are served with TLS.
+/// Whether hosts are served by TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
     /// No.
     Off,
-    /// Those that want it.
+    /// Those that ask for it.
     #[default]
     Allow,
     /// All that come by TCP.
@@ -57,20 +57,20 @@ impl FromStr for Tls {
     }
 }
 
-/// How the doors are kept at which hosts come in.
+/// Requirements for hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Doors {
-    /// Whether hosts are served with TLS.
+    /// Whether hosts are served by TLS.
     pub tls: Tls,
-    /// Hosts of other machines need not prove who they are.
+    /// Hosts of other machines need no authentication.
     pub no_auth: bool,
-    /// The group whose members may use the Unix sockets for hosts, by its name or number; that of the process if open.
+    /// The group that may use the Unix sockets for hosts, by name or number; the process's own if not set.
     pub socket_group: Option<String>,
 }
 
 impl Doors {
-    /// Refuses to serve other machines' hosts at an address where nothing is asked of them. `key` is by what the
-    /// address was given, and `how` says what to write.
+    /// Refuses an address beyond this machine where no authentication is required. `key` is the setting that gave the
+    /// address, and `how` the form of the advice.
     pub(crate) fn check(&self, key: &str, place: &str, how: How) -> Result<()> {
         if self.no_auth || self.tls == Tls::Require || is_loopback(place) {
             return Ok(());
@@ -85,7 +85,7 @@ impl Doors {
         ))
     }
 
-    /// The number of the group of the Unix sockets, if one is chosen.
+    /// The number of the group of the Unix sockets, if one is set.
     pub(crate) fn group(&self) -> Result<Option<u32>> {
         let Some(name) = &self.socket_group else { return Ok(None) };
         if let Ok(number) = name.parse() {
@@ -105,7 +105,7 @@ impl Doors {
     }
 }
 
-/// How an operator says how the doors are kept.
+/// The form in which an operator gives these settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// By options of a command.
@@ -114,7 +114,7 @@ pub enum How {
     File,
 }
 
-/// Whether only programs of this machine reach a TCP address. Of a name that is not known.
+/// Whether only programs of this machine can reach a TCP address. False for an unresolved name.
 pub(crate) fn is_loopback(place: &str) -> bool {
     let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,4 +1,4 @@
-//! CHAP secrets: what can be one, and the digests that prove that somebody knows it (RFC 1994, RFC 7143 12.1.3).
+//! CHAP secrets: their form, and the digests that prove knowledge of one (RFC 1994, RFC 7143 12.1.3).
 
 use md5::Digest;
 use subtle::ConstantTimeEq;
@@ -7,28 +7,28 @@ use weft_front::iscsi::{Algorithm, Claim};
 use crate::error::{Result, fail};
 use crate::hex::unhex;
 
-/// How long a secret is, in bytes.
+/// The length of a secret in bytes.
 const LEAST: usize = 12;
 const MOST: usize = 255;
 
-/// The secrets of a host: by the one it proves who it is, by the other the target does.
+/// The secrets of a host: its own, and the one by which the target authenticates itself to it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secrets {
     host: Vec<u8>,
     target: Option<Vec<u8>>,
 }
 
-/// Why a claim is not believed, though it be well-formed.
+/// Why a well-formed claim is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disbelief {
     /// The answer to the challenge is wrong.
     Wrong,
-    /// The target is to prove itself, and has no secret for that.
+    /// The target must authenticate itself, and has no secret for that.
     OneWay,
 }
 
 impl Secrets {
-    /// Reads secrets as an operator writes them.
+    /// Parses secrets as an operator writes them.
     pub(crate) fn parse(host: &str, target: Option<&str>) -> Result<Secrets> {
         let host = parse("the secret", host)?;
         let target = target.map(|text| parse("the target's secret", text)).transpose()?;
@@ -40,18 +40,18 @@ impl Secrets {
         Ok(Secrets { host, target })
     }
 
-    /// Whether the target can prove itself, too.
+    /// Whether the target can authenticate itself, too.
     pub(crate) fn is_mutual(&self) -> bool {
         self.target.is_some()
     }
 
-    /// As they are sealed.
+    /// The form that is sealed.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let target = self.target.as_deref().unwrap_or_default();
         [&[self.host.len() as u8], &self.host[..], target].concat()
     }
 
-    /// Of what was sealed.
+    /// Parses the sealed form.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Secrets> {
         let (len, rest) = bytes.split_first()?;
         let (host, target) = rest.split_at_checked(usize::from(*len))?;
@@ -59,7 +59,7 @@ impl Secrets {
         Some(Secrets { host: host.to_vec(), target })
     }
 
-    /// Judges a claim. Returns the digest by which the target proves itself, if it was asked.
+    /// Judges a claim. Returns the digest that authenticates the target, if it was asked.
     pub(crate) fn judge(&self, claim: &Claim) -> std::result::Result<Option<Vec<u8>>, Disbelief> {
         let Claim { algorithm, challenge, response, asks, .. } = claim;
         let expected = digest(*algorithm, challenge.identifier, &self.host, &challenge.bytes);

@@ -1,4 +1,4 @@
-//! Keys that the CHAP secrets of hosts are sealed with, so that copies of the map do not give them away.
+//! Keys that seal the CHAP secrets of hosts, so that copies of the map do not disclose them.
 //!
 //! The map is on every disk; a key is only in the directories of the cluster's processes, and travels between them
 //! over their own connections. The process at which the first secret is set makes one, and the others ask for it
@@ -22,7 +22,7 @@ use crate::hex::{hex, unhex};
 const FILE: &str = "secrets.key";
 const SPARE: &str = "secrets.key.new";
 
-/// What is digested with a key for its number.
+/// Digested with a key to get its number.
 const NUMBER: &[u8] = b"weft: the number of a key for secrets of hosts";
 
 type Key = [u8; 32];
@@ -65,7 +65,7 @@ impl Vault {
         self.lock().get(&number).map(|key| hex(key))
     }
 
-    /// Keeps a key that another process has given. Says whether it is one that was not here.
+    /// Keeps a key received from another process. Returns whether it is new here.
     pub(crate) fn keep(&self, asked: u64, text: &str) -> Result<bool> {
         let Some(key) = unhex(text).and_then(|bytes| Key::try_from(bytes).ok()) else {
             return fail("what a process gave is not a key for secrets");
@@ -90,14 +90,14 @@ impl Vault {
         Ok(number)
     }
 
-    /// The numbers of the keys that secrets of a map are sealed with, and that are not here.
+    /// The numbers of missing keys: those that secrets of the map are sealed with.
     pub(crate) fn missing(&self, map: &ClusterMap) -> BTreeSet<u64> {
         let keys = self.lock();
         let used = map.hosts.values().filter_map(|host| Some(host.secret.as_ref()?.key));
         used.filter(|key| !keys.contains_key(key)).collect()
     }
 
-    /// Seals the secrets of a host. The map's own key is used, or a new one if it has none that is here.
+    /// Seals a host's secrets, with the map's key if it is here, else with another key of this process or a new one.
     pub(crate) fn seal(
         &self,
         map: &ClusterMap,
@@ -123,7 +123,7 @@ impl Vault {
         Ok(SealedSecret { key: number, mutual, bytes: [&nonce[..], &bytes].concat() })
     }
 
-    /// The secrets of a host, if the key is here and nobody has changed what was sealed.
+    /// Opens a host's secrets, if the key is here and the sealed form is intact.
     pub(crate) fn open_sealed(&self, host: &str, sealed: &SealedSecret) -> Result<Secrets> {
         let keys = self.lock();
         let Some(key) = keys.get(&sealed.key) else {
@@ -144,13 +144,13 @@ impl Vault {
         Secrets::from_bytes(opened).ok_or_else(damaged)
     }
 
-    /// What a sealed secret is bound to: it is of no use for another host or cluster.
+    /// The context of a sealed secret: it is useless for another host or cluster.
     fn bound_to(&self, host: &str, mutual: bool) -> Vec<u8> {
         [&self.cluster.to_le_bytes()[..], &[u8::from(mutual)], host.as_bytes()].concat()
     }
 }
 
-/// The number of a key, which says nothing else of it. It has 63 bits, as numbers in `weft.toml`.
+/// The number of a key, which discloses nothing of it. It has 63 bits, as numbers in `weft.toml`.
 fn number(key: &Key) -> u64 {
     let digest = ring::digest::digest(&ring::digest::SHA256, &[NUMBER, key].concat());
     let first = digest.as_ref().first_chunk().expect("a digest has 32 bytes");

@@ -1,52 +1,52 @@
-//! Who a host is, and what it may use.
+//! Identity and rights of a host.
 
 use std::borrow::Cow;
 
 use weft_core::cluster::{Access, ClusterMap, Volume};
 use weft_net::identity::ShownHost;
 
-/// Who is at the other end of a connection.
+/// The identity of a connection's other end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Who {
     /// An unauthenticated host where no authentication is required.
     #[default]
     Stranger,
-    /// Somebody who must prove it by TLS or CHAP, and has not.
+    /// A host that must authenticate by TLS or CHAP, and has not.
     Unproved,
-    /// Whoever comes to a process that is a host's own controller: that host, by the process's name.
+    /// A client of a process that is a host's own controller: that host, by the process's name.
     Own(String),
     /// A host that has shown its certificate.
     Proved(ShownHost),
-    /// A host that has proved by CHAP that it knows its secret.
+    /// A host that has authenticated by CHAP.
     Chap {
         /// Its name.
         name: String,
-        /// What tells the sealed secret from others.
+        /// Distinguishes the sealed secret from others.
         mark: u128,
     },
 }
 
-/// Why somebody is turned away.
+/// Why a host is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct No {
     pub(crate) cause: Cause,
     pub(crate) text: String,
 }
 
-/// Why hosts are turned away, as metrics count it.
+/// Causes of refusal, as metrics count them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
-    /// The TLS handshake failed: no certificate, or none that is good.
+    /// The TLS handshake failed: the certificate is missing or invalid.
     Tls,
     /// TLS is required.
     NoTls,
-    /// The host has not proved by CHAP who it is.
+    /// CHAP failed.
     Chap,
-    /// The host is not known any more, or by another certificate.
+    /// The host is no longer known, or has another certificate.
     Revoked,
     /// The host is not on the volume's list.
     NotAllowed,
-    /// There is no such volume, it is somebody else's for now, or the process does not serve.
+    /// The volume does not exist, is in use by another host, or the process does not serve.
     Unavailable,
     /// There are too many connections.
     Places,
@@ -79,7 +79,7 @@ impl Cause {
 }
 
 impl Who {
-    /// The host's name, as it says it.
+    /// The name that the host claims.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
             Who::Stranger | Who::Unproved => None,
@@ -89,7 +89,7 @@ impl Who {
         }
     }
 
-    /// The host that it is by the map in force, if it is one.
+    /// The host's name if the map in force has it.
     pub(crate) fn known(&self, map: &ClusterMap) -> Result<Option<&str>, No> {
         match self {
             Who::Stranger => Ok(None),
@@ -124,7 +124,7 @@ impl Who {
         }
     }
 
-    /// What it may do with a volume.
+    /// Its rights to a volume.
     pub(crate) fn access(&self, map: &ClusterMap, volume: &Volume) -> Result<Access, No> {
         let host = self.known(map)?;
         volume.access_of(host).ok_or_else(|| {

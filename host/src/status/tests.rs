@@ -105,7 +105,10 @@ fn the_page_names_the_fields_that_there_are() {
     for section in sections {
         let (heading, body) = section.split_once('\n').unwrap();
         let rows = body.lines().filter(|line| line.starts_with("| `"));
-        let said: BTreeSet<&str> = rows.map(in_backticks).collect();
+        // Fields that mean the same share a row.
+        let cells = rows.filter_map(|row| row.split(" | ").next());
+        let said: BTreeSet<&str> =
+            cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
         // It is said of nodes and of volumes.
         let path = match heading {
             "What parity that waits exposes" => "volumes[].exposed",

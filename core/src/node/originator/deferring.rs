@@ -1,5 +1,5 @@
-//! Parity that waits, at the originator (AFRAID): which parities of a write do, how its request is cut, when an attempt is
-//! given up after a failure, and what becomes of content that nothing determines any more.
+//! Deferred parity at the originator (AFRAID): the deferred parities of a write, how its request is cut, when an
+//! attempt is given up after a failure, and content that nothing determines any more.
 
 use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
@@ -11,10 +11,10 @@ use crate::node::{HostError, Task};
 use crate::plan::{self, Range, Span, Waits};
 use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR};
 
-/// For so long parity is not asked to wait where it would not.
+/// For this time a refused deferral is not tried again.
 const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
 
-/// Cuts what is to be zeros where it is lost into jobs, one for each stripe unit.
+/// Cuts a range that is zeroed where it is lost into jobs, one for each stripe unit.
 pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job> {
     let unit = volume.geometry.unit;
     let (from, to) = (range.offset / SECTOR * SECTOR, range.end().next_multiple_of(SECTOR));
@@ -24,15 +24,15 @@ pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job>
         let (from, to) = (range.offset.max(n * unit), range.end().min((n + 1) * unit));
         let piece = Range { offset: from, len: to - from };
         let what = What::Write(piece, Buffer::Zero(piece.len as usize));
-        // What parity covers is not known where something is lost: so parity is computed later.
+        // Where data is lost, the data that parity covers is unknown: so parity is computed later.
         Job { must_wait: true, accepts: true, ..Job::new(Purpose::Host(request), volume.id, what) }
     };
     units.map(job).collect()
 }
 
 impl Originator {
-    /// The parities that wait in an attempt at a job. None does while a disk of the extent is lost, or has yet to get
-    /// something: what it has not is determined by that parity. Nor while one may be lost soon.
+    /// The deferred parities of an attempt at a job. There are none while a disk of the extent is lost or stale,
+    /// because parity determines its content, nor while one may be lost soon.
     pub(super) fn parities_that_wait(
         &self,
         job: &Job,
@@ -65,7 +65,7 @@ impl Originator {
         }
     }
 
-    /// Who has the parities that wait of the first stripe of a job. Jobs of which none takes a write at once are of one.
+    /// The nodes with the deferred parities of a job's first stripe. Jobs without an immediate parity have one stripe.
     fn waiting_nodes(job: &Job, volume: &Volume) -> Vec<NodeId> {
         let g = &volume.geometry;
         let stripe = job.what.first_stripe(volume);
@@ -81,7 +81,7 @@ impl Originator {
             .collect()
     }
 
-    /// Parity would not wait. For a moment it is not asked to: what is asked in vain takes longer.
+    /// A deferral was refused. It is not tried for a moment, because a refused attempt takes longer.
     pub(super) fn is_unwilling(&mut self, job: &Job, now: Nanos) {
         let Some(volume) = self.map.volumes.get(&job.volume) else { return };
         for node in Originator::waiting_nodes(job, volume) {
@@ -94,16 +94,15 @@ impl Originator {
         !self.unwilling.is_empty() && Originator::waiting_nodes(job, volume).into_iter().any(is)
     }
 
-    /// Whether all disks of an extent are there and have missed nothing.
+    /// Whether all disks of an extent are present and have missed nothing.
     pub(super) fn is_whole(&self, volume: &Volume, extent: usize) -> bool {
         let columns = &volume.extents[extent].columns;
         let behind = |node: NodeId| self.map.behind_since(volume, extent, node).is_some();
         self.map.lost(volume, extent).is_empty() && !columns.iter().any(|c| behind(c.0))
     }
 
-    /// Whether the content of participants that are not among these voters is not determined by what these have. To commit
-    /// then would mark the parity that determines what they had, and nobody could tell whether the write has happened
-    /// there.
+    /// Whether the content of participants outside these voters is not determined by the voters' content. A commit
+    /// would then mark the parity that determines it, and no node could tell whether the write has happened there.
     pub(super) fn would_lose(
         &self,
         job: &Job,
@@ -125,9 +124,9 @@ impl Originator {
         })
     }
 
-    /// What to do with a job that has no plan. Disks that are away may come back, and it waits for them. A disk that does not
-    /// know yet what it has missed will: perhaps nothing. If there is none of either, and the others have marked or
-    /// lost what a rebuild needs, nothing determines the content any more. Of a longer part the first half
+    /// The next step for a job without a plan. If disks are away, it waits for them, because they may come back. A disk
+    /// that does not know yet what it has missed will know: perhaps nothing. Without either, if the others have marked
+    /// or lost content that a rebuild needs, nothing determines the content any more. Of a longer part the first half
     /// is tried by itself, since perhaps only some sectors are lost.
     pub(super) fn nothing_determines(&mut self, mut job: Job, outbox: &mut Outbox) {
         if job.joined().is_some() {
@@ -145,7 +144,8 @@ impl Originator {
             _ => ColumnSet::EMPTY,
         };
         let others = job.avoid.minus(job.bad).minus(of);
-        // What is lost is marked as such where there is a journal; marks may be from before the volume's policy was changed.
+        // Lost content is marked as such where there is a journal; marks may be from before the volume's policy was
+        // changed.
         let marks = volume.policy.is_journaled();
         let waits = volume.redundancy_at(stripe).defers() || !job.marked.is_empty();
         if waits && !others.minus(self.map.lost(&volume, extent)).is_empty() {
@@ -155,7 +155,7 @@ impl Originator {
         let What::Rebuild { stripe, column, part, .. } = job.what else {
             return self.lacks_nodes(job, outbox);
         };
-        // The disk that the column leaves may have it, unless it has said that it has not.
+        // The disk that the column leaves may have it, unless it has reported otherwise.
         let leaving = &volume.extents[extent].leaving;
         let moves = of.iter().any(|c| leaving.contains_key(&c)) && !job.computes;
         let known = (!job.bad.is_empty() || !volume.geometry.is_redundant())
@@ -176,8 +176,8 @@ impl Originator {
         self.retry(job);
     }
 
-    /// A column says that what is asked of it is lost for good. Who reads goes around it. Who writes need not know it:
-    /// parity is computed later, from what is there then.
+    /// A column reports that the wanted content is permanently lost. A reader avoids the column. A writer need not know
+    /// the content: parity is computed later, from the data of that time.
     pub(super) fn lacks_for_good(&mut self, mut job: Job, column: usize, outbox: &mut Outbox) {
         match job.what {
             What::Write(..) if job.reads_first() => {
@@ -188,7 +188,7 @@ impl Originator {
                 (job.must_wait, job.must_not_wait) = (true, false);
                 self.retry(job);
             }
-            // It begins or ends within a sector of which the rest is lost.
+            // It begins or ends within a sector whose rest is lost.
             What::Write(..) | What::Verify { .. } => {
                 self.finish(job, Err(HostError::TooManyLost), outbox);
             }

@@ -1,4 +1,4 @@
-//! Reads that go round a slow node: their data is decoded from the other columns.
+//! Reads that avoid a slow node: their data is decoded from the other columns.
 //!
 //! An originator measures how long each node takes to answer reads. A node that takes several times longer than the others is
 //! *slow*: host reads avoid it, but for a few that tell when it is not slow any more. A read that waits much longer than
@@ -17,34 +17,34 @@ use crate::node::{Output, SlowNode, Timer};
 use crate::order::Ordering;
 use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, Timestamp};
 
-/// So many times longer than the others a slow node takes, and at least this much.
+/// The factor by which a slow node is slower than the others, and the least difference.
 const TIMES: Nanos = 4;
 const AT_LEAST: Nanos = MILLIS;
-/// Of so many reads that could avoid a slow node one does not.
+/// One of this many reads that could avoid a slow node does not.
 const PROBE: u64 = 32;
-/// A read is hedged that waits so many times longer than half of all take, within bounds.
+/// A read is hedged when it waits this many times longer than the median, within bounds.
 const HEDGE_TIMES: Nanos = 8;
 const HEDGE_AFTER: (Nanos, Nanos) = (5 * MILLIS, 500 * MILLIS);
-/// A read that waits for this long is hedged whatever others did.
+/// A read that waits for this long is hedged regardless of others.
 const TOO_LONG: Nanos = 1_000 * MILLIS;
-/// One in so many reads may be hedged, and so many at once.
+/// One in this many reads may be hedged, and this many at once.
 const ONE_IN: u64 = 20;
 const BURST: u64 = 16;
-/// A read is hedged so often at most.
+/// The most hedges of a read.
 const MOST_HEDGES: u8 = 8;
-/// A node is said to be slow that has been slow for this long, by at least so much.
+/// A node is reported as slow when it has been slow for this long, by at least this difference.
 const SAID_AFTER: Nanos = 10_000 * MILLIS;
 const SAID_FROM: Nanos = 5 * MILLIS;
 
-/// How long nodes take to answer reads, as their originator sees it.
+/// The nodes' times to answer reads, as their originator sees them.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Detours {
-    /// Answers of a node before it is judged, and between two judgements. If it is none nothing is measured.
+    /// Answers of a node before it is judged, and between two judgements. With zero nothing is measured.
     few: Option<u64>,
     nodes: BTreeMap<NodeId, Answers>,
-    /// The slow ones, and since when.
+    /// The slow nodes, and since when.
     slow: BTreeMap<NodeId, Nanos>,
-    /// Answers until it is judged again which are.
+    /// Answers until the next judgement.
     until_judged: u64,
     /// Reads that could have avoided a slow node.
     avoidable: u64,
@@ -53,7 +53,7 @@ pub(super) struct Detours {
     timer_is_set: bool,
 }
 
-/// How long a node takes.
+/// A node's times.
 #[derive(Clone, Copy, Default, Hash)]
 struct Answers {
     count: u64,
@@ -95,7 +95,7 @@ impl Detours {
         }
     }
 
-    /// What the other nodes take, if enough is known of enough of them.
+    /// The others' times, if enough is known of enough of them.
     fn others(&self, node: NodeId) -> Option<Nanos> {
         let known = self.nodes.iter().filter(|(n, a)| **n != node && Some(a.count) >= self.few);
         let all: Vec<Nanos> = known.map(|(_, answers)| answers.median).collect();
@@ -113,7 +113,7 @@ impl Detours {
         self.slow = slow.map(|(node, _)| since(*node)).collect();
     }
 
-    /// After how long a read is hedged.
+    /// The waiting time after which a read is hedged.
     fn hedge_after(&self) -> Nanos {
         let usual = median(self.nodes.values().map(|a| a.median).collect()).unwrap_or(0);
         (usual * HEDGE_TIMES).clamp(HEDGE_AFTER.0, HEDGE_AFTER.1)
@@ -126,7 +126,7 @@ impl Detours {
 }
 
 impl Originator {
-    /// What a read is to avoid besides the columns that it must: those of slow nodes, or those that have kept it waiting.
+    /// The additional columns that a read avoids: those of slow nodes, or those that have kept it waiting.
     pub(super) fn detour(
         &mut self,
         job: &mut Job,
@@ -156,8 +156,8 @@ impl Originator {
         }
     }
 
-    /// Whether what is decoded is sure to be what stands there. Without votes or an order parity may not fit the data for a
-    /// while, after a host or a node died in the middle of a write.
+    /// Whether decoded content is certain to equal the stored content. Without votes or an order parity may not match
+    /// the data for a while, after a host or a node died during a write.
     fn may_detour(&self, volume: &Volume, extent: usize) -> bool {
         let policy = &volume.policy;
         policy.commit.is_voted()
@@ -165,7 +165,7 @@ impl Originator {
             && self.is_whole(volume, extent)
     }
 
-    /// A read has begun: it is looked after.
+    /// A read has begun: its time is watched.
     pub(super) fn may_be_hedged(&mut self, job: &Job, outbox: &mut Outbox) {
         if self.detours.few.is_none() || !matches!(job.what, What::Read(_)) {
             return;
@@ -183,7 +183,7 @@ impl Originator {
         }
     }
 
-    /// Hedges reads that have waited for long, while the node serves. Else they begin again when it does.
+    /// Hedges reads that have waited for long, while the node serves. Otherwise they begin again when it does.
     pub fn on_hedge(&mut self, serving: bool, outbox: &mut Outbox) {
         let (now, after) = (outbox.now, self.detours.hedge_after());
         self.detours.timer_is_set = false;
@@ -236,7 +236,7 @@ impl Originator {
         self.retry(txn.job);
     }
 
-    /// Nodes that have been slow for a while, and are not busy with catching up or being emptied.
+    /// Nodes that have been slow for a while, and are not busy with catching up or draining.
     pub fn slow_nodes(&self, now: Nanos) -> Vec<SlowNode> {
         let lasts = |(node, since): &(&NodeId, &Nanos)| {
             now.saturating_sub(**since) >= SAID_AFTER && !self.map.is_stale(**node)
@@ -248,7 +248,7 @@ impl Originator {
         self.detours.slow.iter().filter(lasts).filter_map(|(node, _)| said(*node)).collect()
     }
 
-    /// There is a new map: of nodes that have left it nothing is known any more.
+    /// A new map: nodes that have left it are forgotten.
     pub(super) fn enter_detours(&mut self) {
         let up: BTreeSet<NodeId> = self.map.up().collect();
         self.detours.nodes.retain(|node, _| up.contains(node));

@@ -1,5 +1,5 @@
-//! What a host asks of all disks at once: that what was written be safe (a flush), that parity that waits be computed,
-//! what that exposes, or what is lost. It is done when each disk has said that it has done its part.
+//! Requests of a host to all disks at once: to make written content durable (a flush), to compute deferred parity, or
+//! to list exposed or lost data. They are done when each disk has reported its part.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::plan::Range;
 use crate::policy;
 use crate::units::{Nanos, NodeId, VolumeId};
 
-/// A flush, or the refreshing of a range, in work.
+/// A flush, or the refreshing of a range, in progress.
 #[derive(Clone, Hash)]
 pub(super) struct Flush {
     request: u64,
@@ -22,21 +22,21 @@ pub(super) struct Flush {
     asked: Nanos,
 }
 
-/// What of the disks.
+/// The request to the disks.
 #[derive(Clone, Copy, Hash)]
 enum Asks {
-    /// That what was written be safe.
+    /// Make written content durable.
     Flush,
-    /// That parity of this range be computed which waits.
+    /// Compute the deferred parity of this range.
     Refresh(VolumeId, Range),
-    /// What of this range is lost.
+    /// List the lost part of this range.
     Lost(VolumeId, Range),
-    /// What of this range is exposed.
+    /// List the exposed part of this range.
     Exposed(VolumeId, Range),
 }
 
 impl Originator {
-    /// With the journal, what was acknowledged is safe already. It may have to be redundant, too.
+    /// With the journal, acknowledged content is already durable. It may have to be redundant, too.
     pub(super) fn flush(&mut self, id: u64, volume: &Volume, outbox: &mut Outbox) {
         let redundancy = &volume.policy.redundancy;
         let waits = volume.defers() && redundancy.flush == policy::Flush::Redundant;
@@ -49,13 +49,13 @@ impl Originator {
         self.ask_disks(id, asks, outbox);
     }
 
-    /// Has the parity of a range computed that waits, on all disks.
+    /// Computes the deferred parity of a range, on all disks.
     pub(super) fn refresh(&mut self, id: u64, volume: &Volume, range: Range, outbox: &mut Outbox) {
         self.requests.insert(id, Box::new(OpenRequest::new(volume.id, Answer::Refreshed(0), 1)));
         self.ask_disks(id, Asks::Refresh(volume.id, range), outbox);
     }
 
-    /// Lists what of a range is lost for good, on all disks.
+    /// Lists the permanently lost part of a range, on all disks.
     pub(super) fn list_lost(
         &mut self,
         id: u64,
@@ -68,7 +68,7 @@ impl Originator {
         self.ask_disks(id, Asks::Lost(volume.id, range), outbox);
     }
 
-    /// Lists what of a range parity that waits exposes, on all disks.
+    /// Lists the part of a range that deferred parity exposes, on all disks.
     pub(super) fn list_exposed(
         &mut self,
         id: u64,
@@ -84,7 +84,7 @@ impl Originator {
     fn ask_disks(&mut self, request: u64, asks: Asks, outbox: &mut Outbox) {
         let left = self.map.with_disks().collect();
         let id = self.flushes.add(Flush { request, asks, left, asked: outbox.now });
-        // In a new epoch all are asked anew, and what they said before counts no more.
+        // In a new epoch all disks are asked again, and earlier answers do not count.
         match self.requests.get_mut(&request).map(|r| &mut r.answer) {
             Some(Answer::Refreshed(left)) => *left = 0,
             Some(Answer::Lost(bytes, found)) => (*bytes, *found) = (0, Vec::new()),
@@ -99,21 +99,21 @@ impl Originator {
         self.end_flush(id, outbox);
     }
 
-    /// Those who have not answered are asked again.
+    /// Repeats the request to disks without an answer.
     pub(super) fn tick_flushes(&mut self, outbox: &mut Outbox) {
         let (now, patience) = (outbox.now, self.config.patience);
         let late = self.flushes.iter_mut().filter(|f| now.saturating_sub(f.1.asked) >= patience);
         late.for_each(|(id, flush)| flush.ask(id, outbox));
     }
 
-    /// In a new epoch all are asked anew.
+    /// In a new epoch all disks are asked again.
     pub(super) fn enter_flushes(&mut self, outbox: &mut Outbox) {
         for flush in self.flushes.take_all() {
             self.ask_disks(flush.request, flush.asks, outbox);
         }
     }
 
-    /// A disk has made safe what it had.
+    /// A disk has made its content durable.
     pub fn on_flushed(&mut self, from: NodeId, id: u64, outbox: &mut Outbox) {
         if let Some(flush) = self.flushes.get_mut(id) {
             flush.left.remove(&from);
@@ -121,7 +121,7 @@ impl Originator {
         }
     }
 
-    /// A disk has computed its parity, but for so many sectors.
+    /// A disk has computed its parity, except this number of sectors.
     pub fn on_refreshed(&mut self, from: NodeId, id: u64, left: u64, outbox: &mut Outbox) {
         let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
@@ -133,7 +133,7 @@ impl Originator {
         self.end_flush(id, outbox);
     }
 
-    /// A disk has said what is lost on it.
+    /// A disk has reported its lost data.
     pub fn on_lost_here(
         &mut self,
         from: NodeId,
@@ -156,7 +156,7 @@ impl Originator {
         self.end_flush(id, outbox);
     }
 
-    /// A disk has said what its parity that waits exposes, up to there.
+    /// A disk has reported the data that its deferred parity exposes, up to an offset.
     pub fn on_exposed_here(
         &mut self,
         from: NodeId,
@@ -176,7 +176,7 @@ impl Originator {
         self.end_flush(id, outbox);
     }
 
-    /// It is done when no disk is left that it waits for.
+    /// Ends the request when it waits for no disk any more.
     fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
         if let Some(flush) = self.flushes.take_if(id, |f| f.left.is_empty())
             && let Some(request) = self.requests.remove(&flush.request)
@@ -201,7 +201,7 @@ impl Flush {
     }
 }
 
-/// A range, cut where what is exposed of it begins and ends: lengths, and whether each is exposed.
+/// A range, cut where its exposed parts begin and end: lengths, and whether each is exposed.
 pub(super) fn cut(range: Range, mut exposed: Vec<Range>) -> Vec<(u64, bool)> {
     exposed.sort_by_key(|r| r.offset);
     let (mut out, mut at) = (Vec::new(), range.offset);

@@ -1,5 +1,5 @@
-//! A job of an originator: a chunk of a host's request, a part to be put back, or a stripe to be verified.
-//! Each attempt at it is a transaction of its own.
+//! A job of an originator: a chunk of a host's request, a part to rebuild, or a stripe to verify. Each attempt at it is
+//! a transaction of its own.
 
 use super::locking::Locked;
 use super::spent::Course;
@@ -11,7 +11,7 @@ use crate::order::Again;
 use crate::plan::{Range, Span};
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
-/// What a job is for.
+/// The purpose of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
     Host(u64),
@@ -20,24 +20,24 @@ pub(super) enum Purpose {
     Repair,
 }
 
-/// What a job does; each attempt is a transaction of its own.
+/// The operation of a job; each attempt is a transaction of its own.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum What {
     Read(Range),
     Holes(Range),
-    /// Which stripes are in use: what follows is done to these alone.
+    /// Which stripes are in use: the following steps are done to these alone.
     Used(Range, Then),
     Write(Range, Buffer),
-    /// Whether what stands there is what was to be written.
+    /// Whether the present content equals the content to write.
     Compare(Range, Buffer),
-    /// A part of a column is put back, in adjacent stripes.
+    /// Rebuild a part of a column, in adjacent stripes.
     Rebuild {
         stripe: u64,
         stripes: u64,
         column: usize,
         part: Span,
     },
-    /// A part of a column is lost for good.
+    /// Mark a part of a column as permanently lost.
     Lose {
         stripe: u64,
         column: usize,
@@ -53,7 +53,7 @@ pub(super) enum What {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Modifies {
     pub by: Modification,
-    /// The bytes that it brings along.
+    /// The data of the request.
     pub data: Buffer,
     /// This attempt has read, and `what` has the new content.
     pub has_read: bool,
@@ -63,7 +63,7 @@ pub(super) struct Modifies {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Doubt {
     pub again: Again,
-    /// Who took part. What they remember of it is true, though they have no say in it.
+    /// The participants. Their memory of it is valid, although they have no say in it.
     pub participants: Vec<NodeId>,
 }
 
@@ -72,41 +72,41 @@ pub(super) struct Job {
     pub purpose: Purpose,
     pub volume: VolumeId,
     pub what: What,
-    /// Columns found unreadable on the way.
+    /// Columns found unreadable during the job.
     pub avoid: ColumnSet,
-    /// Those of them whose disks have lost it for good, and those of these that have marked it.
+    /// Those of them whose disks have lost the content permanently, and those of these that have marked it.
     pub bad: ColumnSet,
     pub marked: ColumnSet,
-    /// The parities, counted from 0, that are computed in one go from the data: the one that it puts back, and others.
+    /// The parities, counted from 0, that are computed together from the data: the one that it rebuilds, and others.
     pub with: ColumnSet,
-    /// All its parity waits, since it cannot be computed now; no parity of it may.
+    /// Whether all its parity is deferred, since it cannot be computed now, or none may be.
     pub must_wait: bool,
     pub must_not_wait: bool,
-    /// It writes only where something is lost for good.
+    /// It writes only permanently lost content.
     pub accepts: bool,
     pub attempts: u32,
-    /// Its claim to go before others, if it was passed over often.
+    /// Its claim to precedence, if others overtook it often.
     pub claim: Option<u64>,
-    /// How often it has forgotten which columns to avoid.
+    /// How often it has forgotten the columns to avoid.
     pub fresh_looks: u32,
-    /// Whether a rebuild is to be computed even where it could be copied.
+    /// Whether a rebuild must be computed even where it could be copied.
     pub computes: bool,
-    /// Columns from which a rebuild is not to be computed, because they are wrong themselves.
+    /// Columns that a rebuild must not be computed from, because they are wrong themselves.
     pub mistrusts: ColumnSet,
-    /// What it has of the lock server.
+    /// Its locks of the lock server.
     pub locked: Option<Locked>,
-    /// It is known that it has not happened before.
+    /// It is known not to have happened before.
     pub recalled: bool,
-    /// An attempt at it that may have happened, in which nobody has a say any more.
+    /// An attempt that may have happened, in which no node has a say any more.
     pub in_doubt: Option<Box<Doubt>>,
     /// Columns that it goes round though they are there, once that is decided, and how often it has begun again for that.
     pub detour: Option<ColumnSet>,
     pub hedges: u8,
     /// A read-modify-write: an attempt reads before it writes.
     pub modifies: Option<Box<Modifies>>,
-    /// Its bytes count as in work.
+    /// Its bytes count as in progress.
     pub has_room: bool,
-    /// Where its time goes.
+    /// Its time by cause.
     pub course: Course,
 }
 
@@ -121,7 +121,7 @@ impl Modifies {
         Modifies { by, data, has_read: false }
     }
 
-    /// Whether the content that was found may be its own result; `wanted` are the bytes of the request.
+    /// Whether the content found may be its own result; `wanted` are the bytes of the request.
     pub fn may_have_left(&self, wanted: &[u8], found: &[u8]) -> bool {
         match self.by {
             Modification::IfEqual(_) => wanted == found,
@@ -159,12 +159,12 @@ impl Job {
         }
     }
 
-    /// Whether an attempt at it is to read before it writes.
+    /// Whether an attempt at it must read before it writes.
     pub fn reads_first(&self) -> bool {
         self.modifies.as_ref().is_some_and(|m| !m.has_read) && matches!(self.what, What::Write(..))
     }
 
-    /// The next attempt reads anew.
+    /// The next attempt reads again.
     pub fn is_to_read(&mut self) {
         if let (Some(m), What::Write(_, data)) = (&mut self.modifies, &mut self.what) {
             m.has_read = false;
@@ -173,14 +173,14 @@ impl Job {
         }
     }
 
-    /// Nobody has a say any more in an attempt at it that began before this epoch.
+    /// No node has a say any more in an attempt at it that began before this epoch.
     pub fn doubts(&mut self, ts: Timestamp, now: Epoch, participants: Vec<NodeId>) {
         let again = Again { since: ts, epoch: now - 1 };
         self.in_doubt = Some(Box::new(Doubt { again, participants }));
         self.recalled = false;
     }
 
-    /// Whether something is lost for good is found out anew: it is put back if it can be.
+    /// Whether content is permanently lost is determined again: it is rebuilt if possible.
     pub fn doubts_loss(&mut self) -> bool {
         let What::Lose { stripe, column, part } = self.what else { return false };
         self.what = What::Rebuild { stripe, stripes: 1, column, part };
@@ -188,7 +188,7 @@ impl Job {
         true
     }
 
-    /// It looks again at which columns can be used.
+    /// It determines the usable columns again.
     pub fn look_anew(&mut self) {
         (self.avoid, self.bad, self.marked) =
             (ColumnSet::EMPTY, ColumnSet::EMPTY, ColumnSet::EMPTY);
@@ -202,7 +202,7 @@ impl Job {
         }
     }
 
-    /// Bytes that it holds while in work.
+    /// The bytes that it holds while in progress.
     pub fn bytes(&self) -> u64 {
         match &self.what {
             What::Read(range) | What::Write(range, _) | What::Compare(range, _) => range.len,
@@ -213,7 +213,7 @@ impl Job {
 }
 
 impl What {
-    /// What it writes of a host's.
+    /// The host's bytes that it writes.
     pub fn written(&self) -> Option<(Range, &Buffer)> {
         match self {
             What::Write(range, data) => Some((*range, data)),

@@ -1,4 +1,4 @@
-//! Jobs that have not begun: they wait for room, or pause before they are tried again, or can begin.
+//! Jobs that have not begun: they wait for space, pause before a retry, or can begin.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,19 +8,19 @@ use crate::units::{Nanos, Timestamp};
 /// See the module.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Jobs {
-    /// Those that wait for room.
+    /// Jobs that wait for space.
     queued: VecDeque<Job>,
-    /// Those that can begin whatever room there is.
+    /// Jobs that can begin regardless of space.
     ready: VecDeque<Job>,
-    /// Those that pause, by the time at which they are tried again.
+    /// Jobs that pause, by the time of their retry.
     paused: BTreeMap<(Nanos, Timestamp), Job>,
-    /// Bytes of those in work.
+    /// Bytes of the jobs in progress.
     bytes: u64,
     retries: u64,
 }
 
 impl Jobs {
-    /// Jobs wait for room behind those that do already.
+    /// Jobs wait for space behind those already waiting.
     pub fn queue(&mut self, jobs: impl IntoIterator<Item = Job>) {
         self.queued.extend(jobs);
     }
@@ -42,7 +42,8 @@ impl Jobs {
         self.ready.push_back(job);
     }
 
-    /// A job is tried again at a time; jobs with the same time go by name. Says whether that is the first of all such times.
+    /// A job is retried at a time; jobs with the same time go by name. Returns whether that is the first of all such
+    /// times.
     pub fn pause(&mut self, mut job: Job, due: (Nanos, Timestamp)) -> bool {
         job.attempts += 1;
         self.retries += 1;
@@ -51,7 +52,7 @@ impl Jobs {
         is_first
     }
 
-    /// Those whose pause is over can begin. Returns when the next one's is.
+    /// Jobs whose pause is over can begin. Returns when the next one's is.
     pub fn end_pauses(&mut self, now: Nanos) -> Option<Nanos> {
         while let Some(first) = self.paused.first_entry() {
             let due = first.key().0;
@@ -63,7 +64,7 @@ impl Jobs {
         None
     }
 
-    /// The next job that can begin, with at most so many bytes in work; one alone may have more.
+    /// The next job that can begin, with at most this number of bytes in progress; one alone may have more.
     #[inline]
     pub fn next(&mut self, most: u64) -> Option<Job> {
         if self.ready.is_empty() && self.queued.is_empty() {
@@ -74,15 +75,15 @@ impl Jobs {
         ready.or_else(|| self.queued.pop_front_if(|job| has_room(job)))
     }
 
-    /// A job takes its room, if it has none.
+    /// A job takes its space, if it has none.
     pub fn take_room(&mut self, job: &mut Job) {
         if !std::mem::replace(&mut job.has_room, true) {
             self.bytes += job.bytes();
         }
     }
 
-    /// A job gives its room back, if it has any: what is not in work does not hold up what can be, and requests to other
-    /// volumes have its room meanwhile.
+    /// A job releases its space, if it has any: a job that is not in progress does not delay others, and requests to
+    /// other volumes use its space meanwhile.
     pub fn give_room(&mut self, job: &mut Job) {
         if std::mem::take(&mut job.has_room) {
             self.bytes -= job.bytes();
@@ -94,7 +95,7 @@ impl Jobs {
         self.queued.is_empty() && self.ready.is_empty() && self.paused.is_empty()
     }
 
-    /// How often jobs were tried again.
+    /// The number of retries of jobs.
     pub fn retries(&self) -> u64 {
         self.retries
     }

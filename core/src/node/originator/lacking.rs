@@ -1,12 +1,12 @@
-//! Jobs that need nodes which are lost and may come back. They wait until their volume has been asleep for as
-//! long as its policy says; from then on they fail at once: a host that is told of an error gives up
-//! its file system, and one that waits for a machine to be started again does not notice.
+//! Jobs that need lost nodes, which may come back. They wait until their volume has been asleep for the time in its
+//! policy, and fail at once after that. A host that gets an error gives up its file system, while one that waits for a
+//! machine to restart does not notice.
 //!
-//! A write that had begun waits only where votes are journalled. Without, a node that comes back may have lost
-//! its part of it, and say that all is well when it is told that the write has happened.
+//! A write that had begun waits only where votes are journalled. Otherwise a returning node may have lost its part, and
+//! acknowledge the outcome all the same.
 //!
-//! What is to be written to a volume that [rests](crate::cluster::ClusterMap::rests) waits too, but only until the
-//! authority, which is told, has made a map in which the volume goes on without the nodes that left.
+//! A write to a volume that [rests](crate::cluster::ClusterMap::rests) waits too, but only until the authority, which
+//! is told, has made a map in which the volume goes on without the absent nodes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,35 +16,34 @@ use crate::node::outbox::Outbox;
 use crate::node::{HostError, MemberReport};
 use crate::units::{Nanos, Timestamp, VolumeId};
 
-/// The jobs that wait for nodes that are lost, and since when such nodes are.
+/// The jobs that wait for lost nodes, and since when these are lost.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Lacking {
     jobs: VecDeque<Job>,
     /// Since when volumes sleep.
     asleep_since: BTreeMap<VolumeId, Nanos>,
-    /// Since when disks of volumes are lost whose parity may wait.
+    /// Since when disks are lost of volumes with deferred parity.
     exposed_since: BTreeMap<VolumeId, Nanos>,
-    /// The authority has been told that volumes that rest are to go on.
+    /// The authority has been asked to wake resting volumes.
     wake_said: bool,
-    /// When what waits to be read was last tried.
+    /// When waiting reads were last tried.
     looked: Nanos,
 }
 
 impl Lacking {
-    /// How many jobs wait.
+    /// The number of waiting jobs.
     pub fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Whether none does.
+    /// Whether no job waits.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 }
 
 impl Originator {
-    /// A job has not begun, or begins anew, and cannot go on without nodes that are lost: it waits for them,
-    /// or fails.
+    /// A job has not begun, or begins again, and cannot go on without lost nodes: it waits for them, or fails.
     pub(super) fn lacks_nodes(&mut self, mut job: Job, outbox: &mut Outbox) {
         if self.map.volumes.get(&job.volume).is_some_and(|v| self.map.rests(v)) {
             self.wake_resting(outbox);
@@ -60,8 +59,8 @@ impl Originator {
         self.lacking.jobs.push_back(job);
     }
 
-    /// It is not known what became of a write that has begun, and nobody can decide it before lost nodes are
-    /// back: it waits for them. False if it may not.
+    /// The outcome of a write that has begun is unknown, and cannot be decided before lost nodes are back: it waits for
+    /// them. False if it may not.
     pub(super) fn waits_undecided(&mut self, ts: Timestamp, now: Nanos) -> bool {
         let Some(mut txn) = self.txns.remove(&ts) else { return false };
         let waits = txn.policy.is_journaled() && self.may_wait(&txn.job, now);
@@ -73,7 +72,7 @@ impl Originator {
         waits
     }
 
-    /// A job does not wait for lost nodes, or not any more.
+    /// A job may not wait for lost nodes, or no longer.
     pub(super) fn fail_for_lost(&mut self, job: Job, outbox: &mut Outbox) {
         let gone = |id| self.requests.get(&id).is_some_and(|r| r.gone);
         let error = match job.purpose {
@@ -83,13 +82,13 @@ impl Originator {
         self.finish(job, Err(error), outbox);
     }
 
-    /// Whether a job that needs lost nodes may wait for them, still.
+    /// Whether a job that needs lost nodes may still wait for them.
     fn may_wait(&self, job: &Job, now: Nanos) -> bool {
         let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
         let rests = self.map.rests(volume);
         let Purpose::Host(id) = job.purpose else { return rests };
         let is_wanted = self.requests.get(&id).is_some_and(|r| !r.gone);
-        // A scrub goes past what it cannot see.
+        // A scrub skips stripes with missing columns.
         if !is_wanted || matches!(job.what, What::Verify { .. }) {
             return false;
         }
@@ -99,14 +98,14 @@ impl Originator {
         rests || since.max(exposed).is_some_and(|s| waited(s) < volume.policy.lost_wait)
     }
 
-    /// Says that volumes that rest are to go on: once for all that wait for it.
+    /// Asks the authority to wake resting volumes: once for all that wait for it.
     fn wake_resting(&mut self, outbox: &mut Outbox) {
         if !std::mem::replace(&mut self.lacking.wake_said, true) {
             outbox.report(MemberReport::Wake { epoch: self.map.epoch });
         }
     }
 
-    /// There is a new map: nodes may be back, or gone.
+    /// A new map: nodes may be back, or gone.
     pub(super) fn enter_waiting(&mut self, now: Nanos) {
         let map = &self.map;
         let asleep = map.volumes.values().filter(|v| map.lacks_nodes(v)).map(|v| v.id);
@@ -122,7 +121,7 @@ impl Originator {
         self.lacking.wake_said = false;
     }
 
-    /// The host of a request is gone: nothing of it waits any more.
+    /// The host of a request is gone: its jobs wait no longer.
     pub(super) fn wake_waiting_of(&mut self, request: u64) {
         let is_its = |job: &Job| matches!(job.purpose, Purpose::Host(id) if id == request);
         let (its, others): (VecDeque<Job>, _) =
@@ -131,8 +130,8 @@ impl Originator {
         self.lacking.jobs = others;
     }
 
-    /// Some have waited for long enough, or are not wanted any more; and what is read may be there by now,
-    /// because something that stood before it has been decided.
+    /// Ends waits that are too long or no longer needed, and tries reads again: an earlier write that blocked them may
+    /// have been decided.
     pub(super) fn tick_waiting(&mut self, outbox: &mut Outbox) {
         if self.lacking.asleep_since.is_empty()
             && self.lacking.exposed_since.is_empty()
@@ -141,7 +140,7 @@ impl Originator {
             return;
         }
         let now = outbox.now;
-        // It may have been lost.
+        // The message may have been lost.
         if std::mem::take(&mut self.lacking.wake_said) {
             self.wake_resting(outbox);
         }

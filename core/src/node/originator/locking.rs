@@ -1,8 +1,8 @@
-//! Locks as an originator asks the lock servers for them, keeps them and gives them back; and giving
-//! back those that devices serve.
+//! An originator requests locks from the lock servers, keeps them and gives them back. It also gives back the locks
+//! that devices serve.
 //!
-//! A job waits here until it has all its locks, and only then begins with a timestamp later than
-//! those of all who had them before; so timestamps refuse nothing that locks allow.
+//! A job waits here until it has all its locks, and only then begins, with a timestamp later than those of all previous
+//! holders; so timestamps refuse nothing that locks allow.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,21 +22,21 @@ pub(super) struct Locked {
     ids: Vec<u64>,
     /// Its turn among the jobs here, if originators keep locks.
     turn: Option<u64>,
-    /// The columns that the job was to do without when it asked.
+    /// The columns that the job avoided when it asked.
     pub avoid: ColumnSet,
 }
 
-/// A job that asks one server after the other. Each is asked for all that it has of the job's locks, once those before
-/// have granted theirs: so nobody waits in a circle.
+/// A job that asks one server after the other. Each is asked for all of the job's locks that it serves, once the
+/// servers before it have granted theirs: so there is no deadlock.
 #[derive(Clone, Hash)]
 struct Asking {
     job: Job,
     avoid: ColumnSet,
-    /// What is asked for now.
+    /// The locks requested now.
     locks: Vec<Lock>,
-    /// What others are to be asked for.
+    /// The locks to request from other servers.
     later: VecDeque<Vec<Lock>>,
-    /// The numbers under which the rest was granted.
+    /// The numbers under which the other locks were granted.
     granted: Vec<u64>,
     turn: Option<u64>,
     since: Nanos,
@@ -56,30 +56,30 @@ struct Held {
     since: Nanos,
     /// Jobs that have it.
     users: usize,
-    /// It is kept when no job has it, until it is called back.
+    /// It is kept without a job, until it is called back.
     keeps: bool,
 }
 
-/// What an originator has of the lock servers, and wants of them.
+/// An originator's locks and requests at the lock servers.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Locks {
     asking: BTreeMap<u64, Asking>,
     held: BTreeMap<u64, Held>,
-    /// Where those are that are held.
+    /// The servers of the held locks.
     places: LockTable<u64>,
-    /// Those that are kept, in the order of their leases' ends; some are given back by now.
+    /// The kept locks, in the order of their leases' ends; some have been given back by now.
     leases: VecDeque<(Nanos, u64)>,
-    /// How many are held for jobs.
+    /// The number of locks held for jobs.
     in_use: usize,
-    /// What is kept here is the originator's, not a job's; this is who has it and who waits, by turns.
+    /// Kept locks belong to the originator, not to a job; these are the jobs that have them or wait, by turns.
     own: LockTable<u64>,
     queued: BTreeMap<u64, Queued>,
     next: u64,
-    /// Who serves locks in this epoch.
+    /// The lock servers of this epoch.
     servers: Vec<NodeId>,
 }
 
-/// The server of the locks of a disk: they take turns.
+/// The server of a disk's locks: servers take disks in turn.
 fn server_of(servers: &[NodeId], locks: &[Lock]) -> Option<NodeId> {
     let disk = locks.first().map_or(0, |lock| usize::from(lock.disk.0));
     servers.get(disk % servers.len().max(1)).copied()
@@ -111,7 +111,7 @@ impl Locks {
         held.users += 1;
     }
 
-    /// Forgets what was held, and says whose it is to have back.
+    /// Forgets a lock, and returns the server that gets it back.
     fn drop_held(&mut self, id: u64) -> Option<(NodeId, u64)> {
         let held = self.held.remove(&id)?;
         self.in_use -= usize::from(held.users > 0);
@@ -129,7 +129,7 @@ impl Locks {
         if parts.is_empty() { VecDeque::from([Vec::new()]) } else { parts.into_values().collect() }
     }
 
-    /// Forgets what nobody uses and whose lease ended before `over`: the server has it back.
+    /// Forgets unused locks whose lease ended before `over`: the server has taken them back.
     fn expire(&mut self, over: Nanos) {
         while let Some((since, id)) = self.leases.front().copied()
             && since < over
@@ -143,7 +143,7 @@ impl Locks {
 }
 
 impl Originator {
-    /// Gets locks for a job, which goes on when they are here.
+    /// Requests locks for a job, which continues when it has them.
     pub(super) fn lock(
         &mut self,
         job: Job,
@@ -163,7 +163,7 @@ impl Originator {
         self.locks.queued.insert(turn, Queued { job, avoid, locks });
     }
 
-    /// Uses locks that are kept, or asks the server.
+    /// Uses kept locks, or asks the server.
     fn acquire(
         &mut self,
         mut job: Job,
@@ -173,7 +173,7 @@ impl Originator {
         outbox: &mut Outbox,
     ) {
         let keeps = turn.is_some();
-        // The server lets go at the end of the lease; who keeps a lock stops a little earlier.
+        // The server takes a lock back at the end of the lease; its keeper stops a little earlier.
         let fresh = self.config.lease / 8 * 7;
         let over = outbox.now.saturating_sub(self.config.lease);
         self.locks.expire(over);
@@ -203,7 +203,7 @@ impl Originator {
         );
     }
 
-    /// Asks a server for its part of a job's locks, and gives back with it what it is to have back.
+    /// Asks a server for its part of a job's locks, and gives back others with the same message.
     fn ask(&mut self, asking: Asking, back: Vec<(NodeId, u64)>, outbox: &mut Outbox) {
         let id = self.locks.number();
         if let Some(server) = server_of(&self.locks.servers, &asking.locks) {
@@ -217,7 +217,7 @@ impl Originator {
         self.locks.asking.insert(id, Asking { since: outbox.now, ..asking });
     }
 
-    /// A server grants what was asked for under a number.
+    /// A server grants the request with a number.
     pub fn on_grant(&mut self, from: NodeId, id: u64, latest: Timestamp, outbox: &mut Outbox) {
         self.clock.see(latest);
         let Some(mut asking) = self.locks.asking.remove(&id) else {
@@ -238,14 +238,14 @@ impl Originator {
         self.jobs.ready(asking.job);
     }
 
-    /// A server wants back what is kept.
+    /// A server calls kept locks back.
     pub fn on_call(&mut self, from: NodeId, ids: &[u64], outbox: &mut Outbox) {
         let mut back = Vec::new();
         for id in ids {
             match self.locks.held.get_mut(id) {
-                // It goes back when the last job is done with it.
+                // It is given back when the last job has finished with it.
                 Some(held) if held.users > 0 => held.keeps = false,
-                // The grant may still be on its way.
+                // The grant may still be in transit.
                 None if self.locks.asking.contains_key(id) => {}
                 _ => {
                     self.locks.drop_held(*id);
@@ -256,7 +256,7 @@ impl Originator {
         self.give_back(back, outbox);
     }
 
-    /// A job has no use for its locks any more.
+    /// A job does not need its locks any more.
     pub(super) fn unlock_job(&mut self, job: &mut Job, outbox: &mut Outbox) {
         let Some(locked) = job.locked.take() else { return };
         let mut back = Vec::new();
@@ -264,7 +264,7 @@ impl Originator {
             let Some(held) = self.locks.held.get_mut(&id) else { continue };
             held.users -= 1;
             self.locks.in_use -= usize::from(held.users == 0);
-            // One whose lease ended meanwhile is not in line to be forgotten any more.
+            // A lock whose lease has ended meanwhile is no longer listed for that.
             let over = held.since + self.config.lease <= outbox.now;
             if held.users == 0 && (!held.keeps || over) {
                 back.extend(self.locks.drop_held(id));
@@ -291,7 +291,7 @@ impl Originator {
         }
     }
 
-    /// Tells a server of this epoch what of it is held here.
+    /// Reports the locks held here to a server of this epoch.
     pub fn tell_held(&mut self, server: NodeId, outbox: &mut Outbox) {
         let its = |h: &Held| server_of(&self.locks.servers, &h.locks) == Some(server);
         let held = self.locks.held.iter().filter(|(_, h)| its(h));
@@ -299,12 +299,11 @@ impl Originator {
         outbox.send(server, Body::Lock(LockMessage::Held { held }));
     }
 
-    /// A new epoch, perhaps with other servers: what is held is made known there, and what was
-    /// asked for is asked for again.
+    /// A new epoch, perhaps with other servers: held locks are reported there, and pending requests are repeated.
     pub(super) fn enter_locks(&mut self, outbox: &mut Outbox) {
         self.locks.servers = self.map.lock_servers(self.config.lock_servers);
         let asking = std::mem::take(&mut self.locks.asking);
-        // Who has but a part has nothing: all of it is asked for.
+        // A job with a part of its locks requests all of them.
         for id in asking.values().flat_map(|a| &a.granted) {
             self.locks.drop_held(*id);
         }
@@ -313,7 +312,7 @@ impl Originator {
         }
         let queued = std::mem::take(&mut self.locks.queued);
         let turns = asking.values().filter_map(|a| a.turn).chain(queued.keys().copied());
-        // All of them ask anew; none is left that could be next.
+        // All of them ask again; none is left to be next.
         turns.for_each(|turn| drop(self.locks.own.release(turn)));
         self.jobs.all_ready(asking.into_values().map(|a| a.job));
         self.jobs.all_ready(queued.into_values().map(|q| q.job));
@@ -326,7 +325,7 @@ impl Originator {
         }
     }
 
-    /// Asks again for what has not come: a message may have been lost.
+    /// Repeats requests without answer: a message may have been lost.
     pub(super) fn tick_locks(&mut self, outbox: &mut Outbox) {
         let Locks { servers, asking, .. } = &mut self.locks;
         for (id, asking) in asking {
@@ -396,15 +395,15 @@ fn add_write(g: &Geometry, plan: &WritePlan, add: &mut impl FnMut(u64, usize, Sp
     }
 }
 
-/// Gives back the locks that devices keep for a transaction until they are told that it is over;
-/// those of who writes end with the write.
+/// Gives back the locks that devices keep for a transaction until they are told that it has ended; those of writers end
+/// with the write.
 pub(super) fn unlock(ts: Timestamp, txn: &RunningJob, outbox: &mut Outbox) {
     if txn.policy.ordering == Ordering::DeviceLocks {
         unlock_columns(ts, txn, outbox);
     }
 }
 
-/// The same of a read that is given up: columns may wait for what others of them will not show.
+/// The same for a read that is given up: columns may wait for content that other columns will not send.
 pub(super) fn unlock_given_up(ts: Timestamp, txn: &RunningJob, outbox: &mut Outbox) {
     match &txn.state {
         State::Reading(reading) if reading.columns_wait() => unlock_columns(ts, txn, outbox),
@@ -412,7 +411,7 @@ pub(super) fn unlock_given_up(ts: Timestamp, txn: &RunningJob, outbox: &mut Outb
     }
 }
 
-/// Tells the columns of a transaction that write nothing that it is over.
+/// Tells the columns of a transaction that write nothing that it has ended.
 fn unlock_columns(ts: Timestamp, txn: &RunningJob, outbox: &mut Outbox) {
     let columns = match &txn.state {
         State::Reading(r) => r.asked,

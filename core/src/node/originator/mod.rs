@@ -1,24 +1,24 @@
 //! The originator: takes hosts' requests, cuts them into chunks, plans each chunk, tells the
 //! workers, and answers the host.
 //!
-//! - this file: what becomes of jobs
-//! - [`job`]: a chunk, a rebuild, the verifying of a stripe
-//! - [`requests`]: hosts' requests, of which jobs are made and which are answered when they are done
-//! - [`scrubbing`]: scrubs, which are fed with stripes as they go
-//! - [`settling`]: how a write ends: acknowledged, given up, or asked after
+//! - this file: the life of jobs
+//! - [`job`]: a chunk, a rebuild, the verification of a stripe
+//! - [`requests`]: hosts' requests, which are cut into jobs and answered when these are done
+//! - [`scrubbing`]: scrubs, which verify stripe after stripe
+//! - [`settling`]: the end of a write: acknowledged, given up, or asked about
 //! - [`writing`]: writes and rebuilds
 //! - [`locking`]: locks from the lock server
-//! - [`reading`]: reads, maps of holes and verifying
+//! - [`reading`]: reads, maps of holes and verification
 //! - [`jobs`]: jobs that have not begun
-//! - [`lacking`]: jobs that wait for nodes that are lost
-//! - [`numbered`]: what others are asked under a number
-//! - [`spent`]: where the time of a request goes
-//! - [`detours`]: reads that go round a slow node
-//! - [`recalling`]: what became of requests that are asked for again
-//! - [`deferring`]: parity that waits
-//! - [`relying`]: parity that is marked already
-//! - [`precedence`]: requests that others keep coming before
-//! - [`rebuilding`]: what becomes of a job that a worker refuses, and having put back what is missing
+//! - [`lacking`]: jobs that wait for lost nodes
+//! - [`numbered`]: questions to other nodes with numbers
+//! - [`spent`]: the time of a request by cause
+//! - [`detours`]: reads that avoid a slow node
+//! - [`recalling`]: outcomes of repeated requests
+//! - [`deferring`]: deferred parity
+//! - [`relying`]: writes that rely on marks
+//! - [`precedence`]: requests that others keep overtaking
+//! - [`rebuilding`]: jobs that a worker has refused, and rebuilds
 
 mod check;
 mod deferring;
@@ -79,9 +79,8 @@ pub use spent::Spent;
 use writing::Writing;
 pub(super) use writing::new_data;
 
-/// Columns that could not be read one after the other, in different stripes or at different
-/// times, may be more than can be recovered though those of one stripe at one time are not. So
-/// often a job forgets them and looks again.
+/// Columns that were unreadable one after the other, in different stripes or at different times, may be more than are
+/// recoverable, although those of one stripe at one time are not. This often a job forgets them and tries again.
 const FRESH_LOOKS: u32 = 16;
 
 /// An attempt at a job.
@@ -89,26 +88,26 @@ const FRESH_LOOKS: u32 = 16;
 struct RunningJob {
     job: Job,
     volume: Arc<Volume>,
-    /// What the volume chose when it was begun: it ends by that, whatever is chosen meanwhile.
+    /// The volume's policy when it began: it ends by that, even if the policy changes meanwhile.
     policy: Policy,
-    /// The parities that wait.
+    /// The deferred parities.
     waits: Waits,
-    /// Whether its job is over when it has happened.
+    /// Whether its job is done when it has happened.
     answers: bool,
     extent: usize,
     state: State,
     started: Nanos,
-    /// Where something waits to hear what becomes of it.
+    /// The workers at which a request waits for its outcome.
     awaited_by: BTreeSet<NodeId>,
-    /// A host's write that has happened, in an earlier epoch: the host waits until it is in place.
+    /// A host's write that happened in an earlier epoch: the host waits until it is in place.
     decided: bool,
-    /// When it was asked after before some had a say in it: they may have decided it among themselves.
+    /// When participants were asked before some others had a say: they may have decided it among themselves.
     may_be_decided: bool,
-    /// What a helper refused when the others may have prepared already.
+    /// The refusal of a helper when the others may have prepared already.
     refusal: Option<Refusal>,
 }
 
-/// An attempt at a job: under which timestamp, and without which columns.
+/// An attempt at a job: its timestamp, and the columns that it avoids.
 struct Attempt {
     ts: Timestamp,
     job: Job,
@@ -117,11 +116,11 @@ struct Attempt {
     avoid: ColumnSet,
 }
 
-/// What cannot be done without the columns that are lost.
+/// Why a job is impossible without the lost columns.
 enum Unplanned {
     /// A stripe is verified as a whole or not at all.
     Verify,
-    /// What it needs does not follow from what is left.
+    /// The remaining columns do not determine the content that it needs.
     Undetermined,
 }
 
@@ -129,22 +128,21 @@ enum Unplanned {
 enum State {
     Reading(Reading),
     Writing(Box<Writing>),
-    /// Finding out what became of a write.
+    /// The outcome of a write is unknown and being asked for.
     Asking(Inquiry, Vec<(usize, NodeId)>),
-    /// It is given up, and those who may have prepared it have yet to say that they have dropped it;
-    /// then the job goes on according to the refusal, or is tried again if there was none.
+    /// It is given up, and participants that may have prepared it have yet to say that they have dropped it. Then the
+    /// job continues according to the refusal, or is tried again if there was none.
     GivingUp(Inquiry, Vec<(usize, NodeId)>, Option<Refusal>),
 }
 
-/// Attempts at a job before its host is told that it cannot be done: with the pauses between
-/// them at least several seconds.
+/// Attempts at a job before its host gets an error: with the pauses between them at least several seconds.
 const MOST_ATTEMPTS: u32 = 1000;
-/// So many times a job that came too late is tried again at once; then it pauses, longer each
-/// time up to a limit, so that those that hinder one another fall out of step.
+/// This often a late job is tried again at once. Then it pauses, longer each time up to a limit, so that conflicting
+/// jobs do not meet again.
 const AT_ONCE: u32 = 4;
 const FIRST_PAUSE: Nanos = 50_000;
 const MOST_DOUBLINGS: u32 = 8;
-/// The same where a disk's locks were not to be had in time: from a quarter of `lock_timeout` to 16 of them.
+/// The same where a disk's locks were not granted in time: from a quarter of `lock_timeout` to 16 times that.
 const MOST_DOUBLINGS_BUSY: u32 = 6;
 
 /// A node's originator.
@@ -152,7 +150,7 @@ const MOST_DOUBLINGS_BUSY: u32 = 6;
 pub(crate) struct Originator {
     config: NodeConfig,
     clock: NodeClock,
-    /// Most bytes of an atomic piece: a part of it must fit the smallest journal.
+    /// The most bytes of an atomic piece: a part of it must fit the smallest journal.
     pub max_chunk: u64,
     map: Arc<ClusterMap>,
     requests: BTreeMap<u64, Box<OpenRequest>>,
@@ -161,15 +159,15 @@ pub(crate) struct Originator {
     jobs: Jobs,
     lacking: Lacking,
     txns: ByTime<Box<RunningJob>>,
-    /// Committed writes and the participants that have not said that they know.
+    /// Committed writes, with the participants that have not acknowledged the outcome.
     settling: ByTime<Box<Settling>>,
     flushes: Numbered<Flush>,
-    /// Parts of requests that were asked for before, while it is not known what became of them.
+    /// Parts of repeated requests whose outcome is not yet known.
     recalls: Numbered<Recall>,
     locks: Locks,
     precedence: Precedence,
     rebuilds: Rebuilds,
-    /// Where parity did not wait when it was last asked to, and until when it is not asked again.
+    /// Where parity was last not deferred although it should be, and until when that is not tried again.
     unwilling: BTreeMap<(VolumeId, NodeId), Nanos>,
     /// Parity that is known to be marked.
     known_marks: KnownMarks,
@@ -183,7 +181,7 @@ struct Settling {
     stripes: std::ops::Range<u64>,
     participants: Vec<NodeId>,
     left: SmallVec<[NodeId; 8]>,
-    /// The job that is finished when all know (without journal).
+    /// The job that ends when all participants know (without journal).
     job: Option<Job>,
     since: Nanos,
 }
@@ -217,12 +215,12 @@ impl Originator {
         &mut self.clock
     }
 
-    /// Host requests in work.
+    /// Host requests in progress.
     pub fn in_flight(&self) -> usize {
         self.requests.len()
     }
 
-    /// How often jobs were tried again.
+    /// The number of retries of jobs.
     pub fn retries(&self) -> u64 {
         self.jobs.retries()
     }
@@ -239,7 +237,7 @@ impl Originator {
             && self.rebuilds.are_awaited_by() == 0)
     }
 
-    /// What is in work, in words.
+    /// A summary of the work in progress.
     pub fn waiting(&self) -> String {
         format!(
             "{} requests, {} transactions, {} settling, {} waiting for a rebuild, {} for lost nodes",
@@ -251,7 +249,7 @@ impl Originator {
         )
     }
 
-    /// Starts what can be started.
+    /// Starts the jobs that can be started.
     pub fn run(&mut self, background: &mut Background, outbox: &mut Outbox) {
         if !self.scrubs.is_empty() || background.has_scrubs() {
             self.feed_scrubs(background, outbox);
@@ -261,7 +259,7 @@ impl Originator {
         }
     }
 
-    /// Begins an attempt at a job. Mostly there is none to begin, and then this is not to cost anything.
+    /// Begins an attempt at a job. Usually there is none to begin, and then this must cost nothing.
     #[inline(never)]
     fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
         self.jobs.take_room(&mut job);
@@ -282,7 +280,7 @@ impl Originator {
         }
         let stripe = job.what.first_stripe(&volume);
         if stripe >= volume.stripes() {
-            // It has been cut off meanwhile.
+            // Its range has been cut off meanwhile.
             let offset = stripe * volume.geometry.stripe_bytes();
             let error = HostError::OutOfRange { offset, len: job.bytes(), size: volume.size };
             self.finish(job, Err(error), outbox);
@@ -298,7 +296,7 @@ impl Originator {
         }
         let avoid = lost.union(job.avoid).union(job.mistrusts);
         let recoverable = |lost| volume.geometry.is_recoverable_in(job.what.stripes(&volume), lost);
-        // What is marked stays so, however often it is looked at.
+        // Marks persist, however often they are checked.
         let may_change = !job.avoid.minus(job.marked).is_empty();
         if may_change && !recoverable(avoid) && recoverable(lost) && job.fresh_looks < FRESH_LOOKS {
             job.look_anew();
@@ -324,7 +322,7 @@ impl Originator {
         if self.gives_way(&job, &volume) {
             return self.hold(job);
         }
-        // What cannot be planned needs no locks to be refused.
+        // A job that cannot be planned needs no locks to be refused.
         if let Some(keeps) = volume.policy.ordering.keeps_locks()
             && job.locked.is_none()
             && !matches!(job.what, What::Used(..))
@@ -373,18 +371,18 @@ impl Originator {
         self.jobs.again(job);
     }
 
-    /// Tries a job again that others came before: after a pause, if that goes on.
+    /// Retries a job that others have overtaken: after a pause, if that continues.
     fn retry_later(&mut self, job: Job, outbox: &mut Outbox) {
         let Some(doublings) = job.attempts.checked_sub(AT_ONCE) else { return self.retry(job) };
         self.retry_after(job, FIRST_PAUSE << doublings.min(MOST_DOUBLINGS), outbox);
     }
 
-    /// Tries a job again after a pause of at most so long, and at least half of that.
+    /// Retries a job after a pause of at most this time, and at least half of it.
     fn retry_after(&mut self, job: Job, most: Nanos, outbox: &mut Outbox) {
         let name = self.clock.issue(outbox.now);
         let pause = pause(most, name);
-        // One that is due before all others is not to wait for theirs: then they would begin together,
-        // and be in one another's way again.
+        // A job that is due before all others gets its own timer: at theirs they would begin together, and conflict
+        // again.
         if self.jobs.pause(job, (outbox.now + pause, name)) {
             outbox.push(Output::Timer(Timer::Retry, pause));
         }
@@ -397,7 +395,7 @@ impl Originator {
         }
     }
 
-    /// A node answers, perhaps in an attempt at a job: until now that was waited for.
+    /// A node answers, perhaps in an attempt at a job: the time until now was spent waiting for it.
     pub fn hears(&mut self, from: NodeId, ts: Timestamp, outbox: &Outbox) {
         let job = match self.txns.get_mut(&ts) {
             Some(txn) => Some(&mut txn.job),
@@ -408,7 +406,7 @@ impl Originator {
         }
     }
 
-    /// A job is done, or cannot be.
+    /// A job has succeeded or failed.
     fn finish(&mut self, mut job: Job, result: Result<HostData, HostError>, outbox: &mut Outbox) {
         job.course.held(outbox.now);
         self.unlock_job(&mut job, outbox);
@@ -423,8 +421,8 @@ impl Originator {
         }
     }
 
-    /// Has stripes verified that a host which is gone may have written in part, and their parity made
-    /// to fit what is there (shared storage 3.2.3).
+    /// Verifies stripes that a lost host may have written in part, and makes their parity match the data (shared
+    /// storage 3.2.3).
     pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
         for (volume, stripe) in stripes {
             let what = What::Verify { stripe, trust: Trust::Data };
@@ -432,7 +430,7 @@ impl Originator {
         }
     }
 
-    /// Looks for what has waited too long.
+    /// Looks for overdue work.
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let now = outbox.now;
         let patience = self.config.patience;
@@ -448,7 +446,7 @@ impl Originator {
                 txn.job.course.silent(now);
                 unlock_given_up(ts, &txn, outbox);
                 if self.map.is_asleep(&txn.volume) {
-                    // It waits for the outcome of a write, which nobody can know now.
+                    // It waits for the outcome of a write that no node can know now.
                     self.lacks_nodes(txn.job, outbox);
                 } else {
                     self.retry(txn.job);
@@ -469,9 +467,8 @@ impl Originator {
         }
     }
 
-    /// What is in work of volumes that are not there any more is over. Nobody need be asked what became
-    /// of a write: its participants forget it as they enter the epoch. What has not begun ends when its
-    /// turn comes.
+    /// Work on volumes that no longer exist ends. No participant is asked for the outcome of a write: all forget it
+    /// when they enter the epoch. Jobs that have not begun end when they are due.
     fn leave_removed(&mut self, outbox: &mut Outbox) {
         let map = self.map.clone();
         let is_gone = |volume: VolumeId| !map.volumes.contains_key(&volume);
@@ -484,7 +481,7 @@ impl Originator {
         self.leave_scrubs(is_gone);
     }
 
-    /// A new epoch: reads begin again, writes are settled with those that are left.
+    /// A new epoch: reads begin again, and writes are settled with the remaining nodes.
     pub fn enter(&mut self, map: &Arc<ClusterMap>, outbox: &mut Outbox) {
         self.map = map.clone();
         self.leave_removed(outbox);
@@ -493,13 +490,12 @@ impl Originator {
         self.enter_detours();
         self.enter_waiting(outbox.now);
         for (ts, settling) in std::mem::take(&mut self.settling) {
-            // The participants settle it among themselves; a host that still waits is
-            // answered when they have.
+            // The participants settle it among themselves; a host that still waits is answered after that.
             if let Some(job) = settling.job {
                 let volume = map.volumes[&job.volume].clone();
                 let stripe = job.what.first_stripe(&volume);
                 if stripe >= volume.stripes() {
-                    // What it wrote has been cut off since.
+                    // Its range has been cut off since.
                     self.finish(job, Ok(HostData::Done), outbox);
                     continue;
                 }
@@ -518,7 +514,7 @@ impl Originator {
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
             let txn = self.txns.get_mut(&ts).expect("just seen");
             txn.volume = map.volumes[&txn.job.volume].clone();
-            // What a disk had not then it may have now: it need not be put back, and perhaps cannot be.
+            // A disk may now have content that it lacked: no rebuild is needed, and it may be impossible.
             txn.refusal = None;
             match &mut txn.state {
                 State::Reading(_) => {
@@ -531,7 +527,7 @@ impl Originator {
                     self.inquire(ts, outbox);
                 }
                 State::GivingUp(_, participants, _) => {
-                    // Those that are left decide, which had perhaps not heard.
+                    // The remaining participants decide, and may not have heard of it.
                     txn.state = State::Asking(Inquiry::default(), std::mem::take(participants));
                     self.inquire(ts, outbox);
                 }
@@ -576,7 +572,7 @@ impl RunningJob {
     }
 }
 
-/// A time between half of `most` and the whole of it; which, depends on `name`.
+/// A time between half of `most` and all of it, determined by `name`.
 fn pause(most: Nanos, name: Timestamp) -> Nanos {
     let half = most / 2;
     // The multiplier of the 64-bit linear congruential generator of Knuth's MMIX.

@@ -1,9 +1,9 @@
 //! Read-modify-write requests of hosts: read and written at one timestamp, so that no other write comes between (a base
 //! storage transaction, shared storage 4.5).
 //!
-//! Whoever is read stamps the sectors, and refuses writes with an earlier timestamp from then on. A write with a later one
-//! that has come by the time of ours refuses ours, and the attempt begins anew with a read. A column that is lost is
-//! solved for from others, and these have the stamps: each write of the lost column is a write of parity, too.
+//! A reader's timestamp stays at the sectors, which refuse earlier writes from then on. A later write that arrives
+//! before ours refuses ours, and the attempt begins again with a read. A lost column is solved for from others, which
+//! have the timestamps: each write of the lost column also writes parity.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Hosts' requests that others keep coming before: they get precedence at their originator.
+//! Hosts' requests that others keep overtaking: they get precedence at their originator.
 //!
-//! With timestamps a write of a stripe that is read and written all the time comes too late again and again. Pauses put
-//! those that hinder one another out of step only while an attempt takes no longer than a pause; one that waits in a disk's
-//! queue does. So a job that was passed over often claims its stripes: jobs of this originator that have yet to begin
-//! there wait until it is done. What is under way ends by itself, so one of those with a claim, the oldest, always gets
-//! through. Nobody who waits here has begun anything or holds a lock, so nothing can wait in a circle.
+//! With timestamps a write of a busy stripe may be late again and again. Pauses separate conflicting requests only
+//! while an attempt takes no longer than a pause; in a disk's queue it does. So a job that was overtaken often claims
+//! its stripes: jobs of this originator that have yet to begin there wait until it is done. Jobs in progress end by
+//! themselves, so the oldest of those with a claim always succeeds. A job that waits here has not begun and holds no
+//! lock, so there is no deadlock.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use super::{Job, Originator, Purpose, What};
 use crate::cluster::Volume;
 use crate::units::VolumeId;
 
-/// So many attempts that came too late, and a job claims its stripes.
+/// After this many late attempts a job claims its stripes.
 const PASSED_OVER: u32 = 12;
 
-/// Who has precedence, and who waits for them.
+/// The jobs with precedence, and the jobs that wait for them.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Precedence {
-    /// The claims, by age.
+    /// The claims, the oldest first.
     claims: BTreeMap<u64, Claim>,
     next: u64,
     /// Jobs that wait until a claim is given up.
@@ -67,8 +67,8 @@ impl Originator {
         }
     }
 
-    /// Whether a job has to wait for an older claim. What is to be put back does not: others may wait for it. Nor does who
-    /// has a lock.
+    /// Whether a job has to wait for an older claim. A rebuild does not, because others may wait for it; nor does a job
+    /// with a lock.
     pub(super) fn gives_way(&self, job: &Job, volume: &Volume) -> bool {
         let host = matches!(job.purpose, Purpose::Host(_));
         if self.precedence.claims.is_empty() || !host || job.locked.is_some() {
@@ -84,7 +84,7 @@ impl Originator {
         self.precedence.held.push(job);
     }
 
-    /// A job is done, or is to wait for something else: others go on.
+    /// A job is done, or must wait for something else: others go on.
     pub(super) fn give_up_claim(&mut self, job: &mut Job) {
         let Some(claim) = job.claim.take() else { return };
         self.precedence.claims.remove(&claim);

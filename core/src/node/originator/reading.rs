@@ -1,5 +1,5 @@
-//! Reads at the originator: asking the workers, solving for lost units, putting the pieces
-//! in order; maps of holes; verifying a stripe (see [`crate::node::judge`]).
+//! Reads at the originator: it asks the workers, solves for lost units, and puts the pieces in order. Also maps of
+//! holes, and the verification of a stripe (see [`crate::node::judge`]).
 
 use std::collections::BTreeSet;
 
@@ -20,30 +20,30 @@ use crate::order::Ordering;
 use crate::plan::{Part, Range, ReadPlan, Span};
 use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp};
 
-/// A read in work.
+/// A read in progress.
 #[derive(Clone, Hash)]
 pub(super) struct Reading {
     plan: ReadPlan,
     avoid: ColumnSet,
     /// The columns that were asked.
     pub asked: ColumnSet,
-    /// Those that have something for the endpoint and have not answered.
+    /// The columns with content for the endpoint that have not answered.
     missing: ColumnSet,
-    /// What it has given columns' nodes to compute.
+    /// The computation that it has assigned to columns' nodes.
     pub given: Vec<(NodeId, u64)>,
     /// Messages of the longest chain that ended here.
     hops: u8,
-    /// An endpoint gets what is read.
+    /// An endpoint gets the content.
     is_placed: bool,
     pieces: Pieces,
     /// The versions of their sectors, if whole stripes are read: 8 bytes each.
     versions: Pieces,
-    /// The stripes that columns have in use, if that is asked.
+    /// The stripes in use by columns, if that is asked.
     used: Vec<std::ops::Range<u64>>,
 }
 
 impl Originator {
-    /// Asks for what a read needs.
+    /// Sends the requests of a read.
     pub(super) fn begin_read(
         &mut self,
         attempt: &Attempt,
@@ -161,13 +161,13 @@ impl Originator {
         self.finish(txn.job, Ok(result), outbox);
     }
 
-    /// All units of a stripe are here: does the parity fit, and if not, who is wrong?
+    /// All units of a stripe are here: does the parity match, and if not, which unit is wrong?
     fn verified(&mut self, job: Job, volume: &Volume, reading: &Reading, outbox: &mut Outbox) {
         let What::Verify { stripe, trust } = job.what else { return };
         let g = &volume.geometry;
         let units: Vec<Unit> =
             (0..g.code.columns()).map(|c| reading.whole_unit(stripe, c)).collect();
-        // Of what nobody ordered, or a host left half written, data is what there is.
+        // Without an order, or where a host left a write unfinished, the data counts as right.
         let unordered = volume.policy.ordering == Ordering::None && trust == Trust::Nobody;
         let found = match unordered || job.purpose == Purpose::Repair {
             true => parity_is_wrong(g, &units),
@@ -212,7 +212,7 @@ impl Originator {
     }
 }
 
-/// The columns of the code that are wrong where nothing else tells, if the operator says.
+/// The wrong columns of the code where nothing else tells, if the operator says which.
 fn suspects(volume: &Volume, stripe: u64, trust: Trust) -> BTreeSet<usize> {
     let g = &volume.geometry;
     let k = g.data_columns();
@@ -250,12 +250,12 @@ impl Reading {
         self.missing
     }
 
-    /// Whether columns wait for one another, to solve for what is lost.
+    /// Whether columns wait for one another, to solve for lost content.
     pub fn columns_wait(&self) -> bool {
         self.plan.columns_solve()
     }
 
-    /// What a column sends of each stripe comes by seats; of whole stripes the versions come after the bytes.
+    /// A column's content of each stripe comes by seats; for whole stripes the versions come after the bytes.
     fn take(&mut self, g: &Geometry, column: usize, what: &What, pieces: Vec<(u64, Buffer)>) {
         if let What::Read(_) | What::Compare(..) | What::Write(..) = what {
             return take(&self.plan, g, column, pieces, &mut self.pieces);
@@ -297,7 +297,7 @@ impl Reading {
         bytes
     }
 
-    /// Lengths, and whether each is a hole. What cannot be seen counts as content.
+    /// Lengths, and whether each is a hole. Unavailable content counts as content.
     fn extents(&self, g: &Geometry) -> Vec<(u64, bool)> {
         let mut out = Vec::new();
         for row in &self.plan.rows {

@@ -1,5 +1,5 @@
-//! What becomes of a job that a worker refuses; having put back what its disk has not: copied from
-//! the disk that the column leaves, if there is one, or computed from the other columns.
+//! Jobs that a worker has refused, and rebuilds of content that a disk lacks: copied from the disk that the column
+//! leaves, if there is one, or computed from the other columns.
 
 use super::{Job, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,32 +18,32 @@ type UnitPart = (VolumeId, u64, usize, Span);
 /// A unit of a volume: volume, stripe, seat.
 type Unit = (VolumeId, u64, usize);
 
-/// What is being put back, and who waits for it.
+/// Content being rebuilt, and the jobs that wait for it.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Rebuilds {
     in_work: BTreeSet<Unit>,
-    /// Rebuilds of units that are in work already, to begin when those are over: a unit was found wrong after its
-    /// rebuild had read the others, or in another part.
+    /// Rebuilds of units whose rebuild is already in progress, to begin when that ends: a unit was found wrong after
+    /// its rebuild had read the others, or in another part.
     again: BTreeMap<Unit, Job>,
     waiting: Vec<(Unit, Job)>,
-    /// Units that have been put back, of which the node's disk is to be told.
+    /// Rebuilt units, to be reported to the node's disk.
     done: Vec<Unit>,
-    /// Parts of columns that nothing determines any more, of which it is to be told, too.
+    /// Parts of columns that are permanently lost, also to be reported to it.
     hopeless: Vec<(VolumeId, u64, usize, Span)>,
 }
 
 impl Rebuilds {
-    /// How many jobs wait for a rebuild.
+    /// The number of jobs that wait for a rebuild.
     pub fn are_awaited_by(&self) -> usize {
         self.waiting.len()
     }
 
-    /// All jobs that wait, which wait no longer.
+    /// Removes and returns all waiting jobs.
     pub fn take_all_waiting(&mut self) -> impl Iterator<Item = Job> + use<> {
         std::mem::take(&mut self.waiting).into_iter().map(|(_, job)| job)
     }
 
-    /// A unit that is being rebuilt is to be rebuilt once more. What is asked for twice is done once, for both parts.
+    /// A unit that is being rebuilt must be rebuilt once more. Two such requests are done as one, for both parts.
     fn rebuild_again(&mut self, unit: Unit, job: Job) {
         let earlier = self.again.remove(&unit);
         let job = match (job.what.clone(), earlier.map(|j| j.what)) {
@@ -59,7 +59,7 @@ impl Rebuilds {
         self.again.insert(unit, job);
     }
 
-    /// The jobs that wait for a unit, which wait no longer.
+    /// Removes and returns the jobs that wait for a unit.
     fn take_waiting(&mut self, unit: Unit) -> Vec<Job> {
         let (its, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|w| w.0 == unit);
@@ -69,22 +69,22 @@ impl Rebuilds {
 }
 
 impl Originator {
-    /// What cannot be computed, of which the node's own disk should know.
+    /// Unrecoverable parts, which the node's own disk should know.
     pub fn take_hopeless(&mut self) -> Vec<(VolumeId, u64, usize, Span)> {
         std::mem::take(&mut self.rebuilds.hopeless)
     }
 
-    /// Whether the node's own worker should know of anything.
+    /// Whether the node's own worker has something to learn.
     pub fn has_news_for_worker(&self) -> bool {
         !(self.rebuilds.done.is_empty() && self.rebuilds.hopeless.is_empty())
     }
 
-    /// Units that have been put back, of which the node's own disk should know.
+    /// Rebuilt units, which the node's own disk should know.
     pub fn take_put_back(&mut self) -> Vec<Unit> {
         std::mem::take(&mut self.rebuilds.done)
     }
 
-    /// A worker could not do its part of this job; the attempt is over.
+    /// A worker could not do its part of this job; the attempt has ended.
     pub(super) fn refused(&mut self, mut job: Job, refusal: Refusal, outbox: &mut Outbox) {
         if job.joined().is_some() {
             if let Refusal::Late(latest) = refusal {
@@ -100,27 +100,27 @@ impl Originator {
             }
             Refusal::Busy => {
                 job.doubts_loss();
-                // Those that wait for one another are refused at about the same time, and would
-                // meet again if none of them stayed away for longer the longer it goes on.
+                // Jobs that conflict with each other are refused at about the same time. They would conflict again
+                // without pauses that grow and differ.
                 let most = (self.config.lock_timeout / 4) << job.attempts.min(MOST_DOUBLINGS_BUSY);
                 return self.retry_after(job, most, outbox);
             }
-            // What was to be copied is there by now.
+            // The content to copy is there by now.
             Refusal::Aborted if self.is_copied(&job) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
-            // Nothing need be marked there, or is lost any more.
+            // Nothing there is lost or needs a mark any more.
             Refusal::Aborted if job.accepts || matches!(job.what, What::Lose { .. }) => {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
             Refusal::Aborted => return self.retry(job),
-            // Perhaps it can be computed by itself, from others.
+            // Single stripes may be computable, from other columns.
             _ if !job.with.is_empty() => {
                 job.with = ColumnSet::EMPTY;
                 return self.retry(job);
             }
             Refusal::MarksAreGone => return self.marks_are_gone(job),
-            // Where parity is immediate only a disk of an older format says so: it keeps no marks.
+            // With immediate parity only a disk of an older format reports that: it keeps no marks.
             Refusal::MustNotWait if job.must_wait && !self.defers(&job) => {
                 return self.lacks_nodes(job, outbox);
             }
@@ -129,7 +129,7 @@ impl Originator {
                 job.must_not_wait = true;
                 return self.retry(job);
             }
-            // The column's node said so before it was lost, and the map knows now: it is gone around.
+            // The column's node said so before it was lost, and the map knows now: the column is avoided.
             Refusal::Erased { column: seat, parts, .. } if self.is_away(&job, parts[0].0, seat) => {
                 return self.retry(job);
             }
@@ -152,8 +152,8 @@ impl Originator {
             let leaving = &v.extent(parts[0].0).leaving;
             leaving.get(&column).is_some_and(|l| self.map.is_up(l.0))
         });
-        // A rebuild goes around what it cannot have. Were it to have that rebuilt first, two
-        // columns of one stripe could wait for each other for good; a copy waits for no other.
+        // A rebuild avoids missing columns. If it had those rebuilt first, two columns of one stripe could wait for
+        // each other forever; a copy waits for no other.
         let own = matches!(job.what, What::Rebuild { column: its, .. } if its == seat);
         if job.purpose != Purpose::Rebuild || (copied && !own) {
             for (stripe, part) in &parts {
@@ -161,13 +161,13 @@ impl Originator {
             }
         }
         if own {
-            // One of the two disks does not have it, and the other must not have it from there.
+            // One of the two disks lacks the content, and the other must not get it from there.
             job.computes = true;
             return self.retry(job);
         }
         match job.what {
-            // Readers go around the column; writers that need it wait until it is rebuilt, and
-            // so does everyone if it is only copied.
+            // Readers avoid the column. Writers that need it wait until it is rebuilt, and so do all requests if it is
+            // only copied.
             What::Read(_) | What::Holes(_) | What::Compare(..) | What::Rebuild { .. }
                 if !copied =>
             {
@@ -179,7 +179,7 @@ impl Originator {
                 if let What::Verify { .. } = job.what {
                     self.count_rebuilt(&job, parts[0].0, column, parts.len() as u64);
                 }
-                // What it waits for needs locks, too.
+                // The rebuild that it waits for needs locks, too.
                 self.unlock_job(&mut job, outbox);
                 let key = (job.volume, parts[0].0, seat);
                 self.rebuilds.waiting.push((key, job));
@@ -187,7 +187,8 @@ impl Originator {
         }
     }
 
-    /// What cannot be rebuilt together is rebuilt stripe by stripe: what is in the way of one is not in that of the others.
+    /// A rebuild that fails for several stripes together is done stripe by stripe: an obstacle to one need not be one
+    /// to the others.
     pub(super) fn part(&mut self, mut job: Job, outbox: &mut Outbox) {
         let What::Rebuild { column, part, .. } = job.what else { return };
         self.unlock_job(&mut job, outbox);
@@ -199,8 +200,8 @@ impl Originator {
         }
     }
 
-    /// Whether the stripes of a rebuild of several cannot be rebuilt together as things are: the volume has become smaller,
-    /// or they are to be copied.
+    /// Whether the stripes of a joint rebuild can no longer be rebuilt together: the volume has become smaller, or they
+    /// must be copied.
     pub(super) fn must_part(&self, job: &Job, volume: &Volume) -> bool {
         let Some(stripes) = job.joined() else { return false };
         stripes.end > volume.stripes() || self.source_of(job, volume).is_some()
@@ -217,7 +218,7 @@ impl Originator {
                 .contains(volume.geometry.layout.column_at(stripe, seat))
     }
 
-    /// Whether parity may wait in the volume of a job.
+    /// Whether parity may be deferred in the volume of a job.
     fn defers(&self, job: &Job) -> bool {
         let volume = self.map.volumes.get(&job.volume);
         volume.is_some_and(|v| v.redundancy_at(job.what.first_stripe(v)).defers())
@@ -242,12 +243,12 @@ impl Originator {
         self.map.volumes.get(&job.volume).is_some_and(|v| self.source_of(job, v).is_some())
     }
 
-    /// Has a part of a column put back that its disk has yet to get, in adjacent stripes.
+    /// Rebuilds a part of a column that its disk still lacks, in adjacent stripes.
     pub fn rebuild(&mut self, run: Run) {
         let Run { volume, stripe, stripes, seat: column, part } = run;
         let mut begun: Vec<Run> = Vec::new();
         for stripe in stripe..stripe + stripes {
-            // What is being put back already is done by itself.
+            // A part that is already being rebuilt is done by itself.
             if self.rebuilds.in_work.insert((volume, stripe, column)) {
                 match begun.last_mut().filter(|last| last.stripe + last.stripes == stripe) {
                     Some(last) => last.stripes += 1,
@@ -261,8 +262,8 @@ impl Originator {
         }
     }
 
-    /// Has parity computed that waits, a part of a column; and if that column has the first of those that are computed
-    /// together, the others, too.
+    /// Computes deferred parity, a part of a column; if that column has the first of the parities that are computed
+    /// together, the others too.
     pub fn refresh_unit(&mut self, (id, stripe, column, part): UnitPart) {
         let Some(volume) = self.map.volumes.get(&id) else { return };
         let g = &volume.geometry;
@@ -277,7 +278,7 @@ impl Originator {
         self.begin_rebuild(Job { with, ..Job::new(Purpose::Rebuild, id, what) });
     }
 
-    /// Has a part of a column put back; what its disk has lost must be computed.
+    /// Rebuilds a part of a column that its disk has lost: it must be computed.
     pub(super) fn put_back(
         &mut self,
         volume: VolumeId,
@@ -291,7 +292,7 @@ impl Originator {
         self.begin_rebuild(Job { computes, ..job });
     }
 
-    /// Has a part of a column computed and put back, because it is wrong; and not from others that are.
+    /// Computes and rewrites a part of a column that is wrong, and not from other wrong parts.
     pub(super) fn make_anew(
         &mut self,
         volume: VolumeId,
@@ -321,7 +322,7 @@ impl Originator {
         }
     }
 
-    /// Whether all disks are there of the extent that a job begins in.
+    /// Whether all disks of the extent in which a job begins are there.
     fn nobody_is_lost(&self, job: &Job) -> bool {
         let volume = self.map.volumes.get(&job.volume);
         let extent = |v: &Volume| v.extent_of(job.what.first_stripe(v));
@@ -329,7 +330,7 @@ impl Originator {
             .is_some_and(|v| extent(v) < v.extents.len() && self.map.lost(v, extent(v)).is_empty())
     }
 
-    /// A rebuild is done, or cannot be: those that waited for it go on.
+    /// A rebuild has ended, or is impossible: the jobs that waited for it continue.
     pub(super) fn rebuilt(&mut self, job: &Job, good: bool, outbox: &mut Outbox) {
         let (stripes, column) = match job.what {
             What::Rebuild { stripe, stripes, column, .. } => (stripe..stripe + stripes, column),
@@ -359,10 +360,10 @@ impl Originator {
             if good {
                 self.jobs.ready(job);
             } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {
-                // It can do without what is lost if its parity is computed later, from what it writes.
+                // The write can go on without the lost content if its parity is computed later, from the new content.
                 self.jobs.ready(Job { must_wait: true, must_not_wait: false, ..job });
             } else if matches!(job.what, What::Write(..)) && defers && self.nobody_is_lost(&job) {
-                // Its parity can be computed later, once no disk is behind, and nobody waits for it.
+                // Its parity can be computed later, when no disk is stale, and no request waits for it.
                 self.retry_later(Job { must_not_wait: false, ..job }, outbox);
             } else {
                 self.lacks_nodes(job, outbox);
@@ -375,7 +376,7 @@ impl Originator {
 mod tests {
     use super::*;
 
-    /// What it makes ready now: units and their parts.
+    /// The rebuilds that are ready to begin: units and their parts.
     fn begun(originator: &mut Originator) -> Vec<(u64, usize, Span, Job)> {
         let next = || originator.jobs.next(u64::MAX);
         let described = |job: Job| match job.what {
@@ -385,7 +386,7 @@ mod tests {
         std::iter::from_fn(next).map(described).collect()
     }
 
-    /// A rebuild that is on its way has read the other columns before the unit was found wrong once more.
+    /// A rebuild in progress has read the other columns before the unit was found wrong once more.
     #[test]
     fn a_unit_found_wrong_during_its_rebuild_is_rebuilt_again() {
         let (mut originator, mut outbox) = (

@@ -1,25 +1,24 @@
-//! Requests that were asked for before, of a node that has stopped since or that their host has left. What was
-//! begun of them has been settled by those who took part, and another host may have written over it: so nothing
-//! of them is done before it is known what became of them.
+//! Repeated requests of a node that has stopped since, or that their host has left. The participants have settled the
+//! parts that had begun, and another host may have written over them. So nothing of such a request is done before its
+//! outcome is known.
 //!
-//! Each part is asked after at the workers that it would change, in an epoch after that of all attempts, so
-//! that none of those can begin there any more. So is a part whose attempt was begun by this node, if by now nobody is left
-//! who had a say in it:
+//! The workers that a part would change are asked, in an epoch after that of all attempts, so that no attempt can begin
+//! there any more. The same is done for a part that this node began, if all nodes with a say in it have gone:
 //!
-//! | what they say | what becomes of the part |
+//! | answers | result for the part |
 //! |---|---|
 //! | one has something undecided | they are asked again |
 //! | it has happened | it is done |
 //! | in every stripe a parity worker, or all data workers, remember all that far back | it has not happened, and is begun |
-//! | the data workers that do not remember say that nothing has been written there since | the same |
-//! | something has, and what stands there is what was to be written | it is done |
-//! | something has, and something else stands there | nobody can know; the host is told so |
+//! | the data workers that do not remember report no write there since | the same |
+//! | there was a write since, and the content equals the request's | it is done |
+//! | there was a write since, and the content differs | unknown; the host is told so |
 //!
-//! A worker of parity that covers what changes, and that was there all the time, had a part in every attempt, and so has every data worker in those
-//! that touch its column: who was down is not one that remembers. One that has only marked its parity remembers that
-//! there was an attempt, and cannot tell what became of it; if it does not remember that far back, what it has marked counts
-//! as written since. Where writes may rely on marks parity may never have heard of one:
-//! there only who has the data is believed, and if it is away, what stands there is looked at when it is back.
+//! A worker of parity that covers the change, and that was never away, had a part in every attempt. So has every data
+//! worker in the attempts that touch its column; a worker that was down counts as not remembering. A worker that only
+//! marked its parity remembers the attempt, but not its outcome; if it does not remember that far back, its marks count
+//! as writes since. Where writes may rely on marks, parity may never have heard of one. There only the worker with the
+//! data is believed, and if it is away, the content is compared when it is back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,20 +30,20 @@ use crate::order::{Again, Asker, Origin, RequestId};
 use crate::plan::Range;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp};
 
-/// A part of a request that is asked after.
+/// A part of a request whose outcome is asked for.
 #[derive(Clone, Hash)]
 pub(super) struct Recall {
     job: Job,
     request: RequestId,
     again: Again,
-    /// Who has not answered, or had something undecided.
+    /// The workers that have not answered, or had something undecided.
     left: BTreeSet<NodeId>,
     answers: BTreeMap<NodeId, Recollection>,
     happened: Vec<Range>,
 }
 
 impl Originator {
-    /// What is known of where a host's request comes from.
+    /// The known origin of a host's request.
     fn origin(&self, job: &Job) -> Option<Origin> {
         let Purpose::Host(id) = job.purpose else { return None };
         self.requests.get(&id)?.origin
@@ -57,36 +56,36 @@ impl Originator {
             && self.config.heeds_reservations()
     }
 
-    /// Whose request a write is part of.
+    /// The host and number of the request that a write is part of.
     pub(super) fn asker(&self, job: &Job) -> Option<Asker> {
         self.origin(job).map(|o| o.asker)
     }
 
-    /// If it can be asked what became of a write that was asked for before: where it comes from.
+    /// The origin of a repeated write, if its outcome can be asked for.
     pub(super) fn recallable(&self, job: &Job, volume: &Volume) -> Option<Origin> {
-        // Of what is not voted on a part may have happened whatever the others say.
+        // Without votes a part may have happened whatever the others answer.
         let voted = volume.policy.commit.is_voted();
         let is_write = matches!(job.what, What::Write(..));
         self.origin(job).filter(|_| is_write && voted && self.config.recalls())
     }
 
-    /// If it must be known first what became of a write that was asked for before: which, and since when.
+    /// The origin of a repeated write, and since when, if its outcome must be known first.
     pub(super) fn must_recall(&self, job: &Job, volume: &Volume) -> Option<(RequestId, Again)> {
         let origin = self.recallable(job, volume).filter(|_| !job.recalled)?;
         let in_doubt = job.in_doubt.as_ref().map(|doubt| doubt.again);
         in_doubt.or(origin.again).map(|again| (origin.asker.id, again))
     }
 
-    /// Nobody has a say any more in whether an attempt at a job has happened, though some had. They may have decided it, and
-    /// have been left by their columns since, which took it along, or been away; and another host may have written over it.
-    /// So it is asked what became of it before it is begun again.
+    /// No node has a say any more in whether an attempt at a job happened, though some had. They may have decided it,
+    /// and then lost their columns with it, or been away; and another host may have written over it. So its outcome is
+    /// asked for before it begins again.
     pub(super) fn recall_attempt(&mut self, ts: Timestamp, participants: &[(usize, NodeId)]) {
         let mut job = self.txns.remove(&ts).expect("an attempt in work").job;
         job.doubts(ts, self.map.epoch, participants.iter().map(|p| p.1).collect());
         self.retry(job);
     }
 
-    /// Asks what became of a write.
+    /// Asks for the outcome of a write.
     pub(super) fn recall(
         &mut self,
         job: Job,
@@ -108,7 +107,7 @@ impl Originator {
         ask_recall(id, recall, self.map.epoch, outbox);
     }
 
-    /// A worker says what it remembers.
+    /// A worker's answer.
     pub fn on_recalled(
         &mut self,
         from: NodeId,
@@ -162,7 +161,7 @@ impl Originator {
         }
     }
 
-    /// What stands where a write was to go that may have happened.
+    /// The content of the range of a write that may have happened.
     pub(super) fn compared(&mut self, job: Job, found: &HostData, outbox: &mut Outbox) {
         let (What::Compare(_, wanted), HostData::Bytes(found)) = (&job.what, found) else { return };
         let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
@@ -177,13 +176,13 @@ impl Originator {
         self.finish(job, result, outbox);
     }
 
-    /// What has not been answered was lost, or undecided.
+    /// Unanswered questions were lost, or had an undecided answer.
     pub(super) fn tick_recalls(&mut self, outbox: &mut Outbox) {
         let epoch = self.map.epoch;
         self.recalls.iter().for_each(|(id, recall)| ask_recall(id, recall, epoch, outbox));
     }
 
-    /// A new epoch: others may be asked now.
+    /// A new epoch: other workers may be asked now.
     pub(super) fn enter_recalls(&mut self) {
         self.jobs.all_ready(self.recalls.take_all().map(|r| r.job));
     }
@@ -191,7 +190,7 @@ impl Originator {
 
 fn ask_recall(id: u64, recall: &Recall, epoch: Epoch, outbox: &mut Outbox) {
     let Recall { request, again, .. } = *recall;
-    // In the epoch of an attempt it may yet begin somewhere.
+    // In the epoch of an attempt it may still begin somewhere.
     if epoch <= again.epoch {
         return;
     }
@@ -202,10 +201,10 @@ fn ask_recall(id: u64, recall: &Recall, epoch: Epoch, outbox: &mut Outbox) {
     }
 }
 
-/// What a write of a range changes in a stripe.
+/// The changes of a write of a range in a stripe.
 struct Row {
     changed: ColumnSet,
-    /// Those that hold parity of what changes.
+    /// The columns with parity of the change.
     parity: ColumnSet,
 }
 
@@ -220,8 +219,8 @@ fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
     rows.iter().map(row).collect()
 }
 
-/// Whether it is known at each stripe of a write that nothing has happened but what was said to have: somebody
-/// remembers all attempts, or everything that it would have changed stands as it did.
+/// Whether at each stripe of a write it is known that nothing has happened but the reported parts: a worker remembers
+/// all attempts, or the whole range is unchanged.
 fn is_known(volume: &Volume, range: Range, answers: &BTreeMap<NodeId, Recollection>) -> bool {
     let extent = volume.extent(range.stripes(&volume.geometry).start);
     let answer = |c: usize| answers.get(&extent.columns[c].0);
@@ -234,7 +233,7 @@ fn is_known(volume: &Volume, range: Range, answers: &BTreeMap<NodeId, Recollecti
     columns_of(volume, range).iter().all(known)
 }
 
-/// What is left of a range without others.
+/// The parts of a range that others leave.
 fn without(range: Range, others: &[Range]) -> Vec<Range> {
     let mut left = vec![range];
     for other in others {

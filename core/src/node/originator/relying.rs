@@ -1,5 +1,5 @@
-//! Marks that stand as far as an originator knows: it has had them made. A write to what they cover goes to the disk
-//! that has the data and to nobody else (`worker/relying.rs`, where it is refused if they do not stand any more).
+//! Marks that an originator knows, because it has had them made. A write to the data that they cover goes only to the
+//! disk with the data (`worker/relying.rs`, which refuses it if the marks are gone).
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::plan::{Range, Waits};
 use crate::policy::Timing;
 use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
-/// Of so many sectors of parity it is known that they are marked; of more the older half is forgotten.
+/// The most sectors of parity known to be marked; beyond that the older half is forgotten.
 const MOST: usize = 1 << 17;
 
-/// Sectors of parity, by the stripe and the sector in its units: which parities are marked there, and since when.
+/// Sectors of parity, by the stripe and the sector in its units: the marked parities, and since when.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct KnownMarks {
     sectors: BTreeMap<(VolumeId, u64, u64), (ColumnSet, Timestamp)>,
@@ -21,7 +21,7 @@ pub(super) struct KnownMarks {
 }
 
 impl KnownMarks {
-    /// The node enters an epoch: nothing is known any more.
+    /// The node enters an epoch: all marks are forgotten.
     pub fn enter(&mut self) {
         *self = KnownMarks::default();
     }
@@ -41,7 +41,7 @@ impl KnownMarks {
         }
     }
 
-    /// A time since when these parities have been marked wherever they cover a range.
+    /// A time since which these parities have been marked wherever they cover a range.
     fn since(&self, volume: &Volume, range: Range, parities: ColumnSet) -> Option<Timestamp> {
         let (stripe, sectors) = in_one_unit(volume, range)?;
         let mut since = None;
@@ -55,7 +55,7 @@ impl KnownMarks {
         since
     }
 
-    /// Nothing is known any more of these stripes of a volume.
+    /// Forgets the marks of these stripes of a volume.
     fn forget(&mut self, volume: VolumeId, stripes: std::ops::Range<u64>) {
         let from = (volume, stripes.start, 0);
         let its = self.sectors.range(from..(volume, stripes.end, 0));
@@ -92,8 +92,8 @@ fn covering(volume: &Volume, range: Range) -> ColumnSet {
 }
 
 impl Originator {
-    /// The parities of an attempt that wait, with the time since when they have been marked, if that is known. It relies
-    /// on marks only if all parity that covers what it changes waits: else those who take it at once are told anyway.
+    /// The deferred parities of an attempt, with the time since when they have been marked, if known. It relies on
+    /// marks only if all parity that covers its change is deferred: the nodes of immediate parities are told anyway.
     pub(super) fn relying(
         &mut self,
         job: &Job,
@@ -112,7 +112,7 @@ impl Originator {
         }
         let redundancy = policy.redundancy;
         let before = self.known_marks.written.insert(volume.id, now).unwrap_or(now);
-        // By now it has been computed, or is about to be.
+        // It has been computed by now, or is about to be.
         if redundancy.timing == Timing::Deferred && now.saturating_sub(before) >= redundancy.idle {
             self.known_marks.forget(volume.id, 0..u64::MAX);
         }
@@ -142,8 +142,8 @@ impl Originator {
         self.retry(job);
     }
 
-    /// Whether only a disk that is away can say what became of a write, and may come back: one that relied on marks has no
-    /// participant but who has its data.
+    /// Whether only an absent disk, which may come back, knows the outcome of a write: one that relied on marks has no
+    /// participant but the node with its data.
     pub(super) fn awaits_holder(&self, txn: &RunningJob, participants: &[(usize, NodeId)]) -> bool {
         let extent = txn.volume.extents.get(txn.extent);
         let may_return = |(column, node): &(usize, NodeId)| {

@@ -1,4 +1,4 @@
-//! Hosts' requests at the originator: cut into jobs, and answered when nothing is left of them.
+//! Hosts' requests at the originator: cut into jobs, and answered when all are done.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +15,28 @@ use crate::order::Origin;
 use crate::plan::Range;
 use crate::units::{MILLIS, Nanos, Timestamp, VolumeId};
 
-/// Where the time of requests went is said of those that took so long.
+/// Requests that took this long are logged with their time by cause.
 const LONG: Nanos = 10 * MILLIS;
 
-/// A host's request in work.
+/// A host's request in progress.
 #[derive(Clone, Hash)]
 pub(super) struct OpenRequest {
     pub volume: VolumeId,
     pub answer: Answer,
     /// Jobs that are not finished.
     pub left: usize,
-    /// Where its time went: that of the job which ended last.
+    /// Its time by cause: that of the job that ended last.
     pub spent: Spent,
-    /// Of the job that took most: they go side by side.
+    /// Of the slowest job: jobs run in parallel.
     pub round_trips: u64,
     pub error: Option<HostError>,
-    /// Its host is gone: nothing of it is begun any more.
+    /// Its host is gone: no more of it is begun.
     pub gone: bool,
-    /// What is known of where it comes from.
+    /// Its known origin.
     pub origin: Option<Origin>,
-    /// The endpoint that holds its bytes, or gets them, if it is one's request.
+    /// The endpoint that holds its bytes, or receives them, if there is one.
     pub holder: Option<Holder>,
-    /// Its bytes are here, too.
+    /// Whether its bytes are here, too.
     pub is_inline: bool,
     /// The attempts whose pieces the endpoint has.
     pub counted: Vec<Timestamp>,
@@ -52,7 +52,7 @@ pub(super) enum Answer {
     Refreshed(u64),
     /// Bytes that are lost, and the first ranges of them.
     Lost(u64, Vec<LostRange>),
-    /// A range, as far as all have looked, and what of it is exposed.
+    /// A range, as far as all disks have searched, and its exposed parts.
     Exposed(Range, Vec<Range>),
 }
 
@@ -133,14 +133,14 @@ impl Originator {
         }
     }
 
-    /// An endpoint holds the bytes of a request, or gets them.
+    /// An endpoint holds the bytes of a request, or receives them.
     pub fn is_held(&mut self, id: u64, holder: Option<Holder>, is_inline: bool) {
         if let Some(request) = self.requests.get_mut(&id) {
             (request.holder, request.is_inline) = (holder, is_inline);
         }
     }
 
-    /// The endpoint that holds the bytes of a job, or gets them; and whether they are here, too.
+    /// The endpoint that holds the bytes of a job, or receives them; and whether they are here, too.
     pub(super) fn holder(&self, job: &Job) -> Option<(Holder, bool)> {
         let Purpose::Host(id) = job.purpose else { return None };
         self.requests.get(&id).and_then(|r| r.holder.map(|holder| (holder, r.is_inline)))
@@ -155,9 +155,8 @@ impl Originator {
         }
     }
 
-    /// The host of a request is gone. What has begun of it goes on; nothing is begun any more,
-    /// not again either: the host may have asked another node for the same, and for something
-    /// else after it.
+    /// The host of a request is gone. Its jobs in progress go on, but none is begun or retried: the host may have sent
+    /// the same request to another node, and other requests after it.
     pub fn abandon(&mut self, id: u64) {
         if let Some(request) = self.requests.get_mut(&id) {
             request.gone = true;
@@ -168,7 +167,7 @@ impl Originator {
         self.wake_waiting_of(id);
     }
 
-    /// A request comes now, of which this is to be done.
+    /// A request arrives, with this operation.
     fn take(&mut self, (id, now): (u64, Nanos), volume: &Volume, answer: Answer, what: Vec<What>) {
         let course = Course::new(now);
         let left = what.len();
@@ -209,7 +208,7 @@ impl Originator {
         }
     }
 
-    /// Nothing is left to be done of a request.
+    /// A request is complete.
     pub(super) fn answer_request(&mut self, id: u64, outbox: &mut Outbox) {
         if let Some(request) = self.requests.remove(&id) {
             self.scrubs.remove(&id);
@@ -233,7 +232,7 @@ impl Originator {
         }
     }
 
-    /// The longest chain of messages of a host's job had so many.
+    /// The longest chain of messages of a host's job.
     pub(super) fn count_round_trips(&mut self, purpose: Purpose, hops: u8) {
         if let Purpose::Host(id) = purpose
             && let Some(request) = self.requests.get_mut(&id)
@@ -279,7 +278,7 @@ impl OpenRequest {
     }
 }
 
-/// The bytes of the volume that a request is about, if it is about some.
+/// The bytes of the volume that a request covers, if any.
 pub(in crate::node) fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
@@ -299,7 +298,7 @@ pub(in crate::node) fn whole_stripes(volume: &Volume, range: Range) -> Option<Ra
     (from < to).then(|| Range { offset: from, len: to - from })
 }
 
-/// Joins neighbours of one kind.
+/// Joins adjacent parts of one kind.
 pub(super) fn joined(extents: impl Iterator<Item = (u64, bool)>) -> Vec<(u64, bool)> {
     let mut out: Vec<(u64, bool)> = Vec::new();
     for (len, hole) in extents {

@@ -1,4 +1,4 @@
-//! Scrubs at the originator: each is a host's request that is fed with stripes as it goes.
+//! Scrubs at the originator: each is a host's request that verifies stripe after stripe.
 
 use std::collections::BTreeMap;
 use std::ops::Range as Stripes;
@@ -12,57 +12,55 @@ use crate::node::{HostError, Trust};
 use crate::plan::Range;
 use crate::units::{MILLIS, Nanos, NodeId, VolumeId};
 
-/// How far a scrub has come, or came.
+/// The progress of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScrubProgress {
     /// Stripes of the volume.
     pub stripes: u64,
-    /// Of those, the ones before the first, which were not looked at.
+    /// The stripes before the first, which were not verified.
     pub from: u64,
-    /// Stripes read and found true, perhaps after repair, or never written.
+    /// Stripes read and found consistent, perhaps after repair, or never written.
     pub verified: u64,
-    /// Units in which something could not be read and was rebuilt.
+    /// Units with unreadable parts that were rebuilt.
     pub rebuilt: u64,
-    /// Units that did not fit the rest of their stripe and were made anew.
+    /// Units that did not match the rest of their stripe and were recomputed.
     pub mismatched: u64,
-    /// Stripes in which parity does not fit the data and it cannot be told which is wrong: they are left as
-    /// they are.
+    /// Stripes whose parity does not match the data, with an unknown faulty unit: they are left unchanged.
     pub unclear: u64,
-    /// Those of them in which parity is newer than all data: data is lost there.
+    /// Those of them whose parity is newer than all data: data is lost there.
     pub data_lost: u64,
     /// Stripes that could not be verified because a column is lost.
     pub skipped: u64,
 }
 
 impl ScrubProgress {
-    /// Whether every stripe was looked at, and nothing did not fit.
+    /// Whether every stripe was verified, and everything matched.
     pub fn is_true(&self) -> bool {
         self.mismatched == 0 && self.unclear == 0 && self.skipped == 0
     }
 }
 
-/// What a scrub found, by name.
+/// A scrub's findings, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ScrubFindings {
-    /// The ranges in which it could not tell who is wrong: the first of them, up to
-    /// [`MOST_UNCLEAR`](crate::node::MOST_UNCLEAR).
+    /// The ranges whose faulty unit is unknown: the first of them, up to [`MOST_UNCLEAR`](crate::node::MOST_UNCLEAR).
     pub unclear: Vec<Range>,
-    /// Units that it had made anew, by the node on whose disk they are.
+    /// Units that it recomputed, by the node with their disk.
     pub mended: BTreeMap<NodeId, u64>,
 }
 
-/// For so long a scrub waits for a node that has gone. Then its stripes are passed over.
+/// How long a scrub waits for a node that has gone. Then its stripes are skipped.
 const GIVEN: Nanos = 60_000 * MILLIS;
 
-/// A scrub in work.
+/// A scrub in progress.
 #[derive(Clone, Hash)]
 pub(super) struct Scrub {
-    /// The stripe that comes next.
+    /// The next stripe.
     pub next: u64,
     pub progress: ScrubProgress,
     /// Background work knows of it.
     pub is_open: bool,
-    /// Bytes of each disk that are looked at in a second.
+    /// Bytes of each disk that are verified in a second.
     pub rate: u64,
     pub trust: Trust,
     pub findings: ScrubFindings,
@@ -70,15 +68,15 @@ pub(super) struct Scrub {
     looked: (u64, Vec<Stripes<u64>>),
     /// The disks are being asked for more.
     is_asking: bool,
-    /// Nodes of which it has found columns lost: since when. Since ever, if it was so when the scrub began.
+    /// Nodes with columns that it found lost, and since when; 0 if they were lost when the scrub began.
     away: BTreeMap<NodeId, Nanos>,
 }
 
-/// What becomes of the next stripe of a scrub.
+/// The next stripe of a scrub.
 enum Next {
     /// It is verified.
     Verify,
-    /// It cannot be, and neither can those up to this one.
+    /// It cannot be verified, and neither can those up to this one.
     PassOver(u64),
     /// It cannot be yet.
     Wait,
@@ -102,18 +100,18 @@ impl Scrub {
         }
     }
 
-    /// Of these stripes, which come next, those in `used` have been written, on one of the disks or several.
+    /// Of these next stripes those in `used` have been written, on one disk or several.
     pub fn found_used(&mut self, stripes: Stripes<u64>, used: Vec<Stripes<u64>>) {
         (self.looked, self.is_asking) = ((stripes.end, used), false);
     }
 
-    /// The disks did not say which.
+    /// The disks did not report which.
     pub fn asks_again(&mut self) {
         self.is_asking = false;
     }
 
-    /// Passes over stripes that were never written: no disk has anything of them that could be wrong. Returns how far
-    /// it is known of those that come next that they have been.
+    /// Skips stripes that were never written, where no disk can have wrong content. Returns the end of the next stripes
+    /// that are known to be written.
     fn pass_unwritten(&mut self) -> u64 {
         let from = self.next;
         self.looked.1.retain(|run| run.end > from);
@@ -127,7 +125,7 @@ impl Scrub {
 }
 
 impl Scrub {
-    /// What becomes of the next stripe. Without all columns of its extent none of that can be verified.
+    /// The state of the next stripe. Without all columns of its extent none can be verified.
     fn next(&self, map: &ClusterMap, volume: &Volume, now: Nanos) -> Next {
         let extent = volume.extent_of(self.next);
         let columns = &volume.extents[extent].columns;
@@ -145,7 +143,7 @@ impl Scrub {
 }
 
 impl Originator {
-    /// Keeps as many stripes in verification as background work may have; answers the scrubs that are done.
+    /// Keeps as many stripes in verification as background work may have; answers the scrubs that have ended.
     pub(super) fn feed_scrubs(&mut self, background: &mut Background, outbox: &mut Outbox) {
         let mut done = Vec::new();
         for id in &self.scrubs {
@@ -209,7 +207,7 @@ impl Originator {
         for id in &self.scrubs {
             let request = self.requests.get_mut(id).expect("a request in work");
             if let Answer::Scrub(scrub) = &mut request.answer {
-                // Who is back may go again.
+                // A node that has returned may go again.
                 let now_away = map.volumes.get(&request.volume);
                 let now_away = now_away.map_or(BTreeMap::new(), |v| absent(map, v, now));
                 let since = |(node, now)| (node, scrub.away.get(&node).copied().unwrap_or(now));
@@ -247,7 +245,7 @@ impl Originator {
         self.scrubs.iter().filter_map(|id| scrub(&self.requests[id])).collect()
     }
 
-    /// How far the scrub of a job has come, and what it has found.
+    /// The progress and findings of a job's scrub.
     pub(super) fn scrub(&mut self, job: &Job) -> Option<(&mut ScrubProgress, &mut ScrubFindings)> {
         let Purpose::Host(id) = job.purpose else { return None };
         match &mut self.requests.get_mut(&id)?.answer {

@@ -1,11 +1,11 @@
-//! How a write ends at the originator: acknowledged by all, given up, or, if the messages that would
-//! say so did not come, asked after (see [`crate::node::settle`]).
+//! The end of a write at the originator: acknowledged by all, given up, or, if messages were lost, asked about (see
+//! [`crate::node::settle`]).
 
 use super::*;
 use crate::node::settle::waiting::{self, Decider};
 
 impl Originator {
-    /// A participant knows the outcome for good.
+    /// A participant has made the outcome durable.
     pub fn on_ack(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         let Some(settling) = self.settling.get_mut(&ts) else {
             return self.written_alone(from, ts, outbox);
@@ -18,8 +18,8 @@ impl Originator {
         self.settled(ts, *settling, outbox);
     }
 
-    /// A participant that waits for nobody has written its part: that is its vote too, and the answer
-    /// if it has been asked.
+    /// A participant that waits for no other has written its part. That is its vote too, and the answer if it has been
+    /// asked.
     fn written_alone(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         let alone = |t: &&mut Box<RunningJob>| !t.policy.commit.is_voted();
         let Some(txn) = self.txns.get_mut(&ts).filter(alone) else { return };
@@ -38,7 +38,7 @@ impl Originator {
         self.settled(ts, Settling { job: Some(txn.job), ..settling }, outbox);
     }
 
-    /// All participants know the outcome of a write for good.
+    /// All participants have made the outcome of a write durable.
     pub(super) fn settled(&mut self, ts: Timestamp, settling: Settling, outbox: &mut Outbox) {
         outbox.tell_each_other(&settling.participants);
         for node in settling.participants {
@@ -49,18 +49,18 @@ impl Originator {
         }
     }
 
-    /// Something waits at a participant to hear what becomes of a write: it is told at once.
+    /// A request waits at a participant for the outcome of a write: it is told at once.
     pub fn on_awaited(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         if let Some(txn) = self.txns.get_mut(&ts) {
             txn.awaited_by.insert(from);
         } else if self.settling.get(&ts).is_some_and(|s| s.left.contains(&from)) {
-            // It is queued, on its way, or lost.
+            // It is queued, in transit, or lost.
             outbox.notice_at_once(from, Notice::Commit(ts));
         }
     }
 
-    /// Tells the participants of a write what became of earlier ones of the same stripes, if that has not been
-    /// sent: it would wait for it there, and not all of them hear from this node before it does.
+    /// Tells the participants of a write the outcomes of earlier writes of the same stripes, if these have not been
+    /// sent: the write would wait for them there, and not all participants hear from this node before that.
     pub(super) fn tell_outcomes(
         &self,
         job: &Job,
@@ -82,10 +82,10 @@ impl Originator {
         }
     }
 
-    /// A participant wants to forget a write: only if nobody here still asks after it.
+    /// A participant wants to forget a write: it may only if no originator here still asks about it.
     pub fn on_query(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
-        // Without votes only who has written its part asks. If that has not been heard here, its message was
-        // lost, and perhaps others'.
+        // Without votes only a participant that has written its part asks. If this node has not heard that, its message
+        // was lost, and perhaps others' messages too.
         let alone = |t: &RunningJob| !t.policy.commit.is_voted();
         if self.txns.get(&ts).is_some_and(|t| alone(t) && matches!(t.state, State::Writing(_))) {
             self.inquire(ts, outbox);
@@ -95,7 +95,7 @@ impl Originator {
         outbox.send(from, Body::QueryReply { ts, waiting });
     }
 
-    /// Finds out what became of a write.
+    /// Asks for the outcome of a write.
     pub(super) fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         if let State::Writing(w) = &txn.state {
@@ -137,7 +137,7 @@ impl Originator {
         if voters.is_empty() {
             let txn = self.txns.remove(&ts).expect("just seen");
             match txn.decided {
-                // Who took part has been left by its columns, which took it along, or is down.
+                // The participants have lost their columns, with the outcome, or are down.
                 true => self.finish(txn.job, Ok(HostData::Done), outbox),
                 false => self.retry(txn.job),
             }
@@ -151,13 +151,12 @@ impl Originator {
         }
     }
 
-    /// An attempt at a write is not to happen: `from` knows nothing of it, or has dropped it; or nobody has, and those
-    /// who have not prepared it are away.
+    /// An attempt at a write will not happen: `from` knows nothing of it, or has dropped it; or none has, and the
+    /// participants that have not prepared it are away.
     ///
-    /// The job goes on only when all participants have dropped it. Else one that has prepared it and
-    /// has not heard could, when those who know die, be the last with a say and commit it; then the
-    /// write would happen now, and once more when it is tried again, on top of what others wrote
-    /// and read in between.
+    /// The job continues only when all participants have dropped the attempt. Otherwise one that has prepared it and
+    /// heard nothing could be the last with a say, if those that know die, and commit it. Then the write would happen
+    /// now, and again when it is retried, over later writes and reads of others.
     pub(super) fn give_up(
         &mut self,
         ts: Timestamp,
@@ -195,9 +194,9 @@ impl Originator {
         self.go_on_if_given_up(ts, outbox);
     }
 
-    /// A participant's vote that comes when it has been asked for answers the question: who is prepared
-    /// says so, and who refused takes no part in it any more. Who only showed what it has is not asked:
-    /// it may refuse the same message when that comes once more, after all others have prepared.
+    /// A late vote of a participant that has been asked answers the question: "prepared", or a refusal, after which it
+    /// takes no part any more. A column that only showed its content is not asked: it may refuse the same repeated
+    /// message, after all others have prepared.
     pub(super) fn voted_late(
         &mut self,
         from: NodeId,
@@ -215,14 +214,14 @@ impl Originator {
         }
         match vote {
             Ok(()) if asking => self.on_answer(from, ts, Standing::Prepared, outbox),
-            // It has been told that it is given up, and asked.
+            // It has been told of the abort, and asked.
             Ok(()) => {}
             Err(refusal) if asking => self.give_up(ts, Some(from), Some(refusal), outbox),
             Err(_) => self.on_answer(from, ts, Standing::Unknown, outbox),
         }
     }
 
-    /// Gives up an attempt of which nobody can have written anything: nobody need be asked.
+    /// Gives up an attempt that no participant can have written: none is asked.
     fn call_off(&mut self, ts: Timestamp, refusal: Option<Refusal>, outbox: &mut Outbox) {
         let txn = self.txns.remove(&ts).expect("a write in work");
         let State::Writing(w) = &txn.state else { unreachable!("a write in work") };
@@ -234,7 +233,7 @@ impl Originator {
         }
     }
 
-    /// Goes on with a job whose attempt all have dropped.
+    /// Continues with a job whose attempt all participants have dropped.
     fn go_on_if_given_up(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get(&ts) else { return };
         let State::GivingUp(inquiry, participants, _) = &txn.state else { return };
@@ -246,7 +245,7 @@ impl Originator {
             && !txn.policy.commit.is_voted()
             && txn.volume.geometry.is_redundant()
         {
-            // Some may have written: what the next attempt reads as old may be new already.
+            // Some may have written: the old content may already be new in the next attempt.
             let stripes = range.stripes(&txn.volume.geometry);
             self.repair(stripes.map(|stripe| (txn.job.volume, stripe)));
         }
@@ -256,7 +255,7 @@ impl Originator {
         }
     }
 
-    /// A participant says how it stands with a write that is asked after.
+    /// A participant reports the state of a write that was asked about.
     pub fn on_answer(
         &mut self,
         from: NodeId,
@@ -288,7 +287,7 @@ impl Originator {
         let txn = &self.txns[&ts];
         let undetermined =
             self.would_lose(&txn.job, &txn.volume, &participants, &voters, txn.waits);
-        // Those who are prepared wait for this node, which alone knows that nobody has been told that it happened.
+        // Prepared participants wait for this node, which alone knows that no host has been told of success.
         let by = Decider::Originator { undetermined };
         let waits = !txn.waits.parities.is_empty();
         match (verdict, waiting::verdict(verdict, decided, waits, by)) {
@@ -303,7 +302,7 @@ impl Originator {
         self.commit(ts, *txn, voters, outbox);
     }
 
-    /// A write has happened: the host is answered, the participants are told.
+    /// A write has happened: the host is answered, and the participants are told.
     pub(super) fn commit(
         &mut self,
         ts: Timestamp,
@@ -321,7 +320,7 @@ impl Originator {
         txn.awaited_by.iter().for_each(|node| outbox.hurry_to(*node));
         let policy = txn.policy;
         let mut settling = Settling::new(&txn, participants, outbox.now);
-        // What is put back is not journalled: it is done when it is in place.
+        // Rebuilt content is not journalled: it is done when it is in place.
         if policy.is_journaled() && txn.job.purpose != Purpose::Rebuild {
             if txn.answers {
                 self.finish(txn.job, Ok(HostData::Done), outbox);
@@ -334,8 +333,8 @@ impl Originator {
     }
 }
 
-/// Who has the parities that a write relies on, and takes no part in it: they are to know how far the disks of those
-/// have got that do. Else nobody might, if the originator has the only one.
+/// The nodes with the parities that a write relies on, which take no part in it: they must know the positions of the
+/// participants' disks. Otherwise only the originator might know them.
 fn witnesses(txn: &RunningJob) -> Vec<NodeId> {
     let (volume, g) = (&txn.volume, &txn.volume.geometry);
     let (Some(_), Some(extent)) = (txn.waits.marked_since, volume.extents.get(txn.extent)) else {
@@ -346,7 +345,7 @@ fn witnesses(txn: &RunningJob) -> Vec<NodeId> {
     txn.waits.parities.iter().map(|j| extent.columns[column(j)].0).collect()
 }
 
-/// The participants that have a say in a write now.
+/// The participants with a say in a write now.
 fn voters(
     map: &ClusterMap,
     volume: &Volume,
@@ -356,7 +355,7 @@ fn voters(
 ) -> Vec<NodeId> {
     let voters = map.voters(volume, extent, participants, ts);
     if voters.is_empty() {
-        // Nobody left has a say; what those say who are there is the best to be had.
+        // No node has a say any more; the present nodes' answers are the best available.
         return participants.iter().map(|p| p.1).filter(|n| map.is_up(*n)).collect();
     }
     voters
@@ -375,7 +374,7 @@ impl Settling {
         }
     }
 
-    /// Whether it is of any of these stripes.
+    /// Whether it changes any of these stripes.
     pub(super) fn meets(&self, volume: VolumeId, stripes: &std::ops::Range<u64>) -> bool {
         let both = self.stripes.start < stripes.end && stripes.start < self.stripes.end;
         self.volume == volume && both

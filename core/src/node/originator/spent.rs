@@ -1,38 +1,39 @@
-//! Where the time of a host's request goes, as far as its originator can tell: so that a slow one can be explained.
+//! The time of a host's request by cause, as far as its originator can tell, to explain slow ones.
 
 use std::hash::{Hash, Hasher};
 
 use crate::units::{Nanos, NodeId};
 
-/// Where the time of a request went, in nanoseconds. Its jobs go side by side: these are the times of the one that ended last.
+/// The time of a request by cause, in nanoseconds. Its jobs run in parallel: these are the times of the one that ended
+/// last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Before attempts at it began: behind locks and other requests, for nodes that are lost, or for room.
+    /// Before attempts at it began: waiting for locks and other requests, for lost nodes, or for space.
     pub held: Nanos,
-    /// For what the originator's own node does: for its disk, mostly.
+    /// At the originator's own node: mostly for its disk.
     pub own: Nanos,
-    /// For what other nodes do: for their disks, and the network.
+    /// At other nodes: for their disks, and the network.
     pub others: Nanos,
     /// The longest wait for an answer of another node: for which, and how long.
     pub longest: Option<(NodeId, Nanos)>,
 }
 
 impl Spent {
-    /// All of it.
+    /// The total.
     pub fn total(&self) -> Nanos {
         self.held + self.own + self.others
     }
 }
 
-/// Where a job's time has gone so far.
+/// A job's time by cause so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Course {
     spent: Spent,
-    /// Until when that is known; 0 if it is not known when it was made.
+    /// The time up to which that is known; 0 if its creation time is unknown.
     until: Nanos,
 }
 
-/// What is only told of does not tell one state of a node from another.
+/// Statistics do not distinguish states of a node.
 impl Hash for Spent {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
@@ -43,7 +44,7 @@ impl Hash for Course {
 }
 
 impl Course {
-    /// That of a job which is made now.
+    /// For a job that is created now.
     pub fn new(now: Nanos) -> Course {
         Course { until: now, ..Course::default() }
     }
@@ -53,7 +54,7 @@ impl Course {
         self.spent.held += self.pass(now);
     }
 
-    /// An answer is here. What came before that, since the last one, was waiting for it.
+    /// An answer has arrived. The time since the last one was spent waiting for it.
     pub fn heard(&mut self, from: NodeId, here: NodeId, now: Nanos) {
         let waited = self.pass(now);
         if from == here {
@@ -66,12 +67,12 @@ impl Course {
         }
     }
 
-    /// An attempt ends, or is asked after, without an answer: until now others were waited for.
+    /// An attempt ends, or is asked about, without an answer: until now others were waited for.
     pub fn silent(&mut self, now: Nanos) {
         self.spent.others += self.pass(now);
     }
 
-    /// Where its time has gone.
+    /// The times by cause.
     pub fn spent(&self) -> Spent {
         self.spent
     }

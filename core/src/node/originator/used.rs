@@ -1,11 +1,11 @@
-//! Zeroing, telling holes of and verifying many stripes: the disks are asked first which of them are in use, a GiB of the volume at a
-//! time. What is not in use on any disk of its extent reads as zeros already. So work goes with what is there, and
-//! not with the length of what is asked for.
+//! Zeroing, hole maps and verification of many stripes. The disks are first asked which stripes are in use, a GiB of
+//! the volume at a time. Stripes that are not in use on any disk of their extent read as zeros already. So the work
+//! depends on the written content, and not on the length of the request.
 //!
-//! Why nothing need be written: such a stripe was never written, or its zeros are in place on every disk, and nothing is
-//! undecided there. To zero it leaves it as it is, for hosts and for disks that come back later: no disk has anything
-//! that a version would have to be later than. And it is as if it had been zeroed at the timestamp with which the disks were
-//! asked: what came later counts as in use, and no write with an earlier timestamp is admitted any more.
+//! Why unused stripes need not be written: such a stripe was never written, or its zeros are in place on every disk,
+//! and nothing is undecided there. Zeroing would change nothing, for hosts and for disks that come back later: no disk
+//! has content that a version would have to be later than. It is as if it had been zeroed at the timestamp of the
+//! question: later writes count as in use, and no write with an earlier timestamp is admitted any more.
 
 use std::ops::Range as Stripes;
 
@@ -20,26 +20,26 @@ use crate::order::Ordering;
 use crate::plan::{self, Calculators, Range, chunks, together};
 use crate::units::ColumnSet;
 
-/// So much of a volume is asked of at a time.
+/// The range of a volume of one question.
 const TOGETHER: u64 = 1 << 30;
-/// As many bytes as it counts for, of those that may be in work.
+/// The bytes in progress that it counts as.
 pub(super) const COST: u64 = 256 << 10;
-/// So often the disks are asked. Then all that was asked for counts as in use.
+/// The most questions to the disks. After that the whole range counts as in use.
 const MOST_ATTEMPTS: u32 = 3;
 
-/// What becomes of the stripes that are in use.
+/// The operation on the stripes that are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Then {
     /// They are zeroed.
     Zero,
-    /// Their holes are told of.
+    /// Their holes are reported.
     Holes,
-    /// They are verified. What counts is whether they have ever been written.
+    /// They are verified. The question is whether they have ever been written.
     Verify,
 }
 
 impl Then {
-    /// What is done to a range of which it is not known whether it is in use.
+    /// The operation on a range whose use is unknown.
     fn to(self, range: Range) -> What {
         match self {
             Then::Zero => What::Write(range, Buffer::Zero(range.len as usize)),
@@ -49,7 +49,7 @@ impl Then {
 }
 
 impl Originator {
-    /// What is done to a range: whole stripes, if they are several, are asked after first.
+    /// The operation on a range: several whole stripes are asked about first.
     pub(super) fn with_care(&self, volume: &Volume, range: Range, then: Then) -> Vec<What> {
         let stripe = volume.geometry.stripe_bytes();
         let Some(inner) = whole_stripes(volume, range).filter(|inner| inner.len > stripe) else {
@@ -97,7 +97,8 @@ impl Originator {
         out
     }
 
-    /// Whether the disks can be asked which stripes of a job are in use: all of them must be there, and have missed nothing.
+    /// Whether the disks can be asked which stripes of a job are in use: all of them must be present, and have missed
+    /// nothing.
     pub(super) fn may_ask_for_used(&self, job: &Job, volume: &Volume) -> bool {
         let stripes = job.what.stripes(volume);
         job.attempts <= MOST_ATTEMPTS
@@ -135,7 +136,7 @@ impl Originator {
         ColumnSet::first(columns.len())
     }
 
-    /// It is known which stripes are in use: the rest is done, or told of as holes.
+    /// It is known which stripes are in use: the others are done, or reported as holes.
     pub(super) fn found_used(
         &mut self,
         job: Job,
@@ -177,7 +178,7 @@ impl Originator {
         self.finish(job, Ok(HostData::Done), outbox);
     }
 
-    /// It cannot be asked which stripes are in use: all of them may be.
+    /// The question has failed: all stripes may be in use.
     pub(super) fn is_all_used(&mut self, job: Job, volume: &Volume, outbox: &mut Outbox) {
         let stripes = job.what.stripes(volume);
         self.found_used(job, volume, vec![stripes], outbox);

@@ -1,5 +1,5 @@
-//! Writes and rebuilds at the originator, which coordinates, holds the host's bytes and calculates where
-//! the plan says so: telling the workers, handing out what they need, and counting votes.
+//! Writes and rebuilds at the originator, which coordinates, holds the host's bytes and calculates where the plan says
+//! so. It tells the workers, hands out their input, and counts votes.
 
 use std::collections::BTreeMap;
 
@@ -19,39 +19,39 @@ use crate::plan::{
 };
 use crate::units::{ColumnSet, NodeId, Timestamp};
 
-/// A write in work.
+/// A write in progress.
 #[derive(Clone, Hash)]
 pub(super) struct Writing {
     header: Header,
     plan: WritePlan,
     pub participants: Vec<(usize, NodeId)>,
     votes_missing: ColumnSet,
-    /// The calculator's cell of each row, where that gathers what columns send.
+    /// The calculator's cell of each row, where it gathers columns' messages.
     calculators: Vec<Option<Box<Calculator>>>,
-    /// What it has given columns' nodes to compute.
+    /// The computation that it has assigned to columns' nodes.
     given: Vec<(NodeId, u64)>,
-    /// Rows of which not everything has been gathered.
+    /// Rows that are not completely gathered.
     gathering: usize,
-    /// The columns that only show something.
+    /// The columns that only send content.
     pub readers: ColumnSet,
-    /// Whether anyone may have written something.
+    /// Whether any node may have written something.
     pub is_past_commit_point: bool,
     /// Messages in the longest chain that ended here so far.
     hops: u8,
 }
 
 impl Writing {
-    /// The parities that wait.
+    /// The deferred parities.
     pub fn waits(&self) -> Waits {
         self.header.waits
     }
 
-    /// Messages in the longest chain that ends with a vote, or with what stands for one.
+    /// Messages in the longest chain that ends with a vote, or with its equivalent.
     pub fn hops_to_votes(&self, g: &Geometry) -> u8 {
         self.plan.rows.iter().map(|r| r.serial_messages(g) as u8).max().unwrap_or(0)
     }
 
-    /// Votes are missing of who takes part, and parts of cells that have not all that they wait for.
+    /// Missing votes are of participants, and incomplete cells wait for something.
     pub fn check(&self, ts: Timestamp) {
         let participants = self.participants.iter().map(|p| p.0).collect::<ColumnSet>();
         assert!(participants.covers(self.votes_missing), "{ts} waits for votes of others");
@@ -61,7 +61,7 @@ impl Writing {
         assert!(self.readers.intersection(participants).is_empty(), "readers of {ts} write");
     }
 
-    /// A participant has written its part. Says whether that was the last.
+    /// A participant has written its part. Returns whether that was the last one.
     pub fn wrote(&mut self, node: NodeId) -> bool {
         for (column, _) in self.participants.iter().filter(|p| p.1 == node) {
             self.votes_missing.remove(*column);
@@ -140,7 +140,7 @@ impl Originator {
         Ok(Box::new(writing))
     }
 
-    /// Chooses who calculates, where a column does, and says what each node is given to compute.
+    /// Chooses the calculators, where columns calculate, and assigns computation to the nodes.
     fn choose_calculators(
         &self,
         plan: &mut WritePlan,
@@ -153,7 +153,7 @@ impl Originator {
         (chosen, given.collect())
     }
 
-    /// Bytes that a node has been given to compute by what is in work.
+    /// Bytes of computation in progress that a node was assigned.
     pub(super) fn given_to(&self, node: NodeId) -> u64 {
         let of = |txn: &'_ RunningJob| match &txn.state {
             State::Writing(w) => w.given.clone(),
@@ -164,7 +164,7 @@ impl Originator {
         its.map(|(_, bytes)| bytes).sum()
     }
 
-    /// What the workers are told to do for a job.
+    /// The workers' instructions for a job.
     fn task_of(&self, job: &Job, volume: &Volume) -> Task {
         match job.what {
             What::Write(range, _) if job.accepts => Task::Accept(range),
@@ -181,7 +181,7 @@ impl Originator {
         }
     }
 
-    /// What columns show, for the cells that calculate here.
+    /// Columns' content, for the cells that calculate here.
     pub fn on_part(&mut self, header: Header, items: Vec<Item>, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get_mut(&header.ts) else { return };
         let State::Writing(w) = &mut txn.state else { return };
@@ -189,7 +189,7 @@ impl Originator {
         let calculators = header.calculators;
         let (volume, extent) = (&txn.volume, txn.extent);
         let cast = Cast { volume, extent, originator, calculators, endpoint: None };
-        // What is rebuilt together goes on together.
+        // A joint rebuild continues as a whole.
         let is_joined = header.task.is_joined();
         let mut gathered: SmallVec<[usize; 4]> = SmallVec::new();
         for item in items {
@@ -246,8 +246,8 @@ impl Originator {
             if takes_part || !w.is_past_commit_point || !txn.policy.commit.is_voted() {
                 return self.give_up(ts, Some(from), Some(refusal), outbox);
             }
-            // A helper may have shown what it has and refuse the same message when that comes once more. Then
-            // all can be prepared, and settle it among themselves: so they are asked.
+            // A helper may have sent its content and refuse the same repeated message. Then all may be prepared, and
+            // settle it among themselves: so they are asked.
             txn.refusal = Some(refusal);
             return self.inquire(ts, outbox);
         }
@@ -255,14 +255,14 @@ impl Originator {
         w.hops = w.hops.max(outbox.hops);
         let missing = w.votes_missing.len();
         if missing > 0 && missing == self.config.votes_waived() {
-            // What comes after this concerns no host any more.
+            // The steps after this concern no host.
             let job = txn.job.clone();
             (txn.job.purpose, txn.job.has_room) = (Purpose::Repair, false);
             self.finish(job, Ok(HostData::Done), outbox);
             return;
         }
         if w.votes_missing.is_empty() {
-            // Without journal the host waits until all have heard and said that it is in place.
+            // Without journal the host waits until all participants report that it is in place.
             let policy = txn.volume.policy;
             let journaled = policy.is_journaled();
             let hops = w.hops + if journaled { 0 } else { 2 };
@@ -274,8 +274,8 @@ impl Originator {
     }
 }
 
-/// Computes what could not be computed before columns had shown what they have, for some rows of a
-/// write, and gives it, and the new data that was kept until now, to the workers.
+/// Computes content that needed columns' messages, for some rows of a write, and sends it, with the new data kept until
+/// now, to the workers.
 fn hand_out(
     w: &mut Writing,
     rows: impl IntoIterator<Item = usize>,
@@ -301,23 +301,22 @@ fn hand_out(
     }
 }
 
-/// What the workers are told when a write begins.
+/// The workers' messages when a write begins.
 #[derive(Default)]
 struct Beginning {
-    /// The columns that must be told, since nothing that they wait for tells them.
+    /// The columns that must be told, because no message of others will tell them.
     told: ColumnSet,
-    /// What there is for columns' own seats at once, by column.
+    /// Input for columns' own seats that is available at once, by column.
     items: SmallVec<[(usize, Vec<Item>); 1]>,
-    /// What there is for other roles of columns at once: for the seats of second units, and for calculators.
+    /// Input for other roles of columns that is available at once: for the seats of second units, and for calculators.
     others: BTreeMap<(usize, Role), Vec<Item>>,
-    /// The disk that a column leaves, and of which stripe it is copied.
+    /// The disk that a column leaves, and the stripe that is copied from it.
     source: Option<(u64, Role)>,
 }
 
 impl Writing {
-    /// Begins all cells, and runs those of the endpoint and the calculator as far as that can be. With
-    /// `announce` those who will change parity are told too, so that they can fetch the old parity
-    /// meanwhile.
+    /// Begins all cells, and executes those of the endpoint and the calculator as far as possible. With `announce` the
+    /// nodes whose parity changes are told too, so that they can read the old parity meanwhile.
     fn begin(&mut self, volume: &Volume, what: &What, announce: bool) -> (Beginning, u64) {
         let g = &volume.geometry;
         let mut beginning = Beginning::default();
@@ -382,13 +381,13 @@ impl Writing {
 }
 
 impl Writing {
-    /// The same where an endpoint holds the bytes: columns are told, and fetch what they need there. What is inline
-    /// they get at once.
+    /// The same where an endpoint holds the bytes: columns are told, and fetch their input there. Inline bytes are sent
+    /// at once.
     fn tell(&mut self, g: &Geometry, what: &What, is_inline: bool, announce: bool) -> Beginning {
         let mut beginning = Beginning::default();
         let mut writers = ColumnSet::EMPTY;
         for row in &self.plan.rows {
-            // Who calculates hears from the controller who gives it what.
+            // A calculator learns its senders from the controller.
             row.calculator.iter().for_each(|column| beginning.told.insert(*column));
             for seat in 0..g.layout.seats() {
                 let cell = row.cell(g, Role::Column(seat));
@@ -441,7 +440,7 @@ impl Beginning {
         items.map(|item| item.data.len() as u64).sum()
     }
 
-    /// Tells them.
+    /// Sends the messages.
     fn send(self, header: Header, cast: Cast, outbox: &mut Outbox) {
         let first = |column: usize| cast.volume.extents[cast.extent].columns[column].0;
         let mut items = self.items.into_iter().peekable();
@@ -459,7 +458,7 @@ impl Beginning {
     }
 }
 
-/// What the endpoint hands out of a host's write of these bytes.
+/// The endpoint's output for a host's write of these bytes.
 pub(in crate::node) fn new_data(
     g: &Geometry,
     row: &WriteRow,

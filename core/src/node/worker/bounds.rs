@@ -1,7 +1,7 @@
-//! Bounds of what parity that waits may expose (AFRAID 2): how much of them is used, as far as this disk's parity goes.
+//! Bounds of the exposure by deferred parity (AFRAID 2): how much of them this disk's parity uses.
 //!
-//! No place knows what all of a volume exposes. Each disk keeps to its share of a bound: at the bound its parity is computed
-//! whatever the load, at twice the bound writes wait for it.
+//! No node knows a volume's total exposure. Each disk keeps to its share of a bound: at the bound its parity is
+//! computed under any load, at twice the bound parity is immediate.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +19,8 @@ impl Worker {
         self.is_at(self.exposed_in_area(volume, area), volume, bounds, 1)
     }
 
-    /// Whether this disk's share of twice one of an area's bounds is exposed before a write, once all others have
-    /// happened that are to mark something.
+    /// Whether this disk's share of twice one of an area's bounds is exposed before a write, counting all other writes
+    /// in progress that will mark something.
     pub(super) fn would_exceed(
         &self,
         ts: Timestamp,
@@ -32,7 +32,7 @@ impl Worker {
             return false;
         }
         let now = self.exposed_in_area(volume, area);
-        // To look through all writes in work is seldom needed.
+        // A search of all writes in progress is seldom needed.
         let (stripes, bytes) = self.most_by_a_write(volume);
         let others = self.txns.len() as u64;
         let most = (
@@ -46,13 +46,13 @@ impl Worker {
         self.is_at((now.0 + more.0, now.1 + more.1), volume, bounds, 2)
     }
 
-    /// What is exposed of an area and can be computed. What nothing determines does not count: no refresh would help it,
-    /// and writes that could do without it would wait for ever.
+    /// The exposure of an area that can be computed. Unrecoverable parity does not count: no refresh would help it, and
+    /// writes that could do without it would wait forever.
     fn exposed_in_area(&self, volume: &Volume, area: Area) -> Amount {
         self.exposure.in_area(volume.id, area).map_or((0, 0), |tally| tally.hopeful())
     }
 
-    /// What a write may mark on this disk at most, which may have all parities of a stripe.
+    /// The most that a write may mark on this disk, which may have all parities of a stripe.
     fn most_by_a_write(&self, volume: &Volume) -> Amount {
         let stripe = volume.geometry.stripe_bytes();
         let stripes = self.config.max_chunk / stripe + 2;
@@ -60,7 +60,7 @@ impl Worker {
         (stripes, stripes.saturating_mul(stripe).saturating_mul(parities))
     }
 
-    /// What will be exposed of an area besides what is, by writes other than this one that are to mark it.
+    /// The further exposure of an area by other writes that will mark something.
     fn coming(&self, ts: Timestamp, volume: &Volume, area: Area) -> Amount {
         let tally = self.exposure.in_area(volume.id, area);
         let (mut stripes, mut bytes) = (BTreeSet::new(), 0);
@@ -80,7 +80,7 @@ impl Worker {
         (stripes.len() as u64, bytes)
     }
 
-    /// Whether so much is this disk's share of so many times one of the bounds, or more.
+    /// Whether this much is at least this disk's share of this many times one of the bounds.
     fn is_at(
         &self,
         (stripes, bytes): Amount,

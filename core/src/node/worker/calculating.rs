@@ -1,12 +1,12 @@
-//! What a worker computes for other columns: as the calculator of stripes, and as a part of a tree of columns. What
-//! goes from the calculator to its own column, or comes from there, needs no message.
+//! Computation of a worker for other columns: as the calculator of stripes, and as a part of a tree of columns. Between
+//! the calculator and its own column no message is needed.
 
 use smallvec::SmallVec;
 
 use super::*;
 
 impl Participation {
-    /// Takes in what columns, or the endpoint, have for the calculators of their stripes.
+    /// Takes input of columns, or the endpoint, for the calculators of their stripes.
     pub(super) fn gather(&mut self, items: Vec<Item>) {
         for item in items {
             let stripe = |c: &Calculator| c.stripe();
@@ -24,7 +24,7 @@ impl Participation {
         Some(n)
     }
 
-    /// Whether any of its parts waits, or waited, for what columns send.
+    /// Whether any of its parts waits, or waited, for columns' messages.
     pub(super) fn gathers(&self) -> bool {
         let waits = |cell: &Cell| cell.execution.cell().gathers();
         !self.calculators.is_empty() || self.cells.iter().any(waits)
@@ -32,7 +32,7 @@ impl Participation {
 }
 
 impl Worker {
-    /// Goes on with the calculators as far as that can be. Returns the cells here for which something came of it.
+    /// Continues with the calculators as far as possible. Returns the cells here that got output.
     pub(super) fn calculate(
         &mut self,
         ts: Timestamp,
@@ -74,7 +74,7 @@ impl Worker {
         touched
     }
 
-    /// Goes on with a cell as far as that can be. What it sends goes in one message to each who gets it.
+    /// Continues with a cell as far as possible. Its output goes in one message to each receiver.
     pub(super) fn send_to_columns(
         &mut self,
         ts: Timestamp,

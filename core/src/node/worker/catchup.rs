@@ -1,5 +1,5 @@
-//! Catching up, as a worker does it: telling the others what was written, asking them, and
-//! having rebuilt what this disk missed.
+//! Catching up at a worker: it tells other nodes of writes, asks them, and requests the rebuild of content that this
+//! disk missed.
 
 use super::*;
 use crate::layout::ColumnRole;
@@ -9,34 +9,33 @@ use crate::node::{DirtySector, MemberReport};
 use crate::store::Scan;
 use crate::units::ColumnSet;
 
-/// Looking for what a node that is behind missed.
+/// The search for content that a stale node has missed.
 #[derive(Clone, Hash)]
 struct DirtyScan {
     to: NodeId,
-    /// Of the extent being scanned (the last) and those to come: volume, first sector, sectors,
-    /// what for.
+    /// The extent being scanned (the last) and later ones: volume, first sector, sectors, purpose.
     queue: Vec<(VolumeId, u64, u64, Scan)>,
     found: BTreeMap<VolumeId, Vec<DirtySector>>,
     marked: BTreeMap<VolumeId, Vec<DirtySector>>,
 }
 
-/// Telling those who are behind what was written meanwhile.
+/// Answers to stale nodes about writes in their absence.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Telling {
-    /// Who has asked, of which extents.
+    /// The nodes that have asked, with their extents.
     asked: BTreeMap<NodeId, Vec<(VolumeId, usize)>>,
     scan: Option<DirtyScan>,
 }
 
 impl Telling {
-    /// A node asks. If it is being answered already, that is the answer.
+    /// A node asks. If it is being answered already, that answer suffices.
     fn ask(&mut self, from: NodeId, extents: Vec<(VolumeId, usize)>) {
         if self.scan.as_ref().is_none_or(|s| s.to != from) {
             self.asked.insert(from, extents);
         }
     }
 
-    /// Whether anybody is to be told.
+    /// Whether any node waits for an answer.
     pub fn is_busy(&self) -> bool {
         self.scan.is_some() || !self.asked.is_empty()
     }
@@ -46,19 +45,19 @@ impl Telling {
         self.scan.is_none() && !self.asked.is_empty()
     }
 
-    /// Those who have asked ask again.
+    /// The nodes that have asked ask again.
     pub fn forget_asked(&mut self) {
         self.asked.clear();
     }
 }
 
 impl Worker {
-    /// A node that is behind asks what was written to extents since.
+    /// A stale node asks for the writes to extents since a time.
     pub fn on_dirty(&mut self, from: NodeId, extents: Vec<(VolumeId, usize)>) {
         self.telling.ask(from, extents);
     }
 
-    /// Whether a write from before this epoch is undecided here and can be decided.
+    /// Whether a write from an earlier epoch is undecided here and can be decided.
     pub(super) fn has_undecided(&self) -> bool {
         let epoch = self.map.epoch;
         let open = |p: Phase| matches!(p, Phase::Prepared | Phase::Preparing);
@@ -70,8 +69,8 @@ impl Worker {
         if !self.telling.can_begin() || self.has_undecided() {
             return;
         }
-        // Who catches up relies on what has been decided. If this node started anew and did not know
-        // of an abort any more, it might be the only one left to decide, and commit.
+        // A node that catches up relies on decisions. If this node restarted and had forgotten an abort, it might be
+        // the only one left to decide, and commit.
         let unsafe_abort = self.store.oldest_abort().is_some_and(|ts| ts <= self.entered.floor());
         if unsafe_abort && self.config.waits_for_safe_aborts() {
             self.store.flush_outcomes();
@@ -84,7 +83,7 @@ impl Worker {
                 continue;
             };
             let since = self.map.behind_since(volume, n, to);
-            // Also of a column that leaves this disk: the others may not know of what it holds.
+            // Also for a column that leaves this disk: the others may not know its content.
             if let (Some((_, first)), Some(since)) = (volume.extents[n].place_on(self.node), since)
             {
                 let sectors = volume.extent_sectors(n);
@@ -126,7 +125,7 @@ impl Worker {
         outbox.send(scan.to, Body::DirtyReply { found, marked, owed });
     }
 
-    /// What the others have written.
+    /// The answer of another node about writes.
     pub fn on_dirty_reply(
         &mut self,
         from: NodeId,
@@ -149,8 +148,8 @@ impl Worker {
         for (id, sectors) in marked {
             let Some(volume) = self.map.volumes.get(&id) else { continue };
             for DirtySector { stripe, seat, within, version } in sectors {
-                // A write that others have marked may have changed data that nobody shows now: whose parity covers
-                // it too has missed that write as well.
+                // A write that others have marked may have changed data that no node shows now. Then any node whose
+                // parity covers this data has missed that write as well.
                 let place = (id, volume.extent_of(stripe));
                 let missed = asking.extents.get(&place).is_some_and(|b| version >= b.since);
                 for own in volume.seats_on(self.node, stripe).filter(|_| missed) {
@@ -159,7 +158,7 @@ impl Worker {
                         asking.listed.entry(sector).or_default().version = Timestamp(u64::MAX);
                     }
                 }
-                // Marks of one that was away itself may have been cleared by what it has missed.
+                // The marks of a node that was away itself may have been cleared by writes that it missed.
                 let extent = volume.extent_of(stripe);
                 if self.map.behind_since(volume, extent, from).is_some() {
                     continue;
@@ -188,12 +187,12 @@ impl Worker {
                 let place = (id, volume.extent_of(stripe));
                 let since_it_came =
                     asking.extents.get(&place).is_some_and(|b| b.copied && version >= b.from);
-                // One that its column has left is no witness, and what it says counts all the same.
+                // A node that its column has left is no witness, but its answer still counts.
                 let by = seat_of(volume, from, stripe, seat);
                 for seat in volume.seats_on(self.node, stripe) {
                     let sector = volume.sector(stripe, seat) + within;
-                    // A data unit at that version has it all. Parity does not: changes add up in
-                    // any order, so one may be missing below a later one.
+                    // A data unit at that version is complete. Parity is not: changes are added in any order, so one
+                    // may be missing below a later one.
                     let version = match volume.geometry.layout.role(stripe, seat) {
                         ColumnRole::Data(_) => version,
                         ColumnRole::Parity(_) => Timestamp(u64::MAX),
@@ -242,7 +241,7 @@ impl Worker {
         self.ask_dirty(outbox);
     }
 
-    /// Asks those who have not said what was written meanwhile.
+    /// Asks the nodes that have not answered yet.
     pub(super) fn ask_dirty(&mut self, outbox: &mut Outbox) {
         let Some(a) = self.catchup.asking() else { return };
         let extents: Vec<Place> = a.extents.keys().copied().collect();
@@ -288,7 +287,7 @@ impl Worker {
                 self.stalled.wake();
             }
         } else if self.catchup.is_done() {
-            // What brought it up to date must outlive this process.
+            // The content that brought it up to date must be durable first.
             let txns = &self.txns;
             let open = |ts: &Timestamp| {
                 txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
@@ -304,12 +303,12 @@ impl Worker {
         }
     }
 
-    /// Looks at what this disk itself has of the next extent.
+    /// Compares with this disk's own content of the next extent.
     fn look_at_own(&mut self) {
         let Some(a) = self.catchup.asking() else { return };
         let Some(place) = a.to_look_at.as_ref().and_then(|l| l.last()) else { return };
         let Behind { sectors, since, copied, .. } = a.extents[place].clone();
-        // What was written after it came, and is lost, is not to be had from the other disk.
+        // Content that was written after the column came, and is lost, cannot be copied from the other disk.
         let what = if copied { Scan::Since(since) } else { Scan::Kept(since) };
         let ticket = self.tickets.issue(Ticket::Own);
         self.store.scan(ticket, sectors.start, sectors.end - sectors.start, what);
@@ -324,15 +323,15 @@ impl Worker {
     }
 }
 
-/// The seat of which a node speaks, if the column is its own; one that its column has left speaks for nobody.
+/// The seat for which a node answers, if the column is its own; a node that its column has left answers for none.
 fn seat_of(volume: &Volume, node: NodeId, stripe: u64, seat: usize) -> ColumnSet {
     let its = volume.seats_on(node, stripe).any(|s| s == seat);
     if its { ColumnSet::of(seat) } else { ColumnSet::EMPTY }
 }
 
-/// Whether what a disk has of a data sector was not written while it was away, though others of its row were, but for
-/// what was on its way when it went, which others remember: parity that covers it is marked. Nobody who lacks
-/// a data column leaves parity behind; who writes it computes all parity that covers it, and clears its marks.
+/// Whether the disk's content of a data sector is current although others of its row were written in its absence:
+/// parity that covers it is marked. Writes in progress at its departure are excepted, and others remember those. A
+/// write that lacks a data column defers no parity that covers it: it computes all of it and clears its marks.
 fn is_exposed(volume: &Volume, node: NodeId, sector: u64, listed: &Listed) -> bool {
     let covering = covering(volume, node, sector);
     covering.is_some_and(|(_, parity)| !parity.intersection(listed.marked).is_empty())

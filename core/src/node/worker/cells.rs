@@ -1,5 +1,5 @@
-//! A cell at its disk: where it reads and writes, and what that does to others. What it computes is the
-//! plan's ([`Execution`]).
+//! A cell at its disk: the sectors that it reads and writes, and their effect on other transactions. Its computation is
+//! the plan's ([`Execution`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::plan::{Execution, Role, Send, Sending, Span, Value, WriteRow};
 use crate::store::{Change, ChangeKind, Changed};
 use crate::units::{SECTOR, VolumeId};
 
-/// Numbers of cells of a write, which has few.
+/// The numbers of the cells of a write, which are few.
 pub(super) type CellNumbers = SmallVec<[usize; 4]>;
 
 /// The sectors that a cell reads.
 pub(super) type Ranges = SmallVec<[Range<u64>; 2]>;
 
-/// A cell in work.
+/// A cell in progress.
 #[derive(Clone, Hash)]
 pub(super) struct Cell {
     pub header: Header,
@@ -32,9 +32,9 @@ pub(super) struct Cell {
     volume: Arc<Volume>,
     /// The disk's sector where the unit begins.
     base: u64,
-    /// The number in a chain of messages of what it sends.
+    /// The number in a chain of messages of its output.
     pub sent_at: u8,
-    /// It has done all that it must before the write is prepared.
+    /// It has done all steps before the write is prepared.
     pub is_finished: bool,
 }
 
@@ -57,7 +57,7 @@ impl Cell {
         Cell { header, row, column, seat, execution, volume, base, sent_at, is_finished: false }
     }
 
-    /// Who has which role.
+    /// The nodes by role.
     pub fn cast(&self) -> Cast<'_> {
         let extent = self.volume.extent_of(self.row.stripe);
         let Header { ts, calculators, holder, .. } = self.header;
@@ -65,14 +65,14 @@ impl Cell {
         Cast { volume: &self.volume, extent, originator, calculators, endpoint }
     }
 
-    /// Adds what the cell does to the disk, for admission.
+    /// Adds the cell's accesses to the disk, for admission.
     pub fn add_accesses(&self, to: &mut Accesses) {
-        // Each is put in by itself: there are one or two, and `extend` makes room for many.
+        // Each is added by itself: there are one or two, and `extend` would reserve space for many.
         self.read_ranges().for_each(|r| to.push((r, Access::Read)));
         self.writes().for_each(|c| to.push((c.sectors, access(c.kind))));
     }
 
-    /// Whether it could not send this before it had what is new.
+    /// Whether this output needs the new data.
     pub fn shows_new(&self, sending: &Sending) -> bool {
         let cell = self.execution.cell();
         let is_it = |s: &&Send| s.part == sending.part && s.to == sending.to;
@@ -80,18 +80,18 @@ impl Cell {
         !cell.new.is_empty() && matches!(value, Some(Value::Change | Value::Content))
     }
 
-    /// How many parts the endpoint gives it.
+    /// The number of parts that the endpoint gives it.
     pub fn given(&self) -> usize {
         self.row.given(&self.volume.geometry, self.seat).count()
     }
 
-    /// What it writes.
+    /// Its write.
     pub fn writes(&self) -> impl Iterator<Item = Changed> + '_ {
         let ranges = self.execution.cell().writes().iter().map(|s| sectors(self.base, s));
         ranges.map(|sectors| Changed { sectors, kind: self.kind() })
     }
 
-    /// What it does to what is there.
+    /// Its effect on the present content.
     pub fn kind(&self) -> ChangeKind {
         match self.execution.cell() {
             cell if cell.adds() => ChangeKind::Delta,
@@ -100,7 +100,7 @@ impl Cell {
         }
     }
 
-    /// Whether all parity that covers its data is out of date once the write has happened. Of parity it says nothing.
+    /// Whether all parity that covers its data is out of date once the write has happened. For parity it tells nothing.
     pub fn outdates_parity(&self) -> bool {
         let g = &self.volume.geometry;
         match g.layout.role(self.row.stripe, self.seat) {
@@ -109,7 +109,7 @@ impl Cell {
         }
     }
 
-    /// Whether what it sends a role stays at this disk.
+    /// Whether its output for a role stays at this disk.
     pub fn stays(&self, to: Role) -> bool {
         self.row.stays(&self.volume.geometry, self.execution.cell().at, to)
     }
@@ -124,7 +124,7 @@ impl Cell {
         self.execution.cell().is_parity()
     }
 
-    /// Its seat, and all that it writes: the stripe and the bytes of the unit.
+    /// Its seat, and its whole write: the stripe and the bytes of the unit.
     pub fn whole(&self) -> (usize, (u64, Span)) {
         let spans = || self.execution.cell().writes().iter();
         let lo = spans().map(|s| s.lo).min().unwrap_or(0);
@@ -142,7 +142,7 @@ impl Cell {
         Span::new((range.start - self.base) * SECTOR, (range.end - self.base) * SECTOR)
     }
 
-    /// What it has to send, once that can be computed.
+    /// Its outputs, once they can be computed.
     pub fn advance(&mut self) -> impl Iterator<Item = Sending> + use<> {
         self.execution.advance().into_iter()
     }

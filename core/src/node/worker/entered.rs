@@ -11,7 +11,7 @@ pub(super) struct Entered {
 }
 
 impl Entered {
-    /// An epoch begins, all writes of which come after `floor`.
+    /// An epoch begins, whose writes all come after `floor`.
     pub fn enter(&mut self, floor: Timestamp) {
         assert!(floor >= self.floor, "an epoch begins before the one that it follows");
         if self.first == Timestamp::ZERO {

@@ -1,4 +1,4 @@
-//! What a host may ask: which bytes of a volume the parity exposes that waits on this disk.
+//! Answers a host's question: which bytes of a volume are exposed by deferred parity on this disk.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,15 +11,15 @@ use crate::node::outbox::Outbox;
 use crate::plan;
 use crate::units::{NodeId, SECTOR, VolumeId};
 
-/// So many ranges are listed at most, but for those of the last stripe.
+/// The most ranges of an answer, except for those of the last stripe.
 const MOST_RANGES: usize = 1000;
 
-/// So many marks are looked at at most.
+/// The most marks that are searched.
 const MOST_MARKS: usize = 1 << 16;
 
 impl Worker {
-    /// Somebody asks what of a range is exposed by parity that waits here. Until the disk has been searched it is not
-    /// known; who asks will ask again.
+    /// A node asks for the exposed part of a range. Until the disk has been searched it is unknown; the node will ask
+    /// again.
     pub fn on_exposed(
         &mut self,
         from: NodeId,
@@ -38,7 +38,7 @@ impl Worker {
         outbox.send(from, Body::ExposedHere { id, until, found });
     }
 
-    /// The exposed bytes of a range, in order, and up to where they were looked for.
+    /// The exposed bytes of a range, in order, and the end of the searched part.
     fn exposed_of(&self, volume: &Volume, range: plan::Range) -> (u64, Vec<plan::Range>) {
         let stripes = range.stripes(&volume.geometry);
         let coming = self.marks_coming(volume);
@@ -58,7 +58,7 @@ impl Worker {
         (range.end(), found)
     }
 
-    /// Sectors of this disk that a write in work is about to mark: its host may have been answered.
+    /// Sectors of this disk that a write in progress is about to mark: its host may have been answered.
     fn marks_coming(&self, volume: &Volume) -> Vec<Range<u64>> {
         let ours = self.txns.values().filter(|t| t.volume == volume.id);
         let ranges = ours.flat_map(|t| &t.ranges).filter(|r| r.kind.is_mark());
@@ -99,7 +99,7 @@ impl Worker {
     }
 }
 
-/// Neighbours become one.
+/// Joins adjacent ranges.
 fn push(all: &mut Vec<plan::Range>, next: plan::Range) {
     match all.last_mut() {
         Some(last) if last.end() == next.offset => last.len += next.len,

@@ -1,10 +1,10 @@
-//! Parity that waits, on this disk (AFRAID 2 and 3): which sectors are marked as out of date, and how much of each
-//! volume is exposed thereby, now and so far.
+//! Deferred parity on this disk (AFRAID 2 and 3): the sectors marked as out of date, and the resulting exposure of each
+//! volume, now and so far.
 //!
-//! The record is the store's: a mark lives with the parity that it is about, so it is needed just where that parity would be
-//! used, and shares its fate. What is here only saves looking for it: it is found again by a scan when the disk
-//! has been opened. Until that is done no change of parity is prepared: it must not go on top of a mark. Refreshing
-//! (`refreshing.rs`) and what is shown go by it too.
+//! The store has the record: a mark is stored with its parity, so it is read just where that parity would be used, and
+//! shares its fate. The copy here only saves searching: a scan rebuilds it when the disk has been opened. Until then no
+//! change of parity is prepared, because it must not go on top of a mark. Refreshing (`refreshing.rs`) and the status
+//! use it too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,28 +16,28 @@ use crate::node::Exposed;
 use crate::store::ChangeKind;
 use crate::units::{Nanos, SECTOR, Timestamp, VolumeId};
 
-/// What is counted: a volume, and what of it.
+/// The subject of a count: a volume, and which part of it.
 pub(super) type Counted = (VolumeId, Area);
 
-/// The marked sectors of a disk, as far as they are known.
+/// The known marked sectors of a disk.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Exposure {
-    /// Each with the write that marked it last, and when this worker saw that it was marked.
+    /// Each with the latest write that marked it, and when this worker first saw the mark.
     marks: BTreeMap<u64, (Timestamp, Nanos)>,
-    /// Marked sectors that cannot be computed, since data that they cover is lost for good.
+    /// Marked sectors that cannot be computed, because data that they cover is permanently lost.
     hopeless: BTreeSet<u64>,
-    /// What that is for each volume, and for the areas of those that have ranges.
+    /// The counts of each volume, and of the areas of volumes with ranges.
     tallies: BTreeMap<Counted, Tally>,
-    /// What was measured before this node's life, until it is known which volumes are on the disk.
+    /// Measurements from before this node's life, until the volumes on the disk are known.
     before: BTreeMap<Counted, Exposed>,
-    /// Marks have gone, or hope for them has, since that was last asked.
+    /// Marks were removed, or became unrecoverable, since the last query.
     has_shrunk: bool,
 }
 
-/// What is exposed of a volume, as far as this disk's parity goes.
+/// The exposure of a volume by this disk's parity.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Tally {
-    /// Stripes with marked parity here: how many sectors of each.
+    /// Stripes with marked parity here: the number of sectors in each.
     stripes: BTreeMap<u64, u32>,
     /// Those of these sectors that cannot be computed, by stripe, and the bytes that they cover.
     hopeless: BTreeMap<u64, u32>,
@@ -46,27 +46,27 @@ pub(super) struct Tally {
     oldest: Nanos,
     /// Now and so far.
     pub exposed: Exposed,
-    /// Until when what is counted by time has been counted.
+    /// The time up to which durations have been counted.
     counted: Nanos,
-    /// For how long it had been looked before this node's life.
+    /// The time measured before this node's life.
     watched_before: Nanos,
 }
 
-/// The unit of a volume in which a sector of the disk lies.
+/// The unit of a volume with a sector of the disk.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
     pub volume: VolumeId,
-    /// Where its stripe is counted besides in all of the volume.
+    /// The area in which its stripe is counted, besides the whole volume.
     pub area: Option<Area>,
     pub stripe: u64,
-    /// The disk's sectors.
+    /// Its sectors on the disk.
     pub sectors: Range<u64>,
-    /// Of parity, how many data columns it covers.
+    /// For parity, the number of data columns that it covers.
     pub covers: Option<u64>,
 }
 
 impl Unit {
-    /// Where it counts.
+    /// The counts that include it.
     fn counted(&self) -> impl Iterator<Item = Counted> + use<> {
         let volume = self.volume;
         [Some(Area::Whole), self.area].into_iter().flatten().map(move |area| (volume, area))
@@ -74,7 +74,7 @@ impl Unit {
 }
 
 impl Exposure {
-    /// A write has happened that changes these sectors.
+    /// A write that changes these sectors has happened.
     pub fn changed(
         &mut self,
         ts: Timestamp,
@@ -102,7 +102,7 @@ impl Exposure {
         }
     }
 
-    /// Marks were found on the disk.
+    /// The scan of the disk has found marks.
     pub fn found(
         &mut self,
         found: Vec<(u64, Timestamp)>,
@@ -125,14 +125,14 @@ impl Exposure {
         self.count(unit, true, now);
     }
 
-    /// A sector of a unit is marked, or no more.
+    /// A sector of a unit gets a mark, or loses it.
     fn count(&mut self, unit: Option<&Unit>, more: bool, now: Nanos) {
         for counted in unit.into_iter().flat_map(Unit::counted) {
             self.tallies.entry(counted).or_default().count(unit.expect("it is one's"), more, now);
         }
     }
 
-    /// Volumes may lie elsewhere now: what is marked is counted anew. So far stays so far.
+    /// Volumes may have moved: the marks are counted again. Measurements so far stay.
     pub fn recount(&mut self, now: Nanos, unit_at: impl Fn(u64) -> Option<Unit>) {
         for tally in self.tallies.values_mut() {
             tally.pass(now);
@@ -156,12 +156,12 @@ impl Exposure {
         }
     }
 
-    /// So much was measured on this disk in earlier lives of the node. It counts with what comes.
+    /// Measurements of this disk from earlier lives of the node. They are added to later ones.
     pub fn measured_before(&mut self, before: impl IntoIterator<Item = (Counted, Exposed)>) {
         self.before.extend(before);
     }
 
-    /// These volumes and areas are on the disk, and of each it is counted what is exposed; of others it is not any more.
+    /// The volumes and areas on the disk, whose exposure is counted; others are no longer counted.
     pub fn keep(&mut self, all: impl Iterator<Item = Counted>, now: Nanos) {
         let mut tallies = std::mem::take(&mut self.tallies);
         for counted in all {
@@ -169,7 +169,7 @@ impl Exposure {
             let before = self.before.remove(&counted);
             self.tallies.insert(counted, known.unwrap_or_else(|| Tally::new(before, now)));
         }
-        // A range that a volume does not have counts anew when it is made again.
+        // A range that was removed and is made again starts with a new count.
         self.before.retain(|(volume, _), _| !self.tallies.contains_key(&(*volume, Area::Whole)));
     }
 
@@ -178,12 +178,12 @@ impl Exposure {
         self.marks.range(sectors.clone()).next().is_some()
     }
 
-    /// The marked ones of these sectors, each with the write that marked it last.
+    /// The marked ones of these sectors, each with the latest write that marked it.
     pub fn marked_since(&self, sectors: Range<u64>) -> impl Iterator<Item = (u64, Timestamp)> + '_ {
         self.marks.range(sectors).map(|(sector, mark)| (*sector, mark.0))
     }
 
-    /// From the first to the last marked one of these sectors.
+    /// The range from the first to the last marked one of these sectors.
     pub fn marked_in(&self, sectors: Range<u64>) -> Option<Range<u64>> {
         let mut marked = self.marks.range(sectors).map(|(sector, _)| *sector);
         let first = marked.next()?;
@@ -200,7 +200,7 @@ impl Exposure {
         self.of(volume).map_or((0, 0), |tally| (tally.exposed.stripes, tally.exposed.bytes))
     }
 
-    /// Whether there is less to compute than when this was last asked.
+    /// Whether there may be less to compute than at the last query.
     pub fn has_shrunk(&mut self) -> bool {
         std::mem::take(&mut self.has_shrunk)
     }
@@ -210,7 +210,7 @@ impl Exposure {
         self.marks.is_empty()
     }
 
-    /// Of a unit's marked sectors that can be computed the first and the last, and since when the oldest is marked.
+    /// The first and the last of a unit's marked sectors that can be computed, and the time of the oldest mark.
     pub fn hopeful(&self, sectors: Range<u64>) -> Option<(u64, u64, Nanos)> {
         let hopeful = |(s, _): &(&u64, &(Timestamp, Nanos))| !self.hopeless.contains(s);
         let mut here = self.marks.range(sectors).filter(hopeful);
@@ -226,7 +226,7 @@ impl Exposure {
         self.hopeless.range(sectors).count() as u64
     }
 
-    /// Of these sectors of a unit it is known that they cannot be computed.
+    /// It is known that these sectors of a unit cannot be computed.
     pub fn give_up(&mut self, unit: &Unit, sectors: Range<u64>) {
         for sector in sectors {
             let more = self.hopeless.insert(sector) && self.marks.contains_key(&sector);
@@ -239,7 +239,7 @@ impl Exposure {
         }
     }
 
-    /// Perhaps these sectors of a unit can be computed again.
+    /// These sectors of a unit may be recoverable again.
     fn hope(&mut self, unit: Option<&Unit>, sectors: &Range<u64>) {
         let given_up = self.hopeless.range(sectors.clone()).copied().collect::<Vec<u64>>();
         for sector in given_up {
@@ -253,7 +253,7 @@ impl Exposure {
         }
     }
 
-    /// What could not be computed is tried again.
+    /// Unrecoverable sectors are tried again.
     pub fn look_anew(&mut self) {
         self.hopeless.clear();
         for tally in self.tallies.values_mut() {
@@ -262,35 +262,35 @@ impl Exposure {
         }
     }
 
-    /// It was looked at all marks of an area, and the oldest is from then.
+    /// All marks of an area were checked; the oldest is from this time.
     pub fn oldest_is(&mut self, counted: Counted, since: Nanos) {
         if let Some(tally) = self.tallies.get_mut(&counted) {
             tally.oldest = since;
         }
     }
 
-    /// What is counted of a volume.
+    /// The counts of a volume.
     pub fn of(&self, volume: VolumeId) -> Option<&Tally> {
         self.in_area(volume, Area::Whole)
     }
 
-    /// What is counted of some of its stripes.
+    /// The counts of some of its stripes.
     pub fn in_area(&self, volume: VolumeId, area: Area) -> Option<&Tally> {
         self.tallies.get(&(volume, area))
     }
 
-    /// Of each volume on the disk, and of each area of those that have ranges, what is exposed, now and so far.
+    /// The exposure of each volume on the disk, and of each area of volumes with ranges, now and so far.
     pub fn all(&self, now: Nanos) -> impl Iterator<Item = (Counted, Exposed)> + '_ {
         self.tallies.iter().map(move |(counted, tally)| (*counted, tally.so_far(now)))
     }
 
-    /// What it has, in words.
+    /// A description for messages.
     pub fn in_words(&self) -> String {
         let (marked, hopeless) = (self.marks.len(), self.hopeless.len());
         format!("{marked} sectors marked, {hopeless} of them for good")
     }
 
-    /// What must hold: each mark is counted once, where a volume has its sector.
+    /// The invariants: each mark is counted once, where a volume has its sector.
     pub fn check(&self) {
         for tally in self.tallies.values() {
             assert_eq!(tally.exposed.stripes, tally.stripes.len() as u64, "exposed stripes");
@@ -318,7 +318,7 @@ impl Exposure {
 }
 
 impl Tally {
-    /// With what was measured before. What is exposed now is found on the disk.
+    /// Starts with earlier measurements. The present exposure is found on the disk.
     fn new(before: Option<Exposed>, now: Nanos) -> Tally {
         let Exposed { most_bytes, watched, unprotected, byte_time, .. } =
             before.unwrap_or_default();
@@ -326,28 +326,28 @@ impl Tally {
         Tally { exposed, counted: now, watched_before: watched, ..Tally::default() }
     }
 
-    /// For how long it has been looked in this node's life.
+    /// The time measured in this node's life.
     pub fn watched_now(&self, now: Nanos) -> Nanos {
         self.so_far(now).watched - self.watched_before
     }
 
-    /// What is exposed now, and was so far.
+    /// The exposure now and so far.
     pub fn so_far(&self, now: Nanos) -> Exposed {
         let age = self.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
         Exposed { age, ..self.exposed.after(now.saturating_sub(self.counted)) }
     }
 
-    /// The stripes that are exposed from this one on.
+    /// The exposed stripes from this one on.
     pub fn stripes(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
         self.stripes.range(from..).map(|(stripe, _)| *stripe)
     }
 
-    /// Since when the oldest is marked, or earlier.
+    /// The time of the oldest mark, or earlier.
     pub fn oldest(&self) -> Option<Nanos> {
         (!self.stripes.is_empty()).then_some(self.oldest)
     }
 
-    /// Stripes with parity that is marked and can be computed, as far as is known, and bytes that it covers.
+    /// Stripes with marked parity that can be computed, as far as known, and the bytes that it covers.
     pub fn hopeful(&self) -> (u64, u64) {
         let all = |(stripe, n): &(&u64, &u32)| self.stripes.get(stripe) == Some(n);
         let lost = self.hopeless.iter().filter(all).count() as u64;
@@ -361,7 +361,7 @@ impl Tally {
         self.hopeless_bytes += covers * SECTOR;
     }
 
-    /// Perhaps it can be again.
+    /// It may be recoverable again.
     fn hope(&mut self, unit: &Unit) {
         let Some(covers) = unit.covers else { return };
         let Some(left) = self.hopeless.get_mut(&unit.stripe) else { return };
@@ -378,7 +378,7 @@ impl Tally {
         parity + self.exposed.lost_bytes / SECTOR
     }
 
-    /// Time has passed in which nothing changed.
+    /// Adds the time since the last change.
     fn pass(&mut self, now: Nanos) {
         self.exposed = self.exposed.after(now.saturating_sub(self.counted));
         self.counted = self.counted.max(now);
@@ -415,7 +415,7 @@ impl Tally {
     }
 }
 
-/// Sectors, cut where units end; those of no volume one by one.
+/// Sectors, cut where units end; sectors that no volume has are single.
 fn by_unit(
     sectors: &Range<u64>,
     unit_at: impl Fn(u64) -> Option<Unit>,
@@ -432,8 +432,8 @@ fn by_unit(
 }
 
 impl Worker {
-    /// The unit in which a sector of this disk lies. A column that leaves the disk counts for nothing: it is
-    /// computed where it goes.
+    /// The unit in which a sector of this disk lies. A column that leaves the disk does not count: it is computed at
+    /// its new disk.
     pub(super) fn unit_at(&self, sector: u64) -> Option<Unit> {
         self.map.volumes.values().find_map(|volume| {
             let (stripe, seat, within) = volume.stripe_at(self.node, sector)?;
@@ -449,22 +449,22 @@ impl Worker {
         })
     }
 
-    /// What was measured of what is on this disk before this node's life.
+    /// Measurements, from before this node's life, of the present content of this disk.
     pub fn measured_before(&mut self, before: impl IntoIterator<Item = (Counted, Exposed)>) {
         self.exposure.measured_before(before);
     }
 
-    /// What is exposed of each volume, and of each area of those that have ranges, by parity that waits on this disk.
+    /// The exposure of each volume, and of each area of volumes with ranges, by deferred parity on this disk.
     pub fn exposed(&self, now: Nanos) -> impl Iterator<Item = (Counted, Exposed)> + '_ {
         self.exposure.all(now)
     }
 
-    /// Stripes and bytes of a volume that are exposed now by parity that waits on this disk.
+    /// Stripes and bytes of a volume that deferred parity on this disk exposes now.
     pub fn exposed_now(&self, volume: VolumeId) -> (u64, u64) {
         self.exposure.now(volume)
     }
 
-    /// The map has changed: so may have what is exposed.
+    /// The map has changed, and with it perhaps the exposure.
     pub(super) fn recount_exposed(&mut self, now: Nanos) {
         self.load.begins(now);
         self.set_targets();
@@ -495,7 +495,7 @@ impl Worker {
         self.exposure = exposure;
     }
 
-    /// Of a part of this disk's column it is known that it cannot be computed.
+    /// It is known that a part of this disk's column cannot be computed.
     pub fn is_hopeless(&mut self, (id, stripe, seat, part): Rebuild) {
         let Some(volume) = self.map.volumes.get(&id) else { return };
         if volume.seats_on(self.node, stripe).any(|s| s == seat) {

@@ -9,7 +9,7 @@ use crate::units::{Nanos, Timestamp};
 pub(super) struct Fenced {
     /// In their order: most that come are later than all, or nearly.
     of: VecDeque<Timestamp>,
-    /// When to look for what is old enough to be forgotten.
+    /// When to search for entries that are old enough to be forgotten.
     forgets_at: Nanos,
 }
 
@@ -29,12 +29,12 @@ impl Fenced {
         may_be && self.of.binary_search(ts).is_ok()
     }
 
-    /// Whether it is time to look for what is old enough to be forgotten.
+    /// Whether it is time for that search.
     pub fn is_time_to_forget(&self, now: Nanos) -> bool {
         now >= self.forgets_at
     }
 
-    /// Forgets all before the horizon. It is looked again at `next`.
+    /// Forgets all before the horizon. The next search is at `next`.
     pub fn forget_before(&mut self, horizon: Timestamp, next: Nanos) {
         self.of.drain(..self.of.partition_point(|ts| *ts < horizon));
         self.forgets_at = next;

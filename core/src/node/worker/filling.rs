@@ -1,4 +1,4 @@
-//! Filling the disk: which units that it has missed it asks to have put back next, and how fast.
+//! Filling the disk: which missed units it requests to be rebuilt next, and at which rate.
 
 use std::collections::BTreeSet;
 
@@ -10,50 +10,49 @@ use crate::node::task::joins;
 use crate::plan::Span;
 use crate::units::{Nanos, NodeId, SECTOR, VolumeId};
 
-/// Bytes that wait to be put in place above which no more is rebuilt.
+/// No more is rebuilt while more bytes than this wait to be written in place.
 const MOST_HELD: u64 = 32 << 20;
 
-/// Of the units in work so many parts must be done before it is looked for more to rebuild: with many
-/// in work, looking after each would cost more than all else that is done for it here.
+/// So many parts of the units in progress must be done before more are searched: with many in progress, a search after
+/// each would cost more than all other work for it here.
 const PARTS: u64 = 8;
 
-/// Most units that a column has in one stripe.
+/// The most units that a column has in one stripe.
 const MOST_UNITS: usize = 2;
 
 /// Volume, stripe, seat.
 type Unit = (VolumeId, u64, usize);
 
-/// What is being put back.
+/// The units being rebuilt.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Filling {
-    /// What is to be asked for.
+    /// The parts to request.
     asked: Vec<Run>,
-    /// Stripes and seats of what has been asked for.
+    /// Stripes and seats of the requested parts.
     in_work: BTreeSet<Unit>,
-    /// It may have failed, and is to be asked for again.
+    /// A request may have failed, and is made again.
     asks_again: bool,
-    /// Those that count as begun at the rate that is kept to, also if they are asked for again.
+    /// Units that count as begun at the limited rate, also if they are requested again.
     paced: BTreeSet<Unit>,
-    /// What it looked like when it was last looked what is to be rebuilt: how often what is stale had
-    /// changed, whether there was room to hold more, whether hosts used the disk. Open if it is to be
-    /// looked at anew.
+    /// The conditions at the last search for units to rebuild: how often the stale set had changed, whether there was
+    /// space to hold more, and whether hosts used the disk. None if a search is due.
     looked: Aside<Option<(u64, (bool, bool))>>,
     put_back: u64,
 }
 
 impl Filling {
-    /// Whether anything is to be asked for.
+    /// Whether anything must be requested.
     pub fn has_asked(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// What is to be asked for since this was last called.
+    /// The requests since the last call.
     pub fn take_asked(&mut self) -> Vec<Run> {
         std::mem::take(&mut self.asked)
     }
 
-    /// The run that a unit's part goes on, if both are at most so many bytes together. Of a column with two units in a stripe,
-    /// what comes between is a run by itself.
+    /// The run that a unit's part continues, if both together have at most this many bytes. In a column with two units
+    /// in a stripe, the part between them is a run by itself.
     fn gone_on(&mut self, run: &Run, volume: &Volume, most: u64) -> Option<&mut Run> {
         let part = run.part;
         let goes_on = |last: &&mut Run| {
@@ -66,7 +65,7 @@ impl Filling {
         self.asked.iter_mut().rev().take(MOST_UNITS).find(goes_on)
     }
 
-    /// A unit's part is to be asked for, together with that of the stripe before if it can be.
+    /// Requests a unit's part, together with that of the previous stripe if possible.
     fn ask(&mut self, run: Run, volume: &Volume, most: u64) {
         match self.gone_on(&run, volume, most) {
             Some(last) => last.stripes += 1,
@@ -74,25 +73,26 @@ impl Filling {
         }
     }
 
-    /// How many units may be in work now. They are begun as many at a time as are put back together: were each begun when
-    /// another is done, each would be a run by itself. At least half of all that may be in work are not waited for.
+    /// The number of units that may be in progress now. They are begun in groups that are rebuilt together: if each
+    /// were begun when another ends, each would be a run by itself. At most half of the permitted number is held back
+    /// for this.
     fn up_to(&self, most: usize, together: u64, unit: u64) -> usize {
         let units = usize::try_from(together / unit).unwrap_or(usize::MAX);
         let (run, now) = (units.min(most / 2).max(1), self.in_work.len());
         now + most.saturating_sub(now) / run * run
     }
 
-    /// So many sectors have been put back.
+    /// Counts rebuilt sectors.
     pub fn put_back(&mut self, sectors: u64) {
         self.put_back += sectors;
     }
 
-    /// How many sectors have been put back since the node started.
+    /// The number of sectors rebuilt since the node started.
     pub fn sectors_put_back(&self) -> u64 {
         self.put_back
     }
 
-    /// What has been asked for may have failed: it is to be looked at anew.
+    /// A request may have failed: a search is due.
     pub fn look_anew(&mut self) {
         self.asks_again = true;
         self.looked = Aside(None);
@@ -100,7 +100,7 @@ impl Filling {
 }
 
 impl Worker {
-    /// Asks for the rebuilding of a few stale units.
+    /// Requests the rebuild of a few stale units.
     pub(super) fn ask_rebuilds(&mut self, now: Nanos, background: &mut Background) {
         let has_room = self.store.held_bytes() < MOST_HELD;
         let (changes, state) = (self.catchup.changes(), (has_room, background.hosts_are_busy()));
@@ -118,7 +118,7 @@ impl Worker {
             true => self.filling.in_work.clone(),
             false => BTreeSet::new(),
         };
-        // What has been rebuilt must come into place some time.
+        // Rebuilt content must be written in place eventually.
         let most = if has_room { background.most(Loop::Fill, now) } else { 0 };
         let homeless = self.ask_more(most, now, background);
         for unit in again {
@@ -127,11 +127,11 @@ impl Worker {
             }
         }
         background.has_in_work(Loop::Fill, self.filling.in_work.len());
-        // Sectors of volumes that have been deleted since.
+        // Sectors of volumes that have been deleted.
         homeless.into_iter().for_each(|s| self.catchup.forget(s));
     }
 
-    /// Asks for stale units that are not in work, until so many are at most. Returns the stale sectors that are no volume's.
+    /// Requests stale units that are not in progress, up to a number. Returns the stale sectors that no volume has.
     fn ask_more(&mut self, most: usize, now: Nanos, background: &mut Background) -> Vec<u64> {
         let (stale, map) = (self.catchup.stale(), self.map.clone());
         let together = self.config.rebuilt_together;
@@ -172,8 +172,8 @@ impl Worker {
     }
 }
 
-/// What of a unit is stale on a node's disk, as a run of its own, and the sector after the unit. `None` if nothing is, or
-/// the unit is not there: its stripe may have been cut off, and its room be another's.
+/// The stale part of a unit on a node's disk, as a run of its own, and the sector after the unit. `None` if nothing is
+/// stale, or the unit no longer exists: its stripe may have been cut off, and its space belong to another volume.
 fn stale_part(
     stale: &BTreeSet<u64>,
     map: &ClusterMap,

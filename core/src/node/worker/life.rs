@@ -1,10 +1,10 @@
-//! What drives a worker besides messages: ticks, epochs, and what its store has to say.
+//! A worker's inputs besides messages: ticks, epochs, and results of its store.
 
 use super::*;
 use crate::node::background::Background;
 
 impl Worker {
-    /// Asks about what has waited too long, and forgets what is old.
+    /// Asks about overdue writes, and forgets old ones.
     pub fn tick(&mut self, outbox: &mut Outbox) {
         let now = outbox.now;
         let patience = self.config.patience;
@@ -41,8 +41,8 @@ impl Worker {
         }
     }
 
-    /// Forgets what is older than the window of timestamps, or too much. That is to look through all that is
-    /// remembered, so it is done now and then and not at every tick.
+    /// Forgets timestamps older than the window, or too many of them. That searches all that is remembered, so it is
+    /// done now and then and not at every tick.
     fn forget_old(&mut self, now: Nanos) {
         let window = self.config.timestamp_window;
         let back = window.saturating_add(self.clock_is_ahead);
@@ -52,8 +52,8 @@ impl Worker {
         self.fenced.forget_before(horizon, now + window / 4);
     }
 
-    /// Writes that wait for room in this journal may hold room in others', where those wait
-    /// that hold it here. The later ones give way: they are refused, and tried again.
+    /// Writes that wait for space in this journal may hold space in others', where the writes wait that hold it here.
+    /// The later ones are refused, and tried again.
     pub(super) fn give_way(&mut self, outbox: &mut Outbox) {
         let long =
             |t: &Participation| outbox.now.saturating_sub(t.since) >= self.config.place_after;
@@ -68,7 +68,7 @@ impl Worker {
         }
     }
 
-    /// Puts committed changes in place when no new ones come, or none were put for long.
+    /// Puts committed changes in place when no new ones come, or none were put in place for long.
     pub(super) fn place(&mut self) {
         if self.load.is_time_to_place() {
             self.checkpoint(true);
@@ -92,14 +92,14 @@ impl Worker {
         });
     }
 
-    /// A new epoch: what was not prepared is gone, what was is settled with the others.
+    /// A new epoch: unprepared writes are dropped, and prepared ones are settled with the others.
     pub fn enter(&mut self, map: &Arc<ClusterMap>, floor: Timestamp, outbox: &mut Outbox) {
         let before = std::mem::replace(&mut self.map, map.clone());
         self.early.clear();
         self.shown.clear();
         self.reads.clear();
         self.forget_locks();
-        // Their originators may have died, also such as are up again.
+        // Their originators may have died, also those that are up again.
         let left: Vec<Timestamp> = self.txns.keys().copied().collect();
         left.into_iter().for_each(|ts| self.leave_behind(ts));
         let begun = |ts, t: &Participation| t.phase == Phase::Working || self.store.is_queued(ts);
@@ -125,7 +125,7 @@ impl Worker {
         self.enter_catchup(outbox);
     }
 
-    /// Follows up on what the store has to say. Returns whether it has more to say by now, or there is more to follow up on.
+    /// Processes results of the store. Returns whether there are more by now, or more to process.
     pub fn run(&mut self, serving: bool, background: &mut Background, outbox: &mut Outbox) -> bool {
         while let Some(event) = self.store.poll() {
             self.store_event(event, outbox);
@@ -152,7 +152,7 @@ impl Worker {
         self.store.has_events() || (serving && self.stalled.has_changed())
     }
 
-    /// Those that waited for a write to be decided try again.
+    /// Writes and reads that waited for a decision try again.
     pub(super) fn wake_waiting(&mut self, outbox: &mut Outbox) {
         if self.stalled.is_empty() {
             return;

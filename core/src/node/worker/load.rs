@@ -1,34 +1,33 @@
-//! How much there is to do here: whether hosts use the disk, and whether it is time to put things in
-//! place.
+//! The load of a disk: whether hosts use it, and whether it is time for a checkpoint.
 
 use crate::units::{MILLIS, Nanos};
 
-/// What has come since the last tick.
+/// Counts since the last tick.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Load {
     commits: u64,
     commits_at_tick: u64,
-    /// Ticks since things were last put in place.
+    /// Ticks since the last checkpoint.
     ticks_busy: u32,
     /// Parts of hosts' requests since the last tick, and whether there were any before it.
     host_parts: u64,
     hosts_are_busy: bool,
     /// When the last came.
     last_part: Nanos,
-    /// Since when idle time counts.
+    /// Since when idle time is counted.
     began: Option<Nanos>,
-    /// How long pauses between parts were, all together, of those of [`LULL`] and more.
+    /// The sum of the pauses between parts of at least [`LULL`].
     lulls: Nanos,
 }
 
 /// A pause that counts as idle time: AFRAID's default (4.1).
 const LULL: Nanos = 100 * MILLIS;
 
-/// So many ticks of writes without pause, and things are put in place all the same.
+/// After this many ticks of writes without pause, a checkpoint is made all the same.
 const MOST_TICKS: u32 = 10;
 
 impl Load {
-    /// From now on idle time counts, if it does not already: what was before the node's life is not known.
+    /// Idle time counts from now on, if it does not already: the time before the node's life is unknown.
     pub fn begins(&mut self, now: Nanos) {
         self.began.get_or_insert(now);
     }
@@ -55,7 +54,7 @@ impl Load {
         self.last_part
     }
 
-    /// For how long hosts were silent so far, pauses of some length alone.
+    /// The idle time so far: the sum of long pauses.
     pub fn idle(&self, now: Nanos) -> Nanos {
         let pause = now.saturating_sub(self.last_part.max(self.began.unwrap_or(now)));
         self.lulls + if pause >= LULL { pause } else { 0 }
@@ -71,8 +70,7 @@ impl Load {
         self.hosts_are_busy = std::mem::take(&mut self.host_parts) > 0;
     }
 
-    /// Whether committed changes should be put in place now: no new ones come, or none were put for
-    /// long. Asked once a tick.
+    /// Whether a checkpoint is due: no new changes come, or there was none for long. Called once a tick.
     pub fn is_time_to_place(&mut self) -> bool {
         self.ticks_busy += 1;
         let quiet = self.commits == self.commits_at_tick;

@@ -1,5 +1,5 @@
-//! What is lost for good: data on this disk that nothing determined any more when it was looked for. Marks say so; reads
-//! of them fail, and content of a later write takes their place.
+//! Permanently lost data: data on this disk that nothing determined when it was searched. Marks record it; reads of
+//! them fail, and content of a later write replaces them.
 
 use super::Worker;
 use crate::cluster::Volume;
@@ -11,7 +11,7 @@ use crate::store::Changed;
 use crate::units::{NodeId, SECTOR, VolumeId};
 
 impl Worker {
-    /// Somebody asks what of a range is lost on this disk. Until the disk has been searched it is not known; who asks
+    /// A node asks for the lost part of a range on this disk. Until the disk has been searched it is unknown; the node
     /// will ask again.
     pub fn on_lost(
         &mut self,
@@ -33,7 +33,7 @@ impl Worker {
         outbox.send(from, Body::LostHere { id, bytes, found: all });
     }
 
-    /// What of a range of a volume is lost on this disk, in order.
+    /// The lost part of a volume's range on this disk, in order.
     fn lost_of(&self, volume: &Volume, range: plan::Range) -> Vec<LostRange> {
         let mut all: Vec<LostRange> = Vec::new();
         for n in 0..volume.extents.len() {
@@ -49,7 +49,7 @@ impl Worker {
         joined(all)
     }
 
-    /// The bytes of a volume of which this disk's sector holds data, if it does.
+    /// The bytes of a volume whose data this disk's sector holds, if it does.
     fn data_at(&self, volume: &Volume, sector: u64) -> Option<plan::Range> {
         let (stripe, seat, within) = volume.stripe_at(self.node, sector)?;
         volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
@@ -60,8 +60,8 @@ impl Worker {
         (len > 0).then_some(plan::Range { offset, len })
     }
 
-    /// Says in the log that something is about to be marked as lost, if it is the first of its volume on this disk: of a
-    /// disk that is gone there may be very much.
+    /// Logs that content is about to be marked as lost, if it is the first of its volume on this disk: a lost disk may
+    /// have had very much.
     pub(super) fn log_lost(&self, changed: &Changed, outbox: &mut Outbox) {
         let unit = changed.kind.is_mark().then(|| self.unit_at(changed.sectors.start)).flatten();
         let Some(volume) = unit.and_then(|u| self.map.volumes.get(&u.volume)) else { return };
@@ -76,13 +76,13 @@ impl Worker {
     }
 }
 
-/// What of some bytes lies in a range.
+/// The part of some bytes within a range.
 fn within(bytes: plan::Range, range: plan::Range) -> Option<plan::Range> {
     let (from, to) = (bytes.offset.max(range.offset), bytes.end().min(range.end()));
     (from < to).then(|| plan::Range { offset: from, len: to - from })
 }
 
-/// Neighbours become one; it has been lost since the first of them was.
+/// Joins adjacent ranges; the result has been lost since the earlier time.
 pub(in crate::node) fn joined(all: Vec<LostRange>) -> Vec<LostRange> {
     let mut out: Vec<LostRange> = Vec::new();
     for lost in all {

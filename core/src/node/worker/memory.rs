@@ -1,11 +1,10 @@
-//! What became of hosts' requests, for hosts that ask again (RIFL: Lee, Park, Kejriwal, Matsushita and
-//! Ousterhout, SOSP 2015, keeps such records for the same end).
+//! Outcomes of hosts' requests, for repeated requests (as in RIFL: Lee, Park, Kejriwal, Matsushita and Ousterhout, SOSP
+//! 2015).
 //!
-//! A host, or the node that has its requests, may be stopped while a write is on its way. When it goes on the
-//! others have settled the write and forgotten it, and may have written over it. So each participant remembers,
-//! by the request's name, what has happened, until the host says that it has heard the end of it. What it
-//! remembers is lost when the node stops; a write that may have been made before that is told from the
-//! versions of what it would have changed.
+//! A host, or the node that has its requests, may stop during a write. When it continues, the others have settled the
+//! write and forgotten it, and may have written over it. So each participant remembers the writes of a request, by the
+//! request's name, until the host reports that it knows the end. This memory is lost when the node stops; a write that
+//! may have happened before is recognised by the versions of the sectors that it would have changed.
 
 use super::*;
 use crate::cluster::ClusterMap;
@@ -20,46 +19,46 @@ struct Done {
     ts: Timestamp,
     volume: VolumeId,
     range: VolumeRange,
-    /// Parity was marked here, and nothing else: that says nothing of the data.
+    /// Parity was marked here, and nothing else: the data's state is unknown.
     marked: bool,
 }
 
-/// What is remembered of a host.
+/// The memory of a host.
 #[derive(Clone, Debug, Default, Hash)]
 struct Remembered {
-    /// It has heard the end of all before.
+    /// The host knows the end of all earlier requests.
     oldest: u64,
     /// By the request's number.
     done: BTreeMap<u64, Vec<Done>>,
 }
 
-/// What has happened of the requests whose hosts may ask again.
+/// Happened parts of the requests that hosts may repeat.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Memory {
-    /// Of all later attempts it is known what became of them here.
+    /// The outcomes of all later attempts are known here.
     from: Timestamp,
     hosts: BTreeMap<HostId, Remembered>,
     count: usize,
-    /// Up to which number hosts have heard the end of their requests: of those nothing is known any more.
+    /// The number up to which hosts know the ends of their requests: nothing is kept of those.
     heard: BTreeMap<HostId, u64>,
 }
 
-/// Of so many hosts it is known what they have heard.
+/// The most hosts for which that number is kept.
 const MOST_HOSTS: usize = 4096;
 
 impl Memory {
-    /// Nothing is known of attempts that are not later than this.
+    /// Nothing is known of attempts up to this time.
     pub fn begin_after(&mut self, ts: Timestamp) {
         self.from = self.from.max(ts);
     }
 
-    /// Whether it is known what became of all attempts at a request after `since`.
+    /// Whether the outcomes of all attempts at a request after `since` are known.
     fn reaches(&self, id: RequestId, since: Timestamp) -> bool {
         self.from <= since && self.heard.get(&id.host).is_none_or(|oldest| *oldest <= id.number)
     }
 
-    /// The host of a request, of which this is an attempt, has heard the end of others. It does not ask for those again;
-    /// but an endpoint may, which still has one that its host has given up.
+    /// The host of this attempt's request knows the end of others. It does not repeat those; but an endpoint may, which
+    /// still has one that its host has given up.
     pub fn hear(&mut self, asker: Asker, ts: Timestamp) {
         let heard = self.heard.entry(asker.id.host).or_default();
         *heard = asker.oldest.max(*heard);
@@ -80,7 +79,7 @@ impl Memory {
         }
     }
 
-    /// A part of a request has happened. Of more than `most` the older half is forgotten.
+    /// A part of a request has happened. Beyond `most` parts the older half is forgotten.
     fn note(&mut self, asker: Asker, done: Done, most: usize) {
         let host = self.hosts.entry(asker.id.host).or_default();
         if asker.id.number < host.oldest {
@@ -111,7 +110,7 @@ impl Memory {
         });
     }
 
-    /// What has happened of a request.
+    /// The happened parts of a request.
     fn of(&self, id: RequestId, volume: VolumeId) -> Vec<VolumeRange> {
         let host = self.hosts.get(&id.host);
         let done = host.and_then(|h| h.done.get(&id.number)).into_iter().flatten();
@@ -125,7 +124,7 @@ impl Memory {
     }
 }
 
-/// Whom to tell what was written where it is not remembered what became of a request.
+/// The nodes that must be told of writes where the outcome of a request is not remembered.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Recalling {
     to: NodeId,
@@ -143,15 +142,14 @@ impl Worker {
         self.memory.note(asker, done, self.config.remembered_writes);
     }
 
-    /// Of what comes to this disk it does not know what was done before.
+    /// A column that comes to this disk brings no memory of earlier writes.
     pub(super) fn remember_less(&mut self) {
         let extents = self.map.volumes.values().flat_map(|v| &v.extents);
         let filled = extents.filter_map(|e| e.filling_on(self.node)).max();
         self.memory.begin_after(self.entered.first().max(filled.unwrap_or_default()));
     }
 
-    /// Where writes could rely on marks until now, parity has not heard of all of them: it does not vouch for what was done
-    /// before.
+    /// Where writes could rely on marks until now, parity has not heard of all of them: its memory is incomplete.
     pub(super) fn remember_less_of_relying(&mut self, before: &ClusterMap) {
         let relied = before.volumes.values().filter(|v| v.relies_on_marks());
         let relies = |id| self.map.volumes.get(id).is_some_and(|v| v.relies_on_marks());
@@ -160,7 +158,7 @@ impl Worker {
         }
     }
 
-    /// A host's request is asked for again: what became of it here?
+    /// A host's request is repeated: its outcome here is wanted.
     pub fn on_recall(
         &mut self,
         from: NodeId,
@@ -183,10 +181,10 @@ impl Worker {
             && self.knows_marks()
             && !self.exposure.has(&sectors)
         {
-            // A mark is no version: what is marked may have been changed by any number of writes.
+            // A mark is no version: marked content may have been changed by any number of writes.
             let ticket = self.tickets.issue(Ticket::Recall(Recalling { to: from, id, happened }));
             let count = sectors.end - sectors.start;
-            // Inclusive: the first attempt may have been issued in the microsecond in which it was asked for.
+            // Inclusive: the first attempt may have been issued in the microsecond of the request.
             return self.store.scan(ticket, sectors.start, count, Scan::Since(since));
         } else {
             Recollection::Touched
@@ -194,8 +192,8 @@ impl Worker {
         outbox.send(from, Body::Recalled { id, happened, recollection });
     }
 
-    /// Whether a write is undecided here that is, or may be, part of a request. Of those found in the
-    /// journal the name is not known.
+    /// Whether an undecided write here is, or may be, part of a request. The names of those found in the journal are
+    /// unknown.
     fn is_undecided(&self, request: RequestId, since: Timestamp, volume: VolumeId) -> bool {
         self.txns.iter().any(|(ts, txn)| {
             let its = match txn.asker {
@@ -206,7 +204,7 @@ impl Worker {
         })
     }
 
-    /// What a write of a range changes on this disk, and perhaps some that lies between.
+    /// The sectors that a write of a range changes on this disk, and perhaps some between.
     fn sectors_changed(&self, volume: VolumeId, range: VolumeRange) -> Option<Range<u64>> {
         let volume = self.map.volumes.get(&volume).filter(|v| v.holds(range))?;
         let extent = volume.extent(range.stripes(&volume.geometry).start);
@@ -228,7 +226,7 @@ impl Worker {
         Some(first..end)
     }
 
-    /// It is known whether anything has been written since.
+    /// It is known whether there were writes since.
     pub(super) fn recall_done(&mut self, asked: Recalling, found: bool, outbox: &mut Outbox) {
         let Recalling { to, id, happened } = asked;
         let recollection = if found { Recollection::Touched } else { Recollection::Untouched };

@@ -1,4 +1,4 @@
-//! What the journal keeps of a write besides its content: enough to settle it after a crash.
+//! A write's metadata in the journal, enough to settle it after a crash.
 
 use super::*;
 use weft_bytes::{Read, Reader, Writer, at_most};
@@ -7,11 +7,11 @@ use weft_code::Code;
 /// Set in the number of a column that only marks its parity.
 const MARKS: u16 = 1 << 15;
 
-/// Set in the number of this disk's column if parity of a stripe of the write waits.
+/// Set in the number of this disk's column if parity of a stripe of the write is deferred.
 const WAITS: u16 = 1 << 15;
 
-/// What the journal keeps of a write besides its changes: volume, extent, column, who takes part, and which
-/// bytes of the volume it writes.
+/// A write's metadata besides its changes: volume, extent, column, participants, and the bytes of the volume that it
+/// writes.
 pub(super) fn encode(txn: &Participation) -> Vec<u8> {
     let mut w: Writer = Writer::with_room(28 + 4 * txn.participants.len());
     w.u32(txn.volume.0);

@@ -1,29 +1,29 @@
-//! The worker: drives its disk's store, derives its own cells of every plan, and relies on
-//! the other workers to derive theirs.
+//! The worker: it drives its disk's store, derives its own cells of every plan, and relies on the other workers to
+//! derive theirs.
 //!
-//! - this file: what a worker is
-//! - [`writing`]: a write from the first message until it is handed to the store
+//! - this file: the worker's state
+//! - [`writing`]: a write from the first message to the store
 //! - [`cells`]: one cell of a plan at its disk
-//! - [`calculating`]: computing what other columns write
+//! - [`calculating`]: computation for other columns
 //! - [`outcome`]: votes, and from prepared to forgotten
-//! - [`strangers`]: who may say what of a write
-//! - [`tickets`]: what the store has been asked for
-//! - [`entered`]: which epochs it has entered
+//! - [`strangers`]: checks of senders
+//! - [`tickets`]: operations at the store
+//! - [`entered`]: the epochs that it has entered
 //! - [`fenced`]: writes in which it takes no part any more
-//! - [`undecided`]: the earlier writes that a write must not go on top of yet
-//! - [`stalled`]: what waits for earlier writes to be decided
-//! - [`settling`]: what became of a write whose messages did not come
-//! - [`memory`]: what became of hosts' requests, for hosts that ask again
-//! - [`meta`]: what the journal keeps of a write besides its content
-//! - [`ordering`]: who may go on at this disk
+//! - [`undecided`]: earlier undecided writes that a write must wait for
+//! - [`stalled`]: writes and reads that wait for earlier writes
+//! - [`settling`]: outcomes of writes whose messages were lost
+//! - [`memory`]: outcomes of hosts' requests, for repeated requests
+//! - [`meta`]: a write's metadata in the journal
+//! - [`ordering`]: admission at this disk
 //! - [`reading`]: reads and scans
-//! - [`solving`]: what is lost of what is read
-//! - [`used`]: which of many stripes have anything in use
-//! - [`catchup`]: what this disk missed
-//! - [`filling`]: having that put back
-//! - [`relying`]: writes whose parity is marked already
-//! - [`load`]: how much there is to do
-//! - [`life`]: ticks, epochs, and what the store has to say
+//! - [`solving`]: lost content of reads
+//! - [`used`]: which of many stripes are in use
+//! - [`catchup`]: content that this disk missed
+//! - [`filling`]: the rebuild of that content
+//! - [`relying`]: writes that rely on marks
+//! - [`load`]: the use of the disk by hosts
+//! - [`life`]: ticks, epochs, and results of the store
 
 mod bounds;
 mod calculating;
@@ -108,7 +108,7 @@ enum Phase {
     },
 }
 
-/// A write as this participant sees it.
+/// A write at this participant.
 #[derive(Clone, Hash)]
 struct Participation {
     epoch: Epoch,
@@ -119,29 +119,29 @@ struct Participation {
     /// Whether it is written without waiting for the others.
     alone: bool,
     originator: NodeId,
-    /// Who takes part, in column order.
+    /// The participants, in column order.
     participants: Vec<(usize, NodeId)>,
-    /// Those of them that only mark parity as out of date.
+    /// The participants that only mark parity as out of date.
     markers: ColumnSet,
     /// Parity of some of its stripes is out of date once it has happened.
     waits: bool,
     /// In the order of stripes.
     cells: Vec<Cell>,
-    /// The calculators of the stripes for which this column computes what others write.
+    /// The calculators of the stripes for which this column computes other columns' content.
     calculators: Vec<Calculator>,
-    /// How many of both have more to do before the write is prepared.
+    /// The number of cells and calculators with steps left before the write is prepared.
     unfinished: usize,
-    /// Nothing has been done for it yet.
+    /// No step has been done yet.
     new: bool,
-    /// It has asked the endpoint, which is to know of it before anything is prepared.
+    /// It has asked the endpoint, which must know of it before anything is prepared.
     fetches: bool,
     /// It has asked it, whether it has been answered or not.
     has_fetched: bool,
-    /// Who coordinates has said that it begins.
+    /// The coordinator has said that it begins.
     is_told: bool,
-    /// What it changes.
+    /// Its changes.
     ranges: Vec<Changed>,
-    /// The bytes of the volume that it writes; everything if that is not known any more.
+    /// The bytes of the volume that it writes; everything if unknown.
     writes: VolumeRange,
     /// How the volume's requests are ordered.
     ordering: Ordering,
@@ -149,26 +149,26 @@ struct Participation {
     delayed: bool,
     /// Whether it copies from, or to, another disk.
     copies: bool,
-    /// Whether it says of a part of its column that it is lost for good.
+    /// Whether it marks a part of its column as permanently lost.
     loses: bool,
-    /// Only what is lost for good is written.
+    /// Only permanently lost content is written.
     accepts: bool,
-    /// Whether it puts back what a disk has not.
+    /// Whether it rebuilds content that a disk lacks.
     puts_back: bool,
-    /// Whose request it is part of, if it is to be remembered.
+    /// The request that it is part of, if that must be remembered.
     asker: Option<Asker>,
     phase: Phase,
     hops: u8,
-    /// Its originator has been told that something here waits for its outcome.
+    /// Its originator has been told that a request here waits for its outcome.
     awaited: bool,
-    /// Who said that it committed.
+    /// The node that reported the commit.
     told_by: Option<NodeId>,
     /// The originator knows the outcome, or is gone.
     heard: bool,
     since: Nanos,
 }
 
-/// What a worker shows to others at once.
+/// A worker's messages and outputs at one time.
 #[derive(Default)]
 struct Shares(BTreeMap<(NodeId, Role, u8), Vec<Item>>);
 
@@ -179,11 +179,11 @@ impl Shares {
     }
 }
 
-/// Parts of units to be put back together.
+/// Parts of units to be rebuilt together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     pub volume: VolumeId,
-    /// The first stripe, and how many there are.
+    /// The first stripe, and their number.
     pub stripe: u64,
     pub stripes: u64,
     pub seat: usize,
@@ -191,10 +191,10 @@ pub(crate) struct Run {
     pub part: Span,
 }
 
-/// A part of a unit to be put back: volume, stripe, seat, bytes of the unit.
+/// A part of a unit to be rebuilt: volume, stripe, seat, bytes of the unit.
 pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
 
-/// What a write covers if it is not known.
+/// The range of a write if it is unknown.
 const EVERYTHING: VolumeRange = VolumeRange { offset: 0, len: u64::MAX };
 
 /// Whether two ranges have a sector in common.
@@ -219,19 +219,19 @@ pub(crate) struct Worker {
     early: EarlyParts,
     shown: ShownItems,
     fenced: Fenced,
-    /// What has happened of requests whose hosts may ask again.
+    /// Happened parts of requests that hosts may repeat.
     memory: Memory,
-    /// By how much its node's clock is ahead of the cluster's time, if it is wrong.
+    /// How far its node's clock is ahead of the cluster's time, if it is wrong.
     pub clock_is_ahead: Nanos,
     inquiries: BTreeMap<Timestamp, Inquiry>,
     /// Sectors that could not be read, and have not been written since.
     damaged: BTreeSet<u64>,
-    /// How many of those have been written again since the node started.
+    /// The number of those written again since the node started.
     mended: Aside<u64>,
     open: bool,
     catchup: Catchup,
     telling: Telling,
-    /// Stripes that may have been written in part by a host that is gone.
+    /// Stripes that a lost host may have written in part.
     half_written: BTreeSet<(VolumeId, u64)>,
     entered: Entered,
     filling: Filling,
@@ -241,9 +241,9 @@ pub(crate) struct Worker {
     refreshing: Refreshing,
     into_parity: IntoParity,
     targets: Targets,
-    /// Room for what the disk is to do next: empty between inputs.
+    /// Space for the disk's next operations: empty between inputs.
     ops: Vec<DiskRequest>,
-    /// What deliberate bugs go by.
+    /// The deliberate bugs in effect.
     sent: Sent,
 }
 
@@ -284,7 +284,7 @@ impl Worker {
         }
     }
 
-    /// Whether anything is in work or has yet to be put in place.
+    /// Whether anything is in progress or not yet in place.
     pub fn is_busy(&self) -> bool {
         let behind = self.catchup.is_behind();
         let asked = self.telling.is_busy();
@@ -292,7 +292,7 @@ impl Worker {
         !idle || behind || asked || self.has_to_refresh()
     }
 
-    /// What is in work, in words.
+    /// A summary of the work in progress.
     pub fn waiting(&self) -> String {
         format!(
             "{} writes unsettled, {} reads, {}, {}",
@@ -303,8 +303,8 @@ impl Worker {
         )
     }
 
-    /// Most bytes that a write may have so that every disk can journal its part. One without a disk
-    /// of its own goes by the smallest that there may be.
+    /// The most bytes of a write such that every disk can journal its part. A node without a disk uses the smallest
+    /// possible one.
     pub fn most_bytes(&self) -> u64 {
         match self.config.store.plain.is_none() && self.store.data_sectors() == 0 {
             true => Superblock::LEAST_JOURNAL * SECTOR / 4,
@@ -317,10 +317,10 @@ impl Worker {
         self.open
     }
 
-    /// The oldest write that is not settled everywhere. One that has only begun counts: what its disk
-    /// still has to do for it is done also while the node is frozen, and when the node enters the new
-    /// epoch the write may be prepared. So does one that was aborted, until that is safe: after a crash it is
-    /// prepared again, and who knew nothing of it may have no say by then.
+    /// The oldest write that is not settled everywhere. One that has only begun counts: its disk's operations are done
+    /// also while the node is frozen, and when the node enters the new epoch the write may be prepared. An aborted one
+    /// counts until the abort is durable: after a crash it is prepared again, and nodes that knew nothing of it may
+    /// have no say by then.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
         let begun = self.config.counts_begun_writes();
         let counts =
@@ -329,14 +329,13 @@ impl Worker {
         open.into_iter().chain(self.store.oldest_abort()).min()
     }
 
-    /// The latest write that it has begun and not forgotten: perhaps of an originator whose clock is ahead
-    /// of all others', and not prepared yet.
+    /// The latest write that it has begun and not forgotten: perhaps of an originator whose clock is ahead of all
+    /// others', and not prepared yet.
     pub fn latest_begun(&self) -> Timestamp {
         self.txns.keys().next_back().copied().unwrap_or_default()
     }
 
-    /// The writes that it has begun and not forgotten. One that it may still drop, or that has
-    /// yet to become durable, is busy.
+    /// The writes that it has begun and not forgotten. One that it may still drop, or that is not durable yet, is busy.
     pub fn writes(&self) -> impl Iterator<Item = (Timestamp, Standing)> + '_ {
         self.txns.iter().map(|(ts, txn)| {
             let standing = match txn.phase {
@@ -359,12 +358,12 @@ impl Worker {
         self.load.hosts_are_busy()
     }
 
-    /// How many sectors have been put back on its disk since the node started.
+    /// The number of sectors rebuilt on its disk since the node started.
     pub fn rebuilt_sectors(&self) -> u64 {
         self.filling.sectors_put_back()
     }
 
-    /// How many sectors that could not be read have been written again since the node started.
+    /// The number of unreadable sectors that were written again since the node started.
     pub fn mended_sectors(&self) -> u64 {
         self.mended.0
     }
@@ -382,7 +381,7 @@ impl Worker {
         std::mem::take(&mut self.half_written)
     }
 
-    /// A write without votes is left behind by its originator: others may have written their parts.
+    /// A write without votes was left by its originator: others may have written their parts.
     fn leave_behind(&mut self, ts: Timestamp) {
         let txn = &self.txns[&ts];
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return };
@@ -393,7 +392,7 @@ impl Worker {
         self.half_written.extend(stripes.map(|stripe| (txn.volume, stripe)));
     }
 
-    /// Whether what it has of a sector may be of no use.
+    /// Whether its content of a sector may be useless.
     #[cfg(test)]
     pub fn is_stale(&self, sector: u64) -> bool {
         self.catchup.is_stale(sector..sector + 1)

@@ -1,9 +1,9 @@
-//! Who may go on at this disk: by timestamps, and where the volume is ordered so, by locks that
-//! the disk serves for its own sectors.
+//! Admission at this disk: by timestamps, and in volumes with device locks also by locks that the disk serves for its
+//! own sectors.
 //!
-//! Timestamps are checked under every ordering but none. Under the others they refuse next to
-//! nothing, because conflicting transactions come one after the other anyway; but a host that
-//! was paused while its locks expired comes with a timestamp that is too old, and does no harm.
+//! Timestamps are checked under every ordering but none. Under the others they refuse hardly anything, because
+//! conflicting transactions come one after the other anyway. But a host that was paused while its locks expired comes
+//! with an old timestamp, and does no harm.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,25 +14,25 @@ use crate::node::{Notice, Output, Refusal, Timer};
 use crate::order::{Access, Accesses, Lock, LockTable, Ordering, joined};
 use crate::units::{Nanos, Timestamp};
 
-/// What becomes of a transaction that comes to this disk.
+/// The result of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entrance {
     /// It may go on.
     Open,
     /// It waits for a lock.
     Waits,
-    /// It comes too late; a timestamp above this one would do.
+    /// It is too late; a timestamp above this one would do.
     Late(Timestamp),
 }
 
-/// What stands before a read.
+/// The obstacle to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
-    /// It may see what is there.
+    /// None: it may read.
     Nothing,
     /// An earlier write is undecided: it waits.
     Undecided,
-    /// A later write has gone by what it is to see.
+    /// A later write has replaced the content that it should see.
     Later(Timestamp),
 }
 
@@ -43,13 +43,13 @@ struct Waiting {
     accesses: Accesses,
 }
 
-/// Locks on this disk, of volumes that are ordered so.
+/// Locks on this disk, of volumes with device locks.
 #[derive(Clone, Default, Hash)]
 pub(super) struct DeviceLocks {
     table: LockTable<Timestamp>,
     waiting: BTreeMap<Timestamp, Waiting>,
     timer_is_set: bool,
-    /// Those whose turn has come and that have not gone on yet.
+    /// Transactions that have got their locks and have not continued yet.
     granted: Vec<Timestamp>,
     /// Locks of reads that were answered, and when.
     lent: BTreeMap<Timestamp, Nanos>,
@@ -99,8 +99,7 @@ impl Worker {
                 self.admission.admit_unchecked(ts, accesses);
                 return Entrance::Open;
             }
-            // A lock keeps a reader from what is later and from what is undecided; and those that
-            // write later have waited for its lock.
+            // A lock keeps a reader from later and undecided content; and later writers have waited for its lock.
             Ordering::DeviceLocks => {
                 let writes = accesses.iter().filter(|a| a.1 != Access::Read);
                 self.admission.admit(ts, &writes.cloned().collect::<Vec<_>>())
@@ -113,8 +112,8 @@ impl Worker {
         }
     }
 
-    /// Something here waits for what becomes of these writes: their originators are to say it at once, and
-    /// not when they have something else to say.
+    /// A request here waits for the outcomes of these writes: their originators should report them at once, and not
+    /// with their next message.
     pub(super) fn hasten(
         &mut self,
         writes: impl IntoIterator<Item = Timestamp>,
@@ -132,7 +131,7 @@ impl Worker {
         }
     }
 
-    /// The same of the writes that stand before one that reads at `ts`.
+    /// The same for the writes that block one that reads at `ts`.
     pub(super) fn hasten_before(
         &mut self,
         ts: Timestamp,
@@ -145,9 +144,9 @@ impl Worker {
         self.hasten(writes, outbox);
     }
 
-    /// The undecided writes in `range` that one that reads at `ts` waits for. Where there is no order, what is
-    /// prepared may have been answered, and be asked for by way of another node next: that is waited for
-    /// whatever its timestamp, and nothing else.
+    /// The undecided writes in `range` that one that reads at `ts` waits for. Without an order a prepared write may
+    /// have been answered, and be read next by way of another node: that is waited for regardless of its timestamp, and
+    /// nothing else.
     fn before(&self, ts: Timestamp, ordering: Ordering, range: Range<u64>) -> Vec<Timestamp> {
         let prepared = |e: &Timestamp| self.txns.get(e).is_some_and(|t| t.phase == Phase::Prepared);
         match ordering {
@@ -156,7 +155,7 @@ impl Worker {
         }
     }
 
-    /// The originator of a transaction says that it is over.
+    /// The originator of a transaction reports its end.
     pub fn on_unlock(&mut self, ts: Timestamp) {
         let job = self.reads.get(&ts);
         if job.is_some_and(|job| !job.has_started() || job.solving.is_some()) {
@@ -165,7 +164,7 @@ impl Worker {
         self.unlock(ts);
     }
 
-    /// A transaction has no more use for its locks here, or does not wait for them any more.
+    /// A transaction does not need its locks here any more, or does not wait for them any more.
     pub(super) fn unlock(&mut self, ts: Timestamp) {
         self.device_locks.waiting.remove(&ts);
         self.device_locks.lent.remove(&ts);
@@ -176,7 +175,7 @@ impl Worker {
         self.device_locks.granted.extend(next);
     }
 
-    /// Lets those go on whose turn has come.
+    /// Continues the transactions that have got their locks.
     pub(super) fn enter_granted(&mut self, outbox: &mut Outbox) {
         for ts in std::mem::take(&mut self.device_locks.granted) {
             let Some(waiting) = self.device_locks.waiting.remove(&ts) else { continue };
@@ -195,7 +194,7 @@ impl Worker {
         self.device_locks.waiting.contains_key(&ts)
     }
 
-    /// What stands before a read at `ts`.
+    /// The obstacle to a read at `ts`.
     pub(super) fn before_read(
         &self,
         ts: Timestamp,
@@ -225,13 +224,13 @@ impl Worker {
         }
     }
 
-    /// Whether a read must not see what is later than itself. Under its device's lock it may.
+    /// Whether a read must not see content later than itself. Under its device's lock it may.
     pub(super) fn keeps_from_later(&self, ordering: Ordering) -> bool {
         let checked = !matches!(ordering, Ordering::None | Ordering::DeviceLocks);
         checked && self.config.orders_reads()
     }
 
-    /// Those that have waited for too long are told so: they may wait for one another.
+    /// Refuses transactions that have waited for too long: they may wait for one another.
     pub fn on_lock_timer(&mut self, outbox: &mut Outbox) {
         self.device_locks.timer_is_set = false;
         let timeout = self.config.lock_timeout;
@@ -264,7 +263,7 @@ impl Worker {
         }
     }
 
-    /// Takes back what was lent for longer than a lease.
+    /// Takes back locks that were lent for longer than a lease.
     pub(super) fn expire_locks(&mut self, now: Nanos) {
         let over = |since: &Nanos| now.saturating_sub(*since) >= self.config.lease;
         let over: Vec<Timestamp> =
@@ -272,7 +271,7 @@ impl Worker {
         over.into_iter().for_each(|ts| self.unlock(ts));
     }
 
-    /// A new epoch: what had not been prepared begins again, and with it its locks.
+    /// A new epoch: unprepared writes begin again, and with them their locks.
     pub(super) fn forget_locks(&mut self) {
         let timer_is_set = self.device_locks.timer_is_set;
         self.device_locks = DeviceLocks { timer_is_set, ..DeviceLocks::default() };

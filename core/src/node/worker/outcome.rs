@@ -9,7 +9,7 @@ impl Worker {
         txn.since = outbox.now;
         let column = txn.column;
         if txn.epoch != self.map.epoch {
-            // Those who asked meanwhile were told to wait.
+            // Nodes that asked meanwhile were told to wait.
             let mut asked: BTreeSet<NodeId> = txn.participants.iter().map(|p| p.1).collect();
             asked.remove(&self.node);
             asked.insert(txn.originator);
@@ -41,7 +41,7 @@ impl Worker {
         // A write from before this node was away makes nothing fresh: others came after it. Nor does one
         // where its volume has been cut off meanwhile: there may be another's now.
         let makes_fresh = self.has_say(ts);
-        // It counts as what this disk has all the same, and nobody else remembers it for this disk's sake.
+        // It still counts as content of this disk, and no other node remembers it for this disk.
         if !makes_fresh && self.catchup.is_behind() {
             self.catchup.freshened_by(ts);
         }
@@ -82,7 +82,7 @@ impl Worker {
             })
     }
 
-    /// Told that a write happened.
+    /// A commit has arrived.
     pub fn on_commit(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         match self.txns.get_mut(&ts).map(|t| t.phase) {
             Some(Phase::Prepared) => self.commit(ts, Some(from), outbox),
@@ -95,7 +95,7 @@ impl Worker {
         }
     }
 
-    /// Told that a write did not happen.
+    /// An abort has arrived.
     pub fn on_abort(&mut self, ts: Timestamp, _outbox: &mut Outbox) {
         match self.txns.get(&ts).map(|t| t.phase) {
             Some(Phase::Committed { .. }) => {}
@@ -104,7 +104,7 @@ impl Worker {
         }
     }
 
-    /// Told that everyone knows of a commit.
+    /// A release has arrived: all nodes know of the commit.
     pub fn on_release(&mut self, ts: Timestamp) {
         let committed =
             matches!(self.txns.get_mut(&ts).map(|t| t.phase), Some(Phase::Committed { .. }));
@@ -119,7 +119,7 @@ impl Worker {
         }
     }
 
-    /// Whether the originator still asks after a write.
+    /// Whether the originator still asks about a write.
     pub fn on_query_reply(&mut self, ts: Timestamp, waiting: bool, outbox: &mut Outbox) {
         if waiting {
             return;
@@ -133,7 +133,7 @@ impl Worker {
         }
     }
 
-    /// The outcome of a write is safe on this disk.
+    /// The outcome of a write is durable on this disk.
     pub(super) fn on_outcome_safe(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let Phase::Committed { safe } = &mut txn.phase else { return };

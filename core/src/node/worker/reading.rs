@@ -18,18 +18,18 @@ use crate::plan::{Calculators, Range as Bytes, ReadPlan, Span, Spans, runs};
 use crate::store::{ReadDone, Scan};
 use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
-/// A read in work.
+/// A read in progress.
 #[derive(Clone, Hash)]
 pub(super) struct ReadJob {
     from: NodeId,
-    /// Where what is read goes, if not to who asks; and what it is asked for.
+    /// The destination of the content, if that is not the asking node, and the purpose.
     place: Option<(Holder, Bytes, ColumnSet, Calculators)>,
     pub volume: VolumeId,
     pub column: usize,
     wanted: Wanted,
     rows: Vec<RowPart>,
     runs: Vec<Run>,
-    /// Its part in the solving for what is lost, if columns do that.
+    /// Its part in solving for lost content, if columns do that.
     pub solving: Option<Box<Solving>>,
     pub since: Nanos,
     /// How the volume's requests are ordered.
@@ -40,7 +40,7 @@ pub(super) struct ReadJob {
     hops: u8,
 }
 
-/// What is read of a seat's unit.
+/// The read of a seat's unit.
 #[derive(Clone, Hash)]
 pub(super) struct RowPart {
     pub stripe: u64,
@@ -53,17 +53,17 @@ pub(super) struct RowPart {
 struct Run {
     sectors: Range<u64>,
     data: Option<Buffer>,
-    /// Of whole stripes: the newest write in each sector.
+    /// For whole stripes: the newest write in each sector.
     versions: Vec<Timestamp>,
-    /// Where holes are looked for: the sectors of which a write was undecided when that began.
+    /// For a search for holes: the sectors with a write undecided at its begin.
     open: Vec<Range<u64>>,
 }
 
-/// What cells are to read: the cell, the part of its read, and the sectors.
+/// The cells' reads: the cell, the part of its read, and the sectors.
 pub(super) type CellReads = SmallVec<[(usize, usize, Range<u64>); 2]>;
 
 impl Worker {
-    /// An originator wants this column's part of a range.
+    /// An originator asks for this column's part of a range.
     #[allow(clippy::too_many_arguments)] // the fields of one message
     pub fn on_read(
         &mut self,
@@ -174,8 +174,8 @@ impl Worker {
             let body =
                 Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces };
             outbox.send_after(holder.node, body, hops);
-            // A message that comes twice must not begin it again. What stands here then may be later, and the endpoint
-            // would take it for a piece of the same attempt.
+            // A repeated message must not begin it again. The content may be later by then, and the endpoint would take
+            // it for a piece of the same attempt.
             self.fenced.insert(ts);
         }
         let body = Body::ReadReply { ts, column: job.column, result };
@@ -217,7 +217,7 @@ impl Worker {
         let versions = job.wanted == Wanted::Stripes;
         let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
         if ranges.is_empty() {
-            // It only solves for others.
+            // It only solves for other columns.
             return self.solve(ts, outbox);
         }
         for (run, range) in ranges.into_iter().enumerate() {
@@ -230,7 +230,7 @@ impl Worker {
         }
     }
 
-    /// The store has read something.
+    /// A read of the store has ended.
     pub(super) fn read_done(&mut self, done: ReadDone, outbox: &mut Outbox) {
         match self.tickets.take(done.ticket) {
             Some(Ticket::Read { ts, run }) => self.run_done(ts, run, done, outbox),
@@ -242,7 +242,8 @@ impl Worker {
     fn run_done(&mut self, ts: Timestamp, run: usize, done: ReadDone, outbox: &mut Outbox) {
         self.find_damage(&done);
         let Some(job) = self.reads.get(&ts) else { return };
-        // Damage comes first: what is only marked cannot be computed before. It may lie between what is wanted.
+        // Damage comes first: marked content cannot be computed before it is repaired. It may lie between the wanted
+        // sectors.
         let parts = |missing: &[u64]| {
             if missing.is_empty() {
                 return None;
@@ -274,18 +275,18 @@ impl Worker {
         self.reply_read(&job, ts, result, outbox);
     }
 
-    /// What of some sectors the disk has yet to get.
+    /// The part of some sectors that the disk still lacks.
     pub(super) fn stale_in(&self, sectors: Range<u64>) -> Option<Range<u64>> {
         let any = self.catchup.is_stale(sectors.clone());
         any.then(|| hull(sectors, |s| self.catchup.is_stale(s..s + 1))).flatten()
     }
 
-    /// What cannot be read, and is not marked, is damaged.
+    /// Unreadable content that is not marked is damaged.
     fn find_damage(&mut self, done: &ReadDone) {
         self.damaged.extend(&done.damaged);
     }
 
-    /// If what was read may be the content of a time after `ts`: a time to try again after.
+    /// If the content may be from a time after `ts`: a time for another attempt.
     fn raced(
         &self,
         ts: Timestamp,
@@ -300,7 +301,7 @@ impl Worker {
         (latest > ts && self.keeps_from_later(ordering)).then_some(latest)
     }
 
-    /// Asks the store for what cells are to read: what adjoins in one go.
+    /// Asks the store for the sectors that cells read: adjacent ones together.
     pub(super) fn read_cells(&mut self, ts: Timestamp, reads: &mut CellReads) {
         let mut reads = reads.drain(..).peekable();
         while let Some((cell, part, mut range)) = reads.next() {
@@ -345,7 +346,7 @@ impl Worker {
             let data = done.data.slice(at(sectors.start), at(sectors.end));
             txn.cells[cell].execution.read_arrived(part, data);
         }
-        // What is rebuilt together goes on when all of it has been read.
+        // A joint rebuild continues when all of its parts have been read.
         match txn.is_joined() {
             true => self.step(ts, outbox),
             false => self.step_cells(ts, cells.iter().map(|c| c.0), outbox),
@@ -365,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// The store has scanned something.
+    /// A scan of the store has ended.
     pub(super) fn scan_done(
         &mut self,
         ticket: u64,
@@ -395,10 +396,10 @@ impl Worker {
         let sectors = job.runs[run].sectors.clone();
         let mut bytes = vec![0u8; (sectors.end - sectors.start) as usize];
         found.iter().for_each(|(s, _)| bytes[(s - sectors.start) as usize] = 1);
-        // What is not known for sure counts as content.
+        // Uncertain sectors count as content.
         for (sector, byte) in sectors.clone().zip(&mut bytes) {
             let here = sector..sector + 1;
-            // It may have been committed behind the scan, and its host have its answer since before.
+            // It may have been committed behind the scan, and its host answered before it.
             let was_open = job.runs[run].open.iter().any(|open| open.contains(&sector));
             let open = was_open || self.admission.must_wait(Timestamp(u64::MAX), here.clone());
             *byte |= u8::from(open || self.catchup.is_stale(here));
@@ -412,10 +413,10 @@ impl Worker {
     }
 }
 
-/// Why a column has not got what is asked of it.
+/// Why a column lacks the wanted content.
 #[derive(Clone, Copy)]
 pub(super) enum NotThere {
-    /// The disk has yet to get it; or, if that is not `known`, may have it.
+    /// The disk still lacks it; or, if that is not `known`, may have it.
     Behind { known: bool },
     /// The disk has lost it.
     Lost,
@@ -424,7 +425,7 @@ pub(super) enum NotThere {
 }
 
 impl NotThere {
-    /// Of what the store could not read.
+    /// From the store's unreadable sectors.
     fn of(marked: bool) -> NotThere {
         match marked {
             true => NotThere::Marked,
@@ -433,14 +434,14 @@ impl NotThere {
     }
 }
 
-/// From the first to the last of some sectors of which something is so. What is refused is put back as far as it is
-/// named, and parts of it perhaps one by one: so no more is named than what is not there.
+/// The range from the first to the last of some sectors. The whole named range of a refusal is rebuilt, and perhaps in
+/// parts one by one: so no more is named than is missing.
 pub(super) fn hull(mut sectors: Range<u64>, is_so: impl Fn(u64) -> bool) -> Option<Range<u64>> {
     let first = sectors.find(|s| is_so(*s))?;
     Some(first..sectors.rfind(|s| is_so(*s)).unwrap_or(first) + 1)
 }
 
-/// A column has not got what is asked of its seat.
+/// A column lacks the wanted content of its seat.
 pub(super) fn not_there(seat: usize, parts: Vec<(u64, Span)>, why: NotThere) -> Refusal {
     let (behind, marked, known) = match why {
         NotThere::Behind { known } => (true, false, known),
@@ -451,7 +452,7 @@ pub(super) fn not_there(seat: usize, parts: Vec<(u64, Span)>, why: NotThere) -> 
 }
 
 impl Worker {
-    /// Whether this disk knows what it has missed of its column, and has to have it computed.
+    /// Whether this disk knows what it has missed of its column, and must have it computed.
     pub(super) fn knows_missing(&self, volume: VolumeId, stripe: u64, column: usize) -> bool {
         let is_copied = |v: &Arc<Volume>| v.extent(stripe).leaving.contains_key(&column);
         let volume = self.map.volumes.get(&volume);
@@ -469,8 +470,8 @@ impl ReadJob {
         self.rows.iter().flat_map(|r| r.spans.iter().map(|s| sectors(r.base, s)))
     }
 
-    /// The parts that are chosen of its sectors: stripe and bytes of the unit. Only those of one seat; others are
-    /// found when the read is tried again.
+    /// The selected parts of its sectors: stripe and bytes of the unit. Only those of one seat; others are found when
+    /// the read is tried again.
     fn parts_where(
         &self,
         which: impl Fn(Range<u64>) -> Option<Range<u64>>,
@@ -485,7 +486,7 @@ impl ReadJob {
         Some((seat, of_seat.map(|(r, part)| (r.stripe, bytes(r, part))).collect()))
     }
 
-    /// What each stripe's cells send, by seats; of whole stripes the bytes, and then the versions of the sectors.
+    /// What each stripe's cells send, by seats; for whole stripes the bytes, and then the versions of the sectors.
     fn pieces(&self) -> Vec<(u64, Buffer)> {
         let mut pieces = Vec::with_capacity(self.rows.len());
         pieces.extend(self.rows.iter().map(|row| (row.stripe, self.gather(row, SECTOR))));
@@ -496,7 +497,7 @@ impl ReadJob {
         pieces
     }
 
-    /// The versions of a row's sectors, 8 bytes each, if the store has told them.
+    /// The versions of a row's sectors, 8 bytes each, if the store has returned them.
     fn versions(&self, row: &RowPart) -> Option<Buffer> {
         let mut out: Writer = Writer::default();
         for span in row.spans.iter() {
@@ -518,7 +519,7 @@ impl ReadJob {
         self.rows.iter().map(|row| (row.stripe, self.gather(&coarse(row), 1))).collect()
     }
 
-    /// All is here that is read: those cells get it that others wait for.
+    /// All content has been read: cells get the parts that they wait for.
     fn has_read(&mut self) {
         let Some(mut solving) = self.solving.take() else { return };
         for row in &self.rows {

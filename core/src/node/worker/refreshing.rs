@@ -1,7 +1,6 @@
-//! Computing parity that waits, when there is time for it (AFRAID 2): what is due, and who asks for it.
-//!
-//! Parity on this disk is due while the disk is idle, or hosts give way to it, or a bound is reached, or somebody asks
-//! that a range be made redundant. What is marked stands in `exposure.rs`; it is put back as what a disk has missed is.
+//! Computes deferred parity (AFRAID 2). Parity on this disk is due while the disk is idle, or hosts give way to it, or
+//! a bound is reached, or a range must be made redundant. `exposure.rs` knows the marks. The parity is rebuilt like
+//! content that a disk has missed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,25 +16,25 @@ use crate::policy::{Refresh, Timing};
 use crate::store::Scan;
 use crate::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
-/// What of a disk's parity is being computed, and what is to be.
+/// The parity of a disk that is being computed, and that is due.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Refreshing {
     /// Whether the disk has been searched for marks since it was opened.
     search: Search,
-    /// Units that are being computed, or could not be, and since when. They are asked for again after a while.
+    /// Units that are being computed, or could not be, and since when. They are requested again after a while.
     asked: BTreeMap<Place, Nanos>,
-    /// When it was last looked which of them are over.
+    /// When it was last checked which of them have ended.
     looked: Nanos,
-    /// What is to be asked for.
+    /// The units to request.
     to_ask: Vec<Rebuild>,
-    /// Units that are due and that others are to compute together with theirs, and since when. If they do not, this node
-    /// asks for them after all.
+    /// Units that are due, and left to other nodes to compute with theirs, and since when. If those do not, this node
+    /// requests them itself.
     left_to_others: BTreeMap<Place, Nanos>,
-    /// Ranges that are to be redundant, and who waits for that.
+    /// Ranges that must become redundant, and the requests that wait for this.
     wanted: Vec<Wanted>,
 }
 
-/// For so long parity that others are to compute is left to them once it is due.
+/// How long due parity is left to other nodes.
 const LEFT_FOR: Nanos = 50 * MILLIS;
 
 /// A unit: its volume, stripe and seat.
@@ -49,16 +48,16 @@ enum Search {
     Done,
 }
 
-/// A range that is to be redundant. No parity waits in it meanwhile.
+/// A range that must become redundant. No parity in it is deferred meanwhile.
 #[derive(Clone, Hash)]
 struct Wanted {
     to: NodeId,
     id: u64,
     volume: VolumeId,
     stripes: Range<u64>,
-    /// What was marked by then is to be computed.
+    /// Marks up to this time must be computed.
     by: Nanos,
-    /// A write to it that is under way may mark something yet, which counts as marked by then.
+    /// A write to it in progress may still mark something, which counts as marked by then.
     is_open: bool,
 }
 
@@ -68,22 +67,22 @@ enum Due {
     Nothing,
     /// All of it, in this loop.
     All(Loop),
-    /// What was marked by then, whatever else there is to do.
+    /// Only parity marked by then, whatever other work there is.
     MarkedBy(Nanos),
 }
 
 impl Refreshing {
-    /// What was asked for of a unit has come to an end.
+    /// The request for a unit has ended.
     pub fn is_over(&mut self, unit: Place) {
         self.asked.remove(&unit);
     }
 
-    /// Whether anything is to be asked for.
+    /// Whether anything must be requested.
     pub fn has_to_ask(&self) -> bool {
         !self.to_ask.is_empty()
     }
 
-    /// No parity waits: what was asked for is done, whoever did it.
+    /// No parity is deferred any more: all requests are done, whichever node did them.
     fn nothing_is_exposed(&mut self) {
         if !(self.asked.is_empty() && self.left_to_others.is_empty()) {
             self.asked.clear();
@@ -91,17 +90,17 @@ impl Refreshing {
         }
     }
 
-    /// A unit is being computed, whoever asked for that.
+    /// A unit is being computed, by whichever node's request.
     pub fn is_led(&mut self, unit: Place, now: Nanos) {
         self.asked.insert(unit, now);
     }
 
-    /// When to look at what has been left to others.
+    /// When to check units that were left to other nodes.
     pub fn looks_after_others(&self) -> Option<Nanos> {
         self.left_to_others.values().map(|since| since.saturating_add(LEFT_FOR)).min()
     }
 
-    /// The node enters an epoch: all is asked for anew.
+    /// The node enters an epoch: everything is requested again.
     pub fn enter(&mut self) {
         self.asked.clear();
         self.left_to_others.clear();
@@ -110,7 +109,7 @@ impl Refreshing {
 }
 
 impl Worker {
-    /// Once the disk is open and the node is in an epoch it is searched for marks.
+    /// When the disk is open and the node is in an epoch, the disk is searched for marks.
     pub(super) fn search_marks(&mut self) {
         if self.refreshing.search != Search::ToBegin {
             return;
@@ -137,14 +136,14 @@ impl Worker {
         self.refreshing.search == Search::Done
     }
 
-    /// Whether it is not known yet which of the parity is marked that a write is to change.
+    /// Whether the marks of a write's parity are still unknown.
     pub(super) fn must_know_marks(&self, ts: Timestamp) -> bool {
         let changes = |c: &Cell| c.writes().any(|w| w.kind.is_delta());
         let txn = &self.txns[&ts];
         !self.knows_marks() && (txn.accepts || txn.cells.iter().any(changes))
     }
 
-    /// Volumes of which parity is marked on this disk; all that are on it as long as that is not known.
+    /// Volumes with marked parity on this disk; all volumes on it until the marks are known.
     pub fn may_be_exposed(&self) -> Vec<VolumeId> {
         let is_known = self.refreshing.search == Search::Done;
         let marked = |v: &&Arc<Volume>| {
@@ -155,7 +154,7 @@ impl Worker {
         self.map.volumes.values().filter(marked).map(|v| v.id).collect()
     }
 
-    /// Whether parity waits here that is to be computed without anybody asking for it.
+    /// Whether this disk has deferred parity that is due without a request.
     pub(super) fn has_to_refresh(&self) -> bool {
         let waits = |v: &Volume, a: &Stripes| {
             a.redundancy.timing != Timing::Never || self.may_lose_a_disk(v)
@@ -170,18 +169,17 @@ impl Worker {
             })
     }
 
-    /// Whether a disk is expected to fail, or is being emptied, of the stripes of a volume of which there is parity here.
+    /// Whether a disk with columns of these stripes, whose parity is here, is expected to fail or is being drained.
     fn may_lose_a_disk(&self, volume: &Volume) -> bool {
         let here = volume.extents.iter().filter(|e| e.column_of(self.node).is_some());
         self.config.heeds_suspects()
             && here.map(|e| e.first..e.first + 1).any(|s| self.map.may_lose_a_disk(volume, s))
     }
 
-    /// Whether a write may leave the parity of these stripes behind. Where parity is immediate it does so only if it cannot be
-    /// computed, and then it must. Else not if somebody waits for them to be redundant, or if
-    /// it is behind in more sectors then and could be computed (`adds`), and so much waits already that twice a bound is reached.
-    /// Nor if more is asked for than was achieved so far, or a disk may be lost soon, unless it cannot be computed
-    /// (`must`).
+    /// Whether a write may defer the parity of these stripes. With immediate parity it may only if the parity cannot be
+    /// computed, and then it must. Otherwise it may not if a request waits for their redundancy. Nor may it if it would
+    /// mark more sectors (`adds`) that could be computed while marks already exceed twice a bound. Nor may it if the
+    /// MTTDL so far is below the target, or a disk may fail soon, unless the parity cannot be computed (`must`).
     pub(super) fn may_wait(
         &mut self,
         volume: &Volume,
@@ -216,7 +214,7 @@ impl Worker {
                 || !self.would_exceed(ts, volume, area.unwrap_or(Area::Whole), &redundancy))
     }
 
-    /// Which of an area's parity is due.
+    /// The due parity of an area.
     fn due(&mut self, volume: &Volume, area: &Stripes, now: Nanos) -> Due {
         let redundancy = &area.redundancy;
         let for_target = self.is_due_for_target(volume, now);
@@ -241,7 +239,7 @@ impl Worker {
         }
     }
 
-    /// Asks for parity to be computed that is due.
+    /// Requests the due parity.
     pub(super) fn ask_refresh(&mut self, background: &mut Background, now: Nanos) {
         if self.exposure.is_empty() {
             return self.refreshing.nothing_is_exposed();
@@ -270,18 +268,18 @@ impl Worker {
         }
     }
 
-    /// What is to be asked for since this was last called.
+    /// The requests since the last call.
     pub fn take_refreshes(&mut self) -> Vec<Rebuild> {
         std::mem::take(&mut self.refreshing.to_ask)
     }
 
-    /// What was asked for of a unit is done. If it was marked again meanwhile, it is asked for again.
+    /// The request for a unit is done. If the unit was marked again meanwhile, it is requested again.
     pub fn is_put_back(&mut self, unit: (VolumeId, u64, usize)) {
         self.refreshing.is_over(unit);
     }
 
-    /// What has been computed, or was asked for long ago, is not in work any more. It is looked for when there may be
-    /// some: this is asked after every input.
+    /// Units that have been computed, or were requested long ago, are no longer in progress. They are searched only
+    /// when there may be some, because this is called after every input.
     fn forget_asked(&mut self, now: Nanos) {
         let is_time = now.saturating_sub(self.refreshing.looked) >= self.config.patience / 8;
         if !self.exposure.has_shrunk() && !is_time {
@@ -303,7 +301,8 @@ impl Worker {
         self.refreshing.left_to_others = left;
     }
 
-    /// Whether a unit of parity is left to another for now: who has the first of those that are computed together leads.
+    /// Whether a unit of parity is left to another node for now: the node with the first of the parities that are
+    /// computed together leads.
     fn is_left_to_another(&mut self, volume: &Volume, unit: &Marked, now: Nanos) -> bool {
         let g = &volume.geometry;
         let mut together = plan::refreshed_together(g, &volume.policy_at(unit.stripe))
@@ -318,7 +317,7 @@ impl Worker {
         now.saturating_sub(since) < LEFT_FOR
     }
 
-    /// Asks for what is marked of some stripes, as much as may be in work.
+    /// Requests the marked sectors of some stripes, as many as may be in progress.
     fn ask_units(
         &mut self,
         volume: &Volume,
@@ -349,7 +348,7 @@ impl Worker {
         }
     }
 
-    /// Asks for what was marked of an area by then, if the oldest was.
+    /// Requests the sectors of an area marked by then, if the oldest mark is that old.
     fn ask_old(
         &mut self,
         volume: &Volume,
@@ -377,8 +376,8 @@ impl Worker {
         self.exposure.oldest_is((volume.id, area.area), oldest);
     }
 
-    /// The first unit from this stripe and seat on, before stripe `end`, of which parity here is marked and can be
-    /// computed, as far as is known.
+    /// The first unit from this stripe and seat on, before stripe `end`, with marked parity here that can be computed,
+    /// as far as known.
     fn hopeful(&self, volume: &Volume, from: (u64, usize), end: u64) -> Option<Marked> {
         let tally = self.exposure.of(volume.id)?;
         let exposed = tally.stripes(from.0).take_while(|stripe| *stripe < end);
@@ -387,7 +386,7 @@ impl Worker {
         units.filter_map(|(stripe, seat)| self.marked_of(volume, stripe, seat)).next()
     }
 
-    /// What is marked of a unit on this disk, and can be computed, as far as is known.
+    /// The marked sectors of a unit on this disk that can be computed, as far as known.
     fn marked_of(&self, volume: &Volume, stripe: u64, seat: usize) -> Option<Marked> {
         volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
         let first = volume.sector(stripe, seat);
@@ -396,15 +395,15 @@ impl Worker {
         Some(Marked { stripe, seat, part, since })
     }
 
-    /// Of a write's parity that is to take in a change, what is marked: there the change has nothing to go on top of. It
-    /// is asked before the write is begun and before it is prepared: a mark may have come between.
+    /// The marked part of the parity that a write would change: there the change has no base. This is checked before
+    /// the write begins and again before it is prepared, because a mark may have come between.
     pub(super) fn marked_part(&self, cell: &Cell) -> Option<(u64, Span)> {
         let mut changes = cell.writes().filter(|c| c.kind.is_delta());
         let marked = changes.find_map(|c| self.exposure.marked_in(c.sectors))?;
         Some((cell.row.stripe, cell.span_of(marked)))
     }
 
-    /// Somebody asks that a range be redundant.
+    /// A request to make a range redundant.
     pub fn on_refresh(
         &mut self,
         from: NodeId,
@@ -424,7 +423,7 @@ impl Worker {
         outbox.want_soon();
     }
 
-    /// Tells those who wait for ranges to be redundant of those that are.
+    /// Answers the requests whose ranges are redundant.
     pub(super) fn answer_refreshed(&mut self, outbox: &mut Outbox) {
         if self.refreshing.wanted.is_empty() {
             return;
@@ -437,13 +436,13 @@ impl Worker {
         }
     }
 
-    /// How much of a range cannot be redundant; nothing while something is being done for it.
+    /// The part of a range that cannot be made redundant; nothing while work on it continues.
     fn left_of(&self, wanted: &mut Wanted, now: Nanos) -> Option<u64> {
         let Some(volume) = self.map.volumes.get(&wanted.volume) else { return Some(0) };
         if self.refreshing.search != Search::Done {
             return None;
         }
-        // A write that is under way may mark something yet.
+        // A write in progress may still mark something.
         let is_open = self.txns.values().any(|t| {
             t.volume == wanted.volume
                 && t.ranges.iter().any(|r| {
@@ -480,7 +479,7 @@ impl Worker {
     }
 }
 
-/// A unit with marked sectors that can be computed: which bytes of it, and since when the oldest is marked.
+/// A unit with marked sectors that can be computed: its bytes, and the time of the oldest mark.
 struct Marked {
     stripe: u64,
     seat: usize,
@@ -489,7 +488,7 @@ struct Marked {
 }
 
 impl Marked {
-    /// The stripe and seat after this one's.
+    /// The next stripe and seat.
     fn next(&self) -> (u64, usize) {
         (self.stripe, self.seat + 1)
     }

@@ -1,12 +1,12 @@
-//! Writes that rely on marks (AFRAID 2): all parity that covers what they change is marked as out of date already, so
-//! nobody but the disk that has the data need be told.
+//! Writes that rely on marks (AFRAID 2): all parity that covers their change is already marked as out of date, so only
+//! the disk with the data must be told.
 //!
-//! Such a write names a time since when the marks stand. They do not stand any more if parity has been computed since, which
-//! this disk knows: of all parity that covers a unit the first that is computed after all of it was marked is computed from
-//! that unit, since nothing else tells what is in it. So each time that this disk shows data for parity, or writes data
-//! together with parity, it takes note of when. A write that names an earlier time is refused. One that is admitted keeps
-//! out who would read before it (`order/admission.rs`), and who reads after it waits until it is decided.
-//! docs/architecture.md, "Writes that rely on marks", has the argument.
+//! Such a write names a time since when the marks exist. They are gone if parity has been computed since, which this
+//! disk knows: of all parity that covers a unit, the first that is computed after all of it was marked is computed from
+//! that unit, because nothing else determines the unit's content. So the disk notes each time when it sends data for
+//! parity, or writes data together with parity. A write that names an earlier time is refused. An admitted one refuses
+//! earlier reads (`order/admission.rs`), and later reads wait until it is decided. docs/architecture.md, "Writes that
+//! rely on marks", has the argument.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,10 +15,10 @@ use super::{Participation, Worker};
 use crate::order::Accesses;
 use crate::units::Timestamp;
 
-/// So many sectors are noted together.
+/// The number of sectors that share a note.
 const TOGETHER: u64 = 16;
 
-/// Of so many runs of sectors it is noted; of more the older half is forgotten.
+/// The most runs of sectors with a note; beyond that the older half is forgotten.
 const MOST: usize = 1 << 17;
 
 /// When data of this disk last went into parity.
@@ -26,12 +26,12 @@ const MOST: usize = 1 << 17;
 pub(super) struct IntoParity {
     /// By runs of sectors.
     latest: BTreeMap<u64, Timestamp>,
-    /// Of what is not there it is not known, but it is not later than this.
+    /// The time for runs without a note is unknown, but not later than this.
     forgotten: Timestamp,
 }
 
 impl IntoParity {
-    /// The node enters an epoch: nothing of it is earlier than this.
+    /// The node enters an epoch: no time is earlier than this.
     pub fn enter(&mut self, floor: Timestamp) {
         self.latest.clear();
         self.forgotten = floor;
@@ -69,9 +69,9 @@ fn runs(sectors: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
 }
 
 impl Worker {
-    /// Takes note of data that goes into parity by a write. A write that leaves all parity of it behind puts it into none.
-    /// Of a volume whose parity never waits nothing need be noted: no write of this epoch relies on marks, and those of a
-    /// later one name times after this epoch.
+    /// Notes data that a write puts into parity. A write that defers all of its parity puts it into none. In a volume
+    /// without deferred parity nothing is noted: no write of this epoch relies on marks, and those of a later one name
+    /// times after this epoch.
     pub(super) fn note_into_parity(&mut self, ts: Timestamp, txn: &Participation) {
         for cell in txn.cells.iter().filter(|cell| !cell.outdates_parity()) {
             let mut accesses = Accesses::new();
@@ -80,8 +80,8 @@ impl Worker {
         }
     }
 
-    /// Whether the marks that a write relies on still stand, which it says have stood since then. Where something of what it
-    /// changes is not here, or is marked as lost, parity must hear that it is there again.
+    /// Whether the marks still exist since the time that a write names. If a part of its range is missing here, or
+    /// marked as lost, parity must hear that it is there again.
     pub(super) fn marks_stand(&self, since: Timestamp, txn: &Participation) -> bool {
         let is_here = |sectors: &Range<u64>| {
             !self.catchup.is_stale(sectors.clone())

@@ -1,4 +1,4 @@
-//! What became of a write whose messages did not come: answering those who ask, and asking.
+//! Outcomes of writes whose messages were lost: answers to other nodes, and questions.
 
 use super::*;
 use crate::layout::ColumnRole;
@@ -6,7 +6,7 @@ use crate::node::DirtySector;
 use crate::node::settle::waiting::{self, Decider};
 
 impl Worker {
-    /// What this disk knows of a write. Who asks may take "nothing" for "never".
+    /// This disk's knowledge of a write. The asking node may take "nothing" for "never".
     pub fn on_ask(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         let standing = match self.txns.get(&ts).map(|t| t.phase) {
             None => {
@@ -28,8 +28,7 @@ impl Worker {
         outbox.send(from, Body::Answer { ts, standing });
     }
 
-    /// The other participants that have a say in a write, unless too much of its volume is
-    /// lost to decide anything.
+    /// The other participants with a say in a write, unless too much of its volume is lost to decide anything.
     pub(super) fn voters(&self, ts: Timestamp) -> Option<Vec<NodeId>> {
         let txn = &self.txns[&ts];
         let volume = self.map.volumes.get(&txn.volume)?;
@@ -53,7 +52,7 @@ impl Worker {
         let txn = &self.txns[&ts];
         let there = self.map.volumes.get(&txn.volume).is_some_and(|v| txn.extent < v.extents.len());
         if !there {
-            // The volume has been deleted, or cut off before it: nobody cares any more.
+            // The volume has been deleted, or cut off before it: the outcome does not matter any more.
             match self.txns[&ts].phase {
                 Phase::Committed { .. } => self.on_release(ts),
                 _ => self.drop_txn(ts),
@@ -82,15 +81,15 @@ impl Worker {
         self.judge(ts, outbox);
     }
 
-    /// Where parity may wait: those whose data a write changes, though they be away. What they have may be theirs alone by
-    /// now, so somebody must know that it has happened until they do, or have caught up: marked parity does not tell
-    /// whether it was changed. Who has been left by its column has nothing of it.
+    /// With deferred parity: the nodes whose data a write changes, even if they are away. They may be the only ones
+    /// with the new data. So a node must know that the write has happened until they do, or have caught up: marked
+    /// parity does not show whether the data was changed. A node that its column has left has nothing of it.
     fn holders(&self, ts: Timestamp) -> Vec<NodeId> {
         let txn = &self.txns[&ts];
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return Vec::new() };
         let Some(extent) = volume.extents.get(txn.extent) else { return Vec::new() };
         let defers = volume.defers() || txn.waits;
-        // What computes parity brings nobody any data.
+        // Computing parity gives no node new data.
         let brings = txn.writes != EVERYTHING;
         if !defers || !brings || !self.config.waits_for_holders() {
             return Vec::new();
@@ -102,7 +101,7 @@ impl Worker {
         txn.participants.iter().filter(has).map(|(_, node)| *node).collect()
     }
 
-    /// Whether some of those neither have it for sure nor are there and have missed nothing.
+    /// Whether any of those neither surely has it, nor is present with nothing missed.
     pub(super) fn waits_for_holders(&self, ts: Timestamp) -> bool {
         let txn = &self.txns[&ts];
         let Some(volume) = self.map.volumes.get(&txn.volume) else { return false };
@@ -113,7 +112,7 @@ impl Worker {
         !self.holders(ts).into_iter().all(|node| is_whole(node) || is_safe(node))
     }
 
-    /// Of each volume the data sectors that a node was to change by writes that have happened, as far as they are
+    /// For each volume the data sectors that a node should have changed by writes that have happened, as far as
     /// remembered here.
     pub(super) fn owed_to(&self, node: NodeId) -> Vec<(VolumeId, Vec<DirtySector>)> {
         let mut owed: BTreeMap<VolumeId, Vec<DirtySector>> = BTreeMap::new();
@@ -121,8 +120,8 @@ impl Worker {
             let there = self.map.volumes.get(&txn.volume).filter(|v| txn.extent < v.extents.len());
             let column = txn.participants.iter().find(|p| p.1 == node).map(|p| p.0);
             let has_happened = matches!(txn.phase, Phase::Committed { .. });
-            // If all others only mark, none of them can tell: without what the node has prepared nobody was
-            // answered, and it keeps what it had.
+            // If all others only mark, none of them can tell: without the node's prepared content no host was answered,
+            // and it keeps the old content.
             let others = |(c, n): &(usize, NodeId)| *n != node && !txn.markers.contains(*c);
             if let (Some(volume), Some(column)) = (there, column)
                 && has_happened
@@ -137,10 +136,10 @@ impl Worker {
         owed.into_iter().collect()
     }
 
-    /// Whether it is the originator that says what becomes of a prepared write: where parity is only marked, as long as it
-    /// asks. If somebody who has data of it goes, those left may not have what that one was to write nor, once parity is
-    /// marked, what it had: then an originator that has told nobody that the write happened gives it up. So nobody
-    /// else may have decided meanwhile, though all were there.
+    /// Whether the originator decides a prepared write: it does where parity is only marked, while it asks. If a node
+    /// with its data goes, the remaining ones may have neither that node's new data nor, once parity is marked, the
+    /// old. Then an originator that has reported success to no host gives the write up. So no other node may have
+    /// decided meanwhile, even if all were present.
     fn leaves_to_originator(&self, ts: Timestamp) -> bool {
         let txn = &self.txns[&ts];
         txn.phase == Phase::Prepared
@@ -170,13 +169,13 @@ impl Worker {
         match txn.phase {
             Phase::Prepared => {
                 let verdict = match inquiry.verdict(&voters) {
-                    // All that had to prepare have.
+                    // All that had to prepare have done so.
                     Verdict::Wait if txn.participants.len() == 1 => Verdict::Commit,
-                    // The only participant left decides, if it has a say; else it will catch up.
+                    // The only remaining participant decides, if it has a say; otherwise it will catch up.
                     Verdict::Wait if voters.is_empty() && self.has_say(ts) => Verdict::Commit,
                     Verdict::Wait if voters.is_empty() => Verdict::Abort,
                     Verdict::Wait if !self.config.waits_for_outcomes() => Verdict::Commit,
-                    // One without a say only follows.
+                    // A node without a say only follows.
                     Verdict::Commit if !self.has_say(ts) && !inquiry.any_committed() => {
                         Verdict::Wait
                     }

@@ -1,7 +1,7 @@
-//! Lost data that a worker solves for when it is read: as the calculator of stripes, or as a part of a tree of columns.
+//! Lost data that a worker solves for in a read: as the calculator of stripes, or as a part of a tree of columns.
 //!
-//! Columns show one another what they have read as soon as all of it is here. Who reads has told every column of it; what
-//! comes before that word is kept until then, and counts only from the column that is to send it.
+//! Columns send one another their content as soon as all of it is read. The reader has told every column of the read.
+//! Messages that arrive before that are kept, and count only if they come from the planned sender.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,10 +17,10 @@ use crate::node::{Body, Item, Refusal};
 use crate::plan::{Destination, Execution, Part, ReadPlan, ReadRow, Role, Sending, Spans};
 use crate::units::{Nanos, NodeId, Timestamp};
 
-/// Messages that come before the word to read, of which so many are kept at most.
+/// The most messages kept that arrive before the request to read.
 const MOST_SHOWN: usize = 1024;
 
-/// What a column shows of a read that has not been asked for here yet.
+/// A column's message for a read that has not been requested here yet.
 #[derive(Clone, Hash)]
 struct Shown {
     from: NodeId,
@@ -30,19 +30,19 @@ struct Shown {
     since: Nanos,
 }
 
-/// What columns show of reads that have not been asked for here yet, the oldest first.
+/// Columns' messages for reads that have not been requested here yet, the oldest first.
 #[derive(Clone, Default, Hash)]
 pub(super) struct ShownItems(VecDeque<Shown>);
 
 impl ShownItems {
-    /// Keeps some. If that is too much, the oldest are dropped: of the read that is returned.
+    /// Keeps a message. Beyond the limit the oldest is dropped, and its read returned.
     fn keep(&mut self, shown: Shown) -> Option<Timestamp> {
         let dropped = if self.0.len() >= MOST_SHOWN { self.0.pop_front() } else { None };
         self.0.push_back(shown);
         dropped.map(|shown| shown.ts)
     }
 
-    /// Those of a read, which are kept no longer.
+    /// Removes and returns the messages of a read.
     fn take(&mut self, ts: Timestamp) -> VecDeque<Shown> {
         if self.0.is_empty() {
             return VecDeque::new();
@@ -53,26 +53,26 @@ impl ShownItems {
         its
     }
 
-    /// Drops those that came at such times.
+    /// Drops messages with such arrival times.
     fn drop_where(&mut self, late: impl Fn(Nanos) -> bool) {
         self.0.retain(|shown| !late(shown.since));
     }
 
-    /// Forgets all.
+    /// Drops all.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-/// A column's part in a read of which columns solve for what is lost.
+/// A column's part in a read whose lost content columns solve for.
 #[derive(Clone, Hash)]
 pub(super) struct Solving {
     plan: ReadPlan,
     /// By stripe, the column's own cells before that of the calculator.
     cells: Vec<Solver>,
-    /// What goes to the endpoint.
+    /// The output for the endpoint.
     answer: BTreeMap<(u64, Part), Buffer>,
-    /// The number in a chain of messages of the last of it.
+    /// The number of the last message in a chain.
     answered_at: u8,
     is_fed: bool,
 }
@@ -85,11 +85,11 @@ struct Solver {
     sent_at: u8,
 }
 
-/// What is to be sent to another column: to whom, the number in the chain, and what.
+/// A message to another column: the receiver, the number in the chain, and the content.
 type Parcel = (u64, Role, u8, Vec<Item>);
 
 impl Solving {
-    /// The part of a column, if columns solve for anything.
+    /// The part of a column, if columns solve for something.
     pub fn new(g: &Geometry, plan: ReadPlan, column: usize) -> Option<Box<Solving>> {
         if !plan.columns_solve() {
             return None;
@@ -113,7 +113,7 @@ impl Solving {
         Some(Box::new(Solving { plan, cells, answer, answered_at: 0, is_fed: false }))
     }
 
-    /// What has been read of a seat; `of` gives whole sectors.
+    /// Content of a seat has been read; `of` gives whole sectors.
     pub fn has_read(&mut self, part: &RowPart, of: impl Fn(Spans) -> Buffer) {
         let is_it =
             |c: &&mut Solver| (c.row.stripe, c.role) == (part.stripe, Role::Column(part.seat));
@@ -124,7 +124,7 @@ impl Solving {
         reads.iter().enumerate().for_each(|(n, span)| solver.execution.read_arrived(n, of(*span)));
     }
 
-    /// Takes in what another column shows.
+    /// Takes the message of another column.
     fn take(&mut self, to: Role, item: Item) {
         let is_it = |c: &&mut Solver| (c.row.stripe, c.role) == (item.stripe, to);
         if let Some(solver) = self.cells.iter_mut().find(is_it) {
@@ -132,7 +132,7 @@ impl Solving {
         }
     }
 
-    /// Goes on as far as that can be. Returns what is for other columns.
+    /// Continues as far as possible. Returns messages for other columns.
     fn advance(&mut self, g: &Geometry) -> Vec<Parcel> {
         let mut parcels: Vec<Parcel> = Vec::new();
         for n in 0..self.cells.len() {
@@ -172,12 +172,12 @@ impl Solving {
         self.cells.iter_mut().map(|c| c.execution.take_added()).sum()
     }
 
-    /// The number in a chain of messages of what the endpoint gets.
+    /// The number in a chain of the endpoint's message.
     pub fn answered_at(&self) -> u8 {
         self.answered_at
     }
 
-    /// What the endpoint gets, in the plan's order.
+    /// The output for the endpoint, in the plan's order.
     fn pieces(&mut self, g: &Geometry, column: usize) -> Vec<(u64, Buffer)> {
         let mut pieces = Vec::new();
         for row in &self.plan.rows {
@@ -191,7 +191,7 @@ impl Solving {
 }
 
 impl Worker {
-    /// Goes on with a read of which columns solve for what is lost, and answers it if all is here.
+    /// Continues with a read whose lost content columns solve for, and answers it when complete.
     pub(super) fn solve(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(job) = self.reads.get_mut(&ts) else { return };
         let (Some(solving), Some(volume)) = (&mut job.solving, self.map.volumes.get(&job.volume))
@@ -212,7 +212,7 @@ impl Worker {
             return;
         }
         let job = self.reads.remove(&ts).expect("just seen");
-        // A message that comes twice must not begin it again: others would not come.
+        // A repeated message must not begin it again: the other messages would not come.
         self.fenced.insert(ts);
         match pieces.is_empty() {
             true => self.lend(ts, outbox.now),
@@ -220,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// A column shows what it has of a read.
+    /// A column sends its content for a read.
     pub fn on_show(
         &mut self,
         from: NodeId,
@@ -267,7 +267,8 @@ impl Worker {
         }
     }
 
-    /// Keeps what comes before the word to read. If that is too much, the oldest is dropped, and its read tried again.
+    /// Keeps messages that arrive before the request to read. Beyond the limit the oldest is dropped, and its read
+    /// tried again.
     fn keep_shown(&mut self, shown: Shown, outbox: &mut Outbox) {
         if let Some(ts) = self.shown.keep(shown) {
             let result = Err(Refusal::Busy);
@@ -275,7 +276,7 @@ impl Worker {
         }
     }
 
-    /// A read has been asked for: what came before is looked at now.
+    /// A read has been requested: its kept messages are processed now.
     pub fn hear_shown(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let its = self.shown.take(ts);
         if self.reads.contains_key(&ts) {
@@ -283,7 +284,7 @@ impl Worker {
         }
     }
 
-    /// Gives up reads for which others have not shown what they have: they have refused, or messages are lost.
+    /// Gives up reads whose messages from other columns are overdue: these have refused, or messages are lost.
     pub(super) fn give_up_solving(&mut self, patience: Nanos, outbox: &mut Outbox) {
         let late = |since: Nanos| outbox.now.saturating_sub(since) >= patience;
         self.shown.drop_where(late);

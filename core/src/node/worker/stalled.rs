@@ -1,10 +1,10 @@
-//! What waits for earlier writes to be decided, and looks again when one is.
+//! Writes and reads that wait for earlier writes, and are checked again when one is decided.
 
 use std::collections::BTreeSet;
 
 use crate::units::Timestamp;
 
-/// Writes and reads that waited when they were last looked at. Some are over by now.
+/// Writes and reads that waited at the last check. Some may have ended.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Stalled {
     writes: BTreeSet<Timestamp>,

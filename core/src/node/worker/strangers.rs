@@ -1,17 +1,17 @@
-//! Who may say what of a write.
+//! Which node may send which message of a write.
 //!
-//! Who coordinates says that it begins. Parts, and sums of them, are taken from the nodes that are to send them by the
-//! plan, and from no others. If an endpoint holds the bytes, what it gives, or who calculates, is taken only once the
-//! controller has said who that is. All else is a stranger's: it is counted, logged, and has no effect.
+//! The coordinator says that a write begins. Parts, and sums of them, are accepted from the nodes that the plan names,
+//! and from no others. If an endpoint holds the bytes, its messages, and those of the calculator, are accepted only
+//! once the controller has named these. All others are refused: counted, logged, and without effect.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// Parts that come before the controller's word, of which so many are kept at most.
+/// The most parts kept that arrive before the controller's message.
 const MOST_EARLY: usize = 256;
 
-/// A part of a write that the controller has not spoken of yet.
+/// A part of a write that the controller has not announced yet.
 #[derive(Clone, Hash)]
 struct Early {
     from: NodeId,
@@ -20,12 +20,12 @@ struct Early {
     items: Vec<Item>,
 }
 
-/// Parts of writes that the controller has not spoken of yet, the oldest first.
+/// Parts of writes that the controller has not announced yet, the oldest first.
 #[derive(Clone, Default, Hash)]
 pub(super) struct EarlyParts(VecDeque<Early>);
 
 impl EarlyParts {
-    /// Keeps one. If that is too much, the oldest is dropped.
+    /// Keeps one. Beyond the limit the oldest is dropped.
     fn keep(&mut self, part: Early) {
         if self.0.len() >= MOST_EARLY {
             self.0.pop_front();
@@ -33,7 +33,7 @@ impl EarlyParts {
         self.0.push_back(part);
     }
 
-    /// Those of a write, which are kept no longer.
+    /// Removes and returns the parts of a write.
     fn take(&mut self, ts: Timestamp) -> VecDeque<Early> {
         if self.0.is_empty() {
             return VecDeque::new();
@@ -44,14 +44,14 @@ impl EarlyParts {
         its
     }
 
-    /// Forgets all.
+    /// Drops all.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 }
 
 impl Worker {
-    /// Keeps what comes before the controller has said who the endpoint is. Says whether it did.
+    /// Keeps a part that arrives before the controller has named the endpoint. Returns whether it did.
     pub(super) fn keeps_early(
         &mut self,
         from: NodeId,
@@ -72,7 +72,7 @@ impl Worker {
         true
     }
 
-    /// The controller has spoken of a write: what came before is looked at now.
+    /// The controller has announced a write: its kept parts are processed now.
     pub fn hear_early(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let its = self.early.take(ts);
         if self.txns.get(&ts).is_some_and(|t| t.is_told) {
@@ -81,7 +81,7 @@ impl Worker {
         }
     }
 
-    /// Whether somebody may say this of a write.
+    /// Whether a node may send this of a write.
     pub(super) fn may_say(
         &mut self,
         from: NodeId,
@@ -112,7 +112,7 @@ impl Worker {
             && to.is_none()
             && self.txns.get(&header.ts).is_some_and(|t| t.phase == Phase::Working)
         {
-            // It was begun by somebody else's word.
+            // Another node's message began it.
             self.refuse(header.ts, Refusal::Aborted, outbox);
         }
         false
@@ -126,7 +126,7 @@ impl Worker {
         own.is_none_or(|own| own == *header)
     }
 
-    /// Whether a node is to send all of this by the plan. Who coordinates may send what an endpoint has, if it has it.
+    /// Whether a node sends all of this by the plan. The coordinator may send the endpoint's data, if it has them.
     fn sends(
         &self,
         from: NodeId,
@@ -142,7 +142,7 @@ impl Worker {
         })
     }
 
-    /// What is asked of who has which role in a write; not so if it makes no sense.
+    /// A question about the roles in a write; false if it makes no sense.
     fn cast(&self, header: &Header, asked: impl FnOnce(Cast) -> bool) -> bool {
         let Some(volume) = self.map.volumes.get(&header.volume) else { return false };
         if !header.task.fits(volume) {

@@ -1,10 +1,9 @@
-//! An MTTDL that is to be achieved (AFRAID 4.1, MTTDL_x), and a start that waits for idle time (AFRAID 5), as this disk
-//! goes about them.
+//! A target MTTDL (AFRAID 4.1, MTTDL_x), and a start that waits for idle time (AFRAID 5), on this disk.
 //!
-//! Each disk measures for which share of the time parity waited on it, and keeps that within its part of what the volume can
-//! bear: one of as many parts as there are disks. Something of the volume is exposed for at most the sum of their shares, so what
-//! is asked for is achieved though nobody asks anybody. While a disk's share is used up, parity there takes each write, and what
-//! is marked is computed before hosts are served. That takes time, in which it stays exposed; so as much is kept in reserve.
+//! Each disk measures the share of time with deferred parity on it, and keeps it within its part of the volume's
+//! allowed share; all disks have equal parts. Data of the volume is exposed for at most the sum of their shares, so the
+//! target is met without communication. While a disk's share is used up, its parity takes each write, and marked parity
+//! is computed before hosts are served. That takes time, in which the data stays exposed; so a reserve is kept for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,31 +13,31 @@ use crate::node::Exposed;
 use crate::policy::{Redundancy, Refresh, Start, Timing};
 use crate::units::{MILLIS, Nanos, VolumeId};
 
-/// Shares are counted in parts of this.
+/// Shares are integers in parts of this.
 const WHOLE: u128 = 1_000_000_000_000;
 
-/// What is kept in reserve for computing what is exposed: at least so much, and at most.
+/// The minimum and the maximum of the reserve for computing exposed parity.
 const LEAST_RESERVE: Nanos = 100 * MILLIS;
 const MOST_RESERVE: Nanos = 10_000 * MILLIS;
 
-/// What parity on this disk may be exposed for.
+/// The allowed exposure by parity on this disk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Target {
-    /// The share of the time, in parts of [`WHOLE`].
+    /// The share of time, in parts of [`WHOLE`].
     share: u128,
-    /// How long it took at most to compute what was exposed when the share was used up.
+    /// The longest time to compute the exposed parity once the share was used up.
     reserve: Nanos,
-    /// Since when it is used up and something is exposed.
+    /// Since when the share is used up while data is exposed.
     late_since: Option<Nanos>,
-    /// It was used up, and there is not enough for another burst yet: parity that waits a moment costs more than parity that does
-    /// not.
+    /// It was used up, and there is not enough for another burst yet: parity that is deferred for a moment costs more
+    /// than immediate parity.
     is_closed: bool,
-    /// Enough for that: as long as a disk must be idle, and the reserve again.
+    /// What suffices for that: the time that a disk must be idle, and the reserve again.
     enough: Nanos,
 }
 
 impl Target {
-    /// Of a volume that has one.
+    /// Of a volume with a target.
     fn of(volume: &Volume) -> Option<Target> {
         let mttdl = volume.policy.redundancy.mttdl;
         if volume.redundancies().all(|r| r.timing != Timing::Deferred)
@@ -57,15 +56,15 @@ impl Target {
         })
     }
 
-    /// For how much longer something may be exposed, if it was so far for this long; `None` if it was for too long.
+    /// How much longer data may be exposed after this exposure so far; `None` if it was exposed for too long.
     fn left(&self, so_far: &Exposed) -> Option<Nanos> {
         let allowed = u128::from(so_far.watched) * self.share / WHOLE;
         let left = allowed.checked_sub(u128::from(so_far.unprotected + self.reserve))?;
-        // More is allowed while that time passes.
+        // The allowance grows while that time passes.
         Some((left * WHOLE / (WHOLE - self.share).max(1)).min(u128::from(Nanos::MAX / 4)) as Nanos)
     }
 
-    /// Whether parity may wait that does not yet.
+    /// Whether parity that is not deferred yet may be.
     fn is_open(&mut self, so_far: &Exposed) -> bool {
         match self.left(so_far) {
             None => self.is_closed = true,
@@ -75,7 +74,7 @@ impl Target {
         !self.is_closed
     }
 
-    /// Looks whether the share is used up, and for how long it was. Says whether it is.
+    /// Updates whether the share is used up, and for how long it was. Returns whether it is.
     fn look(&mut self, so_far: &Exposed, now: Nanos) -> bool {
         let is_exposed = so_far.stripes > 0;
         let used_up = self.left(so_far).is_none();
@@ -91,16 +90,16 @@ impl Target {
     }
 }
 
-/// What is to be achieved of volumes.
+/// The volumes' targets.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Targets {
     of: BTreeMap<VolumeId, Target>,
-    /// The volumes of which it was seen that there is idle time.
+    /// The volumes with enough idle time seen.
     started: BTreeSet<VolumeId>,
 }
 
 impl Worker {
-    /// The map has changed, and with it perhaps what is asked for.
+    /// The map has changed, and with it perhaps the targets.
     pub(super) fn set_targets(&mut self) {
         let before = std::mem::take(&mut self.targets.of);
         let of = |v: &std::sync::Arc<Volume>| {
@@ -112,28 +111,28 @@ impl Worker {
         self.targets.of = self.map.volumes.values().filter_map(of).collect();
     }
 
-    /// What was exposed of a volume here so far.
+    /// The exposure of a volume here so far.
     fn exposed_so_far(&self, volume: VolumeId, now: Nanos) -> Option<Exposed> {
         self.exposure.of(volume).map(|tally| tally.so_far(now))
     }
 
-    /// Whether what is asked for allows that parity of a volume waits here. That it waits for another write already
-    /// makes no difference: it is computed now.
+    /// Whether the target of a volume allows deferred parity here. Parity that another write has already deferred makes
+    /// no difference: it is computed now.
     pub(super) fn target_allows(&mut self, volume: VolumeId, now: Nanos) -> bool {
         let so_far = self.exposed_so_far(volume, now);
         let Some(target) = self.targets.of.get_mut(&volume) else { return true };
         so_far.is_some_and(|so_far| target.is_open(&so_far))
     }
 
-    /// Whether enough idle time was seen for parity of a volume to wait: as much as not, or as much as it takes for what is asked
-    /// for if it were exposed for the rest of the time. Once it was enough, it stays so.
+    /// Whether enough idle time was seen to defer a volume's parity: at least half of the time, or as much as the
+    /// target requires if the rest were exposed. Once it was enough, it stays so.
     pub(super) fn has_started(&mut self, volume: &Volume, now: Nanos) -> bool {
         if volume.policy.redundancy.start == Start::Eager
             || self.targets.started.contains(&volume.id)
         {
             return true;
         }
-        // Idle time is counted in this life only.
+        // Only idle time of this life counts.
         let watched = self.exposure.of(volume.id).map_or(0, |tally| tally.watched_now(now));
         let busy = u128::from(watched.saturating_sub(self.load.idle(now)));
         let most = self.targets.of.get(&volume.id).map_or(WHOLE / 2, |t| t.share);
@@ -144,7 +143,7 @@ impl Worker {
         enough
     }
 
-    /// Whether what is marked of a volume is to be computed whatever the load, for what is asked for.
+    /// Whether a volume's marked parity must be computed under any load, because of the target.
     pub(super) fn is_due_for_target(&mut self, volume: &Volume, now: Nanos) -> bool {
         let Some(so_far) = self.exposed_so_far(volume.id, now) else { return false };
         let many = self.share_of(volume, Redundancy::STRIPES_AT_TARGET);
@@ -152,10 +151,10 @@ impl Worker {
         target.look(&so_far, now) || so_far.stripes >= many
     }
 
-    /// When something that is marked becomes due by time alone, if that is later.
+    /// When some marked parity becomes due by time alone, if that is later.
     #[inline]
     pub fn next_refresh(&self, now: Nanos) -> Option<Nanos> {
-        // Mostly nothing is marked, and it is asked after every input.
+        // Usually nothing is marked, and this is called after every input.
         if self.exposure.is_empty() { None } else { self.next_refresh_of_marked(now) }
     }
 
@@ -183,7 +182,7 @@ impl Worker {
     }
 }
 
-/// For so long a disk must have been looked at before it is known whether there is idle time.
+/// The least observation time before idle time can be judged.
 const SEEN: Nanos = 10_000 * MILLIS;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Tickets: what a worker has asked its store for, until the store has done it.
+//! Tickets: operations that a worker has requested from its store.
 
 use smallvec::SmallVec;
 
@@ -6,7 +6,7 @@ use super::memory::Recalling;
 use super::used::Asked;
 use crate::units::{NodeId, Timestamp};
 
-/// What the store was asked for.
+/// The purpose of an operation.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Ticket {
     Read {
@@ -26,7 +26,7 @@ pub(super) enum Ticket {
         ts: Timestamp,
         run: usize,
     },
-    /// Which stripes have anything in use.
+    /// The stripes in use.
     Used(Box<Asked>),
     Dirty,
     Own,
@@ -34,7 +34,7 @@ pub(super) enum Ticket {
     Recall(Recalling),
 }
 
-/// The tickets that the store has.
+/// The operations at the store.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Tickets {
     /// By place; a ticket's number names its place and how many were issued before it. So it is found at once, and
@@ -63,7 +63,7 @@ impl Tickets {
         number
     }
 
-    /// The store has done what a ticket was for; `None` if nobody wants it any more.
+    /// The store has finished an operation; `None` if its result is not needed any more.
     pub fn take(&mut self, ticket: u64) -> Option<Ticket> {
         let place = (ticket & ((1 << PLACE_BITS) - 1)) as u32;
         let there = self.issued.get_mut(place as usize)?;
@@ -72,7 +72,7 @@ impl Tickets {
         Some(what)
     }
 
-    /// Nobody wants any more what has been looked for on the disk for those that catch up.
+    /// The results of searches for stale nodes are not needed any more.
     pub fn forget_scans(&mut self) {
         let is_scan = |(_, what): &mut (u64, Ticket)| matches!(what, Ticket::Dirty | Ticket::Own);
         for (place, there) in self.issued.iter_mut().enumerate() {

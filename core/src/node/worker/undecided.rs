@@ -1,14 +1,14 @@
-//! What a write has to wait for before it is prepared: earlier writes that are undecided, on top of which it would go.
+//! Earlier undecided writes that a write must wait for before it is prepared, because it would go on top of them.
 
 use super::*;
 
 impl Worker {
-    /// The writes on top of whose parity a write would go, and which are still undecided.
+    /// The undecided writes with parity that a write would go on top of.
     ///
-    /// What changes parity was computed from what the data columns had. One of them may not have
-    /// heard of an earlier write whose parity this disk has prepared, or know that it did not
-    /// happen; and if those who know fail, it may yet happen here. So nothing is put on top of
-    /// new parity, and no change on top of a change of the same data, until that is decided.
+    /// A change of parity was computed from the data columns' content. One of them may not have heard of an earlier
+    /// write whose parity this disk has prepared, or know that it did not happen; and if the nodes that know fail, it
+    /// may yet happen here. So nothing is put on top of new parity, and no change on top of a change of the same data,
+    /// until that is decided.
     pub(super) fn undecided_below(&self, ts: Timestamp) -> BTreeSet<Timestamp> {
         let txn = &self.txns[&ts];
         if txn.ordering == Ordering::None {
@@ -32,7 +32,7 @@ impl Worker {
             content.chain(changes)
         };
         let parity = txn.cells.iter().filter(|c| c.is_parity());
-        // Mostly nothing earlier is undecided.
+        // Usually nothing earlier is undecided.
         let meets_any = |c: &Changed| self.admission.must_wait(ts, c.sectors.clone());
         let mut undecided = BTreeSet::new();
         for changed in parity.flat_map(Cell::writes).filter(meets_any) {
@@ -41,10 +41,10 @@ impl Worker {
         undecided
     }
 
-    /// The writes from before what this one puts back that are undecided where it is to go. It comes from
-    /// disks that know nothing of them: a copy's source takes no part in writes, and a helper may have
-    /// refused one. If that helper fails before anyone hears of it, the write happens all the same, and
-    /// what was computed without it must not stand above it.
+    /// The undecided writes at the place of a rebuild that are earlier than its content. The content comes from disks
+    /// that know nothing of them: a copy's source takes no part in writes, and a helper may have refused one. If that
+    /// helper fails before others hear of the refusal, the write happens, and content computed without it must not
+    /// replace it.
     pub(super) fn undecided_before_put_back(&self, ts: Timestamp) -> Vec<Timestamp> {
         let txn = &self.txns[&ts];
         if !self.config.waits_to_put_back() {
@@ -54,7 +54,7 @@ impl Worker {
         txn.cells.iter().flat_map(Cell::writes).flat_map(before).collect()
     }
 
-    /// Whether a copy must wait because this disk does not know yet what it has.
+    /// Whether a copy must wait because this disk does not know its own content yet.
     pub(super) fn copies_too_early(&self, ts: Timestamp) -> bool {
         self.txns[&ts].copies && self.catchup.is_asking()
     }

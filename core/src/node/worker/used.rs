@@ -1,8 +1,8 @@
-//! Which stripes of many have anything in use on this disk. That is asked before they are zeroed, and before their holes are
-//! told of: what was never written is passed over in one step, here and at the originator.
+//! Which of many stripes are in use on this disk. That is asked before they are zeroed, and before their holes are
+//! reported: stripes that were never written are skipped in one step, here and at the originator.
 //!
-//! A stripe that is not in use on any disk reads as zeros, and that is safe. To zero it would change nothing, if no write
-//! comes to lie before: see [`Admission::sweep`](crate::order::Admission::sweep).
+//! A stripe that is not in use on any disk reads as zeros. Zeroing it would change nothing, if no earlier write is
+//! admitted later: see [`Admission::sweep`](crate::order::Admission::sweep).
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::plan::Range as Bytes;
 use crate::store::Scan;
 use crate::units::{Epoch, NodeId, Timestamp, VolumeId};
 
-/// Who asks, and of what.
+/// The asking node, and its question.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Asked {
     from: NodeId,
@@ -26,15 +26,15 @@ pub(super) struct Asked {
     stripes: Range<u64>,
     /// Those of the column's units.
     sectors: Range<u64>,
-    /// Those of them of which a write was undecided when they were asked for.
+    /// Those of them with a write undecided at the time of the question.
     busy: Vec<Range<u64>>,
-    /// No write before `ts` may come later to what is not in use.
+    /// No write before `ts` may be admitted later where nothing is in use.
     sweeps: bool,
     hops: u8,
 }
 
 impl Worker {
-    /// An originator wants to know which of these stripes have anything in use here.
+    /// An originator asks which of these stripes are in use here.
     pub(super) fn on_used(
         &mut self,
         asker: (NodeId, Timestamp),
@@ -49,8 +49,8 @@ impl Worker {
         self.store.scan(ticket, first, count, what);
     }
 
-    /// What is to be looked for, unless it is refused. What is undecided by now is in use: it may be committed while the
-    /// scan goes on, behind it, and its host may have its answer already.
+    /// The stripes to search, unless it is refused. Undecided ones are in use: they may be committed during the scan,
+    /// behind it, and their hosts may have their answers already.
     fn take_asked(
         &mut self,
         (from, ts): (NodeId, Timestamp),
@@ -81,8 +81,8 @@ impl Worker {
         Some(asked)
     }
 
-    /// The store has said what is in use. What is undecided counts, too, and what is later than who asks: that may have
-    /// become a hole only by then.
+    /// The store has reported the stripes in use. Undecided ones count, too, and content later than the question: it
+    /// may have become a hole only by then.
     pub(super) fn used_done(
         &mut self,
         asked: &Asked,

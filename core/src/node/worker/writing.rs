@@ -1,10 +1,10 @@
-//! A write at a worker, from its first message until it is handed to the store.
+//! A write at a worker, from its first message to the store.
 
 use super::reading::{CellReads, NotThere, not_there};
 use super::*;
 
 impl Worker {
-    /// A write, or data for it, arrived: for the seat that it names, or for that of the column.
+    /// A write, or data for it, arrived: for the named seat, or for the column's.
     pub fn on_part(
         &mut self,
         from: NodeId,
@@ -71,7 +71,7 @@ impl Worker {
         self.step_begun(ts, touched, outbox);
     }
 
-    /// Goes on with the cells for which something has come, or with all if the write has just begun.
+    /// Continues with the cells for which input has arrived, or with all if the write has just begun.
     fn step_begun(&mut self, ts: Timestamp, touched: CellNumbers, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just begun");
         match std::mem::take(&mut txn.new) {
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Takes up a write, if it is not too late for it.
+    /// Begins a write, if it is not too late for it.
     fn begin(&mut self, header: &Header, outbox: &mut Outbox) -> bool {
         let Some(volume) = self.map.volumes.get(&header.volume).cloned() else { return false };
         let (g, task) = (&volume.geometry, &header.task);
@@ -100,7 +100,7 @@ impl Worker {
         if plan.assign(g, calculators).is_err() {
             return false;
         }
-        // Most have one, and it is large: a vector that grows would begin with room for four.
+        // Most writes have one, and it is large: a growing vector would begin with space for four.
         let mut cells: Vec<Cell> = Vec::with_capacity(plan.rows.len());
         for row in &plan.rows {
             for role in cast.roles_of(row.stripe, held) {
@@ -129,9 +129,8 @@ impl Worker {
             volume: header.volume,
             extent: volume.extent_of(stripe),
             column,
-            // What is put back can be put back again: until it is in place the map, or the table,
-            // says that it is missing. But parity that is copied must be there if a change that
-            // comes on top of it is.
+            // A rebuild can be repeated: until it is in place the map, or the table, says that content is missing. But
+            // copied parity must be there if a change on top of it is.
             journal: volume.policy.is_journaled()
                 && match header.task {
                     Task::Write(_) | Task::Accept(_) => true,
@@ -164,7 +163,7 @@ impl Worker {
             loses: matches!(header.task, Task::Lose { .. }),
             accepts: matches!(header.task, Task::Accept(_)),
             puts_back: !matches!(header.task, Task::Write(_)),
-            // Without votes what one has done says nothing of the others.
+            // Without votes the parts of other nodes are unknown.
             asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
             phase: Phase::Working,
             hops: 0,
@@ -193,7 +192,8 @@ impl Worker {
             _ => None,
         };
         let marks = || txn.ranges.iter().filter(|r| r.kind.is_mark());
-        // Here it may be computed all the same: of two parities that cover different data one, and not the other.
+        // Here it may be computable all the same: of two parities that cover different data one may be, and the other
+        // not.
         let must =
             header.waits.must || marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
         let adds = !must && marks().any(|r| !self.exposure.has_all(&r.sectors));
@@ -213,7 +213,7 @@ impl Worker {
             self.refuse(header.ts, Refusal::MarksAreGone, outbox);
             return false;
         }
-        // A disk of an older format keeps no marks: what it has lost can only be written in whole stripes.
+        // A disk of an older format keeps no marks: lost content can only be written in whole stripes.
         if matches!(header.task, Task::Lose { .. }) && !self.store.has_marks() {
             self.refuse(header.ts, Refusal::Aborted, outbox);
             return false;
@@ -227,14 +227,13 @@ impl Worker {
         true
     }
 
-    /// Executes whatever can be executed of a write.
+    /// Executes all steps of a write that can be executed.
     pub(super) fn step(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get(&ts) else { return };
         self.step_cells(ts, 0..txn.cells.len(), outbox);
     }
 
-    /// Executes whatever can be executed of some cells of a write, and if that was all there was
-    /// to do, prepares it.
+    /// Executes all steps of some cells of a write that can be executed, and prepares the write if none is left.
     pub(super) fn step_cells(
         &mut self,
         ts: Timestamp,
@@ -256,7 +255,7 @@ impl Worker {
         let mut next = 0;
         loop {
             let Some(&n) = cells.get(next) else {
-                // What it computes for others may be for its own cells, too.
+                // Its results for others may be for its own cells, too.
                 if calculates {
                     cells.extend(self.calculate(ts, &mut shares, outbox));
                 }
@@ -324,7 +323,7 @@ impl Worker {
             let (seat, part) = self.txns[&ts].cells[0].whole();
             let lost = |c: &Change| c.sectors().any(|s| self.catchup.is_lost(s));
             if changes.iter().any(lost) {
-                // It was here, and is lost: then no other disk has it.
+                // It was here, and is lost: no other disk has it.
                 let refusal = not_there(seat, vec![part], NotThere::Lost);
                 return self.refuse(ts, refusal, outbox);
             }
@@ -340,7 +339,7 @@ impl Worker {
             }
         }
         if loses {
-            // What it has is not known yet: perhaps all of it.
+            // Its content is not known yet: it may be complete.
             if self.catchup.is_asking() {
                 return self.refuse(ts, Refusal::Busy, outbox);
             }
@@ -351,10 +350,10 @@ impl Worker {
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         if changes.is_empty() {
-            // It only had something to show to the others. Its lock is the originator's to give back.
+            // It only sent content to others. The originator gives its lock back.
             let txn = self.txns.remove(&ts).expect("just seen");
             if txn.gathers() {
-                // A message that comes twice must not begin it again: others would not come.
+                // A repeated message must not begin it again: its other messages would not come.
                 self.fenced.insert(ts);
             }
             self.lend(ts, outbox.now);
@@ -368,7 +367,7 @@ impl Worker {
         self.store.prepare(ts, meta, changes, journal);
     }
 
-    /// Of a copy, or of what is lost, what has not been written since by anyone else.
+    /// The part of a copy, or of lost content, that no other write has replaced since.
     fn still_missing(&self, changes: Vec<Change>) -> Vec<Change> {
         let mut out = Vec::new();
         for change in changes {
@@ -384,7 +383,7 @@ impl Worker {
         out
     }
 
-    /// Of what is to be zeros where it is lost, that which is.
+    /// The lost part of a range that is zeroed where it is lost.
     fn still_lost(&self, changes: Vec<Change>) -> Vec<Change> {
         let mut out = Vec::new();
         for change in changes {
@@ -399,8 +398,8 @@ impl Worker {
         out
     }
 
-    /// While a column is copied to this disk no change goes on top of what is not there yet: it
-    /// is copied first, so that no redundancy is lost on the way.
+    /// While a column is copied to this disk no change goes on top of content that is not there yet: that is copied
+    /// first, so that redundancy is kept throughout.
     fn refuse_change_of_missing(&self, cell: &Cell) -> Result<(), Refusal> {
         let extent = self.map.volumes.get(&cell.header.volume).map(|v| v.extent(cell.row.stripe));
         let copied = extent.is_some_and(|e| e.leaving.contains_key(&cell.column));
@@ -415,7 +414,7 @@ impl Worker {
         }
     }
 
-    /// Has what a cell is to read wanted, if it may be read now.
+    /// Requests the sectors that a cell reads, if it may read now.
     fn start_read(
         &mut self,
         ts: Timestamp,
@@ -457,8 +456,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Goes on with a cell as far as that can be, and sends what it has to show. What takes no read goes
-    /// together with that of other stripes: all of it is ready when the write begins.
+    /// Continues with a cell as far as possible, and sends its results. Results without a read go together with those
+    /// of other stripes: all are ready when the write begins.
     fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just seen");
         if txn.cells[n].row.columns_compute() {
@@ -479,8 +478,8 @@ impl Worker {
     ) {
         let txn = &self.txns[&ts];
         let cell = &txn.cells[n];
-        // It was asked for by the originator, the first message; what came for other rows
-        // meanwhile is no part of this chain. But what is new may have had to be fetched.
+        // The originator's message, the first one, asked for it; input for other rows meanwhile is no part of this
+        // chain. But new data may have been fetched.
         let hops = if txn.has_fetched && cell.shows_new(&sending) { 4 } else { 2 };
         let Sending { to, part, mut data } = sending;
         let is_share = matches!(cell.execution.cell().at, Role::Column(_));
@@ -537,12 +536,12 @@ impl Participation {
         header.is_some_and(|header| header.task.is_joined())
     }
 
-    /// Whether all is here that its cells read.
+    /// Whether all content that its cells read has arrived.
     fn has_read(&self) -> bool {
         self.cells.iter().all(|cell| cell.execution.has_read())
     }
 
-    /// Whether the endpoint has to be asked, when so many parts have come with the word to begin: for more of them, or
+    /// Whether the endpoint must be asked, when this many parts have come with the request: for further parts, or
     /// because otherwise it would not know of the attempt before parity is marked.
     fn lacks_of_endpoint(&self, here: usize) -> bool {
         let marks = self.cells.iter().any(|c| c.kind().is_mark() && c.writes().next().is_some());

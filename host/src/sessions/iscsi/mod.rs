@@ -1,4 +1,4 @@
-//! iSCSI: its machine's events and replies, in the words of nodes.
+//! iSCSI: converts the machine's events and replies to and from node requests.
 
 mod names;
 mod reserving;
@@ -29,32 +29,32 @@ use crate::volumes::{Exports, Served};
 /// The number of the latest session of this process.
 static SESSIONS: AtomicU16 = AtomicU16::new(0);
 
-/// By what name the target proves itself.
+/// The name by which the target authenticates itself.
 const OUR_NAME: &str = "weft";
 
-/// What a connection knows.
+/// The state of a connection.
 #[derive(Default)]
 pub(super) struct Iscsi {
-    /// Where hosts can connect.
+    /// The addresses of this process for hosts.
     portals: Vec<String>,
-    /// Where hosts can connect to other processes.
+    /// The addresses of other processes.
     elsewhere: Vec<(NodeId, String)>,
-    /// Where volumes are served.
+    /// The volumes' addresses.
     at: Served,
     volume: Option<VolumeId>,
     /// The host may only read the volume.
     read_only: bool,
-    /// What tells the session from others, once it may begin.
+    /// Identifies the session, once it may begin.
     name: Option<String>,
-    /// By what name the host registers with the volume.
+    /// The name by which the host registers with the volume.
     registrant: Option<Arc<Registrant>>,
-    /// What it knows of the volume's reservations.
+    /// The volume's reservations as last seen.
     seen: Seen,
-    /// The host wants this volume, and waits to be let in.
+    /// The requested volume, while the host waits for admission.
     wanted: Option<String>,
-    /// It is for one host at a time, and nobody has said yet whether it is free.
+    /// The volume is for one host at a time, and it is not yet known whether it is free.
     applies: bool,
-    /// It claims to be somebody, and is not believed yet.
+    /// A claim is being judged.
     claims: bool,
 }
 
@@ -75,7 +75,7 @@ impl Protocol for Iscsi {
     }
 
     fn comes_in(&mut self, portals: Vec<String>, elsewhere: Vec<(NodeId, String)>) {
-        // What only this machine reaches is told to this machine alone.
+        // Only hosts of this machine are told of addresses that only this machine can reach.
         let is_local = portals.first().is_some_and(|at| is_loopback(at));
         let reached = |(_, at): &(NodeId, String)| is_local || !is_loopback(at);
         self.elsewhere = elsewhere.into_iter().filter(reached).collect();
@@ -106,7 +106,7 @@ impl Protocol for Iscsi {
                 Some(Event::Login(nexus)) => match names::find(exports, &nexus.target) {
                     Some(volume) => {
                         self.wanted = Some(volume.name.clone());
-                        // The old session is over before the new one begins.
+                        // The old session ends before the new one begins.
                         let name = self.name.insert(name(&nexus)).clone();
                         let host = reserving::registrant(&nexus.transport_id(), exports.host());
                         let port = names::group(self.at.process);
@@ -218,7 +218,7 @@ impl Protocol for Iscsi {
 }
 
 impl Iscsi {
-    /// Says how the door is kept, as long as the login has not begun: TLS may have come before it.
+    /// Sets the address's settings, until the login begins: TLS may have come before it.
     fn guard(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<(), String> {
         if machine.is_begun() {
             return Ok(());
@@ -233,7 +233,7 @@ impl Iscsi {
         Ok(())
     }
 
-    /// Begins a session with a volume, or says that it is to be asked for.
+    /// Begins a session with a volume, or asks for admission.
     fn begin(&mut self, machine: &mut Server, exports: Exports<'_>, wanted: &str) -> Option<Said> {
         let volume = exports.all().find(|volume| volume.name == wanted);
         self.read_only = volume.is_some_and(|v| exports.access(v.id) == Some(Access::ReadOnly));
@@ -254,7 +254,7 @@ impl Iscsi {
         if let Some(registrant) = &self.registrant {
             self.seen.look(&volume.reservations, registrant);
         }
-        // Zero stands for no session.
+        // Zero means no session.
         let number = SESSIONS.fetch_add(1, Ordering::Relaxed) % u16::MAX + 1;
         machine.admit(words::unit(volume, self.at, self.read_only), number);
     }
@@ -275,7 +275,7 @@ impl Iscsi {
         Ok(Asked { number, op, elsewhere, bytes, durable, order: None })
     }
 
-    /// A volume as it is listed.
+    /// A volume in the list of targets.
     fn target(&self, volume: &Volume, exports: Exports<'_>) -> Target {
         let group = names::group(self.at.process);
         let ours = self.portals.iter().map(|portal| (portal.clone(), group));
@@ -301,12 +301,12 @@ pub(super) fn target(volume: &Volume, at: Served) -> String {
     names::of(volume, at)
 }
 
-/// Whether only this machine reaches an address.
+/// Whether only this machine can reach an address.
 fn is_loopback(address: &str) -> bool {
     address.parse::<SocketAddr>().is_ok_and(|at| at.ip().is_loopback())
 }
 
-/// What tells a session from others of this process.
+/// Identifies a session within this process.
 fn name(nexus: &Nexus) -> String {
     let Nexus { initiator, isid, target } = nexus;
     format!("{initiator} {isid:02x?} {target}")

@@ -1,17 +1,17 @@
-//! Names of targets and units. They follow from the cluster's number and from the volume, so that they are the same at
-//! all processes and after every start.
+//! Names of targets and units. They follow from the cluster's number and the volume, so they are the same at all
+//! processes and after every start.
 
 use weft_core::cluster::Volume;
 
 use crate::volumes::{Exports, Served};
 
-/// What all names begin with, before the number of the cluster.
+/// The prefix of all names, before the cluster's number.
 const PREFIX: &str = "iqn.2026-11.weft";
 
 /// The name of a volume's target.
 ///
-/// Names of targets have small letters, digits, dots and dashes. A volume whose name has others has its number behind it,
-/// after a colon, which no volume's name has.
+/// Names of targets have small letters, digits, dots and dashes. Other names of volumes are converted, and get the
+/// volume's number after a colon, which no volume's name has.
 pub(super) fn of(volume: &Volume, at: Served) -> String {
     let cluster = (at.cluster >> 64) as u64;
     let name = &volume.name;
@@ -33,12 +33,12 @@ pub(super) fn group(process: u16) -> u16 {
     process.wrapping_add(1).max(1)
 }
 
-/// A number that is the volume's alone.
+/// A number unique to the volume.
 pub(super) fn id(volume: &Volume, at: Served) -> u128 {
     at.cluster ^ u128::from(volume.id.0)
 }
 
-/// A number of 60 bits that is the volume's alone in its cluster.
+/// A number of 60 bits, unique to the volume in its cluster.
 pub(super) fn short_id(volume: &Volume, at: Served) -> u64 {
     const CLUSTER: u64 = (1 << 28) - 1;
     ((at.cluster >> 64) as u64 & CLUSTER) << 32 | u64::from(volume.id.0)

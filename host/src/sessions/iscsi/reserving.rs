@@ -1,4 +1,4 @@
-//! Reservations, from iSCSI's words to the map's and back.
+//! Converts reservations between iSCSI and the map.
 
 use weft_core::cluster::{
     Registrant, ReservationAction, ReservationKind, ReservationOutcome, Reservations,
@@ -6,7 +6,7 @@ use weft_core::cluster::{
 use weft_front::iscsi::Attention;
 use weft_front::iscsi::reservation::{self, Action, Kind, State};
 
-/// The kinds, in the words of both.
+/// The types on both sides.
 const KINDS: [(Kind, ReservationKind); 6] = [
     (Kind::WriteExclusive, ReservationKind::WriteExclusive),
     (Kind::ExclusiveAccess, ReservationKind::ExclusiveAccess),
@@ -24,7 +24,7 @@ fn told(of: ReservationKind) -> Kind {
     KINDS.iter().find(|(_, kind)| *kind == of).expect("all are listed").0
 }
 
-/// What an initiator asks for.
+/// The map's change for an initiator's request.
 pub(super) fn action(asked: Action) -> ReservationAction {
     match asked {
         Action::Register { key, new, ignores } => ReservationAction::Register { key, new, ignores },
@@ -37,7 +37,7 @@ pub(super) fn action(asked: Action) -> ReservationAction {
     }
 }
 
-/// What became of it.
+/// The outcome for the initiator.
 pub(super) fn outcome(outcome: ReservationOutcome) -> reservation::Outcome {
     match outcome {
         ReservationOutcome::Done => reservation::Outcome::Done,
@@ -48,7 +48,7 @@ pub(super) fn outcome(outcome: ReservationOutcome) -> reservation::Outcome {
     }
 }
 
-/// By what name a session registers: as the port of an initiator, and if it has proved to be a host, as that one. So no host
+/// The name by which a session registers: the initiator's port, and the authenticated host if there is one. So no host
 /// can register, or act, as another.
 pub(super) fn registrant(transport_id: &str, host: Option<&str>) -> String {
     match host {
@@ -57,15 +57,15 @@ pub(super) fn registrant(transport_id: &str, host: Option<&str>) -> String {
     }
 }
 
-/// The port of an initiator, of the name that it has registered by. Its session's number is the last part, and hosts' names
-/// have no comma.
+/// The initiator port in the name that it registered by. Its session's number is the last part, and hosts' names have
+/// no comma.
 fn transport_id(name: &str) -> &str {
     let last = name.rfind(',').unwrap_or(0);
     let end = name[last..].find(' ').map_or(name.len(), |space| last + space);
     &name[..end]
 }
 
-/// Who has registered.
+/// The registrants.
 pub(super) fn state(of: &Reservations) -> State {
     let one = |(who, key): (&Registrant, &u64)| reservation::Registrant {
         name: transport_id(&who.host).to_string(),
@@ -80,19 +80,19 @@ pub(super) fn state(of: &Reservations) -> State {
     }
 }
 
-/// What a session has seen of its volume's reservations.
+/// A session's last view of its volume's reservations.
 #[derive(Default)]
 pub(super) struct Seen {
     version: u64,
     is_registered: bool,
-    /// There is a reservation that serves it because it is registered.
+    /// A reservation lets it access the volume because it is registered.
     is_served: bool,
-    /// Changes that it has asked for itself, of which it does not know the outcome yet.
+    /// The number of its own changes whose outcome it does not know yet.
     pub(super) acts: usize,
 }
 
 impl Seen {
-    /// Looks at what there is now. Says what to tell the host, if others have changed something that it had.
+    /// Compares with the present state. Returns the unit attention, if others have changed something that it had.
     pub(super) fn look(&mut self, now: &Reservations, us: &Registrant) -> Option<Attention> {
         if self.version == now.version {
             return None;
@@ -147,7 +147,7 @@ mod tests {
         now.version = 4;
         now.registered.insert(us.clone(), 5);
         assert_eq!(seen.look(&now, &us), None);
-        // What it did itself it knows.
+        // It knows of its own changes.
         seen.acts = 1;
         now.version = 5;
         now.registered.clear();

@@ -1,4 +1,4 @@
-//! From iSCSI's words to a node's and back.
+//! Converts between iSCSI requests and node requests.
 
 use weft_core::Buffer;
 use weft_core::cluster::Volume;
@@ -10,14 +10,14 @@ use super::names;
 use crate::sessions::numbered::Failure;
 use crate::volumes::Served;
 
-/// What an initiator is told of a volume.
+/// The unit's properties for an initiator.
 pub(super) fn unit(volume: &Volume, at: Served, read_only: bool) -> Unit {
     Unit {
         target: names::of(volume, at),
         alias: volume.name.clone(),
         group: names::group(at.process),
         size: volume.visible,
-        // With the journal whatever is answered is safe.
+        // With the journal, every answered write is durable.
         write_cache: !volume.policy.is_journaled(),
         read_only,
         modifies: volume.policy.can_modify(),
@@ -27,7 +27,7 @@ pub(super) fn unit(volume: &Volume, at: Served, read_only: bool) -> Unit {
     }
 }
 
-/// What a node is asked for a request; none for those about reservations.
+/// The node request; none for those about reservations.
 pub(super) fn host_op(request: Request) -> Option<HostOp> {
     let range = Range { offset: request.offset, len: request.length };
     Some(match request.op {
@@ -50,7 +50,7 @@ pub(super) fn host_op(request: Request) -> Option<HostOp> {
     })
 }
 
-/// Bytes of data that a request has in work.
+/// Bytes of data that a request has in progress.
 pub(super) fn bytes(request: &Request) -> u64 {
     match request.op {
         Op::Read | Op::Write(_) | Op::CompareAndWrite { .. } | Op::OrWrite(_) => request.length,
@@ -60,7 +60,7 @@ pub(super) fn bytes(request: &Request) -> u64 {
     }
 }
 
-/// What an initiator is told of an answer.
+/// The reply to an initiator.
 pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, iscsi::Failure> {
     let error = match result {
         Ok(HostData::Bytes(pieces)) => {
@@ -80,7 +80,7 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, iscsi::F
     Err(failure(error))
 }
 
-/// Why a request failed, in an initiator's words.
+/// The failure as iSCSI has it.
 pub(super) fn failure(error: HostError) -> iscsi::Failure {
     match error {
         HostError::NoProgress { .. } | HostError::NotServing => iscsi::Failure::Busy,
