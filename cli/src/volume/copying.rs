@@ -17,11 +17,11 @@ use weft_terminal::{Counts, Stage, bytes, say, say_json};
 use crate::args::{self, Common};
 use crate::output::NO_THREAD;
 
-/// About so many bytes are asked for at a time.
+/// Approximate bytes of a request.
 const PIECE: u64 = 16 << 20;
-/// So many requests are in work at a time.
+/// Requests in flight.
 const AT_ONCE: usize = 4;
-/// How often a request that waits for its turn looks whether the copy was interrupted.
+/// How often a request that waits for the rate checks for an interruption.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The volumes to copy.
@@ -53,14 +53,14 @@ fn rate(text: &str) -> Result<u64, String> {
 }
 
 impl Copy {
-    /// Copies, and says how much.
+    /// Copies, and prints how much.
     pub(super) fn run(&self) -> Result<ExitCode> {
         let mut control = self.common.target.connect()?;
         let (size, piece) = self.look(&mut control)?;
         let work = Work::new(self.from, size, piece);
         let is_stopped = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // Once to stop after the requests in work, once more to stop at once.
+            // The first signal lets requests in flight end, the second one ends the process.
             signal_hook::flag::register_conditional_shutdown(signal, 1, is_stopped.clone())?;
             signal_hook::flag::register(signal, is_stopped.clone())?;
         }
@@ -107,7 +107,7 @@ impl Copy {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Whether the copy can be made; the size of the source, and that of a piece, which is whole stripes of the destination.
+    /// Checks that the copy is possible. Returns the size of the source and of a piece: whole stripes of the destination.
     fn look(&self, control: &mut Control) -> Result<(u64, u64)> {
         let (source, destination) = (&self.source, &self.destination);
         let volumes = control.status()?.volumes;
@@ -160,7 +160,7 @@ impl Copy {
     }
 }
 
-/// How long a piece is to wait by the rate, with these bytes before it and this much time since the beginning.
+/// How long a piece must wait for the rate, given the bytes before it and the time since the start.
 fn waits(rate: Option<u64>, before: u64, elapsed: Duration) -> Option<Duration> {
     let due = Duration::from_secs_f64(before as f64 / rate? as f64);
     due.checked_sub(elapsed).filter(|rest| !rest.is_zero())
@@ -170,7 +170,7 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or(0)
 }
 
-/// What is left to be copied, and what is done.
+/// The pieces that remain, and the progress.
 struct Work {
     size: u64,
     piece: u64,
@@ -181,7 +181,7 @@ struct Work {
 struct Totals {
     /// Where the next piece begins.
     next: u64,
-    /// The pieces that are in work, by their first byte.
+    /// The pieces in flight, by their first byte.
     in_work: BTreeSet<u64>,
     copied: u64,
     zeroed: u64,
@@ -211,7 +211,7 @@ impl Work {
     /// No further piece is begun.
     fn stop(&self) {
         let mut state = self.state();
-        // What was not begun counts as in work for ever.
+        // The first piece that was not begun stays unfinished.
         let next = state.next;
         if next < self.size {
             state.in_work.insert(next);
@@ -227,7 +227,7 @@ impl Work {
         state.zeroed += number(answer, "zeroed");
     }
 
-    /// Everything before this byte is copied.
+    /// Every byte before this one is copied.
     fn done_until(&self) -> u64 {
         let state = self.state();
         state.in_work.first().copied().unwrap_or(state.next)

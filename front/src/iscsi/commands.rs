@@ -281,7 +281,7 @@ fn refused(outcome: Outcome) -> Option<Status> {
     })
 }
 
-/// How a copy ends of which a read or a write failed.
+/// The status of a copy whose read or write failed.
 fn failed_copy(failure: Failure) -> Status {
     match failure {
         Failure::Gone => Status::Check(Sense::UNREACHABLE),

@@ -1,10 +1,10 @@
-//! What became of the copies that an initiator has asked for, by the names that it gave them.
+//! The results of an initiator's copies, by list identifier.
 
 use std::collections::VecDeque;
 
 use super::scsi::CopyState;
 
-/// So many are remembered.
+/// The most copies that are remembered.
 const MOST: usize = 16;
 
 /// The last copies of a session.
@@ -12,7 +12,7 @@ const MOST: usize = 16;
 pub(super) struct Copies(VecDeque<(u8, CopyState)>);
 
 impl Copies {
-    /// One has begun. An earlier one of the same name is forgotten.
+    /// A copy begins. An earlier one of the same name is forgotten.
     pub(super) fn begun(&mut self, name: u8) {
         self.0.retain(|(other, _)| *other != name);
         if self.0.len() == MOST {
@@ -21,14 +21,14 @@ impl Copies {
         self.0.push_back((name, CopyState::InWork));
     }
 
-    /// One is over.
+    /// A copy ends.
     pub(super) fn over(&mut self, name: u8, good: bool, segments: u16) {
         if let Some((_, state)) = self.0.iter_mut().find(|(other, _)| *other == name) {
             *state = if good { CopyState::Done { segments } } else { CopyState::Failed };
         }
     }
 
-    /// How far one is, if it is remembered.
+    /// The state of a copy, if it is remembered.
     pub(super) fn state(&self, name: u8) -> Option<CopyState> {
         self.0.iter().find(|(other, _)| *other == name).map(|(_, state)| *state)
     }

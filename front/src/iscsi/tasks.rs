@@ -28,7 +28,7 @@ pub(super) struct Task {
     pub(super) steps: VecDeque<Step>,
     /// The request at a node.
     pub(super) step: Option<Step>,
-    /// The name of the copy that it makes, and the number of its segments, if that is to be remembered.
+    /// The list identifier and the number of segments of its copy, if the result is kept.
     pub(super) copies: Option<(u8, u16)>,
     /// Nobody waits for its answer.
     is_aborted: bool,

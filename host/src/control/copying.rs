@@ -13,46 +13,46 @@ use weft_core::units::VolumeId;
 use crate::error::{Result, fail};
 use crate::size::exactly;
 
-/// How much is looked at for holes at a time.
+/// Bytes of a query for holes.
 const LOOK: u64 = 64 << 20;
-/// About so many bytes are read and written at a time.
+/// Approximate bytes of a read and of a write.
 const PIECE: u64 = 4 << 20;
 
-/// A range that is being copied.
+/// The copy of a range.
 #[derive(Clone, Debug)]
 pub(crate) struct Copying {
     source: VolumeId,
     destination: VolumeId,
     /// Bytes of a piece: whole stripes of the destination.
     piece: u64,
-    /// What has not been looked at for holes.
+    /// The part whose holes are unknown.
     rest: Range,
-    /// What has been, and whether each part is a hole.
+    /// The next parts, and whether each is a hole.
     found: VecDeque<(Range, bool)>,
     step: Step,
     copied: u64,
     zeroed: u64,
 }
 
-/// What the nodes were asked for last.
+/// The request in flight.
 #[derive(Clone, Debug)]
 enum Step {
-    /// To tell holes.
+    /// A query for holes.
     Look,
-    /// To read this of the source.
+    /// A read of the source.
     Read(Range),
-    /// To write this content, at this offset of the destination.
+    /// A write of this content, at this offset of the destination.
     Write(u64, Buffer),
-    /// To zero this of the destination.
+    /// A range of the destination is zeroed.
     Zero(Range),
-    /// To make what was written durable.
+    /// A flush of the destination.
     Flush,
-    /// Nothing: it is done.
+    /// None: the copy is complete.
     Done,
 }
 
 impl Copying {
-    /// Of this range, if it can be.
+    /// The copy of this range, if it is possible.
     pub(crate) fn of(source: &Volume, destination: &Volume, range: Range) -> Result<Copying> {
         check(source, destination)?;
         let size = source.visible;
@@ -78,7 +78,7 @@ impl Copying {
         Ok(copying)
     }
 
-    /// What nodes are to do next, and of which volume; nothing if all is done.
+    /// The next request, and its volume. None if the copy is complete.
     pub(crate) fn request(&self) -> Option<(VolumeId, HostOp)> {
         Some(match &self.step {
             Step::Look => (self.source, HostOp::Holes(self.next_look())),
@@ -90,7 +90,7 @@ impl Copying {
         })
     }
 
-    /// With what nodes have answered.
+    /// The copy after this answer of the nodes.
     pub(crate) fn with(mut self, answer: HostData) -> Copying {
         match (std::mem::replace(&mut self.step, Step::Done), answer) {
             (Step::Look, HostData::Extents(found)) => {
@@ -117,7 +117,7 @@ impl Copying {
         self
     }
 
-    /// What was being done, for the message when it fails.
+    /// A description of the failed step, for the error message.
     pub(crate) fn doing(&self) -> String {
         match &self.step {
             Step::Look => format!("the source could not be read at {}", exactly(self.rest.offset)),
@@ -131,7 +131,7 @@ impl Copying {
         }
     }
 
-    /// What is answered when it is done.
+    /// The answer to the operator.
     pub(crate) fn answer(&self) -> Value {
         json!({ "copied": self.copied, "zeroed": self.zeroed })
     }
@@ -140,7 +140,7 @@ impl Copying {
         Range { offset: self.rest.offset, len: self.rest.len.min(LOOK) }
     }
 
-    /// Takes what was found from the beginning of the rest: lengths, and whether each is a hole.
+    /// Takes the holes at the beginning of the rest: lengths, and whether each is a hole.
     fn takes(&mut self, found: &[(u64, bool)]) {
         for (len, hole) in found {
             let len = (*len).min(self.rest.len);
@@ -174,7 +174,7 @@ impl Copying {
     }
 }
 
-/// Whether a volume can be copied to another.
+/// Checks that a volume can be copied to another.
 pub(crate) fn check(source: &Volume, destination: &Volume) -> Result<()> {
     let (from, to) = (&source.name, &destination.name);
     if source.id == destination.id {
@@ -196,7 +196,7 @@ pub(crate) fn check(source: &Volume, destination: &Volume) -> Result<()> {
     Ok(())
 }
 
-/// Buffers as one, zeros if all are.
+/// Joins buffers; zeros stay zeros.
 fn joined(len: usize, buffers: &[Buffer]) -> Buffer {
     if buffers.iter().all(Buffer::is_zero) {
         return Buffer::Zero(len);
@@ -226,7 +226,7 @@ mod tests {
         Volume::new(VolumeId(id), &format!("v{id}"), size, &spec, geometry, extents)
     }
 
-    /// Runs a copy over a source whose holes are said; what was asked for.
+    /// Runs a copy of a source with these holes. Returns the requests and the answer.
     fn run(mut copying: Copying, is_hole: impl Fn(u64) -> bool) -> (Vec<String>, Value) {
         let mut asked = Vec::new();
         while let Some((volume, op)) = copying.request() {

@@ -6,10 +6,10 @@ use weft_core::node::HostOp;
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 
-/// How much is looked at at a time.
+/// Bytes of a query.
 const PIECE: u64 = 64 << 20;
 
-/// A volume that is being looked at.
+/// A volume whose usage is being measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     /// The volume.
@@ -17,7 +17,7 @@ pub(crate) struct Usage {
     name: String,
     size: u64,
     stripe_bytes: u64,
-    /// Up to where it has been looked at.
+    /// The offset up to which the holes are known.
     at: u64,
     used: u64,
 }
@@ -35,13 +35,13 @@ impl Usage {
         }
     }
 
-    /// What nodes are to say next; nothing if all is known.
+    /// The next query. None if all is known.
     pub(crate) fn request(&self) -> Option<HostOp> {
         let len = PIECE.min(self.size - self.at);
         (len > 0).then_some(HostOp::Holes(Range { offset: self.at, len }))
     }
 
-    /// With what was found at the next piece: lengths, and whether each is a hole.
+    /// The usage after this answer for the next piece: lengths, and whether each is a hole.
     pub(crate) fn with(mut self, found: &[(u64, bool)]) -> Usage {
         for (len, hole) in found {
             let len = (*len).min(self.size - self.at);
@@ -51,7 +51,7 @@ impl Usage {
         self
     }
 
-    /// What is answered when all is known.
+    /// The answer to the operator.
     pub(crate) fn answer(&self) -> Value {
         json!({
             "volume": self.name,

@@ -34,7 +34,7 @@ impl Hosts {
         self.book.login(&entry(session, name), &format!("{access}{tls}"));
     }
 
-    /// Why a host may not do what it asks of a volume that is not its session's, if it may not.
+    /// The error for a request on another volume than the session's, if the host may not make it.
     pub(super) fn forbidden_elsewhere(
         &self,
         session: &dyn Session,
@@ -44,7 +44,7 @@ impl Hosts {
     ) -> Option<HostError> {
         let served = |v: &&Arc<Volume>| self.serves.as_ref().is_none_or(|s| s.contains(&v.name));
         let volume = map.volumes.get(&volume).filter(|v| v.visible > 0).filter(served);
-        // That there is one which it may not use is not for it to know.
+        // A host must not learn of volumes that it may not use.
         let Some((volume, Ok(access))) = volume.map(|v| (v, session.who().access(map, v))) else {
             return Some(HostError::NoVolume);
         };

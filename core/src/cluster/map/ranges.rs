@@ -58,8 +58,8 @@ impl Volume {
         Policy { redundancy: *self.redundancy_at(stripe), ..self.policy }
     }
 
-    /// The largest power of two such that no write is cut that lies in an aligned stretch of so many bytes: all of it
-    /// takes effect or nothing, whatever fails, and no read sees a part. 0 if writes are not atomic.
+    /// The largest power of two such that writes within an aligned stretch of that size are never cut: they take effect
+    /// whole or not at all, whatever fails, and no read sees a part. 0 if writes are not atomic.
     pub fn atomic_bytes(&self) -> u64 {
         /// A quarter of the smallest journal has room for more.
         const MOST: u64 = 256 << 10;

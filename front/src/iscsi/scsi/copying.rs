@@ -1,5 +1,5 @@
-//! EXTENDED COPY and RECEIVE COPY RESULTS (SPC-4, 6.3 and 6.24, with list identifiers of one byte): what a list of
-//! segments comes to, and what is said of copies.
+//! EXTENDED COPY and RECEIVE COPY RESULTS (SPC-4, 6.3 and 6.24, with list identifiers of one byte): from a list of
+//! segments to reads and writes, and the state of copies.
 
 use bytes::Bytes;
 
@@ -15,9 +15,9 @@ const MOST_SEGMENTS: usize = 64;
 const MOST_LIST: usize = MOST_DEVICES * DEVICE + MOST_SEGMENTS * LONGEST_SEGMENT;
 /// Most bytes of a segment.
 const MOST_SEGMENT: u64 = 32 << 20;
-/// So many bytes are read and written at a time: each as one request.
+/// Bytes that are read, and then written, by one request each.
 const AT_ONCE: u64 = 1 << 20;
-/// Copies that may be in work at a time.
+/// Concurrent copies.
 const MOST_COPIES: u8 = 64;
 
 /// Bytes before the descriptors, and of a descriptor of a device.
@@ -32,7 +32,7 @@ const IDENTIFIED: u8 = 0xe4;
 const BLOCKS: u8 = 0x02;
 const BYTES: u8 = 0x0a;
 
-/// How far a copy is.
+/// The state of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::iscsi) enum CopyState {
     InWork,
@@ -50,12 +50,12 @@ pub(super) fn copy(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     }
 }
 
-/// RECEIVE COPY RESULTS: of one copy.
+/// RECEIVE COPY RESULTS, COPY STATUS.
 pub(super) fn status(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     Ok(Work::CopyStatus { name: cdb.0[2], most: cdb.number(10, 4).min(MOST_PARAMETERS) as usize })
 }
 
-/// RECEIVE COPY RESULTS: what copies may be like.
+/// RECEIVE COPY RESULTS, OPERATING PARAMETERS.
 pub(super) fn parameters(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     const KINDS: [u8; 3] = [BLOCKS, BYTES, IDENTIFIED];
     let mut data = vec![0; 44];
@@ -101,7 +101,7 @@ pub(super) fn page() -> Vec<u8> {
     descriptors.into_iter().flat_map(one).collect()
 }
 
-/// The answer about one copy.
+/// The data of COPY STATUS.
 pub(in crate::iscsi) fn result(state: CopyState, most: usize) -> Vec<u8> {
     let (state, segments) = match state {
         CopyState::InWork => (0, 0),
@@ -114,14 +114,14 @@ pub(in crate::iscsi) fn result(state: CopyState, most: usize) -> Vec<u8> {
     data
 }
 
-/// The name of the copy that a list is about, if it is to be remembered.
+/// The list identifier of a copy whose result is kept.
 pub(in crate::iscsi) fn name(list: &[u8]) -> Option<u8> {
     const DISCARD: u8 = 3;
     let usage = list.get(1)? >> 3 & 0x03;
     (usage != DISCARD).then(|| list[0])
 }
 
-/// What a list has.
+/// The descriptors of a list.
 struct List<'a> {
     devices: Vec<&'a [u8]>,
     segments: Vec<&'a [u8]>,

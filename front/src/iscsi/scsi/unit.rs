@@ -20,7 +20,8 @@ pub struct Unit {
     pub read_only: bool,
     /// Whether COMPARE AND WRITE and ORWRITE can be had.
     pub modifies: bool,
-    /// No write is cut that lies in an aligned stretch of so many bytes; 0 if writes are not atomic.
+    /// The largest atomic write, in bytes: a power of two. Writes within an aligned stretch of that size are atomic. 0 if
+    /// there are none.
     pub atomic: u64,
     /// A number that is the volume's alone, the same wherever it is served.
     pub id: u128,

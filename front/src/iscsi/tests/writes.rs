@@ -283,7 +283,7 @@ fn a_block_is_written_if_it_is_as_expected_and_bits_are_added() {
     assert_eq!((i.one().status(), &i.disk[1024..1536]), (0, &block(0x1f)[..]));
 }
 
-/// EXTENDED COPY of so many blocks, with a list of this name.
+/// EXTENDED COPY of some blocks, with this list identifier.
 fn copy(i: &mut Initiator, name: u8, naa: u64, (count, from, to): (u16, u64, u64)) -> Unit {
     let mut list = vec![name, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
     let mut device = [0; 32];

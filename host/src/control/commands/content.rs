@@ -1,4 +1,4 @@
-//! What is done to the content of volumes, or found out about it, by many requests of nodes one after the other.
+//! Commands on the content of volumes that take many requests of nodes: copying, and measuring usage.
 
 use weft_core::cluster::Volume;
 use weft_core::node::HostOp;
@@ -13,7 +13,7 @@ use crate::error::{Result, fail};
 use crate::hosts::requests::Job;
 
 impl Commands<'_> {
-    /// Looks at the next piece of a volume, or answers how much has content.
+    /// Submits the next query of a volume's holes, or answers with its usage.
     pub(super) fn look_at_content(&mut self, conn: usize, usage: Box<Usage>) -> Outcome {
         match usage.request() {
             Some(op) => {
@@ -24,7 +24,7 @@ impl Commands<'_> {
         }
     }
 
-    /// A range is to be copied from one volume to another, unless something stands against it.
+    /// Checks that a range can be copied from one volume to another.
     pub(super) fn copy(&mut self, names: (&str, &str), range: Range) -> Result<Copying> {
         let named = |name: &str| match name {
             "" => fail("give the names of both volumes"),
@@ -35,7 +35,7 @@ impl Commands<'_> {
         Copying::of(&source, &destination, range)
     }
 
-    /// Has nodes do the next step of a copy, or answers that it is done.
+    /// Submits the next step of a copy, or answers that it is complete.
     pub(super) fn copy_on(&mut self, conn: usize, copying: Box<Copying>) -> Outcome {
         match copying.request() {
             Some((volume, op)) => {
@@ -57,7 +57,7 @@ impl Commands<'_> {
         }
     }
 
-    /// A request of nodes that is durable once a later flush is.
+    /// Submits a request whose effect a later flush makes durable.
     fn ask_nodes(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
         self.hosts.command(self.engine, conn, Job::new(volume, op, false));
     }

@@ -85,13 +85,13 @@ pub(crate) enum Wait {
     Losses(Box<Losses>),
     /// The next step of that.
     Accepting(Box<Losses>),
-    /// Nodes have done the next step of a copy.
+    /// Nodes have answered a step of a copy.
     Copying(Box<Copying>),
-    /// The next step of that.
+    /// The next step of a copy can be submitted.
     CopyOn(Box<Copying>),
-    /// A piece of a volume has been looked at for content.
+    /// Nodes have told the holes of a piece of a volume.
     LookingAt(Box<Usage>),
-    /// The next piece is to be looked at.
+    /// The next piece can be queried.
     LookAt(Box<Usage>),
     /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
     Scrub(String, u64),

@@ -259,7 +259,7 @@ impl Iscsi {
         machine.admit(words::unit(volume, self.at, self.read_only), number);
     }
 
-    /// What is asked of nodes. Fails with the number of a request about a volume that is not there.
+    /// The node request. Fails with the request's number if its volume does not exist.
     fn asked(&self, request: iscsi::Request, exports: Exports<'_>) -> Result<Asked, u64> {
         let (number, durable) = (request.number, request.durable);
         let elsewhere = match &request.unit {
