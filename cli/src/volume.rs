@@ -6,6 +6,7 @@ mod deleting;
 mod keys;
 mod limits;
 mod ranges;
+mod refreshing;
 mod rights;
 
 use std::collections::BTreeMap;
@@ -209,7 +210,7 @@ impl Volume {
             }
             Volume::Refresh(refresh) => {
                 let left = answer["sectors_left"].as_u64().unwrap_or(0);
-                say(refreshed(&refresh.name, left))?;
+                say(refreshing::refreshed(&refresh.name, left))?;
                 return Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
             Volume::Lost(_) => return lost::show(&answer),
@@ -324,17 +325,6 @@ impl Volume {
             say(format!("warning: {warning}"))?;
         }
         listens.iter().try_for_each(|listen| say(uri(listen, volume)))
-    }
-}
-
-/// What became of a refresh, in words.
-fn refreshed(name: &str, left: u64) -> String {
-    match left {
-        0 => format!("volume {name} is redundant"),
-        left => format!(
-            "volume {name}: {} of parity could not be computed, because disks are missing or content is lost; see `weft status`",
-            bytes(left * weft_core::SECTOR)
-        ),
     }
 }
 
