@@ -14,6 +14,7 @@ WEFT=$(realpath "${WEFT:-target/release/weft}")
 T=$(mktemp -d /tmp/weft-bad-disks.XXXXXX)
 LIMIT=60                        # seconds that anything may take
 DIR=$T/array
+DISK=$DIR/disk-1.img            # what nbdfuse mounts
 URI="nbd+unix:///v?socket=$DIR/nbd.sock"
 passed=0 failed=0
 
@@ -55,21 +56,21 @@ serve_disk() {
 serve_backing() {
     nbdkit -U "$T/kit.sock" -P "$T/kit.pid" ${1:+"$1"} --filter=error file "$T/backing" error=EIO error-rate=100% \
         error-file="$T/err" "${@:2}"
-    nbdfuse -P "$T/fuse.pid" "$DIR/disk-1.img" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
+    nbdfuse -P "$T/fuse.pid" "$DISK" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
     wait_until eval "[ -s '$T/fuse.pid' ]"
 }
 serve_no_more() {
     go_on
-    fusermount3 -u "$DIR/disk-1.img"
+    fusermount3 -u "$DISK"
     kill "$(cat "$T/kit.pid")"
     wait_until dead "$(cat "$T/kit.pid")"
     rm -f "$T/fuse.pid" "$T/kit.pid" "$T/kit.sock"
 }
 serve_again() { serve_no_more && serve_backing "$@"; }
-take_disk_back() { serve_no_more && mv "$T/backing" "$DIR/disk-1.img"; }
+take_disk_back() { serve_no_more && mv "$T/backing" "$DISK"; }
 clean() {
     trap - EXIT INT TERM
-    { go_on; down; fusermount3 -u -z "$DIR/disk-1.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
+    { go_on; down; fusermount3 -u -z "$DISK"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
     rm -rf "$T"
 }
 trap clean EXIT
@@ -133,6 +134,35 @@ is_slow() {
     serve_again
     up && whole
 }
+
+# A disk stays slow while a host writes. Its node is taken out, and starts again by itself: when another is lost, and after a
+# minute.
+stays_slow() {
+    local LIMIT=150 load
+    down
+    serve_again --filter=delay rdelay=40ms wdelay=40ms
+    up --suspect-after 10s && wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
+    load=$!
+    wait_until state_is slow
+    weft status --dir "$DIR" >"$T/said"
+    grep 'node 1 has been slow for .*its disk is slow: half of its writes take' "$T/said"
+    weft node kill 3 --dir "$DIR"
+    wait_until eval '! state_is slow'
+    weft node start 3 --dir "$DIR"
+    wait_until healthy_or_slow
+    wait_until state_is slow
+    kill "$load"
+    wait "$load" || true
+    host 20 write
+    serve_again
+    wait_until state_is up
+    whole
+    grep -c 'node 1 is down: its disk is slow' "$T/log" | grep -x 2
+}
+# Nothing is wrong but that node 1 is slow.
+healthy_or_slow() { status "sys.exit(any(m['state'] != 'up' for m in s['nodes']))"; }
 
 # Every operation of a disk fails: at start, and while it is in use.
 errs() {
@@ -224,6 +254,6 @@ state_hangs() {
 }
 
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_under_load hangs_at_start is_slow errs is_full state_hangs}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs is_full state_hangs}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

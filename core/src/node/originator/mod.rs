@@ -14,6 +14,7 @@
 //! - [`numbered`]: what others are asked under a number
 //! - [`spent`]: where the time of a request goes
 //! - [`detours`]: reads that go round a slow node
+//! - [`speeds`]: which nodes are slow
 //! - [`recalling`]: what became of requests that are asked for again
 //! - [`deferring`]: parity that waits
 //! - [`relying`]: parity that is marked already
@@ -38,6 +39,7 @@ mod relying;
 mod requests;
 mod scrubbing;
 mod settling;
+mod speeds;
 mod spent;
 mod used;
 mod writing;
@@ -75,6 +77,7 @@ use relying::KnownMarks;
 use requests::OpenRequest;
 pub(super) use requests::{range_of, whole_stripes};
 pub use scrubbing::{ScrubFindings, ScrubProgress};
+pub use speeds::RunningMedian;
 pub use spent::Spent;
 use writing::Writing;
 pub(super) use writing::new_data;
