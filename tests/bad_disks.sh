@@ -275,7 +275,42 @@ process_hangs() {
     serve_no_more
 }
 
+# The file system of an array's directory is full. Changes of the map go on in the room that is kept ahead, until there is not
+# enough of it: then they are refused, and hosts are served, also while nodes go and come.
+state_is_full() {
+    local n
+    down
+    DIR=$T/alone URI="nbd+unix:///v?socket=$T/alone/nbd.sock"
+    up && wait_until answers && down
+    mkdir -p "$T/state" "$T/disks"
+    mount -t tmpfs -o size=4m none "$T/state"
+    mv "$DIR"/disk-*.img "$T/disks/"
+    cp -a "$DIR"/. "$T/state/"
+    DIR=$T/state URI="nbd+unix:///v?socket=$T/own.sock"
+    for n in {0..4}; do ln -s "$T/disks/disk-$n.img" "$DIR/disk-$n.img"; done
+    up_again --listen "$T/own.sock" && wait_until answers
+    dd if=/dev/zero of="$DIR/filler" bs=4k status=none 2>/dev/null || true
+    host 10 write
+    n=0
+    while [ $n -lt 60 ] && weft volume create "a-volume-with-a-long-name-$n" 1M --dir "$DIR" 2>"$T/said"; do n=$((n + 1)); done
+    [ $n -gt 0 ]
+    grep 'the map cannot be stored: .*No space left on device.*; nothing was changed' "$T/said"
+    host 10 write
+    weft node kill 2 --dir "$DIR"
+    host 10 write
+    weft node start 2 --dir "$DIR"
+    wait_until healthy
+    host 10 write
+    rm "$DIR/filler"
+    weft volume create last 1M --dir "$DIR"
+    wait_until healthy
+    host 60 check
+    scrubbed v "$DIR"
+    down
+    umount "$T/state"
+}
+
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs is_full process_hangs state_hangs}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs is_full process_hangs state_hangs state_is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
