@@ -14,6 +14,7 @@ WEFT=$(realpath "${WEFT:-target/release/weft}")
 T=$(mktemp -d /tmp/weft-bad-disks.XXXXXX)
 LIMIT=60                        # seconds that anything may take
 DIR=$T/array
+DISK=$DIR/disk-1.img            # what nbdfuse mounts
 URI="nbd+unix:///v?socket=$DIR/nbd.sock"
 passed=0 failed=0
 
@@ -55,21 +56,21 @@ serve_disk() {
 serve_backing() {
     nbdkit -U "$T/kit.sock" -P "$T/kit.pid" ${1:+"$1"} --filter=error file "$T/backing" error=EIO error-rate=100% \
         error-file="$T/err" "${@:2}"
-    nbdfuse -P "$T/fuse.pid" "$DIR/disk-1.img" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
+    nbdfuse -P "$T/fuse.pid" "$DISK" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
     wait_until eval "[ -s '$T/fuse.pid' ]"
 }
 serve_no_more() {
     go_on
-    fusermount3 -u "$DIR/disk-1.img"
+    fusermount3 -u "$DISK"
     kill "$(cat "$T/kit.pid")"
     wait_until dead "$(cat "$T/kit.pid")"
     rm -f "$T/fuse.pid" "$T/kit.pid" "$T/kit.sock"
 }
 serve_again() { serve_no_more && serve_backing "$@"; }
-take_disk_back() { serve_no_more && mv "$T/backing" "$DIR/disk-1.img"; }
+take_disk_back() { serve_no_more && mv "$T/backing" "$DISK"; }
 clean() {
     trap - EXIT INT TERM
-    { go_on; down; fusermount3 -u -z "$DIR/disk-1.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
+    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
     rm -rf "$T"
 }
 trap clean EXIT
@@ -133,6 +134,35 @@ is_slow() {
     serve_again
     up && whole
 }
+
+# A disk stays slow while a host writes. Its node is taken out, and starts again by itself: when another is lost, and after a
+# minute.
+stays_slow() {
+    local LIMIT=150 load
+    down
+    serve_again --filter=delay rdelay=40ms wdelay=40ms
+    up --suspect-after 10s && wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
+    load=$!
+    wait_until state_is slow
+    weft status --dir "$DIR" >"$T/said"
+    grep 'node 1 has been slow for .*its disk is slow: half of its .* take' "$T/said"
+    weft node kill 3 --dir "$DIR"
+    wait_until eval '! state_is slow'
+    weft node start 3 --dir "$DIR"
+    wait_until healthy_or_slow
+    wait_until state_is slow
+    kill "$load"
+    wait "$load" || true
+    host 20 write
+    serve_again
+    wait_until state_is up
+    whole
+    grep -c 'node 1 is down: its disk is slow' "$T/log" | grep -x 2
+}
+# Nothing is wrong but that node 1 is slow.
+healthy_or_slow() { status "sys.exit(any(m['state'] != 'up' for m in s['nodes']))"; }
 
 # Every operation of a disk fails: at start, and while it is in use.
 errs() {
@@ -223,7 +253,64 @@ state_hangs() {
     umount "$T/state"
 }
 
+# The disk of one process of a cluster hangs. The others go on without it, and it comes back by itself.
+process_hangs() {
+    down
+    serve_no_more || true
+    DIR=$T/hanging URI="nbd+unix:///v?socket=$T/hanging/nbd.sock"
+    up --processes && wait_until answers && down
+    mv "$DIR/node-1/disk.img" "$T/backing" && : >"$DIR/node-1/disk.img"
+    DISK=$DIR/node-1/disk.img
+    serve_backing
+    up_again --processes && wait_until answers
+    host 60 fill
+    hang
+    host 15 write
+    state_is hung
+    status "sys.exit('has not finished a write for 1s' not in n['why'])"
+    host 10 write
+    go_on
+    whole
+    down
+    serve_no_more
+}
+
+# The file system of an array's directory is full. Changes of the map go on in the room that is kept ahead, until there is not
+# enough of it: then they are refused, and hosts are served, also while nodes go and come.
+state_is_full() {
+    local n
+    down
+    DIR=$T/alone URI="nbd+unix:///v?socket=$T/alone/nbd.sock"
+    up && wait_until answers && down
+    mkdir -p "$T/state" "$T/disks"
+    mount -t tmpfs -o size=4m none "$T/state"
+    mv "$DIR"/disk-*.img "$T/disks/"
+    cp -a "$DIR"/. "$T/state/"
+    DIR=$T/state URI="nbd+unix:///v?socket=$T/own.sock"
+    for n in {0..4}; do ln -s "$T/disks/disk-$n.img" "$DIR/disk-$n.img"; done
+    up_again --listen "$T/own.sock" && wait_until answers
+    dd if=/dev/zero of="$DIR/filler" bs=4k status=none 2>/dev/null || true
+    host 10 write
+    n=0
+    while [ $n -lt 60 ] && weft volume create "a-volume-with-a-long-name-$n" 1M --dir "$DIR" 2>"$T/said"; do n=$((n + 1)); done
+    [ $n -gt 0 ]
+    grep 'the map cannot be stored: .*No space left on device.*; nothing was changed' "$T/said"
+    host 10 write
+    weft node kill 2 --dir "$DIR"
+    host 10 write
+    weft node start 2 --dir "$DIR"
+    wait_until healthy
+    host 10 write
+    rm "$DIR/filler"
+    weft volume create last 1M --dir "$DIR"
+    wait_until healthy
+    host 60 check
+    scrubbed v "$DIR"
+    down
+    umount "$T/state"
+}
+
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_under_load hangs_at_start is_slow errs is_full state_hangs}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs is_full process_hangs state_hangs state_is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -69,7 +69,13 @@ impl Stop {
             let is_down = |n: &usize| {
                 matches!(
                     state(&status, *n),
-                    Some(NodeState::Hung | NodeState::Down | NodeState::Lost | NodeState::Expected)
+                    Some(
+                        NodeState::Hung
+                            | NodeState::Slow
+                            | NodeState::Down
+                            | NodeState::Lost
+                            | NodeState::Expected
+                    )
                 )
             };
             nodes.retain(|n| !is_down(n));

@@ -341,8 +341,10 @@ pub fn given_up(node: usize, accept: &AcceptLoss) -> ControlRequest {
 pub fn works(status: &Status, node: usize) -> Option<String> {
     let node = status.nodes.iter().find(|n| usize::from(n.node) == node)?;
     let (n, state) = (node.node, node.state);
-    let works =
-        !matches!(state, NodeState::Hung | NodeState::Down | NodeState::Lost | NodeState::Expected);
+    let works = !matches!(
+        state,
+        NodeState::Hung | NodeState::Slow | NodeState::Down | NodeState::Lost | NodeState::Expected
+    );
     works.then(|| {
         format!(
             "the disk of node {n} works (node {n} is {state}): it would no longer be used, and its content rebuilt from \
@@ -358,7 +360,10 @@ fn wait_until_empty(control: &mut Control, nodes: &[usize]) -> Result<()> {
         for node in nodes {
             let us = status.nodes.iter().find(|n| usize::from(n.node) == *node);
             let us = us.context("the node no longer exists")?;
-            if matches!(us.state, NodeState::Hung | NodeState::Down | NodeState::Lost) {
+            if matches!(
+                us.state,
+                NodeState::Hung | NodeState::Slow | NodeState::Down | NodeState::Lost
+            ) {
                 bail!("node {node} is down; nothing can be copied from it until it is back");
             }
             left += us.columns as u64;

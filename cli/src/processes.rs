@@ -27,7 +27,8 @@ use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
     Configuration, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks,
-    Polling, Size, Spec, found, lock, make_private_directory, private_file, write_private,
+    Polling, Size, Spec, SuspectAfter, found, lock, make_private_directory, private_file,
+    write_private,
 };
 use weft_terminal::say;
 
@@ -53,6 +54,8 @@ pub struct Each {
     pub lanes: Option<Lanes>,
     /// How long a disk may take for one operation.
     pub disk_timeout: Option<DiskTimeout>,
+    /// How long a disk may be slow.
+    pub suspect_after: Option<SuspectAfter>,
     /// Who may come in.
     pub doors: DoorOptions,
 }
@@ -181,9 +184,18 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             let polling = each.polling.unwrap_or(before.polling);
             let lanes = each.lanes.unwrap_or(before.lanes);
             let disk_timeout = each.disk_timeout.unwrap_or(before.disk_timeout);
+            let suspect_after = each.suspect_after.unwrap_or(before.suspect_after);
             let doors = each.doors.over(before.doors.clone());
-            let config =
-                Configuration { queue, local, polling, lanes, disk_timeout, doors, ..before };
+            let config = Configuration {
+                queue,
+                local,
+                polling,
+                lanes,
+                disk_timeout,
+                suspect_after,
+                doors,
+                ..before
+            };
             write_config(path, &config)?;
         }
     }
@@ -230,6 +242,7 @@ fn make(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             patience: Default::default(),
             lanes: each.lanes.unwrap_or_default(),
             disk_timeout: each.disk_timeout.unwrap_or_default(),
+            suspect_after: each.suspect_after.unwrap_or_default(),
             doors: each.doors.over(Doors::default()),
             controller: false,
             dir: own,

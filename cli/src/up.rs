@@ -10,6 +10,7 @@ use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::{
     Array, DiskQueue, DiskTimeout, Doors, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec,
+    SuspectAfter,
 };
 use weft_terminal::say;
 
@@ -71,6 +72,9 @@ pub struct Up {
     /// Time limit for one disk operation before the other nodes continue without the disk, such as 10s [default: 10s, or 30s for rotating disks; or with --processes the array's value]
     #[arg(long, value_name = "TIME")]
     disk_timeout: Option<DiskTimeout>,
+    /// Time for which a disk may be much slower than the others before they continue without it, such as 5m, or never [default: 5m, and only with redundancy to spare; or with --processes the array's value]
+    #[arg(long, value_name = "TIME|never")]
+    suspect_after: Option<SuspectAfter>,
     /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
@@ -102,7 +106,8 @@ impl Up {
             let limits = self.limits.words();
             let (local, polling, lanes) = (self.local, self.polling, self.lanes);
             let doors = self.doors.clone();
-            let each = Each { local, polling, lanes, disk_timeout: self.disk_timeout, doors };
+            let (disk_timeout, suspect_after) = (self.disk_timeout, self.suspect_after);
+            let each = Each { local, polling, lanes, disk_timeout, suspect_after, doors };
             return processes::run(&self.dir, &spec, &self.listen, &limits, each);
         }
         if args::node_dir(&self.dir, 0).is_dir() {
@@ -124,7 +129,8 @@ impl Up {
             .limited(limits)
             .polling(self.polling.unwrap_or_default())
             .lanes(self.lanes.unwrap_or_default())
-            .disk_timeout(self.disk_timeout.unwrap_or_default());
+            .disk_timeout(self.disk_timeout.unwrap_or_default())
+            .suspect_after(self.suspect_after.unwrap_or_default());
         let dir = self.dir.clone();
         let greet = move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),

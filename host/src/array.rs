@@ -22,6 +22,7 @@ use crate::reactor::{PEERS, Reactor, Stopped, Stopper};
 use crate::sessions::listen::Listen;
 use crate::spec::Spec;
 use crate::state::State;
+use crate::suspect_after::SuspectAfter;
 
 /// An array that is ready to run.
 pub struct Array {
@@ -51,7 +52,7 @@ impl Array {
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, config) = (home.dir().to_path_buf(), home.config());
         let (limits, polling, lanes) = (config.limits, config.polling, config.lanes);
-        let disk_timeout = config.disk_timeout;
+        let (disk_timeout, suspect_after) = (config.disk_timeout, config.suspect_after);
         let listens = config.listens.clone();
         let (doors, own) = (config.doors.clone(), config.own_host());
         let poll = poll()?;
@@ -59,7 +60,8 @@ impl Array {
         let rule = Rule::Together(Box::new(together));
         let array = Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir };
         let array = array.kept(&doors, own)?;
-        Ok(array.limited(limits).polling(polling).lanes(lanes).disk_timeout(disk_timeout))
+        let array = array.limited(limits).polling(polling).lanes(lanes);
+        Ok(array.disk_timeout(disk_timeout).suspect_after(suspect_after))
     }
 
     /// The array asking this of hosts that come in; nothing of those that come by Unix sockets and loopback, usually.
@@ -101,6 +103,12 @@ impl Array {
     /// The array taking out nodes whose disks are busy with one operation for longer than this.
     pub fn disk_timeout(mut self, timeout: DiskTimeout) -> Array {
         self.reactor.time_out_disks(timeout);
+        self
+    }
+
+    /// The array taking out nodes whose disks are slow for longer than this.
+    pub fn suspect_after(mut self, after: SuspectAfter) -> Array {
+        self.reactor.suspect_disks_after(after);
         self
     }
 

@@ -36,7 +36,7 @@ impl DiskTimeout {
         (self.of(rotating) / DiskTimeout::WRITES).max(shortest)
     }
 
-    /// What is to be written down, if anything was chosen.
+    /// The value for a configuration, if one was chosen.
     pub(crate) fn words(self) -> Option<String> {
         self.0.map(duration_in_words)
     }

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,11 +11,18 @@ use std::time::{Duration, Instant};
 use rustix::fs::{
     CWD, FallocateFlags, FlockOperation, RenameFlags, fallocate, flock, renameat_with,
 };
+use rustix::io::Errno;
 
 use crate::error::{Result, at, fail};
 
-/// Room that a file may grow by on a file system that is full otherwise.
+/// Least room that a file may grow by on a file system that is full otherwise.
 const GROWTH: u64 = 16 << 10;
+
+/// Room that is kept for a file of this many bytes to grow. A map says of each volume which nodes are away and what they
+/// missed: when a node goes it may double.
+fn growth(len: u64) -> u64 {
+    GROWTH.max(4 * len)
+}
 
 /// The mode of files: they hold what hosts have stored, or what leads there.
 const PRIVATE: u32 = 0o600;
@@ -77,14 +84,35 @@ pub(crate) fn replace(path: &Path, spare: &Path, bytes: &[u8]) -> Result<()> {
     write().map_err(at("write", path))
 }
 
-/// Writes the spare of a file as [`replace`] does, and leaves the file itself as it is.
-pub(crate) fn write_spare(spare: &Path, bytes: &[u8]) -> Result<()> {
-    write_over(spare, bytes).map_err(at("write", spare))
+/// Writes the spare of a file as [`replace`] does, and leaves the file itself as it is. There must be room for `next`
+/// bytes, and for what that may have to grow by after that.
+pub(crate) fn write_spare(spare: &Path, bytes: &[u8], next: u64) -> Result<()> {
+    let written = write_over(spare, bytes);
+    written.and_then(|file| keep_room(&file, next + growth(next) / 2)).map_err(at("write", spare))
+}
+
+/// Has room kept for a file with these bytes to grow, and for its spare, if there is any.
+pub(crate) fn keep_ahead(path: &Path, spare: &Path, bytes: &[u8]) {
+    let len = bytes.len() as u64;
+    let file = OpenOptions::new().write(true).open(path);
+    // The existing room must do if there is no more.
+    let _ = file.and_then(|file| keep_room(&file, len + growth(len)));
+    let _ = write_over(spare, bytes);
+}
+
+/// Has a file system keep room for this many bytes of a file. One that cannot keep any does without.
+pub(crate) fn keep_room(file: &File, len: u64) -> io::Result<()> {
+    match fallocate(file, FallocateFlags::KEEP_SIZE, 0, len) {
+        Err(e @ (Errno::NOSPC | Errno::DQUOT)) if file.metadata()?.blocks() * 512 < len => {
+            Err(e.into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Replaces a file's content in the room that it has, as far as that goes, and keeps some
 /// for more.
-fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_over(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = private_file().write(true).create(true).truncate(false).open(path)?;
     // It may have been made by a program that let others read it.
     file.set_permissions(Permissions::from_mode(PRIVATE))?;
@@ -93,9 +121,10 @@ fn write_over(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if file.metadata()?.len() > len {
         file.set_len(len)?;
     }
-    // A file system that cannot keep room does without.
-    let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, len + GROWTH);
-    file.sync_all()
+    // The existing room must do if there is no more.
+    let _ = keep_room(&file, len + growth(len));
+    file.sync_all()?;
+    Ok(file)
 }
 
 /// Puts a file in the place of another, for good.

@@ -51,6 +51,7 @@ mod spec;
 mod state;
 pub mod status;
 mod strangers;
+mod suspect_after;
 mod throttle;
 mod volumes;
 
@@ -83,6 +84,7 @@ pub use sessions::listen::{HostProtocol, Listen};
 pub use size::{Size, parse_size};
 pub use spec::Spec;
 pub use state::{Findings, State, recover};
+pub use suspect_after::SuspectAfter;
 pub use weft_core::policy::Setting;
 pub use weft_member::epoch_parts;
 pub use weft_net::frame::VERSION as PROTOCOL_VERSION;

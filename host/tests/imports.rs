@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 32] = [
+const ORDER: [&str; 33] = [
     "error",
     "hex",
     "length_of_time",
@@ -19,6 +19,7 @@ const ORDER: [&str; 32] = [
     "lanes",
     "disk",
     "disk_timeout",
+    "suspect_after",
     "spec",
     "policy",
     "throttle",

@@ -242,6 +242,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         polling: Default::default(),
         patience: Default::default(),
         disk_timeout: Default::default(),
+        suspect_after: Default::default(),
         doors: Default::default(),
         lanes: Default::default(),
         controller: false,

@@ -8,6 +8,7 @@
 mod assembly;
 #[cfg(test)]
 mod away_tests;
+mod back_off;
 mod background;
 mod calculator;
 mod catchup;
@@ -60,6 +61,7 @@ use crate::store::Reached;
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use crate::cluster::{MapMessage, MemberReport, Memory};
+pub use back_off::BackOff;
 pub use config::NodeConfig;
 pub use environment::{Environment, drive};
 pub use fault::Bug;
@@ -71,12 +73,12 @@ pub use message::{
     Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
     Standing, Task, Wanted,
 };
-pub use originator::{ScrubFindings, ScrubProgress, Spent};
+pub use originator::{RunningMedian, ScrubFindings, ScrubProgress, Spent};
 pub use pace::{FillRates, UNBOUNDED};
 pub use request_message::{Ask, Holder, Stage, Wish};
 pub use sequence_message::{Account, Claim, SequenceMessage, SequenceReport};
 pub use sequencing::{backup_of, primary_of};
-pub use status::{Exposed, NodeCounters, NodeStatus, SlowNode};
+pub use status::{Exposed, NodeCounters, NodeStatus, SlowAt, SlowNode};
 
 use background::Background;
 use controlling::Controlling;

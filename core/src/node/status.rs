@@ -120,15 +120,35 @@ pub struct NodeStatus {
     pub counters: NodeCounters,
 }
 
-/// A node that answers reads much later than the others do, and how long half of its answers take at most, and half of theirs.
+/// At what a node is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SlowAt {
+    /// It answers reads late.
+    Reads,
+    /// It votes on writes late.
+    Writes,
+}
+
+impl SlowAt {
+    /// All there are.
+    pub const ALL: [SlowAt; 2] = [SlowAt::Reads, SlowAt::Writes];
+}
+
+/// A node that is much slower than the others, and how long half of its answers take at most, and half of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowNode {
     /// Which.
     pub node: NodeId,
+    /// At what.
+    pub at: SlowAt,
     /// How long it takes.
     pub takes: Nanos,
     /// How long the others take.
     pub others: Nanos,
+    /// How long ago it was found.
+    pub lasts: Nanos,
+    /// For how long its answers have shown it, without a break.
+    pub seen_for: Nanos,
 }
 
 impl Node {
@@ -147,7 +167,7 @@ impl Node {
         all.filter(|((_, area), _)| *area == Area::Whole).map(|((id, _), exposed)| (id, exposed))
     }
 
-    /// Nodes that answer its hosts' reads much later than the others do.
+    /// Nodes that are much slower than the others at what its hosts ask.
     pub fn slow_nodes(&self) -> Vec<SlowNode> {
         self.originator.slow_nodes(self.outbox.now)
     }

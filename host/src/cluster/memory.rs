@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FallocateFlags, fallocate};
 use weft_member::{LogError, MemberId, Persist, Stored, Witness};
 
 use crate::durable;
@@ -30,6 +29,9 @@ const REMEDY: &str = "This process does not take part, because it could break ea
 /// Room that is kept for what comes, so that a full file system does not stop the member at
 /// once.
 const ROOM: u64 = 1 << 20;
+
+/// An operator's change must leave this much, so that nodes can still leave and return.
+const LEAST_ROOM: u64 = ROOM / 4;
 
 /// Why a member's log cannot be taken up.
 pub(super) enum Trouble {
@@ -163,15 +165,21 @@ impl Memory {
         Ok(())
     }
 
-    /// Tests whether the directory is writable: the next log overwrites the byte that this writes.
+    /// Tests whether the directory is writable, and has room for more in the log and in the next one, which overwrites
+    /// the byte that this writes.
     pub(super) fn try_to_write(&self) -> Result<()> {
-        let path = self.dir.join(SPARE);
-        let spare = durable::private_file().write(true).create(true).truncate(false).open(&path);
-        let written = spare.and_then(|spare| {
+        let (path, log) = (self.dir.join(SPARE), self.dir.join(FILE));
+        let test = || {
+            let log = OpenOptions::new().write(true).open(log)?;
+            let mut options = durable::private_file();
+            let spare = options.write(true).create(true).truncate(false).open(&path)?;
             spare.write_all_at(&[0], 0)?;
+            let least = log.metadata()?.len() + LEAST_ROOM;
+            durable::keep_room(&log, least)?;
+            durable::keep_room(&spare, least)?;
             spare.sync_data()
-        });
-        written.map_err(at("write to", &path))
+        };
+        test().map_err(at("write to", &path))
     }
 
     fn write_log(&mut self, persist: &Persist) -> Result<()> {
@@ -222,8 +230,8 @@ impl LogFile {
     fn open(path: &Path) -> Result<LogFile> {
         let file = OpenOptions::new().write(true).open(path).map_err(at("open", path))?;
         let len = file.metadata().map_err(at("read", path))?.len();
-        // A file system that cannot keep room does without.
-        let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, len + ROOM);
+        // The existing room must do if there is no more.
+        let _ = durable::keep_room(&file, len + ROOM);
         Ok(LogFile { file, len })
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::control::absences::Absences;
+use crate::engine::Sighting;
 use crate::status::Detour;
 use crate::throttle::AllDemands;
 
@@ -53,6 +54,12 @@ impl PeerStatus {
     /// Whom a process reaches not as it should, or through others.
     pub(crate) fn detours(&self, process: NodeId) -> Vec<Detour> {
         let said = self.of(process).map(|n| n["detours"].clone());
+        said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
+    }
+
+    /// The nodes that a process finds slow.
+    pub(crate) fn slow_nodes(&self, process: NodeId) -> Vec<Sighting> {
+        let said = self.of(process).map(|n| n["slow"].clone());
         said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
     }
 

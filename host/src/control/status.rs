@@ -7,7 +7,7 @@ use weft_core::cluster::{
     APART, APART_BY_NODE, ClusterMap, Extent, Fullness, NodeInfo, NodeKind, Plan, Volume,
     plan_balance,
 };
-use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress};
+use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress, SlowAt};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
 
@@ -201,9 +201,13 @@ pub(crate) fn nodes(commands: &Commands<'_>) -> Vec<NodeStatus> {
     };
     let mut absences = absences::all(engine, commands.peer_status);
     let slow = |n: u16| {
-        engine.slow_node(usize::from(n)).map(|slow| SlowStatus {
-            read_microseconds: slow.takes / 1000,
-            others_microseconds: slow.others / 1000,
+        let at = |at| engine.slow_node(usize::from(n), at);
+        let (reads, writes) = (at(SlowAt::Reads), at(SlowAt::Writes));
+        (reads.is_some() || writes.is_some()).then(|| SlowStatus {
+            read_microseconds: reads.map(|s| s.takes / 1000),
+            others_microseconds: reads.map(|s| s.others / 1000),
+            write_microseconds: writes.map(|s| s.takes / 1000),
+            others_write_microseconds: writes.map(|s| s.others / 1000),
         })
     };
     let as_seen_here = |status: NodeStatus| NodeStatus {
@@ -230,6 +234,7 @@ pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts, demands: AllDemands) -> 
         "admits": engine.rule.together()?.home().config.admit.is_some(),
         "epoch": engine.map().epoch,
         "detours": detours(engine.rule.together()?),
+        "slow": engine.sightings(),
         "absences": absences::ours(engine),
     }))
 }
@@ -241,14 +246,14 @@ fn elsewhere(commands: &Commands<'_>, n: usize) -> NodeStatus {
     let said = said.and_then(|value| serde_json::from_value::<NodeStatus>(value).ok());
     let mut status = said.unwrap_or_default();
     // Its word about itself may be old, and it may be the only one to believe it.
-    let hangs = status.state == NodeState::Hung && is_in_touch(engine, id);
+    let said = Some(status.state).filter(|s| matches!(s, NodeState::Hung | NodeState::Slow));
+    let said = said.filter(|_| is_in_touch(engine, id));
     let info = &engine.map().nodes[n];
     status.node = id.0;
     status.state = match (info.up, info.given_up, info.disk) {
         (false, true, _) => NodeState::Lost,
         (false, _, 0) => NodeState::Expected,
-        (false, ..) if hangs => NodeState::Hung,
-        (false, ..) => NodeState::Down,
+        (false, ..) => said.unwrap_or(NodeState::Down),
         _ if engine.map().is_stale(id) => NodeState::CatchingUp,
         _ if info.draining => NodeState::Draining,
         _ if info.suspect => NodeState::Suspect,
@@ -301,6 +306,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         Phase::Opening => NodeState::Opening,
         Phase::Down if instance.trouble.is_some() => NodeState::Hung,
         Phase::Down if instance.failures.are_waited_out() => NodeState::Down,
+        Phase::Down if instance.is_out_as_slow() => NodeState::Slow,
         Phase::Down if instance.wanted => NodeState::Opening,
         Phase::Down if info.given_up => NodeState::Lost,
         Phase::Down => NodeState::Down,
@@ -310,7 +316,8 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
         _ if info.suspect => NodeState::Suspect,
         _ => NodeState::Up,
     };
-    let is_down = matches!(state, NodeState::Hung | NodeState::Lost | NodeState::Down);
+    let is_down =
+        matches!(state, NodeState::Hung | NodeState::Slow | NodeState::Lost | NodeState::Down);
     let trouble = instance.trouble.as_ref().filter(|_| instance.runs()).map(|t| t.what.clone());
     let backend = engine.seat(n).and_then(|seat| seat.disk.as_ref());
     let mut status = NodeStatus {

@@ -60,7 +60,7 @@ impl Engine {
         for n in 0..self.instances.len() {
             self.look_at_disk(n, now);
         }
-        self.look_for_slow_nodes();
+        self.look_for_slow_nodes(now);
     }
 
     /// When it is to be looked next.

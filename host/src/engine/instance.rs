@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use weft_core::node::BackOff;
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, SECTOR};
 
 use crate::cluster::Home;
@@ -101,6 +102,8 @@ pub(crate) struct Instance {
     pub(crate) trouble: Option<Trouble>,
     /// When its node was last taken out because the disk did not answer.
     pub(super) taken_out: Option<Nanos>,
+    /// When its node was taken out because the disk is slow, and for how long.
+    pub(crate) back_off: BackOff,
 }
 
 /// When a node may start again that the others have gone on without. The first time it does so at once; one to which it
@@ -131,6 +134,11 @@ impl Rest {
     }
 }
 
+/// How long the node of a slow disk stays away.
+pub(super) fn back_off() -> BackOff {
+    BackOff::new(60_000 * MILLIS, 3_600_000 * MILLIS)
+}
+
 impl Instance {
     /// One that does not run.
     pub(crate) fn new(path: PathBuf, size: u64) -> Instance {
@@ -154,6 +162,7 @@ impl Instance {
             opening: None,
             trouble: None,
             taken_out: None,
+            back_off: back_off(),
         }
     }
 
@@ -190,6 +199,11 @@ impl Instance {
     /// Whether its node has a disk, and has it open.
     pub(super) fn has_disk(&self) -> bool {
         !matches!(self.phase, Phase::Down | Phase::Elsewhere) && !self.path.as_os_str().is_empty()
+    }
+
+    /// Whether its node is out because the disk is slow, and comes back by itself.
+    pub(crate) fn is_out_as_slow(&self) -> bool {
+        self.phase == Phase::Down && self.wanted && self.back_off.is_away()
     }
 
     /// Whether it takes part in the cluster, as far as is known here.

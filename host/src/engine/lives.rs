@@ -17,7 +17,7 @@ use crate::durable::random;
 use crate::engine::errors::Errors;
 use crate::engine::failures::Failures;
 use crate::engine::hung::{OPENS_WITHIN, OpeningDisk};
-use crate::engine::instance::{Instance, Phase};
+use crate::engine::instance::{Instance, Phase, back_off};
 use crate::error::{Error, Result, fail};
 use crate::log::About;
 use crate::size::rounded;
@@ -74,6 +74,7 @@ impl Engine {
             return fail(format!("node {n} runs already"));
         }
         self.instances[n].failures = Failures::default();
+        self.instances[n].back_off = back_off();
         if !self.starting && self.nobody_runs() && self.start_over() {
             for other in (0..self.instances.len()).filter(|other| *other != n) {
                 if self.map().is_up(NodeId(other as u16)) {
@@ -317,7 +318,9 @@ impl Engine {
         let now = self.clock.now();
         for n in 0..self.instances.len() {
             let instance = &self.instances[n];
-            let waits = instance.rest.is_on(now) || instance.failures.pauses(now);
+            let waits = instance.rest.is_on(now)
+                || instance.failures.pauses(now)
+                || self.stays_away(n, now);
             if instance.wanted && self.disk_ops(n) == 0 && !waits {
                 if let Err(e) = self.open_node(n) {
                     self.drop_node(n, &e.to_string());
@@ -351,7 +354,9 @@ impl Engine {
 
     pub(super) fn node_ready(&mut self, n: usize) {
         self.count_on(n);
+        let now = self.clock.now();
         self.instances[n].failures.is_over();
+        self.instances[n].back_off.is_back(now);
         self.instances[n].phase = Phase::Running;
         if !self.starting {
             self.log.on(About::node(n)).info(&format!("node {n} is up"));

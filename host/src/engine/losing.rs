@@ -14,6 +14,19 @@ impl Engine {
         let losses = Losses { map: self.map(), nodes, runs: &|n| self.runs(n) };
         losses.are_borne(accepted)
     }
+
+    /// Whether the volumes on a node's disk bear any other loss without it.
+    pub(crate) fn can_spare(&self, node: NodeId) -> bool {
+        is_spare(self.map(), node, &|n| self.runs(n))
+    }
+}
+
+fn is_spare(map: &ClusterMap, node: NodeId, runs: &dyn Fn(NodeId) -> bool) -> bool {
+    let its = map.volumes.values().filter(|v| !v.is_deleted() && v.nodes().contains(&node));
+    let bears = |volume: &Volume, other: NodeId| {
+        !Losses { map, nodes: &[node, other], runs }.are_unborne_by(volume)
+    };
+    its.into_iter().all(|v| v.nodes().into_iter().all(|other| bears(v, other)))
 }
 
 /// Disks that are to be given up.
@@ -30,11 +43,15 @@ impl Losses<'_> {
             return fail(format!("there is no volume '{name}'; `weft volume list` names them all"));
         }
         let concerned = |v: &Volume| self.nodes.iter().any(|n| v.nodes().contains(n));
-        let unborne = |v: &Volume| v.is_lost_with(|n| self.is_given_up(n) || self.is_unsound(v, n));
-        match volumes().find(|v| !accepted.contains(&v.name) && concerned(v) && unborne(v)) {
+        let is_lost = |v: &Volume| concerned(v) && self.are_unborne_by(v);
+        match volumes().find(|v| !accepted.contains(&v.name) && is_lost(v)) {
             Some(volume) => fail(self.in_words(volume)),
             None => Ok(()),
         }
+    }
+
+    fn are_unborne_by(&self, volume: &Volume) -> bool {
+        volume.is_lost_with(|n| self.is_given_up(n) || self.is_unsound(volume, n))
     }
 
     fn is_given_up(&self, node: NodeId) -> bool {
@@ -181,6 +198,20 @@ mod tests {
         let mut deleted = map.clone();
         Arc::make_mut(deleted.volumes.get_mut(&VolumeId(1)).unwrap()).deletion.since = Some(1);
         assert_eq!(said(&deleted, &[1], &[], &[]), "borne");
+    }
+
+    #[test]
+    fn a_disk_can_be_spared_if_any_other_may_be_lost_too() {
+        let spares = |layout: &str, node: u16, down: &[u16]| {
+            let map = map(layout, &[&[0, 1, 2, 3], &[1, 2, 3, 4]]);
+            is_spare(&map, NodeId(node), &|n| !down.contains(&n.0))
+        };
+        assert!(spares("raid6", 1, &[]));
+        assert!(!spares("raid6", 1, &[2]), "one is lost already");
+        assert!(spares("raid6", 0, &[4]), "no extent has both");
+        assert!(!spares("raid5", 1, &[]));
+        assert!(!spares("raid0", 1, &[]));
+        assert!(spares("raid0", 5, &[]), "it has nothing there");
     }
 
     #[test]

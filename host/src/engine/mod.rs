@@ -26,7 +26,7 @@ use std::os::fd::RawFd;
 use std::time::Instant;
 
 use weft_core::cluster::{ClusterMap, Volume};
-use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus, SlowNode, Spent};
+use weft_core::node::{HostData, HostError, HostOp, Input, NodeStatus, Spent};
 use weft_core::order::{Origin, Place};
 use weft_core::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use weft_member::Gate;
@@ -39,6 +39,7 @@ use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::polling::Polling;
+use crate::suspect_after::SuspectAfter;
 use crate::volumes::{self, Exports, NewVolume, Served};
 
 pub(crate) use self::lane::Bell;
@@ -46,6 +47,8 @@ use self::lane::{Disks, Lease, Seat};
 use self::lanes::Lanes;
 pub(crate) use self::lanes::Tally;
 use self::measures::Measures;
+pub(crate) use self::slow::Sighting;
+use self::slow::SlowNodes;
 pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
@@ -89,12 +92,14 @@ pub(crate) struct Engine {
     measures: Measures,
     /// When it is looked next whether disks had errors.
     next_errors: Nanos,
-    /// The nodes that were slow when it was looked last.
-    slow: BTreeMap<NodeId, SlowNode>,
+    /// Nodes that are slow.
+    slow: SlowNodes,
     /// When it is looked next whether disks answer.
     next_look: Nanos,
     /// How long a disk may take for an operation.
     pub(crate) disk_timeout: DiskTimeout,
+    /// How long a disk may be slow.
+    pub(crate) suspect_after: SuspectAfter,
 }
 
 impl Engine {
@@ -143,9 +148,10 @@ impl Engine {
             too_long: false,
             measures,
             next_errors: 0,
-            slow: BTreeMap::new(),
+            slow: SlowNodes::default(),
             next_look: 0,
             disk_timeout: DiskTimeout::default(),
+            suspect_after: SuspectAfter::default(),
         };
         engine.copy_map();
         Ok(engine)
@@ -257,7 +263,7 @@ impl Engine {
     /// Whether nothing is in work anywhere and everything is in place.
     pub(crate) fn is_quiet(&self) -> bool {
         let quiet = |(n, s): (usize, &Instance)| match s.phase {
-            Phase::Down => !s.wanted || s.trouble.is_some(),
+            Phase::Down => !s.wanted || s.trouble.is_some() || s.back_off.is_away(),
             Phase::Opening => false,
             Phase::Elsewhere => true,
             Phase::Running | Phase::Draining => self.status_of(n).is_some_and(|s| s.quiet),

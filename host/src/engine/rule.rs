@@ -281,17 +281,19 @@ impl Engine {
     /// Asks for a change of the map.
     pub(crate) fn change(&mut self, change: Change) -> Ticket {
         match &mut self.rule {
-            Rule::Alone(alone) => match alone.state.can_store() {
-                Ok(()) => {
-                    self.tell_authority(AuthorityInput::Change(change));
-                    Ticket(0)
+            Rule::Alone(alone) => {
+                match alone.state.can_store(change.made_on(alone.authority.map())) {
+                    Ok(()) => {
+                        self.tell_authority(AuthorityInput::Change(change));
+                        Ticket(0)
+                    }
+                    Err(e) => {
+                        alone.refusal =
+                            Some(Error(format!("{CANNOT_STORE}: {e}; nothing was changed")));
+                        Ticket::REFUSED
+                    }
                 }
-                Err(e) => {
-                    alone.refusal =
-                        Some(Error(format!("{CANNOT_STORE}: {e}; nothing was changed")));
-                    Ticket::REFUSED
-                }
-            },
+            }
             Rule::Together(together) => {
                 let ticket = together.change(change);
                 self.take_effects();

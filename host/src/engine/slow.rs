@@ -1,50 +1,225 @@
-//! Nodes that answer reads much later than the others do, as the originators of this process see it: said in the log when
-//! that begins and ends, and kept for the status.
+//! Nodes that are much slower than the others, as the originators of this process and of others see it: said in the log
+//! when that begins and ends, kept for the status, and taken out of the map when it lasts.
+//!
+//! Only this process judges its disks. What originators see may be the network's, or a busy processor's. So a node is taken
+//! out only if its disk itself takes a good part of that time. If several nodes are slow it is the load, and none is taken
+//! out. Nor is one while another disk is out or behind, or has been so within that time.
 
 use std::collections::BTreeMap;
 
-use weft_core::node::SlowNode;
-use weft_core::units::{MILLIS, Nanos, NodeId};
+use serde::{Deserialize, Serialize};
+use weft_core::node::{SlowAt, SlowNode};
+use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 
 use super::Engine;
+use crate::length_of_time::duration_in_words;
 use crate::log::About;
+
+/// A node is reported as slow when it has been slow for this long, by at least this difference.
+const SAID_AFTER: Nanos = 10_000 * MILLIS;
+const SAID_FROM: Nanos = 5 * MILLIS;
+
+/// An operation of a slow disk takes at least this part of what its node takes: an answer is several of them.
+const PART: Nanos = 4;
+
+/// A slow node as one process tells others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sighting {
+    node: u16,
+    writes: bool,
+    takes: Nanos,
+    others: Nanos,
+    seen_for: Nanos,
+}
+
+impl From<&SlowNode> for Sighting {
+    fn from(slow: &SlowNode) -> Sighting {
+        let SlowNode { node, at, takes, others, seen_for, .. } = *slow;
+        Sighting { node: node.0, writes: at == SlowAt::Writes, takes, others, seen_for }
+    }
+}
+
+/// The known slow nodes.
+#[derive(Default)]
+pub(super) struct SlowNodes {
+    /// What the originators of this process saw last.
+    seen: Vec<SlowNode>,
+    /// What other processes have said last.
+    heard: Vec<Sighting>,
+    /// Those that are said to be slow.
+    said: BTreeMap<(NodeId, SlowAt), SlowNode>,
+    whole: Whole,
+    /// A node that volumes cannot do without, as it was found in this epoch.
+    stays: Option<(NodeId, Epoch)>,
+}
+
+/// Since when no disk has been out or behind, as of a map.
+#[derive(Default)]
+struct Whole {
+    epoch: Epoch,
+    since: Option<Nanos>,
+}
 
 impl Engine {
     /// Asks the originators which nodes are slow.
-    pub(super) fn look_for_slow_nodes(&mut self) {
-        let mut slow: BTreeMap<NodeId, SlowNode> = BTreeMap::new();
-        for n in 0..self.instances.len() {
-            let node = self.seat(n).and_then(|seat| seat.node.as_ref());
-            for found in node.map_or(Vec::new(), |node| node.slow_nodes()) {
-                let known = slow.entry(found.node).or_insert(found);
-                if known.takes < found.takes {
-                    *known = found;
-                }
+    pub(super) fn look_for_slow_nodes(&mut self, now: Nanos) {
+        let seats = (0..self.instances.len()).filter_map(|n| self.seat(n)?.node.as_ref());
+        let seen: Vec<SlowNode> = seats.flat_map(|node| node.slow_nodes()).collect();
+        self.slow.seen = seen;
+        self.say_slow_nodes();
+        self.take_out_slow(now);
+    }
+
+    fn say_slow_nodes(&mut self) {
+        let is_said = |s: &&SlowNode| s.lasts >= SAID_AFTER && s.takes >= s.others + SAID_FROM;
+        let mut said: BTreeMap<(NodeId, SlowAt), SlowNode> = BTreeMap::new();
+        for found in self.slow.seen.iter().filter(is_said) {
+            let known = said.entry((found.node, found.at)).or_insert(*found);
+            if known.takes < found.takes {
+                *known = *found;
             }
         }
-        let before = std::mem::replace(&mut self.slow, slow);
-        for found in self.slow.values().filter(|s| !before.contains_key(&s.node)) {
+        let before = std::mem::replace(&mut self.slow.said, said);
+        for (key, found) in self.slow.said.iter().filter(|(key, _)| !before.contains_key(key)) {
+            let then = match key.1 {
+                SlowAt::Reads => "; hosts' reads go round it",
+                SlowAt::Writes => "; hosts' writes wait for it",
+            };
             let text = format!(
-                "node {} is slow: half of its reads take {:.1} ms or more, and those of the others {:.1} ms; hosts' reads \
-                 go round it",
+                "node {} is slow: {}{then}",
                 found.node.0,
-                millis(found.takes),
-                millis(found.others)
+                in_words(key.1, found.takes, found.others)
             );
             self.log.on(About::node(found.node.0.into())).warn(&text);
         }
-        for gone in before.keys().filter(|node| !self.slow.contains_key(node)) {
-            let text = format!("node {} is not slow any more", gone.0);
-            self.log.on(About::node(gone.0.into())).info(&text);
+        for (node, at) in before.keys().filter(|key| !self.slow.said.contains_key(key)) {
+            let text = format!("node {} is not slow at {} any more", node.0, what(*at));
+            self.log.on(About::node(node.0.into())).info(&text);
         }
     }
 
-    /// Whether a node is slow, as this process sees it.
-    pub(crate) fn slow_node(&self, n: usize) -> Option<SlowNode> {
-        self.slow.get(&NodeId(n as u16)).copied()
+    /// Whether a node is slow at something, as this process sees it.
+    pub(crate) fn slow_node(&self, n: usize, at: SlowAt) -> Option<SlowNode> {
+        self.slow.said.get(&(NodeId(n as u16), at)).copied()
     }
+
+    /// What other processes are told.
+    pub(crate) fn sightings(&self) -> Vec<Sighting> {
+        self.slow.seen.iter().map(Sighting::from).collect()
+    }
+
+    /// What other processes say.
+    pub(crate) fn hear_of_slow_nodes(&mut self, sightings: Vec<Sighting>) {
+        self.slow.heard = sightings;
+    }
+
+    /// Takes out the node of a disk of this process that has been slow for long.
+    fn take_out_slow(&mut self, now: Nanos) {
+        let whole = self.whole_for(now);
+        let Some(after) = self.suspect_after.time().filter(|after| whole >= *after) else { return };
+        let own = self.slow.seen.iter().map(Sighting::from);
+        let all: Vec<Sighting> = own.chain(self.slow.heard.iter().copied()).collect();
+        let Some(found) = worst_of_one(&all).filter(|found| found.seen_for >= after) else {
+            return;
+        };
+        let n = usize::from(found.node);
+        if self.is_slow_itself(n, &found) && self.may_go(n) {
+            let at = if found.writes { SlowAt::Writes } else { SlowAt::Reads };
+            self.goes_for_a_while(n, &in_words(at, found.takes, found.others), now);
+        }
+    }
+
+    /// For how long no disk has been out or behind.
+    fn whole_for(&mut self, now: Nanos) -> Nanos {
+        let epoch = self.map().epoch;
+        if self.slow.whole.epoch != epoch {
+            let is_whole = self.map().is_whole();
+            let since = self.slow.whole.since.filter(|_| is_whole).or(is_whole.then_some(now));
+            self.slow.whole = Whole { epoch, since };
+        }
+        self.slow.whole.since.map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// Whether it is the disk that is slow, of a node of this process that takes part.
+    fn is_slow_itself(&self, n: usize, found: &Sighting) -> bool {
+        let runs = self.instances.get(n).is_some_and(|s| s.phase == super::Phase::Running);
+        let takes = self.seat(n).map_or(0, |seat| seat.usual(found.writes));
+        runs && takes * PART >= found.takes
+    }
+
+    /// Whether volumes can do without a node that is slow; it is said once if they cannot.
+    fn may_go(&mut self, n: usize) -> bool {
+        let (node, epoch) = (NodeId(n as u16), self.map().epoch);
+        if self.slow.stays == Some((node, epoch)) {
+            return false;
+        }
+        let refused = match self.suspect_after.needs_spare() {
+            true if self.can_spare(node) => None,
+            true => Some("volumes would have no redundancy without it".to_string()),
+            false => self.can_do_without(&[node], &[]).err().map(|e| e.0),
+        };
+        if let Some(why) = &refused {
+            if self.slow.stays.is_none_or(|(before, _)| before != node) {
+                let text = format!("node {n} is slow and stays: {why}");
+                self.log.on(About::node(n)).warn(&text);
+            }
+            self.slow.stays = Some((node, epoch));
+        }
+        refused.is_none()
+    }
+
+    fn goes_for_a_while(&mut self, n: usize, why: &str, now: Nanos) {
+        let stays = self.instances[n].back_off.goes(now);
+        let stays = duration_in_words(std::time::Duration::from_nanos(stays));
+        // That it runs has been seen.
+        let _ =
+            self.kill_node(n, &format!("its disk is slow: {why}; it starts again after {stays}"));
+        self.instances[n].wanted = true;
+    }
+
+    /// Whether a node stays away since its disk is slow. While another is out it comes back at once.
+    pub(super) fn stays_away(&self, n: usize, now: Nanos) -> bool {
+        let others = (0..self.map().nodes.len()).filter(|other| *other != n);
+        self.instances[n].back_off.left(now).is_some()
+            && !others.into_iter().any(|other| self.map().is_out(NodeId(other as u16)))
+    }
+}
+
+/// The longest lasting of these, if they are all of one node.
+fn worst_of_one(all: &[Sighting]) -> Option<Sighting> {
+    let worst = all.iter().max_by_key(|s| s.seen_for)?;
+    all.iter().all(|s| s.node == worst.node).then_some(*worst)
+}
+
+fn what(at: SlowAt) -> &'static str {
+    match at {
+        SlowAt::Reads => "reads",
+        SlowAt::Writes => "writes",
+    }
+}
+
+fn in_words(at: SlowAt, takes: Nanos, others: Nanos) -> String {
+    format!(
+        "half of its {} take {:.1} ms or more, and those of the others {:.1} ms",
+        what(at),
+        millis(takes),
+        millis(others)
+    )
 }
 
 fn millis(time: Nanos) -> f64 {
     time as f64 / MILLIS as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_several_nodes_are_slow_none_is_the_one() {
+        let of = |node, seen_for| Sighting { node, writes: true, takes: 9, others: 1, seen_for };
+        assert_eq!(worst_of_one(&[]), None);
+        assert_eq!(worst_of_one(&[of(3, 5), of(3, 9), of(3, 7)]), Some(of(3, 9)));
+        assert_eq!(worst_of_one(&[of(3, 5), of(4, 1)]), None);
+    }
 }

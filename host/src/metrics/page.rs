@@ -56,7 +56,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 10] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 18] = [
+const NODES: [Row<NodeStatus, f64>; 19] = [
     ("node_down_seconds", "Time since the node went down, until it is given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -89,7 +89,10 @@ const NODES: [Row<NodeStatus, f64>; 18] = [
         n.rebuild_seconds_left.map(|s| s as f64)
     }),
     ("node_slow_read_seconds", "Median read latency of a slow disk", |n| {
-        n.slow.map(|s| s.read_microseconds as f64 / 1e6)
+        n.slow?.read_microseconds.map(|us| us as f64 / 1e6)
+    }),
+    ("node_slow_write_seconds", "Median write latency of a slow disk", |n| {
+        n.slow?.write_microseconds.map(|us| us as f64 / 1e6)
     }),
     ("node_clock_ahead_seconds", "Time that the machine's clock is ahead of the cluster's", |n| {
         n.clock_is_ahead_seconds.map(|s| s as f64)
@@ -140,7 +143,7 @@ const MODES: [VolumeMode; 8] = [
     VolumeMode::FaultFree,
 ];
 
-const STATES: [NodeState; 10] = [
+const STATES: [NodeState; 11] = [
     NodeState::Up,
     NodeState::CatchingUp,
     NodeState::Draining,
@@ -149,6 +152,7 @@ const STATES: [NodeState; 10] = [
     NodeState::Stopping,
     NodeState::Expected,
     NodeState::Hung,
+    NodeState::Slow,
     NodeState::Down,
     NodeState::Lost,
 ];
@@ -311,7 +315,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::status::{DiskErrors, LatencyStatus, VolumeLatency};
+    use crate::status::{DiskErrors, LatencyStatus, SlowStatus, VolumeLatency};
 
     fn status() -> Status {
         let writes =
@@ -382,7 +386,12 @@ mod tests {
         (up.queued, up.in_flight, up.clock_is_ahead_seconds) = (Some(0), Some(0), Some(1));
         (up.rebuilt_bytes_per_second, up.rebuild_seconds_left) = (Some(1), Some(1));
         (up.used_bytes, up.free_bytes, up.absence) = (Some(0), Some(0), Some(Default::default()));
-        (up.slots, up.slow) = (Some(Default::default()), Some(Default::default()));
+        let slow = SlowStatus {
+            read_microseconds: Some(1),
+            write_microseconds: Some(1),
+            ..SlowStatus::default()
+        };
+        (up.slots, up.slow) = (Some(Default::default()), Some(slow));
         full.logins.refused.insert("tls".to_string(), 1);
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));

@@ -54,6 +54,7 @@ impl Reactor {
                 PeerEvent::Status(status) => {
                     self.peer_status.take(peer, &status);
                     self.divide_limits();
+                    self.hear_of_slow_nodes();
                 }
                 PeerEvent::Down => {
                     self.hosts.lose_process(peer);
@@ -123,6 +124,13 @@ impl Reactor {
             together.tell_status(status.to_string().into_bytes());
         }
         self.divide_limits();
+    }
+
+    /// Hears which nodes other processes find slow.
+    fn hear_of_slow_nodes(&mut self) {
+        let Some(together) = self.engine.rule.together() else { return };
+        let said = together.connected().flat_map(|p| self.peer_status.slow_nodes(p)).collect();
+        self.engine.hear_of_slow_nodes(said);
     }
 
     /// Divides the limits of volumes among the processes that may serve hosts.

@@ -59,6 +59,7 @@ use crate::limits::Limits;
 use crate::log::{Log, Sparing};
 use crate::polling::{self, BusyPolling, Polling};
 use crate::sessions::listen::Listen;
+use crate::suspect_after::SuspectAfter;
 
 pub(crate) use events::PEERS;
 pub use stop::Stopped;
@@ -187,6 +188,11 @@ impl Reactor {
     /// Takes out nodes whose disks are busy with one operation for longer than this.
     pub(crate) fn time_out_disks(&mut self, timeout: DiskTimeout) {
         self.engine.disk_timeout = timeout;
+    }
+
+    /// Takes out nodes whose disks are slow for longer than this.
+    pub(crate) fn suspect_disks_after(&mut self, after: SuspectAfter) {
+        self.engine.suspect_after = after;
     }
 
     /// Serves these volumes and no others.

@@ -55,6 +55,7 @@ impl State {
         if let Some(queue) = spec.queue.filter(|queue| *queue != state.content.queue) {
             state.save(Content { queue, ..state.content.clone() })?;
         }
+        durable::keep_ahead(&dir.join(FILE), &dir.join(SPARE), state.text.as_bytes());
         Ok(state)
     }
 
@@ -186,12 +187,14 @@ impl State {
         self.save(Content { map: map.clone(), ..self.content.clone() })
     }
 
-    /// Looks whether a map could be stored now.
+    /// Looks whether this map could be stored now, and a larger one when nodes go and come after that.
     ///
     /// # Errors
     /// If not, and why.
-    pub(crate) fn can_store(&self) -> Result<()> {
-        durable::write_spare(&self.dir.join(SPARE), self.text.as_bytes())
+    pub(crate) fn can_store(&self, map: ClusterMap) -> Result<()> {
+        let version = self.content.version + 1;
+        let next = state_file::write(&Content { map, version, ..self.content.clone() })?.len();
+        durable::write_spare(&self.dir.join(SPARE), self.text.as_bytes(), next as u64)
     }
 
     /// What the disks are to keep copies of: the file, and its version.

@@ -176,7 +176,7 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
     let text = match node.state {
         // Hosts that are their own controllers come and go.
         NodeState::Down if node.host => return None,
-        NodeState::Hung | NodeState::Down => {
+        NodeState::Hung | NodeState::Slow | NodeState::Down => {
             let state = node.state;
             let why = node.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             match &node.absence {
@@ -204,12 +204,16 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
 fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
     if let Some(slow) = node.slow {
         let millis = |microseconds: u64| microseconds as f64 / 1000.0;
-        let text = format!(
-            "node {} is slow: its median read takes {:.1} ms, and that of the others {:.1} ms",
-            node.node,
-            millis(slow.read_microseconds),
-            millis(slow.others_microseconds)
-        );
+        let reads = ("read", slow.read_microseconds, slow.others_microseconds);
+        let writes = ("write", slow.write_microseconds, slow.others_write_microseconds);
+        let said = [reads, writes].into_iter().filter_map(|(what, its, others)| {
+            let (its, others) = (millis(its?), millis(others?));
+            Some(format!(
+                "its median {what} takes {its:.1} ms, and that of the others {others:.1} ms"
+            ))
+        });
+        let said: Vec<String> = said.collect();
+        let text = format!("node {} is slow: {}", node.node, said.join("; "));
         return Some((Health::Degraded, text));
     }
     let ahead = node.clock_is_ahead_seconds?;

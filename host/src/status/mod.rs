@@ -8,6 +8,7 @@ mod exposed;
 mod health;
 mod hosts;
 mod lanes;
+mod slow;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
 pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
+pub use slow::SlowStatus;
 pub use ways::{Detour, LinkStatus};
 
 /// How an array is, as the process that is asked knows it.
@@ -183,6 +185,8 @@ pub enum NodeState {
     Expected,
     /// Its disk does not answer, or has no free space. It comes back when that is over.
     Hung,
+    /// Its disk was much slower than the others for long. It comes back after a while.
+    Slow,
     /// It does not take part.
     #[default]
     Down,
@@ -201,6 +205,7 @@ impl fmt::Display for NodeState {
             NodeState::Stopping => "stopping",
             NodeState::Expected => "expected",
             NodeState::Hung => "hung",
+            NodeState::Slow => "slow",
             NodeState::Down => "down",
             NodeState::Lost => "lost",
         })
@@ -221,7 +226,7 @@ pub struct NodeStatus {
     /// What keeps its disk from working while the node takes part: volumes cannot do without it, so hosts wait for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// How slow its reads are; only if they take much longer than other nodes', as this process sees it.
+    /// How slow its reads or writes are; only if they take much longer than other nodes', as this process sees it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow: Option<SlowStatus>,
     /// Since when it is away, and what is to become of it; only if it is down or lost.
@@ -304,16 +309,6 @@ pub struct NodeStatus {
 
 fn is_false(is: &bool) -> bool {
     !is
-}
-
-/// Reads of a node that take much longer than other nodes'.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SlowStatus {
-    /// Microseconds in which half of its reads are answered.
-    pub read_microseconds: u64,
-    /// Microseconds in which half of the others' are.
-    pub others_microseconds: u64,
 }
 
 /// A node that is down or has been given up, as the process knows that leads.

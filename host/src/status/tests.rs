@@ -15,7 +15,12 @@ fn full() -> Value {
     let node = NodeStatus {
         why: Some(String::new()),
         trouble: Some(String::new()),
-        slow: Some(SlowStatus::default()),
+        slow: Some(SlowStatus {
+            read_microseconds: Some(0),
+            others_microseconds: Some(0),
+            write_microseconds: Some(0),
+            others_write_microseconds: Some(0),
+        }),
         absence: Some(AbsenceStatus {
             disk_failed: true,
             given_up_in_seconds: Some(0),
@@ -135,6 +140,7 @@ fn states_and_modes_are_named_on_the_page_and_written_as_they_are_shown() {
         N::Stopping,
         N::Expected,
         N::Hung,
+        N::Slow,
         N::Down,
         N::Lost,
     ];

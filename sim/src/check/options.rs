@@ -144,6 +144,8 @@ pub struct Options {
     pub ranges: bool,
     /// Whether columns may move while the volume gets another size.
     pub moves_when_sized: bool,
+    /// Whether nodes may be taken out whose disks are slow.
+    pub takes_out: bool,
     /// Whether nodes that are down for long are given up by themselves; drawn if open.
     pub gives_up: Option<bool>,
     /// Which controller coordinates, if it is not drawn whether one does.
@@ -201,6 +203,7 @@ impl Options {
         choices: true,
         ranges: true,
         moves_when_sized: true,
+        takes_out: true,
         gives_up: None,
         controller: None,
         columns: true,
@@ -271,6 +274,8 @@ pub struct Summary {
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before, and nobody who went on had heard of it.
     pub unremembered: bool,
+    /// How often the node of a slow disk was taken out, and how often one came back by itself.
+    pub taken_out: (u64, u64),
     /// How many messages were forged.
     pub forged: u64,
     /// How many nodes were given up without an operator.

@@ -13,6 +13,7 @@ mod operator;
 mod ranges;
 mod rare;
 mod repeats;
+mod slow_disks;
 mod suspects;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,7 @@ use self::lulls::Lulls;
 use self::members::Members;
 use self::operator::Operator;
 use self::rare::Rare;
+use self::slow_disks::SlowDisks;
 use super::history::{BLOCK, Did, Op, check, check_limited};
 use super::options::{Options, Summary};
 use super::places::Places;
@@ -77,6 +79,8 @@ struct Run {
     refusal_rng: Rng,
     /// Which disks hang, and when.
     hang_rng: Rng,
+    /// Slow disks whose nodes are taken out, in runs in which they are.
+    slow_disks: Option<SlowDisks>,
     /// For disks that lie.
     damage_rng: Rng,
     /// For what is drawn in wide runs only, if this is one.
@@ -278,6 +282,7 @@ impl Run {
         self.world.conditions = Conditions::default();
         self.mend_members();
         self.mend_rare();
+        self.mend_slow_disks();
         let begun = self.world.now();
         for n in (0..self.world.size() as u16).map(NodeId) {
             if !self.world.runs(n) {
@@ -459,6 +464,7 @@ impl Run {
             detours: self.world.detours(),
             forged: self.world.forged(),
             given_up: self.world.given_up(),
+            taken_out: self.slow_disks.as_ref().map_or((0, 0), |s| s.counts),
             unremembered: self.world.unremembered,
             fingerprint,
         }

@@ -32,8 +32,8 @@ const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSELVES 
 /// What was drawn when no column calculated for others.
 const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
-/// What was drawn when no column moved while a volume got another size.
-const UNMOVED: Options = Options { moves_when_sized: false, ..Options::DEFAULT };
+/// The draw from before columns moved while a volume got another size and slow disks left the map.
+const UNMOVED: Options = Options { moves_when_sized: false, takes_out: false, ..Options::DEFAULT };
 
 /// What was drawn when nothing that free slots held was discarded.
 const UNDISCARDED: Options = Options { discards: false, ..UNMOVED };

@@ -1,5 +1,7 @@
 //! How nodes start, die and lose their disks.
 
+use weft_core::node::SlowNode;
+
 use super::*;
 
 impl World {
@@ -64,6 +66,12 @@ impl World {
     pub fn hang(&mut self, id: NodeId) {
         self.tell(|| format!("the disk of {id} hangs"));
         self.places[usize::from(id.0)].hangs.get_or_insert_default();
+    }
+
+    /// The nodes that originators find slow.
+    pub fn slow_nodes(&self) -> Vec<SlowNode> {
+        let nodes = self.places.iter().filter_map(|place| place.node.as_ref());
+        nodes.flat_map(Node::slow_nodes).collect()
     }
 
     /// A disk would end an operation of a life of its node by now.

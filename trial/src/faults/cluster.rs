@@ -161,6 +161,7 @@ impl Cluster {
                 local: if network.is_some() { LocalLinks::Tls } else { LocalLinks::Unix },
                 polling: Polling::default(),
                 disk_timeout: Default::default(),
+                suspect_after: Default::default(),
                 doors: Default::default(),
                 patience: Default::default(),
                 lanes,

@@ -155,6 +155,13 @@ pub enum Change {
 }
 
 impl Change {
+    /// The map that would come of it, but for what follows from that.
+    pub fn made_on(&self, map: &ClusterMap) -> ClusterMap {
+        let mut map = map.clone();
+        self.apply(&mut map);
+        map
+    }
+
     /// Makes it, if what comes of it is sound.
     pub(super) fn apply(&self, map: &mut ClusterMap) {
         match self {

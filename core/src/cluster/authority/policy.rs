@@ -10,7 +10,7 @@ use crate::units::{Range, VolumeId};
 /// What is to be otherwise of a volume's policy; what is not named stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyChange {
-    /// What is chosen. A form of the sequencer is that of all volumes with one: one graph spans them.
+    /// The choice. A form of the sequencer is that of all volumes with one: one graph spans them.
     pub settings: Vec<Setting>,
     /// With an ordering of [`Ordering::None`]: whether several hosts may write all the same.
     pub unordered_sharing: bool,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ClusterMap, Volume};
+use super::{ClusterMap, NodeInfo, Volume};
 use crate::units::{ColumnSet, NodeId, Timestamp, VolumeId};
 
 /// Which nodes a volume goes on without, and what its nodes have missed of it.
@@ -225,11 +225,45 @@ impl ClusterMap {
         self.attendance.values().any(|a| a.stale_since.contains_key(&node))
             || self.volumes.values().any(filling)
     }
+
+    /// Whether a disk is out that belongs to the cluster and has been seen. One that was given up is none any more when
+    /// nothing is on it.
+    pub fn is_out(&self, node: NodeId) -> bool {
+        let is_out = |info: &NodeInfo| {
+            let there = info.has_disk() && !info.removed && info.disk != 0;
+            there && !info.up && !(info.given_up && self.columns_on(node) == 0)
+        };
+        self.nodes.get(usize::from(node.0)).is_some_and(is_out)
+    }
+
+    /// Whether no disk is out and none has anything to catch up on.
+    pub fn is_whole(&self) -> bool {
+        let mut all = (0..self.nodes.len() as u16).map(NodeId);
+        let mut extents = self.volumes.values().flat_map(|v| &v.extents);
+        !all.any(|n| self.is_out(n))
+            && self.attendance.values().all(|a| a.stale_since.is_empty())
+            && extents.all(|e| e.filling.is_empty())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_map_is_whole_unless_a_disk_is_out_or_behind() {
+        let mut map =
+            ClusterMap { nodes: vec![NodeInfo::new(1, 1000); 3], ..ClusterMap::default() };
+        map.nodes[0] = NodeInfo::expected(None);
+        assert!(map.is_whole(), "one that has not come yet is not missed");
+        map.nodes[1].up = false;
+        assert!(map.is_out(NodeId(1)) && !map.is_whole());
+        map.nodes[1].given_up = true;
+        assert!(map.is_whole(), "nothing is on it");
+        let stale_since = [(NodeId(2), Timestamp(1))].into();
+        map.attendance.insert(VolumeId(1), Attendance { stale_since, ..Attendance::default() });
+        assert!(!map.is_whole() && !map.is_out(NodeId(2)));
+    }
 
     #[test]
     fn the_first_time_away_is_kept_and_those_of_disks_that_show_what_nobody_knew_of() {

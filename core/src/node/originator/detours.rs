@@ -1,25 +1,23 @@
 //! Reads that avoid a slow node: their data is decoded from the other columns.
 //!
-//! An originator measures how long each node takes to answer reads. A node that takes several times longer than the others is
-//! *slow*: host reads avoid it, but for a few that tell when it is not slow any more. A read that waits much longer than
+//! An originator measures how long each node takes to answer reads and to vote on writes ([`super::speeds`]). A node that
+//! takes several times longer than the others is *slow*: host reads avoid one that is slow at reads, but for a few that tell when it is not slow any more. A read that waits much longer than
 //! reads usually take is *hedged*: it begins again without the columns that have not answered. These are at most 5 % of reads
 //! (Dean and Barroso, "The Tail at Scale", 2013: hedged requests), but for reads that have waited for a second.
 //!
 //! A hedged read is another attempt, with a timestamp of its own. Nothing of the first is used, so versions are never mixed.
 //! No read avoids a column where others are lost already.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use super::speeds::Speeds;
 use super::{Job, Originator, Purpose, RunningJob, State, What, unlock_given_up};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
-use crate::node::{Output, SlowNode, Timer};
+use crate::node::{Output, SlowAt, SlowNode, Timer};
 use crate::order::Ordering;
 use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, Timestamp};
 
-/// The factor by which a slow node is slower than the others, and the least difference.
-const TIMES: Nanos = 4;
-const AT_LEAST: Nanos = MILLIS;
 /// One of this many reads that could avoid a slow node does not.
 const PROBE: u64 = 32;
 /// A read is hedged when it waits this many times longer than the median, within bounds.
@@ -32,20 +30,14 @@ const ONE_IN: u64 = 20;
 const BURST: u64 = 16;
 /// The most hedges of a read.
 const MOST_HEDGES: u8 = 8;
-/// A node is reported as slow when it has been slow for this long, by at least this difference.
-const SAID_AFTER: Nanos = 10_000 * MILLIS;
-const SAID_FROM: Nanos = 5 * MILLIS;
 
-/// The nodes' times to answer reads, as their originator sees them.
+/// The nodes' times to answer reads and to vote, as their originator sees them.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Detours {
     /// Answers of a node before it is judged, and between two judgements. With zero nothing is measured.
     few: Option<u64>,
-    nodes: BTreeMap<NodeId, Answers>,
-    /// The slow nodes, and since when.
-    slow: BTreeMap<NodeId, Nanos>,
-    /// Answers until the next judgement.
-    until_judged: u64,
+    reads: Speeds,
+    writes: Speeds,
     /// Reads that could have avoided a slow node.
     avoidable: u64,
     /// Twentieths of a read that may be hedged.
@@ -53,75 +45,33 @@ pub(super) struct Detours {
     timer_is_set: bool,
 }
 
-/// A node's times.
-#[derive(Clone, Copy, Default, Hash)]
-struct Answers {
-    count: u64,
-    /// An estimate of the median.
-    median: Nanos,
-}
-
-impl Answers {
-    /// A step up or down by a sixteenth: the estimate settles where as many are above as below.
-    fn count(&mut self, took: Nanos) {
-        self.count += 1;
-        let step = (self.median / 16).max(1);
-        self.median = match took.cmp(&self.median) {
-            _ if self.count == 1 => took,
-            std::cmp::Ordering::Greater => self.median + step,
-            std::cmp::Ordering::Less => self.median - step,
-            std::cmp::Ordering::Equal => self.median,
-        };
-    }
-}
-
-/// The middle one, or the lower of two.
-fn median(mut of: Vec<Nanos>) -> Option<Nanos> {
-    of.sort_unstable();
-    of.get(of.len().checked_sub(1)? / 2).copied()
-}
-
 impl Detours {
     pub fn new(few: Option<u64>) -> Detours {
         Detours { few, ..Detours::default() }
     }
 
-    /// A node has answered a read, or has not for this long.
-    fn count(&mut self, node: NodeId, took: Nanos, now: Nanos) {
-        self.nodes.entry(node).or_default().count(took);
-        match self.until_judged.checked_sub(1) {
-            Some(left) => self.until_judged = left,
-            None => self.judge(now),
+    /// A node has voted on a host's write that began then.
+    pub(super) fn has_voted(&mut self, node: NodeId, since: Nanos, now: Nanos) {
+        if let Some(few) = self.few {
+            self.writes.count(node, now.saturating_sub(since), now, few);
         }
     }
 
-    /// The others' times, if enough is known of enough of them.
-    fn others(&self, node: NodeId) -> Option<Nanos> {
-        let known = self.nodes.iter().filter(|(n, a)| **n != node && Some(a.count) >= self.few);
-        let all: Vec<Nanos> = known.map(|(_, answers)| answers.median).collect();
-        if all.len() < 2 { None } else { median(all) }
-    }
-
-    fn judge(&mut self, now: Nanos) {
-        self.until_judged = self.few.unwrap_or(0);
-        let is_slow = |node: NodeId, answers: &Answers| {
-            let slower = |others: Nanos| answers.median >= (others * TIMES).max(others + AT_LEAST);
-            Some(answers.count) >= self.few && self.others(node).is_some_and(slower)
-        };
-        let slow = self.nodes.iter().filter(|(node, answers)| is_slow(**node, answers));
-        let since = |node| (node, self.slow.get(&node).copied().unwrap_or(now));
-        self.slow = slow.map(|(node, _)| since(*node)).collect();
+    fn speeds(&self, at: SlowAt) -> &Speeds {
+        match at {
+            SlowAt::Reads => &self.reads,
+            SlowAt::Writes => &self.writes,
+        }
     }
 
     /// The waiting time after which a read is hedged.
     fn hedge_after(&self) -> Nanos {
-        let usual = median(self.nodes.values().map(|a| a.median).collect()).unwrap_or(0);
-        (usual * HEDGE_TIMES).clamp(HEDGE_AFTER.0, HEDGE_AFTER.1)
+        (self.reads.usual() * HEDGE_TIMES).clamp(HEDGE_AFTER.0, HEDGE_AFTER.1)
     }
 
     fn slow_columns(&self, volume: &Volume, extent: usize) -> ColumnSet {
         let columns = volume.extents[extent].columns.iter().enumerate();
-        columns.filter(|(_, (node, _))| self.slow.contains_key(node)).map(|(c, _)| c).collect()
+        columns.filter(|(_, (node, _))| self.reads.is_slow(*node)).map(|(c, _)| c).collect()
     }
 }
 
@@ -140,7 +90,7 @@ impl Originator {
         }
         let detour = match job.detour {
             Some(detour) => detour,
-            None if self.detours.slow.is_empty() => return ColumnSet::EMPTY,
+            None if self.detours.reads.none_is_slow() => return ColumnSet::EMPTY,
             None => {
                 self.detours.avoidable += 1;
                 let probes = self.detours.avoidable.is_multiple_of(PROBE);
@@ -178,8 +128,8 @@ impl Originator {
 
     /// A node has answered a read that began then.
     pub(super) fn has_answered(&mut self, node: NodeId, since: Nanos, now: Nanos) {
-        if self.detours.few.is_some() {
-            self.detours.count(node, now.saturating_sub(since), now);
+        if let Some(few) = self.detours.few {
+            self.detours.reads.count(node, now.saturating_sub(since), now, few);
         }
     }
 
@@ -238,67 +188,22 @@ impl Originator {
 
     /// Nodes that have been slow for a while, and are not busy with catching up or draining.
     pub fn slow_nodes(&self, now: Nanos) -> Vec<SlowNode> {
-        let lasts = |(node, since): &(&NodeId, &Nanos)| {
-            now.saturating_sub(**since) >= SAID_AFTER && !self.map.is_stale(**node)
-        };
-        let said = |node: NodeId| {
-            let (takes, others) = (self.detours.nodes[&node].median, self.detours.others(node)?);
-            (takes >= others + SAID_FROM).then_some(SlowNode { node, takes, others })
-        };
-        self.detours.slow.iter().filter(lasts).filter_map(|(node, _)| said(*node)).collect()
+        let few = self.detours.few.unwrap_or(0);
+        let found = SlowAt::ALL.into_iter().flat_map(|at| {
+            let speeds = self.detours.speeds(at);
+            speeds.slow().filter_map(move |(node, since, seen_for)| {
+                let (takes, others) = (speeds.of(node), speeds.others(node, few)?);
+                let lasts = now.saturating_sub(since);
+                Some(SlowNode { node, at, takes, others, lasts, seen_for })
+            })
+        });
+        found.filter(|slow| !self.map.is_stale(slow.node)).collect()
     }
 
     /// A new map: nodes that have left it are forgotten.
     pub(super) fn enter_detours(&mut self) {
         let up: BTreeSet<NodeId> = self.map.up().collect();
-        self.detours.nodes.retain(|node, _| up.contains(node));
-        self.detours.slow.retain(|node, _| up.contains(node));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn count(detours: &mut Detours, node: u16, takes: Nanos, times: usize) {
-        (0..times).for_each(|n| detours.count(NodeId(node), takes + n as Nanos % 7, 0));
-    }
-
-    fn slow(detours: &Detours) -> Vec<u16> {
-        detours.slow.keys().map(|n| n.0).collect()
-    }
-
-    #[test]
-    fn a_node_that_takes_much_longer_than_the_others_is_slow_until_it_does_not() {
-        let mut detours = Detours::new(Some(32));
-        (0..5).for_each(|node| count(&mut detours, node, 200_000, 100));
-        assert_eq!(slow(&detours), []);
-        assert_eq!(detours.hedge_after(), HEDGE_AFTER.0);
-        count(&mut detours, 3, 8 * MILLIS, 200);
-        assert_eq!(slow(&detours), [3]);
-        assert!(detours.nodes[&NodeId(3)].median >= 7 * MILLIS);
-        count(&mut detours, 3, 200_000, 200);
-        assert_eq!(slow(&detours), []);
-    }
-
-    #[test]
-    fn disks_that_are_all_slow_or_differ_by_little_are_not() {
-        let mut detours = Detours::new(Some(32));
-        (0..5).for_each(|node| count(&mut detours, node, 30 * MILLIS, 100));
-        count(&mut detours, 2, 100 * MILLIS, 200);
-        assert_eq!(slow(&detours), [], "less than four times");
-        assert!(detours.hedge_after() > 200 * MILLIS);
-        let mut detours = Detours::new(Some(32));
-        (0..5).for_each(|node| count(&mut detours, node, 20_000, 100));
-        count(&mut detours, 2, 900_000, 500);
-        assert_eq!(slow(&detours), [], "less than a millisecond");
-    }
-
-    #[test]
-    fn of_two_nodes_neither_is_slow() {
-        let mut detours = Detours::new(Some(32));
-        count(&mut detours, 0, 200_000, 100);
-        count(&mut detours, 1, 90 * MILLIS, 100);
-        assert_eq!(slow(&detours), []);
+        self.detours.reads.retain(&up);
+        self.detours.writes.retain(&up);
     }
 }

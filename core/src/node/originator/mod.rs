@@ -14,6 +14,7 @@
 //! - [`numbered`]: questions to other nodes with numbers
 //! - [`spent`]: the time of a request by cause
 //! - [`detours`]: reads that avoid a slow node
+//! - [`speeds`]: which nodes are slow
 //! - [`recalling`]: outcomes of repeated requests
 //! - [`deferring`]: deferred parity
 //! - [`relying`]: writes that rely on marks
@@ -38,6 +39,7 @@ mod relying;
 mod requests;
 mod scrubbing;
 mod settling;
+mod speeds;
 mod spent;
 mod used;
 mod writing;
@@ -75,6 +77,7 @@ use relying::KnownMarks;
 use requests::OpenRequest;
 pub(super) use requests::{range_of, whole_stripes};
 pub use scrubbing::{ScrubFindings, ScrubProgress};
+pub use speeds::RunningMedian;
 pub use spent::Spent;
 use writing::Writing;
 pub(super) use writing::new_data;

@@ -254,6 +254,9 @@ impl Originator {
         w.votes_missing.remove(column);
         w.hops = w.hops.max(outbox.hops);
         let missing = w.votes_missing.len();
+        if matches!(txn.job.purpose, Purpose::Host(_)) {
+            self.detours.has_voted(from, txn.started, outbox.now);
+        }
         if missing > 0 && missing == self.config.votes_waived() {
             // The steps after this concern no host.
             let job = txn.job.clone();

@@ -26,6 +26,7 @@ use crate::polling::Polling;
 use crate::sessions::listen::Listen;
 use crate::sessions::{FRONT_ENDS, FrontEnd};
 use crate::size::{exactly, parse_size};
+use crate::suspect_after::SuspectAfter;
 
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 32;
@@ -72,6 +73,8 @@ pub struct Configuration {
     pub patience: Patience,
     /// How long a disk may take for one operation.
     pub disk_timeout: DiskTimeout,
+    /// How long a disk may be slow.
+    pub suspect_after: SuspectAfter,
     /// Authentication of hosts.
     pub doors: Doors,
 }
@@ -110,6 +113,8 @@ struct File {
     patience: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_timeout: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    suspect_after: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tls: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -238,6 +243,7 @@ impl Configuration {
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
         let patience = file.patience.map_or(Ok(Patience::default()), |p| p.parse());
         let disk_timeout = file.disk_timeout.map_or(Ok(DiskTimeout::default()), |t| t.parse());
+        let suspect_after = file.suspect_after.map_or(Ok(SuspectAfter::default()), |t| t.parse());
         let tls = file.tls.map_or(Ok(Tls::default()), |t| t.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
@@ -263,6 +269,8 @@ impl Configuration {
             lanes: lanes.map_err(|e| Error(format!("lanes: {e}")))?,
             patience: patience.map_err(|e: Error| Error(format!("patience: {e}")))?,
             disk_timeout: disk_timeout.map_err(|e: Error| Error(format!("disk_timeout: {e}")))?,
+            suspect_after: suspect_after
+                .map_err(|e: Error| Error(format!("suspect_after: {e}")))?,
             doors: Doors {
                 tls: tls.map_err(|e: Error| Error(format!("tls: {e}")))?,
                 no_auth: file.no_auth,
@@ -382,6 +390,7 @@ impl Configuration {
             lanes: self.lanes.words(),
             patience: (self.patience != Patience::default()).then(|| self.patience.to_string()),
             disk_timeout: self.disk_timeout.words(),
+            suspect_after: self.suspect_after.words(),
             tls: (self.doors.tls != Tls::default()).then(|| self.doors.tls.to_string()),
             no_auth: self.doors.no_auth,
             socket_group: self.doors.socket_group.clone(),

@@ -87,6 +87,8 @@ impl Together {
         log: Log,
     ) -> Result<Together> {
         let (memory, stored) = Memory::open(home.dir()).map_err(Error::from)?;
+        // This keeps room; whether there is any shows when a change is made.
+        let _ = memory.try_to_write();
         let usual = Config { seed: home.cluster() as u64, ..Config::default() };
         let config = home.config.patience.of(usual);
         let (us, nodes) = (home.process, home.nodes());

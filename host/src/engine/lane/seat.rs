@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_core::node::{Node, NodeStatus, Timer};
+use weft_core::node::{Node, NodeStatus, RunningMedian, Timer};
 use weft_core::store::{DiskOp, DiskRequest, Urgency};
 use weft_core::units::Nanos;
 
@@ -22,6 +22,8 @@ pub(crate) struct Seat {
     pub(crate) disk_ops: usize,
     /// Those that are under way and timed, by life and number.
     begun: BTreeMap<(u64, u64), Begun>,
+    /// How long those took that have ended, of this life: reads, and durable writes and flushes.
+    took: [RunningMedian; 2],
     /// Operations that waited for the disk when its lane was last looked at.
     pub(crate) queued: usize,
     /// The node has said that its disk is no good. It takes nothing in any more, and is about to be killed.
@@ -36,6 +38,8 @@ struct Begun {
     at: Nanos,
     /// It makes a write durable that somebody waits for.
     writes: bool,
+    /// Which of [`Seat::took`] it counts for, if for one.
+    kind: Option<usize>,
 }
 
 impl Seat {
@@ -63,7 +67,11 @@ impl Seat {
         if let Some(at) = now {
             let durable = matches!(request.op, DiskOp::Write { durable: true, .. } | DiskOp::Flush);
             let writes = durable && request.urgency == Urgency::Awaited;
-            self.begun.insert((self.life, request.id), Begun { at, writes });
+            let kind = match request.op {
+                DiskOp::Read { .. } => Some(0),
+                _ => writes.then_some(1),
+            };
+            self.begun.insert((self.life, request.id), Begun { at, writes, kind });
         }
     }
 
@@ -73,7 +81,17 @@ impl Seat {
             return None;
         }
         self.disk_ops -= 1;
-        self.begun.remove(&(life, id)).map(|begun| now.saturating_sub(begun.at))
+        let begun = self.begun.remove(&(life, id))?;
+        let took = now.saturating_sub(begun.at);
+        if let Some(kind) = begun.kind.filter(|_| life == self.life) {
+            self.took[kind].count(took);
+        }
+        Some(took)
+    }
+
+    /// Half of its disk's reads, or of the durable writes that somebody waited for, took longer.
+    pub(crate) fn usual(&self, writes: bool) -> Nanos {
+        self.took[usize::from(writes)].get()
     }
 
     /// When the oldest operation of this life that its disk has not ended was begun.

@@ -24,6 +24,7 @@ use super::lulls::Lulls;
 use super::members::Members;
 use super::operator::Operator;
 use super::rare::Rare;
+use super::slow_disks::SlowDisks;
 use super::suspects;
 use super::{Run, VOLUME};
 use super::{choices, ranges};
@@ -244,6 +245,7 @@ impl Run {
             giving_up: GivingUp::draw(seed, &options),
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             hang_rng: Rng::with_seed(seed ^ 0x0000_a4a6),
+            slow_disks: options.takes_out.then(|| SlowDisks::draw(seed)),
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,
             repeat_rng: repeat_rng.filter(|_| places.is_none()),

@@ -24,6 +24,8 @@ pub(super) enum Fault {
     /// A node's disk ends no operation, until it does again or the node is started again.
     Hang(NodeId),
     Answer(NodeId),
+    /// It is looked whether a node's disk is slow.
+    Watch(NodeId),
     /// A page of the checksum table rots, or cannot be read.
     Page(NodeId, bool),
     /// A node's disk is not what was written to it.
@@ -65,6 +67,7 @@ impl Run {
             victims.clear();
         }
         self.draw_giving_up(span, &victims);
+        let first = victims.first().copied();
         for victim in victims {
             if f.damage && f.crashes {
                 plan.extend(damage::draw(&mut self.damage_rng, self.options.slots, victim, span));
@@ -147,6 +150,7 @@ impl Run {
             conditions.slow = Some((slow_node, 40));
         }
         self.world.conditions = conditions;
+        self.draw_slow_disk(first, span);
         self.draw_form(span);
         self.draw_hangs(span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
@@ -277,6 +281,7 @@ impl Run {
                 | Fault::Suspect(..)
                 | Fault::Hang(_)
                 | Fault::Answer(_)
+                | Fault::Watch(_)
         );
         self.loses |= !spares;
         match fault {
@@ -326,6 +331,7 @@ impl Run {
             }
             Fault::Hang(node) if self.world.runs(node) => self.world.hang(node),
             Fault::Answer(node) => self.world.answer(node),
+            Fault::Watch(node) => self.watch(node),
             Fault::Page(node, unreadable) => {
                 let Some(divided) = self.world.superblock(node) else { return };
                 let (first, end) = (divided.table_start(), divided.data_start());
