@@ -115,10 +115,9 @@ impl Copy {
         let Some(from) = named(source) else { bail!("there is no volume '{source}'") };
         ensure!(self.from < from.size, "volume '{source}' ends at byte {}", from.size);
         if named(destination).is_none() {
+            let size = from.size;
             bail!(
-                "there is no volume '{destination}'; create it: `weft volume create {destination} {} --layout {}`",
-                from.size,
-                from.layout
+                "there is no volume '{destination}'; create it with `weft volume create {destination} {size}`, in a layout of your choice"
             );
         }
         let usage = control.request(&ControlRequest::VolumeUsage { name: destination.clone() })?;

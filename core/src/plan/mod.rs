@@ -39,7 +39,7 @@ pub use explain::{Asked, Explanation, explain};
 pub use read::{ReadPlan, ReadRow, runs};
 pub use span::{Span, Spans, accumulate, compose};
 pub use totals::Totals;
-pub use waiting::{cut, refreshed_together, refreshes, waiting};
+pub use waiting::{cut, cuts_at_units, refreshed_together, refreshes, waiting};
 pub use write::{Waits, WritePlan, WriteRow};
 
 use crate::layout::Geometry;

@@ -45,11 +45,16 @@ pub fn refreshes(g: &Geometry, policy: &Policy, stripe: u64, part: Span) -> Vec<
     waiting(g, policy).iter().map(alone).collect()
 }
 
+/// Whether no parity takes a write at once: then it is cut between units.
+pub fn cuts_at_units(g: &Geometry, policy: &Policy) -> bool {
+    let all = ColumnSet::first(g.code.parity_columns());
+    !all.is_empty() && waiting(g, policy) == all
+}
+
 /// Cuts a piece of a write further where no parity takes it at once. What fails together then is one stripe unit: of
 /// several, survivors could not tell which were written.
 pub fn cut(g: &Geometry, policy: &Policy, chunk: Range) -> Vec<Range> {
-    let all = ColumnSet::first(g.code.parity_columns());
-    if all.is_empty() || waiting(g, policy) != all {
+    if !cuts_at_units(g, policy) {
         return vec![chunk];
     }
     let (stripe, unit) = (g.stripe_bytes(), g.unit);

@@ -9,7 +9,7 @@ use std::ops::Range as Run;
 use super::Volume;
 use crate::plan;
 use crate::policy::{Policy, Redundancy, Setting};
-use crate::units::{ColumnSet, Range};
+use crate::units::Range;
 
 /// Most ranges of a volume.
 pub const MOST_RANGES: usize = 64;
@@ -66,14 +66,10 @@ impl Volume {
         if !self.policy.can_modify() || !self.policy.is_journaled() {
             return 0;
         }
-        // Where all parity is deferred, a write is cut between units.
-        let all = ColumnSet::first(self.geometry.code.parity_columns());
         let redundancies = self.ranges.iter().map(|range| range.redundancy);
-        let defers = |redundancy| {
-            let policy = Policy { redundancy, ..self.policy };
-            !all.is_empty() && plan::waiting(&self.geometry, &policy) == all
-        };
-        let is_cut = redundancies.chain([self.policy.redundancy]).any(defers);
+        let is_cut = redundancies.chain([self.policy.redundancy]).any(|redundancy| {
+            plan::cuts_at_units(&self.geometry, &Policy { redundancy, ..self.policy })
+        });
         let stretch = if is_cut { self.geometry.unit } else { self.geometry.stripe_bytes() };
         (1 << stretch.trailing_zeros()).min(MOST)
     }
