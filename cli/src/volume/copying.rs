@@ -68,22 +68,23 @@ impl Copy {
         let stage = Stage::new(name, size, Counts::Bytes);
         stage.at(self.from);
         let begun = Instant::now();
+        let connections = (0..AT_ONCE).map(|_| self.common.target.connect());
+        let connections = connections.collect::<Result<Vec<Control>>>()?;
         let result = thread::scope(|scope| {
-            let mut workers = Vec::new();
-            for _ in 0..AT_ONCE {
-                let control = self.common.target.connect()?;
+            let start = |control: Control| {
                 let (work, stage, is_stopped) = (&work, &stage, &*is_stopped);
                 let run = move || self.copy_pieces(control, work, stage, (begun, is_stopped));
-                workers.push(thread::Builder::new().spawn_scoped(scope, run).context(NO_THREAD)?);
-            }
-            let join = |worker: thread::ScopedJoinHandle<'_, Result<()>>| match worker.join() {
-                Ok(result) => result,
-                Err(_) => bail!("a request ended without an answer"),
+                let started = thread::Builder::new().spawn_scoped(scope, run).context(NO_THREAD);
+                started.inspect_err(|_| work.stop())
+            };
+            let workers: Vec<_> = connections.into_iter().map(start).collect();
+            let join = |worker: Result<thread::ScopedJoinHandle<'_, Result<()>>>| {
+                worker?.join().unwrap_or_else(|_| bail!("a request ended without an answer"))
             };
             let results: Vec<Result<()>> = workers.into_iter().map(join).collect();
             results.into_iter().collect::<Result<()>>()
         });
-        let Totals { copied, zeroed, .. } = work.totals();
+        let Progress { copied, zeroed, .. } = work.progress();
         let done = work.done_until();
         let result = result.and_then(|()| match done < size {
             true => bail!("the copy was interrupted"),
@@ -152,7 +153,7 @@ impl Copy {
             let (source, destination) = (self.source.clone(), self.destination.clone());
             let request = ControlRequest::VolumeCopy { source, destination, offset, length };
             let answer = control.request(&request).inspect_err(|_| work.stop())?;
-            work.done(offset, length, &answer);
+            work.done(offset, &answer);
             stage.advance(length);
         }
         Ok(())
@@ -173,11 +174,11 @@ fn number(value: &Value, key: &str) -> u64 {
 struct Work {
     size: u64,
     piece: u64,
-    state: Mutex<Totals>,
+    state: Mutex<Progress>,
 }
 
 #[derive(Clone, Default)]
-struct Totals {
+struct Progress {
     /// Where the next piece begins.
     next: u64,
     /// The pieces in flight, by their first byte.
@@ -188,10 +189,10 @@ struct Totals {
 
 impl Work {
     fn new(from: u64, size: u64, piece: u64) -> Work {
-        Work { size, piece, state: Mutex::new(Totals { next: from, ..Totals::default() }) }
+        Work { size, piece, state: Mutex::new(Progress { next: from, ..Progress::default() }) }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, Totals> {
+    fn state(&self) -> std::sync::MutexGuard<'_, Progress> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -218,9 +219,8 @@ impl Work {
         }
     }
 
-    fn done(&self, offset: u64, length: u64, answer: &Value) {
+    fn done(&self, offset: u64, answer: &Value) {
         let mut state = self.state();
-        debug_assert!(length > 0);
         state.in_work.remove(&offset);
         state.copied += number(answer, "copied");
         state.zeroed += number(answer, "zeroed");
@@ -232,7 +232,7 @@ impl Work {
         state.in_work.first().copied().unwrap_or(state.next)
     }
 
-    fn totals(&self) -> Totals {
+    fn progress(&self) -> Progress {
         self.state().clone()
     }
 }
@@ -248,13 +248,16 @@ mod tests {
         assert_eq!(pieces, [(5, 5), (10, 10), (20, 10), (30, 5)]);
         let answer = json!({ "copied": 3, "zeroed": 2 });
         assert_eq!(work.done_until(), 5);
-        work.done(10, 10, &answer);
+        work.done(10, &answer);
         assert_eq!(work.done_until(), 5, "the first piece is still in work");
-        work.done(5, 5, &answer);
+        work.done(5, &answer);
         assert_eq!(work.done_until(), 20);
-        work.done(20, 10, &answer);
-        work.done(30, 5, &answer);
-        assert_eq!((work.done_until(), work.totals().copied, work.totals().zeroed), (35, 12, 8));
+        work.done(20, &answer);
+        work.done(30, &answer);
+        assert_eq!(
+            (work.done_until(), work.progress().copied, work.progress().zeroed),
+            (35, 12, 8)
+        );
     }
 
     #[test]
@@ -263,7 +266,7 @@ mod tests {
         let first = work.next().unwrap();
         work.stop();
         assert_eq!(work.next(), None);
-        work.done(first.0, first.1, &json!({}));
+        work.done(first.0, &json!({}));
         assert_eq!(work.done_until(), 10);
     }
 

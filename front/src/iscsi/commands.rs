@@ -131,6 +131,7 @@ impl Server {
         let is_aborted = self.tasks.is_aborted(number);
         let Some(step) = self.tasks.get(number).and_then(|task| task.step.take()) else { return };
         if is_aborted {
+            self.copy_is_over(number, false);
             self.tasks.end(number);
             return self.answer_aborts();
         }
@@ -159,10 +160,8 @@ impl Server {
                 if length(&pieces) == step.at.length =>
             {
                 let length = step.at.length;
-                let mut data = Vec::with_capacity(length as usize);
-                pieces.into_iter().flat_map(spelled_out).for_each(|piece| data.extend(piece));
                 let write = Step {
-                    op: Op::Write(data.into()),
+                    op: writing(pieces, length),
                     at: Stretch { offset, length },
                     durable: false,
                     then: Then::Drop,
@@ -203,13 +202,18 @@ impl Server {
 
     /// Answers a command.
     fn end(&mut self, number: u64, status: Status, data: Vec<Bytes>) {
+        self.copy_is_over(number, matches!(status, Status::Good));
         if let Some(task) = self.tasks.end(number) {
-            if let Some((name, segments)) = task.copies {
-                self.copies.over(name, matches!(status, Status::Good), segments);
-            }
             self.answer(&task, status, data);
         }
         self.answer_aborts();
+    }
+
+    /// Keeps the result of a command that copies.
+    fn copy_is_over(&mut self, number: u64, good: bool) {
+        if let Some((name, segments)) = self.tasks.get(number).and_then(|task| task.copies) {
+            self.copies.over(name, good, segments);
+        }
     }
 }
 
@@ -241,7 +245,7 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
     }
 }
 
-/// Whether so many bytes of data are acceptable. The initiator may send fewer than the command's length, but whole
+/// Whether this number of bytes is acceptable. The initiator may send fewer than the command's length, but whole
 /// blocks.
 fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
     match (work, work.data_out()) {
@@ -279,6 +283,16 @@ fn refused(outcome: Outcome) -> Option<Status> {
         Outcome::NoKey => Status::Check(Sense::NO_KEY),
         Outcome::Full => Status::Check(Sense::REGISTRANTS),
     })
+}
+
+/// The write of these pieces. Holes stay holes.
+fn writing(pieces: Vec<Piece>, length: u64) -> Op {
+    if pieces.iter().all(|piece| matches!(piece, Piece::Zeroes(_))) {
+        return Op::WriteZeroes;
+    }
+    let mut data = Vec::with_capacity(length as usize);
+    pieces.into_iter().flat_map(spelled_out).for_each(|piece| data.extend(piece));
+    Op::Write(data.into())
 }
 
 /// The status of a copy whose read or write failed.

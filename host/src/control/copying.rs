@@ -1,5 +1,5 @@
-//! Copying a range of a volume to the same place of another: what has content is read and written piece by piece, holes
-//! are zeroed. Each piece is read at one time and written by one request of the node. Hosts see none of the bytes.
+//! Copying a range of a volume to the same place of another: content is read and written piece by piece, one request of
+//! the node after the other, and holes are zeroed. The bytes pass no host.
 
 use std::collections::VecDeque;
 

@@ -1,52 +1,46 @@
-//! How much of a volume has content, found from its maps of holes, piece by piece.
+//! How much of a range of a volume has content, found from its maps of holes, piece by piece.
 
 use serde_json::{Value, json};
 use weft_core::cluster::Volume;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
-use weft_core::units::VolumeId;
 
 /// Bytes of a query.
 const PIECE: u64 = 64 << 20;
 
-/// A volume whose usage is being measured.
+/// The measured usage of the end of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
-    /// The volume.
-    pub(crate) volume: VolumeId,
-    name: String,
-    size: u64,
-    stripe_bytes: u64,
+    /// The volume as it was.
+    pub(crate) volume: Volume,
     /// The offset up to which the holes are known.
     at: u64,
-    used: u64,
+    /// Bytes with content.
+    pub(crate) used: u64,
+    /// The end of the last of them.
+    pub(crate) last: u64,
 }
 
 impl Usage {
-    /// Of this volume.
-    pub(crate) fn of(volume: &Volume) -> Usage {
-        Usage {
-            volume: volume.id,
-            name: volume.name.clone(),
-            size: volume.visible,
-            stripe_bytes: volume.geometry.stripe_bytes(),
-            at: 0,
-            used: 0,
-        }
+    /// Of the bytes from this offset to the end that hosts see.
+    pub(crate) fn of(volume: Volume, from: u64) -> Usage {
+        Usage { volume, at: from, used: 0, last: 0 }
     }
 
     /// The next query. None if all is known.
     pub(crate) fn request(&self) -> Option<HostOp> {
-        let len = PIECE.min(self.size - self.at);
+        let len = PIECE.min(self.volume.visible.saturating_sub(self.at));
         (len > 0).then_some(HostOp::Holes(Range { offset: self.at, len }))
     }
 
     /// The usage after this answer for the next piece: lengths, and whether each is a hole.
     pub(crate) fn with(mut self, found: &[(u64, bool)]) -> Usage {
         for (len, hole) in found {
-            let len = (*len).min(self.size - self.at);
             self.at += len;
-            self.used += if *hole { 0 } else { len };
+            if !hole {
+                self.used += len;
+                self.last = self.at;
+            }
         }
         self
     }
@@ -54,10 +48,10 @@ impl Usage {
     /// The answer to the operator.
     pub(crate) fn answer(&self) -> Value {
         json!({
-            "volume": self.name,
-            "size": self.size,
+            "volume": self.volume.name,
+            "size": self.volume.visible,
             "used": self.used,
-            "stripe_bytes": self.stripe_bytes,
+            "stripe_bytes": self.volume.geometry.stripe_bytes(),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Nodes that are much slower than the others, as the originators of this process and of others see it: said in the log
-//! when that begins and ends, kept for the status, and taken out of the map when it lasts.
+//! Nodes that are much slower than the others, as the originators of this process and of others see it. The log reports
+//! when a node becomes slow and when it recovers, and the status lists slow nodes. One that stays slow leaves the map.
 //!
 //! Only this process judges its disks. What originators see may be the network's, or a busy processor's. So a node is taken
 //! out only if its disk itself takes a good part of that time. If several nodes are slow it is the load, and none is taken

@@ -119,7 +119,7 @@ impl Hosts {
         let Some(session) = self.connections.get(id) else { return };
         let Some(volume) = asked.elsewhere.or(session.volume()) else { return };
         let forbidden = match asked.elsewhere {
-            Some(_) => self.forbidden_elsewhere(session, engine.map(), volume, &asked.op),
+            Some(_) => Hosts::forbidden_elsewhere(session, engine.map(), volume, &asked.op),
             None if asked.order.is_none() && Hosts::is_forbidden(session, &asked.op) => {
                 Some(HostError::ReadOnly)
             }

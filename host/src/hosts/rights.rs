@@ -1,9 +1,8 @@
 //! What hosts may do: kept while they are connected, whatever changes meanwhile.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::cluster::{Access, ClusterMap, Volume};
+use weft_core::cluster::{Access, ClusterMap};
 use weft_core::node::{HostError, HostOp};
 use weft_core::units::VolumeId;
 
@@ -34,22 +33,17 @@ impl Hosts {
         self.book.login(&entry(session, name), &format!("{access}{tls}"));
     }
 
-    /// The error for a request on another volume than the session's, if the host may not make it.
+    /// The error for a request on another volume than the session's, if the host may not make it. The session has found
+    /// the volume among those that it may use.
     pub(super) fn forbidden_elsewhere(
-        &self,
         session: &dyn Session,
         map: &ClusterMap,
         volume: VolumeId,
         op: &HostOp,
     ) -> Option<HostError> {
-        let served = |v: &&Arc<Volume>| self.serves.as_ref().is_none_or(|s| s.contains(&v.name));
-        let volume = map.volumes.get(&volume).filter(|v| v.visible > 0).filter(served);
-        // A host must not learn of volumes that it may not use.
-        let Some((volume, Ok(access))) = volume.map(|v| (v, session.who().access(map, v))) else {
-            return Some(HostError::NoVolume);
-        };
-        let reads = matches!(op, HostOp::Read(_));
-        match reads || access == Access::Full {
+        let volume = map.volumes.get(&volume)?;
+        let access = session.who().access(map, volume);
+        match matches!(op, HostOp::Read(_)) || matches!(access, Ok(Access::Full)) {
             false => Some(HostError::ReadOnly),
             // Another host may have it for itself.
             true if volume.takes_one_writer() => Some(HostError::NotOffered),

@@ -3,7 +3,7 @@
 //! machine to restart does not notice.
 //!
 //! A write that had begun waits only where votes are journalled. Otherwise a returning node may have lost its part, and
-//! acknowledge the outcome all the same.
+//! acknowledge the outcome anyway.
 //!
 //! A write to a volume that [rests](crate::cluster::ClusterMap::rests) waits too, but only until the authority, which
 //! is told, has made a map in which the volume goes on without the absent nodes.

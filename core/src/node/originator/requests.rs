@@ -52,7 +52,7 @@ pub(super) enum Answer {
     Refreshed(u64),
     /// Bytes that are lost, and the first ranges of them.
     Lost(u64, Vec<LostRange>),
-    /// A range, as far as all disks have searched, and its exposed parts.
+    /// The part of a range that all disks have searched, and its exposed parts.
     Exposed(Range, Vec<Range>),
 }
 

@@ -1,4 +1,4 @@
-//! The time of a host's request by cause, as far as its originator can tell, to explain slow ones.
+//! The time of a host's request by cause, as its originator measures it, to explain slow ones.
 
 use std::hash::{Hash, Hasher};
 

@@ -318,7 +318,7 @@ struct Beginning {
 }
 
 impl Writing {
-    /// Begins all cells, and executes those of the endpoint and the calculator as far as possible. With `announce` the
+    /// Begins all cells, and advances those of the endpoint and the calculator until they must wait. With `announce` the
     /// nodes whose parity changes are told too, so that they can read the old parity meanwhile.
     fn begin(&mut self, volume: &Volume, what: &What, announce: bool) -> (Beginning, u64) {
         let g = &volume.geometry;

@@ -32,7 +32,7 @@ impl Participation {
 }
 
 impl Worker {
-    /// Continues with the calculators as far as possible. Returns the cells here that got output.
+    /// Advances the calculators until they must wait. Returns the cells here that got output.
     pub(super) fn calculate(
         &mut self,
         ts: Timestamp,
@@ -74,7 +74,7 @@ impl Worker {
         touched
     }
 
-    /// Continues with a cell as far as possible. Its output goes in one message to each receiver.
+    /// Advances a cell until it must wait. Its output goes in one message to each receiver.
     pub(super) fn send_to_columns(
         &mut self,
         ts: Timestamp,

@@ -347,7 +347,7 @@ impl Tally {
         (!self.stripes.is_empty()).then_some(self.oldest)
     }
 
-    /// Stripes with marked parity that can be computed, as far as known, and the bytes that it covers.
+    /// The known stripes with marked parity that can be computed, and the bytes that it covers.
     pub fn hopeful(&self) -> (u64, u64) {
         let all = |(stripe, n): &(&u64, &u32)| self.stripes.get(stripe) == Some(n);
         let lost = self.hopeless.iter().filter(all).count() as u64;

@@ -13,7 +13,7 @@ use crate::units::{Nanos, NodeId, SECTOR, VolumeId};
 /// No more is rebuilt while more bytes than this wait to be written in place.
 const MOST_HELD: u64 = 32 << 20;
 
-/// So many parts of the units in progress must be done before more are searched: with many in progress, a search after
+/// This many parts of the units in progress must be done before more are searched: with many in progress, a search after
 /// each would cost more than all other work for it here.
 const PARTS: u64 = 8;
 

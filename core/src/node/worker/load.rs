@@ -23,7 +23,7 @@ pub(super) struct Load {
 /// A pause that counts as idle time: AFRAID's default (4.1).
 const LULL: Nanos = 100 * MILLIS;
 
-/// After this many ticks of writes without pause, a checkpoint is made all the same.
+/// After this many ticks of writes without pause, a checkpoint is made anyway.
 const MOST_TICKS: u32 = 10;
 
 impl Load {

@@ -386,7 +386,7 @@ impl Worker {
         units.filter_map(|(stripe, seat)| self.marked_of(volume, stripe, seat)).next()
     }
 
-    /// The marked sectors of a unit on this disk that can be computed, as far as known.
+    /// The marked sectors of a unit on this disk that are known to be computable.
     fn marked_of(&self, volume: &Volume, stripe: u64, seat: usize) -> Option<Marked> {
         volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
         let first = volume.sector(stripe, seat);

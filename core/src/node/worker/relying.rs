@@ -1,9 +1,9 @@
 //! Writes that rely on marks (AFRAID 2): all parity that covers their change is already marked as out of date, so only
 //! the disk with the data must be told.
 //!
-//! Such a write names a time since when the marks exist. They are gone if parity has been computed since, which this
-//! disk knows: of all parity that covers a unit, the first that is computed after all of it was marked is computed from
-//! that unit, because nothing else determines the unit's content. So the disk notes each time when it sends data for
+//! Such a write names a time since when the marks exist. They are gone if parity has been computed since. This
+//! disk knows of that: after all parity that covers a unit was marked, the first parity is computed from that unit, because
+//! nothing else determines the unit's content. So the disk notes each time when it sends data for
 //! parity, or writes data together with parity. A write that names an earlier time is refused. An admitted one refuses
 //! earlier reads (`order/admission.rs`), and later reads wait until it is decided. docs/architecture.md, "Writes that
 //! rely on marks", has the argument.

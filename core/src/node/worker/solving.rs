@@ -132,7 +132,7 @@ impl Solving {
         }
     }
 
-    /// Continues as far as possible. Returns messages for other columns.
+    /// Advances until it must wait. Returns messages for other columns.
     fn advance(&mut self, g: &Geometry) -> Vec<Parcel> {
         let mut parcels: Vec<Parcel> = Vec::new();
         for n in 0..self.cells.len() {

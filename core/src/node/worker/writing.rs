@@ -192,7 +192,7 @@ impl Worker {
             _ => None,
         };
         let marks = || txn.ranges.iter().filter(|r| r.kind.is_mark());
-        // Here it may be computable all the same: of two parities that cover different data one may be, and the other
+        // Here it may still be computable: of two parities that cover different data one may be, and the other
         // not.
         let must =
             header.waits.must || marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
@@ -456,7 +456,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Continues with a cell as far as possible, and sends its results. Results without a read go together with those
+    /// Advances a cell until it must wait, and sends its results. Results without a read go together with those
     /// of other stripes: all are ready when the write begins.
     fn send_share(&mut self, ts: Timestamp, n: usize, shares: &mut Shares, outbox: &mut Outbox) {
         let txn = self.txns.get_mut(&ts).expect("just seen");

@@ -260,6 +260,7 @@ impl Initiator {
             Op::Read => Reply::Pieces(vec![Piece::Data(Bytes::copy_from_slice(&self.disk[range]))]),
             Op::Write(bytes) => {
                 assert_eq!(bytes.len(), range.len());
+                assert!(request.unit.is_none() || bytes.iter().any(|byte| *byte != 0));
                 self.disk[range].copy_from_slice(bytes);
                 Reply::Done
             }

@@ -284,7 +284,13 @@ fn a_block_is_written_if_it_is_as_expected_and_bits_are_added() {
 }
 
 /// EXTENDED COPY of some blocks, with this list identifier.
-fn copy(i: &mut Initiator, name: u8, naa: u64, (count, from, to): (u16, u64, u64)) -> Unit {
+fn copy(i: &mut Initiator, name: u8, naa: u64, blocks: (u16, u64, u64)) -> Unit {
+    start_copy(i, name, naa, blocks);
+    i.one()
+}
+
+/// The same, without waiting for it.
+fn start_copy(i: &mut Initiator, name: u8, naa: u64, (count, from, to): (u16, u64, u64)) {
     let mut list = vec![name, 0, 0, 32, 0, 0, 0, 0, 0, 0, 0, 28, 0, 0, 0, 0];
     let mut device = [0; 32];
     (device[0], device[4], device[5], device[7]) = (0xe4, 1, 3, 8);
@@ -297,7 +303,6 @@ fn copy(i: &mut Initiator, name: u8, naa: u64, (count, from, to): (u16, u64, u64
     let length = list.len() as u8;
     let cdb = [0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, length, 0, 0];
     i.command(FINAL | 0x20, &cdb, length.into(), &list);
-    i.one()
 }
 
 #[test]
@@ -313,6 +318,18 @@ fn copies_are_made_without_the_initiator() {
     };
     assert_eq!(status(&mut i, 7).0, [0, 0, 0, 8, 1, 0, 1, 0, 0, 0, 0, 0]);
     assert_eq!(status(&mut i, 8).1.sense(), (5, 0x24, 0));
+    // A hole, which no write may fill with zeros.
+    i.disk[700 * 512] = 7;
+    assert_eq!(copy(&mut i, 10, ours, (8, 1000, 700)).status(), 0);
+    assert_eq!(i.disk[700 * 512], 0);
+    // An aborted copy has failed.
+    i.holds = true;
+    start_copy(&mut i, 10, ours, (8, 0, 700));
+    assert_eq!(status(&mut i, 10).0[4], 0);
+    i.manage(2, NO_TAG);
+    i.release();
+    i.one();
+    assert_eq!(status(&mut i, 10).0[4], 2);
     // A unit that is not there.
     assert_eq!(copy(&mut i, 9, ours ^ 1, (1, 0, 500)).sense(), (0x0a, 0x0d, 0x02));
     assert_eq!(status(&mut i, 9).0[4], 2);

@@ -1,11 +1,10 @@
 //! Commands on the content of volumes that take many requests of nodes: copying, and measuring usage.
 
-use weft_core::cluster::Volume;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
 use weft_core::units::VolumeId;
 
-use super::{Commands, DISCONNECT, Outcome, Wait, used_by};
+use super::{Commands, Outcome, Wait};
 use crate::control::copying::Copying;
 use crate::control::usage::Usage;
 use crate::control_protocol::ok;
@@ -17,7 +16,7 @@ impl Commands<'_> {
     pub(super) fn look_at_content(&mut self, conn: usize, usage: Box<Usage>) -> Outcome {
         match usage.request() {
             Some(op) => {
-                self.ask_nodes(conn, usage.volume, op);
+                self.ask_nodes(conn, usage.volume.id, op);
                 Outcome::Wait(Wait::LookingAt(usage))
             }
             None => Outcome::Answer(ok(usage.answer())),
@@ -31,7 +30,7 @@ impl Commands<'_> {
             name => self.volume(name),
         };
         let (source, destination) = (named(names.0)?, named(names.1)?);
-        self.refuse_while_hosts_write(&destination)?;
+        self.refuse_while_used(&destination, "which the copy would overwrite")?;
         Copying::of(&source, &destination, range)
     }
 
@@ -43,17 +42,6 @@ impl Commands<'_> {
                 Outcome::Wait(Wait::Copying(copying))
             }
             None => Outcome::Answer(ok(copying.answer())),
-        }
-    }
-
-    fn refuse_while_hosts_write(&self, volume: &Volume) -> Result<()> {
-        match self.clients_of(volume.id) {
-            0 => Ok(()),
-            n => fail(format!(
-                "{} volume '{}', which the copy would overwrite; {DISCONNECT}",
-                used_by(n),
-                volume.name
-            )),
         }
     }
 

@@ -389,7 +389,7 @@ impl Commands<'_> {
             }
             ControlRequest::VolumeUsage { name } => {
                 let volume = self.volume(&name)?;
-                self.look_at_content(conn, Box::new(Usage::of(&volume)))
+                self.look_at_content(conn, Box::new(Usage::of(volume, 0)))
             }
             ControlRequest::VolumeCopy { source, destination, offset, length } => {
                 let range = Range { offset, len: length };

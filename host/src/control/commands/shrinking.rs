@@ -12,53 +12,39 @@
 //! again finishes it.
 
 use weft_core::cluster::{Volume, VolumeSize};
-use weft_core::node::HostOp;
-use weft_core::plan::Range;
+use weft_core::units::VolumeId;
 
 use super::{Commands, DISCONNECT, Outcome, Wait, overtaken, used_by};
+use crate::control::usage::Usage;
 use crate::error::{Result, fail};
 use crate::size::{exactly, require_multiple};
 use crate::volumes::GRAIN;
 
-/// How much is looked at at a time.
-const PIECE: u64 = 64 << 20;
+/// Why a volume that hosts use is not made smaller.
+const UNNOTICED: &str = "and hosts would not notice the smaller size";
 
-/// What a smaller size cuts off.
+/// A smaller size, and the usage beyond it.
 #[derive(Clone)]
 pub(crate) struct Survey {
-    /// The volume as it was.
-    pub(super) volume: Volume,
-    /// The size that it is to have.
+    /// The usage of the part to cut off, with the volume as it was.
+    usage: Usage,
+    /// The new size.
     size: u64,
-    /// Whether also bytes in use are cut off.
+    /// Whether bytes in use are cut off, too.
     force: bool,
     /// Whether hosts have been shown the new size.
     pub(super) hidden: bool,
-    /// Up to where it has been looked at.
-    at: u64,
-    /// How many bytes are in use there, and the end of the last of them.
-    used: u64,
-    last: u64,
 }
 
 impl Survey {
-    /// With what was found at the next piece: lengths, and whether each is a hole.
-    pub(super) fn with(mut self, found: &[(u64, bool)]) -> Survey {
-        for (len, hole) in found {
-            self.at += len;
-            if !hole {
-                self.used += len;
-                self.last = self.at;
-            }
-        }
-        self
+    /// The survey after this answer for the next piece: lengths, and whether each is a hole.
+    pub(super) fn with(self, found: &[(u64, bool)]) -> Survey {
+        Survey { usage: self.usage.with(found), ..self }
     }
 
-    /// The next piece to look at, if any.
-    fn next(&self) -> Option<Range> {
-        // What hosts do not see is not in use.
-        let len = PIECE.min(self.volume.visible.saturating_sub(self.at));
-        (len > 0).then_some(Range { offset: self.at, len })
+    /// The volume.
+    pub(super) fn volume(&self) -> VolumeId {
+        self.usage.volume.id
     }
 }
 
@@ -67,19 +53,16 @@ impl Commands<'_> {
     pub(super) fn shrink(&mut self, volume: Volume, size: u64, force: bool) -> Result<Wait> {
         require_multiple("a volume size", size, GRAIN)?;
         self.refuse_unless_whole(&volume)?;
-        self.refuse_while_used(&volume)?;
-        let survey = Survey { size, force, hidden: false, at: size, used: 0, last: 0, volume };
+        self.refuse_while_used(&volume, UNNOTICED)?;
+        let survey = Survey { usage: Usage::of(volume, size), size, force, hidden: false };
         Ok(Wait::LookOn(Box::new(survey)))
     }
 
-    fn refuse_while_used(&self, volume: &Volume) -> Result<()> {
+    /// Refuses what a connected host stands in the way of, for this reason.
+    pub(super) fn refuse_while_used(&self, volume: &Volume, why: &str) -> Result<()> {
         match self.clients_of(volume.id) {
             0 => Ok(()),
-            n => fail(format!(
-                "{} volume '{}', and hosts would not notice the smaller size; {DISCONNECT}",
-                used_by(n),
-                volume.name
-            )),
+            n => fail(format!("{} volume '{}', {why}; {DISCONNECT}", used_by(n), volume.name)),
         }
     }
 
@@ -108,9 +91,9 @@ impl Commands<'_> {
     /// Goes on with making a volume smaller.
     pub(super) fn check_shrinking(&mut self, conn: usize, wait: Wait) -> Result<Outcome> {
         match wait {
-            Wait::LookOn(survey) => match survey.next() {
-                Some(piece) if !survey.force => {
-                    self.submit(conn, survey.volume.id, HostOp::Holes(piece));
+            Wait::LookOn(survey) => match survey.usage.request() {
+                Some(query) if !survey.force => {
+                    self.submit(conn, survey.volume(), query);
                     Ok(Outcome::Wait(Wait::Surveying(survey)))
                 }
                 _ => self.surveyed(*survey),
@@ -119,24 +102,26 @@ impl Commands<'_> {
                 if !self.is_made(&mut ticket)? {
                     return Ok(Outcome::Wait(Wait::Cut(survey, ticket)));
                 }
-                let there = self.engine.map().volumes.get(&survey.volume.id);
-                if there.is_none_or(|v| v.visible != survey.size || v.size != survey.volume.size) {
+                let before = &survey.usage.volume;
+                let there = self.engine.map().volumes.get(&before.id);
+                if there.is_none_or(|v| v.visible != survey.size || v.size != before.size) {
                     return Err(overtaken());
                 }
                 Ok(Outcome::Wait(Wait::Cuttable(survey, self.engine.map().epoch)))
             }
             Wait::Cuttable(survey, epoch) => {
-                let still = self.refuse_unless_whole(&survey.volume);
+                let still = self.refuse_unless_whole(&survey.usage.volume);
                 if still.is_ok() && !self.unheard_since(epoch).is_empty() {
                     return Ok(Outcome::Wait(Wait::Cuttable(survey, epoch)));
                 }
-                if let Err(e) = still.and_then(|()| self.refuse_while_used(&survey.volume)) {
+                let unused = |()| self.refuse_while_used(&survey.usage.volume, UNNOTICED);
+                if let Err(e) = still.and_then(unused) {
                     self.give_back(&survey);
                     return Err(e);
                 }
                 // Again from the start: a host may have come and gone.
-                let at = survey.size;
-                let survey = Survey { hidden: true, at, used: 0, last: 0, ..*survey };
+                let usage = Usage::of(survey.usage.volume, survey.size);
+                let survey = Survey { usage, hidden: true, ..*survey };
                 Ok(Outcome::Wait(Wait::LookOn(Box::new(survey))))
             }
             wait => Ok(Outcome::Wait(wait)),
@@ -145,7 +130,7 @@ impl Commands<'_> {
 
     /// All that would be cut off has been looked at.
     fn surveyed(&mut self, survey: Survey) -> Result<Outcome> {
-        let Survey { volume, size, used, last, .. } = &survey;
+        let Survey { usage: Usage { volume, used, last, .. }, size, .. } = &survey;
         if *used > 0 && !survey.force {
             self.give_back(&survey);
             return fail(format!(
@@ -170,7 +155,7 @@ impl Commands<'_> {
 
     /// Hosts see again what they saw.
     pub(super) fn give_back(&mut self, survey: &Survey) {
-        let Volume { id, size, visible, .. } = survey.volume;
+        let Volume { id, size, visible, .. } = survey.usage.volume;
         let seen = self.engine.map().volumes.get(&id).map(|v| v.visible);
         if seen.is_some_and(|seen| seen != visible) {
             self.engine.size_volume(id, VolumeSize { size, visible, more: Vec::new() });

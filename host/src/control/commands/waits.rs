@@ -113,7 +113,7 @@ impl Wait {
         match self {
             Wait::RoomThere(volume, _) | Wait::Clearing(volume) => Some(volume.id),
             Wait::Surveying(s) | Wait::LookOn(s) | Wait::Cut(s, _) | Wait::Cuttable(s, _) => {
-                Some(s.volume.id)
+                Some(s.volume())
             }
             _ => None,
         }

@@ -155,7 +155,7 @@ fn preempting_removes_registrants_and_takes_their_reservation() {
     }
 }
 
-/// Of a reservation that all registrants hold nobody has a part who is not registered, also not who made it.
+/// Only registrants hold an all-registrants reservation: its maker loses it with the registration.
 #[test]
 fn who_made_a_reservation_and_is_registered_no_more_is_excluded() {
     for kind in ReservationKind::ALL {
