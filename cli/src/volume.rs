@@ -2,6 +2,7 @@
 
 mod controlled;
 mod copying;
+mod creating;
 mod deleting;
 mod keys;
 mod limits;
@@ -14,18 +15,18 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
-use weft_core::layout::LayoutSpec;
 use weft_core::policy::time::in_words;
 use weft_host::ControlRequest;
 use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
 use weft_terminal::{align_right, bytes, folded, say, say_json, table, width};
 
 use crate::args::{self, Common};
-use crate::choices::{Choices, ForVolumes, help_for_set};
+use crate::choices::help_for_set;
 use crate::lost;
 use crate::output::{say_cut_off, uri};
 
 use copying::Copy;
+use creating::Create;
 use deleting::Delete;
 pub use limits::limits;
 use rights::{Allow, Deny};
@@ -70,28 +71,6 @@ pub struct Rename {
     name: String,
     /// New name
     to: String,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// The volume to create.
-#[derive(Debug, Args)]
-pub struct Create {
-    /// Name of the volume
-    name: String,
-    /// Size, such as 1G; 'all' takes all free room
-    #[arg(value_parser = args::volume_size)]
-    size: u64,
-    #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
-    layout: Option<LayoutSpec>,
-    /// Stripe unit: contiguous bytes per disk [default: 64K]
-    #[arg(long, value_parser = args::size)]
-    stripe_unit: Option<u64>,
-    /// Failure-domain label: nodes with the same value hold at most one column of an extent; 'node' allows any nodes [default: box]
-    #[arg(long, value_name = "LABEL")]
-    apart: Option<String>,
-    #[command(flatten)]
-    choices: Choices<ForVolumes>,
     #[command(flatten)]
     common: Common,
 }
@@ -234,23 +213,7 @@ impl Volume {
     fn request(&self) -> Result<(&Common, ControlRequest)> {
         Ok(match self {
             Volume::Copy(_) => unreachable!("it is several requests"),
-            Volume::Create(c) => {
-                let request = ControlRequest::VolumeCreate {
-                    name: c.name.clone(),
-                    size: c.size,
-                    layout: c.layout.map(|l| l.to_string()),
-                    stripe_unit: c.stripe_unit,
-                    journal: None,
-                    commanded: false,
-                    apart: c.apart.clone(),
-                    ordering: None,
-                    sequencer: None,
-                    commit: None,
-                    lost_wait: None,
-                    set: c.choices.words(),
-                };
-                (&c.common, request)
-            }
+            Volume::Create(c) => (c.common(), c.request()),
             Volume::Set(s) => {
                 let mut set = BTreeMap::new();
                 for (key, value) in &s.set {
@@ -361,7 +324,7 @@ pub fn volumes(list: &[VolumeStatus], width: Option<usize>) -> String {
     for v in list {
         table.add_row([
             v.name.clone(),
-            bytes(v.size),
+            size(v),
             v.layout.clone(),
             bytes(v.stripe_unit),
             if v.journal { "on" } else { "off" }.to_string(),
@@ -373,6 +336,14 @@ pub fn volumes(list: &[VolumeStatus], width: Option<usize>) -> String {
     }
     align_right(&mut table, [1, 3, 8]);
     folded(&table, width)
+}
+
+/// A volume's size, and how much of it has space if it is thin.
+fn size(volume: &VolumeStatus) -> String {
+    match volume.used_bytes {
+        Some(used) => format!("{} ({} used)", bytes(volume.size), bytes(used)),
+        None => bytes(volume.size),
+    }
 }
 
 /// Who is the controller, if there is one.

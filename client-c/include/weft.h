@@ -53,7 +53,8 @@ typedef enum weft_kind {
     WEFT_ARGUMENT = 15,    /* an argument was NULL or not text */
     WEFT_TIMED_OUT = 16,   /* it has not ended in time (weft_wait_for only) */
     WEFT_NOT_ALLOWED = 17, /* the host has no right to it, or has not proved who it is */
-    WEFT_CERTIFICATES = 18 /* the directory does not hold the certificates of a host */
+    WEFT_CERTIFICATES = 18,/* the directory does not hold the certificates of a host */
+    WEFT_NO_SPACE = 19     /* a disk of the thin volume is full */
 } weft_kind;
 
 /* Why something was not done. */

@@ -43,6 +43,7 @@ fn kind(error: &Error) -> c_int {
         ErrorKind::Place => 13,
         ErrorKind::NotAllowed => 17,
         ErrorKind::Certificates => 18,
+        ErrorKind::NoSpace => 19,
         _ => 14,
     }
 }

@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Lost,
     /// Others came between each time that it was tried.
     NoProgress,
+    /// A disk of the thin volume is full.
+    NoSpace,
     /// One that must come first was not done, and so neither is this
     /// ([`Error::because`] says which).
     Aborted,
@@ -105,6 +107,7 @@ fn kind(code: Code) -> ErrorKind {
         Code::OutOfRange => ErrorKind::OutOfRange,
         Code::Lost => ErrorKind::Lost,
         Code::NoProgress => ErrorKind::NoProgress,
+        Code::NoSpace => ErrorKind::NoSpace,
         Code::Aborted => ErrorKind::Aborted,
         Code::NeverIssued => ErrorKind::NeverIssued,
         Code::TooManyAfter

@@ -8,6 +8,24 @@ pub use weft_code::ColumnSet;
 /// Bytes in a sector: the unit of checksum and of atomic disk transfer.
 pub const SECTOR: u64 = 4096;
 
+/// Logical sectors of an address space on a disk. Space 0 is divided among the volumes whose room is reserved; each thin
+/// volume has a space of its own, as [`thin_space`] numbers it.
+pub const SPACE_SECTORS: u64 = 1 << 40;
+
+/// The first logical sector of a thin volume's columns, on every disk that has one.
+pub fn thin_space(volume: VolumeId) -> u64 {
+    (u64::from(volume.0) + 1) * SPACE_SECTORS
+}
+
+/// The thin volume whose column has a logical sector; none if its room is reserved.
+pub fn thin_volume(sector: u64) -> Option<VolumeId> {
+    let space = sector / SPACE_SECTORS;
+    space.checked_sub(1).map(|volume| VolumeId(volume as u32))
+}
+
+/// The last number of a thin volume: with larger ones the number of a sector would not fit.
+pub const LAST_THIN: VolumeId = VolumeId((u64::MAX / SPACE_SECTORS - 2) as u32);
+
 /// [`SECTOR`] as a `usize`, for slicing.
 pub const SECTOR_BYTES: usize = SECTOR as usize;
 

@@ -119,6 +119,9 @@ pub enum ControlRequest {
         name: String,
         /// Its size in bytes; 0 takes all the room that is left.
         size: u64,
+        /// Whether it is thin: it takes space when it is written.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        thin: bool,
         /// Its layout; RAID 5 if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         layout: Option<String>,
@@ -521,6 +524,7 @@ mod tests {
                 ControlRequest::VolumeCreate {
                     name: "v".into(),
                     size: 4096,
+                    thin: false,
                     layout: None,
                     stripe_unit: None,
                     journal: Some(false),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use weft_core::SECTOR;
 use weft_core::cluster::{
     APART, APART_BY_NODE, Access, ClusterMap, Place, PlacementError, Volume, column_bytes,
-    place_stripes, place_volume,
+    place_stripes, place_thin, place_volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Policy;
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{LAST_THIN, NodeId, VolumeId};
 use weft_front::iscsi::Chap;
 
 use crate::doors::who::{No, Who};
@@ -132,6 +132,8 @@ pub(crate) struct NewVolume {
     pub(crate) name: String,
     /// Bytes; 0 takes all the room that is left.
     pub(crate) size: u64,
+    /// Whether it takes space when it is written, and reserves none.
+    pub(crate) thin: bool,
     pub(crate) layout: LayoutSpec,
     pub(crate) stripe_unit: u64,
     pub(crate) policy: Policy,
@@ -145,6 +147,7 @@ impl NewVolume {
         NewVolume {
             name,
             size,
+            thin: false,
             layout: spec.layout(),
             stripe_unit: spec.stripe_unit(),
             policy: spec.policy(),
@@ -185,6 +188,9 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     })?;
     let geometry = Geometry::new(layout, new.stripe_unit);
     let others: Vec<&Volume> = there.values().map(|v| &**v).collect();
+    if new.thin {
+        return place_new_thin(new, id, geometry, &disks, &others);
+    }
     let size = match new.size {
         0 => largest(new, &geometry, &disks, &others)?,
         size => size,
@@ -200,10 +206,53 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     })
 }
 
+fn place_new_thin(
+    new: &NewVolume,
+    id: VolumeId,
+    geometry: Geometry,
+    disks: &[Place],
+    others: &[&Volume],
+) -> Result<Volume> {
+    let (name, size) = (&new.name, new.size);
+    if size == 0 {
+        return fail(format!(
+            "thin volume '{name}' reserves no room, so it cannot take all: give its size, such as 1T"
+        ));
+    }
+    if id > LAST_THIN {
+        return fail("no more thin volumes can be created in this cluster".to_string());
+    }
+    let column = column_bytes(&geometry, size);
+    let stripes = 0..size.div_ceil(geometry.stripe_bytes());
+    let extents = place_thin(id, &geometry, stripes, disks, others, column);
+    let extents = extents.map_err(|e| cannot_place_thin(new, &e))?;
+    Ok(Volume {
+        policy: new.policy,
+        apart: new.apart.clone(),
+        ..Volume::new(id, name, size, &new.layout, geometry, extents)
+    })
+}
+
+fn cannot_place_thin(new: &NewVolume, error: &PlacementError) -> Error {
+    match error {
+        PlacementError::NoRoom { free, .. } => Error(format!(
+            "thin volume '{}' can have {} at most with this layout",
+            new.name,
+            rounded(*free)
+        )),
+        error => cannot_place(new, error),
+    }
+}
+
 /// A volume with more room, for this size, or with all the room that is left if that is 0; the rest is
 /// as it was.
 pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volume> {
     let name = &volume.name;
+    if size == 0 && volume.is_thin() {
+        return fail(format!(
+            "thin volume '{name}' reserves no room, so it cannot take all: give its size, such as 1T"
+        ));
+    }
     if size == 0 {
         return match most(volume, map)? {
             most if most <= volume.size => fail(format!(
@@ -225,7 +274,13 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     let disks = map.places(&volume.apart);
     let others: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
     let column = column_bytes(&volume.geometry, size.min(all_of(&disks)));
-    let placed = place_stripes(&volume.geometry, more, &disks, &others, column);
+    let placed = match volume.is_thin() {
+        true => {
+            let column = column_bytes(&volume.geometry, size);
+            place_thin(volume.id, &volume.geometry, more, &disks, &others, column)
+        }
+        false => place_stripes(&volume.geometry, more, &disks, &others, column),
+    };
     grown.extents.extend(placed.map_err(|e| match e {
         PlacementError::NoRoom { free, .. } => Error(format!(
             "volume '{name}' cannot grow that far: it can have {} at most; delete something, or add disks",
@@ -365,6 +420,7 @@ mod tests {
         NewVolume {
             name: name.into(),
             size,
+            thin: false,
             layout,
             stripe_unit: 65536,
             policy: Policy::default(),
@@ -473,6 +529,28 @@ mod tests {
         let wide = NewVolume { stripe_unit: 1 << 30, ..new("a", 4096, "raid5") };
         let err = place(&wide, &map(&[])).unwrap_err();
         assert!(err.0.contains("a stripe unit of 1 GiB exceeds"), "{err}");
+    }
+
+    #[test]
+    fn a_thin_volume_may_be_larger_than_all_disks_and_reserves_nothing() {
+        let thin = |size| NewVolume { thin: true, ..new("t", size, "raid5") };
+        let volume = place(&thin(1 << 50), &map(&[])).unwrap();
+        assert!(volume.is_thin() && volume.visible == 1 << 50);
+        let there = map(std::slice::from_ref(&volume));
+        there.assert_sound();
+        assert!(there.used().iter().all(|used| *used == 0));
+        let all = place(&new("b", 0, "raid5"), &there).unwrap();
+        assert_eq!(all.size, place(&new("b", 0, "raid5"), &map(&[])).unwrap().size);
+        let grown = grow(&volume, 1 << 51, &there).unwrap();
+        assert!(grown.extents[volume.extents.len()].columns[0].1 > volume.extents[0].columns[0].1);
+        for (refused, why) in [
+            (place(&thin(0), &there), "cannot take all: give its size"),
+            (grow(&volume, 0, &there), "cannot take all: give its size"),
+            (place(&thin(1 << 62), &map(&[])), "at most with this layout"),
+        ] {
+            let err = refused.unwrap_err();
+            assert!(err.0.contains(why), "{err}");
+        }
     }
 
     #[test]

@@ -161,7 +161,11 @@ impl SimDisk {
     }
 
     fn put(&mut self, sector: u64, bytes: Sector, durable: bool) {
-        assert!(sector < self.sectors, "write past the end of the disk");
+        assert!(
+            sector < self.sectors,
+            "sector {sector} is past the end of the disk, {}",
+            self.sectors
+        );
         self.unreadable.remove(&sector);
         let was = self.latest.get(&sector).or_else(|| self.safe.get(&sector));
         self.before.insert(sector, was.cloned().unwrap_or_else(|| vec![0; SECTOR as usize].into()));

@@ -49,4 +49,6 @@ mod store_crash_tests;
 mod store_damage_tests;
 #[cfg(test)]
 mod store_tests;
+#[cfg(test)]
+mod thin_tests;
 pub mod world;

@@ -25,7 +25,7 @@ pub use message::{MapMessage, MemberReport, Memory};
 pub use moves::{can_drain, is_crowded};
 pub use placement::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, PlacementError, column_bytes, place_stripes,
-    place_volume,
+    place_thin, place_volume,
 };
 pub use settings::{ClusterSetting, SettingError, Settings};
 pub use torus::TorusError;

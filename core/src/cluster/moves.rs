@@ -207,8 +207,12 @@ fn choose(
     let stays = |node: NodeId| map.keeps_position(&volume.geometry.layout, from, node);
     let volumes: Vec<&Volume> = map.volumes.values().map(|v| &**v).collect();
     let free = |node: NodeId| {
-        let runs = free_runs(node, map.nodes[usize::from(node.0)].sectors, &volumes);
-        let place = runs.iter().find(|r| r.1 >= need)?.0;
+        let sectors = map.nodes[usize::from(node.0)].sectors;
+        let runs = free_runs(node, sectors, &volumes);
+        let place = match volume.is_thin() {
+            true => (sectors > 0).then_some(volume.extents[n].columns[column].1)?,
+            false => runs.iter().find(|r| r.1 >= need)?.0,
+        };
         Some((runs.iter().map(|r| r.1).sum::<u64>(), node, place))
     };
     targets

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::layout::Geometry;
-use crate::units::{NodeId, SECTOR};
+use crate::units::{NodeId, SECTOR, SPACE_SECTORS, VolumeId, thin_space};
 
 use super::map::{Extent, Volume};
 use super::torus::{self, Cell, TorusError};
@@ -93,6 +93,80 @@ pub fn place_volume(
         PlacementError::NoRoom { free, .. } => PlacementError::NoRoom { asked: size, free },
         other => other,
     })
+}
+
+/// Chooses disks for stripes of a thin volume. All its columns lie in an address space of its own, so there is always a
+/// place. Extents go to the disks to which least has been promised for their size.
+pub fn place_thin(
+    id: VolumeId,
+    geometry: &Geometry,
+    stripes: Range<u64>,
+    disks: &[Place],
+    others: &[&Volume],
+    column_bytes: u64,
+) -> Result<Vec<Extent>, PlacementError> {
+    let columns = geometry.layout.width();
+    let usable = disks.iter().filter(|d| d.sectors > 0);
+    let domains = usable.map(|d| d.domain).collect::<BTreeSet<_>>().len();
+    if domains < columns {
+        return Err(PlacementError::Domains { columns, domains });
+    }
+    let stripe_sectors = thin_stripe_sectors(geometry);
+    if stripes.end.checked_mul(stripe_sectors).is_none_or(|end| end > SPACE_SECTORS) {
+        let free = SPACE_SECTORS / stripe_sectors * geometry.stripe_bytes();
+        return Err(PlacementError::NoRoom { asked: stripes.end * geometry.stripe_bytes(), free });
+    }
+    let cells = torus::cells(&geometry.layout, disks)?;
+    let promised = |d: usize| promised_on(NodeId(d as u16), others);
+    let mut promised: Vec<u64> = (0..disks.len()).map(promised).collect();
+    let most = (column_bytes / geometry.unit).max(1);
+    let mut extents = Vec::new();
+    let mut first = stripes.start;
+    while first < stripes.end {
+        let left = |d: usize| match disks[d].sectors {
+            0 => Vec::new(),
+            size => vec![(0, left_of(size, promised[d]))],
+        };
+        let gaps: Vec<Vec<(u64, u64)>> = (0..disks.len()).map(left).collect();
+        let nodes = match &cells {
+            Some(cells) => torus::choose(&gaps, cells, 1),
+            None => choose(&gaps, disks, columns, 1),
+        };
+        let place = thin_place(id, geometry, first);
+        let want =
+            geometry.layout.most_units(most.min(stripes.end - first)) * (geometry.unit / SECTOR);
+        let nodes = nodes.ok_or(PlacementError::Domains { columns, domains: 0 })?;
+        nodes.iter().for_each(|d| promised[*d] += want);
+        let columns = nodes.into_iter().map(|d| (NodeId(d as u16), place));
+        extents.push(Extent::new(first, columns.collect()));
+        first += most;
+    }
+    Ok(extents)
+}
+
+/// Where the columns of a thin volume's extent begin that has `stripe` as its first.
+fn thin_place(id: VolumeId, geometry: &Geometry, stripe: u64) -> u64 {
+    thin_space(id) + stripe * thin_stripe_sectors(geometry)
+}
+
+/// Sectors of a column's address space for each stripe, as many as it can need.
+fn thin_stripe_sectors(geometry: &Geometry) -> u64 {
+    geometry.layout.most_units(1) * (geometry.unit / SECTOR)
+}
+
+/// What a disk has left for its size, in parts of 2^48, when so much has been promised.
+fn left_of(size: u64, promised: u64) -> u64 {
+    let whole = u128::from(size) << 48;
+    ((whole / (u128::from(size) + u128::from(promised))) as u64).max(1)
+}
+
+/// Sectors of a disk that volumes have been promised, thin or not.
+fn promised_on(node: NodeId, volumes: &[&Volume]) -> u64 {
+    let of = |v: &&Volume| {
+        let here = |n: &usize| v.extents[*n].place_on(node).is_some();
+        (0..v.extents.len()).filter(here).map(|n| v.extent_sectors(n)).sum::<u64>()
+    };
+    volumes.iter().map(of).sum()
 }
 
 /// Chooses disks and places for more stripes of a volume, as [`place_volume`] does; those that
@@ -204,7 +278,7 @@ fn take(runs: &mut [(u64, u64)], want: u64) -> u64 {
 /// The free runs of a disk, first sector and length.
 pub(super) fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<(u64, u64)> {
     let mut taken: Vec<(u64, u64)> = Vec::new();
-    for volume in volumes {
+    for volume in volumes.iter().filter(|v| !v.is_thin()) {
         for (n, extent) in volume.extents.iter().enumerate() {
             if let Some((_, first)) = extent.place_on(node) {
                 taken.push((first, volume.extent_sectors(n)));
@@ -264,6 +338,47 @@ mod tests {
         let err = volume("raid5", 1 << 30, &disks, &[&a, &b]).unwrap_err();
         let PlacementError::NoRoom { free, .. } = err else { panic!("{err}") };
         assert!(volume("raid5", free, &disks, &[&a, &b]).is_ok(), "{free} bytes were said to fit");
+    }
+
+    #[test]
+    fn thin_volumes_take_no_room_and_are_spread_by_what_is_promised() {
+        let disks = [20_000, 20_000, 20_000, 20_000, 60_000];
+        let geometry = |layout: &str| {
+            Geometry::new(layout.parse::<LayoutSpec>().unwrap().over(5).unwrap(), 65536)
+        };
+        let place = |id, layout: &str, size: u64, others: &[&Volume]| {
+            let (g, places) = (geometry(layout), Place::apart(&disks));
+            let stripes = 0..size.div_ceil(g.stripe_bytes());
+            let column = column_bytes(&g, size);
+            let extents = place_thin(VolumeId(id), &g, stripes, &places, others, column)?;
+            let spec = layout.parse().unwrap();
+            Ok::<_, PlacementError>(Volume::new(VolumeId(id), "t", size, &spec, g, extents))
+        };
+        let thin = place(7, "raid1", 1 << 40, &[]).unwrap();
+        assert!(thin.is_thin() && thin.extents.len() <= 4096);
+        let on = |node| thin.extents.iter().filter(|e| e.column_of(NodeId(node)).is_some()).count();
+        assert!(
+            on(4) > 2 * on(0) && on(3) > 0,
+            "the larger disk gets more: {} and {}",
+            on(4),
+            on(0)
+        );
+        // Whatever is promised, there is as much room as before for a volume that reserves it.
+        let all = volume("raid5", 64 << 20, &disks, &[]).unwrap();
+        assert_eq!(volume("raid5", 64 << 20, &disks, &[&thin]).unwrap(), all);
+        for (stripe, seat) in [(0, 0), (12_345, 1), (thin.stripes() - 1, 0)] {
+            let column = thin.geometry.layout.column_at(stripe, seat);
+            let node = thin.extent(stripe).columns[column].0;
+            assert_eq!(
+                thin.stripe_at(node, thin.sector(stripe, seat) + 3),
+                Some((stripe, seat, 3))
+            );
+        }
+        // Several volumes, and what one gets when it grows, are apart.
+        let other = place(8, "raid5", 1 << 40, &[&thin]).unwrap();
+        assert!(other.extents[0].columns[0].1 > thin.extents.last().unwrap().columns[0].1);
+        let err = place(9, "raid5", u64::MAX / 2, &[]).unwrap_err();
+        assert!(matches!(err, PlacementError::NoRoom { .. }), "{err}");
     }
 
     #[test]

@@ -47,6 +47,10 @@ pub enum Bug {
     IgnoresReservations,
     /// A read-modify-write writes at a later timestamp than it reads.
     WritesLater,
+    /// Slots of thin volumes are given back though a disk may have missed what was discarded.
+    GivesBackTooSoon,
+    /// Writes are prepared though the disk has no space for them.
+    PromisesTooMuch,
     /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
     OldestPrepared,
     /// Who catches up is answered although what was aborted here may be in doubt again.
@@ -173,6 +177,16 @@ impl NodeConfig {
     /// Whether a read-modify-write writes at the timestamp of its read.
     pub(super) fn writes_at_once(&self) -> bool {
         !self.has(Bug::WritesLater)
+    }
+
+    /// Whether versions are kept while a disk may have missed what was discarded.
+    pub(super) fn keeps_what_was_missed(&self) -> bool {
+        !self.has(Bug::GivesBackTooSoon)
+    }
+
+    /// Whether a full disk refuses what needs space.
+    pub(super) fn heeds_space(&self) -> bool {
+        !self.has(Bug::PromisesTooMuch)
     }
 
     /// Whether writes that have only begun count as unsettled.

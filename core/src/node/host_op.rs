@@ -149,6 +149,9 @@ pub enum HostError {
     /// may have happened.
     #[error("the volume's reservations have changed meanwhile")]
     Outdated,
+    /// A disk has no free slots for what a thin volume would have to take.
+    #[error("a disk of this thin volume is full; delete or discard something, or add disks")]
+    NoSpace,
     /// Another host has reserved the volume.
     #[error("another host has reserved the volume")]
     Reserved,

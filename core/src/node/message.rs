@@ -185,6 +185,8 @@ pub enum Refusal {
     Aborted,
     /// A lock was not to be had in time; two may be waiting for each other.
     Busy,
+    /// The disk has no free slots for it.
+    Full,
 }
 
 /// What a participant knows of a write.

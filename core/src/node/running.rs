@@ -29,7 +29,8 @@ impl Node {
         {
             self.outbox.want_refresh(at);
         }
-        let has_ticks = self.is_busy() || self.worker.store.has_free_to_discard();
+        let store = &self.worker.store;
+        let has_ticks = self.is_busy() || store.has_free_to_discard() || store.has_to_drop();
         if !self.outbox.tick_is_set && has_ticks {
             self.outbox.want_tick(self.config.patience.min(self.config.place_after));
         }

@@ -102,6 +102,8 @@ pub struct NodeStatus {
     pub stale_sectors: Option<u64>,
     /// How many slots of its disk are used for what, if it has any.
     pub slots: Option<SlotCounts>,
+    /// How many slots of its disk each thin volume has.
+    pub thin: Vec<(VolumeId, u64)>,
     /// Host requests in work.
     pub in_flight: usize,
     /// The scrubs in work: of which volumes, and how far they are.
@@ -193,6 +195,7 @@ impl Node {
             serving: self.serving,
             stale_sectors: self.stale_sectors(),
             slots: self.worker.store.slots(),
+            thin: self.worker.store.thin(),
             exposed: self.exposed().collect(),
             exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()

@@ -124,6 +124,12 @@ pub enum PolicyError {
          its configuration, or choose roles=node"
     )]
     NoController(Setting),
+    /// A thin volume cannot have it.
+    #[error(
+        "a thin volume cannot have {0}: its writes are refused by a full disk before they begin, which needs the journal and \
+         votes"
+    )]
+    Thin(Setting),
     /// There is no parity to say something of.
     #[error("{given} needs a layout with parity, and {layout} has none; omit it")]
     NoParity {

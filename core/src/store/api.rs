@@ -8,7 +8,9 @@ use super::{
     Change, DiskRequest, DiskResult, Event, Heard, Reached, Scan, SlotCounts, StoreCounters,
     Timestamp,
 };
-use crate::units::{Epoch, NodeId};
+use std::ops::Range;
+
+use crate::units::{Epoch, NodeId, VolumeId};
 
 /// Says of a sector, its newest write and whether it has content, that an earlier write of it is
 /// undecided.
@@ -18,6 +20,10 @@ pub type HeldBack<'a> = &'a dyn Fn(u64, Timestamp, bool) -> bool;
 pub trait Store: Send {
     /// Data sectors of the disk.
     fn data_sectors(&self) -> u64;
+    /// The end of its logical sectors, in all address spaces.
+    fn end(&self) -> u64 {
+        self.data_sectors()
+    }
     /// Told apart from every other formatting of a disk.
     fn incarnation(&self) -> u64;
     /// The latest timestamp of any write ever prepared here.
@@ -107,6 +113,35 @@ pub trait Store: Send {
     /// Whether free slots hold something that is to be discarded when nothing has been put in place for long.
     fn has_free_to_discard(&self) -> bool {
         false
+    }
+    /// Sectors of a slot; 0 if it has none.
+    fn slot(&self) -> u64 {
+        0
+    }
+    /// Volumes have these sectors of the disk, in order; other content may be given up. So many slots are reserved for
+    /// those that are not thin.
+    fn keep_only(&mut self, _sectors: &[Range<u64>], _reserved: u64) {}
+    /// Whether it can hold thin volumes.
+    fn holds_thin(&self) -> bool {
+        false
+    }
+    /// Whether the disk has space for these changes. What is prepared without that may never be put in place.
+    fn can_place(&self, _changes: &[Change]) -> bool {
+        true
+    }
+    /// Whether slots may be dropped, now or soon.
+    fn has_to_drop(&self) -> bool {
+        false
+    }
+    /// Whether slots of thin volumes are empty.
+    fn has_empty(&self) -> bool {
+        false
+    }
+    /// Gives back empty slots. `is_whole` says of a sector that no disk has missed, or can miss, what was discarded there.
+    fn forget_empty(&mut self, _is_whole: &dyn Fn(u64) -> bool) {}
+    /// How many slots each thin volume has here.
+    fn thin(&self) -> Vec<(VolumeId, u64)> {
+        Vec::new()
     }
     /// How many slots of its disk are used for what, if it has any.
     fn slots(&self) -> Option<SlotCounts> {

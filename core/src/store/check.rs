@@ -91,7 +91,7 @@ impl JournalStore {
         let mut named = BTreeMap::<Timestamp, u64>::new();
         let placing = self.checkpoint.iter().flat_map(|c| c.sectors());
         for (sector, over) in self.overlay.iter().chain(placing) {
-            assert!(sector < self.superblock.offered(), "sector {sector} is not on the disk");
+            assert!(self.slots.has(sector..sector + 1), "sector {sector} is not on the disk");
             let names = over.names();
             assert!(!names.is_empty(), "sector {sector} is no write's");
             names.into_iter().for_each(|ts| *named.entry(ts).or_default() += 1);
@@ -115,6 +115,14 @@ impl JournalStore {
             _ => None,
         });
         self.slots.check(undecided.chain(checkpoint).chain(discarded));
+        if self.superblock.has_spaces() {
+            let undecided = self.writes.values().filter(|write| write.is_undecided());
+            let undecided = undecided.flat_map(|write| self.slots_of_write(write));
+            let placing = self.checkpoint.iter().flat_map(|c| c.sectors());
+            let committed = self.overlay.iter().chain(placing).map(|(s, _)| s..s + 1);
+            let changed = undecided.chain(self.slots_of(committed)).collect();
+            self.slots.check_promised(&changed);
+        }
         for slot in self.slots.moving() {
             let all = self
                 .slots

@@ -5,11 +5,20 @@ use super::{
     Change, DiskRequest, DiskResult, Event, Heard, JournalStore, Reached, Scan, SlotCounts,
     StoreCounters, Timestamp,
 };
-use crate::units::{Epoch, NodeId};
+use std::ops::Range;
+
+use crate::units::{Epoch, LAST_THIN, NodeId, SPACE_SECTORS, VolumeId, thin_space, thin_volume};
 
 impl Store for JournalStore {
     fn data_sectors(&self) -> u64 {
         self.superblock.offered()
+    }
+
+    fn end(&self) -> u64 {
+        match self.superblock.has_spaces() {
+            true => thin_space(LAST_THIN) + SPACE_SECTORS,
+            false => self.superblock.offered(),
+        }
     }
 
     fn incarnation(&self) -> u64 {
@@ -127,6 +136,40 @@ impl Store for JournalStore {
 
     fn has_free_to_discard(&self) -> bool {
         JournalStore::has_free_to_discard(self)
+    }
+
+    fn slot(&self) -> u64 {
+        self.superblock.slot()
+    }
+
+    fn keep_only(&mut self, sectors: &[Range<u64>], reserved: u64) {
+        JournalStore::keep_only(self, sectors, reserved);
+    }
+
+    fn holds_thin(&self) -> bool {
+        self.superblock.has_spaces()
+    }
+
+    fn can_place(&self, changes: &[Change]) -> bool {
+        JournalStore::can_place(self, changes)
+    }
+
+    fn has_to_drop(&self) -> bool {
+        JournalStore::has_to_drop(self)
+    }
+
+    fn has_empty(&self) -> bool {
+        JournalStore::has_empty(self)
+    }
+
+    fn forget_empty(&mut self, is_whole: &dyn Fn(u64) -> bool) {
+        JournalStore::forget_empty(self, is_whole);
+    }
+
+    fn thin(&self) -> Vec<(VolumeId, u64)> {
+        let of_space = |(space, slots): (u64, u64)| (thin_volume(space * SPACE_SECTORS), slots);
+        let known = self.slots.thin().map(of_space);
+        known.filter_map(|(volume, slots)| Some((volume?, slots))).collect()
     }
 
     fn slots(&self) -> Option<SlotCounts> {

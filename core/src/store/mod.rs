@@ -16,6 +16,7 @@
 //! - [`reads`]: reading sectors
 //! - [`scans`]: which sectors are of some kind
 //! - [`checkpoint`]: putting the overlay in place
+//! - [`dropping`]: slots that are given back
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
 //! - [`sparse`]: lists that take memory where something is in them
 //! - [`torn`]: pages that a power cut tears
@@ -35,6 +36,7 @@ mod change;
 mod check;
 mod checkpoint;
 mod config;
+mod dropping;
 mod fault;
 mod format;
 mod index;
@@ -178,6 +180,7 @@ pub struct JournalStore {
     checkpoint: Option<Checkpoint>,
     verifying: verify::Verifying,
     forgiving: others::Forgiving,
+    dropping: dropping::Dropping,
     recovery: Option<Recovery>,
     /// Pages of the table that are being read.
     loading: BTreeSet<u64>,

@@ -77,7 +77,7 @@ impl JournalStore {
 
     /// The same, perhaps with the versions of the sectors.
     pub(super) fn begin_read(&mut self, ticket: u64, first: u64, count: u64, versions: bool) {
-        assert!(count > 0 && first + count <= self.superblock.offered(), "read {first}+{count}");
+        assert!(count > 0 && self.slots.has(first..first + count), "read {first}+{count}");
         let job = ReadJob {
             first,
             count,

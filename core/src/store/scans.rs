@@ -82,7 +82,7 @@ impl JournalStore {
                 Scan::Kept(_) | Scan::Marked => Timestamp::ZERO,
                 _ => Timestamp(u64::MAX),
             };
-            let mut found = Vec::new();
+            let (mut found, runs_looked_at) = (Vec::new(), runs.clone());
             for sector in runs.into_iter().flatten() {
                 if what == Scan::Placed {
                     found.push((sector, Timestamp::ZERO));
@@ -104,6 +104,9 @@ impl JournalStore {
                     Scan::Placed => true,
                 };
                 found.extend(is_wanted.then_some((sector, version)));
+            }
+            if what == Scan::Used {
+                runs_looked_at.into_iter().for_each(|run| self.look_for_empty(run));
             }
             let job = self.scans.get_mut(&ticket).expect("just seen");
             job.found.extend(found);
@@ -138,7 +141,7 @@ impl JournalStore {
         let slot_of = |sector: u64| sector / self.superblock.slot();
         let slots = slot_of(sectors.start)..slot_of(sectors.end - 1) + 1;
         let placed = self.slots.next_placed(slots).map(|slot| self.slots.sectors_of(slot));
-        let behind = (self.slots.end() < sectors.end).then(|| self.slots.end()..sectors.end);
+        let behind = self.slots.behind(&sectors);
         let waiting = self.overlay.next(sectors.clone()).into_iter();
         let placing = self.checkpoint.as_ref().and_then(|c| c.next(sectors.clone()));
         let waiting = waiting.chain(placing).min().map(|sector| sector..sector + 1);
@@ -205,21 +208,18 @@ impl JournalStore {
 
     /// The same where many pages are marked: the next is not far.
     fn walk_to_marked(&self, sectors: Range<u64>) -> Option<RangeInclusive<u64>> {
-        let mut sector = sectors.start;
-        while sector < sectors.end {
-            let slot = self.slots.slot_of(sector);
-            let end = slot.map_or(sectors.end, |slot| self.slots.sectors_of(slot).end);
-            let end = end.min(sectors.end);
-            let marked = |place: u64| {
-                let (first, last) = (page_of(place), page_of(place + (end - sector) - 1));
-                self.table.next_marked(first..last + 1).is_some()
-            };
-            if self.slots.place_of(sector).is_some_and(marked) {
-                return Some(sector..=end - 1);
-            }
-            sector = end;
-        }
-        None
+        let size = self.superblock.slot();
+        let slots = self.slots.placed_in(sectors.start / size..sectors.end.div_ceil(size));
+        let placed = slots.map(|slot| self.slots.sectors_of(slot));
+        let runs = placed.chain(self.slots.behind(&sectors));
+        let cut = runs.map(|run| run.start.max(sectors.start)..run.end.min(sectors.end));
+        let is_marked = |run: &Range<u64>| {
+            let place = self.slots.place_of(run.start).expect("the slot has one");
+            let (first, last) = (page_of(place), page_of(place + (run.end - run.start) - 1));
+            self.table.next_marked(first..last + 1).is_some()
+        };
+        let next = cut.filter(|run| run.start < run.end).find(is_marked)?;
+        Some(next.start..=next.end - 1)
     }
 
     /// Whether a sector whose page is in memory is marked.

@@ -10,13 +10,14 @@ const CHUNK: usize = 1024;
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Sparse<T> {
     len: u64,
+    /// Up to the last in which something was set.
     chunks: Vec<Option<Box<[T; CHUNK]>>>,
 }
 
 impl<T: Copy + Default + PartialEq> Sparse<T> {
     /// So many zeros.
     pub fn new(len: u64) -> Sparse<T> {
-        Sparse { len, chunks: vec![None; (len as usize).div_ceil(CHUNK)] }
+        Sparse { len, chunks: Vec::new() }
     }
 
     /// How many numbers there are.
@@ -32,13 +33,20 @@ impl<T: Copy + Default + PartialEq> Sparse<T> {
 
     pub fn get(&self, at: u64) -> T {
         assert!(at < self.len, "number {at} of {}", self.len);
-        let chunk = &self.chunks[at as usize / CHUNK];
-        chunk.as_ref().map_or_else(T::default, |chunk| chunk[at as usize % CHUNK])
+        let chunk = self.chunks.get(at as usize / CHUNK).and_then(Option::as_ref);
+        chunk.map_or_else(T::default, |chunk| chunk[at as usize % CHUNK])
     }
 
     pub fn set(&mut self, at: u64, to: T) {
         assert!(at < self.len, "number {at} of {}", self.len);
-        let chunk = &mut self.chunks[at as usize / CHUNK];
+        let number = at as usize / CHUNK;
+        if number >= self.chunks.len() {
+            if to == T::default() {
+                return;
+            }
+            self.chunks.resize(number + 1, None);
+        }
+        let chunk = &mut self.chunks[number];
         if chunk.is_some() || to != T::default() {
             let chunk = chunk.get_or_insert_with(|| Box::new([T::default(); CHUNK]));
             chunk[at as usize % CHUNK] = to;
@@ -48,7 +56,8 @@ impl<T: Copy + Default + PartialEq> Sparse<T> {
     /// The numbers in a range that are not zero, with their places, in order.
     pub fn within(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = (u64, T)> + '_ {
         let (first, end) = (range.start, range.end.min(self.len));
-        let chunks = first / CHUNK as u64..end.div_ceil(CHUNK as u64);
+        let chunks = (self.chunks.len() as u64).min(end.div_ceil(CHUNK as u64));
+        let chunks = first / CHUNK as u64..chunks;
         let held = chunks.filter_map(|n| Some((n, self.chunks[n as usize].as_ref()?)));
         let numbers = held.flat_map(move |(n, chunk)| {
             let base = n * CHUNK as u64;

@@ -99,7 +99,7 @@ impl JournalStore {
             return PageSums::default();
         };
         let mut pages = self.table.sums(c.entries());
-        let owners = self.slots.pages_to_write(c.pointers());
+        let owners = self.slots.pages_to_write(c.pointers(), c.dropped());
         let first = self.superblock.table_pages();
         let owner = |page| PageSum { page: first + page, is_marked: false, crc: 0 };
         pages.extend(owners.into_iter().map(owner));

@@ -180,6 +180,7 @@ impl JournalStore {
     pub fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
         assert!(!self.writes.contains_key(&ts), "prepared twice: {ts}");
         self.superblock.latest = self.superblock.latest.max(ts);
+        let changes = self.without_needless_zeros(changes);
         let part = match journal {
             true => self.redirect(ts, changes),
             false => (changes, Vec::new()),
@@ -188,6 +189,7 @@ impl JournalStore {
             self.journal.add_prepare(ts, &meta, &part.0, &part.1);
         }
         self.writes.insert(ts, Write::new(meta, part, journal));
+        self.expect_places(ts);
         if journal {
             self.pump();
         } else {
@@ -200,6 +202,7 @@ impl JournalStore {
     pub fn outcome(&mut self, ts: Timestamp, commit: bool) {
         if !commit && self.journal.withdraw(ts) {
             // It never came into the journal, so nothing has to be said there.
+            self.places_decided(ts, false);
             let write = self.writes.remove(&ts);
             let redirects = write.map_or(Vec::new(), |w| w.redirects().to_vec());
             self.slots.abort(ts, redirects, true);
@@ -220,6 +223,7 @@ impl JournalStore {
     /// Returns the sectors in which it has no effect, because later content is there. That must be kept: what is
     /// later may have been prepared first, and be gone from the journal when this is found there.
     pub(super) fn decide(&mut self, ts: Timestamp, commit: bool) -> Vec<u64> {
+        self.places_decided(ts, commit);
         let write = self.writes.get_mut(&ts).expect("an outcome is for a prepared write");
         if !commit {
             assert!(write.is_undecided(), "decided twice: {ts}");

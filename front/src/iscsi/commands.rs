@@ -313,6 +313,7 @@ fn failed(failure: Failure) -> Status {
         Failure::Gone => Status::Check(Sense::NO_UNIT),
         Failure::Protected => Status::Check(Sense::WRITE_PROTECTED),
         Failure::Reserved => Status::Conflict,
+        Failure::NoSpace => Status::Check(Sense::NO_SPACE),
         Failure::Differs(at) => Status::Check(Sense::miscompare(at as usize)),
         Failure::Failed => Status::Check(Sense::FAILED),
         Failure::Unknown => Status::Check(Sense::UNKNOWN),

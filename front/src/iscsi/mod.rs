@@ -186,6 +186,8 @@ pub enum Failure {
     Protected,
     /// Another has reserved the unit.
     Reserved,
+    /// The unit is thin, and what it takes space of is full.
+    NoSpace,
     /// The content differs from the expected content at this byte of the range.
     Differs(u64),
     /// It cannot be done.

@@ -134,6 +134,8 @@ pub enum Code {
     Failed = 23,
     /// It was sent before, and nobody can say any more whether it happened.
     Unknown = 24,
+    /// A disk is full, and the write would take space of it.
+    NoSpace = 25,
     /// It is to come after itself.
     AfterItself = 32,
     /// What it is to come after waits for it.
@@ -152,7 +154,7 @@ pub enum Code {
 
 impl Code {
     /// All of them.
-    pub const ALL: [Code; 23] = [
+    pub const ALL: [Code; 24] = [
         Code::Done,
         Code::Version,
         Code::NoVolume,
@@ -169,6 +171,7 @@ impl Code {
         Code::NoProgress,
         Code::Failed,
         Code::Unknown,
+        Code::NoSpace,
         Code::AfterItself,
         Code::Cycle,
         Code::Reused,

@@ -23,7 +23,8 @@ use crate::policy;
 use crate::sessions::iscsi_target;
 use crate::status::{
     ClusterStatus, Counters, Evenness, LaneStatus, MissingNode, NodeState, NodeStatus,
-    RequestLimits, ScrubStatus, SlotsStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
+    RequestLimits, ScrubStatus, SlotsStatus, SlowStatus, Status, ThinStatus, Totals, VolumeMode,
+    VolumeStatus,
 };
 use crate::throttle::AllDemands;
 
@@ -45,10 +46,14 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
     let plan = plan_balance(engine.map(), 1);
     for full in &plan.before {
         let node = nodes.iter_mut().find(|n| n.node == full.node.0);
-        let free = full.size.saturating_sub(full.used);
-        node.into_iter().for_each(|n| n.free_bytes = Some(free));
+        let Some(node) = node else { continue };
+        let thin: u64 = node.thin.iter().map(|thin| thin.bytes).sum();
+        let reserved = node.used_bytes.unwrap_or_default();
+        node.free_bytes = Some(full.size.saturating_sub(reserved + thin));
+        node.used_bytes = Some(reserved + thin);
     }
     let scrubs = nodes.iter_mut().flat_map(|n| std::mem::take(&mut n.scrubs)).collect();
+    nodes.iter_mut().for_each(|n| n.thin.clear());
     let config = NodeConfig::default();
     Status {
         epoch: engine.map().epoch,
@@ -346,6 +351,9 @@ fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Inst
     let Some(life) = engine.status_of(n) else { return };
     status.stale_sectors = life.stale_sectors;
     status.slots = life.slots.map(SlotsStatus::from);
+    let bytes = life.slots.map_or(0, |slots| slots.bytes);
+    let thin = life.thin.iter().map(|(id, slots)| (id.0, slots * bytes));
+    status.thin = thin.map(|(volume, bytes)| ThinStatus { volume, bytes }).collect();
     status.in_flight = Some(life.in_flight);
     status.quiet = Some(life.quiet);
     status.exposed = exposed::on_disk(engine.map(), &life);
@@ -410,6 +418,8 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         id: volume.id.0,
         iscsi_target: iscsi_target(volume, engine.exports().at()),
         size: if volume.visible == 0 { volume.size } else { volume.visible },
+        thin: volume.is_thin(),
+        used_bytes: volume.is_thin().then(|| used_bytes(volume, &nodes)),
         layout: volume.layout.clone(),
         stripe_unit: volume.geometry.unit,
         journal: volume.policy.journal,
@@ -446,6 +456,14 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         warning: warning(&volume.policy),
         policy: words.collect(),
     }
+}
+
+/// Bytes of a thin volume that have space: what it has on all disks, without its redundancy.
+fn used_bytes(volume: &Volume, nodes: &[NodeStatus]) -> u64 {
+    let of = nodes.iter().flat_map(|node| &node.thin).filter(|thin| thin.volume == volume.id.0);
+    let all: u128 = of.map(|thin| u128::from(thin.bytes)).sum();
+    let geometry = &volume.geometry;
+    (all * geometry.data_columns() as u128 / geometry.code.columns().max(1) as u128) as u64
 }
 
 /// What whoever has chosen this must know.

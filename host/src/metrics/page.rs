@@ -22,7 +22,7 @@ type Labels = Vec<(&'static str, String)>;
 type Row<T, N> = (&'static str, &'static str, fn(&T) -> Option<N>);
 
 /// Of each volume.
-const VOLUMES: [Row<VolumeStatus, f64>; 10] = [
+const VOLUMES: [Row<VolumeStatus, f64>; 11] = [
     ("volume_size_bytes", "Size of the volume as seen by hosts", |v| Some(v.size as f64)),
     (
         "volume_survives_nodes",
@@ -47,6 +47,9 @@ const VOLUMES: [Row<VolumeStatus, f64>; 10] = [
         "Stripes with more missing columns than their layout tolerates",
         |v| Some(v.stripes_failed as f64),
     ),
+    ("volume_used_bytes", "Bytes of a thin volume that have space on disks", |v| {
+        v.used_bytes.map(|b| b as f64)
+    }),
     ("volume_exposed_bytes", "Parity lag: bytes of data in exposed stripes", |v| {
         Some(v.exposed.as_ref().map_or(0.0, |e| e.bytes as f64))
     }),
@@ -56,7 +59,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 10] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 19] = [
+const NODES: [Row<NodeStatus, f64>; 22] = [
     ("node_down_seconds", "Time since the node went down, until it is given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -71,6 +74,11 @@ const NODES: [Row<NodeStatus, f64>; 19] = [
     ("disk_slots_held", "Slots in use by writes, checkpoints or reads", |n| {
         n.slots.map(|s| s.held as f64)
     }),
+    ("disk_slots_usable", "Slots that volumes can have", |n| n.slots.map(|s| s.usable as f64)),
+    ("disk_slots_promised", "Slots reserved for volumes that are not thin", |n| {
+        n.slots.map(|s| s.promised as f64)
+    }),
+    ("disk_slots_thin", "Slots in use by thin volumes", |n| n.slots.map(|s| s.thin as f64)),
     ("disk_queued", "Operations in the disk's queue", |n| n.queued.map(|n| n as f64)),
     ("disk_read_errors", "Failed reads", |n| n.errors.map(|e| e.read as f64)),
     ("disk_write_errors", "Failed writes and flushes", |n| n.errors.map(|e| e.write as f64)),

@@ -183,6 +183,7 @@ fn code(failure: &Failure) -> (Code, Option<RequestId>) {
         HostError::NoVolume => return (Code::NoVolume, None),
         HostError::TooManyLost => return (Code::Lost, None),
         HostError::NoProgress { .. } => return (Code::NoProgress, None),
+        HostError::NoSpace => return (Code::NoSpace, None),
         HostError::OutOfRange { .. } => return (Code::OutOfRange, None),
         HostError::NotServing => return (Code::NotServing, None),
         HostError::OutcomeUnknown => return (Code::Unknown, None),

@@ -186,6 +186,9 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
                 None => format!("node {n} is {state}{why}"),
             }
         }
+        NodeState::CatchingUp if node.slots.is_some_and(|slots| slots.is_full()) => format!(
+            "node {n} is catching up, and its disk is full: delete or discard something, or add disks"
+        ),
         NodeState::CatchingUp => match node.rebuild_seconds_left {
             Some(left) => format!("node {n} is catching up, for about {left} s more"),
             None => format!("node {n} is catching up"),
@@ -200,8 +203,26 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
     Some((Health::Degraded, text))
 }
 
+/// From this percentage on a disk with thin volumes counts as nearly full, and from that as full soon.
+const NEARLY_FULL: u64 = 80;
+const FULL_SOON: u64 = 90;
+
+/// Whether thin volumes may soon find no space on a disk.
+fn of_full(node: &NodeStatus) -> Option<(Health, String)> {
+    let slots = node.slots?;
+    let full = slots.full_percent().filter(|full| *full >= NEARLY_FULL)?;
+    let then = match full >= FULL_SOON {
+        true => "writes to thin volumes will soon fail; delete or discard something, or add disks",
+        false => "delete or discard something, or add disks, before thin volumes are full",
+    };
+    Some((Health::Degraded, format!("the disk of node {} is {full} % full: {then}", node.node)))
+}
+
 /// What is wrong with a node that takes part as it should.
 fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
+    if let Some(full) = of_full(node) {
+        return Some(full);
+    }
     if let Some(slow) = node.slow {
         let millis = |microseconds: u64| microseconds as f64 / 1000.0;
         let reads = ("read", slow.read_microseconds, slow.others_microseconds);
@@ -223,8 +244,28 @@ fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AbsenceStatus, ExposedStatus, MissingNode};
+    use super::super::{AbsenceStatus, ExposedStatus, MissingNode, SlotsStatus};
     use super::*;
+
+    #[test]
+    fn a_disk_that_thin_volumes_fill_is_named_in_time() {
+        let node = |thin, promised| {
+            let slots = SlotsStatus { usable: 100, thin, promised, ..SlotsStatus::default() };
+            NodeStatus {
+                node: 4,
+                state: NodeState::Up,
+                slots: Some(slots),
+                ..NodeStatus::default()
+            }
+        };
+        let said = |thin, promised| of_node(&node(thin, promised)).map(|(_, text)| text);
+        assert_eq!(said(0, 100), None, "what is reserved is never full");
+        let behind = NodeStatus { state: NodeState::CatchingUp, ..node(60, 40) };
+        assert!(of_node(&behind).unwrap().1.contains("and its disk is full"));
+        assert_eq!(said(39, 40), None);
+        assert!(said(40, 40).unwrap().starts_with("the disk of node 4 is 80 % full: delete"));
+        assert!(said(90, 0).unwrap().contains("90 % full: writes to thin volumes will soon fail"));
+    }
 
     fn volume(mode: VolumeMode) -> VolumeStatus {
         let missing = vec![MissingNode { node: 3, ..MissingNode::default() }];

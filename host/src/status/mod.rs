@@ -8,6 +8,7 @@ mod exposed;
 mod health;
 mod hosts;
 mod lanes;
+mod slots;
 mod slow;
 mod ways;
 
@@ -16,13 +17,13 @@ use std::fmt;
 use std::iter::Sum;
 
 use serde::{Deserialize, Serialize};
-use weft_core::store::SlotCounts;
 
 pub use errors::DiskErrors;
 pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
 pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
+pub use slots::{SlotsStatus, ThinStatus};
 pub use slow::SlowStatus;
 pub use ways::{Detour, LinkStatus};
 
@@ -118,29 +119,6 @@ impl Sum for Totals {
             notices: a.notices + b.notices,
             retries: a.retries + b.retries,
         })
-    }
-}
-
-/// How many slots of a disk are used for what. Each is free, placed or held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SlotsStatus {
-    /// All of them.
-    pub all: u64,
-    /// Those with nothing that is needed.
-    pub free: u64,
-    /// Those of the free ones that are kept for what a checkpoint puts in place where nothing is yet.
-    pub reserved: u64,
-    /// Those with what has been written.
-    pub placed: u64,
-    /// Those that writes in work, a checkpoint or readers still need. Of a quiet node there are none.
-    pub held: u64,
-}
-
-impl From<SlotCounts> for SlotsStatus {
-    fn from(of: SlotCounts) -> SlotsStatus {
-        let SlotCounts { all, free, reserved, placed, held } = of;
-        SlotsStatus { all, free, reserved, placed, held }
     }
 }
 
@@ -257,6 +235,9 @@ pub struct NodeStatus {
     /// How many slots of its disk are used for what; only while it runs, and if the disk has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotsStatus>,
+    /// What thin volumes have on its disk. In a status it is part of what each volume uses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub thin: Vec<ThinStatus>,
     /// Requests of hosts that it works on; only while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<usize>,
@@ -410,6 +391,11 @@ pub struct VolumeStatus {
     pub iscsi_target: String,
     /// Bytes that hosts see.
     pub size: u64,
+    /// Whether it is thin: it takes space when it is written.
+    pub thin: bool,
+    /// Bytes of it that have space on disks, to the slot; only if it is thin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
     /// The name of its layout.
     pub layout: String,
     /// Bytes of a stripe unit.

@@ -85,6 +85,7 @@ wire_enum!(Refusal, "refusal" {
     4 = Busy,
     5 = MustNotWait,
     6 = MarksAreGone,
+    7 = Full,
 });
 
 wire_enum!(Standing, "standing" {
@@ -173,6 +174,7 @@ wire_enum!(HostError, "reason why a request failed" {
     11 = Reserved,
     12 = Differs { at },
     13 = NotOffered,
+    14 = NoSpace,
 });
 
 wire_struct!(RequestId { host, number });

@@ -158,6 +158,8 @@ pub struct Options {
     pub slots: bool,
     /// Whether what free slots hold may be discarded.
     pub discards: bool,
+    /// Whether the volume may be thin, where disks have slots.
+    pub thin: bool,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
@@ -210,6 +212,7 @@ impl Options {
         divides_locks: true,
         slots: true,
         discards: true,
+        thin: true,
         deferral: None,
         ordering: None,
         sequencer: None,

@@ -33,7 +33,8 @@ const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSELVES 
 const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
 /// The draw from before columns moved while a volume got another size and slow disks left the map.
-const UNMOVED: Options = Options { moves_when_sized: false, takes_out: false, ..Options::DEFAULT };
+const UNMOVED: Options =
+    Options { moves_when_sized: false, takes_out: false, thin: false, ..Options::DEFAULT };
 
 /// What was drawn when nothing that free slots held was discarded.
 const UNDISCARDED: Options = Options { discards: false, ..UNMOVED };

@@ -10,13 +10,18 @@ mod bench;
 mod script;
 
 use weft_core::store::ChangeKind::Content;
-use weft_core::store::StoreBug;
+use weft_core::store::{Store, StoreBug};
+use weft_core::units::SPACE_SECTORS;
 
 use bench::{Bench, Crash, Order, divided};
 use script::Act::{self, *};
 use script::{
-    SLOT, adding, crowding, discarding, filling, pinned, prepared_again, script, short_of_slots,
+    SLOT, adding, crowding, discarding, filling, given_back, pinned, prepared_again, script,
+    short_of_slots,
 };
+
+/// The first sector of a thin volume.
+const THIN: u64 = 3 * SPACE_SECTORS;
 
 /// Says where it was when something fails.
 struct Where(String);
@@ -34,8 +39,19 @@ const CRASHES: [Crash; 3] = [Crash::ProcessDies, Crash::PowerCut, Crash::Torn];
 
 /// Runs a script up to an operation, crashes, and looks at what is there. Says whether it came to the end.
 fn cut_off(acts: &[Act], order: Order, (at, crash): (usize, Crash), bug: Option<StoreBug>) -> bool {
-    let _where = Where(format!("{order:?}, {crash:?} at operation {at}"));
-    let mut bench = Bench::new(at as u64, order, bug);
+    cut_off_at(0, acts, order, (at, crash), bug)
+}
+
+/// The same with a volume whose first sector has this number.
+fn cut_off_at(
+    base: u64,
+    acts: &[Act],
+    order: Order,
+    (at, crash): (usize, Crash),
+    bug: Option<StoreBug>,
+) -> bool {
+    let _where = Where(format!("{order:?}, {crash:?} at operation {at}, from sector {base}"));
+    let mut bench = Bench::of(base, at as u64, order, bug);
     bench.left = Some(at);
     let ended = bench.run(acts);
     bench.left = None;
@@ -48,10 +64,14 @@ fn cut_off(acts: &[Act], order: Order, (at, crash): (usize, Crash), bug: Option<
 
 /// Crashes at every operation of a script, in each of these ways. Says how often.
 fn at_every_operation(acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usize {
+    at_every_operation_of(0, acts, orders, crashes)
+}
+
+fn at_every_operation_of(base: u64, acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usize {
     let mut count = 0;
     for order in orders {
         for at in 0.. {
-            let cut = |crash: &Crash| cut_off(acts, *order, (at, *crash), None);
+            let cut = |crash: &Crash| cut_off_at(base, acts, *order, (at, *crash), None);
             let ended: Vec<bool> = crashes.iter().map(cut).collect();
             if ended[0] {
                 break;
@@ -66,6 +86,41 @@ fn at_every_operation(acts: &[Act], orders: &[Order], crashes: &[Crash]) -> usiz
 fn what_is_acknowledged_is_there_after_a_crash_at_any_operation() {
     let crashes = at_every_operation(&script(), &ORDERS, &CRASHES);
     assert!(crashes > 800, "{crashes}");
+}
+
+#[test]
+fn a_thin_volume_is_as_safe() {
+    for acts in [script(), pinned(true), prepared_again(), filling()] {
+        let orders = [Order::Any];
+        let crashes = at_every_operation_of(THIN, &acts, &orders, &CRASHES);
+        assert!(crashes > 100, "{crashes}");
+    }
+}
+
+#[test]
+fn what_is_given_back_or_cut_off_is_gone_and_nothing_else_with_a_crash_at_any_operation() {
+    for acts in [given_back(), script::cut_off()] {
+        let crashes = at_every_operation_of(THIN, &acts, &ORDERS, &CRASHES);
+        assert!(crashes > 300, "{crashes}");
+    }
+    // What belongs to no volume is dropped in any address space.
+    let crashes = at_every_operation(&script::cut_off(), &[Order::Any], &CRASHES);
+    assert!(crashes > 100, "{crashes}");
+}
+
+#[test]
+fn slots_come_back_when_all_of_them_is_discarded() {
+    let mut bench = Bench::of(THIN, 1, Order::First, None);
+    let thin = |bench: &Bench| Store::slots(&bench.store).map(|slots| (slots.thin, slots.free));
+    let all = divided().slots();
+    assert!(bench.run(&[Write(0, 8 * SLOT, Content, 1), Commit, Checkpoint, Rest, Release]));
+    assert_eq!(thin(&bench), Some((8, all - 8)));
+    assert!(bench.run(&[Write(1, 6 * SLOT, Content, 0), Commit, Checkpoint, Rest, Release]));
+    assert!(bench.run(&[Forget, Checkpoint, Rest]));
+    assert_eq!(thin(&bench), Some((3, all - 3)), "two that are used in part, and one");
+    bench.come_to_an_end();
+    bench.crash(Crash::PowerCut);
+    bench.check();
 }
 
 #[test]

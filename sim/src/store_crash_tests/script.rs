@@ -28,6 +28,10 @@ pub(super) enum Act {
     Rest,
     /// A sector is read, and the disk does not answer before the next rest.
     Read(u64),
+    /// Empty slots may be given back: no disk has missed what was discarded.
+    Forget,
+    /// So many sectors belong to the volume from now on. The others are dropped.
+    Keep(u64),
 }
 
 /// Whole slots of content, decided and in place.
@@ -205,6 +209,38 @@ pub(super) fn discarding() -> Vec<Act> {
             acts.push(Steps(1));
         }
         acts.extend([Rest, Checkpoint, Rest, Release, Release, Release, Release]);
+    }
+    acts
+}
+
+/// What was discarded is given back, slot by slot, and written again meanwhile: in part, as a whole, before its place is free and
+/// after.
+pub(super) fn given_back() -> Vec<Act> {
+    let mut acts = vec![Write(0, 6 * SLOT, Content, 1), Commit, Release, Checkpoint, Rest];
+    for round in 0..3 {
+        let byte = 60 + 10 * round;
+        acts.extend([Write(SLOT, 4 * SLOT, Content, 0), Commit, Checkpoint, Rest, Release]);
+        acts.extend([Forget, Checkpoint, Steps(2 + 3 * usize::from(round))]);
+        acts.extend([Write(SLOT + 1, 2, Content, byte), Commit]);
+        acts.extend([Write(2 * SLOT, SLOT, Content, byte + 1), Commit]);
+        acts.extend([Write(3 * SLOT + 2, 1, Delta, byte + 2), Commit]);
+        acts.extend([Steps(3), Write(8 * SLOT, SLOT, Content, byte + 3), Commit, Checkpoint, Rest]);
+        acts.extend([Release; 5]);
+        acts.extend([Forget, Checkpoint, Rest]);
+    }
+    acts
+}
+
+/// A volume is made smaller, and larger again.
+pub(super) fn cut_off() -> Vec<Act> {
+    let mut acts = vec![Write(0, 12 * SLOT, Content, 1), Commit, Release, Checkpoint, Rest];
+    for round in 0..2 {
+        acts.extend([Write(11 * SLOT + 1, 1, Content, 70 + round), Commit]);
+        acts.extend([Keep(3 * SLOT + 1), Checkpoint, Steps(3 + usize::from(round)), Release]);
+        acts.extend([Write(2 * SLOT, 2, Content, 80 + round), Commit, Checkpoint, Rest]);
+        acts.extend([Keep(SLOTS * SLOT), Write(4 * SLOT, 8 * SLOT, Content, 0), Commit, Release]);
+        acts.extend([Write(5 * SLOT, 4 * SLOT, Content, 90 + round), Commit, Checkpoint, Rest]);
+        acts.extend([Release; 4]);
     }
     acts
 }

@@ -81,6 +81,7 @@ fn make(cluster: &Cluster, node: usize) -> Result<()> {
     let create = ControlRequest::VolumeCreate {
         name: VOLUME.to_string(),
         size: BYTES,
+        thin: false,
         layout: Some(cluster.layout().to_string()),
         stripe_unit: Some(UNIT),
         journal: None,

@@ -81,8 +81,21 @@ fn check_layout(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
     }
 }
 
+/// What a thin volume cannot have: a write that a full disk refuses must not have begun on the others.
+fn unfit_for_thin(volume: &Volume) -> Option<Setting> {
+    let policy = &volume.policy;
+    match volume.is_thin() {
+        true if !policy.commit.is_voted() => Some(Setting::Commit(policy.commit)),
+        true if !policy.journal => Some(Setting::Journal(false)),
+        _ => None,
+    }
+}
+
 /// What is asked for goes together with the rest, in the volume and in each of its ranges.
 fn check_everywhere(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
+    if let Some(given) = unfit_for_thin(volume) {
+        return Err(PolicyError::Thin(given));
+    }
     volume.policies().try_for_each(|policy| policy.check_for_volume(said))
 }
 

@@ -105,7 +105,7 @@ pub(super) fn rebalance(map: &mut ClusterMap, from: Timestamp) {
             has_time && !map.has_missed(step.volume, step.to)
         };
         let can = |step: &Move| {
-            let room = ledger.room(step.to, step.sectors)?;
+            let room = ledger.room(step)?;
             (free(step) && ledger.allows(step)).then_some((step.to, room))
         };
         let next = planned.iter().enumerate().find_map(|(n, step)| Some((n, can(step)?)));
@@ -174,7 +174,8 @@ impl<'a> Ledger<'a> {
         let lacks_nodes = self.map.lacks_nodes(volume);
         for (n, extent) in volume.extents.iter().enumerate() {
             let sectors = volume.extent_sectors(n);
-            for (node, first) in extent.columns.iter().chain(extent.leaving.values()) {
+            let places = extent.columns.iter().chain(extent.leaving.values());
+            for (node, first) in places.filter(|_| !volume.is_thin()) {
                 self.taken.entry(*node).or_default().insert(*first, sectors);
             }
             let still =
@@ -233,7 +234,7 @@ impl<'a> Ledger<'a> {
             let column = columns.iter().position(|c| *c == from.node)?;
             let sectors = self.map.volumes[&volume].extent_sectors(extent);
             let step = Move { volume, extent, column, sectors, from: from.node, to: to.node };
-            (self.allows(&step) && self.room(to.node, sectors).is_some()).then_some(step)
+            (self.allows(&step) && self.room(&step).is_some()).then_some(step)
         };
         volumes
             .into_iter()
@@ -261,8 +262,13 @@ impl<'a> Ledger<'a> {
         apart && spread && columns[step.column] == step.from && left >= has
     }
 
-    /// Where on a disk there is room for so many sectors.
-    fn room(&self, node: NodeId, sectors: u64) -> Option<u64> {
+    /// Where on the disk that it goes to there is room for a column. That of a thin volume stays in its address space.
+    fn room(&self, step: &Move) -> Option<u64> {
+        let (node, sectors) = (step.to, step.sectors);
+        let volume = &self.map.volumes[&step.volume];
+        if volume.is_thin() {
+            return Some(volume.extents[step.extent].columns[step.column].1);
+        }
         let end = self.disks.get(&node)?.sectors;
         let mut at = 0;
         for (first, len) in self.taken.get(&node).into_iter().flatten() {
@@ -275,10 +281,13 @@ impl<'a> Ledger<'a> {
     }
 
     fn make(&mut self, step: &Move) {
-        let to = self.room(step.to, step.sectors).expect("it was planned");
-        let (_, left) = self.map.volumes[&step.volume].extents[step.extent].columns[step.column];
-        self.taken.entry(step.from).or_default().remove(&left);
-        self.taken.entry(step.to).or_default().insert(to, step.sectors);
+        let to = self.room(step).expect("it was planned");
+        let volume = &self.map.volumes[&step.volume];
+        let (_, left) = volume.extents[step.extent].columns[step.column];
+        if !volume.is_thin() {
+            self.taken.entry(step.from).or_default().remove(&left);
+            self.taken.entry(step.to).or_default().insert(to, step.sectors);
+        }
         let from = self.disks.get_mut(&step.from).expect("it was planned");
         from.used -= step.sectors;
         *from.of.entry(step.volume).or_default() -= step.sectors;

@@ -32,7 +32,7 @@ fn add(map: &mut ClusterMap, layout: &str, stripes: u64, column_bytes: u64) -> b
 
 /// Makes a move as if it were done at once.
 fn make(map: &mut ClusterMap, step: &Move) {
-    let place = Ledger::new(map).room(step.to, step.sectors).expect("there is room");
+    let place = Ledger::new(map).room(step).expect("there is room");
     let volume = Arc::make_mut(map.volumes.get_mut(&step.volume).unwrap());
     let extent = &mut volume.extents[step.extent];
     assert_eq!(extent.columns[step.column].0, step.from);

@@ -1,5 +1,6 @@
 //! What stands on the nodes' disks, where there is room, and in which failure domains.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{APART, APART_BY_NODE, ClusterMap, NodeInfo, Volume};
@@ -13,10 +14,10 @@ impl ClusterMap {
         extents.filter(|e| e.place_on(node).is_some()).count()
     }
 
-    /// Bytes of each node's disk that hold volumes' data, or are kept for it.
+    /// Bytes of each node's disk that are reserved for volumes. Thin volumes reserve none.
     pub fn used(&self) -> Vec<u64> {
         let mut used = vec![0; self.nodes.len()];
-        for volume in self.volumes.values() {
+        for volume in self.volumes.values().filter(|v| !v.is_thin()) {
             for (n, extent) in volume.extents.iter().enumerate() {
                 let places = extent.columns.iter().chain(extent.leaving.values());
                 for (node, _) in places {
@@ -33,7 +34,21 @@ impl ClusterMap {
             let end = |n: usize| Some(v.extents[n].place_on(node)?.1 + v.extent_sectors(n));
             (0..v.extents.len()).filter_map(end).max()
         };
-        self.volumes.values().filter_map(ends).max().unwrap_or(0)
+        self.volumes.values().filter(|v| !v.is_thin()).filter_map(ends).max().unwrap_or(0)
+    }
+
+    /// The sectors of a node's disk that volumes have, in order, with those that columns leave.
+    pub fn sectors_on(&self, node: NodeId) -> Vec<Range<u64>> {
+        let of = |v: &Arc<Volume>| {
+            let here = |n: usize| {
+                let (_, first) = v.extents[n].place_on(node)?;
+                Some(first..first + v.extent_sectors(n))
+            };
+            (0..v.extents.len()).filter_map(here).collect::<Vec<_>>()
+        };
+        let mut sectors: Vec<Range<u64>> = self.volumes.values().flat_map(of).collect();
+        sectors.sort_unstable_by_key(|s| s.start);
+        sectors
     }
 
     /// Whether a node's disk, of this incarnation and with so many data sectors, is the one that the map knows, or has room

@@ -7,7 +7,7 @@ use super::{APART, HostList, PolicyRange, Reservations};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
 use crate::policy::Policy;
-use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
+use crate::units::{ColumnSet, NodeId, SECTOR, SPACE_SECTORS, Timestamp, VolumeId};
 
 /// A run of stripes kept on one set of disks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -120,6 +120,12 @@ impl Volume {
     /// Whether it has been deleted, and can be brought back.
     pub fn is_deleted(&self) -> bool {
         self.deletion.since.is_some()
+    }
+
+    /// Whether it is thin: its columns lie in an address space of its own, and take slots of disks when they are written.
+    pub fn is_thin(&self) -> bool {
+        let first = self.extents.first().and_then(|extent| extent.columns.first());
+        first.is_some_and(|(_, sector)| *sector >= SPACE_SECTORS)
     }
 
     /// Whether its requests have places in the graph that all such volumes share.

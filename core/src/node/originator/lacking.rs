@@ -14,7 +14,10 @@ use super::{Job, Originator, Purpose, State, What, unlock};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{HostError, MemberReport};
-use crate::units::{Nanos, Timestamp, VolumeId};
+use crate::units::{MILLIS, Nanos, Timestamp, VolumeId};
+
+/// At most how long what is rebuilt waits before it is tried again on a full disk.
+const FULL_PAUSE: Nanos = 2_000 * MILLIS;
 
 /// The jobs that wait for lost nodes, and since when these are lost.
 #[derive(Clone, Default, Hash)]
@@ -57,6 +60,23 @@ impl Originator {
         job.look_anew();
         (job.attempts, job.fresh_looks) = (0, 0);
         self.lacking.jobs.push_back(job);
+    }
+
+    /// A disk is full. A host is told; what is rebuilt waits until there is space, and nobody waits for that.
+    pub(super) fn lacks_space(&mut self, mut job: Job, outbox: &mut Outbox) {
+        match (job.purpose, &job.what) {
+            (Purpose::Host(_), What::Verify { .. }) | (Purpose::Repair, _) => {
+                self.retry_later(job, outbox);
+            }
+            (Purpose::Host(_), _) => self.finish(job, Err(HostError::NoSpace), outbox),
+            (Purpose::Rebuild, _) => {
+                for waiting in self.take_waiting_for(&job) {
+                    self.lacks_space(waiting, outbox);
+                }
+                job.attempts = 0;
+                self.retry_after(job, FULL_PAUSE, outbox);
+            }
+        }
     }
 
     /// The outcome of a write that has begun is unknown, and cannot be decided before lost nodes are back: it waits for

@@ -114,6 +114,7 @@ impl Originator {
                 return self.finish(job, Ok(HostData::Done), outbox);
             }
             Refusal::Aborted => return self.retry(job),
+            Refusal::Full => return self.lacks_space(job, outbox),
             // Single stripes may be computable, from other columns.
             _ if !job.with.is_empty() => {
                 job.with = ColumnSet::EMPTY;
@@ -343,6 +344,16 @@ impl Originator {
         let good = good && !matches!(job.what, What::Lose { .. });
         for stripe in stripes {
             self.unit_rebuilt((job.volume, stripe, column), good, outbox);
+        }
+    }
+
+    /// The jobs that wait for what a job rebuilds.
+    pub(super) fn take_waiting_for(&mut self, job: &Job) -> Vec<Job> {
+        match job.what {
+            What::Rebuild { stripe, stripes, column, .. } => (stripe..stripe + stripes)
+                .flat_map(|stripe| self.rebuilds.take_waiting((job.volume, stripe, column)))
+                .collect(),
+            _ => Vec::new(),
         }
     }
 

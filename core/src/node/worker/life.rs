@@ -71,6 +71,7 @@ impl Worker {
     /// Puts committed changes in place when no new ones come, or none were put in place for long.
     pub(super) fn place(&mut self) {
         if self.load.is_time_to_place() {
+            self.forget_empty();
             self.checkpoint(true);
             self.store.flush_outcomes();
         }
@@ -123,6 +124,7 @@ impl Worker {
             }
         }
         self.enter_catchup(outbox);
+        self.keep_only();
     }
 
     /// Processes results of the store. Returns whether there are more by now, or more to process.

@@ -35,6 +35,7 @@ mod exposing;
 mod exposure;
 mod fenced;
 mod filling;
+mod keeping;
 mod life;
 mod load;
 mod losses;

@@ -119,7 +119,7 @@ impl Worker {
             return;
         }
         self.refreshing.search = Search::UnderWay;
-        let (ticket, all) = (self.tickets.issue(Ticket::Marks), self.store.data_sectors());
+        let (ticket, all) = (self.tickets.issue(Ticket::Marks), self.store.end());
         self.store.scan(ticket, 0, all, Scan::Marked);
     }
 

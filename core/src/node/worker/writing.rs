@@ -348,7 +348,6 @@ impl Worker {
                 return self.refuse(ts, Refusal::Aborted, outbox);
             }
         }
-        let txn = self.txns.get_mut(&ts).expect("just seen");
         if changes.is_empty() {
             // It only sent content to others. The originator gives its lock back.
             let txn = self.txns.remove(&ts).expect("just seen");
@@ -359,6 +358,10 @@ impl Worker {
             self.lend(ts, outbox.now);
             return;
         }
+        if self.config.heeds_space() && !self.store.can_place(&changes) {
+            return self.refuse(ts, Refusal::Full, outbox);
+        }
+        let txn = self.txns.get_mut(&ts).expect("just seen");
         txn.phase = Phase::Preparing;
         let meta = if self.store.keeps_meta() { meta::encode(txn) } else { Vec::new() };
         let journal = txn.journal;

@@ -30,7 +30,11 @@ impl JournalStore {
         if now {
             self.look_at_free(idle && !full && self.overlay.is_empty());
         }
-        if !idle || self.mend() || !due || (self.overlay.is_empty() && !full) {
+        if !idle || self.mend() || !due {
+            return;
+        }
+        let dropped = if now || full { self.choose_dropped() } else { BTreeSet::new() };
+        if self.overlay.is_empty() && !full && dropped.is_empty() {
             return;
         }
         let (chosen, slots, pages) = self.choose(&held_back);
@@ -40,10 +44,11 @@ impl JournalStore {
         // begin that free more than they take, or place as much as one can.
         let (most_sectors, most_pages) = self.most();
         let whole = chosen.len() >= most_sectors || slots.len() >= most_pages;
-        let cost = self.frame_cost(chosen.len(), slots.len(), pages);
+        let cost = self.frame_cost(chosen.len(), slots.len() + dropped.len(), pages);
         let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
         // What waits for a slot may find one among those that pointers have left.
         let wants_slots = chosen.is_empty() && self.slots.free() == 0 && self.slots.has_leaving();
+        let wants_slots = wants_slots || !dropped.is_empty();
         let frees_slots = wants_slots && !self.journal.is_tight(cost);
         if sparing && !frees_slots && self.would_free(&chosen) <= cost {
             return;
@@ -56,7 +61,8 @@ impl JournalStore {
             moves.then(|| (slot, self.slots.point_at_checkpoint(slot).expect("as many were free")))
         });
         let pointers = pointers.collect();
-        self.begin(Checkpoint::new(sectors, pointers, Vec::new(), false));
+        let checkpoint = Checkpoint::new(sectors, pointers, Vec::new(), false);
+        self.begin(Checkpoint { dropped, ..checkpoint });
     }
 
     /// Most sectors and pages in the next checkpoint.

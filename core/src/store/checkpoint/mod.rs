@@ -65,6 +65,8 @@ pub(in crate::store) struct Checkpoint {
     bases: BTreeMap<u64, (u64, u32)>,
     /// Where the pointers of logical slots lead, of those that it moves.
     pointers: BTreeMap<u64, u64>,
+    /// Logical slots that have no place any more when it is done.
+    dropped: BTreeSet<u64>,
     /// Places that are free when it is done.
     freed: Vec<u64>,
     finals: Vec<Applied>,
@@ -97,6 +99,7 @@ impl Checkpoint {
             pages: BTreeSet::new(),
             bases: BTreeMap::new(),
             pointers,
+            dropped: BTreeSet::new(),
             freed: Vec::new(),
             sectors,
             sums: BTreeMap::new(),
@@ -138,6 +141,11 @@ impl Checkpoint {
     /// The pointers that it writes.
     pub fn pointers(&self) -> &BTreeMap<u64, u64> {
         &self.pointers
+    }
+
+    /// The logical slots that it drops.
+    pub fn dropped(&self) -> &BTreeSet<u64> {
+        &self.dropped
     }
 
     /// The sectors that it is to put in place.

@@ -179,7 +179,22 @@ impl JournalStore {
         for (at, entry) in std::mem::take(&mut c.entries) {
             self.table.set(at, entry);
         }
+        let drops = !c.dropped.is_empty();
+        for before in self.slots_are_dropped(&c.dropped) {
+            match self.config.waits_for_pointers() {
+                true => c.freed.push(before),
+                false => self.slots.left(before, false),
+            }
+        }
+        let thin = c.finals.iter().map(|f| f.sector).filter(|s| !self.slots.is_reserved(*s));
+        let placed: Vec<u64> = thin.collect();
         self.checkpoint = Some(c);
+        if drops {
+            self.expect_places_again();
+        }
+        for sectors in consecutive(placed) {
+            self.look_for_empty(sectors);
+        }
     }
 
     /// The table is safe: the owners say so.

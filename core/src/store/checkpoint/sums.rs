@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::super::DiskResult;
-use super::super::format::{Applied, Entry};
+use super::super::format::{Applied, Entry, NOWHERE};
 use super::super::overlay::Over;
 use super::super::place::Base;
 use super::super::table::State;
@@ -131,13 +131,16 @@ impl JournalStore {
             return self.place(mark);
         }
         let (sectors, sums) = (c.finals.clone(), self.page_sums(&c));
-        if !logged && sums.is_empty() && self.journal.used() == 0 && c.pointers.is_empty() {
+        let moves = !c.pointers.is_empty() || !c.dropped.is_empty();
+        if !logged && sums.is_empty() && self.journal.used() == 0 && !moves {
             self.checkpoint = Some(c);
             let has_index = self.superblock.has_index();
             self.place(has_index || self.superblock.latest > self.latest_kept);
             return;
         }
-        let pointers = c.pointers.iter().map(|(slot, place)| (*slot, *place)).collect();
+        let dropped = c.dropped.iter().map(|slot| (*slot, NOWHERE));
+        let pointers = c.pointers.iter().map(|(slot, place)| (*slot, *place));
+        let pointers = pointers.chain(dropped).collect();
         c.freed = self.slots.take_leaving();
         let known = || self.writes.iter().filter(|(_, w)| w.is_to_be_known());
         c.known = known().map(|(ts, _)| *ts).collect();

@@ -6,12 +6,16 @@ use super::super::reached::Reached;
 use super::super::table::State;
 use super::super::torn::{PageSum, PageSums};
 use super::{MOST_COUNTED, put_heard, seal, sealed, take_heard};
-use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES, Timestamp};
+use crate::units::{Epoch, LAST_THIN, NodeId, SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp};
 use weft_bytes::checksum;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 const FRAME_MAGIC: &[u8; 8] = b"WEFTJRNL";
 const FRAME_FIXED: usize = 48;
+/// In the place of a physical slot: the logical one has none any more.
+pub(crate) const NOWHERE: u64 = u64::MAX;
+/// The last address space.
+const LAST_SPACE: u64 = LAST_THIN.0 as u64 + 1;
 
 /// An entry of a journal frame.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +26,8 @@ pub(crate) enum Entry {
     Outcome { ts: Timestamp, commit: bool },
     /// All participants know the outcome.
     Released { ts: Timestamp },
-    /// These sectors are about to be written in place, these logical slots will lie in these places, and these pages will have
-    /// these checksums.
+    /// These sectors are about to be written in place, these logical slots will lie in these places or [`NOWHERE`], and these pages
+    /// will have these checksums.
     Apply { sectors: Vec<Applied>, pointers: Vec<(u64, u64)>, sums: PageSums },
     /// A checkpoint begins: what has committed by now, and nothing later, goes into it.
     Begin,
@@ -71,19 +75,47 @@ pub(crate) struct Bounds {
     pub data: u64,
     /// Sectors of a slot, or 0.
     pub slot: u64,
+    /// Whether there are address spaces of thin volumes.
+    pub has_spaces: bool,
     /// Pages of the table and the owners, as the index counts them.
     pub pages: u64,
 }
 
 impl Bounds {
+    /// How many logical sectors there are from the one on that has this number, in its address space.
+    fn left_from(&self, sector: u64) -> u64 {
+        let space = sector / SPACE_SECTORS;
+        match space {
+            0 => self.offered.saturating_sub(sector),
+            _ if self.has_spaces && space <= LAST_SPACE => SPACE_SECTORS - sector % SPACE_SECTORS,
+            _ => 0,
+        }
+    }
+
+    /// Fails if there is no logical sector of this number.
+    fn sector(&self, sector: u64) -> Read<()> {
+        match self.left_from(sector) {
+            0 => Err(BytesError::Bounds { what: "a sector", value: sector }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails if there is no logical slot of this number.
+    fn slot(&self, slot: u64) -> Read<()> {
+        let last = (slot.checked_add(1)).and_then(|n| n.checked_mul(self.slot));
+        match last.and_then(|end| end.checked_sub(1)) {
+            Some(last) if self.left_from(last) > 0 => Ok(()),
+            _ => Err(BytesError::Bounds { what: "a logical slot", value: slot }),
+        }
+    }
+
     /// Fails if there is no logical slot of this number, or no such place.
     fn pointer(&self, slot: u64, place: u64) -> Read<()> {
-        let there = |what, sectors: u64, number| match sectors.checked_div(self.slot) {
-            Some(slots) if number < slots => Ok(()),
-            _ => Err(BytesError::Bounds { what, value: number }),
-        };
-        there("a logical slot", self.offered, slot)?;
-        there("a slot's place", self.data, place)
+        self.slot(slot)?;
+        match self.data.checked_div(self.slot) {
+            Some(places) if place < places => Ok(()),
+            _ => Err(BytesError::Bounds { what: "a slot's place", value: place }),
+        }
     }
 
     /// Fails if there is no such page.
@@ -130,25 +162,25 @@ impl FrameHead {
 impl Entry {
     /// What must hold of every entry that is written on a disk of these bounds, and of every one that is read.
     pub fn check(&self, bounds: Bounds) -> Read<()> {
-        let offered = bounds.offered;
-        let sector = |sector: u64| at_most("a sector", sector, offered.saturating_sub(1));
         match self {
             Entry::Prepare { changes, redirects, .. } => {
                 redirects.iter().try_for_each(|r| bounds.redirect(r))?;
                 changes.iter().try_for_each(|c| {
-                    at_most("the first sector of a change", c.sector, offered)?;
-                    at_most("the sectors of a change", c.count.into(), offered - c.sector)
+                    at_most("the sectors of a change", c.count.into(), bounds.left_from(c.sector))
                 })
             }
             Entry::Apply { sectors, pointers, sums } => {
                 bounds.sums(sums)?;
-                pointers.iter().try_for_each(|(slot, place)| bounds.pointer(*slot, *place))?;
+                pointers.iter().try_for_each(|(slot, place)| match *place {
+                    NOWHERE if bounds.has_spaces => bounds.slot(*slot),
+                    place => bounds.pointer(*slot, place),
+                })?;
                 sectors.iter().try_for_each(|a| {
-                    sector(a.sector)?;
+                    bounds.sector(a.sector)?;
                     at_most("the state of a sector", a.state.into(), State::Marked as u64)
                 })
             }
-            Entry::Overtaken { sectors, .. } => sectors.iter().try_for_each(|s| sector(*s)),
+            Entry::Overtaken { sectors, .. } => sectors.iter().try_for_each(|s| bounds.sector(*s)),
             Entry::Outcome { .. }
             | Entry::Released { .. }
             | Entry::Begin
@@ -469,7 +501,7 @@ fn decode_page_sum(r: &mut Reader) -> Read<PageSum> {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { offered: 960, data: 1000, slot: 4, pages: 9 };
+    const BOUNDS: Bounds = Bounds { offered: 960, data: 1000, slot: 4, has_spaces: true, pages: 9 };
 
     #[test]
     fn frames_round_trip_and_any_flipped_bit_is_seen() {
@@ -508,7 +540,11 @@ mod tests {
                 pointers: Vec::new(),
                 sums: PageSums::default(),
             },
-            Entry::Apply { sectors: Vec::new(), pointers: vec![(3, 9)], sums: PageSums::default() },
+            Entry::Apply {
+                sectors: Vec::new(),
+                pointers: vec![(3, 9), (SPACE_SECTORS, NOWHERE)],
+                sums: PageSums::default(),
+            },
             Entry::Apply {
                 sectors: Vec::new(),
                 pointers: Vec::new(),

@@ -30,7 +30,7 @@ use super::reached::Reached;
 use crate::units::{Epoch, NodeId, Timestamp};
 
 pub(crate) use frame::{
-    Applied, Bounds, ChangeHead, Entry, FrameHead, Redirect, decode_frame, decode_head,
+    Applied, Bounds, ChangeHead, Entry, FrameHead, NOWHERE, Redirect, decode_frame, decode_head,
     encode_frame,
 };
 pub use superblock::Superblock;

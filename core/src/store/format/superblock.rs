@@ -193,6 +193,11 @@ impl Superblock {
         Version::of(self.version).is_ok_and(|v| v.has_page_sums)
     }
 
+    /// Whether it can hold thin volumes.
+    pub fn has_spaces(&self) -> bool {
+        self.slot() > 0 && Version::of(self.version).is_ok_and(|v| v.has_spaces)
+    }
+
     /// Sectors of a slot, or 0 if the disk is not divided into slots.
     pub fn slot(&self) -> u64 {
         if Version::of(self.version).is_ok_and(|v| v.has_slots) { self.slot } else { 0 }
@@ -219,6 +224,7 @@ impl Superblock {
             offered: self.offered(),
             data: self.data,
             slot: self.slot(),
+            has_spaces: self.has_spaces(),
             pages: self.table_pages() + self.owner_pages(),
         }
     }

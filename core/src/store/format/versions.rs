@@ -11,7 +11,7 @@ use super::FormatError;
 use super::superblock::Superblock;
 
 /// Version of the format that new disks get.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// The oldest version that this code reads, and writes on disks that have it.
 pub const OLDEST_VERSION: u32 = 1;
 
@@ -27,6 +27,8 @@ pub struct Version {
     pub has_slots: bool,
     /// Whether its journal has checksums of the pages that a checkpoint writes.
     pub has_page_sums: bool,
+    /// Whether its slots may belong to thin volumes, which have address spaces of their own.
+    pub has_spaces: bool,
     /// What is done with a disk of it.
     pub opening: Opening,
 }
@@ -58,6 +60,14 @@ pub const VERSIONS: &[Version] = &[
         has_marks: true,
         has_slots: true,
         has_page_sums: true,
+        ..version(5, Opening::Convert(to_newest))
+    },
+    Version {
+        has_index: true,
+        has_marks: true,
+        has_slots: true,
+        has_page_sums: true,
+        has_spaces: true,
         ..version(FORMAT_VERSION, Opening::AsItIs)
     },
     #[cfg(test)]
@@ -74,12 +84,13 @@ const fn version(number: u32, opening: Opening) -> Version {
         has_marks: false,
         has_slots: false,
         has_page_sums: false,
+        has_spaces: false,
         opening,
     }
 }
 
-/// A disk without marks is one on which none stands yet, and one without slots says so with zeros. From the next checkpoint on the
-/// journal has checksums of pages.
+/// A disk without marks is one on which none stands yet, one without slots says so with zeros, and one without address spaces has
+/// no thin volumes. From the next checkpoint on the journal has checksums of pages.
 fn to_newest(superblock: Superblock) -> Superblock {
     Superblock { version: FORMAT_VERSION, ..superblock }
 }

@@ -206,6 +206,7 @@ impl JournalStore {
             checkpoint: None,
             verifying: super::verify::Verifying::default(),
             forgiving: super::others::Forgiving::Done,
+            dropping: super::dropping::Dropping::default(),
             recovery: Some(recovery),
             loading: BTreeSet::new(),
             ios: BTreeMap::new(),
@@ -498,6 +499,7 @@ impl JournalStore {
         });
         let found = found.collect();
         self.events.push_back(Event::Opened(found));
+        self.expect_places_again();
         if self.journal.used() > 0 {
             self.journal.found_known(last.known.0);
             let mut pointers = last.pointers;

@@ -1,7 +1,7 @@
 //! Replay of the journal: which frames count, and what their entries say.
 
 use super::super::format::{
-    Applied, ChangeHead, Entry, FORGOT, FrameHead, SUPERBLOCKS, decode_frame, decode_head,
+    Applied, ChangeHead, Entry, FORGOT, FrameHead, NOWHERE, SUPERBLOCKS, decode_frame, decode_head,
 };
 use super::super::overlay::Over;
 use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblock, Write};
@@ -224,9 +224,12 @@ impl JournalStore {
                     recovery.known = (None, Vec::new());
                 }
                 Entry::Apply { sectors, pointers, sums } => {
+                    let (dropped, pointers): (Vec<_>, Vec<_>) =
+                        pointers.into_iter().partition(|(_, place)| *place == NOWHERE);
                     for (slot, place) in &pointers {
                         self.slots.replay_pointer(*slot, *place);
                     }
+                    dropped.into_iter().for_each(|(slot, _)| self.replay_drop(slot));
                     let recovery = self.recovery.as_mut().expect("opening");
                     recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
                     recovery.last.applied = sectors.clone();
@@ -266,6 +269,17 @@ impl JournalStore {
     fn replay_life(&mut self, life: Epoch) {
         self.superblock.forgot = life == FORGOT;
         self.superblock.life = self.superblock.life.max(life);
+    }
+
+    /// A checkpoint was about to drop this slot. All that earlier ones had to place in it was in place.
+    fn replay_drop(&mut self, slot: u64) {
+        self.slots.replay_drop(slot);
+        let recovery = self.recovery.as_mut().expect("opening");
+        let sectors = self.slots.sectors_of(slot);
+        let placed: Vec<u64> = recovery.candidates.range(sectors).map(|(s, _)| *s).collect();
+        let steps = placed.iter().filter_map(|s| recovery.candidates.remove(s)).flatten();
+        let names: Vec<_> = steps.flat_map(|(over, _)| over.names()).collect();
+        self.unpin_all(names);
     }
 
     /// A checkpoint was about to place this sector.

@@ -18,12 +18,16 @@
 //! 6. Versions and checksums are those of the physical slot, and so go where the content goes. They say which logical slot
 //!    they were written for, and count for no other.
 //!
+//! - [`places`]: which logical slot is where
 //! - [`owners`]: the pointers on the disk
+//! - [`promised`]: how many slots are promised to whom
 //! - [`room`]: which slots are free
 //! - [`redirect`]: whole slots of new content: prepared, committed, aborted
 //! - [`reopened`]: what of all this is found when a disk is opened
 
 mod owners;
+mod places;
+mod promised;
 mod redirect;
 mod reopened;
 mod room;
@@ -34,7 +38,7 @@ use std::ops::Range;
 use super::Superblock;
 use super::page;
 use super::sparse::Sparse;
-use crate::units::Timestamp;
+use crate::units::{SECTOR, SPACE_SECTORS, Timestamp};
 
 pub(in crate::store) use reopened::Claims;
 pub(in crate::store) use room::kept_of;
@@ -52,18 +56,20 @@ pub const MOST_SLOTS: u64 = u32::MAX as u64 - 1;
 
 /// As many bits of a logical slot's number does the table have room for.
 const MARK: u32 = (1 << 24) - 1;
+/// Multiplied with the number of an address space it makes numbers that are far apart: 2^24 divided by the golden ratio.
+const SPREAD: u32 = 0x9e_3779;
 /// In the place of a slot's number, which is kept plus 1, in memory as on the disk. So slots that were never written take
 /// no memory.
-const NONE: u32 = 0;
+const NONE: u64 = 0;
 
-/// A slot's number as it is kept.
-fn kept(number: u64) -> u32 {
-    number as u32 + 1
+/// The number of a physical slot as it is kept.
+fn kept(place: u64) -> u32 {
+    place as u32 + 1
 }
 
-/// The slot's number, from what is kept.
-fn number(kept: u32) -> Option<u64> {
-    u64::from(kept).checked_sub(1)
+/// The number, from what is kept of it.
+fn number(kept: impl Into<u64>) -> Option<u64> {
+    kept.into().checked_sub(1)
 }
 
 /// Pointers that have moved: of each logical slot the write, and the place.
@@ -74,6 +80,8 @@ pub(in crate::store) type Moved = BTreeMap<u64, (Timestamp, u64)>;
 pub struct SlotCounts {
     /// All physical slots.
     pub all: u64,
+    /// Those that volumes can have: all but the spare ones.
+    pub usable: u64,
     /// Those with nothing that is needed.
     pub free: u64,
     /// Those of them that are kept for what is put in place where nothing is yet.
@@ -83,6 +91,12 @@ pub struct SlotCounts {
     /// Those with the content of writes whose pointers have yet to move, or with what such content takes the place of,
     /// as long as a checkpoint or a reader needs it. At rest there are none.
     pub held: u64,
+    /// Those of the placed ones that thin volumes have.
+    pub thin: u64,
+    /// Those that are reserved for other volumes, whether they have been written or not.
+    pub promised: u64,
+    /// Bytes of a slot.
+    pub bytes: u64,
 }
 
 /// The slots of a disk.
@@ -90,12 +104,13 @@ pub struct SlotCounts {
 pub(in crate::store) struct Slots {
     /// Sectors of a slot; 0 if the disk has none, and every sector is in the place of its number.
     size: u64,
+    /// Sectors that volumes are offered in address space 0.
+    offered: u64,
     /// Of each logical slot the physical one that the last checkpoint gave it.
-    places: Sparse<u32>,
-    /// How many logical slots have one.
-    placed: u64,
-    /// Of each physical slot the logical one that claims it so.
-    owners: Sparse<u32>,
+    places: places::Places,
+    /// Of each physical slot the logical one that claims it so, kept plus 1.
+    owners: Sparse<u64>,
+    promised: promised::Promised,
     /// For each page of the owners, which copy is the newer one.
     newer: Vec<u8>,
     /// Pages of the owners that are to be written with the next checkpoint.
@@ -122,9 +137,10 @@ impl Slots {
         let count = sb.slots();
         Slots {
             size: sb.slot(),
-            places: Sparse::new(sb.logical_slots()),
-            placed: 0,
+            offered: sb.offered(),
+            places: places::Places::new(sb.logical_slots(), sb.slot(), sb.has_spaces()),
             owners: Sparse::new(count),
+            promised: promised::Promised::new(sb.logical_slots()),
             newer: vec![1; sb.owner_pages() as usize],
             dirty: BTreeSet::new(),
             refused: BTreeMap::new(),
@@ -142,17 +158,16 @@ impl Slots {
         let mut slots = Slots::new(sb);
         for slot in 0..sb.logical_slots() {
             slots.places.set(slot, kept(slot));
-            slots.owners.set(slot, kept(slot));
+            slots.owners.set(slot, slot + 1);
             slots.room.set_used(slot);
         }
-        slots.placed = sb.logical_slots();
         slots
     }
 
     /// How many slots are kept for changes that are put in place where nothing is yet: no more than there are such
     /// places.
     pub fn reserved(&self) -> u64 {
-        self.room.reserve().min(self.places.len() - self.placed)
+        self.room.reserve().min(self.unplaced())
     }
 
     /// Whether pointers have moved, and slots that the next checkpoint frees are wanted.
@@ -163,12 +178,25 @@ impl Slots {
     /// The logical slot of a sector. Sectors behind all slots have none.
     pub fn slot_of(&self, sector: u64) -> Option<u64> {
         let slot = sector.checked_div(self.size)?;
-        (slot < self.places.len()).then_some(slot)
+        self.places.is_slot(slot).then_some(slot)
     }
 
-    /// What entries of the table have that speak of a sector in a slot: the lower bits of the slot's number.
+    /// What entries of the table have that speak of a sector in a slot: lower bits of the slot's number, in which address
+    /// spaces differ.
     pub fn mark_of(&self, sector: u64) -> Option<u32> {
-        self.slot_of(sector).map(|slot| slot as u32 & MARK)
+        let slot = self.slot_of(sector)?;
+        let space = (sector / SPACE_SECTORS) as u32;
+        Some((slot as u32).wrapping_add(space.wrapping_mul(SPREAD)) & MARK)
+    }
+
+    /// Whether the disk has these sectors.
+    pub fn has(&self, sectors: Range<u64>) -> bool {
+        match sectors.start < SPACE_SECTORS {
+            true => sectors.end <= self.offered,
+            false => {
+                self.slot_of(sectors.start).is_some() && self.slot_of(sectors.end - 1).is_some()
+            }
+        }
     }
 
     /// The sectors of a slot.
@@ -207,15 +235,32 @@ impl Slots {
         self.places.within(slots).next().map(|(slot, _)| slot)
     }
 
+    /// Those of a range of slots, of any address spaces, that have a place.
+    pub fn placed_in(&self, slots: Range<u64>) -> impl Iterator<Item = u64> + '_ {
+        self.places.across(slots)
+    }
+
+    /// Whether a slot of this number can have content.
+    pub fn is_slot(&self, slot: u64) -> bool {
+        self.places.is_slot(slot)
+    }
+
+    /// Whether a slot is a thin volume's.
+    pub fn is_thin(&self, slot: u64) -> bool {
+        self.places.is_thin(slot)
+    }
+
     /// For how many numbers memory is taken.
     #[cfg(test)]
     pub fn held(&self) -> u64 {
         self.places.held() + self.owners.held() + self.room.held()
     }
 
-    /// The sectors behind all slots begin here.
-    pub fn end(&self) -> u64 {
-        self.places.len() * self.size
+    /// Those of these sectors that are behind all slots.
+    pub fn behind(&self, sectors: &Range<u64>) -> Option<Range<u64>> {
+        let end = self.places.own() * self.size;
+        let behind = end.max(sectors.start)..sectors.end.min(self.offered);
+        (behind.start < behind.end).then_some(behind)
     }
 
     /// The pointers that have moved since the last checkpoint.
@@ -266,17 +311,32 @@ impl Slots {
                 self.owners.set(before, NONE);
                 self.dirty.insert(before / OWNERS_PER_PAGE);
             }
-            None => self.placed += 1,
+            None => self.promised.placed(slot),
         }
         self.places.set(slot, kept(place));
-        self.owners.set(place, kept(slot));
+        self.owners.set(place, slot + 1);
         self.dirty.insert(place / OWNERS_PER_PAGE);
         before
     }
 
-    /// The pages of the owners that a checkpoint writes which is to write these pointers.
-    pub fn pages_to_write(&self, pointers: &BTreeMap<u64, u64>) -> BTreeSet<u64> {
+    /// A slot is dropped by the checkpoint in work. Returns the place where its pointer led.
+    pub fn drop_pointer(&mut self, slot: u64) -> Option<u64> {
+        let before = self.place(slot)?;
+        self.owners.set(before, NONE);
+        self.dirty.insert(before / OWNERS_PER_PAGE);
+        self.places.set(slot, 0);
+        Some(before)
+    }
+
+    /// The pages of the owners that a checkpoint writes which is to write these pointers, and to drop these slots.
+    pub fn pages_to_write(
+        &self,
+        pointers: &BTreeMap<u64, u64>,
+        dropped: &BTreeSet<u64>,
+    ) -> BTreeSet<u64> {
         let mut pages = self.dirty.clone();
+        let places = dropped.iter().filter_map(|slot| self.place(*slot));
+        pages.extend(places.map(|place| place / OWNERS_PER_PAGE));
         for (slot, place) in pointers {
             let before = self.place(*slot);
             if before != Some(*place) {
@@ -348,7 +408,8 @@ impl Slots {
         }
         let owned = self.owners.all().count();
         assert_eq!(owned, used.len(), "at most one place claims a slot");
-        assert_eq!(self.placed, used.len() as u64, "slots with a place are counted");
+        let placed = self.places.placed() + self.places.placed_thin();
+        assert_eq!(placed, used.len() as u64, "slots with a place are counted");
         let mut once = BTreeSet::new();
         let moved = self.moved.values().map(|(_, place)| *place);
         let leaving = self.leaving.iter().copied().chain(self.being_read());
@@ -367,9 +428,15 @@ impl Slots {
     /// How many there are of each kind; none if the disk has no slots.
     pub fn counts(&self) -> Option<SlotCounts> {
         let all = self.owners.len();
-        let (free, reserved, placed) = (self.free(), self.reserved(), self.placed);
+        let (free, reserved) = (self.free(), self.reserved());
+        let (thin, placed) =
+            (self.places.placed_thin(), self.places.placed() + self.places.placed_thin());
         let held = all - free - placed;
-        (self.size > 0).then_some(SlotCounts { all, free, reserved, placed, held })
+        let promised = self.promised();
+        let (usable, bytes) = (self.places.own(), self.size * SECTOR);
+        let counts =
+            SlotCounts { all, usable, free, reserved, placed, held, thin, promised, bytes };
+        (self.size > 0).then_some(counts)
     }
 }
 
@@ -384,7 +451,10 @@ mod tests {
         assert_eq!((slots.free(), slots.reserved()), (sb.spare, 0));
         let full = |free, held| {
             let (all, placed) = (sb.slots(), sb.logical_slots());
-            Some(SlotCounts { all, free, reserved: 0, placed, held })
+            let (thin, bytes) = (0, Superblock::SLOT * SECTOR);
+            let (usable, promised) = (placed, placed);
+            let reserved = 0;
+            Some(SlotCounts { all, usable, free, reserved, placed, held, thin, promised, bytes })
         };
         assert_eq!(slots.counts(), full(sb.spare, 0));
         let taken: Vec<u64> = (0..).map_while(|slot| slots.take_for(slot, 0)).collect();

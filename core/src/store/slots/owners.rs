@@ -23,7 +23,7 @@ pub(in crate::store) struct OwnerPage {
 }
 
 /// The claims of a page, and at which checkpoint it was written, 0 if never.
-pub(super) type Page = (u64, Vec<u32>);
+pub(super) type Page = (u64, Vec<u64>);
 
 impl Slots {
     /// The pages that are to be written, at this checkpoint, each over its older copy.
@@ -81,7 +81,7 @@ impl Slots {
         let mut w = Writer::with_room(SECTOR_BYTES);
         let first = number * OWNERS_PER_PAGE;
         for place in first..(first + OWNERS_PER_PAGE).min(self.owners.len()) {
-            w.u64(u64::from(self.owners.get(place)));
+            w.u64(self.owners.get(place));
             w.u64(0);
         }
         page::seal(Kind::Owners, disk, number, checkpoint, w)
@@ -146,12 +146,15 @@ pub(super) fn choose(
     numbers: &Numbers,
     entry: u64,
     number: u64,
-    slots: (u64, u64),
+    (is_slot, places): (&dyn Fn(u64) -> bool, u64),
     copies: [&[u8]; OWNER_COPIES as usize],
 ) -> Chosen {
     let claims = |copy: &[u8]| {
         let written = page::decode(Kind::Owners, index.disk, number, copy)?;
-        Ok::<_, &str>((written, decode(copy, number, slots).ok_or("its claims make no sense")?))
+        Ok::<_, &str>((
+            written,
+            decode(copy, number, is_slot, places).ok_or("its claims make no sense")?,
+        ))
     };
     let whole = (0..OWNER_COPIES as u8)
         .filter_map(|n| claims(copies[usize::from(n)]).ok().map(|page| (n, page)));
@@ -180,12 +183,17 @@ pub(super) fn choose(
     Chosen { newest, refused: is_wrong.then_some(Refused { copies, other }) }
 }
 
-/// The claims of a page, if they are of slots that there are: so many `logical` ones, in so many `physical` ones.
-fn decode(page: &[u8], number: u64, (logical, physical): (u64, u64)) -> Option<Vec<u32>> {
-    let count = OWNERS_PER_PAGE.min(physical - number * OWNERS_PER_PAGE);
+/// The claims of a page, if they are of slots that there are, in so many `places`.
+fn decode(
+    page: &[u8],
+    number: u64,
+    is_slot: &dyn Fn(u64) -> bool,
+    places: u64,
+) -> Option<Vec<u64>> {
+    let count = OWNERS_PER_PAGE.min(places - number * OWNERS_PER_PAGE);
     let mut r: Reader = Reader::new(page);
     let owners = (0..count).map(|_| r.u64().and_then(|owner| r.u64().map(|_| owner)));
     let owners: Read<Vec<u64>> = owners.collect();
-    let claim = |owner: u64| (owner <= logical).then_some(owner as u32);
+    let claim = |owner: u64| super::number(owner).is_none_or(is_slot).then_some(owner);
     owners.ok()?.into_iter().map(claim).collect()
 }

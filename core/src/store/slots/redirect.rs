@@ -91,7 +91,10 @@ impl JournalStore {
             let (start, end) = (run[0].sector, run[run.len() - 1].sectors().end);
             let mut at = start;
             let first = start.next_multiple_of(size);
-            for slot in first / size..(end / size).min(self.superblock.logical_slots()) {
+            for slot in first / size..end / size {
+                if !self.slots.places.is_slot(slot) {
+                    break;
+                }
                 let sectors = self.slots.sectors_of(slot);
                 let pieces = cut(&run, sectors.start, sectors.end);
                 if run[0].kind != ChangeKind::Content || !has_bytes(&pieces) {

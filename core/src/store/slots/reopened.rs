@@ -40,7 +40,8 @@ impl Slots {
         let mut damaged = Vec::new();
         for (n, number) in (0..copies[0].len() / SECTOR_BYTES).zip(first..) {
             let page = copies.map(|copy| &copy[n * SECTOR_BYTES..(n + 1) * SECTOR_BYTES]);
-            let slots = (self.places.len(), self.owners.len());
+            let is_slot = |slot| self.places.is_slot(slot);
+            let slots = (&is_slot as &dyn Fn(u64) -> bool, self.owners.len());
             let chosen = owners::choose(index, numbers, table + number, number, slots, page);
             if let Some(refused) = chosen.refused {
                 self.refused.insert(number, refused);
@@ -87,13 +88,17 @@ impl Slots {
         self.places.set(slot, kept(place));
     }
 
+    /// An apply entry says that a slot is dropped.
+    pub fn replay_drop(&mut self, slot: u64) {
+        self.places.set(slot, 0);
+    }
+
     /// All pointers are known. `held` are the places of writes that are undecided. Says whether pointers contradict
     /// one another, or lead to what such a write holds, which only damage does: then some of them count for nothing.
     pub fn settle(&mut self, held: impl Iterator<Item = u64>) -> bool {
         let mut contradict = false;
         let count = self.owners.len();
         let found = std::mem::replace(&mut self.owners, Sparse::new(count));
-        self.placed = 0;
         self.room = Room::new(count);
         let moved = self.moved.values().map(|(_, place)| *place);
         held.chain(moved).for_each(|place| self.room.set_used(place));
@@ -101,15 +106,12 @@ impl Slots {
         for (slot, place) in self.places.all() {
             let at = super::number(place).expect("what is kept is none of these");
             match self.owners.get(at) {
-                NONE if !self.room.is_used(at) => {
-                    self.owners.set(at, kept(slot));
-                    self.placed += 1;
-                }
+                NONE if !self.room.is_used(at) => self.owners.set(at, slot + 1),
                 _ => refused.push(slot),
             }
         }
         contradict |= !refused.is_empty();
-        refused.into_iter().for_each(|slot| self.places.set(slot, NONE));
+        refused.into_iter().for_each(|slot| self.places.set(slot, 0));
         (self.leaving, self.dropped) = (Vec::new(), BTreeMap::new());
         let claimed = found.all().chain(self.owners.all()).map(|(place, _)| place);
         for place in claimed.collect::<BTreeSet<_>>() {
@@ -146,7 +148,7 @@ mod tests {
             let mut index = Index::new(sb.incarnation, sb.table_pages() + sb.owner_pages());
             for ((page, place), checkpoint) in (0..).zip(places).zip(checkpoints) {
                 let mut before = Slots::new(&sb);
-                before.owners.set(place, kept(SLOT));
+                before.owners.set(place, SLOT + 1);
                 before.mark_dirty(page);
                 let written = before.take_dirty(sb.incarnation, checkpoint).remove(0);
                 let bytes = written.bytes.to_bytes();

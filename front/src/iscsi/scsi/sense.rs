@@ -62,6 +62,8 @@ impl Sense {
     pub(in crate::iscsi) const DATA: Sense = Sense::new(key::ABORTED_COMMAND, (0x0c, 0x0d));
     /// WRITE PROTECTED.
     pub(in crate::iscsi) const WRITE_PROTECTED: Sense = Sense::new(key::DATA_PROTECT, (0x27, 0x00));
+    /// SPACE ALLOCATION FAILED WRITE PROTECT.
+    pub(in crate::iscsi) const NO_SPACE: Sense = Sense::new(key::DATA_PROTECT, (0x27, 0x07));
     /// INTERNAL TARGET FAILURE.
     pub(in crate::iscsi) const FAILED: Sense = Sense::new(key::HARDWARE_ERROR, (0x44, 0x00));
     /// NO ADDITIONAL SENSE INFORMATION, of a command that may or may not have been carried out.

@@ -14,6 +14,7 @@ mod hosts;
 mod nodes;
 mod reserving;
 mod shrinking;
+mod thin;
 mod volumes;
 mod waits;
 
@@ -329,6 +330,7 @@ impl Commands<'_> {
             ControlRequest::VolumeCreate {
                 name,
                 size,
+                thin,
                 layout,
                 stripe_unit,
                 journal,
@@ -354,7 +356,7 @@ impl Commands<'_> {
                 }
                 let policy = policy::given(&set)?;
                 let spec = Spec { stripe_unit, apart, policy, ..Spec::default() };
-                Outcome::Wait(self.create(&asked, (name, size), layout, spec)?)
+                Outcome::Wait(self.create(&asked, (name, size, thin), layout, spec)?)
             }
             ControlRequest::VolumeSet { name, set, force, range } => {
                 Outcome::Wait(self.set_policy(&name, policy::change(&set, force, range)?)?)

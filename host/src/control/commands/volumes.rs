@@ -38,7 +38,7 @@ impl Commands<'_> {
     pub(super) fn create(
         &mut self,
         request: &ControlRequest,
-        (name, size): (String, u64),
+        (name, size, thin): (String, u64, bool),
         layout: Option<String>,
         spec: Spec,
     ) -> Result<Wait> {
@@ -46,7 +46,7 @@ impl Commands<'_> {
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
         let spec = Spec { layout, ..spec };
-        let new = NewVolume::of(&spec, name, size);
+        let new = NewVolume { thin, ..NewVolume::of(&spec, name, size) };
         let mut volume = match self.engine.place_volume(&new) {
             Ok(volume) => volume,
             Err(e) => {
@@ -57,7 +57,9 @@ impl Commands<'_> {
         let form = policy::form(&spec.policy).or(self.engine.map().sequencer());
         volume.policy.sequencer = form.unwrap_or_default();
         self.engine.map().check_new_policy(&volume, &spec.policy).map_err(refused)?;
-        if !self.engine.map().room_used {
+        self.check_space(&volume)?;
+        // A thin volume has an address space of its own, and nothing is in it.
+        if !self.engine.map().room_used || thin {
             let ticket = self.engine.add_volume(volume.clone());
             return Ok(Wait::VolumeThere(Box::new(volume), ticket));
         }
@@ -97,6 +99,7 @@ impl Commands<'_> {
                 return self.forget_for(request, fits).ok_or(e);
             }
         };
+        self.check_space(&grown)?;
         let more = grown.extents[volume.extents.len()..].to_vec();
         if !self.engine.map().room_used {
             let to = VolumeSize { size: grown.size, visible: grown.size, more };

@@ -89,6 +89,7 @@ pub(super) fn failure(error: HostError) -> iscsi::Failure {
         HostError::ReadOnly => iscsi::Failure::Protected,
         HostError::Differs { at } => iscsi::Failure::Differs(at),
         HostError::Reserved => iscsi::Failure::Reserved,
+        HostError::NoSpace => iscsi::Failure::NoSpace,
         HostError::TooManyLost | HostError::NotOffered => iscsi::Failure::Failed,
         HostError::OutcomeUnknown | HostError::Outdated | HostError::Gone | HostError::Place(_) => {
             iscsi::Failure::Unknown

@@ -67,6 +67,9 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, Errno> {
         Err(error @ Failure::Host(HostError::OutOfRange { .. })) => {
             Err(Errno::EINVAL.with(error.to_string()))
         }
+        Err(error @ Failure::Host(HostError::NoSpace)) => {
+            Err(Errno::ENOSPC.with(error.to_string()))
+        }
         Err(error @ Failure::Host(HostError::Reserved)) => {
             Err(Errno::EPERM.with(error.to_string()))
         }

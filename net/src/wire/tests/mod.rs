@@ -102,6 +102,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::Aborted),
         Just(Refusal::Busy),
         Just(Refusal::MustNotWait),
+        Just(Refusal::Full),
         Just(Refusal::MarksAreGone),
     ]
 }

@@ -30,7 +30,7 @@ pub fn asked() -> impl Strategy<Value = Ask> {
 
 pub fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
     let error =
-        (0..13u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
+        (0..14u8, any::<(u64, u64, u64)>(), place_error()).prop_map(|(n, of, why)| match n {
             0 => HostError::NoVolume,
             1 => HostError::TooManyLost,
             2 => HostError::NoProgress { attempts: of.0 as u32 },
@@ -43,6 +43,7 @@ pub fn done() -> impl Strategy<Value = Result<Vec<Buffer>, HostError>> {
             9 => HostError::Reserved,
             10 => HostError::Differs { at: of.0 },
             11 => HostError::NotOffered,
+            12 => HostError::NoSpace,
             _ => HostError::Place(why),
         });
     prop_oneof![vec(buffer(), 0..3).prop_map(Ok), error.prop_map(Err)]

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_volume};
+use weft_core::cluster::{
+    EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_thin, place_volume,
+};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
@@ -180,6 +182,8 @@ impl Run {
             None if geometry.layout.width() == nodes => ONE_EXTENT,
             None => column_bytes,
         };
+        let slot = if options.slots { draw_slot(seed) } else { 0 };
+        let thin = options.thin && slot > 0 && policy.is_journaled() && draw_thin(seed);
         let mut volume = None;
         let volumes = |data| {
             let mut disks = Place::apart(&vec![data; first * usize::from(hosted)]);
@@ -187,14 +191,16 @@ impl Run {
                 let process = n / usize::from(hosted);
                 (disk.domain, disk.in_box) = (process, process);
             }
-            let extents = place_volume(&geometry, size, &disks, &[], column_bytes)
-                .expect("a volume that fits");
+            let extents = match thin {
+                true => place_thin(VOLUME, &geometry, 0..stripes, &disks, &[], column_bytes),
+                false => place_volume(&geometry, size, &disks, &[], column_bytes),
+            };
+            let extents = extents.expect("a volume that fits");
             let made =
                 Volume { policy, ..Volume::new(VOLUME, "v", size, &spec, geometry, extents) };
             volume = Some(made.clone());
             vec![made]
         };
-        let slot = if options.slots { draw_slot(seed) } else { 0 };
         let sizes = Sizes { sectors: 1200, journal, slot };
         let mut world = match &members {
             Some(m) => World::of_processes(
@@ -339,6 +345,11 @@ fn draw_slot(seed: u64) -> u64 {
 /// The same of empty disks that take the places of disks without slots, if they have any.
 fn draw_slot_of_new(seed: u64) -> u64 {
     [0, 1, 2, 4][Rng::with_seed(seed ^ 0x510_71e3).usize(0..4)]
+}
+
+/// In a third of the seeds that can have it the volume is thin.
+fn draw_thin(seed: u64) -> bool {
+    Rng::with_seed(seed ^ 0x0007_4147).u8(0..3) == 0
 }
 
 /// In half of the seeds what free slots hold is discarded.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use weft_core::cluster::{VolumeSize, place_stripes, plan_balance};
+use weft_core::cluster::{VolumeSize, place_stripes, place_thin, plan_balance};
 use weft_core::node::{FillRates, HostOp, Trust, UNBOUNDED};
 use weft_core::plan::Range;
 use weft_core::units::{MILLIS, Nanos, NodeId};
@@ -99,8 +99,11 @@ impl Run {
         let map = self.world.map();
         let there = &map.volumes[&VOLUME];
         let more = there.stripes()..stripes;
-        let placed =
-            place_stripes(&there.geometry, more, &map.places(&there.apart), &[there], column);
+        let (geometry, places) = (&there.geometry, map.places(&there.apart));
+        let placed = match there.is_thin() {
+            true => place_thin(VOLUME, geometry, more, &places, &[there], column),
+            false => place_stripes(geometry, more, &places, &[there], column),
+        };
         let Ok(more) = placed else { return Ok(()) };
         self.set_size(VolumeSize { size, visible: size, more })?;
         if self.volume.size == before {

@@ -1,0 +1,57 @@
+//! `weft volume create`.
+
+use clap::Args;
+use weft_core::layout::LayoutSpec;
+use weft_host::ControlRequest;
+
+use crate::args::{self, Common};
+use crate::choices::{Choices, ForVolumes};
+
+/// The volume to create.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// Name of the volume
+    name: String,
+    /// Size, such as 1G; 'all' takes all free room
+    #[arg(value_parser = args::volume_size)]
+    size: u64,
+    /// Reserve no space: slots of disks are taken when they are first written, and given back when they are discarded
+    #[arg(long)]
+    thin: bool,
+    #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
+    layout: Option<LayoutSpec>,
+    /// Stripe unit: contiguous bytes per disk [default: 64K]
+    #[arg(long, value_parser = args::size)]
+    stripe_unit: Option<u64>,
+    /// Failure-domain label: nodes with the same value hold at most one column of an extent; 'node' allows any nodes [default: box]
+    #[arg(long, value_name = "LABEL")]
+    apart: Option<String>,
+    #[command(flatten)]
+    choices: Choices<ForVolumes>,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Create {
+    pub(super) fn common(&self) -> &Common {
+        &self.common
+    }
+
+    pub(super) fn request(&self) -> ControlRequest {
+        ControlRequest::VolumeCreate {
+            name: self.name.clone(),
+            size: self.size,
+            thin: self.thin,
+            layout: self.layout.map(|l| l.to_string()),
+            stripe_unit: self.stripe_unit,
+            journal: None,
+            commanded: false,
+            apart: self.apart.clone(),
+            ordering: None,
+            sequencer: None,
+            commit: None,
+            lost_wait: None,
+            set: self.choices.words(),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! Slots that are given back: those that belong to no volume any more, and those of thin volumes in which everything
+//! has been discarded. A checkpoint drops them: the journal says so, and then the owners. Their places are free when
+//! it is done.
+//!
+//! A slot without a place has no versions. So what was discarded is kept until no disk can have missed it: its write is
+//! released, and the worker says that no disk of the extent is behind.
+//!
+//! Zeros for a slot of a thin volume that has no place change nothing, and are left out. A disk that misses them has
+//! content in that row, or none has; then another disk has content there, too, and records the write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::checkpoint::consecutive;
+use super::table::State;
+use super::{Change, ChangeKind, JournalStore, Timestamp, Write};
+use crate::Buffer;
+use crate::units::{SECTOR, SPACE_SECTORS};
+
+/// Slots that a checkpoint drops at most.
+const BATCH: usize = 1024;
+/// Empty slots that are remembered at most. Others are found when they are scanned again.
+const MOST_EMPTY: usize = 1 << 16;
+
+/// What can be given back.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Dropping {
+    /// The logical slots of volumes, in order; nothing before the map has said.
+    kept: Option<Vec<Range<u64>>>,
+    /// Whether there may be slots that belong to none.
+    searches: bool,
+    /// Slots of thin volumes whose sectors are all holes, and the latest write in them.
+    empty: BTreeMap<u64, Timestamp>,
+    /// Those of them that no disk can have missed.
+    forgotten: BTreeSet<u64>,
+}
+
+impl JournalStore {
+    /// Volumes have these sectors, in order, on this disk. So many slots are reserved for those that are not thin.
+    pub fn keep_only(&mut self, sectors: &[Range<u64>], reserved: u64) {
+        if !self.superblock.has_spaces() {
+            return;
+        }
+        let size = self.superblock.slot();
+        let mut kept: Vec<Range<u64>> = Vec::new();
+        for slots in sectors.iter().map(|s| s.start / size..s.end.div_ceil(size)) {
+            match kept.last_mut() {
+                Some(last) if slots.start <= last.end => last.end = last.end.max(slots.end),
+                _ => kept.push(slots),
+            }
+        }
+        self.slots.promise(reserved);
+        self.dropping.kept = Some(kept);
+        self.dropping.searches = true;
+    }
+
+    /// Leaves out of a write the zeros for slots of thin volumes that have no place, and are to get none.
+    pub(super) fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
+        if !changes.iter().any(|change| self.may_be_needless(change)) {
+            return changes;
+        }
+        let mut needed = Vec::with_capacity(changes.len());
+        for change in changes {
+            match self.may_be_needless(&change) {
+                true => needed.extend(self.needed_zeros(&change)),
+                false => needed.push(change),
+            }
+        }
+        needed
+    }
+
+    /// Whether a change makes zeros of what are zeros wherever there is no slot. Where claims were lost, what has no slot is
+    /// lost until something is written.
+    fn may_be_needless(&self, change: &Change) -> bool {
+        let zeros = change.kind != ChangeKind::Mark && change.data.is_zero();
+        zeros && !self.slots.is_reserved(change.sector) && !self.superblock.unclaimed_lost
+    }
+
+    /// The parts of a change to zeros that are in slots with a place, or that are to get one.
+    fn needed_zeros(&self, change: &Change) -> impl Iterator<Item = Change> {
+        let slots = self.slots_of(std::iter::once(change.sectors()));
+        let needed: Vec<u64> =
+            slots.into_iter().filter(|slot| self.slots.has_or_gets(*slot)).collect();
+        let (all, kind) = (change.sectors(), change.kind);
+        let parts = consecutive(needed).map(|slots| {
+            self.slots.sectors_of(slots.start).start..self.slots.sectors_of(slots.end - 1).end
+        });
+        let cut: Vec<Range<u64>> =
+            parts.map(|s| s.start.max(all.start)..s.end.min(all.end)).collect();
+        cut.into_iter().map(move |s| {
+            let data = Buffer::Zero(((s.end - s.start) * SECTOR) as usize);
+            Change { sector: s.start, kind, data }
+        })
+    }
+
+    /// Whether the disk has places for these changes, or can promise them.
+    pub fn can_place(&self, changes: &[Change]) -> bool {
+        let thin = |change: &Change| !self.slots.is_reserved(change.sector);
+        if !changes.iter().any(thin) && !self.slots.is_overcommitted() {
+            return true;
+        }
+        let has = changes.iter().all(|change| self.slots.has(change.sectors()));
+        let needing = changes.iter().filter(|change| !self.may_be_needless(change));
+        let needing = needing.map(Change::sectors);
+        has && self.slots.can_promise(&self.slots_of(needing))
+    }
+
+    /// The slots in which these sectors are.
+    pub(super) fn slots_of(&self, sectors: impl Iterator<Item = Range<u64>>) -> BTreeSet<u64> {
+        let size = self.superblock.slot().max(1);
+        let slots = sectors.flat_map(|s| s.start / size..s.end.div_ceil(size));
+        slots.filter(|slot| self.slots.is_slot(*slot)).collect()
+    }
+
+    /// Whether an undecided write changes anything of a thin volume.
+    pub(super) fn is_thin(&self, write: &Write) -> bool {
+        write.changes().iter().any(|change| change.sector >= SPACE_SECTORS)
+            || write.redirects().iter().any(|redirect| self.slots.is_thin(redirect.slot))
+    }
+
+    /// The slots that an undecided write changes.
+    pub(super) fn slots_of_write(&self, write: &Write) -> BTreeSet<u64> {
+        let changed = write.changed(self.superblock.slot());
+        self.slots_of(changed.into_iter().map(|changed| changed.sectors))
+    }
+
+    /// A write is prepared: its slots are promised.
+    pub(super) fn expect_places(&mut self, ts: Timestamp) {
+        if self.is_thin(&self.writes[&ts]) {
+            let slots = self.slots_of_write(&self.writes[&ts]);
+            self.slots.expect_places(&slots);
+        }
+    }
+
+    /// A write is decided.
+    pub(super) fn places_decided(&mut self, ts: Timestamp, committed: bool) {
+        let Some(write) = self.writes.get(&ts) else { return };
+        if self.is_thin(write) {
+            let slots = self.slots_of_write(write);
+            self.slots.decided(&slots, committed);
+        }
+    }
+
+    /// The disk is open: what its journal has is promised places.
+    pub(super) fn expect_places_again(&mut self) {
+        if !self.superblock.has_spaces() {
+            return;
+        }
+        let undecided = self.writes.values().filter(|write| write.is_undecided());
+        let undecided: Vec<_> = undecided.map(|write| self.slots_of_write(write)).collect();
+        let placing = self.checkpoint.iter().flat_map(|c| c.sectors());
+        let committed = self.overlay.iter().chain(placing).map(|(sector, _)| sector..sector + 1);
+        let committed = self.slots_of(committed);
+        self.slots.expect_again(undecided.iter(), &committed);
+    }
+
+    /// Looks whether slots of a thin volume are empty whose pages of the table are in memory.
+    pub(super) fn look_for_empty(&mut self, sectors: Range<u64>) {
+        let Some(slots) = sectors.start.checked_div(self.superblock.slot()) else { return };
+        let end = sectors.end.div_ceil(self.superblock.slot());
+        for slot in slots..end {
+            if self.slots.is_thin(slot) {
+                self.look_whether_empty(slot);
+            }
+        }
+    }
+
+    fn look_whether_empty(&mut self, slot: u64) {
+        self.dropping.empty.remove(&slot);
+        self.dropping.forgotten.remove(&slot);
+        if self.slots.place(slot).is_none() {
+            return;
+        }
+        let sectors = self.slots.sectors_of(slot);
+        let pages = self.pages_of(sectors.start, sectors.end - sectors.start);
+        if !pages.into_iter().all(|page| self.table.has(page)) {
+            return;
+        }
+        let entries: Vec<_> = sectors.map(|sector| self.entry(sector)).collect();
+        let is_empty = entries.iter().all(|entry| entry.state == State::Hole);
+        if is_empty && self.dropping.empty.len() < MOST_EMPTY {
+            let latest = entries.iter().map(|entry| entry.version).max().unwrap_or_default();
+            self.dropping.empty.insert(slot, latest);
+        }
+    }
+
+    /// Whether slots are empty that may be given back.
+    pub fn has_empty(&self) -> bool {
+        !self.dropping.empty.is_empty()
+    }
+
+    /// Whether a checkpoint may have slots to drop, now or soon.
+    pub fn has_to_drop(&self) -> bool {
+        let dropping = &self.dropping;
+        let drops =
+            dropping.searches || !dropping.empty.is_empty() || !dropping.forgotten.is_empty();
+        drops && self.recovery.is_none() && !self.failed && !self.superblock.unclaimed_lost
+    }
+
+    /// Gives back empty slots, of which the worker says by their first sectors that no disk can have missed anything.
+    pub fn forget_empty(&mut self, is_whole: impl Fn(u64) -> bool) {
+        let oldest = self.writes.first_key_value().map_or(Timestamp(u64::MAX), |(ts, _)| *ts);
+        let may = |slot: &u64, latest: &Timestamp| {
+            *latest < oldest && is_whole(self.slots.sectors_of(*slot).start)
+        };
+        let gone = self.dropping.empty.iter().filter(|(slot, latest)| may(slot, latest));
+        let gone: Vec<u64> = gone.map(|(slot, _)| *slot).take(BATCH).collect();
+        for slot in gone {
+            self.dropping.empty.remove(&slot);
+            self.dropping.forgotten.insert(slot);
+        }
+    }
+
+    /// The slots that the next checkpoint drops. Where a claim to a place was lost, a slot without one would count as lost.
+    pub(super) fn choose_dropped(&mut self) -> BTreeSet<u64> {
+        if self.superblock.unclaimed_lost {
+            return BTreeSet::new();
+        }
+        let mut candidates: Vec<u64> = self.dropping.forgotten.iter().copied().collect();
+        if self.dropping.searches {
+            let known = candidates.len();
+            candidates.extend(self.slots_of_nobody());
+            self.dropping.searches = candidates.len() > known;
+        }
+        let (mut chosen, mut undecided) = (BTreeSet::new(), None);
+        for slot in candidates {
+            let busy = undecided.get_or_insert_with(|| {
+                let open = self.writes.values().filter(|write| write.is_undecided());
+                open.flat_map(|write| self.slots_of_write(write)).collect::<BTreeSet<u64>>()
+            });
+            let sectors = self.slots.sectors_of(slot);
+            let waits = busy.contains(&slot)
+                || self.slots.moved(slot).is_some()
+                || self.overlay.next(sectors).is_some();
+            if !waits {
+                chosen.insert(slot);
+            }
+            if chosen.len() == BATCH {
+                break;
+            }
+        }
+        chosen
+    }
+
+    /// Slots with a place that belong to no volume.
+    fn slots_of_nobody(&self) -> impl Iterator<Item = u64> + '_ {
+        let kept = self.dropping.kept.as_deref();
+        let placed = kept.into_iter().flat_map(|kept| {
+            let mut gaps = Vec::with_capacity(kept.len() + 1);
+            let mut from = 0;
+            for slots in kept {
+                gaps.push(from..slots.start);
+                from = slots.end;
+            }
+            gaps.push(from..u64::MAX);
+            gaps.into_iter().flat_map(|gap| self.slots.placed_in(gap))
+        });
+        placed.take(2 * BATCH)
+    }
+
+    /// A checkpoint has dropped these slots; returns their places. What has been written there since needs another.
+    pub(super) fn slots_are_dropped(&mut self, dropped: &BTreeSet<u64>) -> Vec<u64> {
+        dropped.iter().for_each(|slot| {
+            self.dropping.forgotten.remove(slot);
+        });
+        dropped.iter().filter_map(|slot| self.slots.drop_pointer(*slot)).collect()
+    }
+}

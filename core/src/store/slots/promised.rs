@@ -1,0 +1,166 @@
+//! How many slots are promised to whom. Volumes whose room is reserved have as many as their columns need, written or
+//! not. Thin volumes get the others, each when it is first written. A write that would take more is refused before it
+//! is prepared; so whatever was prepared finds a place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Slots;
+use crate::units::SPACE_SECTORS;
+
+/// The promised slots of a disk.
+#[derive(Clone, Hash)]
+pub(super) struct Promised {
+    /// Slots of volumes whose room is reserved; all, before the map has said how many.
+    own: u64,
+    /// As many can be promised.
+    all: u64,
+    /// Slots of thin volumes that have no place yet, and have been promised one: by how many undecided writes, and
+    /// whether by one that has committed.
+    waiting: BTreeMap<u64, (u32, bool)>,
+}
+
+impl Promised {
+    pub fn new(all: u64) -> Promised {
+        Promised { own: all, all, waiting: BTreeMap::new() }
+    }
+
+    /// A slot has a place now.
+    pub fn placed(&mut self, slot: u64) {
+        self.waiting.remove(&slot);
+    }
+}
+
+impl Slots {
+    /// So many slots are reserved for volumes that are not thin.
+    pub fn promise(&mut self, slots: u64) {
+        self.promised.own = slots;
+    }
+
+    /// How many slots are reserved. Space 0 may have content that belongs to no volume any more.
+    pub(super) fn promised(&self) -> u64 {
+        self.promised.own.max(self.places.placed())
+    }
+
+    /// Slots without a place to which one is promised.
+    pub(super) fn unplaced(&self) -> u64 {
+        let own = self.promised.own.saturating_sub(self.places.placed());
+        own + self.promised.waiting.len() as u64
+    }
+
+    /// Whether a sector is one of address space 0, whose slots are reserved.
+    pub fn is_reserved(&self, sector: u64) -> bool {
+        sector < SPACE_SECTORS
+    }
+
+    /// Whether more slots are reserved than thin volumes have left.
+    pub fn is_overcommitted(&self) -> bool {
+        self.taken() > self.promised.all
+    }
+
+    /// Slots that are reserved, in use, or promised.
+    fn taken(&self) -> u64 {
+        self.promised() + self.places.placed_thin() + self.promised.waiting.len() as u64
+    }
+
+    /// Whether a slot has a place, or has been promised one.
+    pub fn has_or_gets(&self, slot: u64) -> bool {
+        self.is_placed(slot) || self.promised.waiting.contains_key(&slot)
+    }
+
+    /// Whether the disk can promise places to all of these slots.
+    pub fn can_promise(&self, slots: &BTreeSet<u64>) -> bool {
+        let unplaced = || slots.iter().filter(|slot| self.place(**slot).is_none());
+        let (thin, own): (Vec<u64>, Vec<u64>) =
+            unplaced().partition(|slot| self.places.is_thin(**slot));
+        let fresh =
+            thin.iter().filter(|slot| !self.promised.waiting.contains_key(*slot)).count() as u64;
+        let taken = self.taken();
+        let fits = fresh == 0 || taken + fresh <= self.promised.all;
+        // Reserved slots cannot run out unless more were reserved than thin volumes had left.
+        fits && (own.is_empty()
+            || taken <= self.promised.all
+            || self.room.free() > self.room.reserve())
+    }
+
+    /// An undecided write changes these slots.
+    pub fn expect_places(&mut self, slots: &BTreeSet<u64>) {
+        for slot in slots {
+            if self.places.is_thin(*slot) && self.place(*slot).is_none() {
+                self.promised.waiting.entry(*slot).or_default().0 += 1;
+            }
+        }
+    }
+
+    /// It is decided.
+    pub fn decided(&mut self, slots: &BTreeSet<u64>, committed: bool) {
+        for slot in slots {
+            let Some((undecided, waits)) = self.promised.waiting.get_mut(slot) else { continue };
+            *undecided = undecided.saturating_sub(1);
+            *waits |= committed;
+            if *undecided == 0 && !*waits {
+                self.promised.waiting.remove(slot);
+            }
+        }
+    }
+
+    /// The disk has been opened: these slots have changes of undecided writes, and those of committed ones.
+    pub fn expect_again<'a>(
+        &mut self,
+        undecided: impl Iterator<Item = &'a BTreeSet<u64>>,
+        committed: &BTreeSet<u64>,
+    ) {
+        self.promised.waiting.clear();
+        self.expect_places(committed);
+        self.decided(committed, true);
+        undecided.for_each(|slots| self.expect_places(slots));
+    }
+
+    /// Checks that places are promised to these slots of thin volumes, and to no others.
+    pub fn check_promised(&self, changed: &BTreeSet<u64>) {
+        let unplaced = |slot: &&u64| self.places.is_thin(**slot) && self.place(**slot).is_none();
+        let waiting = self.promised.waiting.keys();
+        assert!(
+            waiting.eq(changed.iter().filter(unplaced)),
+            "promised slots are those with changes"
+        );
+    }
+
+    /// How many slots each thin volume's address space has in use.
+    pub fn thin(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.places.thin()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Superblock;
+    use crate::units::{VolumeId, thin_space};
+
+    fn slot(n: u64) -> u64 {
+        thin_space(VolumeId(0)) / Superblock::SLOT + n
+    }
+
+    #[test]
+    fn thin_volumes_get_what_is_not_reserved() {
+        let sb = Superblock::divide(7, 3, 9, 100_000, 4096).expect("it is large enough");
+        let mut slots = Slots::new(&sb);
+        let some = |n: u64| (0..n).map(slot).collect::<BTreeSet<u64>>();
+        assert!(!slots.can_promise(&some(1)), "all are reserved");
+        slots.promise(sb.logical_slots() - 10);
+        assert!(slots.can_promise(&some(10)) && !slots.can_promise(&some(11)));
+
+        slots.expect_places(&some(4));
+        slots.expect_places(&some(2));
+        assert!(slots.can_promise(&some(10)), "those that wait count once");
+        let others: BTreeSet<u64> = (100..107).map(slot).collect();
+        assert!(!slots.can_promise(&others));
+        slots.decided(&some(2), false);
+        slots.decided(&some(4), true);
+        assert!(!slots.can_promise(&others), "what has committed waits for its place");
+        slots.decided(&some(4), false);
+        slots.check_promised(&some(4));
+        assert!(slots.can_promise(&[0, 5].into()), "what is reserved is always there");
+        assert_eq!(SPACE_SECTORS % Superblock::SLOT, 0);
+    }
+}

@@ -1,0 +1,64 @@
+//! Thin volumes beside others: what disks have to hold them, and what they leave for volumes whose room is reserved.
+
+use weft_core::SECTOR;
+use weft_core::cluster::Volume;
+
+use super::Commands;
+use crate::control::status;
+use crate::error::{Result, fail};
+use crate::size::rounded;
+use crate::status::NodeStatus;
+
+impl Commands<'_> {
+    /// Refuses a volume for which a disk has no space: one that cannot hold a thin volume, or of which thin volumes have
+    /// taken too much already. Only the disks know what is taken.
+    pub(super) fn check_space(&self, volume: &Volume) -> Result<()> {
+        let nodes = status::nodes(self);
+        match volume.is_thin() {
+            true => check_slots(volume, &nodes),
+            false => self.check_left(volume, &nodes),
+        }
+    }
+
+    /// The map with this volume in it must not reserve what thin volumes use.
+    fn check_left(&self, volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
+        let mut map = self.engine.map().clone();
+        map.volumes.insert(volume.id, volume.clone().into());
+        let reserved = map.used();
+        for node in nodes.iter().filter(|node| volume.nodes().iter().any(|n| n.0 == node.node)) {
+            let Some(slots) = node.slots.filter(|slots| slots.thin > 0) else { continue };
+            let (usable, thin) = (slots.usable * slots.bytes, slots.thin * slots.bytes);
+            if reserved[usize::from(node.node)] + thin > usable {
+                return fail(format!(
+                    "volume '{}' of {} does not fit on the disk of node {}: thin volumes use {} of its {}; make it smaller or \
+                     thin, or delete or discard something",
+                    volume.name,
+                    rounded(volume.size),
+                    node.node,
+                    rounded(thin),
+                    rounded(usable)
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every disk that is to hold a thin volume must be divided into slots.
+fn check_slots(volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
+    let has = |node: &&NodeStatus| volume.nodes().iter().any(|n| n.0 == node.node);
+    let without = |node: &&NodeStatus| node.quiet.is_some() && node.slots.is_none();
+    match nodes.iter().filter(has).find(without) {
+        Some(node) => fail(format!(
+            "the disk of node {} cannot hold a thin volume: it has the format of an earlier version, or less than {}; replace it \
+             with `weft disk replace {}`",
+            node.node,
+            rounded(LEAST_BYTES),
+            node.node
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Disks of this size are divided into slots.
+const LEAST_BYTES: u64 = 2 * 17 * 64 * SECTOR;

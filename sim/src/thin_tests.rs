@@ -1,0 +1,276 @@
+//! Thin volumes that promise more than there is: what hosts see when a disk is full, and what it takes to go on.
+
+use fastrand::Rng;
+use weft_core::Buffer;
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_thin, place_volume};
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
+use weft_core::plan::Range;
+use weft_core::store::SlotCounts;
+use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
+
+use crate::world::World;
+
+const THIN: VolumeId = VolumeId(1);
+/// A volume whose room is reserved.
+const THICK: VolumeId = VolumeId(2);
+const NODES: usize = 5;
+/// What a write of the tests fills.
+const CHUNK: u64 = 4 * SECTOR;
+/// Bytes of the thin volume: more than twice what the disks have.
+const SIZE: u64 = 32 << 20;
+
+struct Array {
+    world: World,
+    rng: Rng,
+    asked: u64,
+    /// The byte that fills each chunk of the thin volume.
+    chunks: Vec<u8>,
+}
+
+impl Array {
+    /// Five disks with RAID 5, of whose slots a part is reserved.
+    fn new(seed: u64, layout: &str, bug: Option<Bug>) -> Array {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(spec.over(NODES).unwrap(), 16 * SECTOR);
+        let config = NodeConfig { patience: 40 * MILLIS, bug, ..NodeConfig::default() };
+        let world = World::new(seed, NODES, 1400, 256, config, |data| {
+            let rooms = Room::apart(&[data; NODES]);
+            let stripes = 0..SIZE.div_ceil(geometry.stripe_bytes());
+            let extents =
+                place_thin(THIN, &geometry, stripes, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
+            let thin = Volume::new(THIN, "thin", SIZE, &spec, geometry.clone(), extents);
+            let size = 4 * geometry.stripe_bytes();
+            let extents =
+                place_volume(&geometry, size, &rooms, &[&thin], EXTENT_COLUMN_BYTES).unwrap();
+            let thick = Volume::new(THICK, "thick", size, &spec, geometry, extents);
+            vec![thin, thick]
+        });
+        let chunks = vec![0; (SIZE / CHUNK) as usize];
+        let mut array = Array { world, rng: Rng::with_seed(seed), asked: 0, chunks };
+        array.rest();
+        array
+    }
+
+    /// Everything comes to rest, and in place.
+    fn rest(&mut self) {
+        let until = self.world.now() + 3_000 * MILLIS;
+        while self.world.now() < until && self.world.step().is_some() {}
+    }
+
+    fn ask(&mut self, volume: VolumeId, op: HostOp) -> Result<HostData, HostError> {
+        self.asked += 1;
+        let up: Vec<NodeId> = self.world.map().up().collect();
+        let node = up[self.rng.usize(0..up.len())];
+        self.world.host(node, self.asked, volume, op);
+        while self.world.replies.is_empty() {
+            self.world.step().expect("time goes on");
+        }
+        self.world.replies.pop().expect("just seen").1
+    }
+
+    /// Fills a chunk. Without space nothing of it happens.
+    fn write(&mut self, chunk: usize, byte: u8) -> Result<(), HostError> {
+        let data = Buffer::from(vec![byte; CHUNK as usize]);
+        let done = self.ask(THIN, HostOp::Write(chunk as u64 * CHUNK, data)).map(|_| ());
+        if done.is_ok() {
+            self.chunks[chunk] = byte;
+        }
+        done
+    }
+
+    /// Writes here and there until disks are full; says how many chunks have content then.
+    fn fill(&mut self) -> usize {
+        let (count, mut refused) = (self.chunks.len(), 0);
+        for _ in 0..20 * count {
+            let (chunk, byte) = (self.rng.usize(0..count), self.rng.u8(1..));
+            match self.write(chunk, byte) {
+                Ok(()) => {}
+                Err(HostError::NoSpace) if refused == 50 => return self.written(),
+                Err(HostError::NoSpace) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("it is never full");
+    }
+
+    /// All nodes catch up. What was written while they were away may take more than their disks have: then that waits until
+    /// something is discarded.
+    fn catch_up(&mut self) {
+        for quarter in 0..5 {
+            self.rest();
+            self.rest();
+            if self.world.map().is_whole() {
+                return;
+            }
+            let of = self.chunks.len() / 4;
+            self.discard(quarter * of % self.chunks.len()..(quarter % 4 + 1) * of);
+        }
+        panic!("it does not catch up: {:?}", self.slots());
+    }
+
+    fn written(&self) -> usize {
+        self.chunks.iter().filter(|byte| **byte != 0).count()
+    }
+
+    /// Discards whole stripes, and the same in between.
+    fn discard(&mut self, chunks: std::ops::Range<usize>) {
+        let (offset, len) = (chunks.start as u64 * CHUNK, chunks.len() as u64 * CHUNK);
+        self.ask(THIN, HostOp::WriteZeroes(Range { offset, len }))
+            .expect("a full disk can do that");
+        self.chunks[chunks].fill(0);
+    }
+
+    /// All that was acknowledged is there.
+    fn check(&mut self) {
+        for start in (0..self.chunks.len()).step_by(64) {
+            let range = Range { offset: start as u64 * CHUNK, len: 64 * CHUNK };
+            let read = self.ask(THIN, HostOp::Read(range)).expect("a full disk can be read");
+            let HostData::Bytes(parts) = read else { panic!("a read gives bytes") };
+            let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+            for (n, seen) in bytes.chunks(CHUNK as usize).enumerate() {
+                let expected = self.chunks[start + n];
+                assert!(seen.iter().all(|byte| *byte == expected), "chunk {}", start + n);
+            }
+        }
+    }
+
+    /// Fills the volume whose space is reserved.
+    fn fill_reserved(&mut self) {
+        let size = self.world.map().volumes[&THICK].size;
+        let data = Buffer::from(vec![9; size as usize]);
+        self.ask(THICK, HostOp::Write(0, data)).expect("its space is reserved");
+    }
+
+    fn slots(&self) -> Vec<SlotCounts> {
+        let of = |n: usize| self.world.status(NodeId(n as u16)).and_then(|status| status.slots);
+        (0..NODES).filter_map(of).collect()
+    }
+
+    fn scrub(&mut self) {
+        self.rest();
+        let Ok(HostData::Scrubbed(found, _)) = self.ask(THIN, HostOp::SCRUB) else {
+            panic!("a scrub")
+        };
+        assert!(found.is_true() && found.rebuilt == 0, "{found:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_what_needs_space_and_nothing_else() {
+    for (seed, layout) in [(1, "raid5"), (2, "raid1"), (3, "raid6"), (4, "rs:3+1")] {
+        let mut array = Array::new(seed, layout, None);
+        let filled = array.fill();
+        assert!(filled > 100, "{layout}: {filled} chunks were written");
+        array.check();
+        let written: Vec<usize> =
+            (0..array.chunks.len()).filter(|chunk| array.chunks[*chunk] != 0).collect();
+        for chunk in written.iter().step_by(9) {
+            array.write(*chunk, 7).expect("it has its space");
+        }
+        // What is reserved is there.
+        array.fill_reserved();
+        for slots in array.slots() {
+            assert!(slots.promised + slots.thin <= slots.usable + slots.usable / 8, "{slots:?}");
+        }
+        array.scrub();
+        // There is space again when something is discarded.
+        let half = array.chunks.len() / 2;
+        let before: u64 = array.slots().iter().map(|slots| slots.thin).sum();
+        array.discard(0..half);
+        array.rest();
+        let after: u64 = array.slots().iter().map(|slots| slots.thin).sum();
+        assert!(after < before * 2 / 3, "{layout}: {before} slots were in use, and are {after}");
+        let more = array.fill();
+        assert!(more > filled * 3 / 4, "{layout}: {more} of {filled}");
+        array.discard(0..array.chunks.len());
+        array.rest();
+        array.rest();
+        let left: u64 = array.slots().iter().map(|slots| slots.thin).sum();
+        assert_eq!(left, 0, "{layout}: nothing of an empty volume has space");
+        array.check();
+        array.scrub();
+    }
+}
+
+/// Nodes die and return, all power goes, while disks are full.
+#[test]
+fn full_disks_come_back_with_all_that_they_had() {
+    for seed in 10..16 {
+        let mut array = Array::new(seed, "raid6", None);
+        array.fill();
+        let victims = [NodeId(seed as u16 % 5), NodeId((seed as u16 + 2) % 5)];
+        victims.into_iter().for_each(|node| array.world.kill(node, true));
+        array.rest();
+        for _ in 0..40 {
+            let (chunk, byte) = (array.rng.usize(0..array.chunks.len()), array.rng.u8(1..));
+            let done = array.write(chunk, byte);
+            assert!(matches!(done, Ok(()) | Err(HostError::NoSpace)), "{done:?}");
+        }
+        array.check();
+        array.discard(0..array.chunks.len() / 4);
+        victims.into_iter().for_each(|node| array.world.start_node(node));
+        array.catch_up();
+        array.check();
+        array.scrub();
+        array.world.power_cut();
+        array.world.start_everything();
+        array.catch_up();
+        array.check();
+        array.scrub();
+        array.fill();
+        array.check();
+    }
+}
+
+/// A disk that missed a discard has what was there before, and no other can tell when that went.
+#[test]
+fn slots_that_are_given_back_while_a_disk_is_away_are_found() {
+    let is_found = |bug| {
+        let mut array = Array::new(30, "raid5", bug);
+        array.fill();
+        array.rest();
+        array.world.kill(NodeId(1), true);
+        array.rest();
+        array.discard(0..array.chunks.len());
+        array.rest();
+        array.rest();
+        array.world.start_node(NodeId(1));
+        array.rest();
+        array.rest();
+        array.check();
+        array.scrub();
+    };
+    is_found(None);
+    let bug = Some(Bug::GivesBackTooSoon);
+    assert!(std::panic::catch_unwind(|| is_found(bug)).is_err(), "not found");
+}
+
+/// What is prepared without space for it is never put in place.
+#[test]
+fn a_disk_that_promises_more_than_it_has_is_found() {
+    let runs = |bug| {
+        let mut array = Array::new(40, "raid5", bug);
+        array.fill();
+    };
+    runs(None);
+    let bug = Some(Bug::PromisesTooMuch);
+    assert!(std::panic::catch_unwind(|| runs(bug)).is_err(), "not found");
+}
+
+/// An array whose volume is gone has all its slots.
+#[test]
+fn what_a_deleted_volume_had_is_free() {
+    let mut array = Array::new(50, "raid5", None);
+    array.fill();
+    array.fill_reserved();
+    array.rest();
+    assert!(array.slots().iter().all(|slots| slots.thin > 0 && slots.placed > slots.thin));
+    array.world.remove_volume(THIN);
+    array.world.remove_volume(THICK);
+    array.rest();
+    for slots in array.slots() {
+        assert_eq!((slots.thin, slots.placed, slots.promised), (0, 0, 0), "{slots:?}");
+        assert_eq!(slots.free, slots.all);
+    }
+}
