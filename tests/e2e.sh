@@ -323,6 +323,77 @@ copied() {
     weft volume delete from --yes --now
     weft volume delete to --yes --now
 }
+# A volume larger than all disks: it takes space when it is written, and gives it back when that is discarded or it is deleted.
+thin() {
+    local uri="nbd+unix:///thin?socket=$S" n written=0 before
+    used() { status 'print(next(v["used_bytes"] for v in s["volumes"] if v["name"] == "thin"))'; }
+    uses_less_than() { [ "$(used)" -lt "$1" ]; }
+    taken() { status 'print(sum(n["slots"]["thin"] for n in s["nodes"]))'; }
+    nothing_is_taken() { [ "$(taken)" = 0 ]; }
+    refused "'thin' reserves size" weft volume create thin all --thin
+    refused 'thin commit=limited' weft volume create thin 1T --thin --commit limited
+    weft volume create thin 1T --thin
+    refused 'thin commit=limited' weft volume set thin commit=limited
+    [ "$(nbdinfo --size "$uri")" = $((1 << 40)) ] && [ "$(used)" = 0 ]
+    qemu-io -f raw -c 'write -P 5 900G 8M' "$uri"
+    [ "$(used)" -ge $((8 * MIB)) ] && uses_less_than $((24 * MIB))
+    # Until a disk is full. Then reads, writes of what has its space, and other volumes go on.
+    for n in $(seq 40); do
+        qemu-io -f raw -c "write -P $n ${n}G 32M" "$uri" >"$T/qio" 2>&1 || break
+        written=$n
+    done
+    grep -i 'no space left' "$T/qio"
+    [ "$written" -ge 2 ]
+    weft status | grep -E 'disk of node . is [0-9]+ % full'
+    qemu-io -f raw -c "read -P $written ${written}G 32M" -c 'read -P 1 1G 32M' -c 'write -P 9 1G 32M' -c 'read -P 9 1G 32M' "$uri" \
+        | tee "$T/qio"
+    if grep -iE 'failed|error' "$T/qio"; then false; fi
+    qio 'write -P 6 0 1M' 'read -P 6 0 1M'
+    refused "'big' thin volumes use" weft volume create big 200M
+    before=$(used)
+    for n in $(seq "$written"); do qemu-io -f raw -c "discard ${n}G 32M" "$uri"; done
+    wait_until uses_less_than $((before / 2))
+    qemu-io -f raw -c 'write -P 8 500G 16M' -c 'read -P 8 500G 16M' -c 'read -P 0 1G 32M' -c 'read -P 5 900G 8M' "$uri" | tee "$T/qio"
+    if grep -iE 'failed|error' "$T/qio"; then false; fi
+    scrub thin
+    stop && start
+    qemu-io -f raw -c 'read -P 8 500G 16M' -c 'read -P 5 900G 8M' "$uri"
+    weft volume delete thin --yes --now
+    wait_until nothing_is_taken
+}
+# A file system on a thin volume: what is deleted and trimmed is given back.
+trimmed() {
+    [ -e /dev/fuse ] && [ -e /dev/loop-control ] && [ "$(id -u)" = 0 ] || { echo "note: skipped, for want of fuse or loop devices"; return 0; }
+    local device full
+    used() { status 'print(next(v["used_bytes"] for v in s["volumes"] if v["name"] == "files"))'; }
+    uses_less_than() { [ "$(used)" -lt "$1" ]; }
+    trap unmount EXIT
+    mkdir -p "$T/fuse" "$T/mnt"
+    weft volume create files 4G --thin
+    timeout 600 nbdfuse "$T/fuse/vol" "nbd+unix:///files?socket=$S" & echo $! >"$T/nbdfuse"
+    wait_until test -e "$T/fuse/vol"
+    if ! losetup -f --show "$T/fuse/vol" >"$T/loop" 2>"$T/losetup"; then
+        echo "note: skipped, for want of loop devices: $(cat "$T/losetup")"; return 0
+    fi
+    device=$(cat "$T/loop")
+    mkfs.ext4 -q -F "$device"
+    mount -t ext4 "$device" "$T/mnt"
+    head -c 60M /dev/urandom >"$T/mnt/a"
+    head -c 5M /dev/urandom >"$T/mnt/b"
+    sum=$(sha256sum <"$T/mnt/b")
+    sync -f "$T/mnt"
+    full=$(used)
+    rm "$T/mnt/a"
+    sync -f "$T/mnt"
+    fstrim "$T/mnt"
+    wait_until uses_less_than $((full - 40 * MIB))
+    umount "$T/mnt"
+    mount -t ext4 "$device" "$T/mnt"
+    [ "$sum" = "$(sha256sum <"$T/mnt/b")" ]
+    unmount
+    scrub files
+    weft volume delete files --yes --now
+}
 # What cannot be undone is asked, or said with --yes; a deleted volume comes back, and goes when its room is needed.
 deliberate() {
     local uri="nbd+unix:///kept?socket=$S"
@@ -902,6 +973,8 @@ t partial-requests partial
 t limits limits
 t layouts volumes
 t volume-copied copied
+t thin thin
+t thin-trimmed trimmed
 t deliberate deliberate
 t metrics metrics
 t disconnected disconnected

@@ -54,6 +54,7 @@ impl NewVolume<'_> {
         ControlRequest::VolumeCreate {
             name: name.into(),
             size,
+            thin: false,
             layout: self.layout.map(Into::into),
             stripe_unit: self.stripe_unit,
             journal: self.journal,

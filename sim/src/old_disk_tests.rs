@@ -4,9 +4,10 @@
 
 use weft_core::Buffer;
 use weft_core::store::{
-    Change, ChangeKind, DiskOp, Event, JournalStore, SUPERBLOCKS, Store, StoreConfig, Superblock,
+    Change, ChangeKind, DiskOp, Event, FORMAT_VERSION, JournalStore, SUPERBLOCKS, Store,
+    StoreConfig, Superblock,
 };
-use weft_core::units::{SECTOR, SECTOR_BYTES, Timestamp};
+use weft_core::units::{SECTOR, SECTOR_BYTES, Timestamp, VolumeId, thin_space};
 
 use crate::disk::SimDisk;
 
@@ -142,7 +143,11 @@ impl Opened {
 
     /// The bytes that fill the first sectors.
     fn read(&mut self) -> Vec<u8> {
-        self.store.read(1, 0, LOOKED_AT as u64);
+        self.read_from(0, LOOKED_AT)
+    }
+
+    fn read_from(&mut self, first: u64, count: usize) -> Vec<u8> {
+        self.store.read(1, first, count as u64);
         let done = self.await_event(|event| match event {
             Event::Read(done) => Some(done),
             _ => None,
@@ -180,7 +185,11 @@ impl Opened {
     }
 }
 
-fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
+/// From version 6 on disks have the first sector of this thin volume, filled with this byte.
+const THIN: (VolumeId, u8) = (VolumeId(1), 0x31);
+
+fn works_as_before(fixture: &[u8], version: u32) {
+    let becomes = if version == 1 { 1 } else { FORMAT_VERSION };
     let mut disk = load(&sectors(fixture));
     let before = superblock(&mut disk);
     assert_eq!(before.version, version);
@@ -190,6 +199,9 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
     let mut opened = Opened::open(disk);
     let mut expected = content(version);
     assert_eq!(opened.read(), expected);
+    if version >= 6 {
+        assert_eq!(opened.read_from(thin_space(THIN.0), 2), [THIN.1, 0]);
+    }
 
     opened.write(4, ChangeKind::Delta, 0x0f);
     opened.write(17, ChangeKind::Content, 0x77);
@@ -205,8 +217,9 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
     expected[0] = 0x99;
     let mut opened = opened.crash();
     assert_eq!(opened.read(), expected, "after a checkpoint and a crash");
-    // Where there are slots, it went to the third: the first two held what was there before.
-    let place = before.data_start() + 2 * before.slot() + 4;
+    // Where there are slots, it went to the first that held nothing before.
+    let held = if version < 6 { 2 } else { 3 };
+    let place = before.data_start() + held * before.slot() + 4;
     assert_eq!(raw(&mut opened.disk, place), [0x4b; SECTOR_BYTES], "it has been put in place");
 
     let after = &opened.superblock;
@@ -220,7 +233,7 @@ fn works_as_before(fixture: &[u8], version: u32, becomes: u32) {
 fn content_in_checkpoint(version: u32) -> [u8; LOOKED_AT] {
     let mut bytes = content(version);
     match version {
-        4 | 5 => (0..16).for_each(|n| bytes[n] = 0x80 + n as u8),
+        4.. => (0..16).for_each(|n| bytes[n] = 0x80 + n as u8),
         _ => bytes[2] = 0xa2,
     }
     bytes[4] ^= 0x0f;
@@ -247,6 +260,10 @@ fn opens_wherever_it_is_cut_off(fixture: &[u8], version: u32) {
         assert_eq!(opened.superblock.version, version);
         let mut expected = content_in_checkpoint(version);
         assert_eq!(opened.read(), expected, "cut off after {cut} sectors");
+        if version >= 6 {
+            let thin = opened.read_from(thin_space(THIN.0), 1);
+            assert_eq!(thin, [0], "its slot is dropped, cut off after {cut} sectors");
+        }
         if version > 1 {
             assert!(opened.is_erased(MARKED), "cut off after {cut} sectors");
         }
@@ -263,46 +280,20 @@ fn opens_wherever_it_is_cut_off(fixture: &[u8], version: u32) {
 }
 
 #[test]
-fn a_disk_of_version_1_works_as_before() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v1.sectors"), 1, 1);
+fn disks_of_each_version_work_as_before_and_become_newer_ones() {
+    works_as_before(include_bytes!("../tests/fixtures/disk-v1.sectors"), 1);
+    works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2);
+    works_as_before(include_bytes!("../tests/fixtures/disk-v3.sectors"), 3);
+    works_as_before(include_bytes!("../tests/fixtures/disk-v4.sectors"), 4);
+    works_as_before(include_bytes!("../tests/fixtures/disk-v5.sectors"), 5);
+    works_as_before(include_bytes!("../tests/fixtures/disk-v6.sectors"), 6);
 }
 
 #[test]
-fn a_disk_of_version_3_works_as_before_and_becomes_one_of_version_5() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v3.sectors"), 3, 5);
-}
-
-#[test]
-fn a_disk_of_version_4_works_as_before_and_becomes_one_of_version_5() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v4.sectors"), 4, 5);
-}
-
-#[test]
-fn a_disk_of_version_5_works_as_before() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v5.sectors"), 5, 5);
-}
-
-#[test]
-fn a_disk_of_version_2_works_as_before_and_becomes_one_of_version_5() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2, 5);
-}
-
-#[test]
-fn a_disk_of_version_1_opens_wherever_a_checkpoint_was_cut_off() {
+fn disks_of_each_version_open_wherever_a_checkpoint_was_cut_off() {
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v1-checkpoint.sectors"), 1);
-}
-
-#[test]
-fn a_disk_of_version_3_opens_wherever_a_checkpoint_was_cut_off() {
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v3-checkpoint.sectors"), 3);
-}
-
-#[test]
-fn a_disk_of_version_4_opens_wherever_a_checkpoint_was_cut_off() {
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v4-checkpoint.sectors"), 4);
-}
-
-#[test]
-fn a_disk_of_version_5_opens_wherever_a_checkpoint_was_cut_off() {
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v5-checkpoint.sectors"), 5);
+    opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v6-checkpoint.sectors"), 6);
 }

@@ -94,8 +94,8 @@ impl Array {
         panic!("it is never full");
     }
 
-    /// All nodes catch up. What was written while they were away may take more than their disks have: then that waits until
-    /// something is discarded.
+    /// All nodes catch up. Writes in their absence may take more than their disks have: then catching up waits for a
+    /// discard.
     fn catch_up(&mut self) {
         for quarter in 0..5 {
             self.rest();
@@ -168,7 +168,7 @@ fn a_full_disk_refuses_what_needs_space_and_nothing_else() {
         for chunk in written.iter().step_by(9) {
             array.write(*chunk, 7).expect("it has its space");
         }
-        // What is reserved is there.
+        // Reserved space is there.
         array.fill_reserved();
         for slots in array.slots() {
             assert!(slots.promised + slots.thin <= slots.usable + slots.usable / 8, "{slots:?}");
@@ -223,7 +223,7 @@ fn full_disks_come_back_with_all_that_they_had() {
     }
 }
 
-/// A disk that missed a discard has what was there before, and no other can tell when that went.
+/// A disk that missed a discard has the old content, and no other disk can tell when it was discarded.
 #[test]
 fn slots_that_are_given_back_while_a_disk_is_away_are_found() {
     let is_found = |bug| {
@@ -246,7 +246,7 @@ fn slots_that_are_given_back_while_a_disk_is_away_are_found() {
     assert!(std::panic::catch_unwind(|| is_found(bug)).is_err(), "not found");
 }
 
-/// What is prepared without space for it is never put in place.
+/// A change that is prepared without space is never placed.
 #[test]
 fn a_disk_that_promises_more_than_it_has_is_found() {
     let runs = |bug| {

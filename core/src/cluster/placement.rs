@@ -154,7 +154,7 @@ fn thin_stripe_sectors(geometry: &Geometry) -> u64 {
     geometry.layout.most_units(1) * (geometry.unit / SECTOR)
 }
 
-/// What a disk has left for its size, in parts of 2^48, when so much has been promised.
+/// The unpromised share of a disk of this size, in parts of 2^48.
 fn left_of(size: u64, promised: u64) -> u64 {
     let whole = u128::from(size) << 48;
     ((whole / (u128::from(size) + u128::from(promised))) as u64).max(1)

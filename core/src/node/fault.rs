@@ -47,7 +47,7 @@ pub enum Bug {
     IgnoresReservations,
     /// A read-modify-write writes at a later timestamp than it reads.
     WritesLater,
-    /// Slots of thin volumes are given back though a disk may have missed what was discarded.
+    /// Slots of thin volumes are given back though a disk may have missed the discard.
     GivesBackTooSoon,
     /// Writes are prepared though the disk has no space for them.
     PromisesTooMuch,
@@ -179,7 +179,7 @@ impl NodeConfig {
         !self.has(Bug::WritesLater)
     }
 
-    /// Whether versions are kept while a disk may have missed what was discarded.
+    /// Whether versions are kept while a disk may have missed the discard.
     pub(super) fn keeps_what_was_missed(&self) -> bool {
         !self.has(Bug::GivesBackTooSoon)
     }

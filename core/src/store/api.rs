@@ -118,14 +118,14 @@ pub trait Store: Send {
     fn slot(&self) -> u64 {
         0
     }
-    /// Volumes have these sectors of the disk, in order; other content may be given up. So many slots are reserved for
-    /// those that are not thin.
+    /// Volumes have these sectors of the disk, in order; other content may be dropped. `reserved` slots are kept for volumes
+    /// that are not thin.
     fn keep_only(&mut self, _sectors: &[Range<u64>], _reserved: u64) {}
     /// Whether it can hold thin volumes.
     fn holds_thin(&self) -> bool {
         false
     }
-    /// Whether the disk has space for these changes. What is prepared without that may never be put in place.
+    /// Whether the disk has space for these changes. A change prepared without space may never be placed.
     fn can_place(&self, _changes: &[Change]) -> bool {
         true
     }
@@ -137,7 +137,7 @@ pub trait Store: Send {
     fn has_empty(&self) -> bool {
         false
     }
-    /// Gives back empty slots. `is_whole` says of a sector that no disk has missed, or can miss, what was discarded there.
+    /// Gives back empty slots. `is_whole` says of a sector whether no disk has missed, or can miss, the discard.
     fn forget_empty(&mut self, _is_whole: &dyn Fn(u64) -> bool) {}
     /// How many slots each thin volume has here.
     fn thin(&self) -> Vec<(VolumeId, u64)> {

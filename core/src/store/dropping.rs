@@ -2,8 +2,8 @@
 //! has been discarded. A checkpoint drops them: the journal says so, and then the owners. Their places are free when
 //! it is done.
 //!
-//! A slot without a place has no versions. So what was discarded is kept until no disk can have missed it: its write is
-//! released, and the worker says that no disk of the extent is behind.
+//! A slot without a place has no versions. So an empty slot is kept until no disk can have missed the discard: the write
+//! is released, and the worker says that no disk of the extent is behind.
 //!
 //! Zeros for a slot of a thin volume that has no place change nothing, and are left out. A disk that misses them has
 //! content in that row, or none has; then another disk has content there, too, and records the write.
@@ -36,7 +36,7 @@ pub(super) struct Dropping {
 }
 
 impl JournalStore {
-    /// Volumes have these sectors, in order, on this disk. So many slots are reserved for those that are not thin.
+    /// Volumes have these sectors, in order, on this disk. `reserved` slots are kept for those that are not thin.
     pub fn keep_only(&mut self, sectors: &[Range<u64>], reserved: u64) {
         if !self.superblock.has_spaces() {
             return;
@@ -69,8 +69,8 @@ impl JournalStore {
         needed
     }
 
-    /// Whether a change makes zeros of what are zeros wherever there is no slot. Where claims were lost, what has no slot is
-    /// lost until something is written.
+    /// Whether a change writes zeros, which change nothing where there is no slot. If claims were lost, sectors without a
+    /// slot are lost until they are written.
     fn may_be_needless(&self, change: &Change) -> bool {
         let zeros = change.kind != ChangeKind::Mark && change.data.is_zero();
         zeros && !self.slots.is_reserved(change.sector) && !self.superblock.unclaimed_lost
@@ -197,7 +197,7 @@ impl JournalStore {
         drops && self.recovery.is_none() && !self.failed && !self.superblock.unclaimed_lost
     }
 
-    /// Gives back empty slots, of which the worker says by their first sectors that no disk can have missed anything.
+    /// Gives back empty slots. The worker says by their first sectors whether no disk can have missed the discard.
     pub fn forget_empty(&mut self, is_whole: impl Fn(u64) -> bool) {
         let oldest = self.writes.first_key_value().map_or(Timestamp(u64::MAX), |(ts, _)| *ts);
         let may = |slot: &u64, latest: &Timestamp| {

@@ -28,6 +28,7 @@ pub(crate) mod offers;
 pub(crate) mod peer_status;
 pub(crate) mod refresh;
 pub(crate) mod scrub;
+mod space;
 pub(crate) mod status;
 pub(crate) mod usage;
 mod ways;

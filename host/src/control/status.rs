@@ -15,7 +15,7 @@ use crate::cluster::Together;
 use crate::control::commands::{Commands, seconds_left, time_of_day};
 use crate::control::peer_status::PeerStatus;
 use crate::control::ways::{detours, links};
-use crate::control::{absences, doors, exposed};
+use crate::control::{absences, doors, exposed, space};
 use crate::engine::instance::{Instance, Phase};
 use crate::engine::{Engine, Tally};
 use crate::hosts::Hosts;
@@ -23,8 +23,7 @@ use crate::policy;
 use crate::sessions::iscsi_target;
 use crate::status::{
     ClusterStatus, Counters, Evenness, LaneStatus, MissingNode, NodeState, NodeStatus,
-    RequestLimits, ScrubStatus, SlotsStatus, SlowStatus, Status, ThinStatus, Totals, VolumeMode,
-    VolumeStatus,
+    RequestLimits, ScrubStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 use crate::throttle::AllDemands;
 
@@ -39,21 +38,9 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
     let commands = &*commands;
     let engine = &*commands.engine;
     let mut nodes = nodes(commands);
-    let used = engine.map().used();
-    for node in nodes.iter_mut().filter(|n| n.disk.is_some()) {
-        node.used_bytes = used.get(usize::from(node.node)).copied();
-    }
     let plan = plan_balance(engine.map(), 1);
-    for full in &plan.before {
-        let node = nodes.iter_mut().find(|n| n.node == full.node.0);
-        let Some(node) = node else { continue };
-        let thin: u64 = node.thin.iter().map(|thin| thin.bytes).sum();
-        let reserved = node.used_bytes.unwrap_or_default();
-        node.free_bytes = Some(full.size.saturating_sub(reserved + thin));
-        node.used_bytes = Some(reserved + thin);
-    }
+    space::fill_in(&mut nodes, &engine.map().used(), &plan.before);
     let scrubs = nodes.iter_mut().flat_map(|n| std::mem::take(&mut n.scrubs)).collect();
-    nodes.iter_mut().for_each(|n| n.thin.clear());
     let config = NodeConfig::default();
     Status {
         epoch: engine.map().epoch,
@@ -350,10 +337,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
 fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Instance) {
     let Some(life) = engine.status_of(n) else { return };
     status.stale_sectors = life.stale_sectors;
-    status.slots = life.slots.map(SlotsStatus::from);
-    let bytes = life.slots.map_or(0, |slots| slots.bytes);
-    let thin = life.thin.iter().map(|(id, slots)| (id.0, slots * bytes));
-    status.thin = thin.map(|(volume, bytes)| ThinStatus { volume, bytes }).collect();
+    space::tell(status, &life);
     status.in_flight = Some(life.in_flight);
     status.quiet = Some(life.quiet);
     status.exposed = exposed::on_disk(engine.map(), &life);
@@ -419,7 +403,7 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         iscsi_target: iscsi_target(volume, engine.exports().at()),
         size: if volume.visible == 0 { volume.size } else { volume.visible },
         thin: volume.is_thin(),
-        used_bytes: volume.is_thin().then(|| used_bytes(volume, &nodes)),
+        used_bytes: volume.is_thin().then(|| space::used_bytes(volume, &nodes)),
         layout: volume.layout.clone(),
         stripe_unit: volume.geometry.unit,
         journal: volume.policy.journal,
@@ -456,14 +440,6 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         warning: warning(&volume.policy),
         policy: words.collect(),
     }
-}
-
-/// Bytes of a thin volume that have space: what it has on all disks, without its redundancy.
-fn used_bytes(volume: &Volume, nodes: &[NodeStatus]) -> u64 {
-    let of = nodes.iter().flat_map(|node| &node.thin).filter(|thin| thin.volume == volume.id.0);
-    let all: u128 = of.map(|thin| u128::from(thin.bytes)).sum();
-    let geometry = &volume.geometry;
-    (all * geometry.data_columns() as u128 / geometry.code.columns().max(1) as u128) as u64
 }
 
 /// What whoever has chosen this must know.

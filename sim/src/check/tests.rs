@@ -32,9 +32,11 @@ const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSELVES 
 /// What was drawn when no column calculated for others.
 const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
+/// Without thin volumes.
+const THICK: Options = Options { thin: false, ..Options::DEFAULT };
+
 /// The draw from before columns moved while a volume got another size and slow disks left the map.
-const UNMOVED: Options =
-    Options { moves_when_sized: false, takes_out: false, thin: false, ..Options::DEFAULT };
+const UNMOVED: Options = Options { moves_when_sized: false, takes_out: false, ..THICK };
 
 /// What was drawn when nothing that free slots held was discarded.
 const UNDISCARDED: Options = Options { discards: false, ..UNMOVED };
@@ -578,24 +580,4 @@ fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     found_together(weft_member::Bug::NeedsHosts, 627..628, by_themselves);
     found_together(weft_member::Bug::ServesWithoutLease, 3..4, by_themselves);
     found_together(weft_member::Bug::ComesBackAsItWas, 363..364, by_themselves);
-}
-
-/// A column is copied to a disk, which an earlier write does not reach before its node is cut off.
-#[test]
-fn what_was_copied_without_an_earlier_write_is_not_believed() {
-    passed(201_860, UNMOVED);
-}
-
-/// A disk without slots is lost, and an empty one of the latest version takes its place, among others without slots.
-#[test]
-fn disks_of_an_earlier_version_are_replaced_by_newer_ones() {
-    let seeds = [1075, 1124, 1151, 1158];
-    let upgraded: u64 = seeds.into_iter().map(|s| passed(s, UNDISCARDED).upgraded).sum();
-    assert_eq!(upgraded, 4);
-}
-
-/// A node answers a host by itself, dies before anybody hears from it, and the end of its disk's journal is lost.
-#[test]
-fn what_a_disk_has_promised_and_nobody_has_heard_of_may_be_forgotten() {
-    assert!(passed(11257, UNDISCARDED).unremembered);
 }

@@ -188,10 +188,11 @@ impl Bench {
         true
     }
 
-    /// So many sectors belong to the volume.
+    /// The volume has this many sectors now.
     fn keep(&mut self, sectors: u64) {
-        self.store.keep_only(&[self.base..self.base + sectors], 0);
-        // A slot of which a part belongs to it is kept.
+        let kept = self.base..self.base + sectors;
+        self.store.keep_only(std::slice::from_ref(&kept), 0);
+        // A slot that belongs to it in part is kept.
         let gone = sectors.next_multiple_of(SLOT)..SLOTS * SLOT;
         gone.for_each(|sector| {
             self.content.remove(&sector);
@@ -494,7 +495,8 @@ impl Bench {
             return;
         }
         assert!(self.open, "it is opened");
-        self.store.keep_only(&[self.base..self.base + SLOTS * SLOT], 0);
+        let kept = self.base..self.base + SLOTS * SLOT;
+        self.store.keep_only(std::slice::from_ref(&kept), 0);
         self.compare();
         self.come_to_an_end();
         self.compare();

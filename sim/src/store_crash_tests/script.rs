@@ -28,9 +28,9 @@ pub(super) enum Act {
     Rest,
     /// A sector is read, and the disk does not answer before the next rest.
     Read(u64),
-    /// Empty slots may be given back: no disk has missed what was discarded.
+    /// Empty slots may be given back: no disk has missed the discard.
     Forget,
-    /// So many sectors belong to the volume from now on. The others are dropped.
+    /// The volume has this many sectors from now on. The others are dropped.
     Keep(u64),
 }
 
@@ -213,7 +213,7 @@ pub(super) fn discarding() -> Vec<Act> {
     acts
 }
 
-/// What was discarded is given back, slot by slot, and written again meanwhile: in part, as a whole, before its place is free and
+/// Discarded slots are given back one by one, and written again meanwhile: in part, as a whole, before its place is free and
 /// after.
 pub(super) fn given_back() -> Vec<Act> {
     let mut acts = vec![Write(0, 6 * SLOT, Content, 1), Commit, Release, Checkpoint, Rest];

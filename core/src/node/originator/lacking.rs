@@ -16,7 +16,7 @@ use crate::node::outbox::Outbox;
 use crate::node::{HostError, MemberReport};
 use crate::units::{MILLIS, Nanos, Timestamp, VolumeId};
 
-/// At most how long what is rebuilt waits before it is tried again on a full disk.
+/// Longest pause before a rebuild onto a full disk is tried again.
 const FULL_PAUSE: Nanos = 2_000 * MILLIS;
 
 /// The jobs that wait for lost nodes, and since when these are lost.
@@ -62,7 +62,7 @@ impl Originator {
         self.lacking.jobs.push_back(job);
     }
 
-    /// A disk is full. A host is told; what is rebuilt waits until there is space, and nobody waits for that.
+    /// A disk is full. The host gets an error. A rebuild waits for space, and host requests do not wait for that rebuild.
     pub(super) fn lacks_space(&mut self, mut job: Job, outbox: &mut Outbox) {
         match (job.purpose, &job.what) {
             (Purpose::Host(_), What::Verify { .. }) | (Purpose::Repair, _) => {

@@ -1,5 +1,5 @@
-//! What the disk has to keep: the sectors of volumes, and what was discarded of thin ones as long as a disk may have
-//! missed that.
+//! The sectors that a disk must keep: those of volumes, and discarded ones of thin volumes while a disk may have missed
+//! the discard.
 
 use std::ops::Range;
 

@@ -67,7 +67,7 @@ fn kept(place: u64) -> u32 {
     place as u32 + 1
 }
 
-/// The number, from what is kept of it.
+/// The inverse of [`kept`].
 fn number(kept: impl Into<u64>) -> Option<u64> {
     kept.into().checked_sub(1)
 }

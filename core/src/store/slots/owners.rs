@@ -183,7 +183,7 @@ pub(super) fn choose(
     Chosen { newest, refused: is_wrong.then_some(Refused { copies, other }) }
 }
 
-/// The claims of a page, if they are of slots that there are, in so many `places`.
+/// The claims of a page, if they name existing slots. The disk has `places` physical slots.
 fn decode(
     page: &[u8],
     number: u64,

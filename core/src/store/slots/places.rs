@@ -34,7 +34,7 @@ struct Space {
 }
 
 impl Places {
-    /// So many logical slots in space 0, and address spaces if the disk `has_spaces`. A slot has `size` sectors.
+    /// `slots` logical slots in space 0, and address spaces if the disk `has_spaces`. A slot has `size` sectors.
     pub fn new(slots: u64, size: u64, has_spaces: bool) -> Places {
         let per_space = if has_spaces { SPACE_SECTORS.checked_div(size).unwrap_or(0) } else { 0 };
         let (own, thin) = (Sparse::new(slots), BTreeMap::new());
@@ -68,7 +68,7 @@ impl Places {
 
     /// Whether a slot is a thin volume's.
     pub fn is_thin(&self, slot: u64) -> bool {
-        self.space_of(slot).is_some_and(|(space, _)| space > 0)
+        self.per_space > 0 && slot >= self.per_space
     }
 
     /// The space of a slot, and its number there.
@@ -77,6 +77,10 @@ impl Places {
     }
 
     pub fn get(&self, slot: u64) -> u32 {
+        // Nearly always, and asked for each sector of each request.
+        if slot < self.own.len() {
+            return self.own.get(slot);
+        }
         match self.space_of(slot) {
             Some((space, at)) if space > 0 => self.thin.get(&space).map_or(0, |s| s.places.get(at)),
             _ => self.own.get(slot),

@@ -31,7 +31,7 @@ impl Promised {
 }
 
 impl Slots {
-    /// So many slots are reserved for volumes that are not thin.
+    /// Reserves slots for volumes that are not thin.
     pub fn promise(&mut self, slots: u64) {
         self.promised.own = slots;
     }

@@ -1,4 +1,4 @@
-//! Thin volumes beside others: what disks have to hold them, and what they leave for volumes whose room is reserved.
+//! Thin volumes beside others: whether disks can hold them, and how much space they leave to reserve.
 
 use weft_core::SECTOR;
 use weft_core::cluster::Volume;
@@ -10,8 +10,8 @@ use crate::size::rounded;
 use crate::status::NodeStatus;
 
 impl Commands<'_> {
-    /// Refuses a volume for which a disk has no space: one that cannot hold a thin volume, or of which thin volumes have
-    /// taken too much already. Only the disks know what is taken.
+    /// Refuses a volume if a disk cannot hold thin volumes, or if thin volumes use the space that it would reserve. Only
+    /// the disks know how much they use.
     pub(super) fn check_space(&self, volume: &Volume) -> Result<()> {
         let nodes = status::nodes(self);
         match volume.is_thin() {

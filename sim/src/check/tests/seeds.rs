@@ -49,3 +49,23 @@ fn seeds_that_failed_with_slow_disks() {
         assert!(run_seed(seed, options).is_ok(), "seed {seed}");
     }
 }
+
+/// A column is copied to a disk, which an earlier write does not reach before its node is cut off.
+#[test]
+fn what_was_copied_without_an_earlier_write_is_not_believed() {
+    passed(201_860, UNMOVED);
+}
+
+/// A disk without slots is lost, and an empty one of the latest version takes its place, among others without slots.
+#[test]
+fn disks_of_an_earlier_version_are_replaced_by_newer_ones() {
+    let seeds = [1075, 1124, 1151, 1158];
+    let upgraded: u64 = seeds.into_iter().map(|s| passed(s, UNDISCARDED).upgraded).sum();
+    assert_eq!(upgraded, 4);
+}
+
+/// A node answers a host by itself, dies before anybody hears from it, and the end of its disk's journal is lost.
+#[test]
+fn what_a_disk_has_promised_and_nobody_has_heard_of_may_be_forgotten() {
+    assert!(passed(11257, UNDISCARDED).unremembered);
+}
