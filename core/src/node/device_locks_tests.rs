@@ -17,7 +17,7 @@ fn locking() -> Bench {
     bench
 }
 
-/// The peer reads what the first disk has of the first stripe.
+/// The peer reads the first unit, which is on this disk.
 fn read(bench: &mut Bench, ts: Timestamp) {
     let range = Range { offset: 0, len: UNIT };
     let body = Body::Read {
@@ -47,7 +47,7 @@ fn vote(bench: &Bench, of: Timestamp) -> Option<Result<(), Refusal>> {
     })
 }
 
-/// The disk has waited for a lock for so long that it gives up.
+/// The disk has waited too long for a lock.
 fn waits_too_long(bench: &mut Bench) {
     bench.now += bench.node.config.lock_timeout;
     bench.handle(Input::Timer(Timer::Locks));
