@@ -93,7 +93,10 @@ fn a_write_that_only_reads_here_takes_no_lock_after_it_has_ended() {
 #[test]
 fn a_write_that_takes_part_here_is_not_ended_by_the_end_of_a_read() {
     let mut bench = locking();
-    assert_eq!(write(&mut bench, at(100)), Some(Ok(())));
+    bench.begin_write_of(at(100), 0, Range { offset: 0, len: UNIT });
+    end(&mut bench, at(100));
+    while bench.disk_works().is_some() {}
+    assert_eq!(vote(&bench, at(100)), Some(Ok(())), "it has begun");
     end(&mut bench, at(100));
     assert_eq!(bench.node.writes().count(), 1);
     assert_eq!(write(&mut bench, at(200)), None, "the first keeps its lock until it is decided");

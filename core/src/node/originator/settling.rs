@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::node::settle::waiting::{self, Decider};
+use crate::order::Ordering;
 
 impl Originator {
     /// A participant has made the outcome durable.
@@ -56,7 +57,7 @@ impl Originator {
         } else if self.settling.get(&ts).is_some_and(|s| s.left.contains(&from)) {
             // It is queued, in transit, or lost.
             outbox.notice_at_once(from, Notice::Commit(ts));
-        } else {
+        } else if self.map.volumes.values().any(|v| v.policy.ordering == Ordering::DeviceLocks) {
             // It has ended for this disk, or for all: a lock that is still lent there has not been given back.
             outbox.notice_at_once(from, Notice::Unlock(ts));
         }

@@ -158,12 +158,13 @@ impl Worker {
     /// The originator of a transaction that changes nothing here reports its end. A message of it that comes late or twice
     /// must not begin it again: nobody would give that lock back.
     pub fn on_unlock(&mut self, ts: Timestamp) {
-        let phase = self.txns.get(&ts).map(|txn| txn.phase);
-        match phase {
-            Some(Phase::Working) => return self.drop_txn(ts),
-            // It takes part, and learns the outcome.
-            Some(Phase::Preparing | Phase::Prepared | Phase::Committed { .. }) => return,
-            None => {}
+        if let Some(txn) = self.txns.get_mut(&ts) {
+            // A participant learns the outcome.
+            let takes_part = txn.participants.iter().any(|p| p.1 == self.node);
+            if !takes_part {
+                self.drop_txn(ts);
+            }
+            return;
         }
         let job = self.reads.get(&ts);
         if job.is_some_and(|job| !job.has_started() || job.solving.is_some()) {
