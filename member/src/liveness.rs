@@ -27,6 +27,10 @@ use crate::{Config, MemberId, fault};
 /// a machine that is busy for a moment misses some.
 const NOISE: u8 = 2;
 
+/// For a process whose pings come, and whose answers do not, the leader waits this many times `dead_after` while nobody
+/// else can lead.
+const LATE_AT_MOST: Nanos = 4;
+
 /// A process as its leader sees it.
 struct Process {
     /// When it was last heard of; at first, when this member became leader or the process joined.
@@ -231,10 +235,19 @@ impl Liveness {
         if !(misfits.contains(&circle.us) && stays) {
             return View { silent, seen, misfits, stays };
         }
-        // Nobody takes over: hosts must not wait for whom only others hear.
-        let seen = BTreeSet::new();
+        // Nobody takes over: hosts must not wait for whom only others hear. A process whose pings come here runs, and its
+        // link works one way. The other way may only be slow. Without the process volumes may sleep, so it has longer.
+        let speaks =
+            |m: &MemberId| self.processes.get(m).is_some_and(|p| self.is_late(p, now, config));
+        let seen = seen.into_iter().filter(speaks).collect();
         let misfits = self.misfits(now, config, circle, &silent, &seen);
         View { silent, seen, misfits, stays }
+    }
+
+    /// Whether a silent process is perhaps only late: its pings come.
+    fn is_late(&self, process: &Process, now: Nanos, config: &Config) -> bool {
+        let silent = now.saturating_sub(process.heard);
+        process.speaks(now, config) && silent < LATE_AT_MOST * config.dead_after
     }
 
     /// Declares dead who is, and shuts out who has to go. `suffice` says whether those that remain are a

@@ -18,8 +18,12 @@ struct Scene {
     config: Config,
     now: Nanos,
     said: u64,
+    /// The number of the last one that votes.
+    voters: u64,
     /// Those that the leader does not hear.
     unheard_here: BTreeSet<u64>,
+    /// Those of them whose pings come.
+    pings: BTreeSet<u64>,
     /// Of those that do not hear others: whom not, since when.
     unheard: BTreeMap<(u64, u64), Nanos>,
     dead: Vec<u64>,
@@ -45,7 +49,9 @@ impl Scene {
             config: Config::default(),
             now: 0,
             said: 0,
+            voters: 5,
             unheard_here: BTreeSet::new(),
+            pings: BTreeSet::new(),
             unheard: BTreeMap::new(),
             dead: Vec::new(),
             shut_out: Vec::new(),
@@ -89,13 +95,17 @@ impl Scene {
     }
 
     fn pass(&mut self, millis: u64) {
-        let voters: Vec<MemberId> = (1..=5).map(MemberId).collect();
+        let all: Vec<MemberId> = (1..=5).map(MemberId).collect();
+        let voters: Vec<MemberId> = (1..=self.voters).map(MemberId).collect();
         let hosts = BTreeSet::new();
         let circle = Circle { us: US, voters: &voters, hosts: &hosts };
         for _ in 0..millis * MILLIS / TICK {
             self.now += TICK;
             let mut out = Vec::new();
-            self.liveness.set_group(self.now, &voters);
+            for m in &self.pings {
+                self.liveness.reported(self.now, MemberId(*m), self.report(*m));
+            }
+            self.liveness.set_group(self.now, &all);
             let fates = self.liveness.tick(self.now, &self.config, &circle, &mut out);
             let numbers = |members: Vec<MemberId>| members.into_iter().map(|m| m.0);
             self.dead.extend(numbers(fates.dead));
@@ -106,7 +116,7 @@ impl Scene {
                     self.answer(to, round);
                 }
                 let mut more = Vec::new();
-                self.liveness.confirm(&voters, &voters, &mut more);
+                self.liveness.confirm(&voters, &all, &mut more);
                 out.extend(more.into_iter().filter(|m| matches!(m.1, Message::Probe { .. })));
             }
         }
@@ -188,6 +198,23 @@ fn who_the_leader_alone_does_not_hear_is_dead_if_its_links_are_the_worse_ones() 
     s.cut(1, 4);
     s.pass(1_600);
     assert_eq!((&s.dead[..], s.heirs.len()), (&[4][..], 0));
+}
+
+/// Of three voters one is dead: without the leader there is no majority.
+#[test]
+fn who_is_heard_and_does_not_answer_has_longer_if_nobody_else_can_lead() {
+    for (pings, after, dead) in
+        [(false, 2_600, vec![3, 5]), (true, 2_600, vec![3]), (true, 4_600, vec![3, 5])]
+    {
+        let mut s = Scene { voters: 3, ..Scene::new() };
+        s.kill(3);
+        s.pass(1_600);
+        s.unheard.insert((5, 1), s.now);
+        s.unheard_here.insert(5);
+        s.pings.extend(pings.then_some(5));
+        s.pass(after);
+        assert_eq!((s.dead, s.heirs.len()), (dead, 0), "pings come: {pings}, {after} ms");
+    }
 }
 
 #[test]

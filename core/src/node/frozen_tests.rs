@@ -96,6 +96,17 @@ fn a_write_that_is_over_does_not_begin_again_when_its_message_comes_twice() {
     }
 }
 
+/// The simulation seldom finds this deliberate bug: a worker that ignores aborts asks about its writes in time.
+#[test]
+fn a_worker_that_ignores_aborts_is_found() {
+    for (bug, left) in [(None, 0), (Some(Bug::SilentAborts), 1)] {
+        let mut bench = Bench::with(NodeConfig { bug, ..NodeConfig::default() });
+        bench.begin_write(at(100));
+        bench.hear_with(PEER, vec![Notice::Abort(at(100))], None);
+        assert_eq!(bench.node.writes().count(), left, "{bug:?}");
+    }
+}
+
 /// A helper may have refused the write, and fail before anyone hears of that.
 #[test]
 fn nothing_is_put_back_over_an_undecided_write() {

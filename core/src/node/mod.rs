@@ -17,6 +17,8 @@ mod config;
 #[cfg(test)]
 mod controller_tests;
 mod controlling;
+#[cfg(test)]
+mod device_locks_tests;
 mod endpoint;
 mod environment;
 mod fault;

@@ -279,11 +279,6 @@ fn a_superblock_with_one_copy_is_found() {
 }
 
 #[test]
-fn aborts_that_nobody_hears_of_are_found() {
-    rare_bug_is_found(Bug::SilentAborts, 250);
-}
-
-#[test]
 fn parity_on_top_of_undecided_parity_is_found() {
     rare_bug_is_found(Bug::OnUndecidedContent, 250);
 }

@@ -292,6 +292,10 @@ impl Originator {
         if self.must_part(&job, &volume) {
             return self.part(job, outbox);
         }
+        // Another ordering may have been chosen meanwhile.
+        if job.modifies.is_some() && !volume.policy.can_modify() {
+            return self.finish(job, Err(HostError::NotOffered), outbox);
+        }
         let extent = volume.extent_of(stripe);
         let lost = self.map.lost(&volume, extent);
         if !job.with.is_empty() && !self.is_whole(&volume, extent) {

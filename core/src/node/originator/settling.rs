@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::node::settle::waiting::{self, Decider};
+use crate::order::Ordering;
 
 impl Originator {
     /// A participant has made the outcome durable.
@@ -49,13 +50,16 @@ impl Originator {
         }
     }
 
-    /// A request waits at a participant for the outcome of a write: it is told at once.
+    /// A request waits at a disk for the outcome of a write, or for a lock: it is told at once.
     pub fn on_awaited(&mut self, from: NodeId, ts: Timestamp, outbox: &mut Outbox) {
         if let Some(txn) = self.txns.get_mut(&ts) {
             txn.awaited_by.insert(from);
         } else if self.settling.get(&ts).is_some_and(|s| s.left.contains(&from)) {
             // It is queued, in transit, or lost.
             outbox.notice_at_once(from, Notice::Commit(ts));
+        } else if self.map.volumes.values().any(|v| v.policy.ordering == Ordering::DeviceLocks) {
+            // It has ended for this disk, or for all: a lock that is still lent there has not been given back.
+            outbox.notice_at_once(from, Notice::Unlock(ts));
         }
     }
 

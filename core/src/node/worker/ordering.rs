@@ -5,7 +5,7 @@
 //! conflicting transactions come one after the other anyway. But a host that was paused while its locks expired comes
 //! with an old timestamp, and does no harm.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::{Admittance, Participation, Phase, Worker};
@@ -155,13 +155,23 @@ impl Worker {
         }
     }
 
-    /// The originator of a transaction reports its end.
+    /// The originator of a transaction that changes nothing here reports its end. A message of it that comes late or twice
+    /// must not begin it again: nobody would give that lock back.
     pub fn on_unlock(&mut self, ts: Timestamp) {
+        if let Some(txn) = self.txns.get_mut(&ts) {
+            // A participant learns the outcome.
+            let takes_part = txn.participants.iter().any(|p| p.1 == self.node);
+            if !takes_part {
+                self.drop_txn(ts);
+            }
+            return;
+        }
         let job = self.reads.get(&ts);
         if job.is_some_and(|job| !job.has_started() || job.solving.is_some()) {
             self.reads.remove(&ts);
         }
         self.unlock(ts);
+        self.fenced.insert(ts);
     }
 
     /// A transaction does not need its locks here any more, or does not wait for them any more.
@@ -237,11 +247,23 @@ impl Worker {
         let late =
             self.device_locks.waiting.iter().filter(|(_, w)| w.since + timeout <= outbox.now);
         let late: Vec<Timestamp> = late.map(|(ts, _)| *ts).collect();
+        self.ask_for_lent(&late, outbox);
         late.into_iter().for_each(|ts| self.turn_away(ts, Refusal::Busy, outbox));
         if let Some(since) = self.device_locks.waiting.values().map(|w| w.since).min() {
             let left = (since + timeout).saturating_sub(outbox.now);
             self.device_locks.timer_is_set = true;
             outbox.push(Output::Timer(Timer::Locks, left.max(1)));
+        }
+    }
+
+    /// Asks for the lent locks that these wait for: the message that gives one back may have been lost. Nobody sends it
+    /// again unasked, and until the end of the lease all that wait would be refused.
+    fn ask_for_lent(&self, waiting: &[Timestamp], outbox: &mut Outbox) {
+        let DeviceLocks { table, lent, .. } = &self.device_locks;
+        let before = waiting.iter().flat_map(|ts| table.holders(table.locks_of(*ts)));
+        let lent: BTreeSet<Timestamp> = before.filter(|ts| lent.contains_key(ts)).collect();
+        for ts in lent {
+            outbox.notice_at_once(ts.originator(), Notice::Awaited(ts));
         }
     }
 

@@ -43,6 +43,8 @@ fn seeds_that_failed_with_thin_volumes() {
 fn seeds_that_failed_with_slow_disks() {
     let seeds = [
         9_200_516, // parity found wrong while an earlier rebuild of it was on its way was not made again
+        9_304_076, // a lock stayed with a read that had ended, when that was lost or its message came again
+        9_305_332, // a leader with bad links took those for dead that it heard, and nobody else could lead
     ];
     for seed in seeds {
         let options = Options { thin: false, ..Options::default() };

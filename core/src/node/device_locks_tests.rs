@@ -1,0 +1,141 @@
+//! Locks that a disk serves for its own sectors, when messages about them are late, repeated or lost.
+
+use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
+use super::*;
+use crate::Buffer;
+use crate::cluster::Attendance;
+use crate::plan::{Calculators, Range};
+use crate::policy::{Ordering, Preference};
+use crate::units::ColumnSet;
+
+fn locking() -> Bench {
+    let mut map = ClusterMap::clone(&map(2, Attendance::default()));
+    let policy = &mut Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap()).policy;
+    (policy.ordering, policy.strategy) = (Ordering::DeviceLocks, Some(Preference::Large));
+    let mut bench = Bench::new();
+    bench.enter(Arc::new(map), at(50));
+    bench
+}
+
+/// The peer reads the first unit, which is on this disk.
+fn read(bench: &mut Bench, ts: Timestamp) {
+    let range = Range { offset: 0, len: UNIT };
+    let body = Body::Read {
+        ts,
+        volume: VOLUME,
+        range,
+        avoid: ColumnSet::EMPTY,
+        calculators: Calculators::default(),
+        wanted: Wanted::Data,
+        holder: None,
+    };
+    bench.hear(PEER, body);
+    while bench.disk_works().is_some() {}
+}
+
+/// The peer writes there; returns the vote.
+fn write(bench: &mut Bench, ts: Timestamp) -> Option<Result<(), Refusal>> {
+    bench.begin_write_of(ts, 0, Range { offset: 0, len: UNIT });
+    while bench.disk_works().is_some() {}
+    vote(bench, ts)
+}
+
+fn vote(bench: &Bench, of: Timestamp) -> Option<Result<(), Refusal>> {
+    bench.sent.iter().find_map(|body| match body {
+        Body::Vote { ts, vote, .. } if *ts == of => Some(vote.clone()),
+        _ => None,
+    })
+}
+
+/// The disk has waited too long for a lock.
+fn waits_too_long(bench: &mut Bench) {
+    bench.now += bench.node.config.lock_timeout;
+    bench.handle(Input::Timer(Timer::Locks));
+}
+
+fn end(bench: &mut Bench, ts: Timestamp) {
+    bench.hear_with(PEER, vec![Notice::Unlock(ts)], None);
+}
+
+#[test]
+fn a_read_that_has_ended_takes_no_lock_when_its_message_comes_again() {
+    let mut bench = locking();
+    read(&mut bench, at(100));
+    assert_eq!(write(&mut bench, at(200)), None, "the reader has the lock");
+    end(&mut bench, at(100));
+    while bench.disk_works().is_some() {}
+    assert_eq!(vote(&bench, at(200)), Some(Ok(())));
+    bench.hear_with(PEER, vec![Notice::Abort(at(200))], None);
+    read(&mut bench, at(100));
+    assert_eq!(write(&mut bench, at(300)), Some(Ok(())), "nobody reads any more");
+}
+
+#[test]
+fn a_write_that_only_reads_here_takes_no_lock_after_it_has_ended() {
+    let mut bench = locking();
+    let second_unit = Range { offset: UNIT, len: UNIT };
+    let is_in_work = |bench: &Bench| bench.node.writes().count() > 0;
+    // It ends before it has read, and after that.
+    for (ts, has_read) in [(at(100), false), (at(200), true)] {
+        bench.begin_write_of(ts, 0, second_unit);
+        assert!(is_in_work(&bench));
+        while has_read && bench.disk_works().is_some() {}
+        end(&mut bench, ts);
+        assert!(!is_in_work(&bench), "{ts}");
+        bench.begin_write_of(ts, 0, second_unit);
+        while bench.disk_works().is_some() {}
+        let next = Timestamp::new(ts.micros() + 50, PEER);
+        assert_eq!(write(&mut bench, next), Some(Ok(())), "{ts}");
+        bench.hear_with(PEER, vec![Notice::Abort(next)], None);
+    }
+}
+
+#[test]
+fn a_write_that_takes_part_here_is_not_ended_by_the_end_of_a_read() {
+    let mut bench = locking();
+    bench.begin_write_of(at(100), 0, Range { offset: 0, len: UNIT });
+    end(&mut bench, at(100));
+    while bench.disk_works().is_some() {}
+    assert_eq!(vote(&bench, at(100)), Some(Ok(())), "it has begun");
+    end(&mut bench, at(100));
+    assert_eq!(bench.node.writes().count(), 1);
+    assert_eq!(write(&mut bench, at(200)), None, "the first keeps its lock until it is decided");
+}
+
+#[test]
+fn a_disk_asks_for_a_lock_whose_return_was_lost() {
+    let mut bench = locking();
+    read(&mut bench, at(100));
+    assert_eq!(write(&mut bench, at(200)), None);
+    let asked = |bench: &Bench| bench.notices.contains(&(PEER, Notice::Awaited(at(100))));
+    assert!(!asked(&bench), "mostly it comes by itself");
+    waits_too_long(&mut bench);
+    assert_eq!(vote(&bench, at(200)), Some(Err(Refusal::Busy)));
+    assert!(asked(&bench));
+    end(&mut bench, at(100));
+    assert_eq!(write(&mut bench, at(300)), Some(Ok(())));
+}
+
+#[test]
+fn who_is_asked_for_a_lock_of_what_has_ended_gives_it_back() {
+    let mut bench = locking();
+    let range = Range { offset: UNIT, len: UNIT };
+    bench.handle(Input::Host(1, VOLUME, HostOp::Read(range)));
+    let begun = |b: &Body| if let Body::Read { ts, .. } = b { Some(*ts) } else { None };
+    let ts = bench.sent.iter().find_map(begun).expect("the peer is asked");
+    let unlocked = |b: &Bench| b.notices.contains(&(PEER, Notice::Unlock(ts)));
+    let ask = |b: &mut Bench| {
+        b.notices.clear();
+        b.hear_with(PEER, vec![Notice::Awaited(ts)], None);
+    };
+    ask(&mut bench);
+    assert!(!unlocked(&bench), "it still reads");
+    let result = Ok(vec![(0, Buffer::Length(UNIT as usize))]);
+    bench.hear(PEER, Body::ReadReply { ts, column: 1, result });
+    assert!(matches!(bench.replies[..], [(1, Ok(_))]));
+    assert!(unlocked(&bench), "it tells so at once");
+    ask(&mut bench);
+    assert!(unlocked(&bench), "that was lost");
+    let others = bench.notices.iter().any(|(to, _)| *to == THIRD);
+    assert!(!others, "who has not asked hears nothing");
+}
