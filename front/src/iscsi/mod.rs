@@ -188,6 +188,8 @@ pub enum Failure {
     Reserved,
     /// The content differs from the expected content at this byte of the range.
     Differs(u64),
+    /// The unit has stopped offering the command.
+    NotOffered,
     /// It cannot be done.
     Failed,
     /// It may have been done or not.

@@ -215,6 +215,7 @@ fn failures_of_nodes_have_their_sense() {
     for (failure, sense) in [
         (crate::iscsi::Failure::OutOfRange, (5, 0x21, 0)),
         (crate::iscsi::Failure::Gone, (5, 0x25, 0)),
+        (crate::iscsi::Failure::NotOffered, (5, 0x20, 0)),
         (crate::iscsi::Failure::Failed, (4, 0x44, 0)),
         (crate::iscsi::Failure::Unknown, (0x0b, 0, 0)),
     ] {
