@@ -282,6 +282,7 @@ impl Hosts {
         self.latencies.keep(|volume| engine.map().volumes.contains_key(&volume));
         self.slow_ones.sum_up(now);
         self.slow_disks.sum_up(now);
+        self.proofs.complain(&engine.log);
     }
 
     /// Says which disks took longer for an operation than a request is to take.

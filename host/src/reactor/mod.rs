@@ -123,6 +123,9 @@ impl Reactor {
             }
             None => None,
         };
+        let wakes = waker.clone();
+        // If it cannot be woken it is gone already.
+        vault.wakes(Box::new(move || drop(wakes.wake())));
         let book = Book::new(log.clone());
         let mut hosts = Hosts::new(complaints.clone(), book.clone(), log.clone());
         hosts.open_secrets_with(vault.clone());
