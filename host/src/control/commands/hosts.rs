@@ -81,11 +81,15 @@ impl Commands<'_> {
                 require(map, name)?;
                 HostChange::Delete(name.clone())
             }
-            HostAction::Certify { name, key, until } => {
+            HostAction::Certify { name, key, until, revoke_others } => {
                 require(map, name)?;
                 let key = u128::from_str_radix(key, 16)
                     .map_err(|_| Error(format!("'{key}' is not the digest of a key")))?;
-                HostChange::Certify(name.clone(), Certificate { key, until: *until })
+                let certificate = Certificate { key, until: *until };
+                match revoke_others {
+                    true => HostChange::CertifyAlone(name.clone(), certificate),
+                    false => HostChange::Certify(name.clone(), certificate),
+                }
             }
             HostAction::Seal { name, secret, mutual } => {
                 require(map, name)?;
@@ -210,10 +214,12 @@ fn known(map: &ClusterMap) -> Value {
         let rights = volumes.filter_map(|v| {
             Some(json!({ "volume": v.name, "access": v.access_of(Some(name))?.word() }))
         });
+        let one = |c: &Certificate| json!({ "key": format!("{:032x}", c.key), "until": c.until });
         json!({
             "name": name,
-            "key": host.certificate.map(|c| format!("{:032x}", c.key)),
-            "until": host.certificate.map(|c| c.until),
+            "key": host.newest().map(|c| format!("{:032x}", c.key)),
+            "until": host.newest().map(|c| c.until),
+            "certificates": host.certificates.iter().map(one).collect::<Vec<_>>(),
             "secret": host.secret.is_some(),
             "mutual": host.secret.as_ref().is_some_and(|secret| secret.mutual),
             "volumes": rights.collect::<Vec<_>>(),
