@@ -184,7 +184,10 @@ assert len(challenge) >= 16
 response = digests[algorithm](bytes([int(asked["CHAP_I"])]) + secret.encode() + challenge).hexdigest()
 ask(0x83, f"CHAP_N={user}", f"CHAP_R=0x{response}")
 print("logged in", flush=True)
-assert not stay or s.recv(1) == b""
+if stay:
+    # It is told that it is dropped, and is.
+    head = read(48)
+    assert (head[0], head[36]) == (0x32, 3) and s.recv(1) == b"", head
 PYTHON
 }
 # Where other machines reach a cluster of processes nobody comes in who does not prove who it is. A secret that is set at one

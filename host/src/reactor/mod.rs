@@ -242,9 +242,7 @@ impl Reactor {
         self.hosts.do_due(&mut self.engine);
         self.hosts.judge_claims(&self.engine);
         self.hosts.begin_what_waited(&mut self.engine, self.ending.is_on());
-        if !self.ending.is_on() {
-            self.hosts.receive(&mut self.engine);
-        }
+        self.hosts.receive(&mut self.engine);
         // What a control connection asks for may come about at once, and nothing else
         // would make us look again.
         loop {
@@ -344,9 +342,8 @@ impl Reactor {
     /// Waits until something happens. What nodes have put off comes before idling.
     fn wait(&mut self) -> io::Result<()> {
         self.engine.rest();
-        let busy = self.engine.has_work()
-            || self.engine.has_answers()
-            || (self.hosts.has_to_receive() && !self.ending.is_on());
+        let busy =
+            self.engine.has_work() || self.engine.has_answers() || self.hosts.has_to_receive();
         let soon = !busy && self.engine.has_soon();
         match busy || soon {
             true => {
