@@ -189,6 +189,7 @@ impl Attach {
             admit: None,
             metrics: None,
             listens: Listen::usual(dir).into_iter().map(absolute).collect(),
+            announced: Vec::new(),
             labels: Default::default(),
             fill: FillRates::default(),
             queue: DiskQueue::default(),

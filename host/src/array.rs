@@ -55,11 +55,12 @@ impl Array {
         let (disk_timeout, suspect_after) = (config.disk_timeout, config.suspect_after);
         let listens = config.listens.clone();
         let (doors, own) = (config.doors.clone(), config.own_host());
+        let announced = config.announced.clone();
         let poll = poll()?;
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         let array = Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir };
-        let array = array.kept(&doors, own)?;
+        let array = array.kept(&doors, own)?.announcing(announced);
         let array = array.limited(limits).polling(polling).lanes(lanes);
         Ok(array.disk_timeout(disk_timeout).suspect_after(suspect_after))
     }
@@ -80,6 +81,12 @@ impl Array {
     /// If there is no such group, or no certificate can be made.
     pub fn with_doors(self, doors: &Doors) -> Result<Array> {
         self.kept(doors, None)
+    }
+
+    /// The array telling hosts these addresses, instead of those at which their protocols are spoken.
+    pub fn announcing(mut self, addresses: Vec<Listen>) -> Array {
+        self.reactor.announce(addresses);
+        self
     }
 
     /// The array with other limits for hosts than the usual ones, or than the configuration's.

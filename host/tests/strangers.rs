@@ -233,6 +233,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         admit: (name == "first").then_some(addresses[1]),
         metrics: None,
         listens: Vec::new(),
+        announced: Vec::new(),
         labels: Default::default(),
         fill: Default::default(),
         queue: Default::default(),

@@ -177,6 +177,11 @@ impl Reactor {
         self.keeper.serve(doors.tls, self.acceptor.ips())
     }
 
+    /// Has hosts told these addresses, instead of those at which their protocols are spoken.
+    pub(crate) fn announce(&mut self, addresses: Vec<Listen>) {
+        self.acceptor.announce(addresses);
+    }
+
     /// Looks for input for a while before it sleeps, or not.
     pub(crate) fn poll(&mut self, polling: Polling) {
         self.busy_polling = BusyPolling::new(polling);

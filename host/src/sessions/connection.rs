@@ -51,6 +51,9 @@ pub(super) trait Protocol: Default + Send {
     /// Whether hosts prove by CHAP who they are, where nothing else is asked of them.
     const HAS_CHAP: bool = false;
 
+    /// What a process's configuration has the addresses under that hosts are told, if they are told any.
+    const ANNOUNCED: Option<&'static str> = None;
+
     /// The machine of a new connection.
     fn machine() -> Self::Machine;
 

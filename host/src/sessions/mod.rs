@@ -69,6 +69,8 @@ pub(crate) struct FrontEnd {
     pub(crate) scheme: &'static str,
     /// Whether its hosts prove by CHAP who they are, where nothing else is asked of them.
     pub(crate) has_chap: bool,
+    /// What a process's configuration has the addresses under that hosts are told, if they are told any.
+    pub(crate) announced: Option<&'static str>,
     /// Begins a session at a connection.
     pub(crate) begin: fn(Arrival) -> Box<dyn Session>,
 }
@@ -100,6 +102,7 @@ impl FrontEnd {
             socket: P::SOCKET,
             scheme: P::SCHEME,
             has_chap: P::HAS_CHAP,
+            announced: P::ANNOUNCED,
             begin,
         }
     }

@@ -152,6 +152,7 @@ impl Cluster {
                 admit: (n == 0).then(|| address(n, 10811)).transpose()?,
                 metrics: None,
                 listens: vec![Listen::unix(own.join("nbd.sock"))],
+                announced: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),
                 fill: FillRates::default(),
                 queue: DiskQueue::default(),

@@ -53,6 +53,8 @@ pub struct Configuration {
     pub metrics: Option<SocketAddr>,
     /// Where hosts reach it. In the file each protocol has a key of its own.
     pub listens: Vec<Listen>,
+    /// What hosts are told instead, for protocols that have a key for that.
+    pub announced: Vec<Listen>,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
     /// How fast a disk is filled with what it missed, what is rebuilt on it, and what moves to it.
@@ -164,17 +166,22 @@ struct Written {
 /// Reads a file: the protocols' keys, which the list of front ends has, and then all others.
 fn read(text: &str) -> std::result::Result<(File, Places), toml::de::Error> {
     let (mut table, mut places) = (DeTable::parse(text)?, Places::new());
-    for front_end in &FRONT_ENDS {
-        if let Some(value) = table.get_mut().remove(front_end.key) {
-            places.insert(front_end.key, Vec::deserialize(ValueDeserializer::from(value))?);
+    for key in FRONT_ENDS.iter().flat_map(keys) {
+        if let Some(value) = table.get_mut().remove(key) {
+            places.insert(key, Vec::deserialize(ValueDeserializer::from(value))?);
         }
     }
     Ok((File::deserialize(Deserializer::from(table))?, places))
 }
 
+/// The keys of a front end.
+fn keys(front_end: &FrontEnd) -> impl Iterator<Item = &'static str> {
+    std::iter::once(front_end.key).chain(front_end.announced)
+}
+
 /// The keys that there are, in an error that lists them, with those of the front ends.
 fn with_front_ends(error: &str) -> String {
-    let keys: String = FRONT_ENDS.iter().map(|f| format!(" `{}`,", f.key)).collect();
+    let keys: String = FRONT_ENDS.iter().flat_map(keys).map(|key| format!(" `{key}`,")).collect();
     error.replacen("expected one of `name`,", &format!("expected one of `name`,{keys}"), 1)
 }
 
@@ -221,6 +228,13 @@ impl Configuration {
             let path = listen.path().map(|p| base.join(p));
             Ok(path.into_iter().fold(listen, Listen::at_path))
         };
+        let announced = FRONT_ENDS.iter().filter_map(|f| Some((f, f.announced?)));
+        let announced = announced.flat_map(|(f, key)| {
+            places.get(key).into_iter().flatten().map(move |text| {
+                Listen::announced(f.key, text).map_err(|e| Error(format!("{key}: {e}")))
+            })
+        });
+        let announced = announced.collect::<Result<Vec<Listen>>>()?;
         let places = FRONT_ENDS.iter().filter_map(|f| Some((f, places.get(f.key)?)));
         let listens = places.flat_map(|(f, texts)| texts.iter().map(move |text| listen(f, text)));
         let disks: Vec<PathBuf> = match (file.disk, file.disks) {
@@ -256,6 +270,7 @@ impl Configuration {
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
             metrics: file.metrics.as_deref().map(metrics_address).transpose()?,
             listens: listens.collect::<Result<_>>()?,
+            announced,
             labels: file.labels,
             fill,
             queue: DiskQueue::new(file.queue.as_deref(), file.queue_depth)?,
@@ -278,6 +293,7 @@ impl Configuration {
             },
         };
         config.check_listens()?;
+        config.check_announced()?;
         config.check_doors()?;
         config.check_controller()?;
         Ok(config)
@@ -299,6 +315,15 @@ impl Configuration {
             .chain(self.admit.map(|a| ("admit", tcp(a))))
             .chain(self.metrics.map(|a| ("metrics", tcp(a))))
             .chain(self.listens.iter().map(|l| (l.key(), l.clone())))
+    }
+
+    /// Refuses to announce addresses of a protocol that has none.
+    fn check_announced(&self) -> Result<()> {
+        FRONT_ENDS.iter().filter_map(|f| Some((f, f.announced?))).try_for_each(|(f, key)| {
+            let of = |l: &&Listen| l.key() == f.key;
+            let announced: Vec<Listen> = self.announced.iter().filter(of).cloned().collect();
+            Listen::check_announced(&announced, &self.listens, key)
+        })
     }
 
     /// Refuses disks and hosts of a process that is there to be the controller.
@@ -368,6 +393,10 @@ impl Configuration {
         let mut places = Places::new();
         for listen in &self.listens {
             places.entry(listen.key()).or_default().push(listen.place());
+        }
+        let key = |l: &Listen| FRONT_ENDS.iter().find(|f| f.key == l.key())?.announced;
+        for (key, listen) in self.announced.iter().filter_map(|l| Some((key(l)?, l))) {
+            places.entry(key).or_default().push(listen.place());
         }
         let usual = FillRates::default();
         let (queue, queue_depth) = self.queue.words();

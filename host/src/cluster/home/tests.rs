@@ -11,6 +11,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         admit: None,
         metrics: None,
         listens: Vec::new(),
+        announced: Vec::new(),
         labels: Default::default(),
         fill: Default::default(),
         queue: Default::default(),

@@ -78,6 +78,7 @@ impl Protocol for Iscsi {
     const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
     const IS_NUMBERED: bool = false;
     const HAS_CHAP: bool = true;
+    const ANNOUNCED: Option<&'static str> = Some("iscsi_announce");
 
     fn machine() -> Server {
         Server::new()
