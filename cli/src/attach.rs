@@ -198,7 +198,7 @@ impl Attach {
             local: Default::default(),
             polling: Default::default(),
             disk_timeout: Default::default(),
-            suspect_after: Default::default(),
+            slow_disk_timeout: Default::default(),
             doors: self.doors.over(Doors::default()),
             patience: Default::default(),
             lanes: Default::default(),

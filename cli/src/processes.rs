@@ -27,7 +27,7 @@ use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
     Configuration, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks,
-    Polling, Size, Spec, SuspectAfter, found, lock, make_private_directory, private_file,
+    Polling, Size, SlowDiskTimeout, Spec, found, lock, make_private_directory, private_file,
     write_private,
 };
 use weft_terminal::say;
@@ -55,7 +55,7 @@ pub struct Each {
     /// How long a disk may take for one operation.
     pub disk_timeout: Option<DiskTimeout>,
     /// How long a disk may be slow.
-    pub suspect_after: Option<SuspectAfter>,
+    pub slow_disk_timeout: Option<SlowDiskTimeout>,
     /// Who may come in.
     pub doors: DoorOptions,
 }
@@ -197,7 +197,7 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             let polling = each.polling.unwrap_or(before.polling);
             let lanes = each.lanes.unwrap_or(before.lanes);
             let disk_timeout = each.disk_timeout.unwrap_or(before.disk_timeout);
-            let suspect_after = each.suspect_after.unwrap_or(before.suspect_after);
+            let slow_disk_timeout = each.slow_disk_timeout.unwrap_or(before.slow_disk_timeout);
             let doors = each.doors.over(before.doors.clone());
             let config = Configuration {
                 queue,
@@ -205,7 +205,7 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
                 polling,
                 lanes,
                 disk_timeout,
-                suspect_after,
+                slow_disk_timeout,
                 doors,
                 ..before
             };
@@ -256,7 +256,7 @@ fn make(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             patience: Default::default(),
             lanes: each.lanes.unwrap_or_default(),
             disk_timeout: each.disk_timeout.unwrap_or_default(),
-            suspect_after: each.suspect_after.unwrap_or_default(),
+            slow_disk_timeout: each.slow_disk_timeout.unwrap_or_default(),
             doors: each.doors.over(Doors::default()),
             controller: false,
             dir: own,

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::{
-    Array, DiskQueue, DiskTimeout, Doors, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec,
-    SuspectAfter,
+    Array, DiskQueue, DiskTimeout, Doors, Home, Lanes, Limits, Listen, LocalLinks, Polling,
+    SlowDiskTimeout, Spec,
 };
 use weft_terminal::say;
 
@@ -77,7 +77,7 @@ pub struct Up {
     disk_timeout: Option<DiskTimeout>,
     /// Time for which a disk may be much slower than the others before they continue without it, such as 5m, or never [default: 5m, and only with redundancy to spare; or with --processes the array's value]
     #[arg(long, value_name = "TIME|never")]
-    suspect_after: Option<SuspectAfter>,
+    slow_disk_timeout: Option<SlowDiskTimeout>,
     /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
@@ -114,8 +114,8 @@ impl Up {
             let limits = self.limits.words();
             let (local, polling, lanes) = (self.local, self.polling, self.lanes);
             let doors = self.doors.clone();
-            let (disk_timeout, suspect_after) = (self.disk_timeout, self.suspect_after);
-            let each = Each { local, polling, lanes, disk_timeout, suspect_after, doors };
+            let (disk_timeout, slow_disk_timeout) = (self.disk_timeout, self.slow_disk_timeout);
+            let each = Each { local, polling, lanes, disk_timeout, slow_disk_timeout, doors };
             let addresses = Addresses { listens: &self.listen, announced: &self.iscsi_announce };
             return processes::run(&self.dir, &spec, addresses, &limits, each);
         }
@@ -141,7 +141,7 @@ impl Up {
             .polling(self.polling.unwrap_or_default())
             .lanes(self.lanes.unwrap_or_default())
             .disk_timeout(self.disk_timeout.unwrap_or_default())
-            .suspect_after(self.suspect_after.unwrap_or_default());
+            .slow_disk_timeout(self.slow_disk_timeout.unwrap_or_default());
         let dir = self.dir.clone();
         let greet = move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),

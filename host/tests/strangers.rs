@@ -243,7 +243,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         polling: Default::default(),
         patience: Default::default(),
         disk_timeout: Default::default(),
-        suspect_after: Default::default(),
+        slow_disk_timeout: Default::default(),
         doors: Default::default(),
         lanes: Default::default(),
         controller: false,

@@ -59,7 +59,7 @@ use crate::limits::Limits;
 use crate::log::{Log, Sparing};
 use crate::polling::{self, BusyPolling, Polling};
 use crate::sessions::listen::Listen;
-use crate::suspect_after::SuspectAfter;
+use crate::slow_disk_timeout::SlowDiskTimeout;
 
 pub(crate) use events::PEERS;
 pub use stop::Stopped;
@@ -199,8 +199,8 @@ impl Reactor {
     }
 
     /// Takes out nodes whose disks are slow for longer than this.
-    pub(crate) fn suspect_disks_after(&mut self, after: SuspectAfter) {
-        self.engine.suspect_after = after;
+    pub(crate) fn time_out_slow_disks(&mut self, after: SlowDiskTimeout) {
+        self.engine.slow_disk_timeout = after;
     }
 
     /// Serves these volumes and no others.

@@ -162,7 +162,7 @@ impl Cluster {
                 local: if network.is_some() { LocalLinks::Tls } else { LocalLinks::Unix },
                 polling: Polling::default(),
                 disk_timeout: Default::default(),
-                suspect_after: Default::default(),
+                slow_disk_timeout: Default::default(),
                 doors: Default::default(),
                 patience: Default::default(),
                 lanes,

@@ -26,7 +26,7 @@ use crate::polling::Polling;
 use crate::sessions::listen::Listen;
 use crate::sessions::{FRONT_ENDS, FrontEnd};
 use crate::size::{exactly, parse_size};
-use crate::suspect_after::SuspectAfter;
+use crate::slow_disk_timeout::SlowDiskTimeout;
 
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 32;
@@ -76,7 +76,7 @@ pub struct Configuration {
     /// How long a disk may take for one operation.
     pub disk_timeout: DiskTimeout,
     /// How long a disk may be slow.
-    pub suspect_after: SuspectAfter,
+    pub slow_disk_timeout: SlowDiskTimeout,
     /// Authentication of hosts.
     pub doors: Doors,
 }
@@ -116,7 +116,7 @@ struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_timeout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    suspect_after: Option<String>,
+    slow_disk_timeout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tls: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -257,7 +257,8 @@ impl Configuration {
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
         let patience = file.patience.map_or(Ok(Patience::default()), |p| p.parse());
         let disk_timeout = file.disk_timeout.map_or(Ok(DiskTimeout::default()), |t| t.parse());
-        let suspect_after = file.suspect_after.map_or(Ok(SuspectAfter::default()), |t| t.parse());
+        let slow_disk_timeout =
+            file.slow_disk_timeout.map_or(Ok(SlowDiskTimeout::default()), |t| t.parse());
         let tls = file.tls.map_or(Ok(Tls::default()), |t| t.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
@@ -284,8 +285,8 @@ impl Configuration {
             lanes: lanes.map_err(|e| Error(format!("lanes: {e}")))?,
             patience: patience.map_err(|e: Error| Error(format!("patience: {e}")))?,
             disk_timeout: disk_timeout.map_err(|e: Error| Error(format!("disk_timeout: {e}")))?,
-            suspect_after: suspect_after
-                .map_err(|e: Error| Error(format!("suspect_after: {e}")))?,
+            slow_disk_timeout: slow_disk_timeout
+                .map_err(|e: Error| Error(format!("slow_disk_timeout: {e}")))?,
             doors: Doors {
                 tls: tls.map_err(|e: Error| Error(format!("tls: {e}")))?,
                 no_auth: file.no_auth,
@@ -419,7 +420,7 @@ impl Configuration {
             lanes: self.lanes.words(),
             patience: (self.patience != Patience::default()).then(|| self.patience.to_string()),
             disk_timeout: self.disk_timeout.words(),
-            suspect_after: self.suspect_after.words(),
+            slow_disk_timeout: self.slow_disk_timeout.words(),
             tls: (self.doors.tls != Tls::default()).then(|| self.doors.tls.to_string()),
             no_auth: self.doors.no_auth,
             socket_group: self.doors.socket_group.clone(),

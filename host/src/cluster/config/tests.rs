@@ -205,7 +205,11 @@ fn what_is_wrong_is_named() {
         ("dir = 'state'", "dir = 'state'\nlanes = 0", "lanes: a process cannot have 0 lanes"),
         ("dir = 'state'", "dir = 'state'\npatience = 'none'", "patience: 'none' is not a value"),
         ("dir = 'state'", "dir = 'state'\ndisk_timeout = '0s'", "disk_timeout: 0s is not between"),
-        ("dir = 'state'", "dir = 'state'\nsuspect_after = '1s'", "suspect_after: 1s is too short"),
+        (
+            "dir = 'state'",
+            "dir = 'state'\nslow_disk_timeout = '1s'",
+            "slow_disk_timeout: 1s is too short",
+        ),
         ("dir = 'state'", "dir = 'state'\npolling = 'never'", "polling: 'never' is not a value"),
         (
             "disk = '/dev/vdb'",

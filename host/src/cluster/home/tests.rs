@@ -20,7 +20,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         local: Default::default(),
         polling: Default::default(),
         disk_timeout: Default::default(),
-        suspect_after: Default::default(),
+        slow_disk_timeout: Default::default(),
         doors: Default::default(),
         patience: Default::default(),
         lanes: Default::default(),
