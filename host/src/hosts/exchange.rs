@@ -324,6 +324,7 @@ impl Hosts {
             End::Closed => {}
         }
         let session = self.connections.remove(id);
+        self.moved += usize::from(session.as_ref().is_some_and(|session| session.has_moved()));
         self.ended.push(id);
         self.held.forget(id);
         self.forget_reservings(id);

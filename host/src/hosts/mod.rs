@@ -76,6 +76,9 @@ pub(crate) struct Hosts {
     said: Vec<Said>,
     /// The process stops: only hosts are heard that are asked to leave within this time, and those that are sent elsewhere.
     stops: Option<Duration>,
+    /// How many have been asked, and how many have been sent elsewhere.
+    asked: usize,
+    moved: usize,
     /// When the poll was looked at last.
     looked: Instant,
     /// How long their requests took lately.
@@ -115,6 +118,8 @@ impl Hosts {
             ended: Vec::new(),
             said: Vec::new(),
             stops: None,
+            asked: 0,
+            moved: 0,
             looked: Instant::now(),
             latencies: Latencies::default(),
             slow: Limits::default().slow,
@@ -185,7 +190,14 @@ impl Hosts {
     /// protocols have words for that. Returns whether any has yet to leave.
     pub(crate) fn ask_to_leave(&mut self, within: Duration) -> bool {
         self.stops = Some(within);
-        self.connections.ask_to_leave(within) > 0
+        let stay = self.connections.ask_to_leave(within);
+        self.asked = self.asked.max(stay);
+        stay > 0
+    }
+
+    /// Whether as many have been sent elsewhere as were asked to leave.
+    pub(crate) fn have_moved(&self) -> bool {
+        self.moved >= self.asked
     }
 
     /// The process stops, and its hosts have left or had time enough. Those that have not are told that they are

@@ -15,8 +15,9 @@ use crate::engine::instance::Phase;
 /// How long hosts have to leave that are asked to, in whole seconds.
 const LEAVING: Duration = Duration::from_secs(2);
 
-/// How long the process stays after its hosts have left: they may come back at once, and are sent to another.
-const LINGER: Duration = Duration::from_millis(300);
+/// How long the process stays after its hosts have left, until they have come back and been sent to another. Initiators
+/// wait 2 s before that (DefaultTime2Wait), if they wait at all.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// How long a clean stop waits for requests, and then again for everything to be in place.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -141,13 +142,12 @@ impl Reactor {
     /// stops, so that they can be elsewhere by then.
     fn have_hosts_left(&mut self, waited: Duration) -> bool {
         let stay = self.hosts.ask_to_leave(LEAVING);
-        let moves = self.engine.rule.together().is_some();
+        let move_on = !self.hosts.have_moved() && !self.peer_status.addresses().is_empty();
         let hosts = match self.ending.hosts {
             Leaving::Over => return true,
-            _ if waited >= LEAVING => Leaving::Over,
-            _ if stay => Leaving::Asked,
-            Leaving::Asked if moves => Leaving::Left(Instant::now()),
-            Leaving::Left(at) if at.elapsed() < LINGER => Leaving::Left(at),
+            Leaving::Left(at) if move_on && at.elapsed() < LINGER => Leaving::Left(at),
+            Leaving::Asked if !stay && move_on => Leaving::Left(Instant::now()),
+            Leaving::Unasked | Leaving::Asked if stay && waited < LEAVING => Leaving::Asked,
             _ => Leaving::Over,
         };
         self.ending.hosts = hosts;

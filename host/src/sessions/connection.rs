@@ -128,6 +128,11 @@ pub(super) trait Protocol: Default + Send {
         false
     }
 
+    /// Whether the host has been sent to another process.
+    fn has_moved(&self) -> bool {
+        false
+    }
+
     /// What it calls its session, if a new one by that name takes the place of the old.
     fn name(&self) -> Option<&str> {
         None
@@ -292,6 +297,10 @@ impl<P: Protocol> Session for Connection<P> {
 
     fn is_heard_out(&self) -> bool {
         self.protocol.is_heard_out()
+    }
+
+    fn has_moved(&self) -> bool {
+        self.protocol.has_moved()
     }
 
     fn is_idle(&self) -> bool {

@@ -168,6 +168,9 @@ pub(crate) trait Session: Send {
     /// Whether its host is still heard while the process stops: it is asked to leave, or sent elsewhere.
     fn is_heard_out(&self) -> bool;
 
+    /// Whether its host has been sent to another process.
+    fn has_moved(&self) -> bool;
+
     /// Whether nothing that it asked for is still to be answered.
     fn is_idle(&self) -> bool;
 

@@ -65,6 +65,8 @@ pub(super) struct Iscsi {
     stops: bool,
     is_asked: bool,
     is_dropped: bool,
+    /// It has been sent to another process.
+    has_moved: bool,
 }
 
 impl Protocol for Iscsi {
@@ -114,7 +116,11 @@ impl Protocol for Iscsi {
                     machine.targets(&all);
                 }
                 Some(Event::Login(nexus)) => match names::find(exports, &nexus.target) {
-                    Some(_) if self.stops => machine.turn_away(self.moved(&nexus, exports)),
+                    Some(_) if self.stops => {
+                        let answer = moved(self.other_portal(&nexus, exports));
+                        self.has_moved = matches!(answer, Refusal::Moved(_));
+                        machine.turn_away(answer);
+                    }
                     Some(volume) => {
                         self.other = self.other_portal(&nexus, exports);
                         self.wanted = Some(volume.name.clone());
@@ -236,6 +242,10 @@ impl Protocol for Iscsi {
         self.is_asked
     }
 
+    fn has_moved(&self) -> bool {
+        self.has_moved
+    }
+
     fn is_heard_out(&self) -> bool {
         !self.is_dropped
     }
@@ -313,11 +323,6 @@ impl Iscsi {
         let up: Vec<&String> = up.map(|(_, portal)| portal).collect();
         let sum: usize = nexus.transport_id().bytes().map(usize::from).sum();
         up.get(sum % up.len().max(1)).map(|portal| (*portal).clone())
-    }
-
-    /// The answer to a login while this process stops.
-    fn moved(&self, nexus: &Nexus, exports: Exports<'_>) -> Refusal {
-        moved(self.other_portal(nexus, exports))
     }
 
     /// A volume in the list of targets.
