@@ -146,7 +146,7 @@ stays_slow() {
     local LIMIT=150 load
     down
     serve_again --filter=delay rdelay=40ms wdelay=40ms
-    up --suspect-after 10s && wait_until answers
+    up --slow-disk-timeout 10s && wait_until answers
     host 60 fill
     fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
     load=$!

@@ -124,8 +124,12 @@ rights() {
     info other listed >/dev/null
 }
 revoked() {
+    # A host is renewed while it runs: both its certificates are valid until the others are revoked.
     cp -r "$T/web" "$T/old"
     host certify web --out "$T/web" || return 1
+    info old open >/dev/null && info web open >/dev/null || return 1
+    weft host list --dir "$T/cluster/node-2" | grep -E 'web .*\(36[45] days left\), and 1 earlier' >/dev/null || return 1
+    ends old open host certify web --out "$T/web" --revoke-others || return 1
     refused nbdinfo "$(nbds old open)" || return 1
     info web open >/dev/null || return 1
     host create gone && host certify gone --out "$T/gone" || return 1

@@ -9,7 +9,7 @@ export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-checks=${*:-discovery copies verified read_back digests replaced extended_copy chap suite}
+checks=${*:-discovery announced copies verified read_back digests replaced extended_copy chap suite}
 T=$(mktemp -d /tmp/weft-iscsi.XXXXXX)
 D=$T/array
 LIMIT=60                        # seconds that anything may take
@@ -18,6 +18,7 @@ PORT=$(port)
 PORTAL=127.0.0.1:$PORT
 NBD="nbd+unix:///vol0?socket=$T/nbd.sock"
 passed=0 failed=0
+more=()                         # more options
 
 for command in iscsi-ls iscsi-inq qemu-img qemu-io nbdcopy fio; do
     eval "$command() { timeout -k 5 $LIMIT $command \"\$@\"; }"
@@ -49,10 +50,15 @@ print(*(v["iscsi_target"] for v in json.load(sys.stdin)["volumes"] if v["name"] 
 }
 start() {
     "$WEFT" up --dir "$D" --nodes 5 --disk-size 64M --volume vol0:96M --volume Vol_B:16M \
-        --listen "$T/nbd.sock" --listen "iscsi:$PORTAL" >>"$T/log" 2>&1 9>&- &
+        --listen "$T/nbd.sock" --listen "iscsi:$PORTAL" "${more[@]}" >>"$T/log" 2>&1 9>&- &
     echo $! >"$T/pid"
     wait_until weft status
     URI=iscsi://$PORTAL/$(target vol0)/0
+}
+
+stopped() {
+    kill "$(server)"
+    wait_until dead "$(server)"
 }
 
 # A discovery session names each volume's target and where it is served; and commands of Weft print what can be used.
@@ -64,6 +70,23 @@ discovery() {
     weft volume show vol0 | grep -xF "$URI" >/dev/null || { weft volume show vol0; return 1; }
     ! iscsi-inq "iscsi://$PORTAL/iqn.2026-11.weft.nowhere:vol0/0" >"$T/refused" 2>&1 || return 1
     grep -qi "target not found" "$T/refused" || { cat "$T/refused"; return 1; }
+}
+
+# Hosts are told other addresses than the process listens at, if it is said which.
+announced() {
+    local portals
+    ! weft up --listen "iscsi:$PORTAL" --iscsi-announce 0.0.0.0:3260 2>"$T/refused" && grep -q "hosts cannot be told" "$T/refused" || return 1
+    ! weft up --listen "$T/x.sock" --iscsi-announce 10.0.0.1:1 2>"$T/refused" && grep -q "nothing to announce" "$T/refused" || return 1
+    stopped
+    more=(--iscsi-announce san-1.example:3260 --iscsi-announce "[2001:db8::7]:3260")
+    start
+    iscsi-ls "iscsi://$PORTAL" >"$T/listed" 2>&1
+    iscsi-inq "$URI" >/dev/null || return 1
+    stopped
+    more=()
+    start
+    portals=$(sed -n "s/^Target:$(target vol0) Portal://p" "$T/listed" | sort | xargs)
+    [ "$portals" = "[2001:db8::7]:3260,1 san-1.example:3260,1" ] || { cat "$T/listed"; return 1; }
 }
 
 # What is written by the one way is read by the other.
@@ -184,7 +207,10 @@ assert len(challenge) >= 16
 response = digests[algorithm](bytes([int(asked["CHAP_I"])]) + secret.encode() + challenge).hexdigest()
 ask(0x83, f"CHAP_N={user}", f"CHAP_R=0x{response}")
 print("logged in", flush=True)
-assert not stay or s.recv(1) == b""
+if stay:
+    # It is told that it is dropped, and is.
+    head = read(48)
+    assert (head[0], head[36]) == (0x32, 3) and s.recv(1) == b"", head
 PYTHON
 }
 # Where other machines reach a cluster of processes nobody comes in who does not prove who it is. A secret that is set at one

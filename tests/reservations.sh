@@ -55,7 +55,7 @@ target() {
 python() {
     timeout -k 5 $LIMIT python3 -c "
 import sys, time
-from initiator import Initiator
+from initiator import Initiator, Moved
 target, ports = sys.argv[1], [int(port) for port in sys.argv[2:]]
 REGISTER, RESERVE, RELEASE, CLEAR, PREEMPT, IGNORE = 0, 1, 2, 3, 5, 6
 CONFLICT = 0x18
@@ -189,6 +189,70 @@ assert a.reserve(IGNORE, other=0xA)[0] == 0 and a.reserve(CLEAR, 0, 0xA)[0] == 0
     scrubbed v "$T/state0"
 }
 
+# A process that stops asks its hosts to log out, and carries out their commands until they do. A host that comes meanwhile
+# is sent to another process. One that stays is told that it is dropped.
+asked_to_leave() {
+    python '
+import os, signal
+c = Initiator(ports[3], target, "iqn.1999-01.example:c")
+d = Initiator(ports[3], target, "iqn.1999-01.example:d")
+e = Initiator(ports[3], target, "iqn.1999-01.example:e", isid=2)
+os.kill(int(open("'"$T"'/pid3").read()), signal.SIGTERM)
+assert c.event() == (1, 0, 2) and d.event() == (1, 0, 2) and e.event() == (1, 0, 2)
+assert c.answer(c.write(8, b"c" * 512))[0] == 0 and e.read(8)[1] == b"c" * 512
+c.logout(), e.logout()
+for n in range(3):
+    try:
+        Initiator(ports[3], target, f"iqn.1999-01.example:{n}")
+        assert False, "it is let in"
+    except Moved as to:
+        host, port = str(to).rsplit(":", 1)
+        assert host == "127.0.0.1" and int(port) in ports[:3], to
+        assert Initiator(int(port), target, f"iqn.1999-01.example:{n}").read(8)[1] == b"c" * 512
+assert d.read(8)[1] == b"c" * 512
+assert d.event() == (3, 2, 0)
+assert d.socket.recv(1) == b""'
+    wait_until dead "$(cat "$T/pid3")"
+    run_node 3
+    wait_until up_are 0 $NODES
+    # Where only its node stops, its hosts are dropped; so are those that an operator disconnects.
+    python '
+import subprocess
+def weft(*words): subprocess.run(["'"$WEFT"'", *words, "--dir", "'"$T"'/state3"], check=True, stdout=subprocess.DEVNULL)
+c = Initiator(ports[3], target, "iqn.1999-01.example:c")
+weft("host", "disconnect", "127.0.0.1")
+assert c.event() == (3, 2, 0) and c.socket.recv(1) == b""
+c = Initiator(ports[3], target, "iqn.1999-01.example:c")
+weft("node", "stop", "3")
+assert c.event() == (3, 2, 0) and c.socket.recv(1) == b""
+weft("node", "start", "3")'
+    wait_until up_are 0 $NODES
+}
+
+# libiscsi through QEMU goes on at another process without an error when its own stops.
+moves_on() {
+    local daemon status
+    command -v qemu-storage-daemon fio >/dev/null || return 0
+    qemu-storage-daemon --blockdev "driver=iscsi,node-name=v,transport=tcp,portal=127.0.0.1:$(iscsi_port 3),target=$(target),lun=0" \
+        --nbd-server "addr.type=unix,addr.path=$T/bridge.sock" \
+        --export type=nbd,id=e,node-name=v,writable=on,name=v >"$T/bridge" 2>&1 &
+    daemon=$!
+    wait_until test -S "$T/bridge.sock"
+    timeout -k 5 $LIMIT fio --name=v --ioengine=nbd --uri="nbd+unix:///v?socket=$T/bridge.sock" --rw=randwrite --bs=4k \
+        --iodepth=8 --size=16m --time_based --runtime=6 --verify=crc32c --verify_fatal=1 >"$T/fio" 2>&1 &
+    status=$!
+    sleep 2
+    kill "$(cat "$T/pid3")"
+    wait_until dead "$(cat "$T/pid3")"
+    wait $status && status=0 || status=1
+    kill $daemon
+    wait $daemon 2>/dev/null || true
+    run_node 3
+    wait_until up_are 0 $NODES
+    [ $status = 0 ] || { tail -20 "$T/fio" "$T/bridge"; return 1; }
+    scrubbed v "$T/state0"
+}
+
 # A reservation outlives the processes.
 restarted() {
     local n
@@ -209,6 +273,6 @@ for command in nbdcopy iscsi-ls; do
     command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
 done
 founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
-for check in ${*:-paths counted known_everywhere at_once taken_over killed restarted}; do t "$check"; done
+for check in ${*:-paths counted known_everywhere at_once taken_over killed asked_to_leave moves_on restarted}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

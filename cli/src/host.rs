@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -31,7 +32,7 @@ pub enum Host {
     Show(Named),
     /// Delete a known host: its connections end at all processes, and its certificate is refused
     Delete(Named),
-    /// Make a certificate for a known host; an earlier one is refused, and its connections end. Run this at the process with the authority's key
+    /// Make a certificate for a known host. Earlier ones stay valid until they expire or are revoked. Run this at the process with the authority's key
     Certify(Certify),
     /// Set or remove the CHAP secret of a known host, for iSCSI; an earlier one is refused, and its connections end
     Secret(Secret),
@@ -56,6 +57,9 @@ pub struct Certify {
     /// Directory for ca-cert.pem, client-cert.pem and client-key.pem, created if necessary
     #[arg(long)]
     out: PathBuf,
+    /// Revoke all other certificates of the host: connections that use one end at once
+    #[arg(long)]
+    revoke_others: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -66,10 +70,18 @@ struct Known {
     name: String,
     until: Option<u64>,
     #[serde(default)]
+    certificates: Vec<Valid>,
+    #[serde(default)]
     secret: bool,
     #[serde(default)]
     mutual: bool,
     volumes: Vec<Right>,
+}
+
+/// A certificate of a host.
+#[derive(Debug, Deserialize)]
+struct Valid {
+    until: u64,
 }
 
 /// A volume that a host may use.
@@ -107,7 +119,7 @@ impl Host {
                 }
                 let known: Vec<Known> = serde_json::from_value(known)?;
                 if !known.is_empty() {
-                    say(format!("{}\n", described(&known)))?;
+                    say(format!("{}\n", described(&known, now())))?;
                 }
                 say(describe(&hosts))?;
             }
@@ -151,7 +163,7 @@ impl Named {
         if self.common.json {
             return say_json(json!({ "host": found }));
         }
-        say(described(&[serde_json::from_value(found)?]))
+        say(described(&[serde_json::from_value(found)?], now()))
     }
 }
 
@@ -177,7 +189,8 @@ impl Certify {
                 .with_context(|| format!("cannot write {}", beside.display()))?;
         }
         let until = signed["until"].as_u64().unwrap_or_default();
-        let action = HostAction::Certify { name: self.name.clone(), key: text("key"), until };
+        let (name, key, revoke_others) = (self.name.clone(), text("key"), self.revoke_others);
+        let action = HostAction::Certify { name, key, until, revoke_others };
         let answer = control.request(&request(action)).inspect_err(|_| {
             // Nothing counts of them.
             files.iter().for_each(|f| drop(fs::remove_file(dir.join(format!("{}.new", f.0)))));
@@ -210,10 +223,32 @@ fn write(path: &Path, content: &str, mode: u32) -> io::Result<()> {
     file.sync_all()
 }
 
-fn described(known: &[Known]) -> String {
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// For how long a host's newest certificate is valid, and how many others are.
+fn validity(until: Option<u64>, certificates: &[Valid], now: u64) -> String {
+    const DAY: u64 = 86_400;
+    let Some(until) = until else { return "none".to_string() };
+    if until <= now {
+        return format!("expired on {}", date(until));
+    }
+    let left = match (until - now) / DAY {
+        0 => "less than a day left".to_string(),
+        1 => "1 day left".to_string(),
+        days => format!("{days} days left"),
+    };
+    let earlier = certificates.iter().filter(|one| one.until > now).count().saturating_sub(1);
+    let earlier = if earlier > 0 { format!(", and {earlier} earlier") } else { String::new() };
+    format!("until {} ({left}){earlier}", date(until))
+}
+
+fn described(known: &[Known], now: u64) -> String {
     let mut table = table(["host", "certificate", "secret", "volumes"]);
-    for Known { name, until, secret, mutual, volumes } in known {
-        let until = until.map_or("none".to_string(), |until| format!("until {}", date(until)));
+    for Known { name, until, certificates, secret, mutual, volumes } in known {
+        let until = validity(*until, certificates, now);
         let volumes: Vec<String> =
             volumes.iter().map(|r| format!("{} ({})", r.volume, r.access)).collect();
         let secret = match (secret, mutual) {
@@ -258,6 +293,22 @@ fn describe(hosts: &[HostStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_validity_of_certificates_is_listed() {
+        const DAY: u64 = 86_400;
+        let now = 20_000 * DAY;
+        let said = |ends: &[u64]| {
+            let all: Vec<Valid> = ends.iter().map(|until| Valid { until: *until }).collect();
+            validity(ends.last().copied(), &all, now)
+        };
+        assert_eq!(said(&[]), "none");
+        assert_eq!(said(&[now + 365 * DAY]), "until 2025-10-04 (365 days left)");
+        let ends = [now - 1, now + 30 * DAY, now + DAY + 7];
+        assert_eq!(said(&ends), "until 2024-10-05 (1 day left), and 1 earlier");
+        assert_eq!(said(&[now + 7]), "until 2024-10-04 (less than a day left)");
+        assert_eq!(said(&[now]), "expired on 2024-10-04");
+    }
 
     #[test]
     fn hosts_are_listed_with_what_they_use() {

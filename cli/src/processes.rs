@@ -27,7 +27,7 @@ use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
     Configuration, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks,
-    Polling, Size, Spec, SuspectAfter, found, lock, make_private_directory, private_file,
+    Polling, Size, SlowDiskTimeout, Spec, found, lock, make_private_directory, private_file,
     write_private,
 };
 use weft_terminal::say;
@@ -55,19 +55,29 @@ pub struct Each {
     /// How long a disk may take for one operation.
     pub disk_timeout: Option<DiskTimeout>,
     /// How long a disk may be slow.
-    pub suspect_after: Option<SuspectAfter>,
+    pub slow_disk_timeout: Option<SlowDiskTimeout>,
     /// Who may come in.
     pub doors: DoorOptions,
+}
+
+/// Where hosts reach the first process.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses<'a> {
+    /// Where it listens.
+    pub listens: &'a [Listen],
+    /// What they are told instead, if anything is said of that.
+    pub announced: &'a [Listen],
 }
 
 /// Runs the nodes in `dir`, making them first if there are none, until Ctrl-C or SIGTERM.
 pub fn run(
     dir: &Path,
     spec: &Spec,
-    listens: &[Listen],
+    Addresses { listens, announced }: Addresses<'_>,
     limits: &LimitsInWords,
     each: Each,
 ) -> Result<ExitCode> {
+    Listen::check_announced(announced, listens, "--iscsi-announce")?;
     let listens = hosts_listens(listens);
     let mut held = dir.is_dir().then(|| lock(dir)).transpose()?;
     listens.iter().try_for_each(Listen::check)?;
@@ -86,7 +96,10 @@ pub fn run(
         false => existing(dir, spec, &each),
     }
     .and_then(|paths| limit_hosts(&paths, limits).map(|()| paths))
-    .and_then(|paths| serve(dir, &paths, &listens, fresh, &up));
+    .and_then(|paths| {
+        let addresses = Addresses { listens: &listens, announced };
+        serve(dir, &paths, addresses, fresh, &up)
+    });
     if ran.is_err() && fresh && !up.load(Ordering::Relaxed) {
         undo(dir, spec.nodes(), is_new);
     }
@@ -113,11 +126,11 @@ fn undo(dir: &Path, nodes: usize, is_new: bool) {
 fn serve(
     dir: &Path,
     paths: &[PathBuf],
-    listens: &[Listen],
+    addresses: Addresses<'_>,
     fresh: bool,
     up: &Arc<AtomicBool>,
 ) -> Result<()> {
-    serve_hosts(dir, listens)?;
+    serve_hosts(dir, addresses)?;
     let (ours, theirs) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM] {
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
@@ -184,7 +197,7 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             let polling = each.polling.unwrap_or(before.polling);
             let lanes = each.lanes.unwrap_or(before.lanes);
             let disk_timeout = each.disk_timeout.unwrap_or(before.disk_timeout);
-            let suspect_after = each.suspect_after.unwrap_or(before.suspect_after);
+            let slow_disk_timeout = each.slow_disk_timeout.unwrap_or(before.slow_disk_timeout);
             let doors = each.doors.over(before.doors.clone());
             let config = Configuration {
                 queue,
@@ -192,7 +205,7 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
                 polling,
                 lanes,
                 disk_timeout,
-                suspect_after,
+                slow_disk_timeout,
                 doors,
                 ..before
             };
@@ -232,6 +245,7 @@ fn make(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             admit: (n == 0).then_some(admit),
             metrics: None,
             listens: Listen::usual(&own).into_iter().map(absolute).collect(),
+            announced: Vec::new(),
             labels: [("box".to_string(), format!("b{n}"))].into(),
             fill: FillRates::default(),
             queue: spec.queue.unwrap_or_default(),
@@ -242,7 +256,7 @@ fn make(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             patience: Default::default(),
             lanes: each.lanes.unwrap_or_default(),
             disk_timeout: each.disk_timeout.unwrap_or_default(),
-            suspect_after: each.suspect_after.unwrap_or_default(),
+            slow_disk_timeout: each.slow_disk_timeout.unwrap_or_default(),
             doors: each.doors.over(Doors::default()),
             controller: false,
             dir: own,
@@ -291,13 +305,14 @@ fn limit_hosts(paths: &[PathBuf], limits: &LimitsInWords) -> Result<()> {
 }
 
 /// Writes that into its configuration.
-fn serve_hosts(dir: &Path, listens: &[Listen]) -> Result<()> {
+fn serve_hosts(dir: &Path, Addresses { listens, announced }: Addresses<'_>) -> Result<()> {
     let path = config_path(dir, 0);
     let mut config = Configuration::load(&path)?;
     // Its own sockets come first, one for each protocol.
     let mut keys = BTreeSet::new();
     config.listens.retain(|own| keys.insert(own.key()));
     config.listens.extend_from_slice(listens);
+    config.announced = announced.to_vec();
     listens.iter().try_for_each(|l| l.check_door(&config.doors, "--listen", How::Options))?;
     write_config(&path, &config)
 }

@@ -35,7 +35,7 @@ pub struct Scrub {
     trust: Option<Trust>,
     /// With '--trust parity': the node with the wrong data
     #[arg(long, value_name = "NODE")]
-    suspect: Option<u16>,
+    wrong: Option<u16>,
     #[command(flatten)]
     target: Target,
     /// Print the result as JSON
@@ -69,7 +69,7 @@ impl Scrub {
             Trust::Data => Believed::Data,
             Trust::Parity => Believed::Parity,
         });
-        let (volume, from, suspect) = (self.volume.clone(), self.from, self.suspect);
+        let (volume, from, suspect) = (self.volume.clone(), self.from, self.wrong);
         let request = ControlRequest::Scrub { volume, from, rate, trust, suspect };
         let (mut asks, mut watches) = (self.target.connect()?, self.target.connect()?);
         let stage = Stage::new(format!("scrubbing {}, stripes", self.volume), 0, Counts::Things);
@@ -144,7 +144,7 @@ fn verdict(answer: &Value) -> &'static str {
             }
             (false, false) => {
                 "parity is newer than the data in the stripes below: a disk has lost acknowledged data. They are unchanged: \
-             '--trust parity --suspect NODE' rebuilds the lost data of that node's disk, '--trust data' gives it up"
+             '--trust parity --wrong NODE' rebuilds the lost data of that node's disk, '--trust data' gives it up"
             }
         };
     }
@@ -243,11 +243,8 @@ mod tests {
         assert!(!is_clean(&found(true, 0)));
         let text = describe(&found(true, 0));
         assert!(text.contains("--trust data") && text.ends_with("\n  bytes 8192+4096"), "{text}");
-        assert!(describe(&found(true, 1)).contains("--suspect"));
+        assert!(describe(&found(true, 1)).contains("--wrong"));
         let crashed = describe(&found(false, 1));
-        assert!(
-            crashed.contains("without a journal") && !crashed.contains("--suspect"),
-            "{crashed}"
-        );
+        assert!(crashed.contains("without a journal") && !crashed.contains("--wrong"), "{crashed}");
     }
 }

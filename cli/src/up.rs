@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::{
-    Array, DiskQueue, DiskTimeout, Doors, Home, Lanes, Limits, Listen, LocalLinks, Polling, Spec,
-    SuspectAfter,
+    Array, DiskQueue, DiskTimeout, Doors, Home, Lanes, Limits, Listen, LocalLinks, Polling,
+    SlowDiskTimeout, Spec,
 };
 use weft_terminal::say;
 
@@ -20,7 +20,7 @@ use crate::doors::DoorOptions;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::NO_THREAD;
-use crate::processes::{self, Each};
+use crate::processes::{self, Addresses, Each};
 use crate::serving::{absolute, farewell, greet, serve_metrics};
 
 /// Run an array, creating it if necessary. An option that is not given takes its default in a new array, and keeps
@@ -55,6 +55,9 @@ pub struct Up {
     /// Address to serve hosts: NBD, weft-client's protocol after 'native:', or iSCSI after 'iscsi:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
     #[arg(long, value_name = "[native:|iscsi:]PATH.sock|HOST:PORT")]
     listen: Vec<Listen>,
+    /// Address that iSCSI hosts are told in a discovery and when they are sent here from another process; may be repeated [default: the iSCSI addresses of --listen]
+    #[arg(long, value_name = "HOST:PORT", value_parser = iscsi_announced)]
+    iscsi_announce: Vec<Listen>,
     #[command(flatten)]
     doors: DoorOptions,
     /// Run each node in its own process, on loopback
@@ -74,7 +77,7 @@ pub struct Up {
     disk_timeout: Option<DiskTimeout>,
     /// Time for which a disk may be much slower than the others before they continue without it, such as 5m, or never [default: 5m, and only with redundancy to spare; or with --processes the array's value]
     #[arg(long, value_name = "TIME|never")]
-    suspect_after: Option<SuspectAfter>,
+    slow_disk_timeout: Option<SlowDiskTimeout>,
     /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
@@ -82,6 +85,11 @@ pub struct Up {
     limits: HostLimits,
     #[command(flatten)]
     logging: Logging,
+}
+
+/// An address that iSCSI hosts are told.
+fn iscsi_announced(text: &str) -> weft_host::Result<Listen> {
+    Listen::announced("iscsi", text)
 }
 
 impl Up {
@@ -106,9 +114,10 @@ impl Up {
             let limits = self.limits.words();
             let (local, polling, lanes) = (self.local, self.polling, self.lanes);
             let doors = self.doors.clone();
-            let (disk_timeout, suspect_after) = (self.disk_timeout, self.suspect_after);
-            let each = Each { local, polling, lanes, disk_timeout, suspect_after, doors };
-            return processes::run(&self.dir, &spec, &self.listen, &limits, each);
+            let (disk_timeout, slow_disk_timeout) = (self.disk_timeout, self.slow_disk_timeout);
+            let each = Each { local, polling, lanes, disk_timeout, slow_disk_timeout, doors };
+            let addresses = Addresses { listens: &self.listen, announced: &self.iscsi_announce };
+            return processes::run(&self.dir, &spec, addresses, &limits, each);
         }
         if args::node_dir(&self.dir, 0).is_dir() {
             bail!(
@@ -124,13 +133,15 @@ impl Up {
         }
         let listens = self.listens();
         self.doors.check(&listens, "--listen")?;
+        Listen::check_announced(&self.iscsi_announce, &listens, "--iscsi-announce")?;
         let array = Array::start(&self.dir, &spec, &listens, self.logging.start()?)?
             .with_doors(&self.doors.over(Doors::default()))?
+            .announcing(self.iscsi_announce.clone())
             .limited(limits)
             .polling(self.polling.unwrap_or_default())
             .lanes(self.lanes.unwrap_or_default())
             .disk_timeout(self.disk_timeout.unwrap_or_default())
-            .suspect_after(self.suspect_after.unwrap_or_default());
+            .slow_disk_timeout(self.slow_disk_timeout.unwrap_or_default());
         let dir = self.dir.clone();
         let greet = move || match greet(&dir) {
             Ok(()) => notify::ready("it serves"),

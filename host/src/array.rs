@@ -20,9 +20,9 @@ use crate::log::Log;
 use crate::polling::Polling;
 use crate::reactor::{PEERS, Reactor, Stopped, Stopper};
 use crate::sessions::listen::Listen;
+use crate::slow_disk_timeout::SlowDiskTimeout;
 use crate::spec::Spec;
 use crate::state::State;
-use crate::suspect_after::SuspectAfter;
 
 /// An array that is ready to run.
 pub struct Array {
@@ -52,16 +52,17 @@ impl Array {
     pub fn node(home: Home, log: Log) -> Result<Array> {
         let (dir, config) = (home.dir().to_path_buf(), home.config());
         let (limits, polling, lanes) = (config.limits, config.polling, config.lanes);
-        let (disk_timeout, suspect_after) = (config.disk_timeout, config.suspect_after);
+        let (disk_timeout, slow_disk_timeout) = (config.disk_timeout, config.slow_disk_timeout);
         let listens = config.listens.clone();
         let (doors, own) = (config.doors.clone(), config.own_host());
+        let announced = config.announced.clone();
         let poll = poll()?;
         let together = Together::start(home, poll.registry(), PEERS, log.clone())?;
         let rule = Rule::Together(Box::new(together));
         let array = Array { reactor: Reactor::new(poll, rule, &listens, log)?, dir };
-        let array = array.kept(&doors, own)?;
+        let array = array.kept(&doors, own)?.announcing(announced);
         let array = array.limited(limits).polling(polling).lanes(lanes);
-        Ok(array.disk_timeout(disk_timeout).suspect_after(suspect_after))
+        Ok(array.disk_timeout(disk_timeout).slow_disk_timeout(slow_disk_timeout))
     }
 
     /// The array asking this of hosts that come in; nothing of those that come by Unix sockets and loopback, usually.
@@ -80,6 +81,12 @@ impl Array {
     /// If there is no such group, or no certificate can be made.
     pub fn with_doors(self, doors: &Doors) -> Result<Array> {
         self.kept(doors, None)
+    }
+
+    /// The array telling hosts these addresses, instead of those at which their protocols are spoken.
+    pub fn announcing(mut self, addresses: Vec<Listen>) -> Array {
+        self.reactor.announce(addresses);
+        self
     }
 
     /// The array with other limits for hosts than the usual ones, or than the configuration's.
@@ -107,8 +114,8 @@ impl Array {
     }
 
     /// The array taking out nodes whose disks are slow for longer than this.
-    pub fn suspect_after(mut self, after: SuspectAfter) -> Array {
-        self.reactor.suspect_disks_after(after);
+    pub fn slow_disk_timeout(mut self, after: SlowDiskTimeout) -> Array {
+        self.reactor.time_out_slow_disks(after);
         self
     }
 

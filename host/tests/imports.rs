@@ -19,7 +19,7 @@ const ORDER: [&str; 33] = [
     "lanes",
     "disk",
     "disk_timeout",
-    "suspect_after",
+    "slow_disk_timeout",
     "spec",
     "policy",
     "throttle",

@@ -76,6 +76,20 @@ impl<S: Read + Write> Initiator<S> {
         self.receive().unwrap()
     }
 
+    /// The event of an asynchronous message, and its second and third parameter.
+    fn event(&mut self) -> [u8; 3] {
+        let (head, _) = self.receive().expect("a message");
+        assert_eq!((head[0], &head[16..20]), (0x32, &[0xff; 4][..]));
+        [head[36], head[41], head[43]]
+    }
+
+    /// The sense key, code and qualifier of a command that fails.
+    fn sense(&mut self, flags: u8, cdb: &[u8], data: &[u8]) -> [u8; 3] {
+        let (head, sense) = self.command(flags, cdb, data.len() as u16, data);
+        assert_eq!(head[3], 2, "{sense:?}");
+        [sense[4], sense[14], sense[15]]
+    }
+
     fn write(&mut self, block: u8, data: &[u8]) -> u8 {
         let count = (data.len() / 512) as u8;
         self.command(0x20, &[0x2a, 8, 0, 0, 0, block, 0, 0, count], data.len() as u16, data).0[3]
@@ -196,5 +210,67 @@ fn discovery_names_where_one_can_connect() {
         format!("TargetAddress=127.0.0.1:{any},1\0TargetAddress=127.0.0.1:{loopback},1\0");
     let listed = |target: &String| format!("TargetName={target}\0{portals}");
     assert_eq!(text, targets.iter().map(listed).collect::<String>());
+    array.shutdown().unwrap();
+}
+
+#[test]
+fn hosts_are_asked_to_leave_before_an_array_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir, &[]);
+    let target = format!("TargetName={}\0", found(dir).0[0]);
+    let login = |isid| Initiator::login(connect(dir), isid, &target);
+    let [(mut one, _), (mut two, _)] = [login(1), login(2)];
+    let stopped = std::thread::spawn(|| array.shutdown());
+    assert_eq!((one.event(), two.event()), ([1, 0, 2], [1, 0, 2]));
+    // Those that are in are still served, and nobody else is let in.
+    assert_eq!(one.write(3, &[7; 512]), 0);
+    assert_eq!(login(3).1, 0x0301, "there is no other process");
+    assert_eq!(two.read(3, 1), [7; 512]);
+    let mut head = [0; 48];
+    (head[0], head[1]) = (0x46, 0x80);
+    one.send(head, &[]);
+    assert_eq!(one.receive().map(|(head, _)| (head[0], head[2])), Some((0x26, 0)));
+    assert!(one.receive().is_none());
+    // The other has had time enough.
+    assert_eq!(two.event(), [3, 2, 0]);
+    assert!(two.receive().is_none());
+    stopped.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_host_is_told_that_its_connection_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir, &["iscsi:127.0.0.1:0"]);
+    let (targets, listens) = found(dir);
+    let target = format!("TargetName={}\0", targets[0]);
+    let address = listens[1].rsplit_once('/').unwrap().1.to_string();
+    let (mut host, _) = Initiator::login(TcpStream::connect(address).unwrap(), 1, &target);
+    assert_eq!(host.write(3, &[7; 512]), 0);
+    let (address, volume) = (Some("127.0.0.1".to_string()), None);
+    let disconnect = Command::HostDisconnect { address, volume };
+    Control::connect(dir).unwrap().request(&disconnect).unwrap();
+    assert_eq!(host.event(), [3, 2, 0]);
+    assert!(host.receive().is_none());
+    array.shutdown().unwrap();
+}
+
+#[test]
+fn a_command_that_a_volume_stops_offering_is_unknown_from_then_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir, &[]);
+    let target = format!("TargetName={}\0", found(dir).0[0]);
+    let (mut host, _) = Initiator::login(connect(dir), 1, &target);
+    let compare_and_write = [0x89, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0];
+    let data = [[0; 512], [7; 512]].concat();
+    assert_eq!(host.command(0x20, &compare_and_write, 1024, &data).0[3], 0);
+    let set = [("ordering".to_string(), "device-locks".to_string())].into();
+    let command = Command::VolumeSet { name: "a".into(), set, force: false, range: None };
+    Control::connect(dir).unwrap().request(&command).unwrap();
+    assert_eq!(host.sense(0, &[0], &[]), [6, 0x3f, 3], "it is told that the unit has changed");
+    assert_eq!(host.sense(0x20, &compare_and_write, &data), [5, 0x20, 0]);
+    assert_eq!(host.read(3, 1), [7; 512]);
     array.shutdown().unwrap();
 }

@@ -2,6 +2,10 @@
 import socket
 
 
+class Moved(Exception):
+    """The login is to be made at another address."""
+
+
 class Initiator:
     """A session with a target, of an initiator of this name."""
 
@@ -14,7 +18,9 @@ class Initiator:
         head[8:14] = b"\x80" + isid.to_bytes(5, "big")
         head[24:28] = self.number.to_bytes(4, "big")
         self.socket.sendall(head + text + b"\0" * (-len(text) % 4))
-        answer, _ = self.unit()
+        answer, text = self.unit()
+        if answer[36:38] == b"\1\1":
+            raise Moved(text.decode().removeprefix("TargetAddress=").rstrip("\0"))
         assert answer[0] == 0x23 and answer[36:38] == b"\0\0", answer.hex()
 
     def exactly(self, n):
@@ -61,6 +67,22 @@ class Initiator:
             else:
                 raise ConnectionError(f"an answer of kind {head[0]:#x}")
         return self.answers.pop(tag)
+
+    def event(self):
+        """The next unit, an asynchronous message: its event, and the second and third parameter."""
+        head, _ = self.unit()
+        assert head[0] == 0x32 and head[16:20] == b"\xff" * 4, head.hex()
+        return head[36], int.from_bytes(head[40:42], "big"), int.from_bytes(head[42:44], "big")
+
+    def logout(self):
+        """Ends the session in good order."""
+        head = bytearray(48)
+        head[0], head[1], head[16:20] = 0x46, 0x80, b"\0\0\xff\xff"
+        head[24:28] = self.number.to_bytes(4, "big")
+        self.socket.sendall(head)
+        answer, _ = self.unit()
+        assert answer[0] == 0x26 and answer[2] == 0, answer.hex()
+        assert self.socket.recv(1) == b""
 
     def ask(self, cdb, out=b"", expected=0):
         return self.answer(self.send(cdb, out, expected))

@@ -299,7 +299,7 @@ fn writing(pieces: Vec<Piece>, length: u64) -> Op {
 fn failed_copy(failure: Failure) -> Status {
     match failure {
         Failure::Gone => Status::Check(Sense::UNREACHABLE),
-        Failure::OutOfRange | Failure::Failed | Failure::Unknown => {
+        Failure::OutOfRange | Failure::NotOffered | Failure::Failed | Failure::Unknown => {
             Status::Check(Sense::COPY_ABORTED)
         }
         failure => failed(failure),
@@ -311,6 +311,7 @@ fn failed(failure: Failure) -> Status {
         Failure::Busy => Status::Busy,
         Failure::OutOfRange => Status::Check(Sense::OUT_OF_RANGE),
         Failure::Gone => Status::Check(Sense::NO_UNIT),
+        Failure::NotOffered => Status::Check(Sense::OPCODE),
         Failure::Protected => Status::Check(Sense::WRITE_PROTECTED),
         Failure::Reserved => Status::Conflict,
         Failure::NoSpace => Status::Check(Sense::NO_SPACE),

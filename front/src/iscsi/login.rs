@@ -24,6 +24,7 @@ const MOST_REQUESTS: u32 = 100;
 /// Why a login fails: a class and a detail (RFC 7143, 11.13.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
+    Moved = 0x0101,
     Initiator = 0x0200,
     Authentication = 0x0201,
     Forbidden = 0x0202,
@@ -103,7 +104,7 @@ impl Server {
         match self.hear(&mut login, pdu) {
             Ok(heard) => self.ask_or_respond(login, heard),
             Err(status) => {
-                self.fail_login(&head, status);
+                self.fail_login(&head, status, Vec::new());
                 self.events.extend(login.unproved.map(Event::Unproved));
             }
         }
@@ -223,7 +224,7 @@ impl Server {
 
     /// Answers [`Event::Prove`]: authentication failed.
     pub fn disproved(&mut self) {
-        self.end_applying(Status::Authentication);
+        self.end_applying(Status::Authentication, Vec::new());
     }
 
     fn take_key(&mut self, login: &mut Login, (key, value): Pair) -> Result<(), Status> {
@@ -284,19 +285,26 @@ impl Server {
 
     /// Answers [`Event::Login`]: the initiator may not use the target.
     pub fn turn_away(&mut self, why: Refusal) {
-        self.end_applying(match why {
+        let status = match &why {
             Refusal::NotFound => Status::NotFound,
             Refusal::Unavailable => Status::Unavailable,
+            Refusal::Moved(_) => Status::Moved,
             Refusal::Forbidden => Status::Forbidden,
-        });
+        };
+        let mut text = Vec::new();
+        if let Refusal::Moved(address) = why {
+            // Here without the portal group (RFC 7143, 13.8).
+            keys::append(&mut text, "TargetAddress", &address);
+        }
+        self.end_applying(status, text);
     }
 
-    fn end_applying(&mut self, status: Status) {
+    fn end_applying(&mut self, status: Status, text: Vec<u8>) {
         let Phase::Applying(login) = std::mem::replace(&mut self.phase, Phase::Closing) else {
             return;
         };
         if let Some(head) = login.head {
-            self.fail_login(&head, status);
+            self.fail_login(&head, status, text);
         }
     }
 
@@ -348,12 +356,12 @@ impl Server {
         }
     }
 
-    fn fail_login(&mut self, head: &Head, status: Status) {
+    fn fail_login(&mut self, head: &Head, status: Status, text: Vec<u8>) {
         let answer = Head::new(opcode::LOGIN_RESPONSE)
             .answering(head.tag())
             .with_byte(1, 0)
             .with_half(36, status as u16);
-        self.send_status(with_isid(answer, head), &[]);
+        self.send_status(with_isid(answer, head), &[text.into()]);
         self.close();
     }
 }

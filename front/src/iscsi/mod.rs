@@ -17,6 +17,7 @@
 //! | `text` | the list of targets, and later negotiation |
 //! | `commands`, `transfer` | commands and their data |
 //! | `tasks` | commands in progress, and aborts |
+//! | `parting` | the end of a session, when the target wants it |
 //! | `replies` | outgoing data and status |
 //! | `scsi` | the disk commands |
 //! | `reservation` | reservations, in the driver's terms |
@@ -29,6 +30,7 @@ mod digest;
 mod keys;
 mod login;
 mod parameters;
+mod parting;
 mod pdu;
 mod replies;
 pub mod reservation;
@@ -45,6 +47,7 @@ use bytes::Bytes;
 pub use attention::Attention;
 pub use chap::{Algorithm, Challenge, Chap, Claim, Unproved};
 pub use login::Gate;
+pub use parting::Parting;
 pub use scsi::unit::{Designator, Unit};
 pub use server::Server;
 
@@ -190,6 +193,8 @@ pub enum Failure {
     NoSpace,
     /// The content differs from the expected content at this byte of the range.
     Differs(u64),
+    /// The unit has stopped offering the command.
+    NotOffered,
     /// It cannot be done.
     Failed,
     /// It may have been done or not.
@@ -197,12 +202,14 @@ pub enum Failure {
 }
 
 /// Why an initiator may not use a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// There is no such target.
     NotFound,
     /// Not now.
     Unavailable,
+    /// Not here, but at this address of another process.
+    Moved(String),
     /// It is not for this initiator.
     Forbidden,
 }

@@ -25,6 +25,7 @@ pub(super) mod opcode {
     pub(in crate::iscsi) const DATA_IN: u8 = 0x25;
     pub(in crate::iscsi) const LOGOUT_RESPONSE: u8 = 0x26;
     pub(in crate::iscsi) const R2T: u8 = 0x31;
+    pub(in crate::iscsi) const ASYNCHRONOUS: u8 = 0x32;
     pub(in crate::iscsi) const REJECT: u8 = 0x3f;
 }
 
@@ -42,6 +43,10 @@ pub(super) mod at {
     /// `DataSN`, `R2TSN`, or `ExpDataSN`.
     pub(in crate::iscsi) const DATA_SN: usize = 36;
     pub(in crate::iscsi) const OFFSET: usize = 40;
+    /// The event of an asynchronous message, and its parameters.
+    pub(in crate::iscsi) const EVENT: usize = 36;
+    pub(in crate::iscsi) const SECOND_PARAMETER: usize = 40;
+    pub(in crate::iscsi) const THIRD_PARAMETER: usize = 42;
     /// A residual, or the desired length.
     pub(in crate::iscsi) const LENGTH: usize = 44;
 }

@@ -43,12 +43,12 @@ fn trust(volume: &Volume, wish: Wish) -> Result<Trust> {
     match (wish.trust, wish.suspect) {
         (None, None) => Ok(Trust::Nobody),
         (None | Some(Believed::Data), Some(_)) => {
-            fail("--suspect needs --trust parity: it names the node with the wrong data")
+            fail("--wrong needs --trust parity: it names the node with the wrong data")
         }
         (Some(Believed::Data), None) => Ok(Trust::Data),
         (Some(Believed::Parity), None) if k > 1 => fail(format!(
             "volume '{name}' has {k} data columns, and parity can correct one of them: give the node with the wrong data, with \
-             --suspect N"
+             --wrong N"
         )),
         (Some(Believed::Parity), None) => Ok(Trust::Parity(None)),
         (Some(Believed::Parity), Some(node)) => {
@@ -112,7 +112,7 @@ mod tests {
             operation(&volume(layout, nodes), wish).map(|_| ()).map_err(|e| e.to_string())
         };
         let parity = Some(Believed::Parity);
-        assert!(refused("raid5", 3, parity, None).unwrap_err().contains("--suspect N"));
+        assert!(refused("raid5", 3, parity, None).unwrap_err().contains("--wrong N"));
         assert!(refused("raid5", 3, parity, Some(7)).unwrap_err().contains("0, 1, 2"));
         assert!(refused("raid5", 3, Some(Believed::Data), Some(1)).is_err());
         assert!(refused("raid0", 3, Some(Believed::Data), None).unwrap_err().contains("no parity"));

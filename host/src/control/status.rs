@@ -10,6 +10,7 @@ use weft_core::cluster::{
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress, SlowAt};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 use weft_member::node_of;
+use weft_net::identity::Clock;
 
 use crate::cluster::Together;
 use crate::control::commands::{Commands, seconds_left, time_of_day};
@@ -62,6 +63,7 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
         balance: evenness(engine.map(), &plan),
         settings: settings(engine.map()),
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
+        host_warnings: doors::warnings(engine.map(), Clock::system().now()),
         cut_off: cut_off(engine),
     }
 }

@@ -25,7 +25,7 @@ pub enum HostAction {
         /// The public half of its key.
         key: Vec<u8>,
     },
-    /// Know a host by a certificate, and by no other.
+    /// Know a host by one more certificate.
     Certify {
         /// The host's name.
         name: String,
@@ -33,6 +33,9 @@ pub enum HostAction {
         key: String,
         /// Until when it is good, in seconds since 1970.
         until: u64,
+        /// Know it by no other from then on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        revoke_others: bool,
     },
     /// Seal CHAP secrets for a host; nothing changes yet.
     Seal {

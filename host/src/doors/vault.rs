@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -27,11 +28,68 @@ const NUMBER: &[u8] = b"weft: the number of a key for secrets of hosts";
 
 type Key = [u8; 32];
 
-/// The keys of a process.
+/// Has whoever waits look again.
+type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// The keys of a process, and the thread that writes their file.
 pub(crate) struct Vault {
-    dir: PathBuf,
     cluster: u128,
-    keys: Mutex<BTreeMap<u64, Key>>,
+    shared: Arc<Shared>,
+}
+
+/// What the thread needs.
+struct Shared {
+    dir: PathBuf,
+    inside: Mutex<Inside>,
+    wake: OnceLock<Wake>,
+}
+
+#[derive(Default)]
+struct Inside {
+    keys: BTreeMap<u64, Key>,
+    /// Those that are in the file.
+    durable: BTreeSet<u64>,
+    /// The thread writes.
+    writes: bool,
+    /// Why the latest write failed; and the same until the log has it.
+    failed: Option<Error>,
+    complaint: Option<Error>,
+}
+
+/// The key by which secrets are sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SealingKey {
+    /// This one, which is durable.
+    Ready(u64),
+    /// Its file is being written.
+    Writing,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the file until it has all keys, or cannot be written.
+    fn write(&self) {
+        loop {
+            let keys = self.lock().keys.clone();
+            let text: String = keys.values().map(|key| hex(key) + "\n").collect();
+            let written = replace(&self.dir.join(FILE), &self.dir.join(SPARE), text.as_bytes());
+            let mut inside = self.lock();
+            match written {
+                Ok(()) => inside.durable = keys.keys().copied().collect(),
+                Err(e) => {
+                    (inside.failed, inside.complaint) = (Some(e.clone()), Some(e));
+                }
+            }
+            if inside.failed.is_some() || inside.durable.len() == inside.keys.len() {
+                inside.writes = false;
+                break;
+            }
+        }
+        self.wake.get().inspect(|wake| wake());
+    }
 }
 
 impl Vault {
@@ -52,20 +110,30 @@ impl Vault {
                 ))
             })
         };
-        let keys = text.lines().map(key).collect::<Result<_>>()?;
-        Ok(Vault { dir: dir.to_path_buf(), cluster, keys: Mutex::new(keys) })
+        let keys: BTreeMap<u64, Key> = text.lines().map(key).collect::<Result<_>>()?;
+        let durable = keys.keys().copied().collect();
+        let inside = Mutex::new(Inside { keys, durable, ..Inside::default() });
+        let shared = Shared { dir: dir.to_path_buf(), inside, wake: OnceLock::new() };
+        Ok(Vault { cluster, shared: Arc::new(shared) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Key>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Has `wake` called from now on when the file has been written.
+    pub(crate) fn wakes(&self, wake: Wake) {
+        // There is one reactor, so the first one stays.
+        let _ = self.shared.wake.set(wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.shared.lock()
     }
 
     /// A key by its number, for another process.
     pub(crate) fn key(&self, number: u64) -> Option<String> {
-        self.lock().get(&number).map(|key| hex(key))
+        self.lock().keys.get(&number).map(|key| hex(key))
     }
 
-    /// Keeps a key received from another process. Returns whether it is new here.
+    /// Keeps a key received from another process. Returns whether it is new here. It can be used at once, and its file is
+    /// written meanwhile.
     pub(crate) fn keep(&self, asked: u64, text: &str) -> Result<bool> {
         let Some(key) = unhex(text).and_then(|bytes| Key::try_from(bytes).ok()) else {
             return fail("what a process gave is not a key for secrets");
@@ -73,44 +141,75 @@ impl Vault {
         if number(&key) != asked {
             return fail("a process gave another key for secrets than it was asked for");
         }
-        let mut keys = self.lock();
-        let is_new = !keys.contains_key(&asked);
+        let mut inside = self.lock();
+        let is_new = inside.keys.insert(asked, key).is_none();
         if is_new {
-            self.add(&mut keys, key)?;
+            self.begin_to_write(&mut inside)?;
         }
         Ok(is_new)
     }
 
-    fn add(&self, keys: &mut BTreeMap<u64, Key>, key: Key) -> Result<u64> {
-        let number = number(&key);
-        let all = keys.values().chain([&key]);
-        let text: String = all.map(|key| hex(key) + "\n").collect();
-        replace(&self.dir.join(FILE), &self.dir.join(SPARE), text.as_bytes())?;
-        keys.insert(number, key);
-        Ok(number)
+    /// Why the file could not be written, if that has not been said yet.
+    pub(crate) fn take_complaint(&self) -> Option<Error> {
+        self.lock().complaint.take()
+    }
+
+    /// Has the thread write the file, which may take long.
+    fn begin_to_write(&self, inside: &mut Inside) -> Result<()> {
+        inside.failed = None;
+        if inside.writes {
+            return Ok(());
+        }
+        let shared = self.shared.clone();
+        let thread = thread::Builder::new().name("weft-keys".to_string());
+        let started = thread.spawn(move || shared.write());
+        started.map_err(|e| Error(format!("cannot start a thread to write {FILE}: {e}")))?;
+        inside.writes = true;
+        Ok(())
+    }
+
+    /// The numbers of keys that the map's secrets are sealed with and that are durable here.
+    fn usual(inside: &Inside, map: &ClusterMap) -> Option<u64> {
+        let used = map.hosts.values().filter_map(|host| Some(host.secret.as_ref()?.key));
+        let used = used.filter(|key| inside.durable.contains(key)).min();
+        used.or(inside.durable.first().copied())
+    }
+
+    /// Has a durable key for secrets: the map's if it is here, else another of this process, or a new one. Its file is
+    /// begun to be written if it is not.
+    pub(crate) fn prepare(&self, map: &ClusterMap) -> Result<SealingKey> {
+        let mut inside = self.lock();
+        if let Some(number) = Vault::usual(&inside, map) {
+            return Ok(SealingKey::Ready(number));
+        }
+        if inside.keys.is_empty() {
+            let key = random()?;
+            inside.keys.insert(number(&key), key);
+        }
+        self.begin_to_write(&mut inside)?;
+        Ok(SealingKey::Writing)
+    }
+
+    /// What has become of that.
+    pub(crate) fn prepared(&self, map: &ClusterMap) -> Result<SealingKey> {
+        let inside = self.lock();
+        match (Vault::usual(&inside, map), &inside.failed) {
+            (Some(number), _) => Ok(SealingKey::Ready(number)),
+            (None, Some(e)) => Err(e.clone()),
+            (None, None) => Ok(SealingKey::Writing),
+        }
     }
 
     /// The numbers of missing keys: those that secrets of the map are sealed with.
     pub(crate) fn missing(&self, map: &ClusterMap) -> BTreeSet<u64> {
-        let keys = self.lock();
+        let inside = self.lock();
         let used = map.hosts.values().filter_map(|host| Some(host.secret.as_ref()?.key));
-        used.filter(|key| !keys.contains_key(key)).collect()
+        used.filter(|key| !inside.keys.contains_key(key)).collect()
     }
 
-    /// Seals a host's secrets, with the map's key if it is here, else with another key of this process or a new one.
-    pub(crate) fn seal(
-        &self,
-        map: &ClusterMap,
-        host: &str,
-        secrets: &Secrets,
-    ) -> Result<SealedSecret> {
-        let mut keys = self.lock();
-        let used = map.hosts.values().filter_map(|host| Some(host.secret.as_ref()?.key));
-        let usual = used.filter(|key| keys.contains_key(key)).min();
-        let number = match usual.or(keys.keys().next().copied()) {
-            Some(number) => number,
-            None => self.add(&mut keys, random()?)?,
-        };
+    /// Seals a host's secrets with a key.
+    pub(crate) fn seal(&self, number: u64, host: &str, secrets: &Secrets) -> Result<SealedSecret> {
+        let keys = &self.lock().keys;
         let (mutual, nonce) = (secrets.is_mutual(), random::<NONCE_LEN>()?);
         let mut bytes = secrets.to_bytes();
         let aad = Aad::from(self.bound_to(host, mutual));
@@ -125,8 +224,8 @@ impl Vault {
 
     /// Opens a host's secrets, if the key is here and the sealed form is intact.
     pub(crate) fn open_sealed(&self, host: &str, sealed: &SealedSecret) -> Result<Secrets> {
-        let keys = self.lock();
-        let Some(key) = keys.get(&sealed.key) else {
+        let inside = self.lock();
+        let Some(key) = inside.keys.get(&sealed.key) else {
             return fail(format!(
                 "this process does not have the key that the secret of host '{host}' is sealed with, and gets it from the others; if \
                  none has it, set the secret again (`weft host secret {host}`)"
@@ -171,8 +270,10 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::PermissionsExt;
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use weft_core::cluster::{HostChange, LONGEST_SEALED};
 
     use super::*;
@@ -186,19 +287,58 @@ mod tests {
         map
     }
 
+    /// Waits until the file is written.
+    fn settle(vault: &Vault) {
+        while vault.lock().writes {
+            thread::yield_now();
+        }
+    }
+
+    fn seal(vault: &Vault, map: &ClusterMap, host: &str, secrets: &Secrets) -> SealedSecret {
+        if vault.prepare(map) == Ok(SealingKey::Writing) {
+            settle(vault);
+        }
+        let Ok(SealingKey::Ready(key)) = vault.prepared(map) else { panic!("there is no key") };
+        vault.seal(key, host, secrets).unwrap()
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let (vault, map) = (Vault::open(dir.path(), 7).unwrap(), with(&[]));
+        // The file system takes the file when somebody opens the other end, and then does not make it durable.
+        let spare = dir.path().join(SPARE);
+        mknodat(CWD, &spare, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(vault.prepare(&map), Ok(SealingKey::Writing));
+        assert_eq!(vault.prepared(&map), Ok(SealingKey::Writing));
+        let end = File::open(&spare).unwrap();
+        settle(&vault);
+        assert!(vault.prepared(&map).unwrap_err().0.contains("cannot write"));
+        assert!(vault.take_complaint().is_some() && vault.take_complaint().is_none());
+        assert!(!dir.path().join(FILE).exists());
+        // It is tried again, with the same key.
+        drop(end);
+        std::fs::remove_file(&spare).unwrap();
+        let numbers: Vec<u64> = vault.lock().keys.keys().copied().collect();
+        assert_eq!(vault.prepare(&map), Ok(SealingKey::Writing));
+        settle(&vault);
+        assert_eq!(vault.prepared(&map), Ok(SealingKey::Ready(numbers[0])));
+        assert_eq!((numbers.len(), vault.take_complaint()), (1, None));
+    }
+
     #[test]
     fn what_is_sealed_is_opened_by_who_has_the_key() {
         let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let vault = Vault::open(ours.path(), 7).unwrap();
         let secrets = Secrets::parse("twelve bytes", Some("another secret")).unwrap();
         assert!(!ours.path().join(FILE).exists(), "there is none before it is needed");
-        let sealed = vault.seal(&with(&[]), "web", &secrets).unwrap();
+        let sealed = seal(&vault, &with(&[]), "web", &secrets);
         assert!(sealed.mutual && sealed.key <= u64::MAX >> 1);
         assert!(!sealed.bytes.windows(6).any(|w| w == b"twelve"));
         assert!(vault.open_sealed("web", &sealed).unwrap() == secrets);
         let mode = ours.path().join(FILE).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let again = vault.seal(&with(&[]), "web", &secrets).unwrap();
+        let again = seal(&vault, &with(&[]), "web", &secrets);
         assert_eq!(again.key, sealed.key);
         assert_ne!((again.mark(), &again.bytes), (sealed.mark(), &sealed.bytes));
         // Another process gets the key.
@@ -212,10 +352,12 @@ mod tests {
         assert!(other.keep(sealed.key ^ 1, &key).is_err() && other.keep(sealed.key, "00").is_err());
         assert_eq!(other.keep(sealed.key, &key), Ok(true));
         assert_eq!(other.keep(sealed.key, &key), Ok(false));
+        assert!(other.open_sealed("web", &sealed).unwrap() == secrets, "at once");
+        settle(&other);
         let other = Vault::open(theirs.path(), 7).unwrap();
         assert!(other.missing(&map).is_empty() && other.key(sealed.key ^ 1).is_none());
         assert!(other.open_sealed("web", &sealed).unwrap() == secrets);
-        assert_eq!(other.seal(&map, "db", &secrets).unwrap().key, sealed.key);
+        assert_eq!(seal(&other, &map, "db", &secrets).key, sealed.key);
     }
 
     #[test]
@@ -224,7 +366,7 @@ mod tests {
         let vault = Vault::open(dir.path(), 7).unwrap();
         let long = |c: &str| c.repeat(255);
         let secrets = Secrets::parse(&long("a"), Some(&long("b"))).unwrap();
-        let sealed = vault.seal(&with(&[]), "web", &secrets).unwrap();
+        let sealed = seal(&vault, &with(&[]), "web", &secrets);
         assert!(sealed.bytes.len() <= LONGEST_SEALED, "{}", sealed.bytes.len());
         let damaged = |host: &str, sealed: &SealedSecret| {
             vault.open_sealed(host, sealed).err().is_some_and(|e| e.0.contains("damaged"))

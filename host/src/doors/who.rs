@@ -101,8 +101,8 @@ impl Who {
                     .to_string(),
             }),
             Who::Proved(shown) => {
-                let certificate = map.hosts.get(&shown.name).and_then(|host| host.certificate);
-                if certificate.is_some_and(|certificate| certificate.key == shown.key) {
+                let host = map.hosts.get(&shown.name);
+                if host.is_some_and(|host| host.certificate_of(shown.key).is_some()) {
                     return Ok(Some(&shown.name));
                 }
                 let name = &shown.name;
@@ -171,9 +171,9 @@ mod tests {
         let open = Volume::new(VolumeId(0), "open", 0, &spec, geometry, Vec::new());
         let list = [("web".to_string(), Access::ReadOnly)].into();
         let listed = Volume { name: "listed".into(), hosts: Some(list), ..open.clone() };
-        let certificate = Some(Certificate { key: 7, until: 9 });
+        let certificates = [6, 7].map(|n| Certificate { key: n.into(), until: n }).to_vec();
         let hosts = [
-            ("web".to_string(), KnownHost { certificate, secret: secret(3) }),
+            ("web".to_string(), KnownHost { certificates, secret: secret(3) }),
             ("new".to_string(), KnownHost::default()),
         ];
         (ClusterMap { hosts: hosts.into(), ..ClusterMap::default() }, open.into(), listed.into())
@@ -190,6 +190,7 @@ mod tests {
         assert_eq!(cause(&Who::Unproved, &open), Cause::NoTls);
         assert_eq!(proved("web", 7).access(&map, &listed), Ok(Access::ReadOnly));
         assert_eq!(proved("web", 7).access(&map, &open), Ok(Access::Full));
+        assert_eq!(proved("web", 6).access(&map, &open), Ok(Access::Full), "an earlier one");
         for revoked in [proved("web", 8), proved("new", 7), proved("gone", 7)] {
             assert_eq!(cause(&revoked, &open), Cause::Revoked, "{revoked:?}");
             assert_eq!(cause(&revoked, &listed), Cause::Revoked);

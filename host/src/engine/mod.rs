@@ -39,7 +39,7 @@ use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::polling::Polling;
-use crate::suspect_after::SuspectAfter;
+use crate::slow_disk_timeout::SlowDiskTimeout;
 use crate::volumes::{self, Exports, NewVolume, Served};
 
 pub(crate) use self::lane::Bell;
@@ -99,7 +99,7 @@ pub(crate) struct Engine {
     /// How long a disk may take for an operation.
     pub(crate) disk_timeout: DiskTimeout,
     /// How long a disk may be slow.
-    pub(crate) suspect_after: SuspectAfter,
+    pub(crate) slow_disk_timeout: SlowDiskTimeout,
 }
 
 impl Engine {
@@ -151,7 +151,7 @@ impl Engine {
             slow: SlowNodes::default(),
             next_look: 0,
             disk_timeout: DiskTimeout::default(),
-            suspect_after: SuspectAfter::default(),
+            slow_disk_timeout: SlowDiskTimeout::default(),
         };
         engine.copy_map();
         Ok(engine)

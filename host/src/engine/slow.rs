@@ -116,7 +116,9 @@ impl Engine {
     /// Takes out the node of a disk of this process that has been slow for long.
     fn take_out_slow(&mut self, now: Nanos) {
         let whole = self.whole_for(now);
-        let Some(after) = self.suspect_after.time().filter(|after| whole >= *after) else { return };
+        let Some(after) = self.slow_disk_timeout.time().filter(|after| whole >= *after) else {
+            return;
+        };
         let own = self.slow.seen.iter().map(Sighting::from);
         let all: Vec<Sighting> = own.chain(self.slow.heard.iter().copied()).collect();
         let Some(found) = worst_of_one(&all).filter(|found| found.seen_for >= after) else {
@@ -153,7 +155,7 @@ impl Engine {
         if self.slow.stays == Some((node, epoch)) {
             return false;
         }
-        let refused = match self.suspect_after.needs_spare() {
+        let refused = match self.slow_disk_timeout.needs_spare() {
             true if self.can_spare(node) => None,
             true => Some("volumes would have no redundancy without it".to_string()),
             false => self.can_do_without(&[node], &[]).err().map(|e| e.0),

@@ -22,7 +22,7 @@ const AWAY: Duration = Duration::from_millis(100);
 impl Hosts {
     /// Reads from the hosts that may have something to say.
     pub(crate) fn receive(&mut self, engine: &mut Engine) {
-        if engine.is_leaving() {
+        if engine.is_leaving() && self.stops.is_none() {
             return self.see_hosts_off(engine);
         }
         let now = Instant::now();
@@ -35,7 +35,8 @@ impl Hosts {
     }
 
     fn receive_from(&mut self, engine: &mut Engine, id: usize, now: Instant) {
-        if !self.connections.has(id) {
+        let is_heard = |session: &dyn Session| self.stops.is_none() || session.is_heard_out();
+        if !self.connections.get(id).is_some_and(is_heard) {
             return;
         }
         let mut said = std::mem::take(&mut self.said);
@@ -110,7 +111,7 @@ impl Hosts {
     /// more is taken from them, and those that have their answers are let go.
     fn see_hosts_off(&mut self, engine: &mut Engine) {
         for id in self.connections.such(|session| session.is_idle()) {
-            self.hang_up(engine, id, End::Closed);
+            self.let_go(engine, id);
         }
     }
 
@@ -282,6 +283,7 @@ impl Hosts {
         self.latencies.keep(|volume| engine.map().volumes.contains_key(&volume));
         self.slow_ones.sum_up(now);
         self.slow_disks.sum_up(now);
+        self.proofs.complain(&engine.log);
     }
 
     /// Says which disks took longer for an operation than a request is to take.
@@ -322,6 +324,7 @@ impl Hosts {
             End::Closed => {}
         }
         let session = self.connections.remove(id);
+        self.moved += usize::from(session.as_ref().is_some_and(|session| session.has_moved()));
         self.ended.push(id);
         self.held.forget(id);
         self.forget_reservings(id);

@@ -49,7 +49,7 @@ use crate::log::{Log, Sparing};
 use crate::sessions::connections::Connections;
 use crate::sessions::link::End;
 use crate::sessions::numbered::NumberedHosts;
-use crate::sessions::{Said, Session};
+use crate::sessions::{Parting, Said, Session};
 use crate::socket::Ready;
 use crate::status::VolumeLatency;
 
@@ -74,6 +74,11 @@ pub(crate) struct Hosts {
     ended: Vec<usize>,
     /// Room for what a host says.
     said: Vec<Said>,
+    /// The process stops: only hosts are heard that are asked to leave within this time, and those that are sent elsewhere.
+    stops: Option<Duration>,
+    /// How many have been asked, and how many have been sent elsewhere.
+    asked: usize,
+    moved: usize,
     /// When the poll was looked at last.
     looked: Instant,
     /// How long their requests took lately.
@@ -112,6 +117,9 @@ impl Hosts {
             next_node: 0,
             ended: Vec::new(),
             said: Vec::new(),
+            stops: None,
+            asked: 0,
+            moved: 0,
             looked: Instant::now(),
             latencies: Latencies::default(),
             slow: Limits::default().slow,
@@ -156,7 +164,10 @@ impl Hosts {
     }
 
     /// A connection has come in.
-    pub(crate) fn add(&mut self, id: usize, session: Box<dyn Session>) {
+    pub(crate) fn add(&mut self, id: usize, mut session: Box<dyn Session>) {
+        if let Some(within) = self.stops {
+            session.part(Parting::Asked(within));
+        }
         self.connections.add(id, session);
     }
 
@@ -173,6 +184,28 @@ impl Hosts {
     /// Whether any may have something to say.
     pub(crate) fn has_to_receive(&self) -> bool {
         self.connections.has_to_receive()
+    }
+
+    /// The process stops: hosts are asked to leave within a time, and others that come are sent elsewhere, if their
+    /// protocols have words for that. Returns whether any has yet to leave.
+    pub(crate) fn ask_to_leave(&mut self, within: Duration) -> bool {
+        self.stops = Some(within);
+        let stay = self.connections.ask_to_leave(within);
+        self.asked = self.asked.max(stay);
+        stay > 0
+    }
+
+    /// Whether as many have been sent elsewhere as were asked to leave.
+    pub(crate) fn have_moved(&self) -> bool {
+        self.moved >= self.asked
+    }
+
+    /// The process stops, and its hosts have left or had time enough. Those that have not are told that they are
+    /// dropped, and are not heard any more.
+    pub(crate) fn part(&mut self) {
+        for id in self.connections.such(|_| true) {
+            self.connections.part(id);
+        }
     }
 
     /// How many use a volume.
@@ -247,15 +280,21 @@ impl Hosts {
             engine
                 .log
                 .info(&format!("the connection of {peer} is closed at an operator's request"));
-            self.hang_up(engine, *id, End::Closed);
+            self.let_go(engine, *id);
         }
         ids.len()
     }
 
     fn hang_up_all(&mut self, engine: &mut Engine, which: impl Fn(&dyn Session) -> bool) {
         for id in self.connections.such(which) {
-            self.hang_up(engine, id, End::Closed);
+            self.let_go(engine, id);
         }
+    }
+
+    /// This process closes a connection, and its host is told so.
+    fn let_go(&mut self, engine: &mut Engine, id: usize) {
+        self.connections.part(id);
+        self.hang_up(engine, id, End::Closed);
     }
 
     /// Another process has answered a question; perhaps one about a host that waits to be let in.

@@ -88,6 +88,13 @@ impl Proofs {
         }
     }
 
+    /// Says why keys are not in their file.
+    pub(super) fn complain(&self, log: &Log) {
+        if let Some(e) = self.vault.as_ref().and_then(|vault| vault.take_complaint()) {
+            log.warn(&format!("keys for the secrets of hosts cannot be kept: {e}"));
+        }
+    }
+
     /// Who claims to be a host, if it is that, and the digest by which the target proves itself.
     fn judge(&self, map: &ClusterMap, claim: &Claim) -> Result<(Who, Option<Vec<u8>>), Disproof> {
         let name = &claim.name;

@@ -11,7 +11,6 @@ use crate::doors::book::Entry;
 use crate::doors::who::Cause;
 use crate::engine::Engine;
 use crate::sessions::Session;
-use crate::sessions::link::End;
 
 /// What there is to say of a session.
 pub(super) fn entry<'a>(session: &'a dyn Session, volume: Option<&'a str>) -> Entry<'a> {
@@ -95,7 +94,7 @@ impl Hosts {
                 let name = volume.map(|v| v.name.as_str());
                 self.book.ended(&entry(session, name), &lost(session).unwrap_or_default());
             }
-            self.hang_up(engine, id, End::Closed);
+            self.let_go(engine, id);
         }
     }
 

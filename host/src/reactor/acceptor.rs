@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +39,8 @@ pub(super) struct Acceptor {
     listeners: Vec<Listener>,
     /// Where hosts can connect, as URIs.
     addresses: Vec<String>,
+    /// What hosts are told instead, for some protocols.
+    announced: Vec<Listen>,
     /// Hosts are let in.
     open: bool,
     /// Listeners where somebody may wait, and when to look.
@@ -67,6 +69,7 @@ impl Acceptor {
         Ok(Acceptor {
             addresses: listeners[1..].iter().map(|l| l.at.to_string()).collect(),
             listeners,
+            announced: Vec::new(),
             open: false,
             ready: BTreeMap::new(),
             callers: Callers::default(),
@@ -108,11 +111,36 @@ impl Acceptor {
         &self.addresses
     }
 
-    /// Those of them at which other machines may find it: it is not known which of all that a wildcard stands for.
-    pub(super) fn announced(&self) -> Vec<&String> {
-        let is_wildcard = |uri: &&String| uri.contains("://0.0.0.0:") || uri.contains("://[::]:");
-        let is_local = |uri: &&String| uri.contains("socket=");
-        self.addresses.iter().filter(|uri| !is_wildcard(uri) && !is_local(uri)).collect()
+    /// Has hosts told these addresses, instead of those at which their protocols are spoken.
+    pub(super) fn announce(&mut self, addresses: Vec<Listen>) {
+        self.announced = addresses;
+    }
+
+    /// The addresses that hosts of other processes are told: those that are announced, or at which other machines may find
+    /// this one. It is not known which address a wildcard stands for.
+    pub(super) fn announced(&self) -> Vec<String> {
+        let is_wildcard = |uri: &String| uri.contains("://0.0.0.0:") || uri.contains("://[::]:");
+        let is_local = |uri: &String| uri.contains("socket=");
+        let is_told = |l: &&Listener| self.announced.iter().all(|a| a.key() != l.at.key());
+        let own = self.listeners[1..].iter().filter(is_told).map(|l| l.at.to_string());
+        let own = own.filter(|uri| !is_wildcard(uri) && !is_local(uri));
+        own.chain(self.announced.iter().map(Listen::to_string)).collect()
+    }
+
+    /// The addresses that a host is told that has come in at a listener over this connection.
+    fn portals(&self, at: &Listen, local: Option<SocketAddr>) -> Vec<String> {
+        let of_protocol = |l: &&Listen| l.key() == at.key();
+        let announced: Vec<String> =
+            self.announced.iter().filter(of_protocol).map(Listen::place).collect();
+        if !announced.is_empty() {
+            return announced;
+        }
+        let others = self.listeners[1..].iter().map(|l| &l.at).filter(of_protocol);
+        let mut portals: Vec<String> =
+            std::iter::once(at).chain(others).filter_map(|l| l.portal(local)).collect();
+        let mut seen = BTreeSet::new();
+        portals.retain(|portal| seen.insert(portal.clone()));
+        portals
     }
 
     /// Whether hosts are let in.
@@ -215,12 +243,8 @@ impl Acceptor {
         node: usize,
         elsewhere: Vec<(NodeId, String)>,
     ) -> Result<Box<dyn Session>> {
-        let (at, local) = (&self.listeners[listener].at, stream.local_address());
-        let others = self.listeners[1..].iter().map(|l| &l.at).filter(|l| l.key() == at.key());
-        let mut portals: Vec<String> =
-            std::iter::once(at).chain(others).filter_map(|l| l.portal(local)).collect();
-        let mut seen = BTreeSet::new();
-        portals.retain(|portal| seen.insert(portal.clone()));
+        let at = &self.listeners[listener].at;
+        let portals = self.portals(at, stream.local_address());
         let door = Door {
             tls: self.keeper.config()?,
             required: at.asks_for_proof(&self.doors),

@@ -59,7 +59,7 @@ use crate::limits::Limits;
 use crate::log::{Log, Sparing};
 use crate::polling::{self, BusyPolling, Polling};
 use crate::sessions::listen::Listen;
-use crate::suspect_after::SuspectAfter;
+use crate::slow_disk_timeout::SlowDiskTimeout;
 
 pub(crate) use events::PEERS;
 pub use stop::Stopped;
@@ -123,6 +123,9 @@ impl Reactor {
             }
             None => None,
         };
+        let wakes = waker.clone();
+        // If it cannot be woken it is gone already.
+        vault.wakes(Box::new(move || drop(wakes.wake())));
         let book = Book::new(log.clone());
         let mut hosts = Hosts::new(complaints.clone(), book.clone(), log.clone());
         hosts.open_secrets_with(vault.clone());
@@ -174,6 +177,11 @@ impl Reactor {
         self.keeper.serve(doors.tls, self.acceptor.ips())
     }
 
+    /// Has hosts told these addresses, instead of those at which their protocols are spoken.
+    pub(crate) fn announce(&mut self, addresses: Vec<Listen>) {
+        self.acceptor.announce(addresses);
+    }
+
     /// Looks for input for a while before it sleeps, or not.
     pub(crate) fn poll(&mut self, polling: Polling) {
         self.busy_polling = BusyPolling::new(polling);
@@ -191,8 +199,8 @@ impl Reactor {
     }
 
     /// Takes out nodes whose disks are slow for longer than this.
-    pub(crate) fn suspect_disks_after(&mut self, after: SuspectAfter) {
-        self.engine.suspect_after = after;
+    pub(crate) fn time_out_slow_disks(&mut self, after: SlowDiskTimeout) {
+        self.engine.slow_disk_timeout = after;
     }
 
     /// Serves these volumes and no others.
@@ -239,9 +247,7 @@ impl Reactor {
         self.hosts.do_due(&mut self.engine);
         self.hosts.judge_claims(&self.engine);
         self.hosts.begin_what_waited(&mut self.engine, self.ending.is_on());
-        if !self.ending.is_on() {
-            self.hosts.receive(&mut self.engine);
-        }
+        self.hosts.receive(&mut self.engine);
         // What a control connection asks for may come about at once, and nothing else
         // would make us look again.
         loop {
@@ -341,9 +347,8 @@ impl Reactor {
     /// Waits until something happens. What nodes have put off comes before idling.
     fn wait(&mut self) -> io::Result<()> {
         self.engine.rest();
-        let busy = self.engine.has_work()
-            || self.engine.has_answers()
-            || (self.hosts.has_to_receive() && !self.ending.is_on());
+        let busy =
+            self.engine.has_work() || self.engine.has_answers() || self.hosts.has_to_receive();
         let soon = !busy && self.engine.has_soon();
         match busy || soon {
             true => {

@@ -12,6 +12,13 @@ use weft_core::units::NodeId;
 
 use crate::engine::instance::Phase;
 
+/// How long hosts have to leave that are asked to, in whole seconds.
+const LEAVING: Duration = Duration::from_secs(2);
+
+/// How long the process stays after its hosts have left, until they have come back and been sent to another. Initiators
+/// wait 2 s before that (DefaultTime2Wait), if they wait at all.
+const LINGER: Duration = Duration::from_secs(3);
+
 /// How long a clean stop waits for requests, and then again for everything to be in place.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -45,12 +52,26 @@ impl Stopper {
 pub(super) struct Ending {
     stopper: Stopper,
     since: Option<Instant>,
+    hosts: Leaving,
+}
+
+/// How far it is with the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    /// None has been asked to leave.
+    Unasked,
+    /// Some have been.
+    Asked,
+    /// The last of those has left.
+    Left(Instant),
+    /// All have left, or have had time enough.
+    Over,
 }
 
 impl Ending {
     /// Nobody has asked for it. What asks for it wakes the reactor so.
     pub(super) fn new(waker: Arc<Waker>) -> Ending {
-        Ending { stopper: Stopper::new(waker), since: None }
+        Ending { stopper: Stopper::new(waker), since: None, hosts: Leaving::Unasked }
     }
 
     /// What asks for it.
@@ -89,6 +110,9 @@ impl Reactor {
     /// time enough.
     pub(super) fn has_stopped(&mut self) -> bool {
         let Some(waited) = self.ending.waited() else { return false };
+        if !self.have_hosts_left(waited) {
+            return false;
+        }
         if self.hosts.unanswered() > 0 && waited < PATIENCE {
             return false;
         }
@@ -112,6 +136,25 @@ impl Reactor {
         let known = self.engine.is_handed_over(|p| self.peer_status.has_stopped(p))
             || !self.engine.may_serve();
         (self.is_down(&ours) && known) || waited >= 2 * PATIENCE
+    }
+
+    /// Whether the hosts have left that can be asked to, or have had time enough. They are asked before anything else
+    /// stops, so that they can be elsewhere by then.
+    fn have_hosts_left(&mut self, waited: Duration) -> bool {
+        let stay = self.hosts.ask_to_leave(LEAVING);
+        let move_on = !self.hosts.have_moved() && !self.peer_status.addresses().is_empty();
+        let hosts = match self.ending.hosts {
+            Leaving::Over => return true,
+            Leaving::Left(at) if move_on && at.elapsed() < LINGER => Leaving::Left(at),
+            Leaving::Asked if !stay && move_on => Leaving::Left(Instant::now()),
+            Leaving::Unasked | Leaving::Asked if stay && waited < LEAVING => Leaving::Asked,
+            _ => Leaving::Over,
+        };
+        self.ending.hosts = hosts;
+        if hosts == Leaving::Over {
+            self.hosts.part();
+        }
+        hosts == Leaving::Over
     }
 
     fn is_down(&self, nodes: &[NodeId]) -> bool {

@@ -14,7 +14,7 @@ use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
 use super::patience::Patience;
 use super::room::Room;
-use super::{Arrival, Asked, Refused, Said, Session};
+use super::{Arrival, Asked, Parting, Refused, Said, Session};
 use crate::doors::who::Who;
 use crate::socket::Ready;
 use crate::volumes::Exports;
@@ -50,6 +50,9 @@ pub(super) trait Protocol: Default + Send {
 
     /// Whether hosts prove by CHAP who they are, where nothing else is asked of them.
     const HAS_CHAP: bool = false;
+
+    /// What a process's configuration has the addresses under that hosts are told, if they are told any.
+    const ANNOUNCED: Option<&'static str> = None;
 
     /// The machine of a new connection.
     fn machine() -> Self::Machine;
@@ -114,6 +117,21 @@ pub(super) trait Protocol: Default + Send {
 
     /// The map has changed: the host may have to be told of it.
     fn look_at(&mut self, _: &mut Self::Machine, _: &Volume) {}
+
+    /// The process wants to end the session. Returns whether the host has been asked to leave and has not left.
+    fn part(&mut self, _: &mut Self::Machine, _: Parting) -> bool {
+        false
+    }
+
+    /// Whether the host is still heard while the process stops.
+    fn is_heard_out(&self) -> bool {
+        false
+    }
+
+    /// Whether the host has been sent to another process.
+    fn has_moved(&self) -> bool {
+        false
+    }
 
     /// What it calls its session, if a new one by that name takes the place of the old.
     fn name(&self) -> Option<&str> {
@@ -271,6 +289,18 @@ impl<P: Protocol> Session for Connection<P> {
 
     fn send(&mut self) -> Result<(), End> {
         self.link.send()
+    }
+
+    fn part(&mut self, how: Parting) -> bool {
+        self.protocol.part(&mut self.link.machine, how)
+    }
+
+    fn is_heard_out(&self) -> bool {
+        self.protocol.is_heard_out()
+    }
+
+    fn has_moved(&self) -> bool {
+        self.protocol.has_moved()
     }
 
     fn is_idle(&self) -> bool {

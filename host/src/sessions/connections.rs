@@ -11,7 +11,7 @@ use weft_core::units::VolumeId;
 use super::link::End;
 use super::numbered::Failure;
 use super::room::Room;
-use super::{Refused, Said, Session};
+use super::{Parting, Refused, Said, Session};
 use crate::doors::who::Who;
 use crate::limits::Limits;
 use crate::socket::Ready;
@@ -110,6 +110,26 @@ impl Connections {
     /// Takes those that may have something to say.
     pub(crate) fn take_to_receive(&mut self) -> BTreeSet<usize> {
         std::mem::take(&mut self.to_receive)
+    }
+
+    /// Asks all hosts to leave, if they have not been asked. Returns how many have yet to.
+    pub(crate) fn ask_to_leave(&mut self, within: Duration) -> usize {
+        let mut stay = 0;
+        for (id, session) in &mut self.sessions {
+            if session.part(Parting::Asked(within)) {
+                self.to_send.insert(*id);
+                stay += 1;
+            }
+        }
+        stay
+    }
+
+    /// A connection is about to be closed: its host is told, if the socket takes that at once.
+    pub(crate) fn part(&mut self, id: usize) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.part(Parting::Now);
+            let _ = session.send();
+        }
     }
 
     /// One that waited for room, and may have found some.

@@ -89,6 +89,37 @@ impl Listen {
         format!("{}{place}", front_end.prefix).parse()
     }
 
+    /// Reads an address that hosts are told instead of those at which the protocol with this key is spoken, as they reach
+    /// it from elsewhere.
+    pub fn announced(key: &str, text: &str) -> Result<Listen> {
+        let listen = Listen::spoken(key, text)?;
+        let is_usable = match &listen.place {
+            Place::Unix(_) => false,
+            Place::Tcp(address) => is_reachable(address),
+        };
+        match is_usable {
+            true => Ok(listen),
+            false => fail(format!(
+                "hosts cannot be told '{text}'; give HOST:PORT as they reach this process, such as 203.0.113.7:3260 or \
+                 [2001:db8::7]:3260"
+            )),
+        }
+    }
+
+    /// Refuses to announce addresses of a protocol that is spoken at none. `key` is by what they were given.
+    pub fn check_announced(announced: &[Listen], listens: &[Listen], key: &str) -> Result<()> {
+        let is_spoken = |of: &Listen| {
+            listens.iter().any(|l| l.key() == of.key() && matches!(l.place, Place::Tcp(_)))
+        };
+        match announced.iter().find(|of| !is_spoken(of)) {
+            Some(of) => fail(format!(
+                "{key}: this process has no address for {}, so there is nothing to announce; give it one, or omit {key}",
+                of.front_end.spoken_by
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// NBD, at a Unix socket at this path.
     pub fn unix(path: impl Into<PathBuf>) -> Listen {
         Place::Unix(path.into()).for_protocol("")
@@ -340,6 +371,16 @@ impl Drop for Listener {
     }
 }
 
+/// Whether an address can be one that hosts reach: it has a port, and names one machine.
+fn is_reachable(address: &str) -> bool {
+    if let Ok(address) = address.parse::<SocketAddr>() {
+        return !address.ip().is_unspecified() && address.port() != 0;
+    }
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let is_known = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    host.chars().all(is_known) && host.chars().any(|c| c.is_ascii_alphabetic()) && port != "0"
+}
+
 /// Whether two addresses are one, or one stands for all of the machine. Port 0 is any that is free.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let same = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
@@ -439,6 +480,39 @@ mod tests {
             assert!(asks(text, &doors(Tls::Require, true)), "{text}");
         }
         assert!(!asks("iscsi:./x.sock", &doors(Tls::Require, false)));
+    }
+
+    #[test]
+    fn addresses_that_hosts_are_told_name_one_machine() {
+        let of = |text: &str| Listen::announced("iscsi", text);
+        for good in ["203.0.113.7:3260", "[2001:db8::7]:3260", "san-1.example:3260", "127.0.0.1:1"]
+        {
+            assert_eq!(of(good).map(|l| l.to_string()), Ok(format!("iscsi://{good}")));
+            assert_eq!(of(&format!("iscsi:{good}")), of(good));
+        }
+        for bad in [
+            "0.0.0.0:3260",
+            "[::]:3260",
+            "10.0.0.1:0",
+            "san:0",
+            "10.0.0.256:3260",
+            "2001:db8::7:3260",
+            "a b:3260",
+            "./x.sock",
+        ] {
+            let error = of(bad).unwrap_err().0;
+            assert!(error.contains(bad) && error.contains("203.0.113.7:3260"), "{error}");
+        }
+        assert!(of("san").unwrap_err().0.contains("HOST:PORT"));
+        let listens = |text: &str| vec![text.parse::<Listen>().unwrap()];
+        let check = |text: &str| {
+            Listen::check_announced(&[of("san:3260").unwrap()], &listens(text), "iscsi_announce")
+        };
+        assert_eq!(check("iscsi:0.0.0.0:3260"), Ok(()));
+        for other in ["0.0.0.0:10809", "iscsi:./x.sock"] {
+            let error = check(other).unwrap_err().0;
+            assert!(error.contains("iscsi_announce: ") && error.contains("iSCSI initiators"));
+        }
     }
 
     #[test]

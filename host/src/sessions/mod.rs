@@ -31,7 +31,7 @@ pub(crate) mod room;
 mod tls;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError, HostOp};
@@ -69,6 +69,8 @@ pub(crate) struct FrontEnd {
     pub(crate) scheme: &'static str,
     /// Whether its hosts prove by CHAP who they are, where nothing else is asked of them.
     pub(crate) has_chap: bool,
+    /// What a process's configuration has the addresses under that hosts are told, if they are told any.
+    pub(crate) announced: Option<&'static str>,
     /// Begins a session at a connection.
     pub(crate) begin: fn(Arrival) -> Box<dyn Session>,
 }
@@ -100,6 +102,7 @@ impl FrontEnd {
             socket: P::SOCKET,
             scheme: P::SCHEME,
             has_chap: P::HAS_CHAP,
+            announced: P::ANNOUNCED,
             begin,
         }
     }
@@ -158,6 +161,16 @@ pub(crate) trait Session: Send {
     /// Writes what there is to say, as much as the socket takes.
     fn send(&mut self) -> Result<(), End>;
 
+    /// The process wants to end the session: its host is told, if its protocol has words for that. Returns whether it has
+    /// been asked to leave and has not left.
+    fn part(&mut self, how: Parting) -> bool;
+
+    /// Whether its host is still heard while the process stops: it is asked to leave, or sent elsewhere.
+    fn is_heard_out(&self) -> bool;
+
+    /// Whether its host has been sent to another process.
+    fn has_moved(&self) -> bool;
+
     /// Whether nothing that it asked for is still to be answered.
     fn is_idle(&self) -> bool;
 
@@ -205,6 +218,15 @@ pub(crate) trait Session: Send {
 
     /// It is over, and with it what it had of the room for requests.
     fn leave_room(&mut self, conn: usize, room: &mut Room);
+}
+
+/// How the process ends a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parting {
+    /// The process stops, and the host is to leave within this time. A new one is sent to another process.
+    Asked(Duration),
+    /// The connection is closed now.
+    Now,
 }
 
 /// What a host says.

@@ -86,12 +86,15 @@ struct File {
 #[derive(Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct HostEntry {
-    /// The digest of its certificate's public key, in hexadecimal.
+    /// The digest of the public key of its newest certificate, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     /// Seconds since 1970 until which the certificate is good.
     #[serde(default, skip_serializing_if = "is_zero")]
     until: u64,
+    /// The same of its earlier certificates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<(String, u64)>,
     /// Its sealed CHAP secret, in hexadecimal, and the number of the key that it is sealed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
@@ -250,10 +253,13 @@ pub(crate) fn version_named(text: &str) -> Option<u64> {
 }
 
 fn host_entry(host: &KnownHost) -> HostEntry {
-    let (certificate, secret) = (host.certificate.as_ref(), host.secret.as_ref());
+    let (newest, secret) = (host.newest(), host.secret.as_ref());
+    let key = |certificate: &Certificate| format!("{:032x}", certificate.key);
+    let earlier = host.certificates.iter().filter(|one| Some(**one) != newest);
     HostEntry {
-        key: certificate.map(|certificate| format!("{:032x}", certificate.key)),
-        until: certificate.map_or(0, |certificate| certificate.until),
+        key: newest.as_ref().map(key),
+        until: newest.map_or(0, |certificate| certificate.until),
+        earlier: earlier.map(|one| (key(one), one.until)).collect(),
         secret: secret.map(|sealed| hex(&sealed.bytes)),
         // Numbers of TOML have 63 bits.
         secret_key: secret.map_or(0, |sealed| sealed.key),
@@ -262,17 +268,19 @@ fn host_entry(host: &KnownHost) -> HostEntry {
 }
 
 fn known_host(entry: &HostEntry) -> Result<KnownHost> {
-    let certificate = |text: &String| -> Result<Certificate> {
+    let certificate = |(text, until): (&String, u64)| -> Result<Certificate> {
         let key = u128::from_str_radix(text, 16)
             .map_err(|_| Error(format!("key '{text}' is not a hexadecimal number")))?;
-        Ok(Certificate { key, until: entry.until })
+        Ok(Certificate { key, until })
     };
+    let earlier = entry.earlier.iter().map(|(text, until)| (text, *until));
+    let all = earlier.chain(entry.key.iter().map(|text| (text, entry.until)));
     let sealed = |text: &String| match unhex(text) {
         Some(bytes) => Ok(SealedSecret { key: entry.secret_key, mutual: entry.mutual, bytes }),
         None => fail("the secret of a host is not in hexadecimal"),
     };
     Ok(KnownHost {
-        certificate: entry.key.as_ref().map(certificate).transpose()?,
+        certificates: all.map(certificate).collect::<Result<_>>()?,
         secret: entry.secret.as_ref().map(sealed).transpose()?,
     })
 }

@@ -50,11 +50,13 @@ fn what_is_stored_is_loaded() {
     attendance.times_away.insert(NodeId(2), vec![was_away, is_away]);
     map.settings.rebuild_floor = Some(64 << 20);
     map.settings.rebuild_ceiling = Some(u64::MAX);
-    let certificate = Some(Certificate { key: u128::MAX - 5, until: 1_900_000_000 });
-    map.hosts.insert("web".into(), KnownHost { certificate, secret: None });
+    let [old, new] = [9, 5]
+        .map(|n: u64| Certificate { key: u128::MAX - u128::from(n), until: 1_900_000_000 - n });
+    map.hosts.insert("web".into(), KnownHost { certificates: vec![old, new], secret: None });
+    map.hosts.insert("db".into(), KnownHost { certificates: vec![new], secret: None });
     let key = u64::MAX >> 1;
     let secret = Some(SealedSecret { key, mutual: true, bytes: (0..=255).collect() });
-    map.hosts.insert("new".into(), KnownHost { certificate: None, secret });
+    map.hosts.insert("new".into(), KnownHost { certificates: Vec::new(), secret });
     let lists =
         [None, Some([("web".into(), Access::ReadOnly), ("new".into(), Access::Full)].into())];
     for (volume, list) in map.volumes.values_mut().zip(lists) {

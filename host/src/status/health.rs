@@ -60,6 +60,7 @@ impl Status {
         all.extend(self.volumes.iter().flat_map(|v| self.of_volume(v)));
         all.extend(self.nodes.iter().filter_map(|n| self.of_lost(n).or_else(|| of_node(n))));
         let warnings = self.cluster.iter().flat_map(|c| &c.warnings);
+        let warnings = warnings.chain(&self.host_warnings);
         all.extend(warnings.map(|text| (Health::Degraded, text.clone())));
         all.extend(self.cluster.iter().filter_map(|c| {
             let bad = c.detours.iter().filter(|d| d.bad).count();
@@ -369,6 +370,9 @@ mod tests {
 
     #[test]
     fn a_process_that_is_cut_off_has_failed_and_warnings_degrade() {
+        let host_warnings = vec!["h".to_string()];
+        let summary = Status { host_warnings, ..Status::default() }.summary();
+        assert_eq!(summary.to_string(), "degraded: h");
         let cut_off = Some("cut off".to_string());
         let summary = Status { cut_off, ..Status::default() }.summary();
         assert_eq!(

@@ -64,6 +64,8 @@ pub struct Status {
     /// The group of processes; only if the array has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
+    /// What an operator is to see to for known hosts.
+    pub host_warnings: Vec<String>,
     /// Why nothing else of this can be relied on; only from a process that reaches no majority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_off: Option<String>,

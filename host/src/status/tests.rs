@@ -83,6 +83,7 @@ fn full() -> Value {
             detours: vec![Detour::default()],
             ..ClusterStatus::default()
         }),
+        host_warnings: vec![String::new()],
         cut_off: Some(String::new()),
         ..Status::default()
     })

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use weft_code::Code;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, KnownHost,
-    LONGEST_REGISTRANT, LONGEST_SEALED, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS, NodeInfo,
-    NodeKind, PolicyRange, Registrant, Reservation, ReservationKind, ReservationOutcome,
-    Reservations, SealedSecret, Settings, TimeAway, Volume,
+    LONGEST_REGISTRANT, LONGEST_SEALED, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES,
+    MOST_REGISTRANTS, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation, ReservationKind,
+    ReservationOutcome, Reservations, SealedSecret, Settings, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -80,16 +80,20 @@ impl Wire for ClusterMap {
     }
 }
 
-/// In maps of before no host has a secret.
+/// In maps of before no host has a secret. What stands before its certificates was a flag, whether it has one, and is
+/// their number.
 impl Wire for KnownHost {
     fn put(&self, w: &mut Writer) {
-        self.certificate.put(w);
+        (self.certificates.len() as u8).put(w);
+        self.certificates.iter().for_each(|certificate| certificate.put(w));
         self.secret.put(w);
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
-        let certificate = Wire::take(r)?;
+        let count = u8::take(r)?;
+        at_most("the certificates of a host", count.into(), MOST_CERTIFICATES as u64)?;
+        let certificates = (0..count).map(|_| Wire::take(r)).collect::<Read<_>>()?;
         let secret = if r.version < WITH_SECRETS { None } else { Wire::take(r)? };
-        Ok(KnownHost { certificate, secret })
+        Ok(KnownHost { certificates, secret })
     }
 }
 

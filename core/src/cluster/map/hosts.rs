@@ -15,14 +15,17 @@ pub const LONGEST_SEALED: usize = 640;
 /// The most bytes that the sealed secrets of all hosts have together: a copy of the map must fit on a disk.
 pub const MOST_SEALED: usize = 64 << 10;
 
+/// The most certificates by which one host is known.
+pub const MOST_CERTIFICATES: usize = 4;
+
 /// The longest name of a host.
 const LONGEST_NAME: usize = 32;
 
 /// A host that the cluster knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KnownHost {
-    /// The certificate by which a caller proves that it is this host, if it has one.
-    pub certificate: Option<Certificate>,
+    /// The certificates by which a caller proves that it is this host: the one that expires first comes first.
+    pub certificates: Vec<Certificate>,
     /// The CHAP secret by which it does so over iSCSI, if it has one.
     pub secret: Option<SealedSecret>,
 }
@@ -45,7 +48,28 @@ impl SealedSecret {
     }
 }
 
-/// The one certificate by which a host is known: others of its name are refused.
+impl KnownHost {
+    /// Its certificate for a key, if it is known by that one.
+    pub fn certificate_of(&self, key: u128) -> Option<Certificate> {
+        self.certificates.iter().copied().find(|certificate| certificate.key == key)
+    }
+
+    /// The certificate that expires last, if it has any.
+    pub fn newest(&self) -> Option<Certificate> {
+        self.certificates.last().copied()
+    }
+
+    /// A host is known by one more certificate. If there are too many, the one that expires first is no longer valid.
+    fn certify(&mut self, certificate: Certificate) {
+        self.certificates.retain(|other| other.key != certificate.key);
+        self.certificates.push(certificate);
+        self.certificates.sort_by_key(|one| (one.until, one.key));
+        let surplus = self.certificates.len().saturating_sub(MOST_CERTIFICATES);
+        self.certificates.drain(..surplus);
+    }
+}
+
+/// A certificate by which a host is known. Others of its name are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Certificate {
     /// A digest of its public key.
@@ -81,8 +105,10 @@ pub type HostList = BTreeMap<String, Access>;
 pub enum HostChange {
     /// A host gets a name. It is not done if there is one of that name.
     Create(String),
-    /// A host is known by this certificate from now on, and by no earlier one. It is not done if there is no such host.
+    /// A host is known by this certificate, too. It is not done if there is no such host.
     Certify(String, Certificate),
+    /// A host is known by this certificate from now on, and by no other. It is not done if there is no such host.
+    CertifyAlone(String, Certificate),
     /// A host has this CHAP secret from now on, or none. It is not done if there is no such host, or no room for it.
     Secret(String, Option<SealedSecret>),
     /// A host is known no more, and is on no volume's list.
@@ -127,7 +153,12 @@ impl HostChange {
             }
             HostChange::Certify(name, certificate) => {
                 if let Some(host) = map.hosts.get_mut(name) {
-                    host.certificate = Some(*certificate);
+                    host.certify(*certificate);
+                }
+            }
+            HostChange::CertifyAlone(name, certificate) => {
+                if let Some(host) = map.hosts.get_mut(name) {
+                    host.certificates = vec![*certificate];
                 }
             }
             HostChange::Secret(name, secret) => {
@@ -266,7 +297,32 @@ mod tests {
             with(&[Create(name("a"))])
         );
         let again = with(&[Create(name("a")), Certify(name("a"), certificate), Create(name("a"))]);
-        assert_eq!(again.hosts["a"].certificate, Some(certificate), "it is not made twice");
+        assert_eq!(again.hosts["a"].certificates, [certificate], "it is not made twice");
+    }
+
+    #[test]
+    fn a_host_is_known_by_several_certificates_until_the_others_are_revoked() {
+        let name = || "a".to_string();
+        let one = |n: u64| Certificate { key: u128::from(n), until: 100 + n };
+        let certify = |n: u64| HostChange::Certify(name(), one(n));
+        let create = HostChange::Create(name());
+        let map = with(&[create.clone(), certify(2), certify(1), certify(2)]);
+        let host = &map.hosts["a"];
+        assert_eq!(
+            host.certificates,
+            [one(1), one(2)],
+            "each once, in the order in which they expire"
+        );
+        assert_eq!((host.newest(), host.certificate_of(1)), (Some(one(2)), Some(one(1))));
+        assert_eq!((KnownHost::default().newest(), host.certificate_of(3)), (None, None));
+        // Of too many those stay that are valid for longest.
+        let many: Vec<HostChange> = (1..=6).rev().map(certify).collect();
+        let map = with(&[&[create.clone()][..], &many].concat());
+        assert_eq!(map.hosts["a"].certificates, [one(3), one(4), one(5), one(6)]);
+        let alone = HostChange::CertifyAlone(name(), one(2));
+        assert_eq!(with(std::slice::from_ref(&alone)).hosts.len(), 0, "there is no such host");
+        let map = with(&[&[create][..], &many, &[alone]].concat());
+        assert_eq!(map.hosts["a"].certificates, [one(2)]);
     }
 
     #[test]

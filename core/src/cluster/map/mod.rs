@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 pub use attendance::{Attendance, TimeAway};
 pub use hosts::{
-    Access, Certificate, HostChange, HostList, KnownHost, LONGEST_SEALED, MOST_HOSTS, MOST_SEALED,
-    SealedSecret, is_host_name,
+    Access, Certificate, HostChange, HostList, KnownHost, LONGEST_SEALED, MOST_CERTIFICATES,
+    MOST_HOSTS, MOST_SEALED, SealedSecret, is_host_name,
 };
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};

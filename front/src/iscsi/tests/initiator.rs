@@ -7,8 +7,8 @@ use crate::iscsi::pdu::{FINAL, Head, NO_TAG, at, opcode, padded};
 use crate::iscsi::reservation::{Action, Outcome, State};
 use crate::iscsi::scsi::unit::sample;
 use crate::iscsi::{
-    Algorithm, Claim, Event, Failure, Op, Piece, Port, ProtocolError, Reply, Request, Server,
-    Target, Unproved, digest,
+    Algorithm, Claim, Event, Failure, Op, Piece, Port, ProtocolError, Refusal, Reply, Request,
+    Server, Target, Unproved, digest,
 };
 
 /// What the other side has sent.
@@ -66,6 +66,8 @@ pub(super) struct Initiator {
     pub(super) claims: Vec<Claim>,
     /// Logins that it was admitted for.
     pub(super) admitted: usize,
+    /// Where logins are sent instead.
+    pub(super) moves: Option<String>,
     pub(super) header_digest: bool,
     pub(super) data_digest: bool,
     pub(super) cmd_sn: u32,
@@ -87,6 +89,7 @@ impl Initiator {
             unproved: None,
             claims: Vec::new(),
             admitted: 0,
+            moves: None,
             header_digest: false,
             data_digest: false,
             cmd_sn: 7,
@@ -208,12 +211,13 @@ impl Initiator {
                 }
                 Event::Prove(claim) => self.judge(claim),
                 Event::Unproved(why) => self.unproved = Some(why),
-                Event::Login(nexus) => match nexus.target == sample().target {
-                    true => {
+                Event::Login(nexus) => match (nexus.target == sample().target, &self.moves) {
+                    (true, None) => {
                         self.admitted += 1;
                         self.server.admit(sample(), 5);
                     }
-                    false => self.server.turn_away(crate::iscsi::Refusal::NotFound),
+                    (true, Some(to)) => self.server.turn_away(Refusal::Moved(to.clone())),
+                    (false, _) => self.server.turn_away(Refusal::NotFound),
                 },
                 Event::Request(request) if self.holds => self.held.push(request),
                 Event::Request(request) => self.carry_out(&request),

@@ -46,6 +46,21 @@ fn reservations_end_as_the_driver_says() {
     assert_eq!(i.asked.len(), 5);
 }
 
+/// RESERVE and RELEASE, of SPC-2: with six bytes and with ten. An initiator that is refused by opcode does without them.
+#[test]
+fn reservations_of_sessions_are_refused_and_not_announced() {
+    let mut i = Initiator::logged_in("");
+    for opcode in [0x16, 0x17, 0x56, 0x57] {
+        assert_eq!(i.read(&[opcode, 0, 0, 0, 0, 0], 0).1.sense(), (5, 0x20, 0), "{opcode:#x}");
+        let one = [0xa3, 0x0c, 1, opcode, 0, 0, 0, 0, 0, 64, 0, 0];
+        assert_eq!(i.read(&one, 64).0[1] & 0x07, 1, "{opcode:#x} is not supported");
+    }
+    assert!(i.asked.is_empty());
+    // Nor is there a word that the two kinds of reservations go together (CRH).
+    let (can, _) = i.read(&[0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0], 255);
+    assert_eq!(can[2] & 0x10, 0);
+}
+
 #[test]
 fn an_initiator_sees_who_has_registered() {
     let mut i = Initiator::logged_in("");

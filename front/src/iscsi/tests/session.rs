@@ -1,8 +1,8 @@
 //! Logins, questions, and how sessions end.
 
 use super::*;
-use crate::iscsi::ProtocolError;
 use crate::iscsi::pdu::{CONTINUE, FINAL, Head, NO_TAG, at, opcode};
+use crate::iscsi::{Parting, ProtocolError};
 use crate::{Awaits, Machine, Service};
 
 const NAMES: &[u8] = b"InitiatorName=iqn.a\0TargetName=iqn.2026-11.weft.example:vol0\0";
@@ -215,6 +215,7 @@ fn failures_of_nodes_have_their_sense() {
     for (failure, sense) in [
         (crate::iscsi::Failure::OutOfRange, (5, 0x21, 0)),
         (crate::iscsi::Failure::Gone, (5, 0x25, 0)),
+        (crate::iscsi::Failure::NotOffered, (5, 0x20, 0)),
         (crate::iscsi::Failure::Failed, (4, 0x44, 0)),
         (crate::iscsi::Failure::NoSpace, (7, 0x27, 7)),
         (crate::iscsi::Failure::Unknown, (0x0b, 0, 0)),
@@ -298,6 +299,43 @@ fn aborts_wait_for_what_nodes_have_in_work() {
         let answer = i.one();
         assert_eq!((answer.head.tag(), answer.head.0[2]), (tag, outcome), "{function}");
     }
+}
+
+#[test]
+fn an_initiator_is_asked_to_log_out_and_told_when_it_is_dropped() {
+    let mut i = Initiator::logged_in("HeaderDigest=CRC32C\0");
+    i.holds = true;
+    i.command(FINAL | 0x40, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1], 512, &[]);
+    assert!(i.server.part(Parting::Logout(2)));
+    let asked = i.one();
+    assert_eq!((asked.head.opcode(), asked.head.tag()), (opcode::ASYNCHRONOUS, NO_TAG));
+    assert_eq!(asked.head.0[36..48], [1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
+    assert_eq!(asked.head.0[8..16], [0; 8], "it is about no unit");
+    // Commands in work go on, and statuses are numbered on.
+    i.release();
+    let read = i.one();
+    assert_eq!(read.head.word(at::STAT_SN), asked.head.word(at::STAT_SN) + 1);
+    assert_eq!(i.read(&[0; 6], 0).1.status(), 0);
+    assert!(i.server.part(Parting::Drop(7)));
+    assert_eq!(i.one().head.0[36..44], [3, 0, 0, 0, 0, 7, 0, 0]);
+    i.send(Head::new(opcode::LOGOUT | 0x40).answering(9), &[]);
+    assert_eq!((i.one().head.opcode(), i.server.closing()), (opcode::LOGOUT_RESPONSE, true));
+    assert!(!i.server.part(Parting::Drop(0)) && i.take().is_empty(), "it has logged out");
+    // Before a login and in a discovery session there is nobody to tell.
+    let mut i = Initiator::new();
+    assert!(!i.server.part(Parting::Logout(2)) && i.take().is_empty());
+    i.login(0x87, b"InitiatorName=iqn.a\0SessionType=Discovery\0");
+    assert!(!i.server.part(Parting::Logout(2)) && i.take().is_empty());
+}
+
+#[test]
+fn a_login_can_be_sent_to_another_process() {
+    let mut i = Initiator::new();
+    i.moves = Some("[2001:db8::7]:3260".to_string());
+    let answer = i.login(0x87, NAMES);
+    assert_eq!((answer.head.half(36), answer.head.flags()), (0x0101, 0));
+    assert_eq!(text(&answer), ["TargetAddress=[2001:db8::7]:3260"]);
+    assert!(i.server.closing());
 }
 
 #[test]

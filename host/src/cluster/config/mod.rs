@@ -26,7 +26,7 @@ use crate::polling::Polling;
 use crate::sessions::listen::Listen;
 use crate::sessions::{FRONT_ENDS, FrontEnd};
 use crate::size::{exactly, parse_size};
-use crate::suspect_after::SuspectAfter;
+use crate::slow_disk_timeout::SlowDiskTimeout;
 
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 32;
@@ -53,6 +53,8 @@ pub struct Configuration {
     pub metrics: Option<SocketAddr>,
     /// Where hosts reach it. In the file each protocol has a key of its own.
     pub listens: Vec<Listen>,
+    /// What hosts are told instead, for protocols that have a key for that.
+    pub announced: Vec<Listen>,
     /// The failure domains that it is in.
     pub labels: BTreeMap<String, String>,
     /// How fast a disk is filled with what it missed, what is rebuilt on it, and what moves to it.
@@ -74,7 +76,7 @@ pub struct Configuration {
     /// How long a disk may take for one operation.
     pub disk_timeout: DiskTimeout,
     /// How long a disk may be slow.
-    pub suspect_after: SuspectAfter,
+    pub slow_disk_timeout: SlowDiskTimeout,
     /// Authentication of hosts.
     pub doors: Doors,
 }
@@ -114,7 +116,7 @@ struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     disk_timeout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    suspect_after: Option<String>,
+    slow_disk_timeout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tls: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -164,17 +166,22 @@ struct Written {
 /// Reads a file: the protocols' keys, which the list of front ends has, and then all others.
 fn read(text: &str) -> std::result::Result<(File, Places), toml::de::Error> {
     let (mut table, mut places) = (DeTable::parse(text)?, Places::new());
-    for front_end in &FRONT_ENDS {
-        if let Some(value) = table.get_mut().remove(front_end.key) {
-            places.insert(front_end.key, Vec::deserialize(ValueDeserializer::from(value))?);
+    for key in FRONT_ENDS.iter().flat_map(keys) {
+        if let Some(value) = table.get_mut().remove(key) {
+            places.insert(key, Vec::deserialize(ValueDeserializer::from(value))?);
         }
     }
     Ok((File::deserialize(Deserializer::from(table))?, places))
 }
 
+/// The keys of a front end.
+fn keys(front_end: &FrontEnd) -> impl Iterator<Item = &'static str> {
+    std::iter::once(front_end.key).chain(front_end.announced)
+}
+
 /// The keys that there are, in an error that lists them, with those of the front ends.
 fn with_front_ends(error: &str) -> String {
-    let keys: String = FRONT_ENDS.iter().map(|f| format!(" `{}`,", f.key)).collect();
+    let keys: String = FRONT_ENDS.iter().flat_map(keys).map(|key| format!(" `{key}`,")).collect();
     error.replacen("expected one of `name`,", &format!("expected one of `name`,{keys}"), 1)
 }
 
@@ -221,6 +228,13 @@ impl Configuration {
             let path = listen.path().map(|p| base.join(p));
             Ok(path.into_iter().fold(listen, Listen::at_path))
         };
+        let announced = FRONT_ENDS.iter().filter_map(|f| Some((f, f.announced?)));
+        let announced = announced.flat_map(|(f, key)| {
+            places.get(key).into_iter().flatten().map(move |text| {
+                Listen::announced(f.key, text).map_err(|e| Error(format!("{key}: {e}")))
+            })
+        });
+        let announced = announced.collect::<Result<Vec<Listen>>>()?;
         let places = FRONT_ENDS.iter().filter_map(|f| Some((f, places.get(f.key)?)));
         let listens = places.flat_map(|(f, texts)| texts.iter().map(move |text| listen(f, text)));
         let disks: Vec<PathBuf> = match (file.disk, file.disks) {
@@ -243,7 +257,8 @@ impl Configuration {
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
         let patience = file.patience.map_or(Ok(Patience::default()), |p| p.parse());
         let disk_timeout = file.disk_timeout.map_or(Ok(DiskTimeout::default()), |t| t.parse());
-        let suspect_after = file.suspect_after.map_or(Ok(SuspectAfter::default()), |t| t.parse());
+        let slow_disk_timeout =
+            file.slow_disk_timeout.map_or(Ok(SlowDiskTimeout::default()), |t| t.parse());
         let tls = file.tls.map_or(Ok(Tls::default()), |t| t.parse());
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
@@ -256,6 +271,7 @@ impl Configuration {
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
             metrics: file.metrics.as_deref().map(metrics_address).transpose()?,
             listens: listens.collect::<Result<_>>()?,
+            announced,
             labels: file.labels,
             fill,
             queue: DiskQueue::new(file.queue.as_deref(), file.queue_depth)?,
@@ -269,8 +285,8 @@ impl Configuration {
             lanes: lanes.map_err(|e| Error(format!("lanes: {e}")))?,
             patience: patience.map_err(|e: Error| Error(format!("patience: {e}")))?,
             disk_timeout: disk_timeout.map_err(|e: Error| Error(format!("disk_timeout: {e}")))?,
-            suspect_after: suspect_after
-                .map_err(|e: Error| Error(format!("suspect_after: {e}")))?,
+            slow_disk_timeout: slow_disk_timeout
+                .map_err(|e: Error| Error(format!("slow_disk_timeout: {e}")))?,
             doors: Doors {
                 tls: tls.map_err(|e: Error| Error(format!("tls: {e}")))?,
                 no_auth: file.no_auth,
@@ -278,6 +294,7 @@ impl Configuration {
             },
         };
         config.check_listens()?;
+        config.check_announced()?;
         config.check_doors()?;
         config.check_controller()?;
         Ok(config)
@@ -299,6 +316,15 @@ impl Configuration {
             .chain(self.admit.map(|a| ("admit", tcp(a))))
             .chain(self.metrics.map(|a| ("metrics", tcp(a))))
             .chain(self.listens.iter().map(|l| (l.key(), l.clone())))
+    }
+
+    /// Refuses to announce addresses of a protocol that has none.
+    fn check_announced(&self) -> Result<()> {
+        FRONT_ENDS.iter().filter_map(|f| Some((f, f.announced?))).try_for_each(|(f, key)| {
+            let of = |l: &&Listen| l.key() == f.key;
+            let announced: Vec<Listen> = self.announced.iter().filter(of).cloned().collect();
+            Listen::check_announced(&announced, &self.listens, key)
+        })
     }
 
     /// Refuses disks and hosts of a process that is there to be the controller.
@@ -369,6 +395,10 @@ impl Configuration {
         for listen in &self.listens {
             places.entry(listen.key()).or_default().push(listen.place());
         }
+        let key = |l: &Listen| FRONT_ENDS.iter().find(|f| f.key == l.key())?.announced;
+        for (key, listen) in self.announced.iter().filter_map(|l| Some((key(l)?, l))) {
+            places.entry(key).or_default().push(listen.place());
+        }
         let usual = FillRates::default();
         let (queue, queue_depth) = self.queue.words();
         let file = File {
@@ -390,7 +420,7 @@ impl Configuration {
             lanes: self.lanes.words(),
             patience: (self.patience != Patience::default()).then(|| self.patience.to_string()),
             disk_timeout: self.disk_timeout.words(),
-            suspect_after: self.suspect_after.words(),
+            slow_disk_timeout: self.slow_disk_timeout.words(),
             tls: (self.doors.tls != Tls::default()).then(|| self.doors.tls.to_string()),
             no_auth: self.doors.no_auth,
             socket_group: self.doors.socket_group.clone(),

@@ -21,6 +21,24 @@ fn a_configuration_is_read_and_written() {
 }
 
 #[test]
+fn other_addresses_can_be_announced_than_are_listened_at() {
+    let parse = |lines: &str| Configuration::parse(&format!("{lines}\n{GOOD}"), Path::new("/"));
+    let read =
+        parse("iscsi = ['127.0.0.1:3260']\niscsi_announce = ['san-1.example:3260', '10.0.0.9:1']");
+    let read = read.unwrap();
+    let told: Vec<String> = read.announced.iter().map(Listen::to_string).collect();
+    assert_eq!(told, ["iscsi://san-1.example:3260", "iscsi://10.0.0.9:1"]);
+    let again = Configuration::parse(&read.to_toml().unwrap(), Path::new("/")).unwrap();
+    assert_eq!(again, read);
+    let error = parse("iscsi_announce = ['10.0.0.9:1']").unwrap_err().0;
+    assert!(error.contains("iscsi_announce: this process has no address"), "{error}");
+    let error = parse("iscsi = ['127.0.0.1:1']\niscsi_announce = ['0.0.0.0:1']").unwrap_err().0;
+    assert!(error.contains("iscsi_announce: hosts cannot be told '0.0.0.0:1'"), "{error}");
+    let error = parse("nbd_announce = ['10.0.0.9:1']").unwrap_err().0;
+    assert!(error.contains("unknown field") && error.contains("`iscsi_announce`"), "{error}");
+}
+
+#[test]
 fn metrics_have_an_address_of_their_own() {
     let parse = |metrics: &str| {
         Configuration::parse(&format!("metrics = '{metrics}'\n{GOOD}"), Path::new("/"))
@@ -175,7 +193,7 @@ fn what_hosts_may_take_is_read_and_written() {
 fn what_is_wrong_is_named() {
     for (from, to, why) in [
         ("name =", "nmae =", "unknown field `nmae`"),
-        ("name =", "nmae =", "expected one of `name`, `nbd`, `native`, `iscsi`, `dir`"),
+        ("name =", "nmae =", "expected one of `name`, `nbd`, `native`, `iscsi`, `iscsi_announce`"),
         ("'n1'", "'N 1'", "no name for a node"),
         ("10.0.0.1:10810", "box1:10810", "write it like 192.168.1.11:10810"),
         ("10.0.0.1:10810", "0.0.0.0:10810", "other machines cannot reach"),
@@ -187,7 +205,11 @@ fn what_is_wrong_is_named() {
         ("dir = 'state'", "dir = 'state'\nlanes = 0", "lanes: a process cannot have 0 lanes"),
         ("dir = 'state'", "dir = 'state'\npatience = 'none'", "patience: 'none' is not a value"),
         ("dir = 'state'", "dir = 'state'\ndisk_timeout = '0s'", "disk_timeout: 0s is not between"),
-        ("dir = 'state'", "dir = 'state'\nsuspect_after = '1s'", "suspect_after: 1s is too short"),
+        (
+            "dir = 'state'",
+            "dir = 'state'\nslow_disk_timeout = '1s'",
+            "slow_disk_timeout: 1s is too short",
+        ),
         ("dir = 'state'", "dir = 'state'\npolling = 'never'", "polling: 'never' is not a value"),
         (
             "disk = '/dev/vdb'",

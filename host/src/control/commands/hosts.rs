@@ -10,6 +10,7 @@ use weft_core::units::{NodeId, VolumeId};
 use super::{Commands, Outcome, Wait, overtaken};
 use crate::control_protocol::{HostAction, Sealed, ok};
 use crate::doors::secret::Secrets;
+use crate::doors::vault::SealingKey;
 use crate::error::{Error, Result, fail};
 use crate::hex::{hex, unhex};
 use crate::sessions::Session;
@@ -80,20 +81,21 @@ impl Commands<'_> {
                 require(map, name)?;
                 HostChange::Delete(name.clone())
             }
-            HostAction::Certify { name, key, until } => {
+            HostAction::Certify { name, key, until, revoke_others } => {
                 require(map, name)?;
                 let key = u128::from_str_radix(key, 16)
                     .map_err(|_| Error(format!("'{key}' is not the digest of a key")))?;
-                HostChange::Certify(name.clone(), Certificate { key, until: *until })
+                let certificate = Certificate { key, until: *until };
+                match revoke_others {
+                    true => HostChange::CertifyAlone(name.clone(), certificate),
+                    false => HostChange::Certify(name.clone(), certificate),
+                }
             }
             HostAction::Seal { name, secret, mutual } => {
                 require(map, name)?;
                 let secrets = Secrets::parse(secret, mutual.as_deref())?;
-                let sealed = self.vault.seal(map, name, &secrets)?;
-                refuse_too_many(map, name, &sealed)?;
-                let SealedSecret { key, mutual, bytes } = sealed;
-                let sealed = Sealed { key, mutual, bytes: hex(&bytes) };
-                return Ok(Outcome::Answer(ok(json!({ "sealed": sealed }))));
+                let key = self.vault.prepare(map)?;
+                return self.seal(name.clone(), Box::new(secrets), key);
             }
             HostAction::Secret { name, sealed: None } => {
                 require(map, name)?;
@@ -127,6 +129,24 @@ impl Commands<'_> {
         };
         let ticket = self.engine.change(weft_core::cluster::Change::Hosts(change.clone()));
         Ok(Outcome::Wait(Wait::Hosts(change, ticket)))
+    }
+
+    /// Seals secrets, if the key for that is there.
+    fn seal(&self, name: String, secrets: Box<Secrets>, key: SealingKey) -> Result<Outcome> {
+        let SealingKey::Ready(key) = key else {
+            return Ok(Outcome::Wait(Wait::Sealing(name, secrets)));
+        };
+        let sealed = self.vault.seal(key, &name, &secrets)?;
+        refuse_too_many(self.engine.map(), &name, &sealed)?;
+        let SealedSecret { key, mutual, bytes } = sealed;
+        let sealed = Sealed { key, mutual, bytes: hex(&bytes) };
+        Ok(Outcome::Answer(ok(json!({ "sealed": sealed }))))
+    }
+
+    /// Seals secrets that waited for their key.
+    pub(super) fn check_sealing(&self, name: String, secrets: Box<Secrets>) -> Result<Outcome> {
+        let key = self.vault.prepared(self.engine.map())?;
+        self.seal(name, secrets, key)
     }
 
     /// Whether the map says what was asked.
@@ -194,10 +214,12 @@ fn known(map: &ClusterMap) -> Value {
         let rights = volumes.filter_map(|v| {
             Some(json!({ "volume": v.name, "access": v.access_of(Some(name))?.word() }))
         });
+        let one = |c: &Certificate| json!({ "key": format!("{:032x}", c.key), "until": c.until });
         json!({
             "name": name,
-            "key": host.certificate.map(|c| format!("{:032x}", c.key)),
-            "until": host.certificate.map(|c| c.until),
+            "key": host.newest().map(|c| format!("{:032x}", c.key)),
+            "until": host.newest().map(|c| c.until),
+            "certificates": host.certificates.iter().map(one).collect::<Vec<_>>(),
             "secret": host.secret.is_some(),
             "mutual": host.secret.as_ref().is_some_and(|secret| secret.mutual),
             "volumes": rights.collect::<Vec<_>>(),

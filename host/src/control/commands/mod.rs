@@ -484,6 +484,7 @@ impl Commands<'_> {
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
             Wait::Hosts(..) => self.check_hosts(wait),
+            Wait::Sealing(name, secrets) => self.check_sealing(name, secrets),
             Wait::Reserved(..) => self.check_reserved(wait),
             Wait::Forgotten(request, tickets) => self.check_forgotten(conn, request, tickets),
             Wait::HostLeft(host) => Ok(match self.hosts.take_leave(host) {

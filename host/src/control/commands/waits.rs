@@ -13,6 +13,7 @@ use crate::control::losses::Losses;
 use crate::control::usage::Usage;
 use crate::control_protocol::ControlRequest;
 use crate::disk::claim::Claim;
+use crate::doors::secret::Secrets;
 use crate::engine::Ticket;
 
 /// What a question waits for.
@@ -35,6 +36,8 @@ pub(crate) enum Wait {
     Set(ClusterSetting, Ticket),
     /// The map says what was asked about known hosts.
     Hosts(HostChange, Ticket),
+    /// The key by which a host's secrets are sealed is in its file.
+    Sealing(String, Box<Secrets>),
     /// The map says what became of a change of a volume's reservations.
     Reserved(ReservationChange, Ticket),
     /// The map holds the node, in the process of this number and name.
@@ -141,6 +144,7 @@ impl Wait {
             Wait::Leader(..)
             | Wait::Parting(..)
             | Wait::DownHere(..)
+            | Wait::Sealing(..)
             | Wait::Scrub(..)
             | Wait::Refresh(_)
             | Wait::Losses(_)
@@ -198,6 +202,9 @@ impl Commands<'_> {
             Wait::Parting(request, ..) => {
                 let n = self.hosts_in_the_way(request);
                 format!("the hosts that use the volume to disconnect (connections: {n})")
+            }
+            Wait::Sealing(..) => {
+                "the key for secrets to be written in this process's directory".to_string()
             }
             Wait::Cuttable(_, epoch) | Wait::Removable(_, epoch, _) => {
                 let unheard = self.unheard_since(*epoch);

@@ -22,12 +22,15 @@ use reserving::Seen;
 use super::connection::Protocol;
 use super::link::Bounds;
 use super::numbered::Failure;
-use super::{Asked, Attach, Refused, Said};
+use super::{Asked, Attach, Parting, Refused, Said};
 use crate::doors::vault::random;
 use crate::volumes::{Exports, Served};
 
 /// The number of the latest session of this process.
 static SESSIONS: AtomicU16 = AtomicU16::new(0);
+
+/// Seconds until a host may come back whose connection was closed.
+const COMES_BACK_AFTER: u16 = 2;
 
 /// The name by which the target authenticates itself.
 const OUR_NAME: &str = "weft";
@@ -56,6 +59,14 @@ pub(super) struct Iscsi {
     applies: bool,
     /// A claim is being judged.
     claims: bool,
+    /// The address of another process that takes part, for a host that this one does not serve.
+    other: Option<String>,
+    /// This process stops; the host has been asked to log out; and it has been told that it is dropped.
+    stops: bool,
+    is_asked: bool,
+    is_dropped: bool,
+    /// It has been sent to another process.
+    has_moved: bool,
 }
 
 impl Protocol for Iscsi {
@@ -69,6 +80,7 @@ impl Protocol for Iscsi {
     const BOUNDS: Bounds = Bounds { bytes: 16 << 20, requests: 256 };
     const IS_NUMBERED: bool = false;
     const HAS_CHAP: bool = true;
+    const ANNOUNCED: Option<&'static str> = Some("iscsi_announce");
 
     fn machine() -> Server {
         Server::new()
@@ -104,7 +116,13 @@ impl Protocol for Iscsi {
                     machine.targets(&all);
                 }
                 Some(Event::Login(nexus)) => match names::find(exports, &nexus.target) {
+                    Some(_) if self.stops => {
+                        let answer = moved(self.other_portal(&nexus, exports));
+                        self.has_moved = matches!(answer, Refusal::Moved(_));
+                        machine.turn_away(answer);
+                    }
                     Some(volume) => {
+                        self.other = self.other_portal(&nexus, exports);
                         self.wanted = Some(volume.name.clone());
                         // The old session ends before the new one begins.
                         let name = self.name.insert(name(&nexus)).clone();
@@ -162,7 +180,7 @@ impl Protocol for Iscsi {
         self.applies = false;
         machine.turn_away(match why {
             Refused::NoVolume => Refusal::NotFound,
-            Refused::NotServing => Refusal::Unavailable,
+            Refused::NotServing => moved(self.other.take()),
             Refused::SecondWriter | Refused::OtherVolume | Refused::NotAllowed => {
                 Refusal::Forbidden
             }
@@ -206,6 +224,30 @@ impl Protocol for Iscsi {
         self.seen.acts = self.seen.acts.saturating_sub(1);
         let result = result.map(|outcome| Reply::Reserved(reserving::outcome(outcome)));
         machine.reply(number, result.map_err(words::failure));
+    }
+
+    fn part(&mut self, machine: &mut Server, how: Parting) -> bool {
+        match how {
+            Parting::Now if self.is_dropped => {}
+            Parting::Now => {
+                self.is_dropped = machine.part(iscsi::Parting::Drop(COMES_BACK_AFTER));
+            }
+            Parting::Asked(within) if !self.is_asked => {
+                self.stops = true;
+                let within = u16::try_from(within.as_secs()).unwrap_or(u16::MAX);
+                self.is_asked = machine.part(iscsi::Parting::Logout(within));
+            }
+            Parting::Asked(_) => {}
+        }
+        self.is_asked
+    }
+
+    fn has_moved(&self) -> bool {
+        self.has_moved
+    }
+
+    fn is_heard_out(&self) -> bool {
+        !self.is_dropped
     }
 
     fn look_at(&mut self, machine: &mut Server, volume: &Volume) {
@@ -275,6 +317,14 @@ impl Iscsi {
         Ok(Asked { number, op, elsewhere, bytes, durable, order: None })
     }
 
+    /// Another process that takes part, for a host: of several each gets some of the hosts.
+    fn other_portal(&self, nexus: &Nexus, exports: Exports<'_>) -> Option<String> {
+        let up = self.elsewhere.iter().filter(|(process, _)| exports.is_up(*process));
+        let up: Vec<&String> = up.map(|(_, portal)| portal).collect();
+        let sum: usize = nexus.transport_id().bytes().map(usize::from).sum();
+        up.get(sum % up.len().max(1)).map(|portal| (*portal).clone())
+    }
+
     /// A volume in the list of targets.
     fn target(&self, volume: &Volume, exports: Exports<'_>) -> Target {
         let group = names::group(self.at.process);
@@ -299,6 +349,11 @@ impl Iscsi {
 /// The name of a volume's target.
 pub(super) fn target(volume: &Volume, at: Served) -> String {
     names::of(volume, at)
+}
+
+/// The answer to a login that another process is to serve, if there is one.
+fn moved(to: Option<String>) -> Refusal {
+    to.map_or(Refusal::Unavailable, Refusal::Moved)
 }
 
 /// Whether only this machine can reach an address.

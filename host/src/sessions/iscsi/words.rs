@@ -90,7 +90,8 @@ pub(super) fn failure(error: HostError) -> iscsi::Failure {
         HostError::Differs { at } => iscsi::Failure::Differs(at),
         HostError::Reserved => iscsi::Failure::Reserved,
         HostError::NoSpace => iscsi::Failure::NoSpace,
-        HostError::TooManyLost | HostError::NotOffered => iscsi::Failure::Failed,
+        HostError::NotOffered => iscsi::Failure::NotOffered,
+        HostError::TooManyLost => iscsi::Failure::Failed,
         HostError::OutcomeUnknown | HostError::Outdated | HostError::Gone | HostError::Place(_) => {
             iscsi::Failure::Unknown
         }
@@ -102,5 +103,19 @@ fn piece(buffer: Buffer) -> Piece {
         Buffer::Bytes(bytes) => Piece::Data(bytes),
         Buffer::Length(_) => unreachable!("only simulations have lengths"),
         Buffer::Zero(len) => Piece::Zeroes(len as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_keep_their_meaning() {
+        assert_eq!(failure(HostError::NotOffered), iscsi::Failure::NotOffered);
+        assert_eq!(failure(HostError::TooManyLost), iscsi::Failure::Failed);
+        assert_eq!(failure(HostError::Differs { at: 7 }), iscsi::Failure::Differs(7));
+        assert_eq!(failure(HostError::NotServing), iscsi::Failure::Busy);
+        assert_eq!(failure(HostError::OutcomeUnknown), iscsi::Failure::Unknown);
     }
 }

@@ -434,10 +434,10 @@ fn node_info() -> impl Strategy<Value = NodeInfo> {
 }
 
 fn known_host(n: u64) -> KnownHost {
-    let certificate = Certificate { key: u128::from(n) << 60, until: n };
+    let certificate = |more| Certificate { key: u128::from(n) << 60, until: n + more };
     let secret = SealedSecret { key: n, mutual: n.is_multiple_of(4), bytes: vec![n as u8; 45] };
     KnownHost {
-        certificate: (n % 2 == 1).then_some(certificate),
+        certificates: (0..n % 4).map(certificate).collect(),
         secret: (!n.is_multiple_of(3)).then_some(secret),
     }
 }
