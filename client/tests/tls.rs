@@ -38,12 +38,8 @@ impl Scene {
         let signed = self.do_to_hosts(HostAction::Sign { name: name.into(), key: public });
         let text = |field: &str| signed[field].as_str().unwrap().to_string();
         let until = signed["until"].as_u64().unwrap();
-        let action = HostAction::Certify {
-            name: name.into(),
-            key: text("key"),
-            until,
-            revoke_others: false,
-        };
+        let action =
+            HostAction::Certify { name: name.into(), key: text("key"), until, revoke_others: true };
         self.do_to_hosts(action);
         let dir = self.place.path().join(dir);
         fs::create_dir(&dir).unwrap();

@@ -534,7 +534,8 @@ mod tests {
     #[test]
     fn a_thin_volume_may_be_larger_than_all_disks_and_reserves_nothing() {
         let thin = |size| NewVolume { thin: true, ..new("t", size, "raid5") };
-        let volume = place(&thin(1 << 50), &map(&[])).unwrap();
+        let mut volume = place(&thin(1 << 50), &map(&[])).unwrap();
+        volume.name = "there".into();
         assert!(volume.is_thin() && volume.visible == 1 << 50);
         let there = map(std::slice::from_ref(&volume));
         there.assert_sound();

@@ -113,6 +113,7 @@ fn main() {
         layout,
         divides_locks: !has("undivided"),
         slots: !has("unslotted"),
+        thin: !has("thick"),
         columns: !has("uncolumned"),
         local: !has("mds"),
         ranges: !has("unranged"),

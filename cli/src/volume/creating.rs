@@ -12,7 +12,7 @@ use crate::choices::{Choices, ForVolumes};
 pub struct Create {
     /// Name of the volume
     name: String,
-    /// Size, such as 1G; 'all' takes all free room
+    /// Size, such as 1G; 'all' takes all free room (not with --thin)
     #[arg(value_parser = args::volume_size)]
     size: u64,
     /// Reserve no space: slots of disks are taken when they are first written, and given back when they are discarded

@@ -121,10 +121,6 @@ pub trait Store: Send {
     /// Volumes have these sectors of the disk, in order; other content may be dropped. `reserved` slots are kept for volumes
     /// that are not thin.
     fn keep_only(&mut self, _sectors: &[Range<u64>], _reserved: u64) {}
-    /// Whether it can hold thin volumes.
-    fn holds_thin(&self) -> bool {
-        false
-    }
     /// Whether the disk has space for these changes. A change prepared without space may never be placed.
     fn can_place(&self, _changes: &[Change]) -> bool {
         true
@@ -138,7 +134,12 @@ pub trait Store: Send {
         false
     }
     /// Gives back empty slots. `is_whole` says of a sector whether no disk has missed, or can miss, the discard.
-    fn forget_empty(&mut self, _is_whole: &dyn Fn(u64) -> bool) {}
+    /// No write before `oldest` is under way.
+    fn forget_empty(&mut self, _oldest: Timestamp, _is_whole: &dyn Fn(u64) -> bool) {}
+    /// Leaves out of a write the zeros for slots of thin volumes that have no place, and will get none.
+    fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
+        changes
+    }
     /// How many slots each thin volume has here.
     fn thin(&self) -> Vec<(VolumeId, u64)> {
         Vec::new()

@@ -27,8 +27,9 @@ const MOST_EMPTY: usize = 1 << 16;
 pub(super) struct Dropping {
     /// The logical slots of volumes, in order; nothing before the map has said.
     kept: Option<Vec<Range<u64>>>,
-    /// Whether there may be slots that belong to none.
+    /// Whether there may be slots that belong to none, and from where on they are looked for next.
     searches: bool,
+    next: u64,
     /// Slots of thin volumes whose sectors are all holes, and the latest write in them.
     empty: BTreeMap<u64, Timestamp>,
     /// Those of them that no disk can have missed.
@@ -38,7 +39,8 @@ pub(super) struct Dropping {
 impl JournalStore {
     /// Volumes have these sectors, in order, on this disk. `reserved` slots are kept for those that are not thin.
     pub fn keep_only(&mut self, sectors: &[Range<u64>], reserved: u64) {
-        if !self.superblock.has_spaces() {
+        // Of a disk that is full from the beginning, in a simulation, nothing is dropped.
+        if !self.superblock.has_spaces() || self.config.full.is_some() {
             return;
         }
         let size = self.superblock.slot();
@@ -49,13 +51,14 @@ impl JournalStore {
                 _ => kept.push(slots),
             }
         }
-        self.slots.promise(reserved);
         self.dropping.kept = Some(kept);
-        self.dropping.searches = true;
+        (self.dropping.searches, self.dropping.next) = (true, 0);
+        let leftovers = self.slots_of_nobody(0).filter(|slot| !self.slots.is_thin(*slot)).count();
+        self.slots.promise(reserved + leftovers as u64);
     }
 
     /// Leaves out of a write the zeros for slots of thin volumes that have no place, and are to get none.
-    pub(super) fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
+    pub fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
         if !changes.iter().any(|change| self.may_be_needless(change)) {
             return changes;
         }
@@ -100,9 +103,7 @@ impl JournalStore {
             return true;
         }
         let has = changes.iter().all(|change| self.slots.has(change.sectors()));
-        let needing = changes.iter().filter(|change| !self.may_be_needless(change));
-        let needing = needing.map(Change::sectors);
-        has && self.slots.can_promise(&self.slots_of(needing))
+        has && self.slots.can_promise(&self.slots_of(changes.iter().map(Change::sectors)))
     }
 
     /// The slots in which these sectors are.
@@ -198,8 +199,9 @@ impl JournalStore {
     }
 
     /// Gives back empty slots. The worker says by their first sectors whether no disk can have missed the discard.
-    pub fn forget_empty(&mut self, is_whole: impl Fn(u64) -> bool) {
-        let oldest = self.writes.first_key_value().map_or(Timestamp(u64::MAX), |(ts, _)| *ts);
+    pub fn forget_empty(&mut self, oldest: Timestamp, is_whole: impl Fn(u64) -> bool) {
+        let known = self.writes.first_key_value().map_or(Timestamp(u64::MAX), |(ts, _)| *ts);
+        let oldest = oldest.min(known);
         let may = |slot: &u64, latest: &Timestamp| {
             *latest < oldest && is_whole(self.slots.sectors_of(*slot).start)
         };
@@ -218,9 +220,12 @@ impl JournalStore {
         }
         let mut candidates: Vec<u64> = self.dropping.forgotten.iter().copied().collect();
         if self.dropping.searches {
-            let known = candidates.len();
-            candidates.extend(self.slots_of_nobody());
-            self.dropping.searches = candidates.len() > known;
+            let from = self.dropping.next;
+            let found: Vec<u64> = self.slots_of_nobody(from).take(BATCH).collect();
+            self.dropping.next = found.last().map_or(0, |last| last + 1);
+            // Those that writes kept from being dropped are looked at again.
+            self.dropping.searches = from > 0 || !found.is_empty();
+            candidates.extend(found);
         }
         let (mut chosen, mut undecided) = (BTreeSet::new(), None);
         for slot in candidates {
@@ -242,20 +247,21 @@ impl JournalStore {
         chosen
     }
 
-    /// Slots with a place that belong to no volume.
-    fn slots_of_nobody(&self) -> impl Iterator<Item = u64> + '_ {
+    /// Slots with a place that belong to no volume, from a number on.
+    fn slots_of_nobody(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
         let kept = self.dropping.kept.as_deref();
-        let placed = kept.into_iter().flat_map(|kept| {
+        kept.into_iter().flat_map(move |kept| {
             let mut gaps = Vec::with_capacity(kept.len() + 1);
-            let mut from = 0;
+            let mut end = 0;
             for slots in kept {
-                gaps.push(from..slots.start);
-                from = slots.end;
+                gaps.push(end.max(from)..slots.start);
+                end = slots.end;
             }
-            gaps.push(from..u64::MAX);
-            gaps.into_iter().flat_map(|gap| self.slots.placed_in(gap))
-        });
-        placed.take(2 * BATCH)
+            gaps.push(end.max(from)..u64::MAX);
+            gaps.into_iter()
+                .filter(|gap| gap.start < gap.end)
+                .flat_map(|gap| self.slots.placed_in(gap))
+        })
     }
 
     /// A checkpoint has dropped these slots; returns their places. What has been written there since needs another.

@@ -146,10 +146,6 @@ impl Store for JournalStore {
         JournalStore::keep_only(self, sectors, reserved);
     }
 
-    fn holds_thin(&self) -> bool {
-        self.superblock.has_spaces()
-    }
-
     fn can_place(&self, changes: &[Change]) -> bool {
         JournalStore::can_place(self, changes)
     }
@@ -162,8 +158,12 @@ impl Store for JournalStore {
         JournalStore::has_empty(self)
     }
 
-    fn forget_empty(&mut self, is_whole: &dyn Fn(u64) -> bool) {
-        JournalStore::forget_empty(self, is_whole);
+    fn forget_empty(&mut self, oldest: Timestamp, is_whole: &dyn Fn(u64) -> bool) {
+        JournalStore::forget_empty(self, oldest, is_whole);
+    }
+
+    fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
+        JournalStore::without_needless_zeros(self, changes)
     }
 
     fn thin(&self) -> Vec<(VolumeId, u64)> {

@@ -103,7 +103,13 @@ impl JournalStore {
     /// been lost. An entry that was written for another slot says nothing of this one: its page, or that of the owners, is
     /// an older copy, and what would tell that is damaged, too.
     pub(super) fn entry(&mut self, sector: u64) -> TableEntry {
-        let Some(place) = self.slots.place_of(sector) else { return self.unclaimed() };
+        let Some(place) = self.slots.place_of(sector) else {
+            return if self.slots.slot_of(sector).is_some() {
+                self.unclaimed()
+            } else {
+                TableEntry::LOST
+            };
+        };
         let entry = self.table.get(place);
         match self.speaks_of_another(sector, entry) {
             true => TableEntry::LOST,

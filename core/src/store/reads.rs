@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::place::Base;
 use super::{DiskResult, Event, JournalStore, Purpose, ReadDone};
 use crate::Buffer;
-use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
+use crate::units::{SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp};
 
 #[derive(Clone, Hash)]
 pub(super) struct ReadJob {
@@ -77,7 +77,8 @@ impl JournalStore {
 
     /// The same, perhaps with the versions of the sectors.
     pub(super) fn begin_read(&mut self, ticket: u64, first: u64, count: u64, versions: bool) {
-        assert!(count > 0 && self.slots.has(first..first + count), "read {first}+{count}");
+        let has = self.slots.has(first..first + count) || first >= SPACE_SECTORS;
+        assert!(count > 0 && has, "read {first}+{count}");
         let job = ReadJob {
             first,
             count,
@@ -107,6 +108,10 @@ impl JournalStore {
             return;
         }
         let sources: Vec<Source> = (first..first + count).map(|s| self.source(s)).collect();
+        if first >= SPACE_SECTORS && sources.iter().all(|source| matches!(source.base, Base::Hole))
+        {
+            self.look_for_empty(first..first + count);
+        }
         let pieces = pieces(&sources);
         let places: Vec<Range<u64>> = pieces.iter().map(|piece| piece.at.clone()).collect();
         let placings = self.placings();

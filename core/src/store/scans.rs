@@ -7,7 +7,7 @@ use super::checkpoint::Checkpoint;
 use super::table::{ENTRIES_PER_PAGE, State, TableEntry, page_of};
 use super::{Event, JournalStore};
 use crate::Buffer;
-use crate::units::Timestamp;
+use crate::units::{SPACE_SECTORS, Timestamp};
 
 /// What a scan looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,6 +134,9 @@ impl JournalStore {
             return None;
         }
         let upto = |first: u64, end: u64| first..end.min(sectors.end).min(first + most);
+        if self.superblock.slot() == 0 && sectors.start >= SPACE_SECTORS {
+            return None;
+        }
         // Without slots every sector is in its place, and where claims were lost a slot without a place is lost.
         if self.superblock.slot() == 0 || self.unclaimed() != TableEntry::FRESH {
             return Some(upto(sectors.start, sectors.end));

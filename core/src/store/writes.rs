@@ -180,7 +180,6 @@ impl JournalStore {
     pub fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
         assert!(!self.writes.contains_key(&ts), "prepared twice: {ts}");
         self.superblock.latest = self.superblock.latest.max(ts);
-        let changes = self.without_needless_zeros(changes);
         let part = match journal {
             true => self.redirect(ts, changes),
             false => (changes, Vec::new()),

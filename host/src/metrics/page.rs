@@ -401,6 +401,7 @@ mod tests {
         };
         (up.slots, up.slow) = (Some(Default::default()), Some(slow));
         full.logins.refused.insert("tls".to_string(), 1);
+        full.volumes[0].used_bytes = Some(0);
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));

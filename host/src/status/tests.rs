@@ -48,6 +48,7 @@ fn full() -> Value {
     let policy = Policy { ordering: Ordering::Sequencer, ..Policy::default() };
     let volume = VolumeStatus {
         iscsi_target: "iqn.2026-11.weft.0123456789abcdef:vol0".into(),
+        used_bytes: Some(0),
         missing: vec![MissingNode::default()],
         exposed: Some(ExposedStatus {
             offset: Some(0),

@@ -177,7 +177,7 @@ impl Bench {
                 self.is_slow = false;
                 return self.rest();
             }
-            Forget => self.store.forget_empty(|_| true),
+            Forget => self.store.forget_empty(Timestamp(u64::MAX), |_| true),
             Keep(sectors) => self.keep(sectors),
             Read(sector) => {
                 self.store.read(1000, self.base + sector, 1);

@@ -5,19 +5,56 @@ use std::ops::Range;
 
 use super::Worker;
 use crate::cluster::{ClusterMap, Volume};
-use crate::units::{NodeId, SPACE_SECTORS, thin_volume};
+use crate::store::Change;
+use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 
 impl Worker {
     /// The map in force says which sectors of the disk belong to volumes.
     pub(super) fn keep_only(&mut self) {
+        self.forgettable.clear();
         if !self.map.is_up(self.node) {
             return;
         }
-        let sectors = self.map.sectors_on(self.node);
+        self.forgettable = self.forgettable_sectors();
+        let mut sectors = self.map.sectors_on(self.node);
         let slot = self.store.slot().max(1);
         let own = sectors.iter().filter(|s| s.start < SPACE_SECTORS);
         let reserved = slots_of(own, slot);
+        // Volumes that this map does not know yet: it may have been recovered from an older copy.
+        sectors.push(thin_space(VolumeId(self.map.next_volume))..u64::MAX);
+        sectors.sort_unstable_by_key(|s| s.start);
         self.store.keep_only(&sectors, reserved);
+    }
+
+    /// Leaves out of a write to a thin volume the zeros that need no record: none stands for anything else there, and no
+    /// earlier write can come yet. A column that is being copied here records all: versions alone tell what the copy lacks.
+    pub(super) fn without_needless_zeros(
+        &self,
+        ts: Timestamp,
+        changes: Vec<Change>,
+    ) -> Vec<Change> {
+        let txn = &self.txns[&ts];
+        let volume = self.map.volumes.get(&txn.volume).filter(|volume| volume.is_thin());
+        let extent = volume.and_then(|volume| volume.extents.get(txn.extent));
+        if extent.is_none_or(|extent| !extent.leaving.is_empty()) {
+            return changes;
+        }
+        let mut zeros = changes.iter().filter(|change| change.data.is_zero());
+        let is_awaited = |change: &Change| {
+            self.admission.earlier_unresolved(ts, change.sectors()).next().is_some()
+        };
+        match zeros.any(is_awaited) {
+            true => changes,
+            false => self.store.without_needless_zeros(changes),
+        }
+    }
+
+    /// Whether the disk has space for a write. Hosts' writes to volumes whose space is reserved always have; but a column
+    /// that comes to a disk may find that thin volumes use the space.
+    pub(super) fn has_space(&self, ts: Timestamp, changes: &[Change]) -> bool {
+        let txn = &self.txns[&ts];
+        let is_thin = self.map.volumes.get(&txn.volume).is_some_and(|volume| volume.is_thin());
+        (!is_thin && !txn.puts_back) || self.store.can_place(changes)
     }
 
     /// Gives back slots of thin volumes in which everything has been discarded, where no disk needs to be told of that.
@@ -25,25 +62,40 @@ impl Worker {
         if !self.store.has_empty() || self.catchup.is_asking() || self.telling.is_busy() {
             return;
         }
-        let (map, node) = (self.map.clone(), self.node);
-        let all = !self.config.keeps_what_was_missed();
-        self.store.forget_empty(&|sector| {
-            let volume = thin_volume(sector).and_then(|id| map.volumes.get(&id));
-            let stripe =
-                volume.and_then(|volume| Some((volume, volume.stripe_at(node, sector)?.0)));
-            stripe.is_some_and(|(volume, stripe)| {
-                all || may_forget(&map, volume, volume.extent_of(stripe), node)
-            })
+        let oldest = self.txns.keys().next().copied().unwrap_or(Timestamp(u64::MAX));
+        let forgettable = &self.forgettable;
+        self.store.forget_empty(oldest, &|sector| {
+            let before = forgettable.partition_point(|sectors| sectors.start <= sector);
+            before > 0 && forgettable[before - 1].contains(&sector)
         });
+    }
+
+    /// The sectors of thin volumes, in order, whose discards this disk may forget by the map in force.
+    fn forgettable_sectors(&self) -> Vec<Range<u64>> {
+        let (map, node) = (&self.map, self.node);
+        let all = !self.config.keeps_what_was_missed();
+        let mut sectors = Vec::new();
+        for volume in map.volumes.values().filter(|volume| volume.is_thin()) {
+            for (n, extent) in volume.extents.iter().enumerate() {
+                let Some((_, first)) = extent.place_on(node) else { continue };
+                if all || may_forget(map, volume, n, node) {
+                    sectors.push(first..first + volume.extent_sectors(n));
+                }
+            }
+        }
+        sectors.sort_unstable_by_key(|s| s.start);
+        sectors
     }
 }
 
-/// Whether a disk may forget when something of an extent was discarded: if none is away or behind. One that is behind itself
-/// may, too. What another misses that is away or behind as well, those tell it that are whole: a row with content has some
-/// on one of them, since they determine the rest. So a full disk can catch up.
+/// Whether a disk may forget when something of an extent was discarded: if no disk is away or behind. One that is behind itself
+/// may, too, so that a full disk can catch up. Other disks that miss the discard hear of it from those that are whole: a row
+/// with content has some on one of them, since they determine the rest. Not while a column is copied: its version alone
+/// tells the disk that it comes to which content is newer than the copy.
 fn may_forget(map: &ClusterMap, volume: &Volume, extent: usize, node: NodeId) -> bool {
     let is_behind = map.behind_since(volume, extent, node).is_some();
-    !map.is_asleep(volume) && (is_behind || has_all(map, volume, extent))
+    let is_copied = !volume.extents[extent].leaving.is_empty();
+    !map.is_asleep(volume) && !is_copied && (is_behind || has_all(map, volume, extent))
 }
 
 /// Whether no disk of an extent is away, behind, or being filled.

@@ -234,6 +234,8 @@ pub(crate) struct Worker {
     telling: Telling,
     /// Stripes that a lost host may have written in part.
     half_written: BTreeSet<(VolumeId, u64)>,
+    /// Sectors of thin volumes, in order, whose discards this disk may forget.
+    forgettable: Vec<Range<u64>>,
     entered: Entered,
     filling: Filling,
     stalled: Stalled,
@@ -272,6 +274,7 @@ impl Worker {
             catchup: Catchup::default(),
             telling: Telling::default(),
             half_written: BTreeSet::new(),
+            forgettable: Vec::new(),
             entered: Entered::default(),
             filling: Filling::default(),
             stalled: Stalled::default(),

@@ -358,7 +358,8 @@ impl Worker {
             self.lend(ts, outbox.now);
             return;
         }
-        if self.config.heeds_space() && !self.store.can_place(&changes) {
+        let changes = self.without_needless_zeros(ts, changes);
+        if self.config.heeds_space() && !self.has_space(ts, &changes) {
             return self.refuse(ts, Refusal::Full, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");

@@ -206,7 +206,10 @@ impl Slots {
 
     /// Where the checkpoint before has put a sector; nowhere if nothing has been written to its slot.
     pub fn place_of(&self, sector: u64) -> Option<u64> {
-        let Some(slot) = self.slot_of(sector) else { return Some(sector) };
+        let Some(slot) = self.slot_of(sector) else {
+            // A disk without address spaces has nothing of a thin volume.
+            return (sector < SPACE_SECTORS).then_some(sector);
+        };
         self.place(slot).map(|place| place * self.size + sector % self.size)
     }
 
@@ -325,6 +328,7 @@ impl Slots {
         self.owners.set(before, NONE);
         self.dirty.insert(before / OWNERS_PER_PAGE);
         self.places.set(slot, 0);
+        self.promised.dropped(self.places.is_thin(slot));
         Some(before)
     }
 

@@ -24,6 +24,11 @@ impl Promised {
         Promised { own: all, all, waiting: BTreeMap::new() }
     }
 
+    /// A slot has no place any more. In space 0 it belonged to no volume.
+    pub fn dropped(&mut self, is_thin: bool) {
+        self.own = self.own.saturating_sub(u64::from(!is_thin));
+    }
+
     /// A slot has a place now.
     pub fn placed(&mut self, slot: u64) {
         self.waiting.remove(&slot);
@@ -31,12 +36,12 @@ impl Promised {
 }
 
 impl Slots {
-    /// Reserves slots for volumes that are not thin.
+    /// Reserves slots for volumes that are not thin, and for content of space 0 that will be dropped.
     pub fn promise(&mut self, slots: u64) {
         self.promised.own = slots;
     }
 
-    /// How many slots are reserved. Space 0 may have content that belongs to no volume any more.
+    /// How many slots are reserved, or have content of space 0 that belongs to no volume any more.
     pub(super) fn promised(&self) -> u64 {
         self.promised.own.max(self.places.placed())
     }

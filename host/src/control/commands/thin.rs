@@ -1,6 +1,5 @@
 //! Thin volumes beside others: whether disks can hold them, and how much space they leave to reserve.
 
-use weft_core::SECTOR;
 use weft_core::cluster::Volume;
 
 use super::Commands;
@@ -44,21 +43,27 @@ impl Commands<'_> {
     }
 }
 
-/// Every disk that is to hold a thin volume must be divided into slots.
+/// Every disk with a column of a thin volume must be divided into slots, which only a running node can tell.
 fn check_slots(volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
     let has = |node: &&NodeStatus| volume.nodes().iter().any(|n| n.0 == node.node);
-    let without = |node: &&NodeStatus| node.quiet.is_some() && node.slots.is_none();
-    match nodes.iter().filter(has).find(without) {
-        Some(node) => fail(format!(
-            "the disk of node {} cannot hold a thin volume: it has the format of an earlier version, or less than {}; replace it \
-             with `weft disk replace {}`",
-            node.node,
-            rounded(LEAST_BYTES),
-            node.node
-        )),
-        None => Ok(()),
+    for node in nodes.iter().filter(has) {
+        if node.quiet.is_none() {
+            return fail(format!(
+                "node {} does not run, so it is not known whether its disk can hold a thin volume; start it first",
+                node.node
+            ));
+        }
+        if node.slots.is_none_or(|slots| slots.bytes == 0) {
+            return fail(format!(
+                "the disk of node {} cannot hold a thin volume: it is smaller than {}, or its process runs an earlier version \
+                 of weft",
+                node.node,
+                rounded(LEAST_BYTES)
+            ));
+        }
     }
+    Ok(())
 }
 
 /// Disks of this size are divided into slots.
-const LEAST_BYTES: u64 = 2 * 17 * 64 * SECTOR;
+const LEAST_BYTES: u64 = 8 << 20;
