@@ -280,11 +280,13 @@ impl World {
                 }
             })
             .collect();
-        let volumes = volumes(offered).into_iter().map(|v| (v.id, Arc::new(v))).collect();
+        let volumes: BTreeMap<VolumeId, Arc<Volume>> =
+            volumes(offered).into_iter().map(|v| (v.id, Arc::new(v))).collect();
         let host = NodeInfo { kind: NodeKind::Host, ..NodeInfo::unseen() };
         let mut nodes = vec![NodeInfo::unseen(); nodes];
         nodes.resize(nodes.len() + attached, host);
-        let map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
+        let next_volume = volumes.keys().last().map_or(0, |last| last.0 + 1);
+        let map = ClusterMap { nodes, volumes, next_volume, ..ClusterMap::default() };
         let mut world = World {
             rng,
             data,
