@@ -435,7 +435,7 @@ shrinking() {
     dd if="$T/image.30" of="$T/image" conv=notrunc status=none
     # A scrub keeps to its rate, says how far it is, and goes on where it is told to.
     begun=$SECONDS
-    weft scrub v --rate 10M --dir "$T/state1" & kept=$!
+    weft scrub v --rate 2M --dir "$T/state1" & kept=$!
     wait_until status 1 "sys.exit(not any(s['volume'] == 'v' and 0 < s['verified'] < s['stripes'] for s in s['scrubs']))"
     wait $kept
     [ $((SECONDS - begun)) -ge 3 ]
