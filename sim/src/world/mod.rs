@@ -197,9 +197,8 @@ pub struct Sizes {
 }
 
 impl World {
-    /// A world of `nodes` nodes with empty disks of `sectors` sectors, of which `journal` are
-    /// the journal (it may be smaller than real disks have it), and volumes; it runs from the
-    /// first event on.
+    /// A world of `nodes` nodes with volumes and empty disks of `sectors` sectors, `journal` of them the journal (which
+    /// may be smaller than on real disks). It runs from the first event on.
     pub fn new(
         seed: u64,
         nodes: usize,
@@ -280,13 +279,13 @@ impl World {
                 }
             })
             .collect();
-        let volumes: BTreeMap<VolumeId, Arc<Volume>> =
-            volumes(offered).into_iter().map(|v| (v.id, Arc::new(v))).collect();
+        let volumes = volumes(offered).into_iter().map(|v| (v.id, Arc::new(v)));
+        let volumes: BTreeMap<_, _> = volumes.collect();
         let host = NodeInfo { kind: NodeKind::Host, ..NodeInfo::unseen() };
         let mut nodes = vec![NodeInfo::unseen(); nodes];
         nodes.resize(nodes.len() + attached, host);
-        let next_volume = volumes.keys().last().map_or(0, |last| last.0 + 1);
-        let map = ClusterMap { nodes, volumes, next_volume, ..ClusterMap::default() };
+        let mut map = ClusterMap { nodes, volumes, ..ClusterMap::default() };
+        map.next_volume = map.volumes.keys().last().map_or(0, |last: &VolumeId| last.0 + 1);
         let mut world = World {
             rng,
             data,
@@ -508,8 +507,7 @@ impl World {
         self.outputs(id, out);
     }
 
-    /// What a node that serves has promised; and when it serves for the first time since it was started, whether its
-    /// disk has lost a promise of which nobody knows.
+    /// The promises of a serving node; when it serves for the first time, also whether its disk has lost one unnoticed.
     fn note_promises(&mut self, id: NodeId, began: bool) {
         let now = self.now();
         let place = &mut self.places[usize::from(id.0)];
