@@ -106,11 +106,7 @@ pub fn place_thin(
     column_bytes: u64,
 ) -> Result<Vec<Extent>, PlacementError> {
     let columns = geometry.layout.width();
-    let usable = disks.iter().filter(|d| d.sectors > 0);
-    let domains = usable.map(|d| d.domain).collect::<BTreeSet<_>>().len();
-    if domains < columns {
-        return Err(PlacementError::Domains { columns, domains });
-    }
+    check_domains(columns, disks)?;
     let stripe_sectors = thin_stripe_sectors(geometry);
     if stripes.end.checked_mul(stripe_sectors).is_none_or(|end| end > SPACE_SECTORS) {
         let free = SPACE_SECTORS / stripe_sectors * geometry.stripe_bytes();
@@ -142,6 +138,15 @@ pub fn place_thin(
         first += most;
     }
     Ok(extents)
+}
+
+/// Fails if disks with space are in fewer failure domains than there are columns.
+fn check_domains(columns: usize, disks: &[Place]) -> Result<(), PlacementError> {
+    let usable = disks.iter().filter(|d| d.sectors > 0);
+    match usable.map(|d| d.domain).collect::<BTreeSet<_>>().len() {
+        domains if domains < columns => Err(PlacementError::Domains { columns, domains }),
+        _ => Ok(()),
+    }
 }
 
 /// Where the columns of a thin volume's extent begin that has `stripe` as its first.
@@ -178,12 +183,7 @@ pub fn place_stripes(
     others: &[&Volume],
     column_bytes: u64,
 ) -> Result<Vec<Extent>, PlacementError> {
-    let columns = geometry.layout.width();
-    let usable = disks.iter().filter(|d| d.sectors > 0);
-    let domains = usable.map(|d| d.domain).collect::<BTreeSet<_>>().len();
-    if domains < columns {
-        return Err(PlacementError::Domains { columns, domains });
-    }
+    check_domains(geometry.layout.width(), disks)?;
     let cells = torus::cells(&geometry.layout, disks)?;
     let gaps: Vec<Vec<(u64, u64)>> =
         (0..disks.len()).map(|d| free_runs(NodeId(d as u16), disks[d].sectors, others)).collect();

@@ -2,8 +2,8 @@
 //! has been discarded. A checkpoint drops them: the journal says so, and then the owners. Their places are free when
 //! it is done.
 //!
-//! A slot without a place has no versions. So an empty slot is kept until no disk can have missed the discard: the write
-//! is released, and the worker says that no disk of the extent is behind.
+//! A slot without a place has no versions. So an empty slot is kept until no disk can have missed the discard. The
+//! worker says so, and that no earlier write is under way.
 //!
 //! Zeros for a slot of a thin volume that has no place change nothing, and are left out. A disk that misses them has
 //! content in that row, or none has; then another disk has content there, too, and records the write.
@@ -57,7 +57,7 @@ impl JournalStore {
         self.slots.promise(reserved + leftovers as u64);
     }
 
-    /// Leaves out of a write the zeros for slots of thin volumes that have no place, and are to get none.
+    /// Leaves out of a write the zeros for slots of thin volumes that have no place, and will get none.
     pub fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
         if !changes.iter().any(|change| self.may_be_needless(change)) {
             return changes;
@@ -79,7 +79,7 @@ impl JournalStore {
         zeros && !self.slots.is_reserved(change.sector) && !self.superblock.unclaimed_lost
     }
 
-    /// The parts of a change to zeros that are in slots with a place, or that are to get one.
+    /// The parts of a change to zeros that are in slots with a place, or with one promised.
     fn needed_zeros(&self, change: &Change) -> impl Iterator<Item = Change> {
         let slots = self.slots_of(std::iter::once(change.sectors()));
         let needed: Vec<u64> =
