@@ -8,19 +8,14 @@ pub use weft_code::ColumnSet;
 /// Bytes in a sector: the unit of checksum and of atomic disk transfer.
 pub const SECTOR: u64 = 4096;
 
-/// Logical sectors of an address space on a disk. Space 0 is divided among the volumes whose room is reserved; each thin
-/// volume has a space of its own, as [`thin_space`] numbers it.
+/// Logical sectors of an address space on a disk. Space 0 is divided among the volumes whose room is reserved. Every thin
+/// volume, and every volume with snapshots, has a space of its own; [`thin_space`] numbers them, each once.
 pub const SPACE_SECTORS: u64 = 1 << 40;
 
-/// The first logical sector of a thin volume's columns, on every disk that has one.
+/// The first logical sector of the address space that is named after a volume's number. A volume goes on in another one
+/// when a snapshot of it is taken.
 pub fn thin_space(volume: VolumeId) -> u64 {
     (u64::from(volume.0) + 1) * SPACE_SECTORS
-}
-
-/// The thin volume whose column has a logical sector; none if its room is reserved.
-pub fn thin_volume(sector: u64) -> Option<VolumeId> {
-    let space = sector / SPACE_SECTORS;
-    space.checked_sub(1).map(|volume| VolumeId(volume as u32))
 }
 
 /// The last number of a thin volume: with larger ones the number of a sector would not fit.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use weft_core::SECTOR;
 use weft_core::cluster::{
     APART, APART_BY_NODE, Access, ClusterMap, Place, PlacementError, Volume, column_bytes,
-    place_stripes, place_thin, place_volume,
+    place_stripes, place_thin, place_volume, thin_start,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::Policy;
-use weft_core::units::{LAST_THIN, NodeId, VolumeId};
+use weft_core::units::{LAST_THIN, NodeId, VolumeId, thin_space};
 use weft_front::iscsi::Chap;
 
 use crate::doors::who::{No, Who};
@@ -224,7 +224,7 @@ fn place_new_thin(
     }
     let column = column_bytes(&geometry, size);
     let stripes = 0..size.div_ceil(geometry.stripe_bytes());
-    let extents = place_thin(id, &geometry, stripes, disks, others, column);
+    let extents = place_thin(thin_space(id), &geometry, stripes, disks, others, column);
     let extents = extents.map_err(|e| cannot_place_thin(new, &e))?;
     Ok(Volume {
         policy: new.policy,
@@ -277,7 +277,7 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     let placed = match volume.is_thin() {
         true => {
             let column = column_bytes(&volume.geometry, size);
-            place_thin(volume.id, &volume.geometry, more, &disks, &others, column)
+            place_thin(thin_start(volume), &volume.geometry, more, &disks, &others, column)
         }
         false => place_stripes(&volume.geometry, more, &disks, &others, column),
     };

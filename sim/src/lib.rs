@@ -44,6 +44,8 @@ mod rewriting_tests;
 #[cfg(test)]
 mod small_worlds;
 #[cfg(test)]
+mod snapshot_tests;
+#[cfg(test)]
 mod store_crash_tests;
 #[cfg(test)]
 mod store_damage_tests;

@@ -7,7 +7,7 @@ use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::plan::Range;
 use weft_core::store::SlotCounts;
-use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
+use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
 use crate::world::World;
 
@@ -38,7 +38,8 @@ impl Array {
             let rooms = Room::apart(&[data; NODES]);
             let stripes = 0..SIZE.div_ceil(geometry.stripe_bytes());
             let extents =
-                place_thin(THIN, &geometry, stripes, &rooms, &[], EXTENT_COLUMN_BYTES).unwrap();
+                place_thin(thin_space(THIN), &geometry, stripes, &rooms, &[], EXTENT_COLUMN_BYTES)
+                    .unwrap();
             let thin = Volume::new(THIN, "thin", SIZE, &spec, geometry.clone(), extents);
             let size = 4 * geometry.stripe_bytes();
             let extents =

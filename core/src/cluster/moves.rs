@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::map::{APART, ClusterMap, Extent, NodeInfo, Volume};
-use super::placement::free_runs;
-use crate::units::{NodeId, Timestamp, VolumeId};
+use super::placement::{free_runs, other_thin_place};
+use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId};
 
 /// Extents that are filled on one disk at a time.
 pub(super) const FILLED_AT_ONCE: usize = 4;
@@ -62,6 +62,9 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
             if targets.values().all(|filling| *filling >= FILLED_AT_ONCE) {
                 return;
             }
+            if !map.leads(id, n) {
+                continue;
+            }
             let given_up = given_up_column(map, id, n);
             let Some(column) = given_up.or_else(|| drained_column(map, id, n)) else { continue };
             let suits = |node| given_up.is_some() || !map.has_missed(id, node);
@@ -69,8 +72,7 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
             let Some(place) = place else { continue };
             *targets.get_mut(&place.0).expect("a target") += 1;
             map.room_used = true;
-            let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
-            volume.extents[n].move_column(column, place, from, given_up.is_none());
+            map.move_family((id, n), column, place, from, given_up.is_none());
         }
     }
 }
@@ -121,13 +123,12 @@ pub(super) fn have_room(map: &ClusterMap, goes: impl Fn(NodeId) -> bool) -> Resu
         for n in 0..map.volumes[&id].extents.len() {
             for column in 0..map.volumes[&id].extents[n].columns.len() {
                 let (node, _) = map.volumes[&id].extents[n].columns[column];
-                if !going[usize::from(node.0)] {
+                if !going[usize::from(node.0)] || !map.leads(id, n) {
                     continue;
                 }
                 let place = choose(&map, &map.volumes[&id], n, column, &roomy, |_| true);
                 let Some(place) = place else { return Err(id) };
-                let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
-                volume.extents[n].columns[column] = place;
+                map.move_family((id, n), column, place, Timestamp::ZERO, false);
             }
         }
     }
@@ -144,6 +145,27 @@ pub(super) fn stop_copying(volume: &mut Arc<Volume>, stays: impl Fn(NodeId) -> b
     for extent in &mut Arc::make_mut(volume).extents {
         let columns = &extent.columns;
         extent.leaving.retain(|c, l| stays(l.0) && stays(columns[*c].0));
+    }
+}
+
+/// What is not copied any more in a volume is not in those of its family.
+pub(super) fn agree_on_copies(map: &mut ClusterMap) {
+    let mut differ = true;
+    while std::mem::take(&mut differ) {
+        let over = |v: &Arc<Volume>| v.lineage.below.map(|below| (v.id, below));
+        let pairs: Vec<(VolumeId, VolumeId)> = map.volumes.values().filter_map(over).collect();
+        for (above, below) in pairs {
+            let common = map.volumes[&above].extents.len().min(map.volumes[&below].extents.len());
+            for n in 0..common {
+                let copied = |id| map.volumes[&id].extents[n].leaving.keys().copied().collect();
+                let (a, b): (BTreeSet<usize>, BTreeSet<usize>) = (copied(above), copied(below));
+                for id in [above, below].into_iter().filter(|_| a != b) {
+                    let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
+                    volume.extents[n].leaving.retain(|c, _| a.contains(c) && b.contains(c));
+                    differ = true;
+                }
+            }
+        }
     }
 }
 
@@ -165,8 +187,12 @@ fn drained_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
 /// The disks that can take something, and how many extents are being filled on each.
 pub(super) fn targets(map: &ClusterMap) -> BTreeMap<NodeId, usize> {
     let filling = |node: NodeId| {
-        let extents = map.volumes.values().flat_map(|v| &v.extents);
-        extents.filter(|e| e.filling_on(node).is_some()).count()
+        // A family's columns are filled together.
+        let led = map.volumes.values().flat_map(|v| {
+            let leads = |(n, e): (usize, _)| map.leads(v.id, n).then_some(e);
+            v.extents.iter().enumerate().filter_map(leads)
+        });
+        led.filter(|e: &&Extent| e.filling_on(node).is_some()).count()
     };
     let takes = |node: &NodeId| !map.nodes[usize::from(node.0)].draining;
     map.up().filter(takes).map(|node| (node, filling(node))).collect()
@@ -209,9 +235,13 @@ fn choose(
     let free = |node: NodeId| {
         let sectors = map.nodes[usize::from(node.0)].sectors;
         let runs = free_runs(node, sectors, &volumes);
+        let is_free = |place: &u64| is_free_in_family(map, (volume.id, n), (node, *place));
         let place = match volume.is_thin() {
-            true => (sectors > 0).then_some(volume.extents[n].columns[column].1)?,
-            false => runs.iter().find(|r| r.1 >= need)?.0,
+            true => {
+                let places = [volume.extents[n].columns[column].1, other_thin_place(volume, n)];
+                places.into_iter().filter(|_| sectors > 0).find(is_free)?
+            }
+            false => runs.iter().filter(|r| r.1 >= need).map(|r| r.0).find(is_free)?,
         };
         Some((runs.iter().map(|r| r.1).sum::<u64>(), node, place))
     };
@@ -225,4 +255,24 @@ fn choose(
         .filter_map(free)
         .max_by_key(|(room, node, _)| (stays(*node), Reverse(crowd(*node)), *room, Reverse(*node)))
         .map(|(_, node, place)| (node, place))
+}
+
+/// Whether a column of an extent can come to a place: no other extent of its volume lies there in the volume's address
+/// space, and none of those that follow it in theirs.
+fn is_free_in_family(
+    map: &ClusterMap,
+    (id, n): (VolumeId, usize),
+    (node, place): (NodeId, u64),
+) -> bool {
+    let at = place % SPACE_SECTORS;
+    map.followers(id, n).into_iter().chain([id]).map(|id| &map.volumes[&id]).all(|volume| {
+        let end = at + volume.extent_sectors(n);
+        let others = (0..volume.extents.len()).filter(|other| *other != n);
+        let here = |other: usize| {
+            let (_, sector) = volume.extents[other].place_on(node)?;
+            let first = sector % SPACE_SECTORS;
+            Some(first..first + volume.extent_sectors(other))
+        };
+        others.filter_map(here).all(|other| other.end <= at || end <= other.start)
+    })
 }

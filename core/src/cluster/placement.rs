@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::layout::Geometry;
-use crate::units::{NodeId, SECTOR, SPACE_SECTORS, VolumeId, thin_space};
+use crate::units::{NodeId, SECTOR, SPACE_SECTORS};
 
 use super::map::{Extent, Volume};
 use super::torus::{self, Cell, TorusError};
@@ -95,10 +95,35 @@ pub fn place_volume(
     })
 }
 
-/// Chooses disks for stripes of a thin volume. All its columns lie in an address space of its own, so there is always a
-/// place. Extents go to the disks to which least has been promised for their size.
+/// The first sector of the places that [`place_thin`] gives to a volume's further extents. The first half of its address
+/// space belongs to extents whose places were chosen in another space, before a snapshot was taken, if there are any.
+pub fn thin_start(volume: &Volume) -> u64 {
+    let start = volume.space() * SPACE_SECTORS;
+    let is_own = |extent: &Extent| {
+        let places = extent.columns.iter().chain(extent.leaving.values());
+        let own = [0, HALF].map(|from| thin_place(start + from, &volume.geometry, extent.first));
+        places.map(|place| place.1).all(|sector| own.contains(&sector))
+    };
+    let in_first_half = |extent: &Extent| extent.columns.iter().all(|c| c.1 - start < HALF);
+    match volume.extents.iter().all(|extent| is_own(extent) && in_first_half(extent)) {
+        true => start,
+        false => start + HALF,
+    }
+}
+
+/// Half of an address space.
+const HALF: u64 = SPACE_SECTORS / 2;
+
+/// Another place of a thin volume's extent in its address space, where no other extent lies.
+pub(super) fn other_thin_place(volume: &Volume, extent: usize) -> u64 {
+    let start = volume.space() * SPACE_SECTORS + HALF;
+    thin_place(start, &volume.geometry, volume.extents[extent].first)
+}
+
+/// Chooses disks for stripes of a thin volume. All its columns lie in an address space of its own, from `start` on, so
+/// there is always a place. Extents go to the disks to which least has been promised for their size.
 pub fn place_thin(
-    id: VolumeId,
+    start: u64,
     geometry: &Geometry,
     stripes: Range<u64>,
     disks: &[Place],
@@ -108,8 +133,9 @@ pub fn place_thin(
     let columns = geometry.layout.width();
     check_domains(columns, disks)?;
     let stripe_sectors = thin_stripe_sectors(geometry);
-    if stripes.end.checked_mul(stripe_sectors).is_none_or(|end| end > SPACE_SECTORS) {
-        let free = SPACE_SECTORS / stripe_sectors * geometry.stripe_bytes();
+    let most_sectors = SPACE_SECTORS - start % SPACE_SECTORS;
+    if stripes.end.checked_mul(stripe_sectors).is_none_or(|end| end > most_sectors) {
+        let free = most_sectors / stripe_sectors * geometry.stripe_bytes();
         return Err(PlacementError::NoRoom { asked: stripes.end * geometry.stripe_bytes(), free });
     }
     let cells = torus::cells(&geometry.layout, disks)?;
@@ -128,7 +154,7 @@ pub fn place_thin(
             Some(cells) => torus::choose(&gaps, cells, 1),
             None => choose(&gaps, disks, columns, 1),
         };
-        let place = thin_place(id, geometry, first);
+        let place = thin_place(start, geometry, first);
         let want =
             geometry.layout.most_units(most.min(stripes.end - first)) * (geometry.unit / SECTOR);
         let nodes = nodes.ok_or(PlacementError::Domains { columns, domains: 0 })?;
@@ -149,9 +175,9 @@ fn check_domains(columns: usize, disks: &[Place]) -> Result<(), PlacementError> 
     }
 }
 
-/// Where the columns of a thin volume's extent begin that has `stripe` as its first.
-fn thin_place(id: VolumeId, geometry: &Geometry, stripe: u64) -> u64 {
-    thin_space(id) + stripe * thin_stripe_sectors(geometry)
+/// Where the columns of a thin volume's extent begin that has `stripe` as its first; those of the first begin at `start`.
+fn thin_place(start: u64, geometry: &Geometry, stripe: u64) -> u64 {
+    start + stripe * thin_stripe_sectors(geometry)
 }
 
 /// Sectors of a column's address space for each stripe, as many as it can need.
@@ -304,7 +330,7 @@ pub(super) fn free_runs(node: NodeId, sectors: u64, volumes: &[&Volume]) -> Vec<
 mod tests {
     use super::*;
     use crate::layout::LayoutSpec;
-    use crate::units::VolumeId;
+    use crate::units::{VolumeId, thin_space};
 
     fn volume(
         layout: &str,
@@ -350,7 +376,8 @@ mod tests {
             let (g, places) = (geometry(layout), Place::apart(&disks));
             let stripes = 0..size.div_ceil(g.stripe_bytes());
             let column = column_bytes(&g, size);
-            let extents = place_thin(VolumeId(id), &g, stripes, &places, others, column)?;
+            let extents =
+                place_thin(thin_space(VolumeId(id)), &g, stripes, &places, others, column)?;
             let spec = layout.parse().unwrap();
             Ok::<_, PlacementError>(Volume::new(VolumeId(id), "t", size, &spec, g, extents))
         };

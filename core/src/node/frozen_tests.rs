@@ -223,7 +223,7 @@ fn what_is_decided_of_a_cut_off_stripe_makes_nothing_fresh() {
     bench.enter(Arc::new(cut), at(150));
     bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: true } });
     assert!(bench.node.writes().any(|w| matches!(w, (t, Standing::Committed { .. }) if t == ts)));
-    assert!(bench.node.worker.is_stale(1), "it has yet to be filled");
+    assert!(bench.node.worker.lacks(1), "it has yet to be filled");
 }
 
 /// What is in work of a volume ends when it is removed, also what waits to hear that all know of it.

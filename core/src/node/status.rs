@@ -163,6 +163,12 @@ impl Node {
         self.worker.measured_before(before);
     }
 
+    /// How many slots of its disk each volume has, but for those whose space is reserved.
+    fn used_by_volume(&self) -> Vec<(VolumeId, u64)> {
+        let used = self.worker.store.used_by_space().into_iter();
+        used.filter_map(|(space, slots)| Some((self.map.volume_in_space(space)?, slots))).collect()
+    }
+
     /// What is exposed of each volume by parity that waits on its disk, now and so far.
     pub fn exposed(&self) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
         let all = self.worker.exposed(self.outbox.now);
@@ -195,7 +201,7 @@ impl Node {
             serving: self.serving,
             stale_sectors: self.stale_sectors(),
             slots: self.worker.store.slots(),
-            thin: self.worker.store.thin(),
+            thin: self.used_by_volume(),
             exposed: self.exposed().collect(),
             exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()

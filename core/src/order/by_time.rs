@@ -59,6 +59,11 @@ impl<T> ByTime<T> {
         Some(&mut self.list[n].1)
     }
 
+    /// All of them, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.list.iter_mut().map(|(_, value)| value)
+    }
+
     /// Whether anything is there of this time.
     pub fn contains_key(&self, ts: &Timestamp) -> bool {
         self.place(ts).is_ok()

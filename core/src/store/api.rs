@@ -6,11 +6,11 @@
 
 use super::{
     Change, DiskRequest, DiskResult, Event, Heard, Reached, Scan, SlotCounts, StoreCounters,
-    Timestamp,
+    Timestamp, Views,
 };
 use std::ops::Range;
 
-use crate::units::{Epoch, NodeId, VolumeId};
+use crate::units::{Epoch, NodeId};
 
 /// Says of a sector, its newest write and whether it has content, that an earlier write of it is
 /// undecided.
@@ -121,6 +121,8 @@ pub trait Store: Send {
     /// Volumes have these sectors of the disk, in order; other content may be dropped. `reserved` slots are kept for volumes
     /// that are not thin.
     fn keep_only(&mut self, _sectors: &[Range<u64>], _reserved: u64) {}
+    /// Which sectors show the content of others. Said before anything is read or written.
+    fn set_views(&mut self, _views: &Views) {}
     /// Whether the disk has space for these changes. A change prepared without space may never be placed.
     fn can_place(&self, _changes: &[Change]) -> bool {
         true
@@ -140,8 +142,8 @@ pub trait Store: Send {
     fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
         changes
     }
-    /// How many slots each thin volume has here.
-    fn thin(&self) -> Vec<(VolumeId, u64)> {
+    /// How many slots each address space but the first has here, by its number.
+    fn used_by_space(&self) -> Vec<(u64, u64)> {
         Vec::new()
     }
     /// How many slots of its disk are used for what, if it has any.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::table::page_of;
 use super::writes::{Life, Write};
 use super::{JournalStore, Purpose, Timestamp, format};
 
@@ -162,8 +163,10 @@ impl JournalStore {
         }
         assert!(self.scans.is_empty() || pages > 0, "a scan waits for nothing");
         let unplaced = self.checkpoint.iter().flat_map(|c| c.sectors());
-        let pages = unplaced.flat_map(|(s, _)| self.pages_of(s, 1));
+        let places = unplaced.filter_map(|(sector, _)| self.slots.place_of(sector));
+        let pages = places.map(page_of);
         let known = |page| self.checkpoint.as_ref().is_some_and(|c| c.uses(page));
-        assert!(pages.into_iter().all(known), "a checkpoint uses the pages of its sectors");
+        let mut pages = pages;
+        assert!(pages.all(known), "a checkpoint uses the pages of its sectors");
     }
 }

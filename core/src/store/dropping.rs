@@ -79,11 +79,11 @@ impl JournalStore {
         zeros && !self.slots.is_reserved(change.sector) && !self.superblock.unclaimed_lost
     }
 
-    /// The parts of a change to zeros that are in slots with a place, or with one promised.
+    /// The parts of a change to zeros that are in slots with a place, or with one promised, or that show others' content.
     fn needed_zeros(&self, change: &Change) -> impl Iterator<Item = Change> {
         let slots = self.slots_of(std::iter::once(change.sectors()));
-        let needed: Vec<u64> =
-            slots.into_iter().filter(|slot| self.slots.has_or_gets(*slot)).collect();
+        let is_needed = |slot: &u64| self.slots.has_or_gets(*slot) || self.shows_others(*slot);
+        let needed: Vec<u64> = slots.into_iter().filter(is_needed).collect();
         let (all, kind) = (change.sectors(), change.kind);
         let parts = consecutive(needed).map(|slots| {
             self.slots.sectors_of(slots.start).start..self.slots.sectors_of(slots.end - 1).end
@@ -178,7 +178,8 @@ impl JournalStore {
             return;
         }
         let entries: Vec<_> = sectors.map(|sector| self.entry(sector)).collect();
-        let is_empty = entries.iter().all(|entry| entry.state == State::Hole);
+        let is_empty = entries.iter().all(|entry| entry.state == State::Hole)
+            && self.all_below(self.slots.sectors_of(slot)).is_empty();
         if is_empty && self.dropping.empty.len() < MOST_EMPTY {
             let latest = entries.iter().map(|entry| entry.version).max().unwrap_or_default();
             self.dropping.empty.insert(slot, latest);

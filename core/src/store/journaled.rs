@@ -3,11 +3,11 @@
 use super::api::{HeldBack, Store};
 use super::{
     Change, DiskRequest, DiskResult, Event, Heard, JournalStore, Reached, Scan, SlotCounts,
-    StoreCounters, Timestamp,
+    StoreCounters, Timestamp, Views,
 };
 use std::ops::Range;
 
-use crate::units::{Epoch, LAST_THIN, NodeId, SPACE_SECTORS, VolumeId, thin_space, thin_volume};
+use crate::units::{Epoch, LAST_THIN, NodeId, SPACE_SECTORS, thin_space};
 
 impl Store for JournalStore {
     fn data_sectors(&self) -> u64 {
@@ -146,6 +146,10 @@ impl Store for JournalStore {
         JournalStore::keep_only(self, sectors, reserved);
     }
 
+    fn set_views(&mut self, views: &Views) {
+        JournalStore::set_views(self, views);
+    }
+
     fn can_place(&self, changes: &[Change]) -> bool {
         JournalStore::can_place(self, changes)
     }
@@ -166,10 +170,8 @@ impl Store for JournalStore {
         JournalStore::without_needless_zeros(self, changes)
     }
 
-    fn thin(&self) -> Vec<(VolumeId, u64)> {
-        let of_space = |(space, slots): (u64, u64)| (thin_volume(space * SPACE_SECTORS), slots);
-        let known = self.slots.thin().map(of_space);
-        known.filter_map(|(volume, slots)| Some((volume?, slots))).collect()
+    fn used_by_space(&self) -> Vec<(u64, u64)> {
+        self.slots.used_by_space().collect()
     }
 
     fn slots(&self) -> Option<SlotCounts> {

@@ -21,6 +21,7 @@
 //! - [`sparse`]: lists that take memory where something is in them
 //! - [`torn`]: pages that a power cut tears
 //! - [`recover`]: opening a disk, whatever state a crash left it in
+//! - [`views`]: sectors that show the content of others
 //! - [`verify`]: what a scrub looks at besides the data
 //! - [`fault`]: deliberate bugs
 //! - [`check`]: what must hold between all these
@@ -59,6 +60,7 @@ mod sparse;
 mod table;
 mod torn;
 mod verify;
+mod views;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,6 +81,7 @@ pub use request::{DiskOp, DiskRequest, DiskResult, Event, ReadDone, Recovered, U
 pub use scans::Scan;
 pub use slots::SlotCounts;
 pub use table::{State, TableEntry};
+pub use views::{View, Views};
 
 use checkpoint::Checkpoint;
 use index::Index;
@@ -181,6 +184,8 @@ pub struct JournalStore {
     verifying: verify::Verifying,
     forgiving: others::Forgiving,
     dropping: dropping::Dropping,
+    /// Nothing before the map has said.
+    views: Option<Views>,
     recovery: Option<Recovery>,
     /// Pages of the table that are being read.
     loading: BTreeSet<u64>,

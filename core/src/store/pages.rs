@@ -1,5 +1,7 @@
 //! Bringing pages of the table into memory, and letting go of them.
 
+use std::ops::Range;
+
 use super::checkpoint::consecutive;
 use super::table::page_of;
 use super::{DiskOp, DiskResult, JournalStore, Purpose};
@@ -9,10 +11,20 @@ use crate::units::SECTOR;
 const MOST_PAGES_WAITED_FOR: usize = 8192;
 
 impl JournalStore {
-    /// The pages that say what is in the places of these sectors, each once and in order.
+    /// The pages that say what is in the places of these sectors and of those below them, each once and in order.
     pub(super) fn pages_of(&self, first: u64, count: u64) -> Vec<u64> {
         let mut pages = Vec::new();
-        let (mut sector, end) = (first, first + count);
+        self.add_pages_of(first..first + count, &mut pages);
+        for below in self.all_below(first..first + count) {
+            self.add_pages_of(below, &mut pages);
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    fn add_pages_of(&self, sectors: Range<u64>, pages: &mut Vec<u64>) {
+        let (mut sector, end) = (sectors.start, sectors.end);
         while sector < end {
             // In a slot, and behind all of them, what follows on a sector follows on its place.
             let slot = self.slots.slot_of(sector);
@@ -22,9 +34,6 @@ impl JournalStore {
             }
             sector = next;
         }
-        pages.sort_unstable();
-        pages.dedup();
-        pages
     }
 
     /// Starts reading those of these pages, which are in order, that are neither in memory nor on their way. Says whether all

@@ -99,6 +99,20 @@ impl JournalStore {
         (layers, self.entry(sector))
     }
 
+    /// What a sector shows: its own layers and entry, with those of the sectors below it as far as it has no content of
+    /// its own. Also its place, or that of the sector whose entry it is. All their pages are in memory.
+    pub(super) fn seen(&mut self, sector: u64) -> (Over, TableEntry, Option<u64>) {
+        let (mut layers, mut entry) = self.layers(sector);
+        let mut at = sector;
+        while layers.content.is_none() && entry == TableEntry::FRESH {
+            let Some(below) = self.below(at) else { break };
+            let (under, of_below) = self.layers(below);
+            layers.underlay(under);
+            (at, entry) = (below, of_below);
+        }
+        (layers, entry, self.slots.place_of(at))
+    }
+
     /// What the table says of a sector whose page is in memory. A slot that has no place is a hole, if no claim to one has
     /// been lost. An entry that was written for another slot says nothing of this one: its page, or that of the owners, is
     /// an older copy, and what would tell that is damaged, too.
@@ -147,7 +161,14 @@ impl JournalStore {
     /// Where the content lies of a sector, whose page is in memory, with these layers above its place.
     pub(super) fn base(&mut self, layers: &Over, sector: u64) -> Base {
         let entry = self.entry(sector);
-        Base::of(layers, entry, self.slots.place_of(sector))
+        match self.below(sector) {
+            Some(below) if layers.content.is_none() && entry == TableEntry::FRESH => {
+                let (layers, entry, place) = self.seen(below);
+                assert!(layers.deltas.is_empty(), "what lies below a view is put in place first");
+                Base::of(&layers, entry, place)
+            }
+            _ => Base::of(layers, entry, self.slots.place_of(sector)),
+        }
     }
 
     /// The newest committed write of a sector whose page is in memory; what is in place counts

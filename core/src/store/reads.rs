@@ -130,10 +130,10 @@ impl JournalStore {
 
     /// What a sector consists of right now.
     pub(super) fn source(&mut self, sector: u64) -> Source {
-        let (layers, entry) = self.layers(sector);
+        let (layers, entry, place) = self.seen(sector);
         Source {
             version: layers.newest().max(entry.version),
-            base: Base::of(&layers, entry, self.slots.place_of(sector)),
+            base: Base::of(&layers, entry, place),
             deltas: layers.deltas.into_iter().map(|d| d.1).collect(),
         }
     }

@@ -27,6 +27,16 @@ pub enum Scan {
     Placed,
 }
 
+impl Scan {
+    /// Whether it looks at what a view shows, and not only at what was written in it.
+    fn sees_through(self) -> bool {
+        match self {
+            Scan::Content | Scan::Used | Scan::Marked => true,
+            Scan::Since(_) | Scan::Kept(_) | Scan::Placed => false,
+        }
+    }
+}
+
 /// So many sectors are looked at together, as many as 64 pages of the table speak of,
 const PIECE: u64 = 64 * ENTRIES_PER_PAGE as u64;
 /// in at most so many runs.
@@ -63,7 +73,7 @@ impl JournalStore {
             let (what, left) = (job.what, job.next..job.end);
             let runs = match what {
                 Scan::Marked => self.next_marked(left.start, left.end).into_iter().collect(),
-                _ => self.next_present(left.clone()),
+                _ => self.next_present(left.clone(), what.sees_through()),
             };
             let Some(end) = runs.last().map(|run| run.end) else {
                 let job = self.scans.remove(&ticket).expect("just seen");
@@ -116,16 +126,41 @@ impl JournalStore {
     }
 
     /// The next runs of these sectors of which anything is known but that they were never written.
-    fn next_present(&self, sectors: Range<u64>) -> Vec<Range<u64>> {
+    fn next_present(&self, sectors: Range<u64>, through: bool) -> Vec<Range<u64>> {
         let (mut runs, mut left) = (Vec::new(), PIECE);
         let mut from = sectors.start;
         while left > 0 && runs.len() < RUNS {
-            let Some(run) = self.next_run(from..sectors.end, left) else { break };
+            let run = match through {
+                true => self.next_run_seen(from..sectors.end, left),
+                false => self.next_run(from..sectors.end, left),
+            };
+            let Some(run) = run else { break };
             left -= run.end - run.start;
             from = run.end;
             runs.push(run);
         }
         runs
+    }
+
+    /// The first of these runs, of these sectors or of those that they show; of which up to so many sectors.
+    fn next_run_seen(&self, sectors: Range<u64>, most: u64) -> Option<Range<u64>> {
+        self.first_seen(sectors, &|store, sectors| store.next_run(sectors, most))
+    }
+
+    /// What is found first in these sectors, or in those below them.
+    fn first_seen(
+        &self,
+        sectors: Range<u64>,
+        find: &dyn Fn(&Self, Range<u64>) -> Option<Range<u64>>,
+    ) -> Option<Range<u64>> {
+        let own = find(self, sectors.clone());
+        let below = self.views_in(sectors).into_iter().filter_map(|view| {
+            let count = view.sectors.end - view.sectors.start;
+            let found = self.first_seen(view.below..view.below + count, find)?;
+            let above = |sector: u64| view.sectors.start + (sector - view.below);
+            Some(above(found.start)..above(found.end))
+        });
+        own.into_iter().chain(below).min_by_key(|run| run.start)
     }
 
     /// The first of these runs, up to so many sectors of it.
@@ -163,6 +198,12 @@ impl JournalStore {
 
     /// Those of these sectors that are on the next page on which one may be marked.
     fn next_marked(&self, from: u64, end: u64) -> Option<Range<u64>> {
+        self.first_seen(from..end, &|store, sectors| {
+            store.next_marked_here(sectors.start, sectors.end)
+        })
+    }
+
+    fn next_marked_here(&self, from: u64, end: u64) -> Option<Range<u64>> {
         if from >= end {
             return None;
         }
@@ -238,7 +279,7 @@ impl JournalStore {
 
     /// Whether a sector whose page is in memory is anything but a hole in place, with nothing above it.
     fn is_used(&mut self, sector: u64) -> bool {
-        let (layers, entry) = self.layers(sector);
+        let (layers, entry, _) = self.seen(sector);
         !layers.is_empty() || entry.state != State::Hole
     }
 }

@@ -10,7 +10,7 @@ use weft_bytes::checksum;
 use serde::{Deserialize, Serialize};
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, ClusterSetting, Deletion, Extent, KnownHost,
-    NodeInfo, PolicyRange, SealedSecret, Settings, TimeAway, Volume,
+    Lineage, NodeInfo, PolicyRange, SealedSecret, Settings, Snapshot, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::policy::{Dispatch, Policy};
@@ -198,6 +198,12 @@ struct VolumeEntry {
     /// Open if no host has registered yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reservations: Option<ReservationsEntry>,
+    /// The volume that it lies over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    below: Option<u32>,
+    /// Of a snapshot its volume, and when it was taken, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<(u32, u64)>,
 }
 
 /// The file's text.
@@ -373,6 +379,8 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
             .as_ref()
             .map(|list| list.iter().map(|(name, a)| (name.clone(), *a == Access::Full)).collect()),
         reservations: reservations::entry(&v.reservations),
+        below: v.lineage.below.map(|below| below.0),
+        snapshot: v.lineage.snapshot.map(|s| (s.of.0, s.taken)),
     }
 }
 
@@ -530,6 +538,10 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     Ok(Volume {
         ranges,
         reservations: reservations::reservations(entry.reservations)?,
+        lineage: Lineage {
+            below: entry.below.map(VolumeId),
+            snapshot: entry.snapshot.map(|(of, taken)| Snapshot { of: VolumeId(of), taken }),
+        },
         hosts: entry.hosts.map(|list| list.into_iter().map(|(n, w)| (n, access(w))).collect()),
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),

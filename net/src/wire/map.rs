@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use weft_code::Code;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, KnownHost,
-    LONGEST_REGISTRANT, LONGEST_SEALED, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES,
+    LONGEST_REGISTRANT, LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES,
     MOST_REGISTRANTS, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation, ReservationKind,
-    ReservationOutcome, Reservations, SealedSecret, Settings, TimeAway, Volume,
+    ReservationOutcome, Reservations, SealedSecret, Settings, Snapshot, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -42,6 +42,9 @@ const WITH_KEYS: u8 = 18;
 
 /// The first version whose maps know hosts, and which of them may use a volume.
 const WITH_HOSTS: u8 = 19;
+
+/// The first version whose volumes can have snapshots.
+const WITH_SNAPSHOTS: u8 = 21;
 
 /// The first version whose hosts can have CHAP secrets and can reserve volumes.
 const WITH_SECRETS: u8 = 20;
@@ -235,6 +238,7 @@ impl Wire for Volume {
         self.ranges.put(w);
         self.hosts.put(w);
         self.reservations.put(w);
+        self.lineage.put(w);
     }
 
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -262,6 +266,10 @@ impl Wire for Volume {
                 true => Reservations::default(),
                 false => Wire::take(r)?,
             },
+            lineage: match r.version < WITH_SNAPSHOTS {
+                true => Lineage::default(),
+                false => Wire::take(r)?,
+            },
         };
         check_hosts(volume.hosts.as_ref())?;
         check_volume(&volume)?;
@@ -269,6 +277,8 @@ impl Wire for Volume {
     }
 }
 
+wire_struct!(Lineage { below, snapshot });
+wire_struct!(Snapshot { of, taken });
 wire_struct!(Reservations { version, generation, registered, reservation, outcomes } check |r: &Reservations| {
     at_most("the registrants of a volume", r.registered.len() as u64, MOST_REGISTRANTS as u64)
 });

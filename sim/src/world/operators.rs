@@ -48,6 +48,12 @@ impl World {
         self.operator(Change::RemoveNode(id));
     }
 
+    /// An operator changes the map.
+    pub fn change(&mut self, change: Change) {
+        self.tell(|| format!("{change:?}"));
+        self.operator(change);
+    }
+
     pub(super) fn operator(&mut self, change: Change) {
         match self.together {
             Some(_) => self.wish(change),

@@ -132,6 +132,13 @@ pub enum Change {
     UndeleteVolume(VolumeId),
     /// A deleted volume is removed for good. It is not done if it is not deleted: it may have been brought back.
     ForgetVolume(VolumeId),
+    /// An operator takes a snapshot of volumes, all at one time, under this name
+    /// ([`ClusterMap::check_snapshot`]). The time is in seconds since 1970.
+    TakeSnapshots(Vec<VolumeId>, String, u64),
+    /// An operator makes a volume out of a snapshot, under this name ([`ClusterMap::check_clone`]).
+    CloneVolume(VolumeId, String),
+    /// An operator sets a volume back to a snapshot of it ([`ClusterMap::check_rollback`]).
+    RollBack(VolumeId, VolumeId),
     /// An operator gives a volume another name. It is not done if another volume has that.
     RenameVolume(VolumeId, String),
     /// An operator has what is on a node's disk moved to others, or that stopped.
@@ -181,6 +188,9 @@ impl Change {
                     remove_volume(map, *id);
                 }
             }
+            Change::TakeSnapshots(of, name, taken) => map.take_snapshots(of, name, *taken),
+            Change::CloneVolume(snapshot, name) => map.clone_volume(*snapshot, name),
+            Change::RollBack(id, snapshot) => map.roll_back(*id, *snapshot),
             Change::RenameVolume(id, name) => rename_volume(map, *id, name),
             Change::Drain(node, draining) => {
                 if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {
@@ -239,7 +249,11 @@ fn add_volume(map: &mut ClusterMap, volume: &Arc<Volume>) {
     }
 }
 
+/// Not done while other volumes show its content.
 fn remove_volume(map: &mut ClusterMap, id: VolumeId) {
+    if !map.can_forget(id) {
+        return;
+    }
     map.volumes.remove(&id);
     map.attendance.remove(&id);
     map.room_used = true;
@@ -266,8 +280,17 @@ fn undelete_volume(map: &mut ClusterMap, id: VolumeId) {
 
 fn rename_volume(map: &mut ClusterMap, id: VolumeId, name: &str) {
     let taken = map.name_is_taken(name, id);
-    if let Some(volume) = map.volumes.get_mut(&id).filter(|_| !taken) {
-        Arc::make_mut(volume).name = name.to_string();
+    let Some(volume) = map.volumes.get_mut(&id).filter(|v| !taken && !v.is_snapshot()) else {
+        return;
+    };
+    let before = std::mem::replace(&mut Arc::make_mut(volume).name, name.to_string());
+    // Those of its snapshots begin with it.
+    for snapshot in map.volumes.values_mut() {
+        let of_it = snapshot.lineage.snapshot.is_some_and(|s| s.of == id);
+        if let Some(rest) = snapshot.name.strip_prefix(&before).filter(|_| of_it) {
+            let name = format!("{name}{rest}");
+            Arc::make_mut(snapshot).name = name;
+        }
     }
 }
 

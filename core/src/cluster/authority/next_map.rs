@@ -89,6 +89,7 @@ impl Authority {
                 });
             }
         }
+        moves::agree_on_copies(&mut self.next);
         moves::move_columns(&mut self.next, floor);
         balance::rebalance(&mut self.next, floor);
         remove_replaced(&mut self.next);

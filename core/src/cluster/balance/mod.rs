@@ -178,8 +178,10 @@ impl<'a> Ledger<'a> {
             for (node, first) in places.filter(|_| !volume.is_thin()) {
                 self.taken.entry(*node).or_default().insert(*first, sectors);
             }
-            let still =
-                !lacks_nodes && extent.filling.is_empty() && self.map.lost(volume, n).is_empty();
+            let still = !self.map.has_family(volume.id)
+                && !lacks_nodes
+                && extent.filling.is_empty()
+                && self.map.lost(volume, n).is_empty();
             let rank = rank(n);
             for (node, _) in &extent.columns {
                 let has_it_all = self.map.behind_since(volume, n, *node).is_none();

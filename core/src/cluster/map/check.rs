@@ -27,7 +27,8 @@ impl ClusterMap {
             }
         }
         for (id, volume) in &self.volumes {
-            if let Some(wrong) = self.wrong_with_volume(*id, volume) {
+            let wrong = self.wrong_with_volume(*id, volume);
+            if let Some(wrong) = wrong.or_else(|| self.wrong_with_lineage(volume)) {
                 return Err(format!("{id:?}: {wrong}"));
             }
             for (n, extent) in volume.extents.iter().enumerate() {

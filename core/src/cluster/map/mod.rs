@@ -8,6 +8,7 @@ mod node;
 mod ranges;
 mod reservations;
 mod room;
+mod views;
 mod volume;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use reservations::{
     LONGEST_REGISTRANT, MOST_REGISTRANTS, Registrant, Reservation, ReservationAction,
     ReservationChange, ReservationKind, ReservationOutcome, Reservations,
 };
+pub use views::{Lineage, MOST_SNAPSHOTS, MOST_VIEWS, Snapshot, ViewError};
 pub use volume::{Deletion, Extent, Volume};
 
 use super::Settings;

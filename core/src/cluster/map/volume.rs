@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{APART, HostList, PolicyRange, Reservations};
+use super::{APART, HostList, Lineage, PolicyRange, Reservations};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
 use crate::policy::Policy;
@@ -106,6 +106,8 @@ pub struct Volume {
     pub hosts: Option<HostList>,
     /// Which hosts have registered, and what one of them has reserved.
     pub reservations: Reservations,
+    /// What it lies over, and what it is a snapshot of.
+    pub lineage: Lineage,
 }
 
 /// Whether a volume has been deleted. It keeps its room and its redundancy until that is over
@@ -162,6 +164,7 @@ impl Volume {
             deletion: Deletion::default(),
             hosts: None,
             reservations: Reservations::default(),
+            lineage: Lineage::default(),
         }
     }
 

@@ -173,6 +173,16 @@ impl Exposure {
         self.before.retain(|(volume, _), _| !self.tallies.contains_key(&(*volume, Area::Whole)));
     }
 
+    /// The sectors from `to` on show these: they are marked as these are.
+    pub fn inherit(&mut self, sectors: Range<u64>, to: u64) {
+        let first = sectors.start;
+        let marks: Vec<_> =
+            self.marks.range(sectors).map(|(s, mark)| (to + (s - first), *mark)).collect();
+        for (sector, mark) in marks {
+            self.marks.entry(sector).or_insert(mark);
+        }
+    }
+
     /// Whether any of these sectors is marked.
     pub fn has(&self, sectors: &Range<u64>) -> bool {
         self.marks.range(sectors.clone()).next().is_some()

@@ -41,7 +41,10 @@ impl Worker {
         }
         let mut zeros = changes.iter().filter(|change| change.data.is_zero());
         let is_awaited = |change: &Change| {
-            self.admission.earlier_unresolved(ts, change.sectors()).next().is_some()
+            let sectors = change.sectors();
+            self.admission.earlier_unresolved(ts, sectors.clone()).next().is_some()
+                || !self.undecided_beneath(ts, sectors.clone()).is_empty()
+                || (!self.views.is_empty() && self.is_stale(sectors))
         };
         match zeros.any(is_awaited) {
             true => changes,

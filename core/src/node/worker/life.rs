@@ -115,6 +115,9 @@ impl Worker {
         self.filling.look_anew();
         self.refreshing.enter();
         self.into_parity.enter(floor);
+        let views = self.views.clone();
+        self.enter_views();
+        self.inherit_marks(&views);
         self.recount_exposed(outbox.now);
         self.telling.forget_asked();
         let unsettled: Vec<_> = self.txns.keys().copied().collect();

@@ -138,7 +138,7 @@ impl Worker {
         let txn = &self.txns[&ts];
         let Some(asker) = txn.asker else { return };
         let marked = txn.markers.contains(txn.column);
-        let done = Done { ts, volume: txn.volume, range: txn.writes, marked };
+        let done = Done { ts, volume: txn.named, range: txn.writes, marked };
         self.memory.note(asker, done, self.config.remembered_writes);
     }
 
@@ -177,7 +177,7 @@ impl Worker {
             Recollection::All
         } else if let Some(sectors) = self.sectors_changed(volume, range)
             && !self.catchup.is_asking()
-            && !self.catchup.is_stale(sectors.clone())
+            && !self.is_stale(sectors.clone())
             && self.knows_marks()
             && !self.exposure.has(&sectors)
         {
@@ -200,7 +200,7 @@ impl Worker {
                 Some(asker) => asker.id == request,
                 None => txn.epoch == 0 && *ts >= since,
             };
-            its && txn.volume == volume && !matches!(txn.phase, Phase::Committed { .. })
+            its && txn.named == volume && !matches!(txn.phase, Phase::Committed { .. })
         })
     }
 

@@ -14,7 +14,7 @@ const WAITS: u16 = 1 << 15;
 /// writes.
 pub(super) fn encode(txn: &Participation) -> Vec<u8> {
     let mut w: Writer = Writer::with_room(28 + 4 * txn.participants.len());
-    w.u32(txn.volume.0);
+    w.u32(txn.named.0);
     w.u32(txn.extent as u32);
     w.u16(txn.column as u16 | if txn.waits { WAITS } else { 0 });
     w.u16(txn.participants.len() as u16);
@@ -53,6 +53,7 @@ fn read(r: &mut Reader) -> Read<Participation> {
     Ok(Participation {
         epoch: 0,
         volume,
+        named: volume,
         extent,
         column,
         journal: true,

@@ -4,6 +4,7 @@
 //! - this file: the worker's state
 //! - [`writing`]: a write from the first message to the store
 //! - [`cells`]: one cell of a plan at its disk
+//! - [`beneath`]: what lies beneath volumes with snapshots
 //! - [`calculating`]: computation for other columns
 //! - [`outcome`]: votes, and from prepared to forgotten
 //! - [`strangers`]: checks of senders
@@ -25,6 +26,7 @@
 //! - [`load`]: the use of the disk by hosts
 //! - [`life`]: ticks, epochs, and results of the store
 
+mod beneath;
 mod bounds;
 mod calculating;
 mod catchup;
@@ -75,6 +77,7 @@ use crate::plan::{Destination, Part, Range as VolumeRange, Role, Sending, Span, 
 use crate::policy::Commit;
 use crate::store::{
     AnyStore, Change, Changed, DiskRequest, Event, JournalStore, PlainStore, Recovered, Superblock,
+    Views,
 };
 use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -113,7 +116,10 @@ enum Phase {
 #[derive(Clone, Hash)]
 struct Participation {
     epoch: Epoch,
+    /// The volume whose address space it changes: a snapshot, if one was taken before it was decided.
     volume: VolumeId,
+    /// The volume that its host named.
+    named: VolumeId,
     extent: usize,
     column: usize,
     journal: bool,
@@ -236,6 +242,8 @@ pub(crate) struct Worker {
     half_written: BTreeSet<(VolumeId, u64)>,
     /// Sectors of thin volumes, in order, whose discards this disk may forget.
     forgettable: Vec<Range<u64>>,
+    /// Which sectors show the content of others.
+    views: Views,
     entered: Entered,
     filling: Filling,
     stalled: Stalled,
@@ -275,6 +283,7 @@ impl Worker {
             telling: Telling::default(),
             half_written: BTreeSet::new(),
             forgettable: Vec::new(),
+            views: Views::default(),
             entered: Entered::default(),
             filling: Filling::default(),
             stalled: Stalled::default(),
@@ -398,8 +407,8 @@ impl Worker {
 
     /// Whether its content of a sector may be useless.
     #[cfg(test)]
-    pub fn is_stale(&self, sector: u64) -> bool {
-        self.catchup.is_stale(sector..sector + 1)
+    pub fn lacks(&self, sector: u64) -> bool {
+        self.is_stale(sector..sector + 1)
     }
 
     /// Sectors yet to be caught up on; `None` until known.

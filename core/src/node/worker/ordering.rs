@@ -150,8 +150,15 @@ impl Worker {
     fn before(&self, ts: Timestamp, ordering: Ordering, range: Range<u64>) -> Vec<Timestamp> {
         let prepared = |e: &Timestamp| self.txns.get(e).is_some_and(|t| t.phase == Phase::Prepared);
         match ordering {
-            Ordering::None => self.admission.all_unresolved(range).filter(prepared).collect(),
-            _ => self.admission.earlier_unresolved(ts, range).collect(),
+            Ordering::None => {
+                let beneath = self.undecided_beneath(Timestamp(u64::MAX), range.clone());
+                let all = self.admission.all_unresolved(range).chain(beneath);
+                all.filter(prepared).collect()
+            }
+            _ => {
+                let beneath = self.undecided_beneath(ts, range.clone());
+                self.admission.earlier_unresolved(ts, range).chain(beneath).collect()
+            }
         }
     }
 
@@ -222,8 +229,8 @@ impl Worker {
         }
         let mut latest = Timestamp::ZERO;
         for range in ranges {
-            let (waits, committed) = self.admission.before_read(ts, range);
-            if waits {
+            let (waits, committed) = self.admission.before_read(ts, range.clone());
+            if waits || !self.undecided_beneath(ts, range).is_empty() {
                 return Before::Undecided;
             }
             latest = latest.max(committed);

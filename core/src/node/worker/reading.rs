@@ -277,8 +277,8 @@ impl Worker {
 
     /// The part of some sectors that the disk still lacks.
     pub(super) fn stale_in(&self, sectors: Range<u64>) -> Option<Range<u64>> {
-        let any = self.catchup.is_stale(sectors.clone());
-        any.then(|| hull(sectors, |s| self.catchup.is_stale(s..s + 1))).flatten()
+        let any = self.is_stale(sectors.clone());
+        any.then(|| hull(sectors, |s| self.is_stale(s..s + 1))).flatten()
     }
 
     /// Unreadable content that is not marked is damaged.
@@ -358,6 +358,11 @@ impl Worker {
         for run in &mut job.runs {
             let open = self.admission.busy(Timestamp(u64::MAX), run.sectors.clone());
             run.open = open.collect();
+            for view in self.views.in_range(run.sectors.clone()) {
+                let below = self.views.all_below(view.sectors.clone());
+                let is_open = |below| self.admission.must_wait(Timestamp(u64::MAX), below);
+                run.open.extend(below.into_iter().any(is_open).then_some(view.sectors));
+            }
         }
         let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
         for (run, range) in ranges.into_iter().enumerate() {
@@ -394,16 +399,18 @@ impl Worker {
     ) {
         let Some(job) = self.reads.get_mut(&ts) else { return };
         let sectors = job.runs[run].sectors.clone();
+        let was_open = std::mem::take(&mut job.runs[run].open);
         let mut bytes = vec![0u8; (sectors.end - sectors.start) as usize];
         found.iter().for_each(|(s, _)| bytes[(s - sectors.start) as usize] = 1);
         // Uncertain sectors count as content.
         for (sector, byte) in sectors.clone().zip(&mut bytes) {
             let here = sector..sector + 1;
             // It may have been committed behind the scan, and its host answered before it.
-            let was_open = job.runs[run].open.iter().any(|open| open.contains(&sector));
+            let was_open = was_open.iter().any(|open| open.contains(&sector));
             let open = was_open || self.admission.must_wait(Timestamp(u64::MAX), here.clone());
-            *byte |= u8::from(open || self.catchup.is_stale(here));
+            *byte |= u8::from(open || self.is_stale(here));
         }
+        let job = self.reads.get_mut(&ts).expect("just seen");
         job.runs[run].data = Some(bytes.into());
         if job.runs.iter().all(|r| r.data.is_some()) {
             let job = self.reads.remove(&ts).expect("just seen");

@@ -84,7 +84,7 @@ impl Worker {
     /// marked as lost, parity must hear that it is there again.
     pub(super) fn marks_stand(&self, since: Timestamp, txn: &Participation) -> bool {
         let is_here = |sectors: &Range<u64>| {
-            !self.catchup.is_stale(sectors.clone())
+            !self.is_stale(sectors.clone())
                 && !self.exposure.has(sectors)
                 && sectors.clone().all(|s| !self.damaged.contains(&s))
         };

@@ -35,8 +35,11 @@ impl Worker {
         // Usually nothing earlier is undecided.
         let meets_any = |c: &Changed| self.admission.must_wait(ts, c.sectors.clone());
         let mut undecided = BTreeSet::new();
-        for changed in parity.flat_map(Cell::writes).filter(meets_any) {
-            undecided.extend(below(changed));
+        for changed in parity.flat_map(Cell::writes) {
+            undecided.extend(self.undecided_beneath(ts, changed.sectors.clone()));
+            if meets_any(&changed) {
+                undecided.extend(below(changed));
+            }
         }
         undecided
     }
@@ -50,7 +53,10 @@ impl Worker {
         if !self.config.waits_to_put_back() {
             return Vec::new();
         }
-        let before = |c: Changed| self.admission.earlier_unresolved(ts, c.sectors);
+        let before = |c: Changed| {
+            let beneath = self.undecided_beneath(ts, c.sectors.clone());
+            self.admission.earlier_unresolved(ts, c.sectors).chain(beneath)
+        };
         txn.cells.iter().flat_map(Cell::writes).flat_map(before).collect()
     }
 

@@ -71,7 +71,11 @@ impl Worker {
         };
         let sectors = place(stripes.start)..place(stripes.end);
         let sweeps = wanted == Wanted::UsedBefore;
-        let busy = self.admission.busy(Timestamp(u64::MAX), sectors.clone()).collect();
+        let mut busy: Vec<Range<u64>> =
+            self.admission.busy(Timestamp(u64::MAX), sectors.clone()).collect();
+        if !self.undecided_beneath(Timestamp(u64::MAX), sectors.clone()).is_empty() {
+            busy = vec![sectors.clone()];
+        }
         let (epoch, hops, volume) = (self.map.epoch, outbox.hops + 1, volume.id);
         let asked = Asked { from, ts, epoch, volume, column, stripes, sectors, busy, sweeps, hops };
         if sweeps && let Admittance::Rejected(latest) = self.admission.sweep(ts, &asked.sectors) {
@@ -110,7 +114,7 @@ impl Worker {
         found.iter().for_each(|(sector, _)| mark(*sector));
         asked.busy.iter().cloned().flatten().for_each(&mut mark);
         self.admission.busy(ts, asked.sectors.clone()).flatten().for_each(&mut mark);
-        if self.catchup.is_stale(asked.sectors.clone()) {
+        if self.is_stale(asked.sectors.clone()) {
             used.fill(true);
         }
         let mut runs: Vec<Range<u64>> = Vec::new();

@@ -127,6 +127,7 @@ impl Worker {
         let txn = Participation {
             epoch: self.map.epoch,
             volume: header.volume,
+            named: header.volume,
             extent: volume.extent_of(stripe),
             column,
             // A rebuild can be repeated: until it is in place the map, or the table, says that content is missing. But

@@ -89,8 +89,9 @@ impl JournalStore {
             let slot = self.slots.slot_of(first);
             let end = slot.map_or(first + 1, |slot| self.slots.sectors_of(slot).end);
             let of_slot = std::iter::from_fn(|| sectors.next_if(|(sector, _)| *sector < end));
-            let (held, ready): (Vec<_>, Vec<_>) =
-                of_slot.partition(|(s, over)| held_back(*s, over.newest(), over.content.is_some()));
+            let (held, ready): (Vec<_>, Vec<_>) = of_slot.partition(|(s, over)| {
+                held_back(*s, over.newest(), over.content.is_some()) || self.waits_below(*s, over)
+            });
             let moves = slot.is_some_and(|slot| self.slots.moved(slot).is_some());
             if ready.is_empty() || (moves && !held.is_empty()) {
                 continue;

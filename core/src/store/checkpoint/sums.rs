@@ -7,7 +7,7 @@ use super::super::DiskResult;
 use super::super::format::{Applied, Entry, NOWHERE};
 use super::super::overlay::Over;
 use super::super::place::Base;
-use super::super::table::State;
+use super::super::table::{State, page_of};
 use super::{JournalStore, Purpose, Stage, consecutive};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
@@ -16,9 +16,14 @@ impl JournalStore {
     /// Goes on if what the stage waits for is there.
     pub(in crate::store) fn step_checkpoint(&mut self) {
         let Some(c) = &self.checkpoint else { return };
-        if c.stage != Stage::Pages {
+        if c.stage != Stage::Pages || c.sectors.iter().any(|(s, over)| self.needs_views(*s, over)) {
             return;
         }
+        let needy = c.sectors.iter().filter(|(_, over)| over.needs_base());
+        let below = needy.flat_map(|(sector, _)| self.all_below(*sector..*sector + 1)).flatten();
+        let below: Vec<u64> = below.filter_map(|s| self.slots.place_of(s)).map(page_of).collect();
+        let c = self.checkpoint.as_mut().expect("just seen");
+        c.pages.extend(below);
         let pages = c.pages.iter().copied().collect();
         if self.want(pages) {
             self.read_bases();

@@ -207,6 +207,7 @@ impl JournalStore {
             verifying: super::verify::Verifying::default(),
             forgiving: super::others::Forgiving::Done,
             dropping: super::dropping::Dropping::default(),
+            views: None,
             recovery: Some(recovery),
             loading: BTreeSet::new(),
             ios: BTreeMap::new(),

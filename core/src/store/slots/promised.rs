@@ -130,8 +130,8 @@ impl Slots {
         );
     }
 
-    /// How many slots each thin volume's address space has in use.
-    pub fn thin(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    /// How many slots each address space but the first has in use, by its number.
+    pub fn used_by_space(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.places.thin()
     }
 }

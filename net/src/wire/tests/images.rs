@@ -64,7 +64,7 @@ fn one_of_each() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn messages_of_this_version_stay_what_they_are() {
-    fixture::check(include_str!("../images/messages-20.hex"), &one_of_each(), |name, bytes| {
+    fixture::check(include_str!("../images/messages-21.hex"), &one_of_each(), |name, bytes| {
         assert_eq!(bytes[0], VERSION, "images of another version are another file");
         let message = Message::decode(&Bytes::copy_from_slice(bytes)).expect("a message");
         assert_eq!(kind_of(&message), name);
@@ -86,8 +86,8 @@ fn maps_of_every_version_that_is_kept_are_read() {
         let again = frame(&message);
         assert_same(&Message::decode(&again).expect(name), &message);
         assert_eq!(again[0], VERSION);
-        // Since version 20 a host may have a secret.
-        assert_eq!(again.len() == bytes.len(), bytes[0] == VERSION, "{name}");
+        // Since version 20 a host may have a secret. Only volumes have grown since, and that map has none.
+        assert_eq!(again.len() == bytes.len(), bytes[0] >= 20, "{name}");
         let other = Message::decode(&bytes).is_err();
         assert_eq!(other, bytes[0] != VERSION, "{name}: processes speak one version");
     }

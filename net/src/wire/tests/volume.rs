@@ -19,6 +19,10 @@ pub fn volume() -> impl Strategy<Value = Volume> {
                 (0..count).map(|n| (format!("host-{n}"), access(n))).collect()
             }),
             reservations: reservations(count),
+            lineage: Lineage {
+                below: (count % 2 == 0).then_some(VolumeId(count as u32)),
+                snapshot: (count % 3 == 2).then_some(Snapshot { of: id, taken: extent_stripes }),
+            },
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,

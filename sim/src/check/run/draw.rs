@@ -15,7 +15,7 @@ use weft_core::policy::{
     Roles, Setting, Start, Timing,
 };
 use weft_core::store::StoreConfig;
-use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, thin_space};
 
 use super::super::options::Options;
 use super::super::places::Places;
@@ -192,7 +192,9 @@ impl Run {
                 (disk.domain, disk.in_box) = (process, process);
             }
             let extents = match thin {
-                true => place_thin(VOLUME, &geometry, 0..stripes, &disks, &[], column_bytes),
+                true => {
+                    place_thin(thin_space(VOLUME), &geometry, 0..stripes, &disks, &[], column_bytes)
+                }
                 false => place_volume(&geometry, size, &disks, &[], column_bytes),
             };
             let extents = extents.expect("a volume that fits");

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use weft_core::cluster::{VolumeSize, place_stripes, place_thin, plan_balance};
+use weft_core::cluster::{VolumeSize, place_stripes, place_thin, plan_balance, thin_start};
 use weft_core::node::{FillRates, HostOp, Trust, UNBOUNDED};
 use weft_core::plan::Range;
 use weft_core::units::{MILLIS, Nanos, NodeId};
@@ -101,7 +101,7 @@ impl Run {
         let more = there.stripes()..stripes;
         let (geometry, places) = (&there.geometry, map.places(&there.apart));
         let placed = match there.is_thin() {
-            true => place_thin(VOLUME, geometry, more, &places, &[there], column),
+            true => place_thin(thin_start(there), geometry, more, &places, &[there], column),
             false => place_stripes(geometry, more, &places, &[there], column),
         };
         let Ok(more) = placed else { return Ok(()) };

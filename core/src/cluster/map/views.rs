@@ -1,0 +1,363 @@
+//! Snapshots and clones: volumes that show the content of others where they were not written themselves.
+//!
+//! A snapshot is a volume that keeps the address space in which its origin was written until then. Its origin goes on in
+//! a new space, and lies over it; so does a clone. The volumes that lie over one another are a *family*. Their columns
+//! are on the same disks, at the same places of their spaces, and move together: each disk resolves by itself what a
+//! view shows ([`Views`]).
+//!
+//! All writes of earlier epochs come before those of an epoch, and a snapshot is taken with a new epoch. So it has all
+//! writes that began before, on all nodes and in all volumes that it names, also those that are decided later; and no
+//! later one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{ClusterMap, Extent, Reservations, Volume};
+use crate::store::{View, Views};
+use crate::units::{LAST_THIN, NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
+
+/// Snapshots that a volume may have.
+pub const MOST_SNAPSHOTS: usize = 1024;
+
+/// How many volumes may lie over one another.
+pub const MOST_VIEWS: usize = 2 * MOST_SNAPSHOTS;
+
+/// What a volume lies over, and what it is a picture of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Lineage {
+    /// The volume whose content it shows where it was not written.
+    pub below: Option<VolumeId>,
+    /// If it is a snapshot: what of.
+    pub snapshot: Option<Snapshot>,
+}
+
+/// A snapshot's origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Snapshot {
+    /// The volume.
+    pub of: VolumeId,
+    /// Seconds since 1970 when it was taken, by the clock of who asked for it.
+    pub taken: u64,
+}
+
+/// Why a snapshot or a clone cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ViewError {
+    /// There is no such volume.
+    Unknown,
+    /// Another volume has the name.
+    NameTaken,
+    /// It is deleted, or a part of it is not visible yet.
+    NotVisible,
+    /// It is a snapshot, which does not change.
+    IsSnapshot,
+    /// It is no snapshot.
+    NoSnapshot,
+    /// The snapshot is of another volume.
+    OfAnother,
+    /// Its writes are not journalled, or not decided by votes.
+    Policy,
+    /// It has as many snapshots as a volume may have.
+    TooMany,
+    /// All numbers of volumes are used.
+    NoNumber,
+    /// Other volumes show its content.
+    Needed,
+}
+
+impl Volume {
+    /// Whether it is a snapshot, which hosts only read.
+    pub fn is_snapshot(&self) -> bool {
+        self.lineage.snapshot.is_some()
+    }
+
+    /// The address space of its columns; 0 if its space on disks is reserved.
+    pub fn space(&self) -> u64 {
+        let first = self.extents.first().and_then(|extent| extent.columns.first());
+        first.map_or(0, |(_, sector)| sector / SPACE_SECTORS)
+    }
+
+    /// The name of a snapshot of it.
+    pub fn snapshot_name(&self, name: &str) -> String {
+        format!("{}@{name}", self.name)
+    }
+
+    /// Moves its columns to another address space, where nothing is written yet.
+    fn put_in_space(&mut self, first: u64) {
+        for extent in &mut self.extents {
+            let leaving = extent.leaving.values_mut();
+            extent
+                .columns
+                .iter_mut()
+                .chain(leaving)
+                .for_each(|(_, at)| *at = first + *at % SPACE_SECTORS);
+        }
+    }
+}
+
+impl ClusterMap {
+    /// The volumes that lie directly over another.
+    pub fn above(&self, id: VolumeId) -> impl Iterator<Item = &Arc<Volume>> {
+        self.volumes.values().filter(move |volume| volume.lineage.below == Some(id))
+    }
+
+    /// The snapshots of a volume that are not deleted, in the order in which they were taken.
+    pub fn snapshots_of(&self, id: VolumeId) -> Vec<&Arc<Volume>> {
+        let of = |volume: &&Arc<Volume>| volume.lineage.snapshot.is_some_and(|s| s.of == id);
+        self.volumes.values().filter(of).filter(|volume| !volume.is_deleted()).collect()
+    }
+
+    /// The volume whose columns lie in an address space.
+    pub fn volume_in_space(&self, space: u64) -> Option<VolumeId> {
+        self.volumes.values().find(|volume| volume.space() == space).map(|volume| volume.id)
+    }
+
+    /// Whether a volume lies over another, or another over it.
+    pub fn has_family(&self, id: VolumeId) -> bool {
+        let lies = self.volumes.get(&id).is_some_and(|volume| volume.lineage.below.is_some());
+        lies || self.above(id).next().is_some()
+    }
+
+    /// Whether a volume decides where the columns of its extent number `n` are: no volume below it has that extent.
+    pub fn leads(&self, id: VolumeId, n: usize) -> bool {
+        let below = self.volumes[&id].lineage.below.and_then(|below| self.volumes.get(&below));
+        below.is_none_or(|below| n >= below.extents.len())
+    }
+
+    /// The volumes over one, directly or not, whose extent number `n` is on the same disks.
+    pub(in crate::cluster) fn followers(&self, id: VolumeId, n: usize) -> Vec<VolumeId> {
+        let (mut found, mut next) = (vec![id], 0);
+        while next < found.len() {
+            let above = self.above(found[next]).filter(|volume| n < volume.extents.len());
+            found.extend(above.map(|volume| volume.id).collect::<Vec<_>>());
+            next += 1;
+        }
+        found.split_off(1)
+    }
+
+    /// Moves a column of an extent that a volume leads, and those of its followers with it.
+    pub(in crate::cluster) fn move_family(
+        &mut self,
+        (id, n): (VolumeId, usize),
+        column: usize,
+        place: (NodeId, u64),
+        from: Timestamp,
+        copies: bool,
+    ) {
+        for id in self.followers(id, n).into_iter().chain([id]) {
+            let volume = Arc::make_mut(self.volumes.get_mut(&id).expect("just found"));
+            let first = volume.space() * SPACE_SECTORS;
+            let its = (place.0, first + place.1 % SPACE_SECTORS);
+            volume.extents[n].move_column(column, its, from, copies);
+        }
+    }
+
+    /// What lies over what on a node's disk.
+    pub fn views_on(&self, node: NodeId) -> Views {
+        let mut all = Vec::new();
+        for volume in self.volumes.values() {
+            let Some(below) = volume.lineage.below.and_then(|id| self.volumes.get(&id)) else {
+                continue;
+            };
+            for (n, extent) in volume.extents.iter().enumerate().take(below.extents.len()) {
+                let place = |extent: &Extent| extent.place_on(node).map(|(_, sector)| sector);
+                let (Some(first), Some(of_below)) = (place(extent), place(&below.extents[n]))
+                else {
+                    continue;
+                };
+                let count = volume.extent_sectors(n).min(below.extent_sectors(n));
+                all.push(View { sectors: first..first + count, below: of_below });
+            }
+        }
+        Views::new(all)
+    }
+
+    /// What keeps a snapshot of a volume from being taken.
+    ///
+    /// # Errors
+    /// The first obstacle.
+    pub fn check_snapshot(&self, id: VolumeId, name: &str) -> Result<(), ViewError> {
+        let volume = self.volumes.get(&id).ok_or(ViewError::Unknown)?;
+        if volume.is_snapshot() {
+            return Err(ViewError::IsSnapshot);
+        }
+        self.check_origin(volume)?;
+        if self.name_is_taken(&volume.snapshot_name(name), id) {
+            return Err(ViewError::NameTaken);
+        }
+        if self.snapshots_of(id).len() >= MOST_SNAPSHOTS || self.depth(id) >= MOST_VIEWS {
+            return Err(ViewError::TooMany);
+        }
+        Ok(())
+    }
+
+    /// What keeps a volume from being made out of a snapshot.
+    ///
+    /// # Errors
+    /// The first obstacle.
+    pub fn check_clone(&self, snapshot: VolumeId, name: &str) -> Result<(), ViewError> {
+        let volume = self.volumes.get(&snapshot).ok_or(ViewError::Unknown)?;
+        if !volume.is_snapshot() {
+            return Err(ViewError::NoSnapshot);
+        }
+        self.check_origin(volume)?;
+        match self.name_is_taken(name, VolumeId(self.next_volume)) {
+            true => Err(ViewError::NameTaken),
+            false => Ok(()),
+        }
+    }
+
+    /// What keeps a volume from being set back to a snapshot.
+    ///
+    /// # Errors
+    /// The first obstacle.
+    pub fn check_rollback(&self, id: VolumeId, snapshot: VolumeId) -> Result<(), ViewError> {
+        let volume = self.volumes.get(&id).ok_or(ViewError::Unknown)?;
+        let picture = self.volumes.get(&snapshot).ok_or(ViewError::Unknown)?;
+        let of = picture.lineage.snapshot.ok_or(ViewError::NoSnapshot)?.of;
+        if of != id {
+            return Err(ViewError::OfAnother);
+        }
+        if volume.is_deleted() || picture.is_deleted() {
+            return Err(ViewError::NotVisible);
+        }
+        self.has_number(1)
+    }
+
+    fn check_origin(&self, volume: &Volume) -> Result<(), ViewError> {
+        if volume.is_deleted() || volume.visible < volume.size || volume.extents.is_empty() {
+            return Err(ViewError::NotVisible);
+        }
+        if !volume.policy.is_journaled() || !volume.policy.commit.is_voted() {
+            return Err(ViewError::Policy);
+        }
+        self.has_number(1)
+    }
+
+    /// Whether so many more volumes can be made.
+    fn has_number(&self, count: u32) -> Result<(), ViewError> {
+        match self.next_volume.checked_add(count).is_some_and(|next| next <= LAST_THIN.0) {
+            true => Ok(()),
+            false => Err(ViewError::NoNumber),
+        }
+    }
+
+    /// How many volumes a volume lies over.
+    fn depth(&self, id: VolumeId) -> usize {
+        let next = |id: &VolumeId| self.volumes.get(id).and_then(|volume| volume.lineage.below);
+        std::iter::successors(next(&id), next).take(MOST_VIEWS + 1).count()
+    }
+
+    fn next_number(&mut self) -> VolumeId {
+        let id = VolumeId(self.next_volume);
+        self.next_volume += 1;
+        id
+    }
+
+    /// Takes a snapshot of each volume under a name, or of none.
+    pub(in crate::cluster) fn take_snapshots(&mut self, of: &[VolumeId], name: &str, taken: u64) {
+        let once: BTreeSet<&VolumeId> = of.iter().collect();
+        let fits = self.has_number(of.len() as u32).is_ok() && once.len() == of.len();
+        if !fits || of.iter().any(|id| self.check_snapshot(*id, name).is_err()) {
+            return;
+        }
+        for id in of {
+            let number = self.next_number();
+            let origin = self.volumes.get_mut(id).expect("just seen");
+            let picture = Volume {
+                id: number,
+                name: origin.snapshot_name(name),
+                lineage: Lineage {
+                    below: origin.lineage.below,
+                    snapshot: Some(Snapshot { of: *id, taken }),
+                },
+                reservations: Reservations::default(),
+                ..Volume::clone(origin)
+            };
+            let origin = Arc::make_mut(origin);
+            origin.put_in_space(thin_space(number));
+            origin.lineage.below = Some(number);
+            self.volumes.insert(number, Arc::new(picture));
+            // Who was away has missed the same of both.
+            if let Some(attendance) = self.attendance.get(id).cloned() {
+                self.attendance.insert(number, attendance);
+            }
+        }
+    }
+
+    /// Makes a volume out of a snapshot.
+    pub(in crate::cluster) fn clone_volume(&mut self, snapshot: VolumeId, name: &str) {
+        if self.check_clone(snapshot, name).is_err() {
+            return;
+        }
+        let number = self.next_number();
+        let mut clone = Volume {
+            id: number,
+            name: name.to_string(),
+            lineage: Lineage { below: Some(snapshot), snapshot: None },
+            hosts: None,
+            ..Volume::clone(&self.volumes[&snapshot])
+        };
+        clone.put_in_space(thin_space(number));
+        self.volumes.insert(number, Arc::new(clone));
+        if let Some(attendance) = self.attendance.get(&snapshot).cloned() {
+            self.attendance.insert(number, attendance);
+        }
+    }
+
+    /// Sets a volume back to a snapshot: what was written since is dropped.
+    pub(in crate::cluster) fn roll_back(&mut self, id: VolumeId, snapshot: VolumeId) {
+        if self.check_rollback(id, snapshot).is_err() {
+            return;
+        }
+        // Numbers are not given twice, and so neither are spaces.
+        let space = thin_space(self.next_number());
+        let picture = Volume::clone(&self.volumes[&snapshot]);
+        let volume = Arc::make_mut(self.volumes.get_mut(&id).expect("just seen"));
+        (volume.size, volume.visible) = (picture.size, picture.size);
+        volume.extents = picture.extents;
+        volume.put_in_space(space);
+        volume.lineage.below = Some(snapshot);
+        volume.tidy_ranges();
+        match self.attendance.get(&snapshot).cloned() {
+            Some(attendance) => drop(self.attendance.insert(id, attendance)),
+            None => drop(self.attendance.remove(&id)),
+        }
+    }
+
+    /// What is wrong with what a volume lies over, if anything.
+    pub(super) fn wrong_with_lineage(&self, volume: &Volume) -> Option<&'static str> {
+        let below = match volume.lineage.below {
+            None => return None,
+            Some(below) => self.volumes.get(&below),
+        };
+        let Some(below) = below else { return Some("it lies over a volume that does not exist") };
+        let common = volume.extents.iter().zip(&below.extents);
+        let place = |(node, sector): &(NodeId, u64)| (*node, sector % SPACE_SECTORS);
+        let places = |extent: &Extent| -> Vec<(NodeId, u64)> {
+            extent.columns.iter().chain(extent.leaving.values()).map(place).collect()
+        };
+        let same = |a: &Extent, b: &Extent| {
+            a.first == b.first
+                && places(a) == places(b)
+                && a.leaving.keys().eq(b.leaving.keys())
+                && a.filling == b.filling
+        };
+        if volume.space() <= below.space() {
+            Some("it lies over a later volume")
+        } else if volume.geometry != below.geometry {
+            Some("it lies over a volume of another layout")
+        } else if volume.size < below.size {
+            Some("it lies over a larger volume")
+        } else if !common.into_iter().all(|(a, b)| same(a, b)) {
+            Some("it is not on the disks of the volume that it lies over")
+        } else {
+            None
+        }
+    }
+
+    /// Whether hosts may not see it and nothing shows its content.
+    pub(in crate::cluster) fn can_forget(&self, id: VolumeId) -> bool {
+        self.above(id).next().is_none()
+    }
+}

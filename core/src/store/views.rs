@@ -1,0 +1,163 @@
+//! Which sectors of a disk show content of others while they have none of their own.
+//!
+//! A volume and its snapshots are views of one history, each in an address space of its own. A sector that was never
+//! written in a view shows what the view below it has there, on the same disk. So taking a snapshot copies nothing, and
+//! what is written later takes the only space.
+//!
+//! Every write changes data and parity in one view. Each disk falls through by itself, so in every view parity is the
+//! code of the data, whatever was written to the views above it.
+
+use std::ops::Range;
+
+use super::JournalStore;
+use super::overlay::Over;
+use crate::units::SPACE_SECTORS;
+
+/// Sectors of a view that lie over another view's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    /// The sectors.
+    pub sectors: Range<u64>,
+    /// The first of those below, which follow one another as these do.
+    pub below: u64,
+}
+
+/// The views of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Views {
+    /// In the order of their sectors, which do not overlap.
+    all: Vec<View>,
+}
+
+impl Views {
+    /// These views.
+    ///
+    /// # Panics
+    /// If a view does not lie above what it shows, or two overlap.
+    pub fn new(mut all: Vec<View>) -> Views {
+        all.sort_unstable_by_key(|view| view.sectors.start);
+        assert!(
+            all.iter().all(|view| view.below < view.sectors.start),
+            "a view lies above another"
+        );
+        let apart = |pair: &[View]| pair[0].sectors.end <= pair[1].sectors.start;
+        assert!(all.windows(2).all(apart), "two views overlap");
+        Views { all }
+    }
+
+    /// Whether no sector lies over another.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The sector that a sector shows while it has no content of its own.
+    pub fn below(&self, sector: u64) -> Option<u64> {
+        let view =
+            self.all[..self.all.partition_point(|view| view.sectors.start <= sector)].last()?;
+        view.sectors.contains(&sector).then(|| view.below + (sector - view.sectors.start))
+    }
+
+    /// The views of which some of these sectors are, cut to them.
+    pub fn in_range(&self, sectors: Range<u64>) -> impl Iterator<Item = View> + '_ {
+        let first = self.all.partition_point(|view| view.sectors.end <= sectors.start);
+        let end = sectors.end;
+        let meets = self.all[first..].iter().take_while(move |view| view.sectors.start < end);
+        meets.map(move |view| {
+            let from = view.sectors.start.max(sectors.start);
+            let below = view.below + (from - view.sectors.start);
+            View { sectors: from..view.sectors.end.min(end), below }
+        })
+    }
+
+    /// All sectors that these may show, view by view downwards, without these themselves.
+    pub fn all_below(&self, sectors: Range<u64>) -> Vec<Range<u64>> {
+        let mut all: Vec<Range<u64>> = Vec::new();
+        if self.is_empty() {
+            return all;
+        }
+        let below = |view: View| view.below..view.below + (view.sectors.end - view.sectors.start);
+        all.extend(self.in_range(sectors).map(below));
+        let mut next = 0;
+        while next < all.len() {
+            let further: Vec<_> = self.in_range(all[next].clone()).map(below).collect();
+            all.extend(further);
+            next += 1;
+        }
+        all
+    }
+}
+
+impl JournalStore {
+    /// Which sectors show the content of others, by the map in force.
+    pub fn set_views(&mut self, views: &Views) {
+        self.views = Some(views.clone());
+        self.step_checkpoint();
+    }
+
+    /// The sector that a sector shows while it has no content of its own.
+    pub(super) fn below(&self, sector: u64) -> Option<u64> {
+        if sector < SPACE_SECTORS {
+            return None;
+        }
+        self.views.as_ref()?.below(sector)
+    }
+
+    /// All sectors that these may show, without these themselves.
+    pub(super) fn all_below(&self, sectors: Range<u64>) -> Vec<Range<u64>> {
+        match &self.views {
+            Some(views) if sectors.end > SPACE_SECTORS => views.all_below(sectors),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The views of which some of these sectors are.
+    pub(super) fn views_in(&self, sectors: Range<u64>) -> Vec<View> {
+        let views = self.views.as_ref().filter(|_| sectors.end > SPACE_SECTORS);
+        views.map_or(Vec::new(), |views| views.in_range(sectors).collect())
+    }
+
+    /// Whether a sector may have to be added up from what lies below it, before the map has said where that is.
+    pub(super) fn needs_views(&self, sector: u64, over: &Over) -> bool {
+        self.views.is_none() && sector >= SPACE_SECTORS && over.needs_base()
+    }
+
+    /// Whether changes of a sector are to be put in place after those of a sector that lies below it.
+    pub(super) fn waits_below(&self, sector: u64, over: &Over) -> bool {
+        let waits = |sectors: Range<u64>| self.overlay.next(sectors).is_some();
+        self.needs_views(sector, over)
+            || (over.needs_base() && self.all_below(sector..sector + 1).into_iter().any(waits))
+    }
+
+    /// Whether a slot shows content of others, or may.
+    pub(super) fn shows_others(&self, slot: u64) -> bool {
+        let below = self.all_below(self.slots.sectors_of(slot));
+        let is_used = |sector: u64| match self.slots.slot_of(sector) {
+            Some(slot) => self.slots.has_or_gets(slot),
+            None => true,
+        };
+        below.into_iter().any(|sectors| is_used(sectors.start) || is_used(sectors.end - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sector_shows_what_lies_below_it() {
+        let view = |start, below| View { sectors: start..start + 10, below };
+        let views = Views::new(vec![view(300, 205), view(200, 100)]);
+        assert_eq!(
+            [199, 200, 209, 210, 304].map(|s| views.below(s)),
+            [None, Some(100), Some(109), None, Some(209)]
+        );
+        assert_eq!(views.all_below(302..305), [207..210, 107..110]);
+        assert_eq!(views.all_below(302..309), [207..214, 107..110]);
+        assert!(views.all_below(0..100).is_empty() && Views::default().all_below(0..9).is_empty());
+        let cut: Vec<View> = views.in_range(205..302).collect();
+        assert_eq!(
+            cut,
+            [View { sectors: 205..210, below: 105 }, View { sectors: 300..302, below: 205 }]
+        );
+    }
+}

@@ -1,0 +1,486 @@
+//! Snapshots, clones and rollbacks under load, while nodes die, disks are replaced and columns move. Every view must
+//! show what its history says, on whatever disks the layout needs.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use weft_core::Buffer;
+use weft_core::cluster::{Change, Place as Room, Volume, place_thin, place_volume};
+use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
+use weft_core::plan::Range;
+use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
+
+use crate::world::World;
+
+const FIRST: VolumeId = VolumeId(1);
+const OTHER: VolumeId = VolumeId(2);
+const NODES: usize = 6;
+const STRIPES: u64 = 24;
+
+/// The bytes that a sector may be filled with: several while a write of it is under way.
+type Possible = Vec<u8>;
+
+/// A write, or zeros, that a host has asked for.
+#[derive(Clone, Debug)]
+struct Asked {
+    volume: VolumeId,
+    sectors: std::ops::Range<usize>,
+    byte: u8,
+}
+
+/// A snapshot that is being taken: what each volume may have shown since it was asked for.
+struct Taking {
+    name: String,
+    of: Vec<VolumeId>,
+    seen: BTreeMap<VolumeId, Vec<Possible>>,
+}
+
+struct Trial {
+    world: World,
+    rng: Rng,
+    next: u64,
+    names: u32,
+    models: BTreeMap<VolumeId, Vec<Possible>>,
+    asked: BTreeMap<u64, Asked>,
+    taking: Option<Taking>,
+    down: Vec<NodeId>,
+    most_down: usize,
+    story: bool,
+}
+
+fn volumes(rng: &mut Rng, data: u64) -> Vec<Volume> {
+    let layout = ["raid5", "rs:3+1", "rs:2+2", "raid1", "raid6"][rng.usize(0..5)];
+    let spec: LayoutSpec = layout.parse().unwrap();
+    let width = if matches!(layout, "raid5" | "raid1" | "raid6") { 4 } else { NODES };
+    let geometry = Geometry::new(spec.over(width).unwrap(), [2, 16, 5][rng.usize(0..3)] * SECTOR);
+    let size = STRIPES * geometry.stripe_bytes();
+    let rooms = Room::apart(&[data; NODES]);
+    let column = 8 * geometry.unit;
+    let mut all: Vec<Volume> = Vec::new();
+    for id in [FIRST, OTHER] {
+        let others: Vec<&Volume> = all.iter().collect();
+        let extents = match rng.bool() {
+            true => place_thin(thin_space(id), &geometry, 0..STRIPES, &rooms, &others, column),
+            false => place_volume(&geometry, size, &rooms, &others, column),
+        };
+        let name = format!("v{}", id.0);
+        all.push(Volume::new(id, &name, size, &spec, geometry.clone(), extents.unwrap()));
+    }
+    all
+}
+
+impl Trial {
+    fn new(seed: u64, bug: Option<Bug>) -> Trial {
+        let mut rng = Rng::with_seed(seed);
+        let config = NodeConfig {
+            place_after: rng.u64(1..20) * MILLIS,
+            patience: 40 * MILLIS,
+            bug,
+            ..NodeConfig::default()
+        };
+        let mut bears = 1;
+        let world = World::new(seed, NODES, 6000, 512, config, |data| {
+            let all = volumes(&mut rng, data);
+            let borne = |v: &Volume| v.geometry.code.columns() - v.geometry.data_columns();
+            bears = all.iter().map(borne).min().unwrap_or(1).max(1);
+            all
+        });
+        let models = world.map().volumes.values();
+        let fresh = |v: &Volume| vec![vec![0]; (v.size / SECTOR) as usize];
+        let models = models.map(|v| (v.id, fresh(v))).collect();
+        let mut trial = Trial {
+            world,
+            rng,
+            next: 0,
+            names: 0,
+            models,
+            asked: BTreeMap::new(),
+            taking: None,
+            down: Vec::new(),
+            most_down: bears,
+            story: std::env::var("WEFT_STORY").is_ok(),
+        };
+        trial.until("all nodes serve", Trial::is_whole);
+        trial
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.story {
+            println!("{} ms: {}", self.world.now() / MILLIS, what());
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        let map = self.world.map();
+        let whole = |n: NodeId| map.is_up(n) && !map.is_stale(n);
+        let quiet = |n: NodeId| self.world.status(n).is_some_and(|s| s.quiet);
+        let all = || (0..NODES as u16).map(NodeId);
+        let moves = map.volumes.values().flat_map(|v| &v.extents).any(|e| !e.filling.is_empty());
+        self.world.is_settled() && !moves && all().all(|n| whole(n) && quiet(n))
+    }
+
+    fn until(&mut self, what: &str, done: impl Fn(&Trial) -> bool) {
+        let limit = self.world.events + 1_500_000;
+        while !done(self) {
+            let goes_on = self.world.step().is_some() && self.world.events < limit;
+            if !goes_on {
+                let at = |n| self.world.status(NodeId(n)).map(|s| (s.stale_sectors, s.waiting));
+                let all: Vec<_> = (0..NODES as u16).map(at).collect();
+                panic!("not yet: {what}; {all:#?}; {:?}", self.world.map().attendance);
+            }
+            self.hear();
+        }
+    }
+
+    fn serving(&self) -> Vec<NodeId> {
+        let epoch = self.world.map().epoch;
+        let serves =
+            |n: &NodeId| self.world.status(*n).is_some_and(|s| s.serving && s.epoch == epoch);
+        (0..NODES as u16).map(NodeId).filter(serves).collect()
+    }
+
+    fn ask(&mut self, volume: VolumeId, op: HostOp) -> u64 {
+        self.until("some node serves", |t| !t.serving().is_empty());
+        self.next += 1;
+        let serving = self.serving();
+        let node = serving[self.rng.usize(0..serving.len())];
+        self.world.host(node, self.next, volume, op);
+        self.next
+    }
+
+    /// Answers of writes that were asked for.
+    fn hear(&mut self) {
+        let asked = &self.asked;
+        let (its, others): (Vec<_>, Vec<_>) =
+            self.world.replies.drain(..).partition(|r| asked.contains_key(&r.0));
+        self.world.replies = others;
+        for (request, result) in its {
+            let Asked { volume, sectors, byte } = self.asked.remove(&request).expect("just seen");
+            let Some(model) = self.models.get_mut(&volume) else { continue };
+            match result {
+                Ok(_) => model[sectors].iter_mut().for_each(|possible| *possible = vec![byte]),
+                Err(HostError::TooManyLost) => {}
+                Err(error) => panic!("{volume:?} {sectors:?}: {error}"),
+            }
+        }
+    }
+
+    fn answer(&mut self, request: u64) -> Result<HostData, HostError> {
+        self.until("an answer", |t| t.world.replies.iter().any(|r| r.0 == request));
+        let at = self.world.replies.iter().position(|r| r.0 == request).unwrap();
+        self.world.replies.swap_remove(at).1
+    }
+
+    fn writable(&mut self) -> VolumeId {
+        let volumes = self.world.map().volumes.values();
+        let all: Vec<VolumeId> = volumes.filter(|v| !v.is_snapshot()).map(|v| v.id).collect();
+        all[self.rng.usize(0..all.len())]
+    }
+
+    /// A host writes somewhere where nothing is being written.
+    fn write(&mut self) {
+        let volume = self.writable();
+        let sectors = self.models[&volume].len();
+        let first = self.rng.usize(0..sectors);
+        let count = match self.rng.u8(0..4) {
+            0 => self.rng.usize(1..60),
+            _ => self.rng.usize(1..4),
+        };
+        let range = first..(first + count).min(sectors);
+        let meets = |asked: &&Asked| {
+            asked.volume == volume
+                && asked.sectors.start < range.end
+                && range.start < asked.sectors.end
+        };
+        if self.asked.values().any(|asked| meets(&asked)) {
+            return;
+        }
+        let byte = if self.rng.u8(0..5) == 0 { 0 } else { self.rng.u8(1..) };
+        let (offset, len) = (first as u64 * SECTOR, range.len() as u64 * SECTOR);
+        let op = match byte {
+            0 => HostOp::WriteZeroes(Range { offset, len }),
+            _ => HostOp::Write(offset, Buffer::from(vec![byte; len as usize])),
+        };
+        let request = self.ask(volume, op);
+        self.tell(|| format!("{request}: {volume:?} {range:?} is {byte}"));
+        let asked = Asked { volume, sectors: range.clone(), byte };
+        self.models.get_mut(&volume).expect("a model")[range.clone()]
+            .iter_mut()
+            .for_each(|possible| possible.push(byte));
+        if let Some(seen) = self.taking.as_mut().and_then(|taking| taking.seen.get_mut(&volume)) {
+            seen[range].iter_mut().for_each(|possible| possible.push(byte));
+        }
+        self.asked.insert(request, asked);
+    }
+
+    fn step(&mut self, most: u64) {
+        for _ in 0..self.rng.u64(0..most) {
+            self.world.step();
+            self.hear();
+        }
+    }
+
+    /// Has the map changed; with no answer of the cluster it is asked for again.
+    fn change(&mut self, change: &Change, done: impl Fn(&World) -> bool) {
+        for _ in 0..40 {
+            self.world.change(change.clone());
+            self.until("the map is in force", |t| {
+                let serving = t.serving();
+                t.world.is_settled() && t.world.map().up().all(|n| serving.contains(&n))
+            });
+            if done(&self.world) {
+                return;
+            }
+            self.step(400);
+        }
+        panic!("the map never changed: {change:?}");
+    }
+
+    fn snapshot(&mut self) {
+        let of = match self.rng.u8(0..3) {
+            0 => vec![self.writable()],
+            _ => vec![FIRST, OTHER],
+        };
+        if self.world.map().volumes.len() > 12 {
+            return;
+        }
+        self.names += 1;
+        let name = format!("s{}", self.names);
+        let seen = of.iter().map(|id| (*id, self.models[id].clone())).collect();
+        self.tell(|| format!("{name} of {of:?}"));
+        self.taking = Some(Taking { name: name.clone(), of: of.clone(), seen });
+        let change = Change::TakeSnapshots(of.clone(), name.clone(), 0);
+        if self.rng.bool() {
+            // Meanwhile hosts go on.
+            self.world.change(change.clone());
+            for _ in 0..self.rng.u64(0..6) {
+                self.write();
+                self.step(20);
+            }
+        }
+        let wanted = format!("v{}@{name}", of[0].0);
+        let named = move |world: &World, name: &str| {
+            world.map().volumes.values().find(|v| v.name == name).map(|v| v.id)
+        };
+        let origin = self.world.map().volumes[&of[0]].name.clone();
+        let first = if of[0].0 <= 2 { wanted } else { format!("{origin}@{name}") };
+        self.change(&change, |world| named(world, &first).is_some());
+        let Taking { name, of, seen } = self.taking.take().expect("just set");
+        for id in of {
+            let origin = self.world.map().volumes[&id].name.clone();
+            let snapshot = named(&self.world, &format!("{origin}@{name}")).expect("all or none");
+            self.models.insert(snapshot, seen[&id].clone());
+        }
+    }
+
+    fn snapshots(&self) -> Vec<VolumeId> {
+        let all = self.world.map().volumes.values();
+        all.filter(|v| v.is_snapshot()).map(|v| v.id).collect()
+    }
+
+    fn any_snapshot(&mut self) -> Option<VolumeId> {
+        let all = self.snapshots();
+        (!all.is_empty()).then(|| all[self.rng.usize(0..all.len())])
+    }
+
+    fn clone_one(&mut self) {
+        let Some(snapshot) = self.any_snapshot() else { return };
+        if self.world.map().volumes.len() > 12 {
+            return;
+        }
+        self.names += 1;
+        let name = format!("c{}", self.names);
+        self.tell(|| format!("{name} of {snapshot:?}"));
+        let change = Change::CloneVolume(snapshot, name.clone());
+        let find = |w: &World| w.map().volumes.values().find(|v| v.name == name).map(|v| v.id);
+        self.change(&change, |world| find(world).is_some());
+        let id = find(&self.world).expect("just seen");
+        // What the snapshot shows is not known in sectors that were being written. The clone shows the same.
+        self.settle(snapshot);
+        let model = self.models[&snapshot].clone();
+        self.models.insert(id, model);
+    }
+
+    fn roll_back(&mut self) {
+        let Some(snapshot) = self.any_snapshot() else { return };
+        let of = self.world.map().volumes[&snapshot].lineage.snapshot.expect("it is one").of;
+        if !self.world.map().volumes.contains_key(&of) {
+            return;
+        }
+        self.until("no host uses it", |t| !t.asked.values().any(|a| a.volume == of));
+        self.tell(|| format!("{of:?} back to {snapshot:?}"));
+        let before = self.world.map().volumes[&of].space();
+        self.change(&Change::RollBack(of, snapshot), |w| w.map().volumes[&of].space() != before);
+        self.settle(snapshot);
+        let model = self.models[&snapshot].clone();
+        self.models.insert(of, model);
+    }
+
+    /// A volume that nobody needs is deleted.
+    fn delete(&mut self) {
+        let map = self.world.map();
+        let is_free = |v: &VolumeId| *v != FIRST && *v != OTHER && map.above(*v).next().is_none();
+        let all: Vec<VolumeId> = map.volumes.keys().copied().filter(is_free).collect();
+        if all.is_empty() {
+            return;
+        }
+        let id = all[self.rng.usize(0..all.len())];
+        self.until("no host uses it", |t| !t.asked.values().any(|a| a.volume == id));
+        self.tell(|| format!("{id:?} is deleted"));
+        self.models.remove(&id);
+        self.change(&Change::RemoveVolume(id), |w| !w.map().volumes.contains_key(&id));
+    }
+
+    /// Reads all of a view. What it shows once it shows for ever.
+    fn settle(&mut self, id: VolumeId) {
+        self.until("no host writes to it", |t| !t.asked.values().any(|a| a.volume == id));
+        let len = self.models[&id].len() as u64 * SECTOR;
+        let range = Range { offset: 0, len };
+        let mut tries = 0;
+        let pieces = loop {
+            let read = self.ask(id, HostOp::Read(range));
+            match self.answer(read) {
+                Ok(HostData::Bytes(pieces)) => break pieces,
+                Err(HostError::TooManyLost) if tries < 20 => {
+                    tries += 1;
+                    self.step(4000);
+                }
+                other => panic!("a read of {id:?}: {other:?}"),
+            }
+        };
+        let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+        let model = self.models.get_mut(&id).expect("a model");
+        for (n, (sector, possible)) in bytes.chunks(SECTOR as usize).zip(model).enumerate() {
+            let seen = sector[0];
+            assert!(sector.iter().all(|b| *b == seen), "{id:?}: sector {n} is torn");
+            assert!(
+                possible.contains(&seen),
+                "{id:?}: sector {n} is {seen}, and may be {possible:?}"
+            );
+            *possible = vec![seen];
+        }
+    }
+
+    fn settle_all(&mut self) {
+        for id in self.models.keys().copied().collect::<Vec<_>>() {
+            self.settle(id);
+        }
+    }
+
+    fn fail(&mut self) {
+        match self.rng.u8(0..8) {
+            0 => {
+                self.tell(|| "all power is cut".into());
+                self.world.power_cut();
+                self.world.start_everything();
+                self.down.clear();
+            }
+            1 | 2 if self.down.len() < self.most_down => {
+                let node = NodeId(self.rng.u16(0..NODES as u16));
+                if !self.down.contains(&node) {
+                    let power = self.rng.bool();
+                    self.tell(|| format!("{node} dies"));
+                    self.world.kill(node, power);
+                    self.down.push(node);
+                }
+            }
+            3 if !self.down.is_empty() => {
+                let node = self.down.swap_remove(self.rng.usize(0..self.down.len()));
+                self.tell(|| format!("{node} is back"));
+                self.world.start_node(node);
+            }
+            4 if self.down.is_empty() => {
+                self.until("all is whole", Trial::is_whole);
+                let node = NodeId(self.rng.u16(0..NODES as u16));
+                self.tell(|| format!("{node} has an empty disk"));
+                self.world.kill(node, true);
+                self.step(300);
+                self.world.replace_disk(node);
+                self.world.start_node(node);
+            }
+            5 => {
+                let node = NodeId(self.rng.u16(0..NODES as u16));
+                let on = !self.world.map().nodes[usize::from(node.0)].draining;
+                let drained = self.world.map().nodes.iter().filter(|n| n.draining).count();
+                if !on || drained == 0 {
+                    self.tell(|| format!("{node} is drained: {on}"));
+                    self.world.drain(node, on);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn come_back(&mut self) {
+        for node in std::mem::take(&mut self.down) {
+            self.world.start_node(node);
+        }
+        self.until("all is whole", Trial::is_whole);
+    }
+
+    fn scrub_all(&mut self) {
+        for id in self.world.map().volumes.keys().copied().collect::<Vec<_>>() {
+            let scrub = self.ask(id, HostOp::SCRUB);
+            match self.answer(scrub) {
+                Ok(HostData::Scrubbed(p, _)) => {
+                    assert_eq!((p.mismatched, p.skipped, p.rebuilt), (0, 0, 0), "{id:?}: {p:?}");
+                }
+                other => panic!("{id:?}: {other:?}"),
+            }
+        }
+    }
+
+    fn run(mut self) {
+        for _ in 0..self.rng.usize(20..60) {
+            match self.rng.u8(0..16) {
+                0 | 1 => self.snapshot(),
+                2 => self.clone_one(),
+                3 => self.roll_back(),
+                4 => self.delete(),
+                5 | 6 => self.fail(),
+                7 => {
+                    let all: Vec<VolumeId> = self.models.keys().copied().collect();
+                    let id = all[self.rng.usize(0..all.len())];
+                    self.settle(id);
+                }
+                _ => {
+                    for _ in 0..self.rng.u64(1..12) {
+                        self.write();
+                        self.step(30);
+                    }
+                }
+            }
+            self.step(200);
+        }
+        self.come_back();
+        self.until("all is answered", |t| t.asked.is_empty());
+        self.settle_all();
+        self.scrub_all();
+        for node in (0..NODES as u16).map(NodeId) {
+            self.world.kill(node, true);
+            self.until("it is missed", |t| !t.world.map().is_up(node));
+            self.settle_all();
+            self.world.start_node(node);
+            self.until("all is whole", Trial::is_whole);
+        }
+        self.settle_all();
+    }
+}
+
+fn seeds(seeds: std::ops::Range<u64>, bug: Option<Bug>) {
+    for seed in seeds {
+        println!("seed {seed}");
+        Trial::new(seed, bug).run();
+    }
+}
+
+#[test]
+fn every_view_shows_its_history() {
+    let chosen = std::env::var("WEFT_SEEDS").ok();
+    let chosen = chosen.and_then(|text| {
+        let (from, to) = text.split_once("..")?;
+        Some(from.parse().ok()?..to.parse().ok()?)
+    });
+    seeds(chosen.unwrap_or(0..40), None);
+}
