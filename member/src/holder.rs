@@ -86,7 +86,8 @@ impl Holder {
         let Some(state) = self.nodes.get_mut(&node).and_then(|l| l.state.as_mut()) else { return };
         let kept = match report {
             MemberReport::Frozen { .. } => &mut state.frozen,
-            MemberReport::CaughtUp { .. } => &mut state.caught_up,
+            // Only who has everything merges anything: in one epoch it says one or the other.
+            MemberReport::CaughtUp { .. } | MemberReport::Merged { .. } => &mut state.caught_up,
             MemberReport::Wake { .. } => &mut state.wakes,
         };
         if kept.as_ref().is_none_or(|k| epoch_of(k) <= epoch_of(&report)) {
@@ -205,6 +206,7 @@ fn epoch_of(report: &MemberReport) -> Epoch {
     match report {
         MemberReport::Frozen { epoch, .. }
         | MemberReport::CaughtUp { epoch }
+        | MemberReport::Merged { epoch }
         | MemberReport::Wake { epoch } => *epoch,
     }
 }

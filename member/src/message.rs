@@ -94,6 +94,7 @@ const ENTER: u8 = 2;
 const FROZEN: u8 = 1;
 const CAUGHT_UP: u8 = 2;
 const WAKE: u8 = 3;
+const MERGED: u8 = 4;
 
 impl Message {
     pub fn encode(&self, from: MemberId, to: MemberId, codec: &dyn MapCodec) -> Vec<u8> {
@@ -244,6 +245,10 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
             w.u8(CAUGHT_UP);
             w.u64(*epoch);
         }
+        MemberReport::Merged { epoch } => {
+            w.u8(MERGED);
+            w.u64(*epoch);
+        }
         MemberReport::Wake { epoch } => {
             w.u8(WAKE);
             w.u64(*epoch);
@@ -277,6 +282,7 @@ fn read_report(r: &mut Reader) -> Read<MemberReport> {
         }
         CAUGHT_UP => Ok(MemberReport::CaughtUp { epoch }),
         WAKE => Ok(MemberReport::Wake { epoch }),
+        MERGED => Ok(MemberReport::Merged { epoch }),
         value => Err(BytesError::Unknown { what: "report", value }),
     }
 }

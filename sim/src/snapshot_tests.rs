@@ -24,6 +24,7 @@ type Possible = Vec<u8>;
 /// A write, or zeros, that a host has asked for.
 #[derive(Clone, Debug)]
 struct Asked {
+    node: NodeId,
     volume: VolumeId,
     sectors: std::ops::Range<usize>,
     byte: u8,
@@ -141,12 +142,23 @@ impl Trial {
     }
 
     fn ask(&mut self, volume: VolumeId, op: HostOp) -> u64 {
+        self.ask_one(volume, op).0
+    }
+
+    /// The request, and the node that was asked.
+    fn ask_one(&mut self, volume: VolumeId, op: HostOp) -> (u64, NodeId) {
         self.until("some node serves", |t| !t.serving().is_empty());
         self.next += 1;
         let serving = self.serving();
         let node = serving[self.rng.usize(0..serving.len())];
         self.world.host(node, self.next, volume, op);
-        self.next
+        (self.next, node)
+    }
+
+    /// Nobody hears of what was asked of a node that has died; it may have happened.
+    fn kill(&mut self, node: NodeId, power: bool) {
+        self.asked.retain(|_, asked| asked.node != node);
+        self.world.kill(node, power);
     }
 
     /// Answers of writes that were asked for.
@@ -156,7 +168,8 @@ impl Trial {
             self.world.replies.drain(..).partition(|r| asked.contains_key(&r.0));
         self.world.replies = others;
         for (request, result) in its {
-            let Asked { volume, sectors, byte } = self.asked.remove(&request).expect("just seen");
+            let Asked { volume, sectors, byte, .. } =
+                self.asked.remove(&request).expect("just seen");
             let Some(model) = self.models.get_mut(&volume) else { continue };
             match result {
                 Ok(_) => model[sectors].iter_mut().for_each(|possible| *possible = vec![byte]),
@@ -202,9 +215,9 @@ impl Trial {
             0 => HostOp::WriteZeroes(Range { offset, len }),
             _ => HostOp::Write(offset, Buffer::from(vec![byte; len as usize])),
         };
-        let request = self.ask(volume, op);
+        let (request, node) = self.ask_one(volume, op);
         self.tell(|| format!("{request}: {volume:?} {range:?} is {byte}"));
-        let asked = Asked { volume, sectors: range.clone(), byte };
+        let asked = Asked { node, volume, sectors: range.clone(), byte };
         self.models.get_mut(&volume).expect("a model")[range.clone()]
             .iter_mut()
             .for_each(|possible| possible.push(byte));
@@ -276,7 +289,7 @@ impl Trial {
 
     fn snapshots(&self) -> Vec<VolumeId> {
         let all = self.world.map().volumes.values();
-        all.filter(|v| v.is_snapshot()).map(|v| v.id).collect()
+        all.filter(|v| v.is_snapshot() && !v.is_deleted()).map(|v| v.id).collect()
     }
 
     fn any_snapshot(&mut self) -> Option<VolumeId> {
@@ -317,10 +330,15 @@ impl Trial {
         self.models.insert(of, model);
     }
 
-    /// A volume that nobody needs is deleted.
+    /// A volume is deleted that nothing was cloned from.
     fn delete(&mut self) {
         let map = self.world.map();
-        let is_free = |v: &VolumeId| *v != FIRST && *v != OTHER && map.above(*v).next().is_none();
+        let is_cloned = |id: VolumeId| map.above(id).any(|volume| map.is_clone_of(volume, id));
+        let is_free = |v: &VolumeId| {
+            let plain = !map.volumes[v].is_snapshot();
+            let in_use = *v == FIRST || *v == OTHER || (plain && !map.snapshots_of(*v).is_empty());
+            !in_use && !is_cloned(*v) && self.models.contains_key(v)
+        };
         let all: Vec<VolumeId> = map.volumes.keys().copied().filter(is_free).collect();
         if all.is_empty() {
             return;
@@ -329,7 +347,11 @@ impl Trial {
         self.until("no host uses it", |t| !t.asked.values().any(|a| a.volume == id));
         self.tell(|| format!("{id:?} is deleted"));
         self.models.remove(&id);
-        self.change(&Change::RemoveVolume(id), |w| !w.map().volumes.contains_key(&id));
+        let change = match self.world.map().volumes[&id].is_snapshot() {
+            true => Change::DeleteVolume(id, 0),
+            false => Change::RemoveVolume(id),
+        };
+        self.change(&change, |w| w.map().volumes.get(&id).is_none_or(|v| v.is_deleted()));
     }
 
     /// Reads all of a view. What it shows once it shows for ever.
@@ -346,10 +368,20 @@ impl Trial {
                     tries += 1;
                     self.step(4000);
                 }
-                other => panic!("a read of {id:?}: {other:?}"),
+                other => panic!(
+                    "a read of {id:?}: {other:?}; down {:?}; {:#?}; {:#?}",
+                    self.down,
+                    self.world.map().attendance,
+                    self.world.map().volumes[&id].extents
+                ),
             }
         };
         let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+        let wrong = bytes.chunks(SECTOR as usize).zip(&self.models[&id]);
+        if let Some(n) = wrong.clone().position(|(sector, possible)| !possible.contains(&sector[0]))
+        {
+            self.tell_of(n);
+        }
         let model = self.models.get_mut(&id).expect("a model");
         for (n, (sector, possible)) in bytes.chunks(SECTOR as usize).zip(model).enumerate() {
             let seen = sector[0];
@@ -359,6 +391,28 @@ impl Trial {
                 "{id:?}: sector {n} is {seen}, and may be {possible:?}"
             );
             *possible = vec![seen];
+        }
+    }
+
+    /// What each view shows of a sector, and where it is.
+    fn tell_of(&mut self, n: usize) {
+        for id in self.models.keys().copied().collect::<Vec<_>>() {
+            let volume = self.world.map().volumes[&id].clone();
+            let offset = n as u64 * SECTOR;
+            let g = &volume.geometry;
+            let stripe = offset / g.stripe_bytes();
+            let extent = volume.extent(stripe);
+            let read = self.ask(id, HostOp::Read(Range { offset, len: SECTOR }));
+            let seen = match self.answer(read) {
+                Ok(HostData::Bytes(pieces)) => format!("{}", pieces[0].to_bytes()[0]),
+                other => format!("{other:?}"),
+            };
+            let may = &self.models[&id].get(n);
+            println!(
+                "{id:?} over {:?}: sector {n} is {seen}, may be {may:?}; stripe {stripe}, unit {}, {extent:?}",
+                volume.lineage.below,
+                offset % g.stripe_bytes() / g.unit
+            );
         }
     }
 
@@ -372,16 +426,17 @@ impl Trial {
         match self.rng.u8(0..8) {
             0 => {
                 self.tell(|| "all power is cut".into());
+                self.asked.clear();
                 self.world.power_cut();
                 self.world.start_everything();
                 self.down.clear();
             }
-            1 | 2 if self.down.len() < self.most_down => {
+            1 | 2 if self.down.len() + self.behind() < self.most_down => {
                 let node = NodeId(self.rng.u16(0..NODES as u16));
                 if !self.down.contains(&node) {
                     let power = self.rng.bool();
                     self.tell(|| format!("{node} dies"));
-                    self.world.kill(node, power);
+                    self.kill(node, power);
                     self.down.push(node);
                 }
             }
@@ -394,7 +449,7 @@ impl Trial {
                 self.until("all is whole", Trial::is_whole);
                 let node = NodeId(self.rng.u16(0..NODES as u16));
                 self.tell(|| format!("{node} has an empty disk"));
-                self.world.kill(node, true);
+                self.kill(node, true);
                 self.step(300);
                 self.world.replace_disk(node);
                 self.world.start_node(node);
@@ -412,6 +467,15 @@ impl Trial {
         }
     }
 
+    /// How many nodes that are up lack something.
+    fn behind(&self) -> usize {
+        let map = self.world.map();
+        let extents = || map.volumes.values().flat_map(|v| &v.extents);
+        let fills = |n: NodeId| extents().any(|e| e.filling_on(n).is_some());
+        let all = (0..NODES as u16).map(NodeId).filter(|n| !self.down.contains(n));
+        all.filter(|n| !map.is_up(*n) || map.is_stale(*n) || fills(*n)).count()
+    }
+
     fn come_back(&mut self) {
         for node in std::mem::take(&mut self.down) {
             self.world.start_node(node);
@@ -420,10 +484,23 @@ impl Trial {
     }
 
     fn scrub_all(&mut self) {
-        for id in self.world.map().volumes.keys().copied().collect::<Vec<_>>() {
+        for id in self.models.keys().copied().collect::<Vec<_>>() {
             let scrub = self.ask(id, HostOp::SCRUB);
             match self.answer(scrub) {
                 Ok(HostData::Scrubbed(p, _)) => {
+                    if p.mismatched > 0 {
+                        println!(
+                            "{:?} {:?}",
+                            self.world.map().volumes[&id].lineage,
+                            self.world.map().volumes[&id].extents
+                        );
+                        let mut at = Some(id);
+                        while let Some(v) = at {
+                            let vol = &self.world.map().volumes[&v];
+                            println!("{v:?} space {}", vol.space());
+                            at = vol.lineage.below;
+                        }
+                    }
                     assert_eq!((p.mismatched, p.skipped, p.rebuilt), (0, 0, 0), "{id:?}: {p:?}");
                 }
                 other => panic!("{id:?}: {other:?}"),
@@ -452,6 +529,11 @@ impl Trial {
                 }
             }
             self.step(200);
+            if std::env::var("WEFT_LOOK").is_ok() {
+                let models = self.models.clone();
+                self.settle_all();
+                self.models = models;
+            }
         }
         self.come_back();
         self.until("all is answered", |t| t.asked.is_empty());
@@ -465,6 +547,37 @@ impl Trial {
             self.until("all is whole", Trial::is_whole);
         }
         self.settle_all();
+        self.delete_all_snapshots();
+    }
+
+    /// Deleted snapshots are merged and forgotten, but for those with clones; views show what they did.
+    fn delete_all_snapshots(&mut self) {
+        for id in self.snapshots() {
+            let map = self.world.map();
+            if map.above(id).any(|volume| map.is_clone_of(volume, id)) {
+                continue;
+            }
+            self.models.remove(&id);
+            self.change(&Change::DeleteVolume(id, 0), |w| {
+                w.map().volumes.get(&id).is_none_or(|v| v.is_deleted())
+            });
+            if self.rng.bool() {
+                self.settle_all();
+            }
+            if self.rng.u8(0..4) == 0 {
+                self.world.power_cut();
+                self.world.start_everything();
+            }
+        }
+        self.until("deleted snapshots are forgotten", |t| {
+            let map = t.world.map();
+            let is_left = |v: &std::sync::Arc<Volume>| {
+                v.is_deleted() && map.above(v.id).count() < 2
+            };
+            !map.volumes.values().any(is_left) && t.is_whole()
+        });
+        self.settle_all();
+        self.scrub_all();
     }
 }
 

@@ -64,6 +64,11 @@ pub enum MemberReport {
         /// In this epoch.
         epoch: Epoch,
     },
+    /// Its disk has merged what the map wants merged of deleted snapshots.
+    Merged {
+        /// In this epoch.
+        epoch: Epoch,
+    },
     /// There is something to be written to a volume that rests.
     Wake {
         /// In this epoch.

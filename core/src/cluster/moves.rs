@@ -148,23 +148,22 @@ pub(super) fn stop_copying(volume: &mut Arc<Volume>, stays: impl Fn(NodeId) -> b
     }
 }
 
-/// What is not copied any more in a volume is not in those of its family.
+/// What is not copied any more in a volume is not in those that lie over it: where the column was, they could not show what
+/// they have from there.
 pub(super) fn agree_on_copies(map: &mut ClusterMap) {
-    let mut differ = true;
-    while std::mem::take(&mut differ) {
-        let over = |v: &Arc<Volume>| v.lineage.below.map(|below| (v.id, below));
-        let pairs: Vec<(VolumeId, VolumeId)> = map.volumes.values().filter_map(over).collect();
-        for (above, below) in pairs {
-            let common = map.volumes[&above].extents.len().min(map.volumes[&below].extents.len());
-            for n in 0..common {
-                let copied = |id| map.volumes[&id].extents[n].leaving.keys().copied().collect();
-                let (a, b): (BTreeSet<usize>, BTreeSet<usize>) = (copied(above), copied(below));
-                for id in [above, below].into_iter().filter(|_| a != b) {
-                    let volume = Arc::make_mut(map.volumes.get_mut(&id).expect("just seen"));
-                    volume.extents[n].leaving.retain(|c, _| a.contains(c) && b.contains(c));
-                    differ = true;
-                }
-            }
+    let mut ids: Vec<VolumeId> = map.volumes.keys().copied().collect();
+    ids.sort_by_key(|id| map.volumes[id].space());
+    for id in ids {
+        let below = map.volumes[&id].lineage.below.and_then(|below| map.volumes.get(&below));
+        let Some(below) = below.cloned() else { continue };
+        let volume = map.volumes.get_mut(&id).expect("just seen");
+        let stays =
+            |(a, b): (&Extent, &Extent)| a.leaving.keys().all(|c| b.leaving.contains_key(c));
+        if volume.extents.iter().zip(&below.extents).all(stays) {
+            continue;
+        }
+        for (extent, below) in Arc::make_mut(volume).extents.iter_mut().zip(&below.extents) {
+            extent.leaving.retain(|c, _| below.leaving.contains_key(c));
         }
     }
 }

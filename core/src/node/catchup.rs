@@ -207,12 +207,6 @@ impl Catchup {
         self.changes.0 += 1;
     }
 
-    /// These sectors were changed on top of stale ones that they show.
-    pub fn add_stale(&mut self, sectors: Vec<u64>) {
-        self.changes.0 += u64::from(!sectors.is_empty());
-        self.stale.extend(sectors);
-    }
-
     /// This sector belongs to no volume any more.
     pub fn forget(&mut self, sector: u64) {
         self.stale.remove(&sector);

@@ -30,7 +30,10 @@ impl Node {
             self.outbox.want_refresh(at);
         }
         let store = &self.worker.store;
-        let has_ticks = self.is_busy() || store.has_free_to_discard() || store.has_to_drop();
+        let has_ticks = self.is_busy()
+            || store.has_free_to_discard()
+            || store.has_to_drop()
+            || store.has_to_merge();
         if !self.outbox.tick_is_set && has_ticks {
             self.outbox.want_tick(self.config.patience.min(self.config.place_after));
         }

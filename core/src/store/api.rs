@@ -131,6 +131,14 @@ pub trait Store: Send {
     fn has_to_drop(&self) -> bool {
         false
     }
+    /// Whether something of deleted snapshots is to be merged, now or soon.
+    fn has_to_merge(&self) -> bool {
+        false
+    }
+    /// Whether all is merged that is to be.
+    fn has_merged(&self) -> bool {
+        true
+    }
     /// Whether slots of thin volumes are empty.
     fn has_empty(&self) -> bool {
         false

@@ -179,6 +179,7 @@ impl JournalStore {
         }
         let entries: Vec<_> = sectors.map(|sector| self.entry(sector)).collect();
         let is_empty = entries.iter().all(|entry| entry.state == State::Hole)
+            && self.views.is_some()
             && self.all_below(self.slots.sectors_of(slot)).is_empty();
         if is_empty && self.dropping.empty.len() < MOST_EMPTY {
             let latest = entries.iter().map(|entry| entry.version).max().unwrap_or_default();

@@ -158,6 +158,14 @@ impl Store for JournalStore {
         JournalStore::has_to_drop(self)
     }
 
+    fn has_to_merge(&self) -> bool {
+        JournalStore::has_to_merge(self)
+    }
+
+    fn has_merged(&self) -> bool {
+        JournalStore::has_merged(self)
+    }
+
     fn has_empty(&self) -> bool {
         JournalStore::has_empty(self)
     }

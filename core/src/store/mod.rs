@@ -17,6 +17,7 @@
 //! - [`scans`]: which sectors are of some kind
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`dropping`]: slots that are given back
+//! - [`merging`]: deleted snapshots
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
 //! - [`sparse`]: lists that take memory where something is in them
 //! - [`torn`]: pages that a power cut tears
@@ -44,6 +45,7 @@ mod index;
 mod journal;
 mod journaled;
 pub mod map_area;
+mod merging;
 mod others;
 mod overlay;
 mod page;
@@ -186,6 +188,7 @@ pub struct JournalStore {
     dropping: dropping::Dropping,
     /// Nothing before the map has said.
     views: Option<Views>,
+    merging: merging::Merging,
     recovery: Option<Recovery>,
     /// Pages of the table that are being read.
     loading: BTreeSet<u64>,

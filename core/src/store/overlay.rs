@@ -77,6 +77,8 @@ impl Over {
         let mut names: Vec<Timestamp> =
             if self.settled.is_empty() { self.writes().collect() } else { self.settled.clone() };
         names.extend(&self.covered);
+        // What a view is given has no write of its own.
+        names.retain(|ts| *ts > Timestamp::ZERO);
         names
     }
 

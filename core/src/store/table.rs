@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::format::{seal, sealed};
+use super::format::{Applied, seal, sealed};
 use super::index::{Index, Known};
 use super::page::{self, Kind};
 use super::torn::{PageSum, TornPage};
@@ -72,6 +72,12 @@ impl TableEntry {
     pub const LOST: TableEntry = TableEntry { state: State::Bad, ..TableEntry::FRESH };
     /// A sector whose content is only a length.
     const LENGTH: TableEntry = TableEntry { state: State::Written, ..TableEntry::FRESH };
+
+    /// What an apply entry says of a sector.
+    pub(super) fn of(applied: &Applied) -> TableEntry {
+        let Applied { version, crc, state, .. } = *applied;
+        TableEntry { version, crc, state: State::from_byte(state), slot: 0 }
+    }
 
     fn put(&self, w: &mut Writer) {
         w.u64(self.version.0);

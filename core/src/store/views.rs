@@ -20,6 +20,18 @@ pub struct View {
     pub sectors: Range<u64>,
     /// The first of those below, which follow one another as these do.
     pub below: u64,
+    /// Whether what is below is to be merged into it.
+    pub merges: bool,
+}
+
+impl View {
+    /// Whether another follows it, here and below.
+    fn goes_on_in(&self, next: &View) -> bool {
+        let count = self.sectors.end - self.sectors.start;
+        self.sectors.end == next.sectors.start
+            && self.below + count == next.below
+            && self.merges == next.merges
+    }
 }
 
 /// The views of a disk.
@@ -42,7 +54,22 @@ impl Views {
         );
         let apart = |pair: &[View]| pair[0].sectors.end <= pair[1].sectors.start;
         assert!(all.windows(2).all(apart), "two views overlap");
-        Views { all }
+        // Extents side by side are one: slots need not end with them.
+        let mut joined: Vec<View> = Vec::with_capacity(all.len());
+        for view in all {
+            match joined.last_mut().filter(|last| last.goes_on_in(&view)) {
+                Some(last) => last.sectors.end = view.sectors.end,
+                None => joined.push(view),
+            }
+        }
+        Views { all: joined }
+    }
+
+    /// The views into which what lies below them is to be merged, in the order of that.
+    pub fn merging(&self) -> Vec<View> {
+        let mut merging: Vec<View> = self.all.iter().filter(|view| view.merges).cloned().collect();
+        merging.sort_unstable_by_key(|view| view.below);
+        merging
     }
 
     /// Whether no sector lies over another.
@@ -65,7 +92,7 @@ impl Views {
         meets.map(move |view| {
             let from = view.sectors.start.max(sectors.start);
             let below = view.below + (from - view.sectors.start);
-            View { sectors: from..view.sectors.end.min(end), below }
+            View { sectors: from..view.sectors.end.min(end), below, merges: view.merges }
         })
     }
 
@@ -91,6 +118,7 @@ impl JournalStore {
     /// Which sectors show the content of others, by the map in force.
     pub fn set_views(&mut self, views: &Views) {
         self.views = Some(views.clone());
+        self.merge_anew();
         self.step_checkpoint();
     }
 
@@ -131,11 +159,14 @@ impl JournalStore {
     /// Whether a slot shows content of others, or may.
     pub(super) fn shows_others(&self, slot: u64) -> bool {
         let below = self.all_below(self.slots.sectors_of(slot));
-        let is_used = |sector: u64| match self.slots.slot_of(sector) {
-            Some(slot) => self.slots.has_or_gets(slot),
-            None => true,
+        let is_placed = |sector: u64| {
+            self.slots.slot_of(sector).is_none_or(|slot| self.slots.has_or_gets(slot))
         };
-        below.into_iter().any(|sectors| is_used(sectors.start) || is_used(sectors.end - 1))
+        below.into_iter().any(|sectors| {
+            let waits = self.overlay.next(sectors.clone()).is_some();
+            let placing = self.checkpoint.as_ref().and_then(|c| c.next(sectors.clone())).is_some();
+            waits || placing || is_placed(sectors.start) || is_placed(sectors.end - 1)
+        })
     }
 }
 
@@ -145,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_sector_shows_what_lies_below_it() {
-        let view = |start, below| View { sectors: start..start + 10, below };
+        let view = |start, below| View { sectors: start..start + 10, below, merges: false };
         let views = Views::new(vec![view(300, 205), view(200, 100)]);
         assert_eq!(
             [199, 200, 209, 210, 304].map(|s| views.below(s)),
@@ -157,7 +188,12 @@ mod tests {
         let cut: Vec<View> = views.in_range(205..302).collect();
         assert_eq!(
             cut,
-            [View { sectors: 205..210, below: 105 }, View { sectors: 300..302, below: 205 }]
+            [
+                View { sectors: 205..210, below: 105, merges: false },
+                View { sectors: 300..302, below: 205, merges: false }
+            ]
         );
+        let side_by_side = Views::new(vec![view(300, 100), view(310, 110), view(320, 130)]);
+        assert_eq!(side_by_side.in_range(0..400).count(), 2);
     }
 }

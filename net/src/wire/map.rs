@@ -474,6 +474,7 @@ wire_enum!(MemberReport, "report of a member" {
     1 = Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed },
     2 = CaughtUp { epoch },
     3 = Wake { epoch },
+    4 = Merged { epoch },
 });
 
 #[cfg(test)]

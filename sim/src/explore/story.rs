@@ -16,6 +16,7 @@ pub(super) fn describe(packet: &Packet) -> String {
         Packet::Report(MemberReport::Frozen { epoch, .. }) => format!("frozen for epoch {epoch}"),
         Packet::Report(MemberReport::CaughtUp { .. }) => "caught up".into(),
         Packet::Report(MemberReport::Wake { .. }) => "something to be written".into(),
+        Packet::Report(MemberReport::Merged { .. }) => "deleted snapshots are merged".into(),
         Packet::Ready(_) => "ready".into(),
         Packet::Missed => "is missed".into(),
     }

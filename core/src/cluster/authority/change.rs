@@ -125,7 +125,8 @@ pub enum Change {
     /// than what has come there since, and makes nothing fresh either.
     RemoveVolume(VolumeId),
     /// An operator deletes a volume that hosts do not see any more, at this time in seconds since 1970. It
-    /// keeps its room until it is forgotten. It is not done if hosts see it.
+    /// keeps its room until it is forgotten. It is not done if hosts see it. A snapshot, unless a clone lies over it, is hidden and
+    /// deleted at once: it is merged into what lies over it, and forgotten.
     DeleteVolume(VolumeId, u64),
     /// An operator has hosts see a deleted volume again. It is not done if it is not deleted, or if another volume
     /// has its name now.
@@ -260,14 +261,18 @@ fn remove_volume(map: &mut ClusterMap, id: VolumeId) {
 }
 
 fn delete_volume(map: &mut ClusterMap, id: VolumeId, since: u64) {
-    if let Some(volume) = map.volumes.get_mut(&id).filter(|v| v.visible == 0 && !v.is_deleted()) {
-        Arc::make_mut(volume).deletion.since = Some(since);
+    let cloned = map.above(id).any(|volume| map.is_clone_of(volume, id));
+    let may = |v: &Volume| !v.is_deleted() && (v.visible == 0 || v.is_snapshot()) && !cloned;
+    if let Some(volume) = map.volumes.get_mut(&id).filter(|v| may(v)) {
+        let volume = Arc::make_mut(volume);
+        (volume.visible, volume.deletion.since) = (0, Some(since));
     }
 }
 
 fn undelete_volume(map: &mut ClusterMap, id: VolumeId) {
     let Some(before) = map.volumes.get(&id).filter(|v| v.is_deleted()).cloned() else { return };
-    if map.name_is_taken(&before.name, id) {
+    // A deleted snapshot is merged at once.
+    if map.name_is_taken(&before.name, id) || before.is_snapshot() {
         return;
     }
     let back = Volume { visible: before.size, deletion: Deletion::default(), ..(*before).clone() };

@@ -21,7 +21,7 @@ mod giving_up;
 mod next_map;
 mod policy;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use change::{Change, NewNodes, VolumeSize};
@@ -97,6 +97,8 @@ pub struct Authority {
     /// Nodes that restarted since the map last saw them.
     restarted: Vec<NodeId>,
     caught_up: Vec<NodeId>,
+    /// Nodes that have merged deleted snapshots, in the epoch in force.
+    merged: BTreeSet<NodeId>,
     changes: Vec<Change>,
     /// Somebody has something to write to a volume that rests.
     wakes: bool,
@@ -116,6 +118,7 @@ impl Authority {
             running: BTreeMap::new(),
             restarted: Vec::new(),
             caught_up: Vec::new(),
+            merged: BTreeSet::new(),
             changes: Vec::new(),
             wakes: false,
             phase: Phase::Settled,
@@ -158,6 +161,7 @@ impl Authority {
                 self.running.remove(&node);
                 self.restarted.retain(|n| *n != node);
                 self.caught_up.retain(|n| *n != node);
+                self.merged.remove(&node);
                 self.propose(out);
             }
             AuthorityInput::DiskFailed(node) => self.absences.disk_failed(node),
@@ -171,6 +175,7 @@ impl Authority {
                 self.changes.retain(|c| *c != Change::GiveUp(node));
                 self.restarted.push(node);
                 self.caught_up.retain(|n| *n != node);
+                self.merged.remove(&node);
                 self.propose(out);
             }
             // It is here, so it is not given up.
@@ -245,6 +250,14 @@ impl Authority {
                     self.propose(out);
                 }
             }
+            MemberReport::Merged { epoch } => {
+                if epoch == self.map.epoch && self.is_settled() {
+                    self.merged.insert(node);
+                    if self.map.has_merged_any(&self.merged) {
+                        self.propose(out);
+                    }
+                }
+            }
             MemberReport::Wake { epoch } => {
                 let map = &self.map;
                 let current = epoch == map.epoch && self.is_settled();
@@ -302,6 +315,7 @@ impl Authority {
         self.phase = Phase::Settled;
         self.restarted.clear();
         self.caught_up.clear();
+        self.merged.clear();
         self.changes.clear();
         self.wakes = false;
         self.settled_once = true;

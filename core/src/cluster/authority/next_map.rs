@@ -63,6 +63,8 @@ impl Authority {
         self.running.retain(|node, a| self.next.has_room_on(*node, (a.disk, a.sectors)));
         let members = &self.members_of(members);
         let findings = &Findings { members, ..*findings };
+        self.next.forget_merged(&self.merged);
+        self.next.forget_unseen();
         let empty = self.take_attendance_of_nodes(members);
         for node in &empty {
             self.next.volumes.values_mut().for_each(|v| moves::fill(v, *node, floor));

@@ -82,15 +82,12 @@ impl Volume {
         format!("{}@{name}", self.name)
     }
 
-    /// Moves its columns to another address space, where nothing is written yet.
+    /// Moves its columns to another address space. Nothing is written there yet, so nothing is to be filled or copied there.
     fn put_in_space(&mut self, first: u64) {
         for extent in &mut self.extents {
-            let leaving = extent.leaving.values_mut();
-            extent
-                .columns
-                .iter_mut()
-                .chain(leaving)
-                .for_each(|(_, at)| *at = first + *at % SPACE_SECTORS);
+            extent.columns.iter_mut().for_each(|(_, at)| *at = first + *at % SPACE_SECTORS);
+            extent.filling.clear();
+            extent.leaving.clear();
         }
     }
 }
@@ -110,6 +107,15 @@ impl ClusterMap {
     /// The volume whose columns lie in an address space.
     pub fn volume_in_space(&self, space: u64) -> Option<VolumeId> {
         self.volumes.values().find(|volume| volume.space() == space).map(|volume| volume.id)
+    }
+
+    /// Whether a volume that lies over a snapshot was cloned from it: it is neither its origin nor another snapshot of that.
+    pub fn is_clone_of(&self, volume: &Volume, snapshot: VolumeId) -> bool {
+        let Some(of) = self.volumes.get(&snapshot).and_then(|s| s.lineage.snapshot) else {
+            return false;
+        };
+        let its = volume.lineage.snapshot.map_or(volume.id, |snapshot| snapshot.of);
+        volume.lineage.below == Some(snapshot) && its != of.of
     }
 
     /// Whether a volume lies over another, or another over it.
@@ -152,6 +158,60 @@ impl ClusterMap {
         }
     }
 
+    /// The volume into which a deleted snapshot is to be merged: the only one that lies over it, while no disk of either is
+    /// away, lacks anything or is being filled. What disks merge then is the same everywhere for who is rebuilt later.
+    pub fn merges_into(&self, id: VolumeId) -> Option<VolumeId> {
+        let snapshot = self.volumes.get(&id).filter(|v| v.is_snapshot() && v.is_deleted())?;
+        let mut above = self.above(id);
+        let into = above.next().filter(|_| above.next().is_none())?;
+        let is_whole = |volume: &Volume| {
+            let still = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
+            let attends = self.attendance.get(&volume.id);
+            let lacks = attends.is_some_and(|a| {
+                !(a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())
+            });
+            !lacks && volume.extents.iter().all(still) && volume.nodes().iter().all(|n| self.is_up(*n))
+        };
+        (is_whole(snapshot) && is_whole(into)).then_some(into.id)
+    }
+
+    /// Deleted snapshots that all their disks have merged, as these nodes have said, are forgotten.
+    pub(in crate::cluster) fn forget_merged(&mut self, merged: &BTreeSet<NodeId>) {
+        let is_merged = |volume: &&Arc<Volume>| volume.nodes().iter().all(|n| merged.contains(n));
+        let deleted: Vec<VolumeId> =
+            self.volumes.values().filter(is_merged).map(|volume| volume.id).collect();
+        for id in deleted {
+            let Some(into) = self.merges_into(id) else { continue };
+            let below = self.volumes[&id].lineage.below;
+            let volume = self.volumes.get_mut(&into).expect("it lies over it");
+            Arc::make_mut(volume).lineage.below = below;
+            self.volumes.remove(&id);
+            self.attendance.remove(&id);
+            self.room_used = true;
+        }
+    }
+
+    /// Whether these nodes have merged all of a deleted snapshot.
+    pub(in crate::cluster) fn has_merged_any(&self, merged: &BTreeSet<NodeId>) -> bool {
+        let merges = |volume: &&Arc<Volume>| self.merges_into(volume.id).is_some();
+        self.volumes.values().filter(merges).any(|v| v.nodes().iter().all(|n| merged.contains(n)))
+    }
+
+    /// Deleted snapshots over which nothing lies are forgotten.
+    pub(in crate::cluster) fn forget_unseen(&mut self) {
+        loop {
+            let is_unseen = |volume: &&Arc<Volume>| {
+                volume.is_snapshot() && volume.is_deleted() && self.can_forget(volume.id)
+            };
+            let Some(id) = self.volumes.values().find(is_unseen).map(|volume| volume.id) else {
+                return;
+            };
+            self.volumes.remove(&id);
+            self.attendance.remove(&id);
+            self.room_used = true;
+        }
+    }
+
     /// What lies over what on a node's disk.
     pub fn views_on(&self, node: NodeId) -> Views {
         let mut all = Vec::new();
@@ -166,7 +226,8 @@ impl ClusterMap {
                     continue;
                 };
                 let count = volume.extent_sectors(n).min(below.extent_sectors(n));
-                all.push(View { sectors: first..first + count, below: of_below });
+                let merges = self.merges_into(below.id) == Some(volume.id);
+                all.push(View { sectors: first..first + count, below: of_below, merges });
             }
         }
         Views::new(all)
@@ -244,8 +305,7 @@ impl ClusterMap {
 
     /// How many volumes a volume lies over.
     fn depth(&self, id: VolumeId) -> usize {
-        let next = |id: &VolumeId| self.volumes.get(id).and_then(|volume| volume.lineage.below);
-        std::iter::successors(next(&id), next).take(MOST_VIEWS + 1).count()
+        self.all_below(id).take(MOST_VIEWS + 1).count()
     }
 
     fn next_number(&mut self) -> VolumeId {
@@ -278,10 +338,10 @@ impl ClusterMap {
             origin.put_in_space(thin_space(number));
             origin.lineage.below = Some(number);
             self.volumes.insert(number, Arc::new(picture));
-            // Who was away has missed the same of both.
             if let Some(attendance) = self.attendance.get(id).cloned() {
                 self.attendance.insert(number, attendance);
             }
+            self.attend_new_space(*id, number);
         }
     }
 
@@ -300,9 +360,25 @@ impl ClusterMap {
         };
         clone.put_in_space(thin_space(number));
         self.volumes.insert(number, Arc::new(clone));
-        if let Some(attendance) = self.attendance.get(&snapshot).cloned() {
-            self.attendance.insert(number, attendance);
-        }
+        self.attend_new_space(number, snapshot);
+    }
+
+    /// Who attends a volume in a new space, as those of `below`: who is not away has missed nothing there.
+    fn attend_new_space(&mut self, id: VolumeId, below: VolumeId) {
+        let Some(mut attendance) = self.attendance.get(&below).cloned() else {
+            self.attendance.remove(&id);
+            return;
+        };
+        let away = attendance.away.clone();
+        attendance.stale_since.retain(|node, _| away.contains(node));
+        self.attendance.insert(id, attendance);
+    }
+
+    /// The volumes that a volume lies over, from the nearest on.
+    pub fn all_below(&self, id: VolumeId) -> impl Iterator<Item = &Arc<Volume>> {
+        let below = |volume: &&Arc<Volume>| self.volumes.get(&volume.lineage.below?);
+        let first = self.volumes.get(&id).and_then(|volume| below(&volume));
+        std::iter::successors(first, below)
     }
 
     /// Sets a volume back to a snapshot: what was written since is dropped.
@@ -319,10 +395,7 @@ impl ClusterMap {
         volume.put_in_space(space);
         volume.lineage.below = Some(snapshot);
         volume.tidy_ranges();
-        match self.attendance.get(&snapshot).cloned() {
-            Some(attendance) => drop(self.attendance.insert(id, attendance)),
-            None => drop(self.attendance.remove(&id)),
-        }
+        self.attend_new_space(id, snapshot);
     }
 
     /// What is wrong with what a volume lies over, if anything.
@@ -334,14 +407,15 @@ impl ClusterMap {
         let Some(below) = below else { return Some("it lies over a volume that does not exist") };
         let common = volume.extents.iter().zip(&below.extents);
         let place = |(node, sector): &(NodeId, u64)| (*node, sector % SPACE_SECTORS);
-        let places = |extent: &Extent| -> Vec<(NodeId, u64)> {
-            extent.columns.iter().chain(extent.leaving.values()).map(place).collect()
+        let places = |extent: &Extent| extent.columns.iter().map(place).collect::<Vec<_>>();
+        let copies = |a: &Extent, b: &Extent| {
+            let in_b =
+                |(c, l): (&usize, &(NodeId, u64))| b.leaving.get(c).map(place) == Some(place(l));
+            a.leaving.iter().all(in_b)
         };
+        let fills = |a: &Extent, b: &Extent| a.filling.keys().all(|c| b.filling.contains_key(c));
         let same = |a: &Extent, b: &Extent| {
-            a.first == b.first
-                && places(a) == places(b)
-                && a.leaving.keys().eq(b.leaving.keys())
-                && a.filling == b.filling
+            a.first == b.first && places(a) == places(b) && copies(a, b) && fills(a, b)
         };
         if volume.space() <= below.space() {
             Some("it lies over a later volume")

@@ -3,6 +3,7 @@
 
 use super::{Job, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
@@ -25,7 +26,8 @@ pub(super) struct Rebuilds {
     /// Rebuilds of units whose rebuild is already in progress, to begin when that ends: a unit was found wrong after
     /// its rebuild had read the others, or in another part.
     again: BTreeMap<Unit, Job>,
-    waiting: Vec<(Unit, Job)>,
+    /// Each with the units that it waits for.
+    waiting: Vec<(BTreeSet<Unit>, Job)>,
     /// Rebuilt units, to be reported to the node's disk.
     done: Vec<Unit>,
     /// Parts of columns that are permanently lost, also to be reported to it.
@@ -59,12 +61,17 @@ impl Rebuilds {
         self.again.insert(unit, job);
     }
 
-    /// Removes and returns the jobs that wait for a unit.
-    fn take_waiting(&mut self, unit: Unit) -> Vec<Job> {
-        let (its, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|w| w.0 == unit);
-        self.waiting = others;
-        its.into_iter().map(|(_, job)| job).collect()
+    /// Removes and returns the jobs that wait for a unit, and if it is `there` for no other.
+    fn take_waiting(&mut self, unit: Unit, there: bool) -> Vec<Job> {
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        let (its, others): (Vec<_>, Vec<_>) = all
+            .map(|(mut units, job)| {
+                let goes_on = units.remove(&unit) && (!there || units.is_empty());
+                (goes_on, units, job)
+            })
+            .partition(|(goes_on, ..)| *goes_on);
+        self.waiting = others.into_iter().map(|(_, units, job)| (units, job)).collect();
+        its.into_iter().map(|(.., job)| job).collect()
     }
 }
 
@@ -149,16 +156,16 @@ impl Originator {
                 (seat, column, parts, behind)
             }
         };
-        let copied = self.map.volumes.get(&job.volume).is_some_and(|v| {
-            let leaving = &v.extent(parts[0].0).leaving;
-            leaving.get(&column).is_some_and(|l| self.map.is_up(l.0))
-        });
+        let lacking = self.volumes_lacking(job.volume, parts[0].0, column, behind);
+        let copied = lacking.iter().any(|id| self.copies_column(*id, parts[0].0, column));
         // A rebuild avoids missing columns. If it had those rebuilt first, two columns of one stripe could wait for
         // each other forever; a copy waits for no other.
         let own = matches!(job.what, What::Rebuild { column: its, .. } if its == seat);
         if job.purpose != Purpose::Rebuild || (copied && !own) {
-            for (stripe, part) in &parts {
-                self.put_back(job.volume, *stripe, seat, *part, !behind);
+            for id in &lacking {
+                for (stripe, part) in &parts {
+                    self.put_back(*id, *stripe, seat, *part, !behind);
+                }
             }
         }
         if own {
@@ -182,10 +189,41 @@ impl Originator {
                 }
                 // The rebuild that it waits for needs locks, too.
                 self.unlock_job(&mut job, outbox);
-                let key = (job.volume, parts[0].0, seat);
-                self.rebuilds.waiting.push((key, job));
+                let units = lacking.into_iter().map(|id| (id, parts[0].0, seat)).collect();
+                self.rebuilds.waiting.push((units, job));
             }
         }
+    }
+
+    /// The volumes of which a disk may lack a column where a volume shows that they do: itself, or those that it lies
+    /// over.
+    fn volumes_lacking(
+        &self,
+        id: VolumeId,
+        stripe: u64,
+        column: usize,
+        behind: bool,
+    ) -> Vec<VolumeId> {
+        let lacks = |volume: &&Arc<Volume>| {
+            let extent = volume.extent_of(stripe);
+            let node = volume.extents[extent].columns[column].0;
+            self.map.behind_since(volume, extent, node).is_some()
+        };
+        let below = self.map.all_below(id).take_while(|volume| stripe < volume.stripes());
+        let all = self.map.volumes.get(&id).into_iter().chain(below);
+        let mut lacking: Vec<VolumeId> = all.filter(lacks).map(|volume| volume.id).collect();
+        if lacking.is_empty() || !behind {
+            lacking = vec![id];
+        }
+        lacking
+    }
+
+    /// Whether a column is copied from a disk that can be had.
+    fn copies_column(&self, id: VolumeId, stripe: u64, column: usize) -> bool {
+        self.map.volumes.get(&id).is_some_and(|volume| {
+            let leaving = &volume.extent(stripe).leaving;
+            leaving.get(&column).is_some_and(|place| self.map.is_up(place.0))
+        })
     }
 
     /// A rebuild that fails for several stripes together is done stripe by stripe: an obstacle to one need not be one
@@ -351,7 +389,7 @@ impl Originator {
     pub(super) fn take_waiting_for(&mut self, job: &Job) -> Vec<Job> {
         match job.what {
             What::Rebuild { stripe, stripes, column, .. } => (stripe..stripe + stripes)
-                .flat_map(|stripe| self.rebuilds.take_waiting((job.volume, stripe, column)))
+                .flat_map(|stripe| self.rebuilds.take_waiting((job.volume, stripe, column), false))
                 .collect(),
             _ => Vec::new(),
         }
@@ -367,7 +405,7 @@ impl Originator {
         }
         let volume = self.map.volumes.get(&unit.0);
         let defers = volume.is_some_and(|v| v.policy.is_journaled());
-        for job in self.rebuilds.take_waiting(unit) {
+        for job in self.rebuilds.take_waiting(unit, good) {
             if good {
                 self.jobs.ready(job);
             } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {

@@ -9,34 +9,48 @@ use std::sync::Arc;
 
 use super::Worker;
 use crate::cluster::Volume;
-use crate::store::{Changed, Views};
-use crate::units::{SPACE_SECTORS, Timestamp};
+use crate::node::MemberReport;
+use crate::node::outbox::Outbox;
+use crate::store::Views;
+use crate::units::Timestamp;
 
 impl Worker {
     /// The map in force says what lies over what.
     pub(super) fn enter_views(&mut self) {
         self.views = self.map.views_on(self.node);
         self.store.set_views(&self.views);
+        self.has_said_merged = false;
         self.find_volumes_of_writes();
     }
 
     /// A write that is not settled is one of the volume that has its address space now: of a snapshot, if its own volume
-    /// goes on in another.
+    /// goes on in another, or is gone.
     fn find_volumes_of_writes(&mut self) {
         let map = &self.map;
         for txn in self.txns.values_mut() {
-            let Some(changed) = txn.ranges.first() else { continue };
-            let space = changed.sectors.start / SPACE_SECTORS;
-            let is_in = |volume: &Volume| volume.space() == space;
-            if map.volumes.get(&txn.volume).is_some_and(|volume| is_in(volume)) {
+            let Some(space) = txn.space else { continue };
+            if map.volumes.get(&txn.volume).is_some_and(|volume| volume.space() == space) {
                 continue;
             }
-            let here = |volume: &&Arc<Volume>| {
-                is_in(volume) && volume.stripe_at(self.node, changed.sectors.start).is_some()
+            // Several volumes share the first space.
+            let is_its = |volume: &&Arc<Volume>| {
+                let of = volume.lineage.snapshot.map(|snapshot| snapshot.of);
+                volume.space() == space && (space > 0 || of == Some(txn.named))
             };
-            if let Some(volume) = map.volumes.values().find(here) {
+            if let Some(volume) = map.volumes.values().find(is_its) {
                 txn.volume = volume.id;
             }
+        }
+    }
+
+    /// Reports when nothing is left to merge.
+    pub(super) fn report_merged(&mut self, outbox: &mut Outbox) {
+        if self.views.is_empty() || self.has_said_merged || !self.store.has_merged() {
+            return;
+        }
+        self.has_said_merged = true;
+        if !self.views.merging().is_empty() {
+            outbox.report(MemberReport::Merged { epoch: self.map.epoch });
         }
     }
 
@@ -45,7 +59,8 @@ impl Worker {
         self.is_stale_beneath(sectors.clone()) || self.catchup.is_stale(sectors)
     }
 
-    fn is_stale_beneath(&self, sectors: Range<u64>) -> bool {
+    /// Whether this disk lacks what they show of views below.
+    pub(super) fn is_stale_beneath(&self, sectors: Range<u64>) -> bool {
         self.views.all_below(sectors).into_iter().any(|below| self.catchup.is_stale(below))
     }
 
@@ -55,26 +70,13 @@ impl Worker {
         below.flat_map(|sectors| self.admission.earlier_unresolved(ts, sectors)).collect()
     }
 
-    /// A write has happened. What it added to content that this disk lacks must be computed, also when that content is
-    /// there: it may be in place by then, with what it was added to.
-    pub(super) fn added_to_stale(&mut self, ranges: &[Changed]) {
-        if self.views.is_empty() {
-            return;
-        }
-        for Changed { sectors, .. } in ranges.iter().filter(|range| range.kind.is_delta()) {
-            let stale: Vec<u64> =
-                sectors.clone().filter(|s| self.is_stale_beneath(*s..*s + 1)).collect();
-            self.catchup.add_stale(stale);
-        }
-    }
-
-    /// Views that this map has first have the marks of what they lie over.
+    /// Views that the map before had not have the marks of what they lie over.
     pub(super) fn inherit_marks(&mut self, before: &Views) {
         if self.exposure.is_empty() {
             return;
         }
         for view in self.views.in_range(0..u64::MAX) {
-            if before.below(view.sectors.start) == Some(view.below) {
+            if before.below(view.sectors.start).is_some() {
                 continue;
             }
             let count = view.sectors.end - view.sectors.start;

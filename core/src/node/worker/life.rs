@@ -146,6 +146,7 @@ impl Worker {
         if serving {
             self.run_dirty();
             self.run_catchup(background, outbox);
+            self.report_merged(outbox);
             self.search_marks();
             self.answer_refreshed(outbox);
             self.ask_refresh(background, outbox.now);

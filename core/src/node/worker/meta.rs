@@ -10,10 +10,10 @@ const MARKS: u16 = 1 << 15;
 /// Set in the number of this disk's column if parity of a stripe of the write is deferred.
 const WAITS: u16 = 1 << 15;
 
-/// A write's metadata besides its changes: volume, extent, column, participants, and the bytes of the volume that it
-/// writes.
+/// A write's metadata besides its changes: volume, extent, column, participants, the bytes of the volume that it writes,
+/// and the volume's address space.
 pub(super) fn encode(txn: &Participation) -> Vec<u8> {
-    let mut w: Writer = Writer::with_room(28 + 4 * txn.participants.len());
+    let mut w: Writer = Writer::with_room(36 + 4 * txn.participants.len());
     w.u32(txn.named.0);
     w.u32(txn.extent as u32);
     w.u16(txn.column as u16 | if txn.waits { WAITS } else { 0 });
@@ -25,6 +25,7 @@ pub(super) fn encode(txn: &Participation) -> Vec<u8> {
     }
     w.u64(txn.writes.offset);
     w.u64(txn.writes.len);
+    txn.space.iter().for_each(|space| w.u64(*space));
     w.finish()
 }
 
@@ -50,10 +51,15 @@ fn read(r: &mut Reader) -> Read<Participation> {
         0 => EVERYTHING,
         _ => VolumeRange { offset: r.u64()?, len: r.u64()? },
     };
+    let space = match r.left() {
+        0 => None,
+        _ => Some(r.u64()?),
+    };
     Ok(Participation {
         epoch: 0,
         volume,
         named: volume,
+        space,
         extent,
         column,
         journal: true,

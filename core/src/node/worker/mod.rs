@@ -120,6 +120,8 @@ struct Participation {
     volume: VolumeId,
     /// The volume that its host named.
     named: VolumeId,
+    /// The address space that it changes; unknown if an earlier version has journalled it.
+    space: Option<u64>,
     extent: usize,
     column: usize,
     journal: bool,
@@ -244,6 +246,8 @@ pub(crate) struct Worker {
     forgettable: Vec<Range<u64>>,
     /// Which sectors show the content of others.
     views: Views,
+    /// Whether it has reported that nothing is left to merge.
+    has_said_merged: bool,
     entered: Entered,
     filling: Filling,
     stalled: Stalled,
@@ -284,6 +288,7 @@ impl Worker {
             half_written: BTreeSet::new(),
             forgettable: Vec::new(),
             views: Views::default(),
+            has_said_merged: false,
             entered: Entered::default(),
             filling: Filling::default(),
             stalled: Stalled::default(),

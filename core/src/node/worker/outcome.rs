@@ -45,7 +45,6 @@ impl Worker {
         if !makes_fresh && self.catchup.is_behind() {
             self.catchup.freshened_by(ts);
         }
-        self.added_to_stale(&ranges);
         for changed in ranges {
             self.log_lost(&changed, outbox);
             self.count_exposed(ts, &changed, outbox.now);

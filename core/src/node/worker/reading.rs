@@ -207,7 +207,8 @@ impl Worker {
         }
         if let Some((seat, stale)) = job.parts_where(|r| self.stale_in(r)) {
             let job = self.reads.remove(&ts).expect("just seen");
-            let known = self.knows_missing(job.volume, stale[0].0, job.column);
+            let known = !job.ranges().any(|range| self.is_stale_beneath(range))
+                && self.knows_missing(job.volume, stale[0].0, job.column);
             let refusal = not_there(seat, stale, NotThere::Behind { known });
             self.reply_read(&job, ts, Err(refusal), outbox);
             return;

@@ -128,6 +128,7 @@ impl Worker {
             epoch: self.map.epoch,
             volume: header.volume,
             named: header.volume,
+            space: Some(volume.space()),
             extent: volume.extent_of(stripe),
             column,
             // A rebuild can be repeated: until it is in place the map, or the table, says that content is missing. But
@@ -404,12 +405,16 @@ impl Worker {
     }
 
     /// While a column is copied to this disk no change goes on top of content that is not there yet: that is copied
-    /// first, so that redundancy is kept throughout.
+    /// first, so that redundancy is kept throughout. Nor does one go on top of what a view below lacks: this disk would not
+    /// know later that it has to be computed.
     fn refuse_change_of_missing(&self, cell: &Cell) -> Result<(), Refusal> {
         let extent = self.map.volumes.get(&cell.header.volume).map(|v| v.extent(cell.row.stripe));
         let copied = extent.is_some_and(|e| e.leaving.contains_key(&cell.column));
         let changed = cell.writes().filter(|c| c.kind.is_delta());
-        match changed.filter(|_| copied).find_map(|c| self.stale_in(c.sectors)) {
+        let mut lacks = changed
+            .filter(|c| copied || self.is_stale_beneath(c.sectors.clone()))
+            .filter_map(|c| self.stale_in(c.sectors));
+        match lacks.next() {
             None => Ok(()),
             Some(missing) => {
                 let part = cell.span_of(missing);
@@ -451,9 +456,10 @@ impl Worker {
             }
         }
         if let Some(stale) = ranges.iter().find_map(|r| self.stale_in(r.clone())) {
-            let part = cell.span_of(stale);
+            let part = cell.span_of(stale.clone());
             let parts = vec![(cell.row.stripe, part)];
-            let known = self.knows_missing(cell.volume_id(), cell.row.stripe, cell.column);
+            let known = !self.is_stale_beneath(stale.clone())
+                && self.knows_missing(cell.volume_id(), cell.row.stripe, cell.column);
             return Err(not_there(cell.seat, parts, NotThere::Behind { known }));
         }
         self.txns.get_mut(&ts).expect("just seen").cells[n].execution.reading(ranges.len());

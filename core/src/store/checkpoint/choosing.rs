@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Write;
 use super::super::format::Entry;
+use super::super::merging::Merged;
 use super::super::overlay::Over;
 use super::super::table::page_of;
 use super::{Checkpoint, JournalStore};
@@ -34,35 +35,52 @@ impl JournalStore {
             return;
         }
         let dropped = if now || full { self.choose_dropped() } else { BTreeSet::new() };
-        if self.overlay.is_empty() && !full && dropped.is_empty() {
+        let mut merged = if now && !full { self.choose_merged() } else { Merged::default() };
+        if self.overlay.is_empty() && !full && dropped.is_empty() && merged.is_empty() {
             return;
         }
         let (chosen, slots, pages) = self.choose(&held_back);
+        self.fit_given(&mut merged, &slots);
+        let much = chosen.len() + merged.sectors(self.superblock.slot());
+        let many = slots.len() + dropped.len() + merged.slots();
+        if self.journal.is_tight(self.frame_cost(much, many, pages)) {
+            merged = Merged::default();
+        }
         // With nothing to place, room may still be freed. But the checkpoint's frame takes
         // room itself: one after the other behind a frame that must stay, they would take the
         // last of it, and no checkpoint could make any again. When little is left only those
         // begin that free more than they take, or place as much as one can.
         let (most_sectors, most_pages) = self.most();
         let whole = chosen.len() >= most_sectors || slots.len() >= most_pages;
-        let cost = self.frame_cost(chosen.len(), slots.len() + dropped.len(), pages);
+        let much = chosen.len() + merged.sectors(self.superblock.slot());
+        let many = slots.len() + dropped.len() + merged.slots();
+        let cost = self.frame_cost(much, many, pages);
         let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
         // What waits for a slot may find one among those that pointers have left.
         let wants_slots = chosen.is_empty() && self.slots.free() == 0 && self.slots.has_leaving();
-        let wants_slots = wants_slots || !dropped.is_empty();
+        let wants_slots = wants_slots || !dropped.is_empty() || !merged.is_empty();
         let frees_slots = wants_slots && !self.journal.is_tight(cost);
         if sparing && !frees_slots && self.would_free(&chosen) <= cost {
             return;
         }
         self.journal.add(Entry::Begin);
         let take = |s| (s, self.overlay.remove(s).expect("just chosen"));
-        let sectors = chosen.into_iter().map(take).collect();
+        let mut sectors: BTreeMap<u64, Over> = chosen.into_iter().map(take).collect();
+        self.expect_places_of_given(&merged.given);
+        let mut slots = slots;
+        slots.extend(merged.given.iter().filter_map(|sector| self.slots.slot_of(*sector)));
+        sectors.extend(merged.given.into_iter().map(|sector| (sector, Over::default())));
         let pointers = slots.into_iter().filter_map(|slot| {
             let moves = self.slots.moved(slot).is_some() || !self.slots.is_placed(slot);
             moves.then(|| (slot, self.slots.point_at_checkpoint(slot).expect("as many were free")))
         });
-        let pointers = pointers.collect();
+        let mut pointers: BTreeMap<u64, u64> = pointers.collect();
+        let place = |lower: &u64| self.slots.place(*lower).expect("it was chosen with its place");
+        pointers.extend(merged.adopted.iter().map(|(upper, lower)| (*upper, place(lower))));
+        let mut dropped = dropped;
+        dropped.extend(merged.dropped.into_iter().chain(merged.adopted.values().copied()));
         let checkpoint = Checkpoint::new(sectors, pointers, Vec::new(), false);
-        self.begin(Checkpoint { dropped, ..checkpoint });
+        self.begin(Checkpoint { dropped, adopted: merged.adopted, ..checkpoint });
     }
 
     /// Most sectors and pages in the next checkpoint.

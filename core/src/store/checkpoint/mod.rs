@@ -67,6 +67,8 @@ pub(in crate::store) struct Checkpoint {
     pointers: BTreeMap<u64, u64>,
     /// Logical slots that have no place any more when it is done.
     dropped: BTreeSet<u64>,
+    /// Slots that get the places of others, which are among the dropped.
+    adopted: BTreeMap<u64, u64>,
     /// Places that are free when it is done.
     freed: Vec<u64>,
     finals: Vec<Applied>,
@@ -100,6 +102,7 @@ impl Checkpoint {
             bases: BTreeMap::new(),
             pointers,
             dropped: BTreeSet::new(),
+            adopted: BTreeMap::new(),
             freed: Vec::new(),
             sectors,
             sums: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use super::super::others::Forgiving;
 use std::collections::BTreeMap;
 
+use super::super::format::Applied;
 use super::super::overlay::Over;
 use super::super::table::State;
 use super::super::{DiskOp, Event};
@@ -34,11 +35,13 @@ impl JournalStore {
         c.stage = Stage::Place;
         self.counters.checkpoints += 1;
         // What is in its slot already counts, too, and neighbours count once wherever their slots lie.
-        let have_content = c.finals.iter().filter(|f| f.state == State::Written as u8);
+        let placed = |f: &&Applied| c.sectors.contains_key(&f.sector);
+        let have_content =
+            c.finals.iter().filter(placed).filter(|f| f.state == State::Written as u8);
         let runs = consecutive(have_content.map(|f| f.sector).collect()).count();
         self.counters.disk_writes += runs as u64;
         let places = |state: State| {
-            let those = c.finals.iter().filter(move |f| f.state == state as u8);
+            let those = c.finals.iter().filter(placed).filter(move |f| f.state == state as u8);
             those
                 .map(|f| (self.place_in(c.pointers(), f.sector), f.sector))
                 .collect::<BTreeMap<_, _>>()

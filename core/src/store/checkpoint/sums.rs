@@ -96,7 +96,7 @@ impl JournalStore {
         let mut c = self.checkpoint.take().expect("in work");
         let mut logged = false;
         for (&sector, over) in &mut c.sectors {
-            let version = over.newest().max(self.entry(sector).version);
+            let version = over.newest().max(self.seen(sector).1.version);
             logged |= over.writes().any(|ts| self.writes.get(&ts).is_some_and(|w| w.journaled));
             if let Some((_, crc)) = over.in_slot().filter(|_| over.deltas.is_empty()) {
                 over.settle_in_slot();
@@ -122,6 +122,9 @@ impl JournalStore {
                 // From here on readers see the result; the names stay until it is in place.
                 over.settle(content);
             }
+        }
+        for (upper, lower) in &c.adopted {
+            c.finals.extend(self.adopted_sectors(*upper, *lower));
         }
         c.sums.clear();
         c.stage = Stage::Log;

@@ -25,6 +25,7 @@ impl JournalStore {
         let undecided = self.writes.values().flat_map(Write::changes);
         let deltas = undecided.filter(|change| change.kind.is_delta());
         let candidates = r.candidates.keys().copied();
+        let candidates = candidates.chain(r.adopted.keys().copied());
         let sectors = candidates.chain(changed.map(|(s, _)| s));
         let sectors = sectors.chain(deltas.flat_map(Change::sectors));
         let mut pages: BTreeSet<u64> = sectors.flat_map(|s| self.pages_of(s, 1)).collect();
@@ -44,6 +45,9 @@ impl JournalStore {
         recovery.looked = true;
         let candidates = std::mem::take(&mut recovery.candidates);
         self.forget_what_was_there(&candidates);
+        let recovery = self.recovery.as_mut().expect("opening");
+        let adopted = std::mem::take(&mut recovery.adopted);
+        self.set_adopted(adopted);
         for (sector, steps) in candidates {
             let entry = self.entry(sector);
             let steps = self.drop_done(steps, |applied| entry == entry_of(applied));
@@ -201,5 +205,5 @@ impl JournalStore {
 }
 
 fn entry_of(a: &Applied) -> TableEntry {
-    TableEntry { version: a.version, crc: a.crc, state: State::from_byte(a.state), slot: 0 }
+    TableEntry::of(a)
 }

@@ -82,6 +82,8 @@ pub(in crate::store) struct Recovery {
     /// outcome of that. A crash may have come before an entry took effect, and the sector
     /// been taken up again by a later life's entry; only the table and the place tell.
     candidates: BTreeMap<u64, Vec<(Over, Applied)>>,
+    /// Sectors of slots that changed hands, and their places.
+    adopted: BTreeMap<u64, (u64, Applied)>,
     /// The last checkpoint that the journal speaks of.
     last: LastCheckpoint,
     /// What has been named as known since a checkpoint began, and the first frame that names any.
@@ -180,6 +182,7 @@ impl JournalStore {
             begun: Overlay::default(),
             begun_moved: Moved::new(),
             candidates: BTreeMap::new(),
+            adopted: BTreeMap::new(),
             last: LastCheckpoint::default(),
             known: (None, Vec::new()),
             waiting: 0,
@@ -208,6 +211,7 @@ impl JournalStore {
             forgiving: super::others::Forgiving::Done,
             dropping: super::dropping::Dropping::default(),
             views: None,
+            merging: super::merging::Merging::default(),
             recovery: Some(recovery),
             loading: BTreeSet::new(),
             ios: BTreeMap::new(),

@@ -1,5 +1,7 @@
 //! Replay of the journal: which frames count, and what their entries say.
 
+use std::collections::BTreeSet;
+
 use super::super::format::{
     Applied, ChangeHead, Entry, FORGOT, FrameHead, NOWHERE, SUPERBLOCKS, decode_frame, decode_head,
 };
@@ -226,6 +228,8 @@ impl JournalStore {
                 Entry::Apply { sectors, pointers, sums } => {
                     let (dropped, pointers): (Vec<_>, Vec<_>) =
                         pointers.into_iter().partition(|(_, place)| *place == NOWHERE);
+                    let left: BTreeSet<u64> =
+                        dropped.iter().filter_map(|(slot, _)| self.slots.place(*slot)).collect();
                     for (slot, place) in &pointers {
                         self.slots.replay_pointer(*slot, *place);
                     }
@@ -241,7 +245,17 @@ impl JournalStore {
                     }
                     recovery.last.pointers = pointers.into_iter().collect();
                     recovery.last.known = std::mem::take(&mut recovery.known);
-                    sectors.into_iter().for_each(|a| self.replay_apply(a));
+                    let of_slot = |a: &Applied| {
+                        let slot = self.slots.slot_of(a.sector)?;
+                        self.slots.place(slot).filter(|place| left.contains(place))
+                    };
+                    let places: Vec<_> = sectors.iter().map(of_slot).collect();
+                    for (applied, place) in sectors.into_iter().zip(places) {
+                        match place {
+                            Some(place) => self.replay_adopted(applied, place),
+                            None => self.replay_apply(applied),
+                        }
+                    }
                 }
                 Entry::Heard(heard) => self.replay_heard(heard),
                 Entry::Life(life) => self.replay_life(life),
@@ -280,6 +294,13 @@ impl JournalStore {
         let steps = placed.iter().filter_map(|s| recovery.candidates.remove(s)).flatten();
         let names: Vec<_> = steps.flat_map(|(over, _)| over.names()).collect();
         self.unpin_all(names);
+    }
+
+    /// This sector is in a slot that changed hands: nothing was placed.
+    fn replay_adopted(&mut self, applied: Applied, place: u64) {
+        self.superblock.latest = self.superblock.latest.max(applied.version);
+        let recovery = self.recovery.as_mut().expect("opening");
+        recovery.adopted.insert(applied.sector, (place, applied));
     }
 
     /// A checkpoint was about to place this sector.

@@ -322,14 +322,18 @@ impl Slots {
         before
     }
 
-    /// A slot is dropped by the checkpoint in work. Returns the place where its pointer led.
+    /// A slot is dropped by the checkpoint in work. Returns the place where its pointer led, if that is free then.
     pub fn drop_pointer(&mut self, slot: u64) -> Option<u64> {
         let before = self.place(slot)?;
-        self.owners.set(before, NONE);
-        self.dirty.insert(before / OWNERS_PER_PAGE);
         self.places.set(slot, 0);
         self.promised.dropped(self.places.is_thin(slot));
-        Some(before)
+        // Unless another slot has its place now.
+        let is_its = self.owners.get(before) == slot + 1;
+        if is_its {
+            self.owners.set(before, NONE);
+            self.dirty.insert(before / OWNERS_PER_PAGE);
+        }
+        is_its.then_some(before)
     }
 
     /// The pages of the owners that a checkpoint writes which is to write these pointers, and to drop these slots.

@@ -513,6 +513,7 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Wake { epoch })),
+        1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Merged { epoch })),
     ]
 }
 

@@ -1,0 +1,216 @@
+//! Merging a deleted snapshot into the one view that lies over it, on this disk: what the view shows of the snapshot
+//! becomes its own. When nothing of the snapshot is shown any more, on any disk, the map forgets it.
+//!
+//! What a view shows does not change by that, so disks merge each by itself, at their own time. A slot of the snapshot
+//!
+//! - that the view has no slot for *changes hands*: its pointer moves, and no content does;
+//! - of which the view shows some sectors, and has others, gives those sectors to the view's slot: a checkpoint adds them up from
+//!   what lies below, as it does with changes of such sectors;
+//! - of which the view shows nothing is dropped.
+//!
+//! All of it is the work of checkpoints that nobody waits for. After a crash it goes on where it was: the slots tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::format::Applied;
+use super::table::TableEntry;
+use super::views::{View, Views};
+use super::JournalStore;
+use crate::units::SPACE_SECTORS;
+
+/// Slots that change hands in one checkpoint at most.
+const MOST_ADOPTED: usize = 64;
+/// Sectors that are given to slots of the view in one checkpoint at most.
+const MOST_GIVEN: usize = 512;
+/// Slots that are looked at for one checkpoint at most.
+const MOST_LOOKED_AT: usize = 1024;
+
+/// How far the merging is.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Merging {
+    /// From which slot of the snapshots on it looks next.
+    next: u64,
+    /// Whether something was found, or had to wait, since it began with the first.
+    found: bool,
+    /// Nothing of a deleted snapshot is shown any more.
+    done: bool,
+}
+
+/// What a checkpoint merges.
+#[derive(Clone, Default)]
+pub(super) struct Merged {
+    /// Slots of views, and those of snapshots that become theirs.
+    pub adopted: BTreeMap<u64, u64>,
+    /// Sectors of views that get what they show.
+    pub given: Vec<u64>,
+    /// Slots of snapshots of which nothing is shown.
+    pub dropped: BTreeSet<u64>,
+}
+
+impl Merged {
+    /// How many sectors a checkpoint names for it, if a slot has so many.
+    pub fn sectors(&self, slot: u64) -> usize {
+        self.given.len() + self.adopted.len() * slot as usize
+    }
+
+    /// How many slots at most.
+    pub fn slots(&self) -> usize {
+        self.given.len() + self.dropped.len() + 2 * self.adopted.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.adopted.is_empty() && self.given.is_empty() && self.dropped.is_empty()
+    }
+}
+
+impl JournalStore {
+    /// The map has said what lies over what: what is to be merged is looked for anew.
+    pub(super) fn merge_anew(&mut self) {
+        self.merging = Merging::default();
+    }
+
+    /// Whether something is to be merged.
+    pub fn has_to_merge(&self) -> bool {
+        let merges = self.views.as_ref().is_some_and(|views| !views.merging().is_empty());
+        merges && !self.merging.done && self.recovery.is_none() && !self.failed
+    }
+
+    /// Whether all is merged that is to be.
+    pub fn has_merged(&self) -> bool {
+        self.merging.done && self.checkpoint.is_none()
+    }
+
+    /// What the next checkpoint is to merge.
+    pub(super) fn choose_merged(&mut self) -> Merged {
+        let mut merged = Merged::default();
+        if !self.has_to_merge() || self.superblock.unclaimed_lost {
+            return merged;
+        }
+        let views: Vec<View> = self.views.as_ref().map_or(Vec::new(), Views::merging);
+        let undecided = self.writes.values().filter(|write| write.is_undecided());
+        let busy: BTreeSet<u64> = undecided.flat_map(|write| self.slots_of_write(write)).collect();
+        let (from, mut looked) = (self.merging.next, 0);
+        let size = self.superblock.slot();
+        for view in views {
+            let count = view.sectors.end - view.sectors.start;
+            let slots = view.below / size..(view.below + count).div_ceil(size);
+            let lower: Vec<u64> = self.slots.placed_in(slots.start.max(from)..slots.end.max(from)).collect();
+            for slot in lower {
+                let is_enough = merged.adopted.len() >= MOST_ADOPTED
+                    || merged.given.len() >= MOST_GIVEN
+                    || looked >= MOST_LOOKED_AT;
+                if is_enough {
+                    self.merging.next = slot;
+                    self.merging.found = true;
+                    return merged;
+                }
+                looked += 1;
+                self.merging.found |= self.merge_slot(slot, &view, &busy, &mut merged);
+            }
+        }
+        // All have been looked at.
+        self.merging.done = !std::mem::take(&mut self.merging.found);
+        self.merging.next = 0;
+        merged
+    }
+
+    /// Merges a slot that has a place. Says whether something of it is to be done, now or later.
+    fn merge_slot(
+        &mut self,
+        slot: u64,
+        view: &View,
+        busy: &BTreeSet<u64>,
+        merged: &mut Merged,
+    ) -> bool {
+        let all = self.slots.sectors_of(slot);
+        let count = view.sectors.end - view.sectors.start;
+        let shown = all.start.max(view.below)..all.end.min(view.below + count);
+        let above = |sector: u64| view.sectors.start + (sector - view.below);
+        let first = above(shown.start);
+        // Both spaces have slots at the same places.
+        let upper = (first - (shown.start - all.start)) / self.superblock.slot();
+        debug_assert_eq!(all.start % SPACE_SECTORS, self.slots.sectors_of(upper).start % SPACE_SECTORS);
+        let waits = |slot: u64| {
+            busy.contains(&slot)
+                || self.slots.moved(slot).is_some()
+                || self.overlay.next(self.slots.sectors_of(slot)).is_some()
+        };
+        if waits(slot) || waits(upper) {
+            return true;
+        }
+        let mut pages = self.pages_of(first, shown.end - shown.start);
+        pages.extend(self.pages_of(all.start, all.end - all.start));
+        pages.sort_unstable();
+        pages.dedup();
+        if !self.want(pages) {
+            return true;
+        }
+        let is_fresh = |store: &mut Self, sector| store.entry(sector) == TableEntry::FRESH;
+        // What else is in the slot may be another volume's.
+        let mut others = (all.start..shown.start).chain(shown.end..all.end);
+        let is_whole = others.all(|sector| is_fresh(self, sector));
+        if is_whole && !self.slots.has_or_gets(upper) {
+            merged.adopted.insert(upper, slot);
+            return true;
+        }
+        let given: Vec<u64> = shown
+            .filter(|sector| !is_fresh(self, *sector) && is_fresh(self, above(*sector)))
+            .map(above)
+            .collect();
+        if !given.is_empty() {
+            merged.given.extend(given);
+            return true;
+        }
+        if is_whole {
+            merged.dropped.insert(slot);
+        }
+        is_whole
+    }
+
+    /// Leaves out what would need places that are not there.
+    pub(super) fn fit_given(&self, merged: &mut Merged, slots: &BTreeSet<u64>) {
+        let of_given = merged.given.iter().filter_map(|sector| self.slots.slot_of(*sector));
+        let all: BTreeSet<u64> = of_given.collect();
+        let unplaced = all.union(slots).filter(|slot| !self.slots.is_placed(**slot)).count() as u64;
+        if unplaced > self.slots.free() || !self.slots.can_promise(&all) {
+            merged.given.clear();
+        }
+    }
+
+    /// The slots of what a checkpoint is to give get their places.
+    pub(super) fn expect_places_of_given(&mut self, given: &[u64]) {
+        let slots = given.iter().filter_map(|sector| self.slots.slot_of(*sector));
+        let unplaced = slots.filter(|slot| !self.slots.is_placed(*slot)).collect();
+        self.slots.expect_places(&unplaced);
+        self.slots.decided(&unplaced, true);
+    }
+
+    /// What a view's sectors in a slot that it is given will be: what the snapshot's are.
+    pub(super) fn adopted_sectors(&mut self, upper: u64, lower: u64) -> Vec<Applied> {
+        let (from, to) = (self.slots.sectors_of(lower), self.slots.sectors_of(upper));
+        let entries = from.zip(to).map(|(from, to)| (to, self.entry(from)));
+        let known = entries.filter(|(_, entry)| *entry != TableEntry::FRESH);
+        let applied = known.map(|(sector, entry)| Applied {
+            sector,
+            version: entry.version,
+            crc: entry.crc,
+            state: entry.state as u8,
+        });
+        applied.collect()
+    }
+
+    /// The disk is open: sectors of slots that had changed hands have entries of their own, whether the table had them
+    /// already or not.
+    pub(super) fn set_adopted(&mut self, adopted: BTreeMap<u64, (u64, Applied)>) {
+        for (sector, (place, applied)) in adopted {
+            let slot = self.slots.slot_of(sector);
+            if slot.and_then(|slot| self.slots.place(slot)) != Some(place) {
+                continue;
+            }
+            if self.entry(sector) == TableEntry::FRESH || self.is_anothers(sector) {
+                self.set_entry(sector, TableEntry::of(&applied));
+            }
+        }
+    }
+}
