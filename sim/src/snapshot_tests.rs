@@ -571,9 +571,8 @@ impl Trial {
         }
         self.until("deleted snapshots are forgotten", |t| {
             let map = t.world.map();
-            let is_left = |v: &std::sync::Arc<Volume>| {
-                v.is_deleted() && map.above(v.id).count() < 2
-            };
+            let is_left =
+                |v: &std::sync::Arc<Volume>| v.is_deleted() && map.above(v.id).count() < 2;
             !map.volumes.values().any(is_left) && t.is_whole()
         });
         self.settle_all();

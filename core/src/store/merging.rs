@@ -12,10 +12,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::JournalStore;
 use super::format::Applied;
 use super::table::TableEntry;
 use super::views::{View, Views};
-use super::JournalStore;
 use crate::units::SPACE_SECTORS;
 
 /// Slots that change hands in one checkpoint at most.
@@ -95,7 +95,8 @@ impl JournalStore {
         for view in views {
             let count = view.sectors.end - view.sectors.start;
             let slots = view.below / size..(view.below + count).div_ceil(size);
-            let lower: Vec<u64> = self.slots.placed_in(slots.start.max(from)..slots.end.max(from)).collect();
+            let lower: Vec<u64> =
+                self.slots.placed_in(slots.start.max(from)..slots.end.max(from)).collect();
             for slot in lower {
                 let is_enough = merged.adopted.len() >= MOST_ADOPTED
                     || merged.given.len() >= MOST_GIVEN
@@ -130,7 +131,10 @@ impl JournalStore {
         let first = above(shown.start);
         // Both spaces have slots at the same places.
         let upper = (first - (shown.start - all.start)) / self.superblock.slot();
-        debug_assert_eq!(all.start % SPACE_SECTORS, self.slots.sectors_of(upper).start % SPACE_SECTORS);
+        debug_assert_eq!(
+            all.start % SPACE_SECTORS,
+            self.slots.sectors_of(upper).start % SPACE_SECTORS
+        );
         let waits = |slot: u64| {
             busy.contains(&slot)
                 || self.slots.moved(slot).is_some()

@@ -162,6 +162,10 @@ impl ClusterMap {
     /// away, lacks anything or is being filled. What disks merge then is the same everywhere for who is rebuilt later.
     pub fn merges_into(&self, id: VolumeId) -> Option<VolumeId> {
         let snapshot = self.volumes.get(&id).filter(|v| v.is_snapshot() && v.is_deleted())?;
+        // What lies lowest comes first: a slot changes hands once at a time.
+        if self.all_below(id).any(|volume| self.is_to_be_merged(volume)) {
+            return None;
+        }
         let mut above = self.above(id);
         let into = above.next().filter(|_| above.next().is_none())?;
         let is_whole = |volume: &Volume| {
@@ -170,18 +174,26 @@ impl ClusterMap {
             let lacks = attends.is_some_and(|a| {
                 !(a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())
             });
-            !lacks && volume.extents.iter().all(still) && volume.nodes().iter().all(|n| self.is_up(*n))
+            !lacks
+                && volume.extents.iter().all(still)
+                && volume.nodes().iter().all(|n| self.is_up(*n))
         };
         (is_whole(snapshot) && is_whole(into)).then_some(into.id)
+    }
+
+    /// Whether a deleted snapshot has one volume above it.
+    fn is_to_be_merged(&self, volume: &Volume) -> bool {
+        volume.is_snapshot() && volume.is_deleted() && self.above(volume.id).count() == 1
     }
 
     /// Deleted snapshots that all their disks have merged, as these nodes have said, are forgotten.
     pub(in crate::cluster) fn forget_merged(&mut self, merged: &BTreeSet<NodeId>) {
         let is_merged = |volume: &&Arc<Volume>| volume.nodes().iter().all(|n| merged.contains(n));
-        let deleted: Vec<VolumeId> =
-            self.volumes.values().filter(is_merged).map(|volume| volume.id).collect();
-        for id in deleted {
-            let Some(into) = self.merges_into(id) else { continue };
+        // First all that merge now: others may when these are gone.
+        let merging = self.volumes.values().filter(is_merged);
+        let merging: Vec<(VolumeId, VolumeId)> =
+            merging.filter_map(|volume| Some((volume.id, self.merges_into(volume.id)?))).collect();
+        for (id, into) in merging {
             let below = self.volumes[&id].lineage.below;
             let volume = self.volumes.get_mut(&into).expect("it lies over it");
             Arc::make_mut(volume).lineage.below = below;

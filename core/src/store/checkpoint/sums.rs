@@ -96,7 +96,11 @@ impl JournalStore {
         let mut c = self.checkpoint.take().expect("in work");
         let mut logged = false;
         for (&sector, over) in &mut c.sectors {
-            let version = over.newest().max(self.seen(sector).1.version);
+            let below = match over.content {
+                Some(_) => self.entry(sector).version,
+                None => self.seen(sector).1.version,
+            };
+            let version = over.newest().max(below);
             logged |= over.writes().any(|ts| self.writes.get(&ts).is_some_and(|w| w.journaled));
             if let Some((_, crc)) = over.in_slot().filter(|_| over.deltas.is_empty()) {
                 over.settle_in_slot();
