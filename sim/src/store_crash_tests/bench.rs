@@ -7,8 +7,9 @@ use weft_core::Buffer;
 use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 use weft_core::store::{
     Change, DiskOp, Event, JournalStore, Reached, Scan, Store, StoreBug, StoreConfig, Superblock,
+    View, Views,
 };
-use weft_core::units::{NodeId, SECTOR, Timestamp};
+use weft_core::units::{NodeId, SECTOR, SPACE_SECTORS, Timestamp};
 
 use super::script::Act::{self, *};
 use super::script::{SLOT, SLOTS};
@@ -77,6 +78,9 @@ pub(super) struct Bench {
     /// They find that it has forgotten what it promised, or it finds that itself: it is made whole from them.
     pub(super) is_missed: bool,
     open: bool,
+    /// The first sectors of the spaces of snapshots, each above the one before; and whether the first is being merged.
+    below: Vec<u64>,
+    merges: bool,
     pub(super) reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
     scanned: Vec<(u64, Timestamp)>,
 }
@@ -152,6 +156,8 @@ impl Bench {
             must_know: 0,
             is_missed: false,
             open: false,
+            below: Vec::new(),
+            merges: false,
             reads: Vec::new(),
             scanned: Vec::new(),
         };
@@ -179,6 +185,12 @@ impl Bench {
             }
             Forget => self.store.forget_empty(Timestamp(u64::MAX), |_| true),
             Keep(sectors) => self.keep(sectors),
+            Snapshot => self.snapshot(),
+            Merge => {
+                self.merges = true;
+                self.store.set_views(&self.views());
+            }
+            Merged => return self.merged(),
             Read(sector) => {
                 self.store.read(1000, self.base + sector, 1);
                 self.is_slow = true;
@@ -186,6 +198,48 @@ impl Bench {
         }
         self.settle();
         true
+    }
+
+    /// What was written until now is a snapshot's.
+    fn snapshot(&mut self) {
+        self.below.push(self.base);
+        self.base += SPACE_SECTORS;
+        self.store.set_views(&self.views());
+    }
+
+    fn views(&self) -> Views {
+        let all = SLOTS * SLOT;
+        let above = self.below.iter().skip(1).chain([&self.base]);
+        let view = |(n, (above, below)): (usize, (&u64, &u64))| View {
+            sectors: *above..*above + all,
+            below: *below,
+            merges: self.merges && n == 0,
+        };
+        Views::new(above.zip(&self.below).enumerate().map(view).collect())
+    }
+
+    /// The first snapshot is merged, and forgotten. Says whether it came to that.
+    fn merged(&mut self) -> bool {
+        for _ in 0..20 {
+            self.checkpoint();
+            if !self.rest() {
+                return false;
+            }
+            if self.store.has_merged() {
+                self.below.remove(0);
+                self.merges = false;
+                self.store.set_views(&self.views());
+                self.keep_all();
+                return true;
+            }
+        }
+        panic!("it is never merged");
+    }
+
+    fn keep_all(&mut self) {
+        let spaces = self.below.iter().chain([&self.base]);
+        let kept: Vec<_> = spaces.map(|first| *first..*first + SLOTS * SLOT).collect();
+        self.store.keep_only(&kept, 0);
     }
 
     /// The volume has this many sectors now.
@@ -292,8 +346,7 @@ impl Bench {
         let held: BTreeSet<u64> =
             undecided.flat_map(|w| w.changes.0..w.changes.0 + w.changes.1).collect();
         self.store.flush_outcomes();
-        let base = self.base;
-        self.store.checkpoint(true, |sector, _, _| held.contains(&(sector - base)));
+        self.store.checkpoint(true, |sector, _, _| held.contains(&(sector % SPACE_SECTORS)));
         self.settle();
     }
 
@@ -444,6 +497,7 @@ impl Bench {
                 let known = known.unwrap_or_default().frame;
                 let is_known = self.has_lied || known >= self.must_know;
                 assert!(is_known, "of another disk it knows {known}, and knew {}", self.must_know);
+                self.store.set_views(&self.views());
                 self.opened(&found.into_iter().map(|r| (r.ts, r.committed)).collect());
                 self.life += 1;
                 self.store.begin_life(self.life);
@@ -495,11 +549,14 @@ impl Bench {
             return;
         }
         assert!(self.open, "it is opened");
-        let kept = self.base..self.base + SLOTS * SLOT;
-        self.store.keep_only(std::slice::from_ref(&kept), 0);
+        self.keep_all();
         self.compare();
         self.come_to_an_end();
         self.compare();
+        while !self.below.is_empty() {
+            assert!(self.act(Merge) && self.merged(), "nothing is cut off now");
+            self.compare();
+        }
         // All places are used again.
         let acts: Vec<Act> = (2..SLOTS)
             .flat_map(|slot| [Write(slot * SLOT, SLOT, Content, 100 + slot as u8), Commit, Release])
@@ -553,6 +610,8 @@ impl Bench {
             let lost_below = self.may_lose && version == Timestamp(u64::MAX);
             // Zeros of a thin volume leave no version where there is no slot, or none any more.
             let forgotten = self.base > 0 && expected == Some(0) && version == Timestamp::ZERO;
+            // What was written before a snapshot was taken has its version there.
+            let forgotten = forgotten || (!self.below.is_empty() && version == Timestamp::ZERO);
             if expected.is_some() && !lost_below && !forgotten {
                 assert_eq!(version, ts, "the version of sector {sector}");
             }

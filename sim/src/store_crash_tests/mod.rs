@@ -109,6 +109,25 @@ fn what_is_given_back_or_cut_off_is_gone_and_nothing_else_with_a_crash_at_any_op
 }
 
 #[test]
+fn snapshots_are_taken_and_merged_with_a_crash_at_any_operation() {
+    for (base, orders) in [(0, &ORDERS[..]), (THIN, &[Order::Any])] {
+        let crashes = at_every_operation_of(base, &script::snapshots(), orders, &CRASHES);
+        assert!(crashes > 500, "{crashes}");
+    }
+}
+
+/// Everything that a snapshot had is free when it is merged, but for what is shown.
+#[test]
+fn a_merged_snapshot_keeps_no_slot() {
+    let mut bench = Bench::of(THIN, 1, Order::First, None);
+    assert!(bench.run(&script::snapshots()));
+    bench.come_to_an_end();
+    let slots = Store::slots(&bench.store).expect("it is open");
+    assert_eq!((slots.placed, slots.thin), (7, 7), "six slots of the first write, and one more");
+    bench.compare();
+}
+
+#[test]
 fn slots_come_back_when_all_of_them_is_discarded() {
     let mut bench = Bench::of(THIN, 1, Order::First, None);
     let thin = |bench: &Bench| Store::slots(&bench.store).map(|slots| (slots.thin, slots.free));

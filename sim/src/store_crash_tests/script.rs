@@ -32,6 +32,12 @@ pub(super) enum Act {
     Forget,
     /// The volume has this many sectors from now on. The others are dropped.
     Keep(u64),
+    /// A snapshot is taken.
+    Snapshot,
+    /// The oldest snapshot is deleted: the next checkpoints merge it.
+    Merge,
+    /// All of it has been merged.
+    Merged,
 }
 
 /// Whole slots of content, decided and in place.
@@ -241,6 +247,46 @@ pub(super) fn cut_off() -> Vec<Act> {
         acts.extend([Keep(SLOTS * SLOT), Write(4 * SLOT, 8 * SLOT, Content, 0), Commit, Release]);
         acts.extend([Write(5 * SLOT, 4 * SLOT, Content, 90 + round), Commit, Checkpoint, Rest]);
         acts.extend([Release; 4]);
+    }
+    acts
+}
+
+/// Two snapshots are taken, and merged again, between changes of what they show.
+pub(super) fn snapshots() -> Vec<Act> {
+    let mut acts = vec![Write(0, 6 * SLOT, Content, 1), Commit, Write(1, 2, Delta, 2), Commit];
+    acts.extend([Checkpoint, Rest, Release, Release]);
+    for round in 0..2 {
+        let byte = 50 + 20 * round;
+        acts.extend([
+            Snapshot,
+            Write(1, 1, Delta, byte),
+            Commit,
+            Write(SLOT + 2, 2, Content, byte),
+        ]);
+        acts.extend([Commit, Write(2 * SLOT, SLOT, Content, byte + 1), Commit]);
+        acts.extend([
+            Write(3 * SLOT, 2, Content, 0),
+            Commit,
+            Write(4 * SLOT + 1, 1, Mark, 0),
+            Commit,
+        ]);
+        acts.extend([
+            Checkpoint,
+            Steps(3 + 4 * usize::from(round)),
+            Write(1, 1, Delta, byte + 2),
+            Commit,
+        ]);
+        acts.extend([Write(4 * SLOT + 1, 1, Content, byte + 3), Commit, Checkpoint, Rest]);
+        acts.extend([Release; 7]);
+        // What nothing lay below.
+        acts.extend([Write(7 * SLOT + 1, 2, Delta, byte + 4), Commit, Checkpoint, Rest, Release]);
+    }
+    for round in 0..2 {
+        let byte = 90 + 20 * round;
+        acts.extend([Merge, Checkpoint, Steps(4), Write(5 * SLOT + 1, 1, Delta, byte), Commit]);
+        acts.extend([Checkpoint, Rest, Write(2, 3, Content, byte + 1), Commit, Merged]);
+        acts.extend([Write(1, 1, Delta, byte + 2), Commit, Checkpoint, Rest]);
+        acts.extend([Release; 3]);
     }
     acts
 }

@@ -299,7 +299,8 @@ impl Slots {
 
     /// The place beside that of the slot before, if that has one.
     fn beside(&self, slot: u64) -> Option<u64> {
-        let before = slot.checked_sub(1)?;
+        // The one before the first of an address space is none of another.
+        let before = slot.checked_sub(1).filter(|before| self.places.is_slot(*before))?;
         self.moved(before).or_else(|| self.place(before)).map(|place| place + 1)
     }
 
