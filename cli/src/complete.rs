@@ -106,9 +106,8 @@ fn wanted(command: &Command, last: &str, before: &[String]) -> Option<Wanted> {
         .or_else(|| all.len().checked_sub(1).filter(|n| several(*n)).map(|n| &all[n]))?;
     match (path.as_slice(), which.get_id().as_str()) {
         (["volume", "create"], _) => None,
-        (["volume", ..], "name" | "source" | "destination") | (["scrub"], "volume") => {
-            Some(Wanted::Volume)
-        }
+        (["volume", ..], "name" | "source" | "destination" | "volumes" | "snapshot")
+        | (["scrub"], "volume") => Some(Wanted::Volume),
         (["volume", "set"], "set") => Some(Wanted::Setting),
         (["node" | "disk", ..], "node") | (["disk", "clear"], "of") => Some(Wanted::Node),
         (["node" | "disk", ..], "whose") => Some(Wanted::NodeOrProcess),

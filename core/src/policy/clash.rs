@@ -126,8 +126,8 @@ pub enum PolicyError {
     NoController(Setting),
     /// A thin volume cannot have it.
     #[error(
-        "a thin volume cannot have {0}: its writes are refused by a full disk before they begin, which needs the journal and \
-         votes"
+        "a volume that is thin or has had snapshots cannot have {0}: its writes are refused by a full disk before they begin, \
+         which needs the journal and votes"
     )]
     Thin(Setting),
     /// There is no parity to say something of.
