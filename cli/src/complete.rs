@@ -163,6 +163,9 @@ mod tests {
             ("volume resize --dir vm v", "vm1 vm2"),
             ("volume delete -y d", "db"),
             ("volume copy vm1 v", "vm1 vm2"),
+            ("volume snapshot v", "vm1 vm2"),
+            ("volume clone d", "db"),
+            ("volume rollback vm1 v", "vm1 vm2"),
             ("scrub ", "vm1 vm2 db"),
             ("node kill ", "0 12"),
             ("disk drain --no-wait 1", "12"),
@@ -176,6 +179,7 @@ mod tests {
             ("volume show --dir ", ""),
             ("volume set vm1 nonsense=", ""),
             ("volume rename vm1 ", ""),
+            ("volume snapshot vm1 ", ""),
             ("vol", ""),
             ("", ""),
         ] {

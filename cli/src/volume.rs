@@ -59,7 +59,7 @@ pub enum Volume {
     Snapshot(Snapshot),
     /// Create a writable volume from a snapshot. Both share what neither changes
     Clone(Cloning),
-    /// Set a volume that no host uses back to a snapshot of it: what was written since is lost
+    /// Set a volume that no host uses back to a snapshot of it: later writes are lost
     Rollback(Rollback),
     /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed. Or delete a snapshot
     Delete(Delete),

@@ -71,7 +71,7 @@ impl Operator {
         self.0.status().unwrap()
     }
 
-    /// Waits until the map has so many volumes and snapshots, deleted ones too.
+    /// Waits until the map has this number of volumes and snapshots, with deleted ones.
     fn waits_for(&mut self, count: usize) {
         let since = Instant::now();
         while self.status().volumes.len() != count {
@@ -305,6 +305,51 @@ fn what_cannot_be_done_is_refused_and_why_is_said() {
 }
 
 #[test]
+fn snapshots_need_the_journal_and_votes() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir);
+    let mut operator = Operator::of(&array);
+    let mut create = |name: &str, set: &[(&str, &str)]| {
+        let set = set.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        operator
+            .ask(&Command::VolumeCreate {
+                name: name.to_string(),
+                size: 1 << 20,
+                thin: false,
+                layout: None,
+                stripe_unit: None,
+                journal: None,
+                commanded: false,
+                apart: None,
+                ordering: None,
+                sequencer: None,
+                commit: None,
+                lost_wait: None,
+                set,
+            })
+            .unwrap();
+    };
+    create("unsafe", &[("journal", "off")]);
+    create("limited", &[("commit", "limited"), ("dispatch", "commanded")]);
+    let said = operator.snapshot(&["unsafe"], "s").unwrap_err();
+    assert!(
+        said.contains("has no journal") && said.contains("`weft volume copy unsafe NEW`"),
+        "{said}"
+    );
+    let said = operator.snapshot(&["a", "limited"], "s").unwrap_err();
+    assert!(said.contains("`weft volume set limited commit=late` brings them"), "{said}");
+    assert!(operator.listed(true).is_empty());
+    // And it does.
+    let set = [("commit".to_string(), "late".to_string())].into();
+    operator
+        .ask(&Command::VolumeSet { name: "limited".into(), set, force: false, range: None })
+        .unwrap();
+    operator.snapshot(&["a", "limited"], "s").unwrap();
+    array.shutdown().unwrap();
+}
+
+#[test]
 fn what_snapshots_took_is_given_back() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -334,7 +379,7 @@ fn what_snapshots_took_is_given_back() {
     assert_eq!(
         mode(&mut operator, "a"),
         Some((VolumeMode::FaultFree, Some("a@s".to_string()))),
-        "it lies over what is not deleted"
+        "the deleted one is not named"
     );
     operator.snapshot(&["a"], "t").unwrap();
     for name in ["a@t", "c", "a@s"] {

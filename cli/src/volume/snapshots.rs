@@ -124,7 +124,7 @@ impl Rollback {
     pub(super) fn confirm(&self) -> Result<()> {
         let Rollback { name, snapshot, .. } = self;
         self.confirm.ask(&format!(
-            "volume {name} would be set back to snapshot {snapshot}, and what was written since would be lost (`weft volume \
+            "volume {name} would be set back to snapshot {snapshot}, and all later writes would be lost (`weft volume \
              snapshot {name} NAME` keeps it)"
         ))
     }
@@ -189,5 +189,56 @@ pub fn count_in_words(list: &[VolumeStatus]) -> Option<String> {
         0 => None,
         1 => Some("1 snapshot; `weft volume list --snapshots` shows it".to_string()),
         n => Some(format!("{n} snapshots; `weft volume list --snapshots` shows them")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_given_with_commas() {
+        assert_eq!(names("a,b").unwrap().0, ["a", "b"]);
+        assert_eq!(names("a").unwrap().0, ["a"]);
+        for wrong in ["", "a,", ",a", "a,,b"] {
+            assert!(names(wrong).unwrap_err().contains("lacks a name"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn snapshots_are_listed_with_their_time_and_told_of_in_words() {
+        let volume = VolumeStatus { name: "a".into(), snapshots: 2, ..VolumeStatus::default() };
+        let first = VolumeStatus {
+            name: "a@s".into(),
+            snapshot_of: Some("a".into()),
+            taken: Some("2026-11-28T04:05:06.000Z".into()),
+            size: 4096,
+            ..VolumeStatus::default()
+        };
+        let second = VolumeStatus {
+            name: "a@t".into(),
+            below: Some("a@s".into()),
+            used_bytes: Some(0),
+            ..first.clone()
+        };
+        let listed = snapshots(&[first.clone(), second.clone()], None);
+        let row = |name: &str| listed.lines().find(|line| line.contains(name)).unwrap().to_string();
+        assert!(row("a@s").contains("2026-11-28 04:05:06"), "{listed}");
+        assert_eq!(row("a@s").matches("4.00 KiB").count(), 2, "its space is reserved");
+        assert!(row("a@t").contains("0 B"), "{listed}");
+        assert!(snapshots(&[], None).contains("take one with"));
+        let taken = "snapshot of volume a, taken 2026-11-28 04:05:06 UTC; hosts can only read it";
+        assert_eq!(in_words(&first), [taken]);
+        let below = "lies over a@s: it shows a@s where it was not written since";
+        assert_eq!(in_words(&second), [taken, below]);
+        let clone = VolumeStatus { below: Some("a@s".into()), ..VolumeStatus::default() };
+        assert_eq!(in_words(&clone), [below]);
+        let all = [volume, first, second];
+        let count = "2 snapshots; `weft volume list --snapshots` shows them";
+        assert_eq!(in_words(&all[0]), [count]);
+        assert_eq!(count_in_words(&all).as_deref(), Some(count));
+        assert_eq!(count_in_words(&all[1..]), None);
+        let names: Vec<String> = without_snapshots(&all).into_iter().map(|v| v.name).collect();
+        assert_eq!(names, ["a"]);
     }
 }

@@ -66,3 +66,16 @@ fn what_a_failed_volume_lacks_is_said() {
     assert!(meanwhile("0s").contains("fail (") && meanwhile("forever").contains("wait ("));
     assert!(troubles(&whole).is_empty());
 }
+
+#[test]
+fn a_volume_that_is_rolled_back_is_not_told_to_be_deleted() {
+    let hidden = |snapshots| VolumeStatus {
+        name: "v".to_string(),
+        mode: VolumeMode::Unfinished,
+        snapshots,
+        ..VolumeStatus::default()
+    };
+    assert!(troubles(&hidden(0))[0].contains("`weft volume delete v` frees its room"));
+    let rolled = troubles(&hidden(1));
+    assert!(rolled[0].ends_with("repeat `weft volume rollback v SNAPSHOT`"), "{rolled:?}");
+}

@@ -1,4 +1,4 @@
-//! How equally full the disks are, and what is moved so that they become so.
+//! How equally full the disks are, and the moves that make them so.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn evenness(map: &ClusterMap, plan: &Plan) -> Evenness {
     }
 }
 
-/// What is to be moved so that the disks are equally full.
+/// The moves that make the disks equally full.
 pub(crate) fn planned(map: &ClusterMap) -> Value {
     let plan = plan_balance(map, usize::MAX);
     let disk = |(before, after): (&Fullness, &Fullness)| {
@@ -43,7 +43,7 @@ pub(crate) fn planned(map: &ClusterMap) -> Value {
     })
 }
 
-/// The nodes that rebalancing waits for, as long as it goes on: those that have parts of volumes and are
+/// The nodes that rebalancing waits for while it goes on: those that have parts of volumes and are
 /// down, or have not caught up.
 fn holding_up(map: &ClusterMap) -> Vec<Value> {
     let nodes: BTreeSet<NodeId> = map.volumes.values().flat_map(|v| v.nodes()).collect();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is believed of a stripe in which it cannot be told who is wrong.
+/// Which part of a stripe to believe where either may be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Believed {
@@ -16,7 +16,7 @@ pub enum Believed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeAction {
-    /// Stop it when it has finished what it has begun.
+    /// Stop it when it has finished its work.
     Stop,
     /// Stop it at once, as if its process had died.
     Kill,
@@ -28,13 +28,13 @@ pub enum NodeAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskAction {
-    /// Declare it lost: what was on it is rebuilt on others.
+    /// Declare it lost: its content is rebuilt on others.
     Fail,
-    /// Move what is on it to others.
+    /// Move its content to others.
     Drain,
-    /// Leave on it what is still there, and use it again.
+    /// Leave the rest on it, and use it again.
     Undrain,
-    /// It is expected to fail: no parity waits of what is on it.
+    /// It is expected to fail: parity of its content does not wait.
     Suspect,
     /// It is not expected to fail any more.
     Trust,

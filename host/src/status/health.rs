@@ -124,7 +124,7 @@ impl Status {
         now.into_iter().chain(lost).collect()
     }
 
-    /// Whether it is a snapshot that is no worse than its volume, of which the same would be said.
+    /// Whether it is a snapshot that is no worse than its volume, so that nothing more needs to be said.
     fn stands_with_another(&self, volume: &VolumeStatus) -> bool {
         let lost = |v: &VolumeStatus| v.exposed.as_ref().map_or(0, |e| e.lost_bytes);
         let Some(origin) = &volume.snapshot_of else { return false };

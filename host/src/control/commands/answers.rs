@@ -10,7 +10,7 @@ use crate::control::scrub;
 use crate::control_protocol::{error, ok};
 
 impl Commands<'_> {
-    /// Takes the nodes' answer to what was waited for.
+    /// Takes the nodes' answer to the request that is waited for.
     pub(crate) fn answered(&mut self, wait: Wait, result: Result<HostData, HostError>) -> Outcome {
         match (wait, result) {
             (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, findings))) => {

@@ -54,7 +54,7 @@ fn origin(volume: &Volume) -> VolumeId {
     volume.lineage.snapshot.map_or(volume.id, |snapshot| snapshot.of)
 }
 
-/// Refuses to delete a volume with snapshots, and a snapshot with clones or one that its volume is being set back to.
+/// Refuses to delete a volume with snapshots, and a snapshot with clones or with its volume hidden.
 pub(super) fn check_deletion(map: &ClusterMap, volume: &Volume) -> Result<()> {
     let name = &volume.name;
     let Some(snapshot) = volume.lineage.snapshot else {
@@ -118,9 +118,11 @@ fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
         ViewError::OfAnother => format!(
             "'{to}' is a snapshot of another volume than '{name}'; `weft volume list --snapshots` shows which there are"
         ),
+        ViewError::Policy if !volume.policy.journal => format!(
+            "volume '{name}' has no journal, which snapshots need; copy it to a volume that has (`weft volume copy {name} NEW`)"
+        ),
         ViewError::Policy => format!(
-            "volume '{name}' cannot have snapshots, which need the journal and votes: `weft volume set {name} journal=on \
-             commit=late` gives it these"
+            "snapshots need the votes that volume '{name}' does without; `weft volume set {name} commit=late` brings them"
         ),
         ViewError::TooMany => format!(
             "volume '{name}' has as many snapshots as a volume can have, {MOST_SNAPSHOTS}; delete some first"
@@ -241,7 +243,7 @@ impl Commands<'_> {
         }
     }
 
-    /// Looks whether the map has what was asked for.
+    /// Looks whether the map has the snapshots, the clone or the rollback.
     pub(super) fn check_snapshots(&mut self, mut wait: Wait) -> Result<Outcome> {
         let (Wait::Snapped(_, _, ticket)
         | Wait::Cloned(_, _, ticket)
