@@ -39,7 +39,7 @@ impl Operator {
         Operator(Control::connect(array.dir()).unwrap())
     }
 
-    /// What is done, or why it is refused.
+    /// The answer, or why it is refused.
     fn ask(&mut self, command: &Command) -> Result<Value, String> {
         self.0.request(command).map_err(|e| e.0)
     }
