@@ -464,6 +464,88 @@ deleting() {
     wait $kept && return 1
     grep -c 'no such volume' "$T/scrubbed"
 }
+# A snapshot of two volumes, which are written through two processes, is of one instant: one host writes a number to one and
+# then to the other, while fio writes and verifies the rest of both.
+snapshotted() {
+    local writers=() kept n first second last
+    at() { echo "nbd+unix:///$2?socket=$T/nbd$1.sock"; }
+    weft volume create first 20M --layout rs:2+1 --dir "$T/state1"
+    weft volume create second 20M --dir "$T/state2"
+    mkfifo "$T/alternate"
+    python3 tests/python/alternately.py "$(at 0 first)" "$(at 2 second)" <"$T/alternate" >"$T/last" & kept=$!
+    exec 6>"$T/alternate"
+    for n in '0 first' '2 second'; do
+        (cd "$T" && timeout -k 5 $LIMIT fio --name=s --thread --ioengine=nbd --uri="$(at $n)" --rw=randwrite --bsrange=4k-64k --offset=64k \
+            --size=16m --io_size=24m --rate=,6m --iodepth=8 --verify=crc32c --verify_fatal=1 --do_verify=1 >"$T/fio${n% *}" 6>&-) &
+        writers+=($!)
+    done
+    for n in 1 2 3; do
+        sleep 0.7
+        weft volume snapshot first,second "at$n" --dir "$T/state$n"
+        # Every process serves them at once.
+        nbdcopy "$(at 3 "first@at$n")" "$T/first"
+        nbdcopy "$(at 1 "second@at$n")" "$T/second"
+        first=$(od -An -tu1 -N1 "$T/first")
+        second=$(od -An -tu1 -N1 "$T/second")
+        echo "$n: first $first, second $second"
+        [ "$first" -gt 0 ]
+        [ $((first % 251)) = $((second % 251)) ] || [ $((first % 251)) = $(((second + 1) % 251)) ]
+    done
+    exec 6>&-
+    wait $kept
+    wait "${writers[@]}"
+    cat "$T/last"
+    # It is no other at another process, or later.
+    for n in 0 1 2 3; do
+        for last in first second; do nbdcopy "$(at $n "$last@at1")" - | sha256sum >>"$T/sums-$last"; done
+    done
+    for last in first second; do [ "$(sort -u "$T/sums-$last" | wc -l)" = 1 ]; scrubbed $last "$T/state1"; scrubbed $last@at2 "$T/state2"; done
+    refused 'connection uses' env "T=$T" bash -c 'sleep 3 | qemu-io -f raw -r "nbd+unix:///first?socket=$T/nbd3.sock" >/dev/null & sleep 0.5; "$0" volume rollback first at1 --yes --dir "$T/state1"' "$WEFT"
+    wait_until weft volume rollback first at1 --yes --dir "$T/state1"
+    [ "$(nbdcopy "$(at 0 first)" - | sha256sum)" = "$(sort -u "$T/sums-first")" ]
+    for n in 1 2 3; do for last in first second; do weft volume delete "$last@at$n" --yes --dir "$T/state0"; done; done
+    for last in first second; do weft volume delete $last --yes --now --dir "$T/state3"; done
+    wait_until status 2 "sys.exit(len(s['volumes']) != 1)"
+}
+# Who rolls a volume back dies between: the next to lead shows it again, and nothing of it is lost.
+rolled_half() {
+    local tries leader other slow rolling left=
+    hidden() { status "$1" "sys.exit(not any(v['name'] == 'w' and v['mode'] == 'unfinished' for v in s['volumes']))"; }
+    shown() { status "$1" "sys.exit(not any(v['name'] == 'w' and v['mode'] == 'fault-free' for v in s['volumes']))"; }
+    weft volume create w 10M --dir "$T/state1"
+    head -c 10M "$T/image.30" | nbdcopy - "nbd+unix:///w?socket=$T/nbd2.sock"
+    weft volume snapshot w s --dir "$T/state1"
+    tail -c 10M "$T/image.30" | nbdcopy - "nbd+unix:///w?socket=$T/nbd2.sock"
+    for tries in {1..20}; do
+        wait_until status 2 "sys.exit(s['cluster']['leader'] is None)"
+        leader=$(status 2 "print(s['cluster']['leader'])")
+        other=$(((leader + 1) % 4)) slow=$(((leader + 2) % 4))
+        # Before it is rolled back all must say that no host uses it, and one takes its time.
+        kill -STOP "$(cat "$T/pid$slow")"
+        weft volume rollback w s --yes --dir "$T/state$other" & rolling=$!
+        until hidden "$other" && kill -9 "$(cat "$T/pid$leader")" && wait_until dead "$(cat "$T/pid$leader")" ||
+            dead $rolling; do :; done
+        kill -CONT "$(cat "$T/pid$slow")"
+        # Unless it was over too soon, or it is shown again already.
+        wait $rolling || ! hidden "$other" || { left=yes; break; }
+        alive "$(cat "$T/pid$leader")" || run_node "$leader"
+        wait_until has 2 up 4
+        wait_until shown "$other"
+        tail -c 10M "$T/image.30" | nbdcopy - "nbd+unix:///w?socket=$T/nbd$other.sock"
+    done
+    echo "$tries tries"
+    [ "$left" = yes ]
+    run_node "$leader"
+    wait_until has "$other" up 4
+    wait_until shown "$other"
+    grep -c "volume 'w' is as it was: its rollback" "$T"/log? | grep -v ':0'
+    nbdcopy "nbd+unix:///w?socket=$T/nbd$other.sock" - | cmp - <(tail -c 10M "$T/image.30")
+    weft volume rollback w s --yes --dir "$T/state$other"
+    nbdcopy "nbd+unix:///w?socket=$T/nbd$leader.sock" - | cmp - <(head -c 10M "$T/image.30")
+    weft volume delete w@s --yes --dir "$T/state$other"
+    weft volume delete w --yes --now --dir "$T/state$other"
+    wait_until mode_is 2 fault-free
+}
 # Who deletes a volume dies between: the next to lead deletes it.
 left_over() {
     local tries leader other slow deleting left=
@@ -1059,7 +1141,7 @@ controlled() {
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }
-all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting left_over outvoted leaving adding at_once stopping boxes whole_box forgetting by_itself upgrading controlled'
+all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting snapshotted left_over rolled_half outvoted leaving adding at_once stopping boxes whole_box forgetting by_itself upgrading controlled'
 for check in ${*:-$all}; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

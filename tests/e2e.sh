@@ -395,6 +395,114 @@ trimmed() {
     weft volume delete files --yes --now
 }
 # What cannot be undone is asked, or said with --yes; a deleted volume comes back, and goes when its room is needed.
+# Two volumes at one instant, a clone, and the way back: each has its own content, and at the end no slot is taken.
+snapshots() {
+    local n
+    uri() { echo "nbd+unix:///$1?socket=$S"; }
+    taken() { status 'print(sum(n["slots"]["thin"] for n in s["nodes"]))'; }
+    nothing_is_taken() { [ "$(taken)" = 0 ]; }
+    holds() { timeout -k 5 $LIMIT nbdcopy "$(uri "$1")" - | cmp - "$2"; }
+    for n in 1 2 3 4; do head -c 24M /dev/urandom >"$T/picture$n"; done
+    weft volume create first 24M
+    weft volume create second 24M --layout rs:2+2
+    nbdcopy "$T/picture1" "$(uri first)"
+    nbdcopy "$T/picture2" "$(uri second)"
+    weft volume snapshot first,second before
+    [ "$(weft volume list --snapshots | grep -cE '@before +┆ 20..-..-.. ..:')" = 2 ]
+    if weft volume list | grep -F '@before'; then false; fi
+    nbdcopy "$T/picture3" "$(uri first)"
+    (cd "$T" && fio --name=s --thread --ioengine=nbd --uri="$(uri second)" --rw=randwrite --bsrange=512-64k --size=24m --io_size=8m \
+        --verify=crc32c --verify_fatal=1 --do_verify=1)
+    holds first@before "$T/picture1"
+    holds second@before "$T/picture2"
+    nbdinfo "$(uri first@before)" | grep -x '	is_read_only: true'
+    refused 'permission' qemu-io -f raw -c 'write 0 4k' "$(uri first@before)"
+    weft volume snapshot first later
+    weft volume clone first@before other
+    holds other "$T/picture1"
+    nbdcopy "$T/picture4" "$(uri other)"
+    holds other "$T/picture4"
+    holds first "$T/picture3"
+    holds first@before "$T/picture1"
+    weft volume create copied 24M --layout raid1
+    weft volume copy second@before copied
+    holds copied "$T/picture2"
+    weft volume delete copied --yes --now
+    for n in first second other first@before; do scrub $n; done
+    refused 'clone other' weft volume delete first@before --yes
+    refused 'snapshots' weft volume delete first --yes
+    weft volume rollback first before --yes
+    holds first "$T/picture1"
+    holds first@later "$T/picture3"
+    holds other "$T/picture4"
+    # Discards hide the snapshot below, also after a restart.
+    qemu-io -f raw -c 'discard 0 8M' "$(uri first)"
+    head -c 8M /dev/zero >"$T/picture2"
+    tail -c +$((8 * MIB + 1)) "$T/picture1" >>"$T/picture2"
+    holds first "$T/picture2"
+    stop && start
+    holds first "$T/picture2"
+    holds first@later "$T/picture3"
+    holds first@before "$T/picture1"
+    for n in other first@before first@later second@before; do weft volume delete $n --yes --now; done
+    holds first "$T/picture2"
+    weft volume list --snapshots | grep 'no snapshots'
+    for n in first second; do weft volume delete $n --yes --now; done
+    wait_until nothing_is_taken
+    wait_until status 'sys.exit(len(s["volumes"]) != 1)'
+}
+# A file system is snapshotted while files are written. The clone has all that were durable before.
+snapshots_fs() {
+    [ -e /dev/fuse ] && [ -e /dev/loop-control ] && [ "$(id -u)" = 0 ] || { echo "note: skipped, for want of fuse or loop devices"; return 0; }
+    local copier file
+    trap 'umount -q "$T/cloned" || true; fusermount3 -qu "$T/fuse2" || true; unmount' EXIT
+    mkdir -p "$T/fuse" "$T/fuse2" "$T/mnt" "$T/cloned"
+    weft volume create fs 128M
+    timeout 600 nbdfuse "$T/fuse/vol" "nbd+unix:///fs?socket=$S" & echo $! >"$T/nbdfuse"
+    wait_until test -e "$T/fuse/vol"
+    mkfs.ext4 -q -F "$T/fuse/vol"
+    if ! losetup -f --show "$T/fuse/vol" >"$T/loop" 2>"$T/losetup"; then
+        echo "note: skipped, for want of loop devices: $(cat "$T/losetup")"; return 0
+    fi
+    mount -t ext4 "$(cat "$T/loop")" "$T/mnt"
+    rm -f "$T/enough"
+    : >"$T/copied"
+    (
+        set -e
+        for file in $(seq 5000); do
+            head -c $((RANDOM)) /dev/urandom >"$T/mnt/$file"
+            sync "$T/mnt/$file"
+            sha256sum <"$T/mnt/$file" | sed "s/-/$file/" >>"$T/copied"
+            [ "$file" -lt 50 ] || rm "$T/mnt/$((file - 40))"
+            [ ! -e "$T/enough" ] || exit 0
+        done
+    ) & copier=$!
+    copied() { [ "$(wc -l <"$T/copied")" -gt "$1" ]; }
+    wait_until copied 60
+    cp "$T/copied" "$T/durable"
+    weft volume snapshot fs busy
+    wait_until copied $(($(wc -l <"$T/copied") + 30))
+    touch "$T/enough"
+    wait $copier
+    weft volume clone fs@busy cloned
+    timeout 600 nbdfuse "$T/fuse2/vol" "nbd+unix:///cloned?socket=$S" &
+    wait_until test -e "$T/fuse2/vol"
+    # The journal of the file system is played back, as after a power cut; then nothing is wrong.
+    fsck.ext4 -p "$T/fuse2/vol" || [ $? = 1 ]
+    fsck.ext4 -fn "$T/fuse2/vol"
+    mount -o loop,ro "$T/fuse2/vol" "$T/cloned"
+    # Of these the oldest may have been removed between the list and the snapshot, and none is damaged.
+    tail -n 30 "$T/durable" | (cd "$T/cloned" && sha256sum -c) >"$T/sums" || true
+    [ "$(grep -c ': OK' "$T/sums")" -ge 10 ]
+    if grep 'FAILED$' "$T/sums"; then false; fi
+    umount "$T/cloned"
+    fusermount3 -u "$T/fuse2"
+    unmount
+    scrub fs; scrub cloned
+    nobody() { status 'sys.exit(any(v["clients"] for v in s["volumes"] if v["name"] in ("fs", "cloned")))'; }
+    wait_until nobody
+    for file in cloned fs@busy fs; do weft volume delete $file --yes --now; done
+}
 deliberate() {
     local uri="nbd+unix:///kept?socket=$S"
     head -c 16M /dev/urandom >"$T/e"
@@ -975,6 +1083,8 @@ t layouts volumes
 t volume-copied copied
 t thin thin
 t thin-trimmed trimmed
+t snapshots snapshots
+t snapshots-fs snapshots_fs
 t deliberate deliberate
 t metrics metrics
 t disconnected disconnected

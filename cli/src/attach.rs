@@ -300,14 +300,16 @@ fn of_volume(status: &Status, volume: &str) -> Result<String> {
         bail!("the cluster has no volume '{volume}'; it has: {}", names.join(", "));
     };
     let VolumeStatus { layout, mode, .. } = found;
+    let is_snapshot = found.snapshot_of.is_some();
+    let does = if is_snapshot { "reads" } else { "reads and writes" };
     let mut out = format!(
-        "{volume}: {}, {layout}, {mode}; this host reads and writes the disks itself\n",
+        "{volume}: {}, {layout}, {mode}; this host {does} the disks itself\n",
         bytes(found.size),
     );
     for listen in &status.listens {
         out += &format!("    {}\n", uri(listen, found));
     }
-    if found.choice("dispatch") != "commanded" {
+    if found.choice("dispatch") != "commanded" && !is_snapshot {
         out += &format!(
             "The nodes plan their own parts; with `weft volume set {volume} roles=host` the host \
                  commands each step, and the nodes only read and write.\n"

@@ -106,9 +106,8 @@ fn wanted(command: &Command, last: &str, before: &[String]) -> Option<Wanted> {
         .or_else(|| all.len().checked_sub(1).filter(|n| several(*n)).map(|n| &all[n]))?;
     match (path.as_slice(), which.get_id().as_str()) {
         (["volume", "create"], _) => None,
-        (["volume", ..], "name" | "source" | "destination") | (["scrub"], "volume") => {
-            Some(Wanted::Volume)
-        }
+        (["volume", ..], "name" | "source" | "destination" | "volumes" | "snapshot")
+        | (["scrub"], "volume") => Some(Wanted::Volume),
         (["volume", "set"], "set") => Some(Wanted::Setting),
         (["node" | "disk", ..], "node") | (["disk", "clear"], "of") => Some(Wanted::Node),
         (["node" | "disk", ..], "whose") => Some(Wanted::NodeOrProcess),
@@ -164,6 +163,9 @@ mod tests {
             ("volume resize --dir vm v", "vm1 vm2"),
             ("volume delete -y d", "db"),
             ("volume copy vm1 v", "vm1 vm2"),
+            ("volume snapshot v", "vm1 vm2"),
+            ("volume clone d", "db"),
+            ("volume rollback vm1 v", "vm1 vm2"),
             ("scrub ", "vm1 vm2 db"),
             ("node kill ", "0 12"),
             ("disk drain --no-wait 1", "12"),
@@ -177,6 +179,7 @@ mod tests {
             ("volume show --dir ", ""),
             ("volume set vm1 nonsense=", ""),
             ("volume rename vm1 ", ""),
+            ("volume snapshot vm1 ", ""),
             ("vol", ""),
             ("", ""),
         ] {

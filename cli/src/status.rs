@@ -17,7 +17,7 @@ use weft_terminal::{align_right, bytes, folded, say, say_json, table, width, wra
 
 use crate::args::Target;
 use crate::output::{map_name, say_cut_off};
-use crate::volume::{controller, limits, troubles, volumes};
+use crate::volume::{controller, count_in_words, limits, troubles, volumes, without_snapshots};
 
 /// How often `--watch` looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -126,7 +126,8 @@ fn describe(status: &ArrayStatus, width: Option<usize>) -> String {
         if status.settled { "" } else { " (changing)" },
         status.uptime_seconds,
     );
-    let (nodes, volumes) = (nodes(&status.nodes, width), volumes(&status.volumes, width));
+    let volumes = volumes(&without_snapshots(&status.volumes), width);
+    let nodes = nodes(&status.nodes, width);
     let below = wrapped(below(status, &summary).trim_start(), width);
     format!("{}\n{nodes}\n{volumes}\n{below}", wrapped(&head, width))
 }
@@ -140,14 +141,18 @@ fn below(status: &ArrayStatus, summary: &Summary) -> String {
     for line in status.nodes.iter().filter_map(outlook) {
         out += &format!("\n{line}");
     }
-    let volumes = || status.volumes.iter();
+    let shown = without_snapshots(&status.volumes);
+    let volumes = || shown.iter();
     for line in volumes().filter_map(controller).chain(volumes().filter_map(limits)) {
         out += &format!("\n{line}");
     }
-    for line in status.volumes.iter().flat_map(troubles).chain(status.scrubs.iter().map(scrub)) {
+    for line in volumes().flat_map(troubles).chain(status.scrubs.iter().map(scrub)) {
         out += &format!("\n{line}");
     }
     for line in status.volumes.iter().flat_map(latency).chain(hosts(&status.hosts)) {
+        out += &format!("\n{line}");
+    }
+    if let Some(line) = count_in_words(&status.volumes) {
         out += &format!("\n{line}");
     }
     out += &room(&status.nodes);

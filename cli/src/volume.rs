@@ -9,6 +9,7 @@ mod limits;
 mod ranges;
 mod refreshing;
 mod rights;
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -30,14 +31,16 @@ use creating::Create;
 use deleting::Delete;
 pub use limits::limits;
 use rights::{Allow, Deny};
+use snapshots::{Cloning, List, Rollback, Snapshot};
+pub use snapshots::{count_in_words, without_snapshots};
 
 /// Commands for volumes.
 #[derive(Debug, Subcommand)]
 pub enum Volume {
     /// Create a volume
     Create(Create),
-    /// List all volumes
-    List(Common),
+    /// List all volumes, or all snapshots
+    List(List),
     /// Show one volume, and how hosts reach it
     Show(Named),
     /// Grow a volume online (hosts see the new size when they reconnect), or shrink it while no host uses it
@@ -52,7 +55,13 @@ pub enum Volume {
     Copy(Copy),
     /// Rename a volume that no host uses
     Rename(Rename),
-    /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed
+    /// Take a snapshot of volumes, all at one instant, while hosts use them
+    Snapshot(Snapshot),
+    /// Create a writable volume from a snapshot. Both share what neither changes
+    Clone(Cloning),
+    /// Set a volume that no host uses back to a snapshot of it: later writes are lost
+    Rollback(Rollback),
+    /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed. Or delete a snapshot
     Delete(Delete),
     /// Restore a deleted volume with its content
     Undelete(Named),
@@ -165,8 +174,10 @@ impl Volume {
         }
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
-        if let Volume::Delete(delete) = self {
-            delete.confirm(&mut control)?;
+        match self {
+            Volume::Delete(delete) => delete.confirm(&mut control)?,
+            Volume::Rollback(rollback) => rollback.confirm()?,
+            _ => {}
         }
         let answer = control.request(&request).map_err(|e| self.explained(e))?;
         if let Some(warning) = answer["volume"]["warning"].as_str()
@@ -180,10 +191,8 @@ impl Volume {
         }
         say_cut_off(&answer)?;
         match self {
-            Volume::List(_) => {
-                let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
-                say(volumes(&all, width()))?
-            }
+            Volume::List(list) => list.said(&answer)?,
+            Volume::Snapshot(_) => snapshots::taken(&answer)?,
             Volume::Delete(delete) => {
                 say(deleting::deleted(&delete.name, answer["seconds_left"].as_u64()))?
             }
@@ -198,6 +207,8 @@ impl Volume {
             Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
             Volume::Copy(_) => unreachable!("it is several requests"),
             Volume::Create(_)
+            | Volume::Clone(_)
+            | Volume::Rollback(_)
             | Volume::Show(_)
             | Volume::Resize(_)
             | Volume::Set(_)
@@ -236,7 +247,10 @@ impl Volume {
             Volume::Lost(l) => {
                 (&l.common, ControlRequest::Lost { volume: l.name.clone(), accept: l.accept })
             }
-            Volume::List(list) => (list, ControlRequest::VolumeList),
+            Volume::List(list) => (list.common(), list.request()),
+            Volume::Snapshot(snapshot) => (snapshot.common(), snapshot.request()),
+            Volume::Clone(clone) => (clone.common(), clone.request()),
+            Volume::Rollback(rollback) => (rollback.common(), rollback.request()),
             Volume::Show(n) => (&n.common, ControlRequest::VolumeShow { name: n.name.clone() }),
             Volume::Delete(d) => {
                 let request = ControlRequest::VolumeDelete { name: d.name.clone(), now: d.now };
@@ -266,6 +280,9 @@ impl Volume {
             ["strategy", "calculator", "commit", "dispatch", "roles", "lost_wait"]
                 .map(|key| volume.choice(key));
         rights::list(volume)?;
+        for line in snapshots::in_words(volume) {
+            say(line)?;
+        }
         let apart = &volume.apart;
         say(format!(
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
@@ -358,7 +375,11 @@ pub fn controller(volume: &VolumeStatus) -> Option<String> {
 pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
     let VolumeStatus { name, stripes, .. } = volume;
     let mut out = Vec::new();
-    if volume.mode == VolumeMode::Unfinished {
+    if volume.mode == VolumeMode::Unfinished && volume.snapshots > 0 {
+        out.push(format!(
+            "volume {name} is being rolled back; if that was interrupted, repeat `weft volume rollback {name} SNAPSHOT`"
+        ));
+    } else if volume.mode == VolumeMode::Unfinished {
         out.push(format!(
             "volume {name} is being created or deleted; if that was interrupted, `weft volume delete {name}` frees its room"
         ));
@@ -493,74 +514,4 @@ pub fn sets_of(n: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_survived_is_said_of_nodes_and_of_boxes() {
-        let of = |survived: Option<usize>, next: Option<f64>, boxes: Option<usize>| {
-            survives(&VolumeStatus {
-                survives: survived,
-                survives_next: next,
-                bears: boxes.map(|n| [("box".to_string(), n)].into()),
-                ..VolumeStatus::default()
-            })
-        };
-        for (survived, boxes, text) in [
-            (0, Some(0), "no more losses"),
-            (1, None, "1 more node lost"),
-            (1, Some(0), "1 more node lost, no whole box"),
-            (2, Some(1), "2 more nodes lost, or 1 box"),
-            (2, Some(2), "2 more nodes lost, or 2 boxes"),
-        ] {
-            assert_eq!(of(Some(survived), None, boxes), text);
-        }
-        assert_eq!(of(None, None, None), "-");
-        let exposed = Some(ExposedStatus { bytes: 49_152, ..ExposedStatus::default() });
-        let waiting = VolumeStatus { survives: Some(1), exposed, ..VolumeStatus::default() };
-        assert_eq!(survives(&waiting), "1 more node lost, but for 48.00 KiB exposed");
-        let some = of(Some(3), Some(1568.0 / 1820.0), Some(1));
-        assert_eq!(some, "any 3 more nodes, 86 % of fours, or 1 box");
-        assert_eq!(of(Some(0), Some(0.5), None), "50 % of single ones");
-    }
-
-    #[test]
-    fn what_a_failed_volume_lacks_is_said() {
-        let whole = VolumeStatus {
-            name: "v".to_string(),
-            stripes: 40,
-            extents: 4,
-            policy: [("lost_wait".to_string(), "20s".to_string())].into(),
-            ..VolumeStatus::default()
-        };
-        let name = Some("n1".to_string());
-        let failed = VolumeStatus {
-            mode: VolumeMode::Failed,
-            stripes_degraded: 10,
-            stripes_critical: 10,
-            stripes_failed: 30,
-            extents_failed: 3,
-            missing: vec![
-                MissingNode { node: 1, name, up: false, extents: 3 },
-                MissingNode { node: 4, name: None, up: true, extents: 2 },
-            ],
-            ..whole.clone()
-        };
-        assert_eq!(
-            troubles(&failed),
-            [
-                "volume v: of 40 stripes 10 are degraded, 10 tolerate no more losses",
-                "volume v: 3 of 4 extents (30 of 40 stripes) have failed; they lack node 1 (n1, down; 3 \
-                 extents), node 4 (not caught up; 2 extents); requests that need them fail after 20s \
-                 (lost-wait: 20s)",
-            ]
-        );
-        let forgetful =
-            VolumeStatus { mode: VolumeMode::Failed, forgot: vec![1, 2], ..whole.clone() };
-        assert!(
-            troubles(&forgetful)[0].starts_with("volume v waits: the disks of node 1, node 2 have")
-        );
-        assert!(meanwhile("0s").contains("fail (") && meanwhile("forever").contains("wait ("));
-        assert!(troubles(&whole).is_empty());
-    }
-}
+mod tests;

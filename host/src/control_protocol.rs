@@ -5,6 +5,7 @@
 //! begun to change something goes on. A question whose asker is gone when it is its turn is not taken
 //! up, however long it has lain there. Who only ends its own side still waits for the answer.
 
+mod actions;
 mod hosts;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
 
+pub use actions::{Believed, DiskAction, NodeAction, RebalanceAction};
 pub use hosts::{HostAction, Sealed};
 
 use crate::reserving::Reserving;
@@ -166,8 +168,12 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         range: Option<(u64, u64)>,
     },
-    /// All volumes.
-    VolumeList,
+    /// All volumes, or all snapshots of volumes.
+    VolumeList {
+        /// Whether it is the snapshots.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        snapshots: bool,
+    },
     /// One volume.
     VolumeShow {
         /// Its name; the empty name means the first.
@@ -202,6 +208,27 @@ pub enum ControlRequest {
         name: String,
         /// The new one.
         to: String,
+    },
+    /// Take a snapshot of volumes, all at one instant; answered when the map in force has it.
+    VolumeSnapshot {
+        /// The names of the volumes.
+        volumes: Vec<String>,
+        /// What is added to each of them, behind `@`.
+        snapshot: String,
+    },
+    /// Make a volume that begins with the content of a snapshot.
+    VolumeClone {
+        /// The snapshot's name.
+        snapshot: String,
+        /// The new volume's name.
+        to: String,
+    },
+    /// Set a volume that no host is connected to back to a snapshot of it.
+    VolumeRollback {
+        /// Its name.
+        name: String,
+        /// The snapshot, with or without the volume's name.
+        snapshot: String,
     },
     /// Read and verify every stripe of a volume; answered when it is done.
     Scrub {
@@ -328,60 +355,8 @@ impl ControlRequest {
     }
 }
 
-/// What is believed of a stripe in which it cannot be told who is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Believed {
-    /// The data: parity is made to fit it.
-    Data,
-    /// The parity: data is made to fit it.
-    Parity,
-}
-
 fn is_zero(n: &u64) -> bool {
     *n == 0
-}
-
-/// What can be done to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NodeAction {
-    /// Stop it when it has finished what it has begun.
-    Stop,
-    /// Stop it at once, as if its process had died.
-    Kill,
-    /// Start it on the disk that it had.
-    Start,
-}
-
-/// What can be done to a node's disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DiskAction {
-    /// Declare it lost: what was on it is rebuilt on others.
-    Fail,
-    /// Move what is on it to others.
-    Drain,
-    /// Leave on it what is still there, and use it again.
-    Undrain,
-    /// It is expected to fail: no parity waits of what is on it.
-    Suspect,
-    /// It is not expected to fail any more.
-    Trust,
-    /// Its errors count from 0 again.
-    Clear,
-}
-
-/// What can be done about disks that are not equally full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RebalanceAction {
-    /// Say what would be moved.
-    Plan,
-    /// Begin to move it.
-    Start,
-    /// Begin nothing more.
-    Stop,
 }
 
 /// Where a new node lives.

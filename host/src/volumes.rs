@@ -18,6 +18,9 @@ use crate::error::{Error, Result, fail};
 use crate::size::{Size, exactly, require_multiple, rounded};
 use crate::spec::Spec;
 
+/// What stands between the name of a volume and that of a snapshot of it.
+pub(crate) const SNAPSHOT_MARK: char = '@';
+
 /// The volumes of a map.
 pub(crate) type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
 
@@ -91,7 +94,7 @@ impl<'a> Exports<'a> {
     /// What the host may do with a volume, if it may use it.
     pub(crate) fn access(self, id: VolumeId) -> Option<Access> {
         let volume = self.map.volumes.get(&id)?;
-        self.who.map_or(Some(Access::Full), |who| who.access(self.map, volume).ok())
+        self.who.map_or(Some(volume.most_access()), |who| who.access(self.map, volume).ok())
     }
 
     /// Why the host may not use the volume of this name, if it is there and that is so. One that has lost its
@@ -115,15 +118,21 @@ impl<'a> Exports<'a> {
 
     /// All of them, by number.
     pub(crate) fn all(self) -> impl Iterator<Item = &'a Arc<Volume>> {
-        let is_here = move |v: &Volume| self.only.is_none_or(|names| names.contains(&v.name));
+        let is_here = move |v: &Volume| self.only.is_none_or(|names| is_among(names, &v.name));
         let may = move |v: &Volume| self.who.is_none_or(|who| who.access(self.map, v).is_ok());
         self.map.volumes.values().filter(move |v| v.visible > 0 && is_here(v) && may(v))
     }
 
-    /// One by its name; the empty name means the first.
+    /// One by its name; the empty name means the first that is no snapshot.
     pub(crate) fn named(self, name: &str) -> Option<&'a Arc<Volume>> {
-        self.all().find(|v| name.is_empty() || v.name == name)
+        self.all().find(|v| if name.is_empty() { !v.is_snapshot() } else { v.name == name })
     }
+}
+
+/// Whether names are those of a volume, or of the volume that it is a snapshot of.
+fn is_among(names: &BTreeSet<String>, name: &str) -> bool {
+    let origin = name.split_once(SNAPSHOT_MARK).map(|(origin, _)| origin);
+    names.contains(name) || origin.is_some_and(|origin| names.contains(origin))
 }
 
 /// What a new volume is to be.
@@ -389,15 +398,21 @@ fn check_label(label: &str, map: &ClusterMap) -> Result<()> {
     fail(format!("no node has the label '{label}'; there are: {}", labels.join(", ")))
 }
 
-/// Refuses what cannot be the name of a volume that is made, or gets another name.
-pub(crate) fn check_name(name: &str, there: &Volumes) -> Result<()> {
+/// Refuses what cannot be the name of a volume, or of a snapshot.
+pub(crate) fn check_spelling(name: &str, of: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         return fail(format!(
-            "'{name}' cannot be a volume's name; use 1 to 64 letters, digits, dots, dashes and \
+            "'{name}' cannot be a {of}'s name; use 1 to 64 letters, digits, dots, dashes and \
              underscores"
         ));
     }
+    Ok(())
+}
+
+/// Refuses what cannot be the name of a volume that is made, or gets another name.
+pub(crate) fn check_name(name: &str, there: &Volumes) -> Result<()> {
+    check_spelling(name, "volume")?;
     if there.values().any(|v| v.name == name && v.visible == 0 && !v.is_deleted()) {
         return fail(format!(
             "a volume '{name}' is being created or deleted; wait, or delete it if that was interrupted"

@@ -214,6 +214,35 @@ fn discovery_names_where_one_can_connect() {
 }
 
 #[test]
+fn a_snapshot_is_write_protected_and_found_by_its_name_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir, &[]);
+    let mut control = Control::connect(dir).unwrap();
+    let volumes = vec!["a".to_string()];
+    control.request(&Command::VolumeSnapshot { volumes, snapshot: "s".into() }).unwrap();
+    let (targets, _) = found(dir);
+    let snapshot = targets.iter().find(|target| target.contains(":a.s:")).unwrap();
+    let (mut initiator, status) =
+        Initiator::login(connect(dir), 1, &format!("TargetName={snapshot}\0"));
+    assert_eq!(status, 0);
+    assert_eq!(initiator.read(0, 8), [0; 4096]);
+    // DATA PROTECT, WRITE PROTECTED.
+    let write = [0x2a, 8, 0, 0, 0, 0, 0, 0, 1];
+    assert_eq!(initiator.sense(0x20, &write, &[1; 512]), [7, 0x27, 0]);
+    let (_, pages) = initiator.command(0x40, &[0x1a, 0, 0x3f, 0, 255], 255, &[]);
+    assert_eq!(pages[2] & 0x80, 0x80, "the mode pages say so");
+    let (mut initiator, _) = Initiator::login(connect(dir), 2, "SessionType=Discovery\0");
+    let mut head = [0; 48];
+    (head[0], head[1]) = (0x44, 0x80);
+    head[20..24].fill(0xff);
+    initiator.send(head, b"SendTargets=All\0");
+    let text = String::from_utf8(initiator.receive().unwrap().1).unwrap();
+    assert!(text.contains(&targets[0]) && !text.contains(snapshot), "{text}");
+    array.shutdown().unwrap();
+}
+
+#[test]
 fn hosts_are_asked_to_leave_before_an_array_stops() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

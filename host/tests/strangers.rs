@@ -218,7 +218,7 @@ fn of_all_volumes_only_those_are_served_that_are_named() {
     let names = weft_front::nbd::client::list(connect(dir.path())).unwrap();
     assert_eq!(names, ["b"]);
     let mut control = Control::connect(array.dir()).unwrap();
-    let all = control.request(&ControlRequest::VolumeList).unwrap();
+    let all = control.request(&ControlRequest::VolumeList { snapshots: false }).unwrap();
     assert_eq!(all["volumes"].as_array().unwrap().len(), 2, "commands see all of them");
     array.shutdown().unwrap();
 }

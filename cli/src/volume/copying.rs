@@ -115,6 +115,9 @@ impl Copy {
         let named = |name: &String| volumes.iter().find(|v| v.name == *name);
         let Some(from) = named(source) else { bail!("there is no volume '{source}'") };
         ensure!(self.from < from.size, "volume '{source}' ends at byte {}", from.size);
+        if named(destination).is_some_and(|v| v.snapshot_of.is_some()) {
+            bail!("'{destination}' is a snapshot, which does not change; copy to another volume");
+        }
         if named(destination).is_none() {
             let size = from.size;
             bail!(

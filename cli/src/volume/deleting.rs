@@ -35,6 +35,9 @@ impl Delete {
 
 /// What is gone when a volume is deleted.
 fn at_stake(volume: &VolumeStatus, now: bool) -> String {
+    if volume.snapshot_of.is_some() {
+        return format!("snapshot {} would be deleted, and could not be undeleted", volume.name);
+    }
     let back = match now {
         true => "could not be undeleted".to_string(),
         false => format!(
@@ -52,6 +55,7 @@ fn at_stake(volume: &VolumeStatus, now: bool) -> String {
 /// That a volume has been deleted, and for how long it can be brought back.
 pub(super) fn deleted(name: &str, seconds: Option<u64>) -> String {
     match seconds {
+        None if name.contains('@') => format!("snapshot {name} is deleted"),
         None => format!("volume {name} is permanently deleted"),
         Some(left) => format!(
             "volume {name} is deleted; `weft volume undelete {name}` restores it within {}, until its room is needed",

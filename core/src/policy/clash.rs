@@ -124,10 +124,10 @@ pub enum PolicyError {
          its configuration, or choose roles=node"
     )]
     NoController(Setting),
-    /// A thin volume cannot have it.
+    /// A volume with an address space of its own cannot have it: a thin one, or one that has had snapshots.
     #[error(
-        "a thin volume cannot have {0}: its writes are refused by a full disk before they begin, which needs the journal and \
-         votes"
+        "a volume that is thin or has had snapshots cannot have {0}: its writes are refused by a full disk before they begin, \
+         which needs the journal and votes"
     )]
     Thin(Setting),
     /// There is no parity to say something of.

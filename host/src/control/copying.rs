@@ -180,6 +180,11 @@ pub(crate) fn check(source: &Volume, destination: &Volume) -> Result<()> {
     if source.id == destination.id {
         return fail(format!("volume '{from}' cannot be copied to itself; give another volume"));
     }
+    if destination.is_snapshot() {
+        return fail(format!(
+            "'{to}' is a snapshot, which does not change; copy to another volume"
+        ));
+    }
     if destination.visible < source.visible {
         return fail(format!(
             "volume '{to}' has {}, less than the {} of volume '{from}'; grow it with `weft volume resize {to} {}`",

@@ -3,6 +3,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `absences` | who is down, and what is to become of them |
+//! | `balance` | how equally full the disks are |
 //! | `connection` | who asks |
 //! | `connections` | all who do |
 //! | `commands` | what is done, at once or step by step |
@@ -17,12 +18,14 @@
 //! | `peer_status` | how things are in other processes, as they said last |
 
 pub(crate) mod absences;
+pub(crate) mod balance;
 pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod copying;
 mod doors;
 pub(crate) mod exposed;
+mod lineage;
 pub(crate) mod losses;
 pub(crate) mod offers;
 pub(crate) mod peer_status;

@@ -1,11 +1,11 @@
 //! How the array is: makes what [`crate::status`] has fields for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use weft_core::cluster::{
-    APART, APART_BY_NODE, ClusterMap, Extent, Fullness, NodeInfo, NodeKind, Plan, Volume,
-    plan_balance,
+    APART, APART_BY_NODE, ClusterMap, Extent, NodeInfo, NodeKind, Volume, plan_balance,
 };
 use weft_core::node::{NodeConfig, NodeCounters, ScrubProgress, SlowAt};
 use weft_core::units::{ColumnSet, NodeId, SECTOR, VolumeId};
@@ -16,15 +16,15 @@ use crate::cluster::Together;
 use crate::control::commands::{Commands, seconds_left, time_of_day};
 use crate::control::peer_status::PeerStatus;
 use crate::control::ways::{detours, links};
-use crate::control::{absences, doors, exposed, space};
+use crate::control::{absences, balance, doors, exposed, lineage, space};
 use crate::engine::instance::{Instance, Phase};
 use crate::engine::{Engine, Tally};
 use crate::hosts::Hosts;
 use crate::policy;
 use crate::sessions::iscsi_target;
 use crate::status::{
-    ClusterStatus, Counters, Evenness, LaneStatus, MissingNode, NodeState, NodeStatus,
-    RequestLimits, ScrubStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
+    ClusterStatus, Counters, LaneStatus, MissingNode, NodeState, NodeStatus, RequestLimits,
+    ScrubStatus, SlowStatus, Status, Totals, VolumeMode, VolumeStatus,
 };
 use crate::throttle::AllDemands;
 
@@ -60,7 +60,7 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
         lanes: engine.tallies().iter().map(lane).collect(),
         nodes,
         scrubs,
-        balance: evenness(engine.map(), &plan),
+        balance: balance::evenness(engine.map(), &plan),
         settings: settings(engine.map()),
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         host_warnings: doors::warnings(engine.map(), Clock::system().now()),
@@ -133,55 +133,6 @@ fn scrubs(engine: &Engine, n: usize, scrubs: &[(VolumeId, ScrubProgress)]) -> Ve
         skipped: p.skipped,
     };
     scrubs.iter().map(of).collect()
-}
-
-/// How full the disks are, and whether they could be more equally so.
-fn evenness(map: &ClusterMap, plan: &Plan) -> Evenness {
-    let percent = |f: &Fullness| f.used as f64 * 100.0 / f.size.max(1) as f64;
-    let full: Vec<f64> = plan.before.iter().map(percent).collect();
-    Evenness {
-        rebalancing: map.rebalancing,
-        uneven: !plan.moves.is_empty(),
-        fullest_percent: full.iter().copied().fold(0.0, f64::max),
-        emptiest_percent: full.iter().copied().reduce(f64::min).unwrap_or(0.0),
-    }
-}
-
-/// What is to be moved so that the disks are equally full.
-pub(crate) fn balance(map: &ClusterMap) -> Value {
-    let plan = plan_balance(map, usize::MAX);
-    let disk = |(before, after): (&Fullness, &Fullness)| {
-        json!({
-            "node": before.node.0,
-            "bytes": before.size,
-            "used_bytes": before.used,
-            "used_bytes_after": after.used,
-        })
-    };
-    let extents = || map.volumes.values().flat_map(|v| &v.extents);
-    json!({
-        "rebalancing": map.rebalancing,
-        "columns": plan.moves.len(),
-        "bytes": plan.moves.iter().map(|m| m.sectors * SECTOR).sum::<u64>(),
-        "under_way": extents().map(|e| e.leaving.len()).sum::<usize>(),
-        "filled": extents().map(|e| e.filling.len()).sum::<usize>(),
-        "disks": plan.before.iter().zip(&plan.after).map(disk).collect::<Vec<Value>>(),
-        "waits_for": holding_up(map),
-    })
-}
-
-/// The nodes that rebalancing waits for, as long as it goes on: those that have parts of volumes and are
-/// down, or have not caught up.
-fn holding_up(map: &ClusterMap) -> Vec<Value> {
-    let nodes: BTreeSet<NodeId> = map.volumes.values().flat_map(|v| v.nodes()).collect();
-    let is_behind = |n| map.attendance.values().any(|a| a.stale_since.contains_key(&n));
-    let state = |n: NodeId| match map.is_up(n) {
-        false => Some("down"),
-        true => is_behind(n).then_some("behind"),
-    };
-    let held_up =
-        nodes.into_iter().filter_map(|n| Some(json!({ "node": n.0, "state": state(n)? })));
-    held_up.filter(|_| map.rebalancing).collect()
 }
 
 /// All nodes that have not left.
@@ -380,11 +331,28 @@ fn counters(c: &NodeCounters) -> Counters {
 
 /// All volumes, also those that are being made or deleted: they have their room.
 pub(crate) fn volumes(commands: &Commands<'_>) -> Vec<VolumeStatus> {
-    commands.engine.map().volumes.values().map(|v| volume(commands, v)).collect()
+    let nodes = nodes(commands);
+    commands.engine.map().volumes.values().map(|v| of(commands, v, &nodes)).collect()
+}
+
+/// All volumes without the snapshots, or the snapshots that hosts see.
+pub(crate) fn listed(commands: &Commands<'_>, snapshots: bool) -> Vec<VolumeStatus> {
+    let nodes = nodes(commands);
+    let is_listed = |v: &&Arc<Volume>| match snapshots {
+        true => v.is_snapshot() && v.visible > 0,
+        false => !v.is_snapshot(),
+    };
+    let all = commands.engine.map().volumes.values().filter(is_listed);
+    all.map(|v| of(commands, v, &nodes)).collect()
 }
 
 /// One volume.
 pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
+    of(commands, volume, &nodes(commands))
+}
+
+/// One volume, of these nodes.
+pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus]) -> VolumeStatus {
     let engine = &*commands.engine;
     let cut_off = is_cut_off(engine);
     let migrating = volume.extents.iter().filter(|e| !e.leaving.is_empty()).count();
@@ -397,7 +365,6 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
     let next = some.then(|| engine.map().survived_share(volume, survives + 1, lacks)).flatten();
     let words =
         policy::words(&volume.policy).into_iter().map(|(key, word)| (key.to_string(), word));
-    let nodes = nodes(commands);
     let controlled = volume.policy.controller.map(|_| engine.map());
     VolumeStatus {
         name: volume.name.clone(),
@@ -405,7 +372,11 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         iscsi_target: iscsi_target(volume, engine.exports().at()),
         size: if volume.visible == 0 { volume.size } else { volume.visible },
         thin: volume.is_thin(),
-        used_bytes: volume.is_thin().then(|| space::used_bytes(volume, &nodes)),
+        snapshot_of: lineage::origin(engine.map(), volume),
+        taken: lineage::taken(volume),
+        below: lineage::below(engine.map(), volume),
+        snapshots: engine.map().snapshots_of(volume.id).len(),
+        used_bytes: volume.is_thin().then(|| space::used_bytes(volume, nodes)),
         layout: volume.layout.clone(),
         stripe_unit: volume.geometry.unit,
         journal: volume.policy.journal,
@@ -435,8 +406,8 @@ pub(crate) fn volume(commands: &Commands<'_>, volume: &Volume) -> VolumeStatus {
         reservation: doors::reservation(&volume.reservations),
         registrants: volume.reservations.registered.keys().map(doors::registrant).collect(),
         unordered_sharing: volume.unordered_sharing,
-        exposed: exposed::of(volume, &nodes),
-        ranges: exposed::ranges(volume, &nodes),
+        exposed: exposed::of(volume, nodes),
+        ranges: exposed::ranges(volume, nodes),
         controller: controlled.and_then(|map| map.server()).map(|n| n.0),
         controller_backup: controlled.and_then(|map| map.next_server()).map(|n| n.0),
         warning: warning(&volume.policy),

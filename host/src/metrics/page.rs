@@ -22,7 +22,7 @@ type Labels = Vec<(&'static str, String)>;
 type Row<T, N> = (&'static str, &'static str, fn(&T) -> Option<N>);
 
 /// Of each volume.
-const VOLUMES: [Row<VolumeStatus, f64>; 11] = [
+const VOLUMES: [Row<VolumeStatus, f64>; 12] = [
     ("volume_size_bytes", "Size of the volume as seen by hosts", |v| Some(v.size as f64)),
     (
         "volume_survives_nodes",
@@ -50,6 +50,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 11] = [
     ("volume_used_bytes", "Bytes of a thin volume that have space on disks", |v| {
         v.used_bytes.map(|b| b as f64)
     }),
+    ("volume_snapshots", "Snapshots of the volume", |v| Some(v.snapshots as f64)),
     ("volume_exposed_bytes", "Parity lag: bytes of data in exposed stripes", |v| {
         Some(v.exposed.as_ref().map_or(0.0, |e| e.bytes as f64))
     }),
@@ -169,9 +170,11 @@ const STATES: [NodeState; 11] = [
 pub(crate) fn page(status: &Status) -> Result<String> {
     let mut registry = Registry::with_prefix("weft");
     array(&mut registry, status);
-    let volumes: Vec<_> = status.volumes.iter().map(|v| (volume(v), v)).collect();
+    // A snapshot stands as its volume does, and there may be a thousand.
+    let all = || status.volumes.iter().filter(|v| v.snapshot_of.is_none());
+    let volumes: Vec<_> = all().map(|v| (volume(v), v)).collect();
     VOLUMES.iter().for_each(|row| gauges(&mut registry, row, &volumes));
-    let modes = status.volumes.iter().flat_map(|v| {
+    let modes = all().flat_map(|v| {
         MODES.iter().map(|mode| (with(volume(v), "mode", mode), f64::from(*mode == v.mode)))
     });
     gauge(&mut registry, "volume_mode", "1 for the volume's current mode, 0 for others", modes);

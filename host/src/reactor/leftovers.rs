@@ -10,7 +10,7 @@ use weft_core::cluster::{Absence, Hindrance, Prospect, is_crowded};
 use weft_core::units::VolumeId;
 
 use super::Reactor;
-use crate::control::commands::{Outcome, Wait, seconds_left, time_of_day};
+use crate::control::commands::{Outcome, Wait, forgettable, seconds_left, time_of_day};
 use crate::log::About;
 
 /// For how long nobody may have a volume in hand before it is taken for one that nobody finishes. What is
@@ -41,9 +41,11 @@ impl Reactor {
         for id in self.lookout.left_over().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
-            self.engine.log.on(About::volume(&name)).warn(&format!(
-                "volume '{name}' is removed: its creation or deletion was abandoned"
-            ));
+            let becomes = match self.engine.map().snapshots_of(id).is_empty() {
+                true => "is removed: its creation or deletion was abandoned",
+                false => "is as it was: its rollback was abandoned",
+            };
+            self.engine.log.on(About::volume(&name)).warn(&format!("volume '{name}' {becomes}"));
             match self.with_commands(|commands| commands.delete_left_over(id)) {
                 Ok(wait) => self.have_done(wait),
                 Err(e) => self
@@ -76,7 +78,8 @@ impl Reactor {
         }
         let time = time_of_day();
         let map = self.engine.map();
-        let deleted = map.deleted();
+        let deleted = forgettable(map);
+        let unneeded = deleted.iter().find(|v| v.is_snapshot()).map(|v| v.id);
         let over = deleted.iter().find(|v| seconds_left(v, time) == Some(0)).map(|v| v.id);
         let first = deleted.first().map(|v| v.id);
         let lacks_room = || {
@@ -85,10 +88,11 @@ impl Reactor {
         };
         let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
         let crowding = self.lookout.crowding().look(&stuck, now).pop();
-        let (id, why) = match (over, crowding) {
-            (Some(id), _) => (id, "a day has passed"),
-            (None, Some(id)) => (id, "content of other disks needs its room"),
-            (None, None) => return,
+        let (id, why) = match (unneeded, over, crowding) {
+            (Some(id), ..) => (id, "no volume shows its content"),
+            (_, Some(id), _) => (id, "a day has passed"),
+            (_, _, Some(id)) => (id, "content of other disks needs its room"),
+            _ => return,
         };
         self.with_commands(|commands| commands.forget(id, why));
     }

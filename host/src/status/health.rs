@@ -77,7 +77,7 @@ impl Status {
 
 impl Status {
     fn of_volume(&self, volume: &VolumeStatus) -> Vec<(Health, String)> {
-        if volume.mode == VolumeMode::Deleted {
+        if volume.mode == VolumeMode::Deleted || self.stands_with_another(volume) {
             return Vec::new();
         }
         let name = &volume.name;
@@ -122,6 +122,15 @@ impl Status {
             (Health::Failed, format!("{} of volume {name} are permanently lost", exactly(lost)))
         });
         now.into_iter().chain(lost).collect()
+    }
+
+    /// Whether it is a snapshot that is no worse than its volume, so that nothing more needs to be said.
+    fn stands_with_another(&self, volume: &VolumeStatus) -> bool {
+        let lost = |v: &VolumeStatus| v.exposed.as_ref().map_or(0, |e| e.lost_bytes);
+        let Some(origin) = &volume.snapshot_of else { return false };
+        let origin =
+            self.volumes.iter().find(|v| v.name == *origin && v.mode != VolumeMode::Deleted);
+        origin.is_some_and(|origin| volume.mode == origin.mode && lost(volume) == 0)
     }
 
     /// For how long the first of the nodes has been away that a volume lacks, if that is known.
@@ -247,6 +256,24 @@ fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
 mod tests {
     use super::super::{AbsenceStatus, ExposedStatus, MissingNode, SlotsStatus};
     use super::*;
+
+    #[test]
+    fn what_is_said_of_a_volume_is_not_said_again_of_its_snapshots() {
+        let volume = |name: &str, of: Option<&str>, mode| VolumeStatus {
+            name: name.to_string(),
+            snapshot_of: of.map(str::to_string),
+            mode,
+            ..VolumeStatus::default()
+        };
+        let reasons = |modes: [VolumeMode; 2]| {
+            let volumes = vec![volume("a", None, modes[0]), volume("a@s", Some("a"), modes[1])];
+            Status { volumes, ..Status::default() }.summary().reasons
+        };
+        let degraded = "volume a is degraded, and survives no more losses";
+        assert_eq!(reasons([VolumeMode::Degraded; 2]), [degraded]);
+        let worse = reasons([VolumeMode::Degraded, VolumeMode::Failed]);
+        assert_eq!(worse, ["volume a@s cannot be read in 0 of 0 extents", degraded]);
+    }
 
     #[test]
     fn a_disk_that_thin_volumes_fill_is_named_in_time() {

@@ -395,7 +395,18 @@ pub struct VolumeStatus {
     pub size: u64,
     /// Whether it is thin: it takes space when it is written.
     pub thin: bool,
-    /// Bytes of it that have space on disks, to the slot; only if it is thin.
+    /// The volume that it is a snapshot of; only if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot_of: Option<String>,
+    /// When the snapshot was taken, UTC; only if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken: Option<String>,
+    /// The snapshot whose content it shows where it was not written since; only if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below: Option<String>,
+    /// Its snapshots.
+    pub snapshots: usize,
+    /// Bytes of it that have space on disks, to the slot; only if it is thin. What lies below it is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
     /// The name of its layout.

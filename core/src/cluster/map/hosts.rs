@@ -133,11 +133,20 @@ pub fn is_host_name(name: &str) -> bool {
 
 impl Volume {
     /// What a host may do with it: one that the cluster knows under this name, or one that it does not know. None if
-    /// it may not use it.
+    /// it may not use it. Snapshots are only read.
     pub fn access_of(&self, host: Option<&str>) -> Option<Access> {
-        match &self.hosts {
-            None => Some(Access::Full),
-            Some(list) => list.get(host?).copied(),
+        let access = match &self.hosts {
+            None => Access::Full,
+            Some(list) => *list.get(host?)?,
+        };
+        Some(access.min(self.most_access()))
+    }
+
+    /// The most that any host may do with it.
+    pub fn most_access(&self) -> Access {
+        match self.is_snapshot() {
+            true => Access::ReadOnly,
+            false => Access::Full,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! good after a day, or when its room is needed: for a volume that is made or grows, or for what is to be rebuilt or
 //! moved off a disk. Those that were deleted first go first.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,13 +12,14 @@ use serde_json::json;
 use weft_core::cluster::{Change, ClusterMap, Volume, VolumeSize};
 use weft_core::units::VolumeId;
 
+use super::snapshots::{check_deletion, refuse_renaming};
 use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
 use crate::control_protocol::{ControlRequest, ok};
 use crate::engine::Ticket;
 use crate::error::{Result, fail};
 use crate::log::About;
-use crate::volumes::check_name;
+use crate::volumes::{SNAPSHOT_MARK, check_name};
 
 /// How long a deleted volume can be brought back.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,8 +29,22 @@ pub(crate) fn time_of_day() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// For how many seconds yet a volume can be brought back; none if it is not deleted.
+/// The deleted volumes whose content no other volume shows, those that were deleted first before others.
+pub(crate) fn forgettable(map: &ClusterMap) -> Vec<&Arc<Volume>> {
+    let mut deleted = map.deleted();
+    if !deleted.is_empty() {
+        let needed: BTreeSet<VolumeId> =
+            map.volumes.values().filter_map(|volume| volume.lineage.below).collect();
+        deleted.retain(|volume| !needed.contains(&volume.id));
+    }
+    deleted
+}
+
+/// For how many seconds yet a volume can be brought back; none if it is not deleted, or is a snapshot.
 pub(crate) fn seconds_left(volume: &Volume, now: u64) -> Option<u64> {
+    if volume.is_snapshot() {
+        return None;
+    }
     volume.deletion.since.map(|since| since.saturating_add(KEPT_FOR.as_secs()).saturating_sub(now))
 }
 
@@ -64,6 +80,7 @@ impl Commands<'_> {
                 "volume '{name}' is being created or resized; wait until that is done"
             ));
         }
+        check_deletion(self.engine.map(), &volume)?;
         match self.clients_of(volume.id) {
             0 => {}
             n => {
@@ -74,33 +91,52 @@ impl Commands<'_> {
         Ok(self.hide(&volume, farewell))
     }
 
-    fn hide(&mut self, volume: &Volume, farewell: Farewell) -> Wait {
+    pub(super) fn hide(&mut self, volume: &Volume, farewell: Farewell) -> Wait {
         let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
         Wait::Hidden(volume.id, self.engine.size_volume(volume.id, to), farewell)
     }
 
     /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
-    /// deleting it died before that was known, hosts see it again.
+    /// deleting it died before that was known, hosts see it again; and also if it has snapshots, which no volume has that is
+    /// deleted: it was being set back to one.
     pub(crate) fn delete_left_over(&mut self, id: VolumeId) -> Result<Wait> {
         self.require_ready()?;
         let hidden =
             self.engine.map().volumes.get(&id).filter(|v| v.visible == 0 && !v.is_deleted());
         let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
         match self.clients_of(id) {
-            0 => Ok(self.hide(&volume, Farewell::ForGood)),
+            0 if check_deletion(self.engine.map(), &volume).is_ok() => {
+                Ok(self.hide(&volume, Farewell::ForGood))
+            }
             _ => Ok(self.keep(volume)),
         }
     }
 
-    /// The volume of a name that was deleted last.
-    fn deleted(&self, name: &str) -> Option<Arc<Volume>> {
-        let deleted = self.engine.map().deleted();
-        deleted.into_iter().rev().find(|v| v.name == name).cloned()
+    /// The volumes that can be brought back, in the order in which they were deleted.
+    fn all_deleted(&self) -> impl DoubleEndedIterator<Item = &Arc<Volume>> {
+        self.engine.map().deleted().into_iter().filter(|volume| !volume.is_snapshot())
     }
 
-    /// Has a volume go that hosts do not see and do not use.
+    /// The volume of a name that was deleted last.
+    fn deleted(&self, name: &str) -> Option<Arc<Volume>> {
+        self.all_deleted().rev().find(|v| v.name == name).cloned()
+    }
+
+    /// Has a volume go that hosts do not see and do not use. A snapshot whose content others show is only marked as
+    /// deleted: it goes when they do not need it any more.
     pub(super) fn part_with(&mut self, id: VolumeId, farewell: Farewell) -> Wait {
+        let map = self.engine.map();
+        let is_snapshot = map.volumes.get(&id).is_some_and(|volume| volume.is_snapshot());
+        let farewell = match map.above(id).next() {
+            Some(_) if is_snapshot => Farewell::ForADay,
+            None if is_snapshot => Farewell::ForGood,
+            _ => farewell,
+        };
         match farewell {
+            Farewell::RollBack(snapshot) => {
+                let ticket = self.engine.change(Change::RollBack(id, snapshot));
+                Wait::RolledBack(id, snapshot, ticket)
+            }
             Farewell::ForGood => Wait::VolumeGone(id, self.engine.remove_volume(id)),
             Farewell::ForADay => {
                 Wait::Deleted(id, self.engine.change(Change::DeleteVolume(id, time_of_day())))
@@ -112,9 +148,11 @@ impl Commands<'_> {
     pub(super) fn undelete(&mut self, name: &str) -> Result<Wait> {
         self.require_ready()?;
         let Some(volume) = self.deleted(name) else {
-            let deleted = self.engine.map().deleted();
-            let names: Vec<&str> = deleted.iter().map(|v| v.name.as_str()).collect();
+            let names: Vec<&str> = self.all_deleted().map(|v| v.name.as_str()).collect();
             return match names.is_empty() {
+                _ if name.contains(SNAPSHOT_MARK) => fail(format!(
+                    "a deleted snapshot cannot be restored, and '{name}' is the name of one"
+                )),
                 true => fail(
                     "no deleted volume can be restored; their room was needed, or a day has passed",
                 ),
@@ -139,12 +177,23 @@ impl Commands<'_> {
         }
         self.require_ready()?;
         let volume = self.volume(name)?;
-        check_name(&to, &self.engine.map().volumes)?;
+        refuse_renaming(&volume)?;
+        let map = self.engine.map();
+        check_name(&to, &map.volumes)?;
         match self.clients_of(volume.id) {
             0 => {}
             n => {
                 return fail(format!("{} volume '{name}', by this name; {DISCONNECT}", used_by(n)));
             }
+        }
+        // The names of its snapshots begin with its own.
+        let snapshots = map.snapshots_of(volume.id);
+        if let Some(used) = snapshots.iter().find(|s| self.clients_of(s.id) > 0) {
+            let (n, snapshot) = (self.clients_of(used.id), &used.name);
+            return fail(format!(
+                "{} snapshot '{snapshot}', by this name; {DISCONNECT}",
+                used_by(n)
+            ));
         }
         let ticket = self.engine.change(Change::RenameVolume(volume.id, to.clone()));
         Ok(Wait::Renamed(volume.id, to, ticket))
@@ -185,12 +234,13 @@ impl Commands<'_> {
         fits: impl Fn(&ClusterMap) -> bool,
     ) -> Option<Wait> {
         let mut map = self.engine.map().clone();
-        let deleted: Vec<VolumeId> = map.deleted().iter().map(|v| v.id).collect();
-        let needed = deleted.iter().position(|id| {
-            map.volumes.remove(id);
-            fits(&map)
-        })?;
-        let forgotten = &deleted[..=needed];
+        let mut forgotten = Vec::new();
+        // What others show stays; when those are forgotten, it can be, too.
+        while forgotten.is_empty() || !fits(&map) {
+            let next = forgettable(&map).first().map(|volume| volume.id)?;
+            map.volumes.remove(&next);
+            forgotten.push(next);
+        }
         let tickets = forgotten.iter().map(|id| self.forget(*id, "its room is needed")).collect();
         Some(Wait::Forgotten(Box::new(request.clone()), tickets))
     }

@@ -116,7 +116,14 @@ impl Commands<'_> {
             HostAction::Allow { volume, host: Some(host), read_only } => {
                 require(map, host)?;
                 let access = if *read_only { Access::ReadOnly } else { Access::Full };
-                HostChange::Allow(self.volume(volume)?.id, host.clone(), access)
+                let volume = self.volume(volume)?;
+                if access > volume.most_access() {
+                    let name = &volume.name;
+                    return fail(format!(
+                        "hosts can only read snapshot '{name}'; `weft volume allow {name} {host} --read-only` lets it do that"
+                    ));
+                }
+                HostChange::Allow(volume.id, host.clone(), access)
             }
             HostAction::Allow { volume, host: None, .. } => {
                 HostChange::AllowAll(self.volume(volume)?.id)

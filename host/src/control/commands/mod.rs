@@ -4,9 +4,10 @@
 //! In a cluster every process answers every question. It hands on what another must do: a
 //! node's own process what concerns the node or its disk, the leader's what changes the map.
 //!
-//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`], [`shrinking`] and [`farewells`]; here is whose question it is, and
-//! what all have in common.
+//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`], [`shrinking`], [`farewells`] and
+//! [`snapshots`]; here is whose question it is, and what all have in common.
 
+mod answers;
 mod content;
 mod disks;
 mod farewells;
@@ -14,6 +15,7 @@ mod hosts;
 mod nodes;
 mod reserving;
 mod shrinking;
+mod snapshots;
 mod thin;
 mod volumes;
 mod waits;
@@ -23,14 +25,13 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use weft_core::cluster::VolumeSize;
-use weft_core::node::{HostData, HostError, HostOp};
+use weft_core::node::HostOp;
 use weft_core::order::HostId;
 use weft_core::plan::Range;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::cluster::{Admission, Together};
-use crate::control::losses::{Losses, Next};
+use crate::control::losses::Losses;
 use crate::control::peer_status::PeerStatus;
 use crate::control::status;
 use crate::control::usage::Usage;
@@ -47,7 +48,7 @@ use crate::hosts::requests::Job;
 use crate::policy;
 use crate::spec::Spec;
 
-pub(crate) use farewells::{seconds_left, time_of_day};
+pub(crate) use farewells::{forgettable, seconds_left, time_of_day};
 pub(crate) use waits::Wait;
 
 /// How long a question for the leader waits for one.
@@ -64,13 +65,15 @@ pub(crate) struct NewDisk {
     pub(crate) size: Option<u64>,
 }
 
-/// How a volume goes.
+/// How a volume goes that hosts do not see any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Farewell {
     /// Its room is given back at once.
     ForGood,
     /// It can be brought back as long as nobody needs its room, for a day.
     ForADay,
+    /// It comes back with the content of this snapshot of it.
+    RollBack(VolumeId),
 }
 
 /// What becomes of a question.
@@ -189,6 +192,9 @@ impl Commands<'_> {
             | ControlRequest::VolumeRename { .. }
             | ControlRequest::VolumeResize { .. }
             | ControlRequest::VolumeSet { .. }
+            | ControlRequest::VolumeSnapshot { .. }
+            | ControlRequest::VolumeClone { .. }
+            | ControlRequest::VolumeRollback { .. }
             // Also to plan: what others know of the map may be older.
             | ControlRequest::Rebalance { .. }
             | ControlRequest::ClusterSet { .. }
@@ -203,7 +209,7 @@ impl Commands<'_> {
             | ControlRequest::NodeList
             | ControlRequest::Token { .. }
             | ControlRequest::DiskAdd { .. }
-            | ControlRequest::VolumeList
+            | ControlRequest::VolumeList { .. }
             | ControlRequest::VolumeShow { .. }
             | ControlRequest::Scrub { .. }
             | ControlRequest::Refresh { .. }
@@ -252,6 +258,9 @@ impl Commands<'_> {
                 | ControlRequest::VolumeDelete { .. }
                 | ControlRequest::VolumeUndelete { .. }
                 | ControlRequest::VolumeRename { .. }
+                | ControlRequest::VolumeSnapshot { .. }
+                | ControlRequest::VolumeClone { .. }
+                | ControlRequest::VolumeRollback { .. }
         );
         !depends || self.is_ready()
     }
@@ -284,8 +293,8 @@ impl Commands<'_> {
         let asked = request.clone();
         Ok(match request {
             ControlRequest::Status => Outcome::Answer(ok(json!(status::status(self)))),
-            ControlRequest::VolumeList => {
-                Outcome::Answer(ok(self.looked_at("volumes", &status::volumes(self))))
+            ControlRequest::VolumeList { snapshots } => {
+                Outcome::Answer(ok(self.looked_at("volumes", &status::listed(self, snapshots))))
             }
             ControlRequest::VolumeShow { name } => {
                 let volume = match self.hidden(&name) {
@@ -370,6 +379,15 @@ impl Commands<'_> {
             ControlRequest::VolumeDelete { name, now } => Outcome::Wait(self.delete(&name, now)?),
             ControlRequest::VolumeUndelete { name } => Outcome::Wait(self.undelete(&name)?),
             ControlRequest::VolumeRename { name, to } => Outcome::Wait(self.rename(&name, to)?),
+            ControlRequest::VolumeSnapshot { volumes, snapshot } => {
+                Outcome::Wait(self.snapshot(&volumes, snapshot)?)
+            }
+            ControlRequest::VolumeClone { snapshot, to } => {
+                Outcome::Wait(self.clone_snapshot(&snapshot, to)?)
+            }
+            ControlRequest::VolumeRollback { name, snapshot } => {
+                Outcome::Wait(self.roll_back(&name, &snapshot)?)
+            }
             ControlRequest::Reserve { change } => self.reserve(&change)?,
             ControlRequest::VolumeUnreserve { name } => self.unreserve(&name)?,
             ControlRequest::Scrub { volume, from, rate, trust, suspect } => {
@@ -483,6 +501,9 @@ impl Commands<'_> {
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
+            Wait::Snapped(..) | Wait::Cloned(..) | Wait::RolledBack(..) => {
+                self.check_snapshots(wait)
+            }
             Wait::Hosts(..) => self.check_hosts(wait),
             Wait::Sealing(name, secrets) => self.check_sealing(name, secrets),
             Wait::Reserved(..) => self.check_reserved(wait),
@@ -518,60 +539,6 @@ impl Commands<'_> {
             *ticket = Ticket::MADE;
         }
         Ok(self.engine.is_settled())
-    }
-
-    /// Takes the nodes' answer to what was waited for.
-    pub(crate) fn answered(
-        &mut self,
-        wait: Wait,
-        result: std::result::Result<HostData, HostError>,
-    ) -> Outcome {
-        match (wait, result) {
-            (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, findings))) => {
-                let volume = self.engine.exports().named(&name).cloned();
-                let answer = scrub::answer((name, whole), volume.as_deref(), &p, &findings);
-                Outcome::Answer(ok(answer))
-            }
-            (Wait::Refresh(name), Ok(HostData::Refreshed(left))) => {
-                Outcome::Answer(ok(json!({ "volume": name, "sectors_left": left })))
-            }
-            (Wait::Losses(losses), Ok(HostData::Lost(bytes, found))) => {
-                match losses.listed(bytes, &found) {
-                    Next::Ask(losses) => Outcome::Wait(Wait::Accepting(losses)),
-                    Next::Answer(answer) => Outcome::Answer(ok(answer)),
-                }
-            }
-            (Wait::Losses(losses), Ok(_)) => Outcome::Wait(Wait::Accepting(losses)),
-            (Wait::Copying(copying), result) => match result {
-                Ok(answer) => Outcome::Wait(Wait::CopyOn(Box::new(copying.with(answer)))),
-                Err(e) => Outcome::Answer(error(format!("{}: {e}", copying.doing()))),
-            },
-            (Wait::LookingAt(usage), Ok(HostData::Extents(found))) => {
-                Outcome::Wait(Wait::LookAt(Box::new(usage.with(&found))))
-            }
-            (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
-            (Wait::Clearing(volume), Err(e)) => {
-                let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);
-                if seen > 0 {
-                    let to = VolumeSize { size: seen, visible: seen, more: Vec::new() };
-                    self.engine.size_volume(volume.id, to);
-                } else {
-                    self.engine.remove_volume(volume.id);
-                }
-                Outcome::Answer(error(format!("the room could not be zeroed: {e}")))
-            }
-            (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {
-                Outcome::Wait(Wait::LookOn(Box::new(survey.with(&found))))
-            }
-            (Wait::Surveying(survey), Err(e)) => {
-                self.give_back(&survey);
-                Outcome::Answer(error(format!(
-                    "the data beyond the new size could not be read: {e}"
-                )))
-            }
-            (_, Err(e)) => Outcome::Answer(error(e)),
-            (wait, Ok(_)) => Outcome::Wait(wait),
-        }
     }
 
     /// Connections of hosts to a volume, in all processes.

@@ -10,7 +10,7 @@ use weft_net::identity::PublicKey;
 
 use super::{Commands, Outcome, Wait, overtaken};
 use crate::cluster::{Known, refuse_strangers};
-use crate::control::status;
+use crate::control::{balance, status};
 use crate::control_protocol::{NewHome, NodeAction, RebalanceAction, ok};
 use crate::engine::instance::Phase;
 use crate::error::{Error, Result, fail};
@@ -34,7 +34,7 @@ impl Commands<'_> {
     pub(super) fn rebalance(&mut self, action: RebalanceAction) -> Outcome {
         let on = match action {
             RebalanceAction::Plan => {
-                return Outcome::Answer(ok(status::balance(self.engine.map())));
+                return Outcome::Answer(ok(balance::planned(self.engine.map())));
             }
             RebalanceAction::Start => true,
             RebalanceAction::Stop => false,
@@ -304,7 +304,7 @@ impl Commands<'_> {
                 // If there was nothing to do it is over by now.
                 match map.rebalancing && !*on {
                     true => Err(overtaken()),
-                    false => Ok(Outcome::Answer(ok(status::balance(map)))),
+                    false => Ok(Outcome::Answer(ok(balance::planned(map)))),
                 }
             }
             Wait::Set(setting, ticket) => {

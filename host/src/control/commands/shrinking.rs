@@ -52,6 +52,7 @@ impl Commands<'_> {
     /// Begins to make a volume smaller.
     pub(super) fn shrink(&mut self, volume: Volume, size: u64, force: bool) -> Result<Wait> {
         require_multiple("a volume size", size, GRAIN)?;
+        self.refuse_below_snapshot(&volume, size)?;
         self.refuse_unless_whole(&volume)?;
         self.refuse_while_used(&volume, UNNOTICED)?;
         let survey = Survey { usage: Usage::of(volume, size), size, force, hidden: false };
@@ -63,6 +64,21 @@ impl Commands<'_> {
         match self.clients_of(volume.id) {
             0 => Ok(()),
             n => fail(format!("{} volume '{}', {why}; {DISCONNECT}", used_by(n), volume.name)),
+        }
+    }
+
+    /// A volume is no smaller than the snapshot that it lies over.
+    fn refuse_below_snapshot(&self, volume: &Volume, size: u64) -> Result<()> {
+        let map = self.engine.map();
+        let below = volume.lineage.below.and_then(|id| map.volumes.get(&id));
+        match below.filter(|below| size < below.size) {
+            Some(below) => fail(format!(
+                "volume '{}' shows content of snapshot '{}' of {}, and cannot be smaller than that",
+                volume.name,
+                below.name,
+                exactly(below.size)
+            )),
+            None => Ok(()),
         }
     }
 

@@ -14,9 +14,18 @@ impl Commands<'_> {
     pub(super) fn check_space(&self, volume: &Volume) -> Result<()> {
         let nodes = status::nodes(self);
         match volume.is_thin() {
-            true => check_slots(volume, &nodes),
+            true => check_slots(volume, &nodes, "a thin volume"),
             false => self.check_left(volume, &nodes),
         }
+    }
+
+    /// Refuses views of a volume if a disk cannot hold them. One of a thin volume that does not run can.
+    pub(super) fn check_views(&self, volume: &Volume) -> Result<()> {
+        let mut nodes = status::nodes(self);
+        if volume.is_thin() {
+            nodes.retain(|node| node.quiet.is_some());
+        }
+        check_slots(volume, &nodes, "snapshots")
     }
 
     /// The map with this volume in it must not reserve what thin volumes use.
@@ -43,19 +52,19 @@ impl Commands<'_> {
     }
 }
 
-/// Every disk with a column of a thin volume must be divided into slots, which only a running node can tell.
-fn check_slots(volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
+/// Every disk with a column of a volume that has an address space of its own must be divided into slots, which only a running node can tell.
+fn check_slots(volume: &Volume, nodes: &[NodeStatus], what: &str) -> Result<()> {
     let has = |node: &&NodeStatus| volume.nodes().iter().any(|n| n.0 == node.node);
     for node in nodes.iter().filter(has) {
         if node.quiet.is_none() {
             return fail(format!(
-                "node {} does not run, so it is not known whether its disk can hold a thin volume; start it first",
+                "node {} does not run, so it is not known whether its disk can hold {what}; start it first",
                 node.node
             ));
         }
         if node.slots.is_none_or(|slots| slots.bytes == 0) {
             return fail(format!(
-                "the disk of node {} cannot hold a thin volume: it is smaller than {}, or its process runs an earlier version \
+                "the disk of node {} cannot hold {what}: it is smaller than {}, or its process runs an earlier version \
                  of weft",
                 node.node,
                 rounded(LEAST_BYTES)

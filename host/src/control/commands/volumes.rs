@@ -8,19 +8,22 @@ use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
 
-use super::{Commands, Outcome, Wait, overtaken, used_by};
+use super::snapshots::{check_deletion, refuse_snapshot};
+use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
 use crate::control_protocol::{ControlRequest, ok};
 use crate::error::{Error, Result, fail};
 use crate::policy::{self, refused};
 use crate::spec::Spec;
-use crate::volumes::{self, NewVolume};
+use crate::volumes::{self, NewVolume, SNAPSHOT_MARK};
 
 impl Commands<'_> {
     /// A volume that hosts see, by its name.
     pub(super) fn volume(&self, name: &str) -> Result<Volume> {
         let exports = self.engine.exports();
-        let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
+        // There may be many snapshots.
+        let is_meant = |v: &&Arc<Volume>| !v.is_snapshot() || name.contains(SNAPSHOT_MARK);
+        let names: Vec<&str> = exports.all().filter(is_meant).map(|v| v.name.as_str()).collect();
         match exports.named(name) {
             Some(volume) => Ok(Volume::clone(volume)),
             None if names.is_empty() => fail("there are no volumes; create one first"),
@@ -78,6 +81,7 @@ impl Commands<'_> {
     ) -> Result<Wait> {
         self.require_ready()?;
         let volume = self.volume(name)?;
+        refuse_snapshot(&volume, "resized")?;
         if self.sizing.contains(&volume.id) {
             return fail(format!("volume '{}' is already being resized", volume.name));
         }
@@ -118,6 +122,7 @@ impl Commands<'_> {
     pub(super) fn set_policy(&mut self, name: &str, change: PolicyChange) -> Result<Wait> {
         self.require_ready()?;
         let volume = self.volume(name)?;
+        refuse_snapshot(&volume, "changed")?;
         let mut changed = volume.clone();
         change.apply(&mut changed);
         self.engine.map().check_policy(volume.id, &change).map_err(refused)?;
@@ -211,7 +216,10 @@ impl Commands<'_> {
                 if !self.unheard_since(*epoch).is_empty() {
                     return Ok(Outcome::Wait(wait));
                 }
-                if self.clients_of(*id) > 0 {
+                // A snapshot or a clone may have been made just before.
+                let deletes = !matches!(farewell, Farewell::RollBack(_));
+                let needed = deletes && check_deletion(self.engine.map(), &volume).is_err();
+                if self.clients_of(*id) > 0 || needed {
                     return Ok(Outcome::Wait(self.keep(volume)));
                 }
                 Ok(Outcome::Wait(self.part_with(*id, *farewell)))
@@ -220,9 +228,9 @@ impl Commands<'_> {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
                 }
-                match self.engine.map().volumes.get(id).is_some_and(|v| v.visible > 0) {
-                    true => fail("a host uses the volume; disconnect it, then delete the volume"),
-                    false => Err(overtaken()),
+                match self.clients_of(*id) {
+                    0 => Err(overtaken()),
+                    n => fail(format!("{} the volume; {DISCONNECT}", used_by(n))),
                 }
             }
             Wait::VolumeGone(id, ticket) => {

@@ -74,6 +74,12 @@ pub(crate) enum Wait {
     Back(VolumeId, Ticket),
     /// The map says that the volume has this name.
     Renamed(VolumeId, String, Ticket),
+    /// The map holds a snapshot of this name of each of the volumes.
+    Snapped(Vec<VolumeId>, String, Ticket),
+    /// The map holds a volume of this name over the snapshot.
+    Cloned(VolumeId, String, Ticket),
+    /// The volume shows the content of this snapshot, and hosts see it again.
+    RolledBack(VolumeId, VolumeId, Ticket),
     /// The map does not hold deleted volumes any more whose room is needed for this request.
     Forgotten(Box<ControlRequest>, Vec<Ticket>),
     /// Hosts see the volume again, which is not deleted because one uses it.
@@ -132,6 +138,7 @@ impl Wait {
             | Wait::Deleted(id, _)
             | Wait::Back(id, _)
             | Wait::Renamed(id, ..)
+            | Wait::RolledBack(id, ..)
             | Wait::VolumeGone(id, _) => Some(*id),
             Wait::Removable(id, ..) => Some(*id),
             _ => self.sizes(),
@@ -173,6 +180,7 @@ impl Commands<'_> {
         let volume = match request {
             ControlRequest::VolumeDelete { name, .. }
             | ControlRequest::VolumeRename { name, .. }
+            | ControlRequest::VolumeRollback { name, .. }
                 if !name.is_empty() =>
             {
                 exports.named(name)
@@ -182,7 +190,14 @@ impl Commands<'_> {
             }
             _ => None,
         };
-        volume.map_or(0, |v| self.clients_of(v.id))
+        // Snapshots are renamed with their volume.
+        let snapshots = match request {
+            ControlRequest::VolumeRename { .. } => {
+                volume.map_or(Vec::new(), |v| self.engine.map().snapshots_of(v.id))
+            }
+            _ => Vec::new(),
+        };
+        volume.into_iter().chain(snapshots).map(|v| self.clients_of(v.id)).sum()
     }
 
     /// What is waited for, in words for whoever asked and wonders.
@@ -225,6 +240,9 @@ impl Commands<'_> {
             | Wait::Deleted(..)
             | Wait::Back(..)
             | Wait::Renamed(..)
+            | Wait::Snapped(..)
+            | Wait::Cloned(..)
+            | Wait::RolledBack(..)
             | Wait::Forgotten(..)
             | Wait::Hosts(..)
             | Wait::Reserved(..)

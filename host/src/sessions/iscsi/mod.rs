@@ -111,8 +111,9 @@ impl Protocol for Iscsi {
                 }
                 Some(Event::Unproved(why)) => return Ok(Some(Said::Unproved(why.to_string()))),
                 Some(Event::List) => {
-                    let all: Vec<_> =
-                        exports.all().map(|volume| self.target(volume, exports)).collect();
+                    // Initiators log in to all that they find. So snapshots are found by name only.
+                    let found = exports.all().filter(|volume| !volume.is_snapshot());
+                    let all: Vec<_> = found.map(|volume| self.target(volume, exports)).collect();
                     machine.targets(&all);
                 }
                 Some(Event::Login(nexus)) => match names::find(exports, &nexus.target) {

@@ -3,7 +3,7 @@
 
 use weft_core::cluster::Volume;
 
-use crate::volumes::{Exports, Served};
+use crate::volumes::{Exports, SNAPSHOT_MARK, Served};
 
 /// The prefix of all names, before the cluster's number.
 const PREFIX: &str = "iqn.2026-11.weft";
@@ -15,7 +15,7 @@ const PREFIX: &str = "iqn.2026-11.weft";
 pub(super) fn of(volume: &Volume, at: Served) -> String {
     let cluster = (at.cluster >> 64) as u64;
     let name = &volume.name;
-    let folded = name.to_ascii_lowercase().replace('_', "-");
+    let folded = name.to_ascii_lowercase().replace('_', "-").replace(SNAPSHOT_MARK, ".");
     match folded == *name {
         true => format!("{PREFIX}.{cluster:016x}:{name}"),
         false => format!("{PREFIX}.{cluster:016x}:{folded}:{}", volume.id.0),
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn each_volume_has_names_of_its_own() {
-        let names = ["vol0", "Vol0", "vol-a", "vol_a", "VOL_A", "a.b"];
+        let names = ["vol0", "Vol0", "vol-a", "vol_a", "VOL_A", "a.b", "a@b"];
         let volumes: Vec<Volume> = names.iter().zip(0..).map(|(n, id)| volume(id, n)).collect();
         let map = ClusterMap {
             volumes: volumes.iter().map(|v| (v.id, Arc::new(v.clone()))).collect(),

@@ -1,0 +1,62 @@
+//! What nodes answer to the requests that commands make.
+
+use serde_json::json;
+use weft_core::cluster::VolumeSize;
+use weft_core::node::{HostData, HostError};
+
+use super::{Commands, Outcome, Wait};
+use crate::control::losses::Next;
+use crate::control::scrub;
+use crate::control_protocol::{error, ok};
+
+impl Commands<'_> {
+    /// Takes the nodes' answer to the request that is waited for.
+    pub(crate) fn answered(&mut self, wait: Wait, result: Result<HostData, HostError>) -> Outcome {
+        match (wait, result) {
+            (Wait::Scrub(name, whole), Ok(HostData::Scrubbed(p, findings))) => {
+                let volume = self.engine.exports().named(&name).cloned();
+                let answer = scrub::answer((name, whole), volume.as_deref(), &p, &findings);
+                Outcome::Answer(ok(answer))
+            }
+            (Wait::Refresh(name), Ok(HostData::Refreshed(left))) => {
+                Outcome::Answer(ok(json!({ "volume": name, "sectors_left": left })))
+            }
+            (Wait::Losses(losses), Ok(HostData::Lost(bytes, found))) => {
+                match losses.listed(bytes, &found) {
+                    Next::Ask(losses) => Outcome::Wait(Wait::Accepting(losses)),
+                    Next::Answer(answer) => Outcome::Answer(ok(answer)),
+                }
+            }
+            (Wait::Losses(losses), Ok(_)) => Outcome::Wait(Wait::Accepting(losses)),
+            (Wait::Copying(copying), result) => match result {
+                Ok(answer) => Outcome::Wait(Wait::CopyOn(Box::new(copying.with(answer)))),
+                Err(e) => Outcome::Answer(error(format!("{}: {e}", copying.doing()))),
+            },
+            (Wait::LookingAt(usage), Ok(HostData::Extents(found))) => {
+                Outcome::Wait(Wait::LookAt(Box::new(usage.with(&found))))
+            }
+            (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
+            (Wait::Clearing(volume), Err(e)) => {
+                let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);
+                if seen > 0 {
+                    let to = VolumeSize { size: seen, visible: seen, more: Vec::new() };
+                    self.engine.size_volume(volume.id, to);
+                } else {
+                    self.engine.remove_volume(volume.id);
+                }
+                Outcome::Answer(error(format!("the room could not be zeroed: {e}")))
+            }
+            (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {
+                Outcome::Wait(Wait::LookOn(Box::new(survey.with(&found))))
+            }
+            (Wait::Surveying(survey), Err(e)) => {
+                self.give_back(&survey);
+                Outcome::Answer(error(format!(
+                    "the data beyond the new size could not be read: {e}"
+                )))
+            }
+            (_, Err(e)) => Outcome::Answer(error(e)),
+            (wait, Ok(_)) => Outcome::Wait(wait),
+        }
+    }
+}
