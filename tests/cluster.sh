@@ -3,7 +3,7 @@
 # any node, other sizes, draining, removing, adding; boxes with several disks each; and what is
 # refused. In a temporary directory.
 # WEFT chooses the binary, and WEFT_OLD the one from which 'upgrading' upgrades (the same, if there is none). The checks
-# to run may be named; 'upgrading' and 'controlled' need no others before them. Closing line 'N passed, N failed'.
+# to run may be named; 'upgrading', 'patience' and 'controlled' need no others before them. Closing line 'N passed, N failed'.
 set -u
 unset COLUMNS
 export LC_ALL=C
@@ -22,7 +22,7 @@ ADMIT=127.0.0.1:${PORTS[7]}
 weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
     trap - EXIT INT TERM
-    cat "$T"/pid* "$T"/forgetting/pid* "$T"/by-itself/pid* "$T"/upgrading/pid* "$T"/controlled/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
+    cat "$T"/pid* "$T"/forgetting/pid* "$T"/by-itself/pid* "$T"/upgrading/pid* "$T"/patience/pid* "$T"/controlled/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
     rm -rf "$T"
 }
 trap clean EXIT
@@ -1069,6 +1069,61 @@ upgrading() {
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }
+# A process that does not run for 2.5 s is taken out of the map; where all are patient it stays, and hosts wait for it.
+patience() {
+    local n how at before S=$T/patience
+    mkdir -p "$S"
+    process() { printf '%s\n' "name = \"p$1\"" "dir = \"state$1\"" "disk = \"disk$1.img\"" 'disk_size = "64M"' \
+        "address = \"127.0.0.1:${PORTS[$1]}\"" "nbd = [\"nbd$1.sock\"]" "${@:2}" >"$S/p$1.toml"; }
+    start_it() { "$WEFT" node --config "$S/p$1.toml" >>"$S/log$1" 2>&1 & echo $! >"$S/pid$1"; }
+    its() { weft status --json --dir "$S/state$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
+    all_up() { its "$1" "sys.exit(s['cluster']['leader'] is None or [n['state'] for n in s['nodes']] != ['up'] * 3)"; }
+    dead_by() { grep -c 'does not answer and is counted dead' "$1" || true; }
+    process 0 "admit = \"$ADMIT\"" 'patience = "endless"'
+    refused 'endless short long' weft config check "$S/p0.toml"
+    process 0 "admit = \"$ADMIT\""
+    weft cluster init --config "$S/p0.toml"
+    start_it 0
+    wait_until its 0 "sys.exit(s['cluster']['leader'] is None)"
+    for n in 1 2; do
+        process $n
+        weft cluster join "$(weft cluster token --dir "$S/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')" \
+            --at "$ADMIT" --config "$S/p$n.toml"
+        start_it $n
+    done
+    wait_until all_up 0
+    weft volume create v 16M --layout rs:2+1 --dir "$S/state0"
+    for how in short long; do
+        for n in 0 1 2; do
+            kill "$(cat "$S/pid$n")"
+            wait_until dead "$(cat "$S/pid$n")"
+            sed -i '/^patience/d' "$S/p$n.toml"
+            sed -i "1i patience = \"$how\"" "$S/p$n.toml"
+        done
+        for n in 0 1 2; do start_it $n; done
+        for n in 0 1 2; do wait_until all_up $n; done
+        wait_until weft status --check --dir "$S/state0"
+        # Not the one that leads, nor the one that the host uses.
+        n=$(its 0 "print(next(n for n in (1, 2) if n != s['cluster']['leader']))")
+        at="$S/log$(its 0 "print(s['cluster']['leader'])")"
+        before=$(dead_by "$at")
+        kill -STOP "$(cat "$S/pid$n")"
+        { sleep 2.5; kill -CONT "$(cat "$S/pid$n")"; } &
+        head -c 16M /dev/urandom >"$S/image"
+        nbdcopy "$S/image" "nbd+unix:///v?socket=$S/nbd0.sock"
+        wait $!
+        case $how in
+            short) [ "$(dead_by "$at")" -gt "$before" ] ;;
+            long) [ "$(dead_by "$at")" = "$before" ] ;;
+        esac
+        wait_until all_up 0
+        wait_until weft status --check --dir "$S/state0"
+        nbdcopy "nbd+unix:///v?socket=$S/nbd$n.sock" - | cmp - "$S/image"
+    done
+    scrubbed v "$S/state0"
+    for n in 0 1 2; do kill "$(cat "$S/pid$n")"; done
+    for n in 0 1 2; do wait_until dead "$(cat "$S/pid$n")"; done
+}
 # One process coordinates and no data passes it. It is killed while hosts write by another, and the next takes over; then
 # others compute parity, too; then one comes that is there to be the controller.
 controlled() {
@@ -1141,7 +1196,7 @@ controlled() {
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }
-all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting snapshotted left_over rolled_half outvoted leaving adding at_once stopping boxes whole_box forgetting by_itself upgrading controlled'
+all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting snapshotted left_over rolled_half outvoted leaving adding at_once stopping boxes whole_box forgetting by_itself upgrading patience controlled'
 for check in ${*:-$all}; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -7,7 +7,7 @@ use super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Extent, NodeInfo, NodeKind, Volume};
 use crate::plan::{Calculators, Part, Range, Role, Span};
-use crate::policy::{Commit, Dispatch, Ordering};
+use crate::policy::{Commit, Dispatch, Ordering, Timing};
 use crate::units::{ColumnSet, MILLIS};
 
 /// The map with a volume whose writes are not voted on.
@@ -32,6 +32,44 @@ fn a_write_that_has_only_begun_counts_as_unsettled() {
     // Here is why: it is prepared by the time of the new epoch.
     bench.enter(map(2, Attendance::default()), at(1000));
     assert!(bench.has_sent(|b| matches!(b, Body::Ask { ts } if *ts == first)));
+}
+
+/// The third node holds data that a write changed without it, so the write is remembered until it is back. A node that
+/// leaves meanwhile has not missed the write, and its parity may be the only record of that data.
+#[test]
+fn a_write_that_is_kept_for_one_that_is_away_counts_as_settled() {
+    let ts = at(100);
+    let deferred = |epoch, attendance| {
+        let mut map = ClusterMap::clone(&map(epoch, attendance));
+        let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).unwrap());
+        volume.policy.redundancy.timing = Timing::Deferred;
+        map
+    };
+    for (waiting, counts) in [(true, true), (false, false)] {
+        let mut bench = Bench::new();
+        bench.enter(Arc::new(deferred(2, Attendance::default())), at(50));
+        bench.begin_write(ts);
+        while bench.disk_works().is_some() {}
+        let (away, stale_since) = ([THIRD].into(), [(THIRD, at(50))].into());
+        let mut map = deferred(3, Attendance { away, stale_since, ..Attendance::default() });
+        map.nodes[usize::from(THIRD.0)].up = false;
+        bench.enter(Arc::new(map), at(150));
+        // It asks again until the outcome is durable everywhere.
+        for _ in 0..4 {
+            bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: true } });
+            while bench.disk_works().is_some() {}
+            bench.now += NodeConfig::default().patience;
+            bench.handle(Input::Timer(Timer::Tick));
+        }
+        bench.hear(PEER, Body::Answer { ts, standing: Standing::Committed { safe: true } });
+        bench.hear(PEER, Body::QueryReply { ts, waiting });
+        let kept: Vec<_> = bench.node.writes().collect();
+        assert_eq!(kept, [(ts, Standing::Committed { safe: true })]);
+        bench.reports.clear();
+        bench.handle(Input::Map(MapMessage::Freeze { epoch: 4 }));
+        let [MemberReport::Frozen { oldest, .. }] = bench.reports[..] else { panic!() };
+        assert_eq!(oldest == ts, counts, "the originator asks: {waiting}, oldest {oldest}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! A change goes in two steps. *Freeze*: every node that will take part stops serving and
 //! says how far back it has unsettled writes and how late its clock is. *Enter*: the map,
 //! made durable first, takes effect. For each volume that goes on without it, a node that
-//! leaves is marked stale from the oldest write that anyone had unsettled; one that returns
+//! leaves is marked stale from the oldest write that any other with a say had unsettled; one that returns
 //! takes part at once but counts as stale until it has caught up. A volume that cannot go on
 //! sleeps until enough of those have returned that took part last; one in which nobody has anything in work
 //! when nodes leave rests until somebody has. What was on a node that is
@@ -276,7 +276,7 @@ impl Authority {
         if members.is_empty() || !members.iter().all(|n| frozen.contains_key(n)) {
             return;
         }
-        let oldest = frozen.values().map(|f| f.oldest).min().expect("not empty");
+        let oldest = &frozen.iter().map(|(node, f)| (*node, f.oldest)).collect();
         // All of them may have been started again with clocks that were set back: then those who counted
         // from a later time on would have no say in what is written next, and the latest clock is that
         // of a write, which may be unsettled.

@@ -15,8 +15,8 @@ use crate::units::{NodeId, Timestamp, VolumeId};
 pub(super) struct Findings<'a> {
     /// The nodes that take part.
     pub members: &'a [NodeId],
-    /// The oldest write that any of them has unsettled.
-    pub oldest: Timestamp,
+    /// The oldest write that each of them has unsettled.
+    pub oldest: &'a BTreeMap<NodeId, Timestamp>,
     /// Every write until now comes before this, every later one after it.
     pub floor: Timestamp,
     /// None of them has anything in work.
@@ -29,6 +29,18 @@ pub(super) struct Findings<'a> {
     pub written: &'a BTreeMap<NodeId, Timestamp>,
     /// Volumes of which parity is out of date.
     pub exposed: &'a BTreeSet<VolumeId>,
+}
+
+impl Findings<'_> {
+    /// The first write that `node` may have missed: the oldest one unsettled at others with a say. The unsettled writes of
+    /// a node that the volume went on without are decided by the others. The others also keep each unsettled write of
+    /// `node` until `node` has committed it durably.
+    pub(super) fn first_missed(&self, a: &Attendance, node: NodeId) -> Timestamp {
+        let counts = |other: &NodeId| *other != node && !a.away.contains(other);
+        let others = self.oldest.iter().filter(|(other, _)| counts(other));
+        let all = self.oldest.values().min().expect("somebody takes part");
+        others.map(|(_, oldest)| *oldest).min().unwrap_or(*all)
+    }
 }
 
 impl Authority {
@@ -150,7 +162,7 @@ impl Authority {
 
     /// Who takes part in a volume from now on, and who has missed what of it.
     fn attend(&self, volume: &Volume, a: &mut Attendance, findings: &Findings<'_>) {
-        let Findings { members, oldest, floor, .. } = *findings;
+        let Findings { members, floor, .. } = *findings;
         a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
         let behind = a.stale_since.clone();
         let runs = |n: NodeId| members.contains(&n);
@@ -185,8 +197,9 @@ impl Authority {
             let was_away = a.away.contains(&node);
             let left = !was_away && (!runs(node) || (lapse && lapsed(node)));
             if left {
-                let since = a.stale_since.entry(node).or_insert(oldest);
-                *since = oldest.min(*since);
+                let first = findings.first_missed(a, node);
+                let since = a.stale_since.entry(node).or_insert(first);
+                *since = first.min(*since);
             }
             if runs(node) && (was_away || left) {
                 a.counts_from.insert(node, floor);

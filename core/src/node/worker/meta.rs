@@ -89,6 +89,7 @@ fn read(r: &mut Reader) -> Read<Participation> {
         awaited: false,
         told_by: None,
         heard: false,
+        settled: false,
         since: 0,
     })
 }

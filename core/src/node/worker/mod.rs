@@ -174,6 +174,8 @@ struct Participation {
     told_by: Option<NodeId>,
     /// The originator knows the outcome, or is gone.
     heard: bool,
+    /// All nodes with a say have committed it, and that is durable. It is kept for nodes that are away.
+    settled: bool,
     since: Nanos,
 }
 
@@ -335,14 +337,15 @@ impl Worker {
         self.open
     }
 
-    /// The oldest write that is not settled everywhere. One that has only begun counts: its disk's operations are done
-    /// also while the node is frozen, and when the node enters the new epoch the write may be prepared. An aborted one
-    /// counts until the abort is durable: after a crash it is prepared again, and nodes that knew nothing of it may
-    /// have no say by then.
+    /// The oldest write that is not settled at all nodes with a say. One that has only begun counts: its disk's
+    /// operations are done also while the node is frozen, and when the node enters the new epoch the write may be
+    /// prepared. An aborted one counts until the abort is durable: after a crash it is prepared again, and nodes that
+    /// knew nothing of it may have no say by then.
     pub fn oldest_unsettled(&self) -> Option<Timestamp> {
         let begun = self.config.counts_begun_writes();
-        let counts =
-            |t: &Participation| begun || !matches!(t.phase, Phase::Working | Phase::Preparing);
+        let counts = |t: &Participation| {
+            !t.settled && (begun || !matches!(t.phase, Phase::Working | Phase::Preparing))
+        };
         let open = self.txns.iter().find(|(_, t)| counts(t)).map(|(ts, _)| *ts);
         open.into_iter().chain(self.store.oldest_abort()).min()
     }

@@ -109,7 +109,8 @@ impl Worker {
         let committed =
             matches!(self.txns.get_mut(&ts).map(|t| t.phase), Some(Phase::Committed { .. }));
         if committed && self.waits_for_holders(ts) {
-            self.txns.get_mut(&ts).expect("just seen").heard = true;
+            let txn = self.txns.get_mut(&ts).expect("just seen");
+            (txn.heard, txn.settled) = (true, true);
         } else if committed {
             self.txns.remove(&ts);
             self.inquiries.remove(&ts);

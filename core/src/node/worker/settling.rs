@@ -202,8 +202,7 @@ impl Worker {
                 for node in inquiry.unheard(&self.holders(ts)).filter(|n| !voters.contains(n)) {
                     outbox.notice(node, Notice::Commit(ts));
                 }
-                let all_know = inquiry.all_know(&voters) && !self.waits_for_holders(ts);
-                if safe && txn.heard && all_know {
+                if safe && txn.heard && inquiry.all_know(&voters) {
                     self.on_release(ts);
                 }
             }

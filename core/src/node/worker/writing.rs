@@ -172,6 +172,7 @@ impl Worker {
             awaited: false,
             told_by: None,
             heard: false,
+            settled: false,
             since: outbox.now,
         };
         if let Task::Write(_) = header.task {

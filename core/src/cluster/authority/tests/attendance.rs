@@ -1,7 +1,10 @@
 //! Nodes that go and come back, and volumes that wait for them.
 
+use std::collections::BTreeSet;
+
+use super::next_map::Findings;
 use super::*;
-use crate::cluster::TimeAway;
+use crate::cluster::{Attendance, TimeAway};
 
 #[test]
 fn a_node_that_was_away_is_stale_until_it_has_caught_up() {
@@ -19,6 +22,31 @@ fn a_node_that_was_away_is_stale_until_it_has_caught_up() {
     let map = caught_up(&mut a, 2, 40).unwrap();
     assert!(!map.is_stale(NodeId(2)));
     assert!(caught_up(&mut a, 2, 50).is_none(), "nothing to change");
+}
+
+/// Node 1 is away, with an unsettled write that the others decided. Node 2 was restarted, with one that the others keep
+/// until node 2 has it durably. Neither report may make parity of node 2 count as stale.
+#[test]
+fn a_node_has_missed_what_others_with_a_say_have_unsettled() {
+    let oldest =
+        BTreeMap::from([(0, 40), (1, 10), (2, 20), (3, 30)].map(|(n, t)| (NodeId(n), at(t))));
+    let none = BTreeSet::new();
+    let findings = Findings {
+        members: &[],
+        oldest: &oldest,
+        floor: at(50),
+        idle: false,
+        forgot: &none,
+        looked_at: &none,
+        written: &BTreeMap::new(),
+        exposed: &BTreeSet::new(),
+    };
+    let away = Attendance { away: [NodeId(1)].into(), ..Attendance::default() };
+    assert_eq!(findings.first_missed(&away, NodeId(2)), at(30));
+    assert_eq!(findings.first_missed(&away, NodeId(3)), at(20));
+    assert_eq!(findings.first_missed(&Attendance::default(), NodeId(2)), at(10));
+    let alone = BTreeMap::from([(NodeId(2), at(20))]);
+    assert_eq!(Findings { oldest: &alone, ..findings }.first_missed(&away, NodeId(2)), at(20));
 }
 
 /// All are started again with clocks that were set back: what is written then must not look like what
