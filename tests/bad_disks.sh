@@ -54,8 +54,8 @@ serve_disk() {
     serve_backing
 }
 serve_backing() {
-    nbdkit -U "$T/kit.sock" -P "$T/kit.pid" ${1:+"$1"} --filter=error file "$T/backing" error=EIO error-rate=100% \
-        error-file="$T/err" "${@:2}"
+    nbdkit -U "$T/kit.sock" -P "$T/kit.pid" ${1:+"$1"} --filter=error file "$T/backing" error=EIO \
+        error-rate="${ERROR_RATE:-100%}" error-file="$T/err" "${@:2}"
     nbdfuse -P "$T/fuse.pid" "$DISK" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
     wait_until eval "[ -s '$T/fuse.pid' ]"
 }
@@ -199,6 +199,24 @@ errs() {
     grep 'node 1 is down: its disk failed: .*; it starts again in 3 s' "$T/log"
 }
 
+# One operation in three hundred fails, and succeeds when it is tried again. The node stays, or comes back by itself; what cannot
+# be read is decoded and written again.
+errs_at_times() {
+    local ERROR_RATE=0.33%
+    down
+    : >"$T/err"
+    serve_again
+    up && wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randrw --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=20 \
+        --max_latency=15s
+    host 60 check
+    wait_until status "sys.exit(n['errors']['passed'] < 10)"
+    weft disk list --dir "$DIR" >"$T/said"
+    rm "$T/err"
+    whole
+}
+
 # The file system of a disk is full for a while, and so are those of all disks.
 is_full() {
     down
@@ -310,6 +328,6 @@ state_is_full() {
 }
 
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs is_full process_hangs state_hangs state_is_full}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs errs_at_times is_full process_hangs state_hangs state_is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
