@@ -35,7 +35,7 @@ pub enum Astray {
     To(u64),
 }
 
-/// A disk some of whose operations end with errors: so many of a million.
+/// A disk some of whose operations end with errors, per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorRates {
     /// Of reads.
@@ -79,6 +79,11 @@ pub struct SimDisk {
     errs: Option<Erring>,
     /// How many of them did.
     pub erred: u64,
+    /// With a deliberate bug: writes that were in work when a process died. One with the same number is said to have ended
+    /// before it has.
+    late: Option<BTreeSet<u64>>,
+    /// Those that were said to have ended.
+    early: BTreeSet<u64>,
     /// What was in each sector before it was written last.
     before: BTreeMap<u64, Sector>,
     /// What becomes of the next write, if it goes astray.
@@ -129,7 +134,21 @@ impl SimDisk {
             DiskOp::Flush => self.asked.flushes += 1,
             DiskOp::Discard { .. } => {}
         }
+        let is_write = matches!(op, DiskOp::Write { .. });
+        if is_write && self.late.as_mut().is_some_and(|late| late.remove(&id)) {
+            self.early.insert(id);
+        }
         self.started.insert(id, op);
+    }
+
+    /// What it ends late counts for the next process: a deliberate bug.
+    pub fn tell_late(&mut self) {
+        self.late.get_or_insert_default();
+    }
+
+    /// Whether an operation is said to have ended before it has.
+    pub fn is_early(&self, id: u64) -> bool {
+        self.early.contains(&id)
     }
 
     /// Whether an operation that was started is a write.
@@ -251,6 +270,10 @@ impl SimDisk {
     /// The process that used it dies: what had been started may have been done, in part.
     pub fn process_dies(&mut self, rng: &mut Rng) {
         self.astray = None;
+        self.early.clear();
+        if let Some(late) = &mut self.late {
+            late.extend(self.started.keys());
+        }
         for op in std::mem::take(&mut self.started).into_values() {
             let DiskOp::Write { offset, data, .. } = op else { continue };
             for (sector, bytes) in pieces(offset, &data) {
