@@ -3,7 +3,7 @@
 # is healthy again by itself; a scrub finds nothing.
 #   tests/bad_disks.sh            all checks
 #   tests/bad_disks.sh NAME...    some of them
-# Disk 1 of 5 is a file that nbdfuse mounts from nbdkit: a stopped nbdkit is a disk that hangs, and its filters err and delay.
+# The order matters: from process_hangs on disk 1 is not what it was. Disk 1 of 5 is a file that nbdfuse mounts from nbdkit: a stopped nbdkit is a disk that hangs, and its filters err and delay.
 # As root. WEFT chooses the binary. In a temporary directory; closing line 'N passed, N failed'.
 set -u
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
@@ -70,7 +70,7 @@ serve_again() { serve_no_more && serve_backing "$@"; }
 take_disk_back() { serve_no_more && mv "$T/backing" "$DISK"; }
 clean() {
     trap - EXIT INT TERM
-    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
+    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img" "$T/slow/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
     rm -rf "$T"
 }
 trap clean EXIT
@@ -135,6 +135,33 @@ is_slow() {
     wait_until status "sys.exit(n.get('slow', {}).get('read_microseconds', 0) < 20000)"
     weft status --dir "$DIR" >"$T/said"
     grep 'node 1 is slow: its median read takes' "$T/said"
+    down
+    serve_again
+    up && whole
+}
+
+# 99 of 100 requests are to take 5 ms, and each write waits 40 ms for a disk: background work gives way as far as it can, and it
+# is said that this is not enough. What can be kept is kept with all of it.
+promises() {
+    local load
+    down
+    serve_again --filter=delay rdelay=40ms wdelay=40ms
+    up && wait_until answers
+    host 60 fill
+    weft volume set v p99=5ms --dir "$DIR"
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
+    load=$!
+    wait_until status "sys.exit(s['volumes'][0]['promise'].get('missed_seconds', 0) < 10)"
+    status "sys.exit(s['volumes'][0]['promise']['background_percent'] != 1)"
+    weft status --dir "$DIR" >"$T/said"
+    grep 'more than 1 % of the requests to volume v have taken longer than 5ms for' "$T/said"
+    weft volume show v --dir "$DIR" >"$T/said"
+    grep 'within 5ms; background work on its disks at 1 %; this is not kept' "$T/said"
+    weft volume set v p99=10s --dir "$DIR"
+    wait_until status "sys.exit(s['volumes'][0]['promise'] != {'background_percent': 100})"
+    kill "$load"
+    wait "$load" || true
+    weft volume set v p99=none --dir "$DIR"
     down
     serve_again
     up && whole
@@ -292,6 +319,65 @@ process_hangs() {
     serve_no_more
 }
 
+# The disk of one process of a cluster stays slow while a host writes at another. Its node is taken out by what the others
+# measure, and when the disk is fast it comes back for good.
+process_is_slow() {
+    local LIMIT=150 load
+    down
+    serve_no_more || true
+    DIR=$T/slow URI="nbd+unix:///v?socket=$T/slow/nbd.sock" DISK=$T/slow/node-1/disk.img
+    up --processes --slow-disk-timeout 10s && wait_until answers && down
+    mv "$DISK" "$T/backing" && : >"$DISK"
+    serve_backing --filter=delay rdelay=40ms wdelay=40ms
+    up_again --processes --slow-disk-timeout 10s
+    wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
+    load=$!
+    wait_until state_is slow
+    weft status --dir "$DIR" >"$T/said"
+    grep 'node 1 has been slow for .*its disk is slow: half of its .* take' "$T/said"
+    sleep 5
+    kill "$load"
+    wait "$load" || true
+    state_is slow
+    host 20 write
+    serve_again
+    wait_until state_is up
+    whole
+    down
+    serve_no_more
+}
+
+# Scrubs, rebuilds and load, and nothing is wrong with any disk: none is said to be slow or hung. SOAK_SECONDS: for how long.
+no_false_alarms() {
+    local load end n=0
+    down
+    serve_no_more || true
+    DIR=$T/quiet URI="nbd+unix:///v?socket=$T/quiet/nbd.sock"
+    : >"$T/log"
+    up --slow-disk-timeout 10s && wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randrw --bsrange=4k-64k --iodepth=8 --offset=64m --size=64m --time_based \
+        --runtime=86400 &
+    load=$!
+    end=$((SECONDS + ${SOAK_SECONDS:-40}))
+    while [ $SECONDS -lt $end ]; do
+        weft scrub v --dir "$DIR" >/dev/null
+        weft node kill $((n % 5)) --dir "$DIR"
+        weft disk replace $((n % 5)) --dir "$DIR"
+        wait_until healthy
+        sleep 5
+        n=$((n + 1))
+    done
+    kill "$load"
+    wait "$load" || true
+    echo "$n disks were rebuilt"
+    grep -E 'node [0-9] is slow|its disk is slow|has not answered|has not finished a write' "$T/log" && return 1
+    whole
+    down
+}
+
 # The file system of an array's directory is full. Changes of the map go on in the room that is kept ahead, until there is not
 # enough of it: then they are refused, and hosts are served, also while nodes go and come.
 state_is_full() {
@@ -328,6 +414,6 @@ state_is_full() {
 }
 
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs errs_at_times is_full process_hangs state_hangs state_is_full}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow promises stays_slow errs errs_at_times is_full process_hangs process_is_slow no_false_alarms state_hangs state_is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,7 +1,7 @@
 //! Nodes whose disks have failed: each stops, and starts again by itself while its disk fails seldom.
 //!
-//! One error does not make a broken disk. An operation that failed is tried a second time first (`disk::space`). A write or a
-//! flush that fails for good stops the node. A read does not: its sectors are decoded from other disks and written again. Only
+//! One error does not make a broken disk. An operation that failed is tried a second time first (`disk::space`). A write that
+//! fails again, or a flush, stops the node. A read does not: its sectors are decoded from other disks and written again. Only
 //! where many reads fail within a minute the node stops, if volumes have redundancy to spare.
 //!
 //! What the node may have missed it catches up with, like any node that was away.
@@ -21,21 +21,25 @@ const PAUSES: [Nanos; 3] = [3_000 * MILLIS, 15_000 * MILLIS, 60_000 * MILLIS];
 const MANY: u64 = 100;
 const PART: u64 = 10;
 
-/// Reads of a disk, in all and failed ones, and how many there were when the count was last begun.
+/// Reads of a disk, in all and failed ones: how many there were when the count was last begun.
 #[derive(Debug, Default)]
 pub(super) struct FailingReads {
     since: Nanos,
     before: (u64, u64),
+    /// All at the last look.
+    seen: u64,
 }
 
 impl FailingReads {
     const WITHIN: Nanos = 60_000 * MILLIS;
 
-    /// So many reads there have been in this life, and so many of them failed. Returns those since the count was begun, if
+    /// The reads of this life, and the failed ones among them. Returns those since the count was begun, if
     /// too many of them failed.
     fn look(&mut self, now: Nanos, (all, failed): (u64, u64)) -> Option<(u64, u64)> {
-        // In a new life they begin at 0.
-        if now.saturating_sub(self.since) >= FailingReads::WITHIN || all < self.before.0 {
+        if std::mem::replace(&mut self.seen, all) > all {
+            // A new life: they have begun at 0.
+            (self.since, self.before) = (now, (0, 0));
+        } else if now.saturating_sub(self.since) >= FailingReads::WITHIN {
             (self.since, self.before) = (now, (all, failed));
         }
         let (all, failed) = (all - self.before.0, failed.saturating_sub(self.before.1));
@@ -159,12 +163,11 @@ mod tests {
         let mut reads = FailingReads::default();
         assert_eq!(reads.look(1, (2_000, MANY)), None, "one in twenty");
         assert_eq!(reads.look(2, (2_000, 2 * MANY)), Some((2_000, 2 * MANY)));
-        assert_eq!(reads.look(3, (200, MANY)), None, "of an earlier life");
-        assert_eq!(reads.look(4, (300, 2 * MANY - 1)), None);
-        assert_eq!(reads.look(5, (300, 2 * MANY)), Some((100, MANY)));
+        assert_eq!(reads.look(3, (200, MANY - 1)), None, "those of an earlier life do not count");
+        assert_eq!(reads.look(4, (300, MANY)), Some((300, MANY)));
         let later = 3 + FailingReads::WITHIN;
-        assert_eq!(reads.look(later, (301, 2 * MANY)), None, "those of the last minute count");
-        assert_eq!(reads.look(later, (301 + MANY, 3 * MANY)), Some((MANY, MANY)));
+        assert_eq!(reads.look(later, (301, MANY)), None, "nor do those of an earlier minute");
+        assert_eq!(reads.look(later, (301 + MANY, 2 * MANY)), Some((MANY, MANY)));
     }
 
     #[test]

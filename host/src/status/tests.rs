@@ -49,6 +49,7 @@ fn full() -> Value {
     let volume = VolumeStatus {
         iscsi_target: "iqn.2026-11.weft.0123456789abcdef:vol0".into(),
         used_bytes: Some(0),
+        promise: Some(PromiseStatus::default()),
         missing: vec![MissingNode::default()],
         exposed: Some(ExposedStatus {
             offset: Some(0),

@@ -2,7 +2,7 @@
 //! too (`host/src/disk/space.rs`).
 //!
 //! A read that fails is decoded from the others. A write that fails ends the node, which is started again while its disk
-//! still errs: then what is read at the start may fail as well.
+//! still errs: then reads at the start may fail as well.
 
 use fastrand::Rng;
 use weft_core::units::{MILLIS, Nanos, NodeId};
