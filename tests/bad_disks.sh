@@ -4,6 +4,7 @@
 #   tests/bad_disks.sh            all checks
 #   tests/bad_disks.sh NAME...    some of them
 # Disk 1 of 5 is a file that nbdfuse mounts from nbdkit: a stopped nbdkit is a disk that hangs, and its filters err and delay.
+# From process_hangs on it is another array's, so the order matters.
 # As root. WEFT chooses the binary. In a temporary directory; closing line 'N passed, N failed'.
 set -u
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
@@ -54,8 +55,8 @@ serve_disk() {
     serve_backing
 }
 serve_backing() {
-    nbdkit -U "$T/kit.sock" -P "$T/kit.pid" ${1:+"$1"} --filter=error file "$T/backing" error=EIO error-rate=100% \
-        error-file="$T/err" "${@:2}"
+    nbdkit -U "$T/kit.sock" -P "$T/kit.pid" ${1:+"$1"} --filter=error file "$T/backing" error=EIO \
+        error-rate="${ERROR_RATE:-100%}" error-file="$T/err" "${@:2}"
     nbdfuse -P "$T/fuse.pid" "$DISK" "nbd+unix:///?socket=$T/kit.sock" >>"$T/log" 2>&1 &
     wait_until eval "[ -s '$T/fuse.pid' ]"
 }
@@ -70,7 +71,7 @@ serve_again() { serve_no_more && serve_backing "$@"; }
 take_disk_back() { serve_no_more && mv "$T/backing" "$DISK"; }
 clean() {
     trap - EXIT INT TERM
-    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
+    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img" "$T/slow/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
     rm -rf "$T"
 }
 trap clean EXIT
@@ -140,6 +141,33 @@ is_slow() {
     up && whole
 }
 
+# 99 of 100 requests are to take 5 ms, and each write waits 40 ms for a disk: background work gives way as far as it can, and it
+# is said that this is not enough. What can be kept is kept with all of it.
+promises() {
+    local load
+    down
+    serve_again --filter=delay rdelay=40ms wdelay=40ms
+    up && wait_until answers
+    host 60 fill
+    weft volume set v p99=5ms --dir "$DIR"
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
+    load=$!
+    wait_until status "sys.exit(s['volumes'][0]['promise'].get('missed_seconds', 0) < 10)"
+    status "sys.exit(s['volumes'][0]['promise']['background_percent'] != 1)"
+    weft status --dir "$DIR" >"$T/said"
+    grep 'more than 1 % of the requests to volume v have taken longer than 5ms for' "$T/said"
+    weft volume show v --dir "$DIR" >"$T/said"
+    grep 'within 5ms; background work on its disks at 1 %; this is not kept' "$T/said"
+    weft volume set v p99=10s --dir "$DIR"
+    wait_until status "sys.exit(s['volumes'][0]['promise'] != {'background_percent': 100})"
+    kill "$load"
+    wait "$load" || true
+    weft volume set v p99=none --dir "$DIR"
+    down
+    serve_again
+    up && whole
+}
+
 # A disk stays slow while a host writes. Its node is taken out, and starts again by itself: when another is lost, and after a
 # minute.
 stays_slow() {
@@ -197,6 +225,24 @@ errs() {
     rm "$T/err"
     whole
     grep 'node 1 is down: its disk failed: .*; it starts again in 3 s' "$T/log"
+}
+
+# One operation in three hundred fails, and succeeds when it is tried again. The node stays, or comes back by itself; what cannot
+# be read is decoded and written again.
+errs_at_times() {
+    local ERROR_RATE=0.33%
+    down
+    : >"$T/err"
+    serve_again
+    up && wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randrw --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=20 \
+        --max_latency=15s
+    host 60 check
+    wait_until status "sys.exit(n['errors']['passed'] < 10)"
+    weft disk list --dir "$DIR" >"$T/said"
+    rm "$T/err"
+    whole
 }
 
 # The file system of a disk is full for a while, and so are those of all disks.
@@ -274,6 +320,66 @@ process_hangs() {
     serve_no_more
 }
 
+# The disk of one process of a cluster stays slow while a host writes at another. Its node is taken out by what the others
+# measure, and when the disk is fast it comes back for good.
+process_is_slow() {
+    local LIMIT=150 load
+    down
+    serve_no_more || true
+    DIR=$T/slow URI="nbd+unix:///v?socket=$T/slow/nbd.sock" DISK=$T/slow/node-1/disk.img
+    up --processes --slow-disk-timeout 10s && wait_until answers && down
+    mv "$DISK" "$T/backing" && : >"$DISK"
+    serve_backing --filter=delay rdelay=40ms wdelay=40ms
+    up_again --processes --slow-disk-timeout 10s
+    wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randwrite --bs=4k --iodepth=8 --offset=64m --size=64m --time_based --runtime=600 &
+    load=$!
+    wait_until state_is slow
+    weft status --dir "$DIR" >"$T/said"
+    grep 'node 1 has been slow for .*its disk is slow: half of its .* take' "$T/said"
+    sleep 5
+    kill "$load"
+    wait "$load" || true
+    state_is slow
+    host 20 write
+    serve_again
+    wait_until state_is up
+    whole
+    down
+    serve_no_more
+}
+
+# Scrubs, rebuilds and load, and nothing is wrong with any disk: none is taken out. SOAK_SECONDS: for how long; then none may
+# be said to be slow either, which needs a machine that does nothing else.
+no_false_alarms() {
+    local load end n=0
+    down
+    serve_no_more || true
+    DIR=$T/quiet URI="nbd+unix:///v?socket=$T/quiet/nbd.sock"
+    : >"$T/log"
+    up --slow-disk-timeout 10s && wait_until answers
+    host 60 fill
+    fio --name=x --ioengine=nbd --uri="$URI" --rw=randrw --bsrange=4k-64k --iodepth=8 --offset=64m --size=64m --time_based \
+        --runtime=86400 &
+    load=$!
+    end=$((SECONDS + ${SOAK_SECONDS:-40}))
+    while [ $SECONDS -lt $end ]; do
+        weft scrub v --dir "$DIR" >/dev/null
+        weft node kill $((n % 5)) --dir "$DIR"
+        weft disk replace $((n % 5)) --dir "$DIR"
+        wait_until healthy
+        sleep 5
+        n=$((n + 1))
+    done
+    kill "$load"
+    wait "$load" || true
+    echo "$n disks were rebuilt"
+    grep -E "its disk is slow|has not answered|has not finished a write${SOAK_SECONDS:+|node [0-9] is slow}" "$T/log" && return 1
+    whole
+    down
+}
+
 # The file system of an array's directory is full. Changes of the map go on in the room that is kept ahead, until there is not
 # enough of it: then they are refused, and hosts are served, also while nodes go and come.
 state_is_full() {
@@ -310,6 +416,6 @@ state_is_full() {
 }
 
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_under_load hangs_at_start is_slow stays_slow errs is_full process_hangs state_hangs state_is_full}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow promises stays_slow errs errs_at_times is_full process_hangs process_is_slow no_false_alarms state_hangs state_is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -29,7 +29,7 @@ use crate::output::{say_cut_off, uri};
 use copying::Copy;
 use creating::Create;
 use deleting::Delete;
-pub use limits::limits;
+pub use limits::{limits, promise};
 use rights::{Allow, Deny};
 use snapshots::{Cloning, List, Rollback, Snapshot};
 pub use snapshots::{count_in_words, without_snapshots};
@@ -295,7 +295,7 @@ impl Volume {
         if let Some(line) = redundancy(volume) {
             say(line)?;
         }
-        for line in ranges::in_words(volume).chain(limits(volume)) {
+        for line in ranges::in_words(volume).chain(limits(volume)).chain(promise(volume)) {
             say(line)?;
         }
         for line in troubles(volume) {

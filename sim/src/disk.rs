@@ -35,6 +35,33 @@ pub enum Astray {
     To(u64),
 }
 
+/// A disk some of whose operations end with errors, per million.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorRates {
+    /// Of reads.
+    pub reads_ppm: u32,
+    /// Of writes and flushes.
+    pub writes_ppm: u32,
+}
+
+/// The rates, and what draws which operations they are.
+struct Erring {
+    rates: ErrorRates,
+    rng: Rng,
+}
+
+impl Erring {
+    /// Whether this operation is one of them.
+    fn draw(&mut self, op: &DiskOp) -> bool {
+        let ppm = match op {
+            DiskOp::Read { .. } => self.rates.reads_ppm,
+            DiskOp::Write { .. } | DiskOp::Flush => self.rates.writes_ppm,
+            DiskOp::Discard { .. } => 0,
+        };
+        self.rng.u32(0..1_000_000) < ppm
+    }
+}
+
 /// A disk.
 #[derive(Default)]
 pub struct SimDisk {
@@ -48,6 +75,15 @@ pub struct SimDisk {
     unreadable: BTreeSet<u64>,
     /// It answers every write and flush with an error.
     refuses: bool,
+    /// Some of its operations end with errors that pass.
+    errs: Option<Erring>,
+    /// How many of them did.
+    pub erred: u64,
+    /// With a deliberate bug: writes that were in work when a process died. One with the same number is said to have ended
+    /// before it has.
+    late: Option<BTreeSet<u64>>,
+    /// Those that were said to have ended.
+    early: BTreeSet<u64>,
     /// What was in each sector before it was written last.
     before: BTreeMap<u64, Sector>,
     /// What becomes of the next write, if it goes astray.
@@ -98,7 +134,21 @@ impl SimDisk {
             DiskOp::Flush => self.asked.flushes += 1,
             DiskOp::Discard { .. } => {}
         }
+        let is_write = matches!(op, DiskOp::Write { .. });
+        if is_write && self.late.as_mut().is_some_and(|late| late.remove(&id)) {
+            self.early.insert(id);
+        }
         self.started.insert(id, op);
+    }
+
+    /// What it ends late counts for the next process: a deliberate bug.
+    pub fn tell_late(&mut self) {
+        self.late.get_or_insert_default();
+    }
+
+    /// Whether an operation is said to have ended before it has.
+    pub fn is_early(&self, id: u64) -> bool {
+        self.early.contains(&id)
     }
 
     /// Whether an operation that was started is a write.
@@ -111,6 +161,13 @@ impl SimDisk {
         let op = self.started.remove(&id).expect("a started operation");
         if self.refuses {
             return self.refuse(op);
+        }
+        if self.errs.as_mut().is_some_and(|errs| errs.draw(&op)) {
+            self.erred += 1;
+            return match op {
+                DiskOp::Read { .. } => Err("the device answers a read with an error".to_string()),
+                other => self.refuse(other),
+            };
         }
         match op {
             DiskOp::Read { offset, len } => self.read(offset / SECTOR, len / SECTOR),
@@ -205,9 +262,18 @@ impl SimDisk {
         self.refuses = refuses;
     }
 
+    /// From now on operations end with errors at these rates, drawn with this seed; or none does any more.
+    pub fn err(&mut self, rates: Option<ErrorRates>, seed: u64) {
+        self.errs = rates.map(|rates| Erring { rates, rng: Rng::with_seed(seed) });
+    }
+
     /// The process that used it dies: what had been started may have been done, in part.
     pub fn process_dies(&mut self, rng: &mut Rng) {
         self.astray = None;
+        self.early.clear();
+        if let Some(late) = &mut self.late {
+            late.extend(self.started.keys());
+        }
         for op in std::mem::take(&mut self.started).into_values() {
             let DiskOp::Write { offset, data, .. } = op else { continue };
             for (sector, bytes) in pieces(offset, &data) {

@@ -24,9 +24,44 @@ pub fn limits(volume: &VolumeStatus) -> Option<String> {
     ))
 }
 
+/// What a volume promises and how that is kept, if it promises anything.
+pub fn promise(volume: &VolumeStatus) -> Option<String> {
+    let promise = volume.promise?;
+    let missed = match promise.missed_seconds {
+        None => "",
+        Some(_) => "; this is not kept at present",
+    };
+    Some(format!(
+        "volume {}: 99 % of reads and writes within {}; background work on its disks at {} %{missed}",
+        volume.name,
+        volume.choice("p99"),
+        promise.background_percent,
+    ))
+}
+
 #[cfg(test)]
 mod tests {
+    use weft_host::status::PromiseStatus;
+
     use super::*;
+
+    #[test]
+    fn a_promise_is_shown_where_there_is_one() {
+        let volume = |missed_seconds| VolumeStatus {
+            name: "v".to_string(),
+            policy: [("p99".to_string(), "5ms".to_string())].into(),
+            promise: Some(PromiseStatus { background_percent: 12, missed_seconds }),
+            ..VolumeStatus::default()
+        };
+        let said =
+            "volume v: 99 % of reads and writes within 5ms; background work on its disks at 12 %";
+        assert_eq!(promise(&VolumeStatus::default()), None);
+        assert_eq!(promise(&volume(None)).unwrap(), said);
+        assert_eq!(
+            promise(&volume(Some(11))).unwrap(),
+            format!("{said}; this is not kept at present")
+        );
+    }
 
     #[test]
     fn limits_are_shown_where_there_are_some() {

@@ -12,6 +12,15 @@ use super::{NodeConfig, UNBOUNDED};
 use crate::cluster::Settings;
 use crate::units::Nanos;
 
+/// All background work, in parts of it.
+pub const ALL: u64 = 1000;
+
+/// A part of a rate without bounds is that part of this one, in bytes a second.
+const FASTEST: u64 = 1 << 30;
+
+/// Filling disks goes on at this part of its floor, at least.
+const LEAST_OF_FLOOR: u64 = 4;
+
 /// A loop of background work. The earlier in this list, the more urgent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Loop {
@@ -32,6 +41,8 @@ pub(crate) struct Background {
     /// Whether scrubs are among them.
     scrubs: bool,
     hosts_are_busy: bool,
+    /// How much of it may go on, in thousandths: less than all while it costs hosts more than a volume promises.
+    part: u64,
     /// Most units of one loop in work at once: while no host uses the disk, and while one does.
     most: usize,
     most_busy: usize,
@@ -56,6 +67,7 @@ impl Background {
             ]),
             scrubs: false,
             hosts_are_busy: false,
+            part: ALL,
             most: config.rebuilds,
             most_busy: config.rebuilds_busy,
         }
@@ -83,6 +95,26 @@ impl Background {
     /// Hosts use the node's disk, or do not.
     pub fn hears_of_hosts(&mut self, are_busy: bool) {
         self.hosts_are_busy = are_busy;
+    }
+
+    /// This part of it may go on from now on, in thousandths. Parity that goes before hosts
+    /// does not give way: it is computed because too much is exposed.
+    pub fn gives_way(&mut self, part: u64) {
+        self.part = part.clamp(1, ALL);
+    }
+
+    /// The rate at which a loop may go on now.
+    fn rate(&self, which: Loop) -> u64 {
+        let Some(rates) = self.loops.get(&which).map(|share| share.rates) else { return UNBOUNDED };
+        let rate = rates.at(self.hosts_are_busy);
+        let part = (rate.min(FASTEST) / ALL * self.part).max(1);
+        match which {
+            _ if self.part == ALL => rate,
+            Loop::RefreshFirst => rate,
+            // Until a disk is whole another loss may be one too many.
+            Loop::Fill => part.max(rates.floor.min(FASTEST) / LEAST_OF_FLOOR),
+            Loop::Refresh | Loop::Scrub(_) => part,
+        }
     }
 
     /// Whether hosts use the node's disk.
@@ -122,10 +154,13 @@ impl Background {
     pub fn most(&mut self, which: Loop, now: Nanos) -> usize {
         let fills = self.share(Loop::Fill).in_work > 0;
         let (hosts_are_busy, most, most_busy) = (self.hosts_are_busy, self.most, self.most_busy);
+        let (rate, part) = (self.rate(which), self.part);
         let share = self.share(which);
-        let rate = share.rates.at(hosts_are_busy);
         share.pace.may(now, rate);
         match which {
+            Loop::Fill if part < ALL && share.pace.lags(rate) => most_busy,
+            Loop::Fill | Loop::Refresh | Loop::Scrub(_) if part < ALL / 4 => 1,
+            Loop::Fill | Loop::Refresh if part < ALL => most_busy,
             Loop::Fill | Loop::Refresh if hosts_are_busy && share.pace.lags(rate) => most,
             Loop::Fill if !hosts_are_busy => most,
             Loop::Fill | Loop::Refresh => most_busy,
@@ -137,9 +172,8 @@ impl Background {
 
     /// Whether a loop may begin a unit of so many bytes now. If so, it counts as begun.
     pub fn begin(&mut self, which: Loop, bytes: u64, now: Nanos) -> bool {
-        let hosts_are_busy = self.hosts_are_busy;
+        let rate = self.rate(which);
         let share = self.share(which);
-        let rate = share.rates.at(hosts_are_busy);
         let may = share.pace.may(now, rate);
         if may {
             share.pace.take(bytes, rate);
@@ -149,9 +183,8 @@ impl Background {
 
     /// A loop begins so many bytes together with what it has begun just now: they count as well.
     pub fn begin_with_another(&mut self, which: Loop, bytes: u64) {
-        let hosts_are_busy = self.hosts_are_busy;
-        let share = self.share(which);
-        share.pace.take(bytes, share.rates.at(hosts_are_busy));
+        let rate = self.rate(which);
+        self.share(which).pace.take(bytes, rate);
     }
 
     fn share(&mut self, which: Loop) -> &mut Share {
@@ -243,6 +276,42 @@ mod tests {
         assert_eq!(background.most(Loop::Scrub(7), 0), 8);
         background.keep_scrubs(&BTreeSet::new());
         assert_eq!(background.loops.len(), 3);
+    }
+
+    #[test]
+    fn background_work_gives_way_to_what_a_volume_promises() {
+        let mut background = background();
+        background.open_scrub(1, UNBOUNDED);
+        background.gives_way(ALL / 2);
+        assert_eq!(background.most(Loop::Fill, 0), 8, "as if hosts used the disk");
+        background.gives_way(1);
+        let all = [Loop::Fill, Loop::Refresh, Loop::Scrub(1)];
+        let begun = |which, background: &mut Background| {
+            let (mut bytes, mut now) = (0, 2000 * MILLIS);
+            while now < 12_000 * MILLIS {
+                now += MILLIS;
+                while background.begin(which, UNIT, now) {
+                    bytes += UNIT;
+                }
+            }
+            assert_eq!(background.most(which, now), 1, "{which:?}");
+            bytes / 10
+        };
+        let floor = 8 << 20;
+        let told = FillRates { floor, ceiling: UNBOUNDED };
+        background.enter(told, &Settings::default());
+        let least = FASTEST / ALL;
+        for which in &all[1..] {
+            let rate = begun(*which, &mut background);
+            assert!((least / 2..=2 * least).contains(&rate), "{which:?}: {rate}");
+        }
+        let rate = begun(Loop::Fill, &mut background);
+        assert!((floor / 5..=floor / 3).contains(&rate), "a quarter of the floor: {rate}");
+        assert_eq!(background.most(Loop::RefreshFirst, 2000 * MILLIS), 64);
+        assert!(background.begin(Loop::RefreshFirst, 1 << 40, 2000 * MILLIS));
+        background.gives_way(ALL);
+        assert_eq!(background.most(Loop::Fill, 2000 * MILLIS), 64);
+        assert!(all.into_iter().all(|which| background.begin(which, 1 << 40, 2000 * MILLIS)));
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub enum Bug {
     RepeatsBlindly,
     /// Writes begin although reservations have changed since they were permitted.
     IgnoresReservations,
+    /// A hedged read uses what its first attempt has read.
+    HedgeMixesTimes,
+    /// What a disk ends late counts in its node's next life. It is one of whoever runs nodes.
+    LateCompletion,
     /// A read-modify-write writes at a later timestamp than it reads.
     WritesLater,
     /// Slots of thin volumes are given back though a disk may have missed the discard.
@@ -172,6 +176,11 @@ impl NodeConfig {
     /// Whether writes begin only under the reservations by which they were permitted.
     pub(super) fn heeds_reservations(&self) -> bool {
         !self.has(Bug::IgnoresReservations)
+    }
+
+    /// Whether a hedged read reads everything a second time.
+    pub(super) fn hedges_afresh(&self) -> bool {
+        !self.has(Bug::HedgeMixesTimes)
     }
 
     /// Whether a read-modify-write writes at the timestamp of its read.

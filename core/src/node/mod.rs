@@ -64,6 +64,7 @@ use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use crate::cluster::{MapMessage, MemberReport, Memory};
 pub use back_off::BackOff;
+pub use background::ALL;
 pub use config::NodeConfig;
 pub use environment::{Environment, drive};
 pub use fault::Bug;

@@ -175,6 +175,11 @@ impl Node {
         all.filter(|((_, area), _)| *area == Area::Whole).map(|((id, _), exposed)| (id, exposed))
     }
 
+    /// This part of the work that no host waits for may go on from now on, in thousandths ([`ALL`](super::ALL)).
+    pub fn gives_way(&mut self, part: u64) {
+        self.background.gives_way(part);
+    }
+
     /// Nodes that are much slower than the others at what its hosts ask.
     pub fn slow_nodes(&self) -> Vec<SlowNode> {
         self.originator.slow_nodes(self.outbox.now)

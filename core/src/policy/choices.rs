@@ -65,6 +65,8 @@ pub enum Setting {
     Bandwidth(u64),
     /// Of [`VolumeLimits::burst`](super::VolumeLimits::burst).
     Burst(Nanos),
+    /// Of [`Policy::p99`].
+    P99(Nanos),
 }
 
 /// A choice, by its key.
@@ -98,7 +100,7 @@ pub struct Value {
 pub(super) const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 25] = [
+pub static CHOICES: [Choice; 26] = [
     Choice {
         key: "strategy",
         help: "how to compute parity for a write to part of a stripe",
@@ -324,6 +326,15 @@ pub static CHOICES: [Choice; 25] = [
         parse: |word| limits::burst(word).map(Setting::Burst),
         of: |policy| Setting::Burst(policy.limits.burst),
     },
+    Choice {
+        key: "p99",
+        help: "time within which 99 of 100 reads and writes are to end; rebuilds, scrubs and refreshing give way, a duration",
+        settles: None,
+        in_use: true,
+        values: || examples::PROMISES.to_vec(),
+        parse: |word| limits::p99(word).map(Setting::P99),
+        of: |policy| Setting::P99(policy.p99),
+    },
 ];
 
 fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
@@ -462,6 +473,7 @@ impl Setting {
             Setting::Iops(to) => policy.limits.iops = to,
             Setting::Bandwidth(to) => policy.limits.bandwidth = to,
             Setting::Burst(to) => policy.limits.burst = to,
+            Setting::P99(to) => policy.p99 = to,
         }
     }
 
@@ -493,6 +505,7 @@ impl Setting {
             Setting::Iops(_) => "iops",
             Setting::Bandwidth(_) => "bandwidth",
             Setting::Burst(_) => "burst",
+            Setting::P99(_) => "p99",
         }
     }
 
@@ -513,7 +526,9 @@ impl Setting {
             Setting::ImmediateParities(v) => v.to_string(),
             Setting::Refresh(v) => v.to_string(),
             Setting::Flush(v) => v.to_string(),
-            Setting::Idle(v) | Setting::ExposedFor(v) => redundancy::time_in_words(v),
+            Setting::Idle(v) | Setting::ExposedFor(v) | Setting::P99(v) => {
+                redundancy::time_in_words(v)
+            }
             Setting::Start(v) => v.to_string(),
             Setting::ExposedStripes(v) | Setting::Mttdl(v) | Setting::Iops(v) => {
                 redundancy::bound_in_words(v)

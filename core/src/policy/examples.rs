@@ -58,3 +58,7 @@ pub(super) const BANDWIDTHS: [Value; 3] =
 
 /// Some of the times for which a volume saves up.
 pub(super) const BURSTS: [Value; 3] = [usual("0s", "none"), usual("10s", ""), usual("5m", "")];
+
+/// Some of the times within which requests are to end.
+pub(super) const PROMISES: [Value; 3] =
+    [usual("5ms", ""), usual("100ms", ""), usual("none", "no promise")];

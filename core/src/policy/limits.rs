@@ -2,7 +2,7 @@
 
 use super::redundancy::{bound_in_bytes, time_in_words};
 use super::time::parse_duration;
-use super::{PolicyError, Redundancy};
+use super::{Policy, PolicyError, Redundancy};
 use crate::units::{MILLIS, Nanos};
 
 /// How much the hosts of a volume may ask of it, through all nodes together. What exceeds a limit waits.
@@ -68,6 +68,20 @@ pub(super) fn burst(word: &str) -> Result<Nanos, PolicyError> {
     })
 }
 
+/// The longest time within which requests can be promised to end.
+pub(super) const LONGEST_P99: Nanos = 60_000 * MILLIS;
+
+/// Reads within which time 99 of 100 requests are to end, or that it does not matter.
+pub(super) fn p99(word: &str) -> Result<Nanos, PolicyError> {
+    let nanos = super::redundancy::bound_in_time("p99", word).ok();
+    let fits = |n: &Nanos| *n == Policy::UNPROMISED || *n <= LONGEST_P99;
+    nanos.filter(fits).ok_or_else(|| PolicyError::Amount {
+        key: "p99",
+        word: word.to_string(),
+        like: "a duration such as 5ms, 100ms or 2s, at most 60s, or none",
+    })
+}
+
 /// How long a volume saves up, in words.
 pub(super) fn burst_in_words(burst: Nanos) -> String {
     time_in_words(burst)
@@ -94,6 +108,10 @@ mod tests {
         for bad in ["0", "100", "63K", "fast", "-1M"] {
             assert!(bandwidth(bad).unwrap_err().to_string().contains("at least 64K"), "{bad}");
         }
+        for bad in ["0ms", "5", "0.5ms", "61s", "soon", "-1ms"] {
+            assert!(p99(bad).unwrap_err().to_string().contains("at most 60s, or none"), "{bad}");
+        }
+        assert_eq!((p99("5ms"), p99("none")), (Ok(5 * MILLIS), Ok(Policy::UNPROMISED)));
         for bad in ["none", "10", "25h", "0.5ms", "-1s", "99999999999d"] {
             assert!(burst(bad).unwrap_err().to_string().contains("at most 24h"), "{bad}");
         }

@@ -64,11 +64,20 @@ pub struct Policy {
     pub redundancy: Redundancy,
     /// How much hosts may ask of it.
     pub limits: VolumeLimits,
+    /// Within which time 99 of 100 reads and writes of hosts are to end: as long as they do not, work that no host waits for
+    /// gives way. [`Policy::UNPROMISED`] is no promise.
+    pub p99: Nanos,
 }
 
 impl Policy {
     /// Requests wait until the nodes are back.
     pub const FOREVER: Nanos = Nanos::MAX;
+
+    /// Requests may take as long as they do.
+    pub const UNPROMISED: Nanos = Redundancy::UNBOUNDED;
+
+    /// The longest time that can be promised.
+    pub const LONGEST_P99: Nanos = limits::LONGEST_P99;
 
     /// What requests wait usually: longer than a process takes to be started again, and less than
     /// the half minute after which the disk drivers of most systems lose patience.
@@ -159,6 +168,7 @@ impl Default for Policy {
             lost_wait: Policy::USUAL_LOST_WAIT,
             redundancy: Redundancy::default(),
             limits: VolumeLimits::default(),
+            p99: Policy::UNPROMISED,
         }
     }
 }

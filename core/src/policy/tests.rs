@@ -113,6 +113,7 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ("", "burst=10s iops=500"),
         ("bandwidth=20M", "burst=10s"),
         ("iops=500 burst=10s", "iops=none"),
+        ("p99=5ms", "p99=none"),
     ] {
         assert_eq!(check(before, good), Ok(()), "{before}, {good}");
     }

@@ -8,6 +8,7 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use crate::control::absences::Absences;
 use crate::engine::Sighting;
+use crate::hosts::promises::AllTold;
 use crate::status::Detour;
 use crate::throttle::AllDemands;
 
@@ -63,6 +64,12 @@ impl PeerStatus {
         said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
     }
 
+    /// The nodes of a process whose disks rotate.
+    pub(crate) fn rotating(&self, process: NodeId) -> Vec<u16> {
+        let said = self.of(process).map(|n| n["rotating"].clone());
+        said.and_then(|said| serde_json::from_value(said).ok()).unwrap_or_default()
+    }
+
     /// The nodes that are down, as the process says that leads.
     pub(crate) fn absences(&self, process: NodeId) -> Absences {
         let said = self.of(process).map(|n| n["absences"].clone());
@@ -104,6 +111,12 @@ impl PeerStatus {
     pub(crate) fn demands(&self, process: NodeId) -> Option<AllDemands> {
         let said = self.of(process)?;
         serde_json::from_value(said["demands"].clone()).ok()
+    }
+
+    /// How a process keeps promises to its hosts, if it was heard.
+    pub(crate) fn promises(&self, process: NodeId) -> Option<AllTold> {
+        let said = self.of(process)?;
+        serde_json::from_value(said["promises"].clone()).ok()
     }
 
     /// Connections of hosts to a volume in other processes.

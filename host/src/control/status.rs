@@ -34,7 +34,6 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
     for volume in &mut volumes {
         let id = VolumeId(volume.id);
         volume.latency = commands.hosts.latency(id);
-        volume.requests_limited = commands.hosts.waiting_for_limits(id);
     }
     let commands = &*commands;
     let engine = &*commands.engine;
@@ -180,6 +179,7 @@ pub(crate) fn for_peers(engine: &Engine, hosts: &Hosts, demands: AllDemands) -> 
         "epoch": engine.map().epoch,
         "detours": detours(engine.rule.together()?),
         "slow": engine.sightings(),
+        "rotating": engine.rotating(),
         "absences": absences::ours(engine),
     }))
 }
@@ -398,7 +398,8 @@ pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus])
         apart: volume.apart.clone(),
         bears: (!cut_off).then(|| survived(engine, volume)),
         latency: None,
-        requests_limited: 0,
+        requests_limited: commands.hosts.waiting_for_limits(volume.id),
+        promise: commands.hosts.promise(engine, volume.id),
         deleted_seconds_left: seconds_left(volume, time_of_day()),
         nodes: volume.nodes().into_iter().map(|n| n.0).collect(),
         clients: commands.clients_of(volume.id),

@@ -29,7 +29,7 @@ use rustix::io::Errno;
 
 use crate::disk::handle::Handle;
 use crate::disk::queue::DiskQueue;
-use crate::disk::space::Space;
+use crate::disk::space::{Passed, Space};
 use crate::durable::private_file;
 use crate::error::{Error, Result, at, fail};
 use crate::size::exactly;
@@ -74,6 +74,8 @@ pub struct Disk {
     fresh: bool,
     /// Whether its file system is full.
     pub(crate) space: Space,
+    /// Its errors that have passed.
+    pub(crate) passed: Passed,
 }
 
 impl Disk {
@@ -160,6 +162,7 @@ impl Disk {
             queue,
             fresh: false,
             space: Space::default(),
+            passed: Passed::default(),
         })
     }
 
@@ -196,7 +199,7 @@ impl Disk {
         self.fresh
     }
 
-    /// Whether a write that found no free space may be retried. Through the page cache a durable one may report what became
+    /// Whether a write that failed may be retried. Through the page cache a durable one may report what became
     /// of earlier writes, once: they are lost, and a second try would succeed.
     pub(crate) fn may_retry(&self, durable: bool) -> bool {
         !durable || self.volatile || self.direct

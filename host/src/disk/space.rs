@@ -1,11 +1,12 @@
-//! Errors of a disk that may pass: a write finds no free space, or a read fails once. A flush that fails is never tried again:
-//! the kernel reports lost pages once, and a second flush would succeed.
+//! Errors of a disk that may pass: a write finds no free space, or a read or a write fails once. A flush that fails is never
+//! tried again: the kernel reports lost pages once, and a second flush would succeed. For the same reason nor is a durable
+//! write through the page cache.
 //!
 //! A full file system is not a failed disk. What is on the disk can be read, and what writes wait for may come: so they are
 //! retried until it does. Meanwhile the disk counts as full (`engine::hung` decides what follows from that).
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,7 +49,23 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     full.contains(&error.raw_os_error())
 }
 
-/// Whether a read that failed with this error is tried a second time.
+/// Whether a read or a write that failed with this error is tried a second time.
 pub(crate) fn may_pass(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error())
+}
+
+/// Counts errors that have passed: the second try succeeded.
+#[derive(Debug, Default)]
+pub(crate) struct Passed(AtomicU64);
+
+impl Passed {
+    /// One more has.
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many have.
+    pub(crate) fn so_far(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }

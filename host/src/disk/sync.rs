@@ -52,7 +52,7 @@ impl AtOnce {
 }
 
 impl Disk {
-    /// Does an operation. An error is the end of it, but for a read's that may pass: that is tried a second time.
+    /// Does an operation. An error is the end of it, except one that may pass: then it is tried a second time.
     pub fn run(&self, op: DiskOp) -> DiskResult {
         self.run_twice(&op).map_err(|e| self.failed(&op, e))
     }
@@ -65,8 +65,18 @@ impl Disk {
     /// As [`Disk::run`], with the error as the system has it.
     pub(crate) fn run_twice(&self, op: &DiskOp) -> io::Result<Buffer> {
         match self.run_once(op) {
-            Err(e) if may_pass(&e) && matches!(op, DiskOp::Read { .. }) => self.run_once(op),
+            Err(e) if may_pass(&e) && self.may_run_twice(op) => {
+                self.run_once(op).inspect(|_| self.passed.count())
+            }
             result => result,
+        }
+    }
+
+    fn may_run_twice(&self, op: &DiskOp) -> bool {
+        match op {
+            DiskOp::Read { .. } => true,
+            DiskOp::Write { durable, .. } => self.may_retry(*durable),
+            DiskOp::Flush | DiskOp::Discard { .. } => false,
         }
     }
 

@@ -45,19 +45,22 @@ impl Errors {
     }
 }
 
-fn of_life(counters: &NodeCounters) -> DiskErrors {
+fn of_life(counters: &NodeCounters, passed: u64) -> DiskErrors {
     let store = &counters.store;
     DiskErrors {
         read: store.read_errors,
         write: store.write_errors,
         checksum: store.checksum_errors + store.damaged,
         mended_sectors: counters.mended_sectors,
+        passed,
     }
 }
 
 impl Engine {
     fn errors_of_life(&self, n: usize) -> DiskErrors {
-        self.status_of(n).map_or(DiskErrors::default(), |life| of_life(&life.counters))
+        let disk = self.seat(n).and_then(|seat| seat.disk.as_ref());
+        let passed = disk.map_or(0, |disk| disk.passed.so_far());
+        self.status_of(n).map_or(DiskErrors::default(), |life| of_life(&life.counters, passed))
     }
 
     /// Errors of the disk of a node of this process.
@@ -91,6 +94,7 @@ impl Engine {
         }
         self.next_errors = now + EVERY;
         (0..self.instances.len()).for_each(|n| self.say_errors(n));
+        self.stop_where_reads_fail();
     }
 
     fn say_errors(&mut self, n: usize) {

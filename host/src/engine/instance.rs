@@ -13,7 +13,7 @@ use crate::disk::handle::within;
 use crate::disk::map_copies::Keeper;
 use crate::disk::queue::DiskQueue;
 use crate::engine::errors::Errors;
-use crate::engine::failures::Failures;
+use crate::engine::failures::{FailingReads, Failures};
 use crate::engine::hung::{OPENS_WITHIN, OpeningDisk, Trouble};
 
 /// How far along in its life a node is.
@@ -92,6 +92,8 @@ pub(crate) struct Instance {
     pub(super) errors: Errors,
     /// Failures of its disk.
     pub(crate) failures: Failures,
+    /// Reads of its disk that fail.
+    pub(super) failing_reads: FailingReads,
     /// How long it rests when the others have gone on without it.
     pub(super) rest: Rest,
     /// Its disk rotates, as far as the system says.
@@ -157,6 +159,7 @@ impl Instance {
             pace: Pace::default(),
             errors: Errors::default(),
             failures: Failures::default(),
+            failing_reads: FailingReads::default(),
             rest: Rest::default(),
             rotating: false,
             opening: None,

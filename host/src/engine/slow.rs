@@ -4,8 +4,10 @@
 //! Only this process judges its disks. What originators see may be the network's, or a busy processor's. So a node is taken
 //! out only if its disk itself takes a good part of that time. If several nodes are slow it is the load, and none is taken
 //! out. Nor is one while another disk is out or behind, or has been so within that time.
+//!
+//! A rotating disk among others that do not rotate is not slow for that: it is like none of them. Reads still go round it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use weft_core::node::{SlowAt, SlowNode};
@@ -46,6 +48,8 @@ pub(super) struct SlowNodes {
     seen: Vec<SlowNode>,
     /// What other processes have said last.
     heard: Vec<Sighting>,
+    /// Nodes of other processes whose disks rotate, as these have said last.
+    rotating: BTreeSet<u16>,
     /// Those that are said to be slow.
     said: BTreeMap<(NodeId, SlowAt), SlowNode>,
     whole: Whole,
@@ -71,7 +75,10 @@ impl Engine {
     }
 
     fn say_slow_nodes(&mut self) {
-        let is_said = |s: &&SlowNode| s.lasts >= SAID_AFTER && s.takes >= s.others + SAID_FROM;
+        let is_said = |s: &&SlowNode| {
+            let is_much = s.lasts >= SAID_AFTER && s.takes >= s.others + SAID_FROM;
+            is_much && !self.is_unlike_others(s.node.0)
+        };
         let mut said: BTreeMap<(NodeId, SlowAt), SlowNode> = BTreeMap::new();
         for found in self.slow.seen.iter().filter(is_said) {
             let known = said.entry((found.node, found.at)).or_insert(*found);
@@ -109,8 +116,30 @@ impl Engine {
     }
 
     /// What other processes say.
-    pub(crate) fn hear_of_slow_nodes(&mut self, sightings: Vec<Sighting>) {
-        self.slow.heard = sightings;
+    pub(crate) fn hear_of_slow_nodes(&mut self, sightings: Vec<Sighting>, rotating: BTreeSet<u16>) {
+        (self.slow.heard, self.slow.rotating) = (sightings, rotating);
+    }
+
+    /// The nodes of this process whose disks rotate.
+    pub(crate) fn rotating(&self) -> Vec<u16> {
+        let all = (0..).zip(&self.instances);
+        all.filter(|(_, instance)| instance.rotating).map(|(n, _)| n).collect()
+    }
+
+    /// Whether a node's disk rotates, and fewer than half of the others do.
+    fn is_unlike_others(&self, n: u16) -> bool {
+        let own = self.rotating();
+        let rotates = |n: &u16| own.contains(n) || self.slow.rotating.contains(n);
+        let nodes = (0..).zip(&self.map().nodes);
+        let others = nodes.filter(|(other, info)| *other != n && info.disk != 0 && !info.removed);
+        rotates(&n) && are_few(others.map(|(other, _)| rotates(&other)))
+    }
+
+    /// This part of the background work of a node of this process may go on, in thousandths.
+    pub(crate) fn gives_way(&mut self, n: usize, part: u64) {
+        if let Some(node) = self.seat_mut(n).and_then(|seat| seat.node.as_mut()) {
+            node.gives_way(part);
+        }
     }
 
     /// Takes out the node of a disk of this process that has been slow for long.
@@ -125,7 +154,8 @@ impl Engine {
             return;
         };
         let n = usize::from(found.node);
-        if self.is_slow_itself(n, &found) && self.may_go(n) {
+        let is_alike = !self.slow_disk_timeout.needs_spare() || !self.is_unlike_others(found.node);
+        if is_alike && self.is_slow_itself(n, &found) && self.may_go(n) {
             let at = if found.writes { SlowAt::Writes } else { SlowAt::Reads };
             self.goes_for_a_while(n, &in_words(at, found.takes, found.others), now);
         }
@@ -187,10 +217,18 @@ impl Engine {
     }
 }
 
-/// The longest lasting of these, if they are all of one node.
+/// The longest lasting sighting of the slowest node, if it is slow alone: no other takes a good part of its time.
 fn worst_of_one(all: &[Sighting]) -> Option<Sighting> {
-    let worst = all.iter().max_by_key(|s| s.seen_for)?;
-    all.iter().all(|s| s.node == worst.node).then_some(*worst)
+    let slowest = all.iter().max_by_key(|s| s.takes)?;
+    let is_alone = |s: &Sighting| s.node == slowest.node || s.takes * PART <= slowest.takes;
+    let its = all.iter().filter(|s| s.node == slowest.node);
+    its.max_by_key(|s| s.seen_for).copied().filter(|_| all.iter().all(is_alone))
+}
+
+/// Whether fewer than half of them are so.
+fn are_few(all: impl Iterator<Item = bool>) -> bool {
+    let (count, so) = all.fold((0, 0), |(count, so), is| (count + 1, so + usize::from(is)));
+    2 * so < count
 }
 
 fn what(at: SlowAt) -> &'static str {
@@ -218,10 +256,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn one_rotating_disk_is_like_others_if_half_of_them_rotate() {
+        let few = |all: &[bool]| are_few(all.iter().copied());
+        assert!(few(&[false, false, false]) && few(&[true, false, false]));
+        assert!(!few(&[true, true, false, false]) && !few(&[true]) && !few(&[]));
+    }
+
+    #[test]
     fn where_several_nodes_are_slow_none_is_the_one() {
         let of = |node, seen_for| Sighting { node, writes: true, takes: 9, others: 1, seen_for };
         assert_eq!(worst_of_one(&[]), None);
         assert_eq!(worst_of_one(&[of(3, 5), of(3, 9), of(3, 7)]), Some(of(3, 9)));
         assert_eq!(worst_of_one(&[of(3, 5), of(4, 1)]), None);
+        let much = Sighting { takes: 9 * PART, ..of(4, 1) };
+        assert_eq!(worst_of_one(&[of(3, 5), much]), Some(much), "the other is much less slow");
     }
 }

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use weft_core::node::{HostData, HostError};
 use weft_core::order::{HostId, Ordering, Place, RequestId};
+use weft_core::policy::Policy;
 use weft_core::units::VolumeId;
 
-use super::course::{Course, seconds};
+use super::course::{Course, Verb, seconds};
 use super::requests::{Finished, Job, Leave, Owner};
 use super::{Commanded, Hosts};
 use crate::doors::who::Cause;
@@ -263,6 +264,11 @@ impl Hosts {
         let now = Instant::now();
         let Some((verb, took)) = course.over(now) else { return };
         self.latencies.record((volume, verb), took, now);
+        if verb != Verb::Flush {
+            let p99 = engine.map().volumes.get(&volume).map(|v| v.policy.p99);
+            let took = took.saturating_sub(course.waited_for_limits());
+            self.promises.record(volume, p99.unwrap_or(Policy::UNPROMISED), took, now);
+        }
         if self.slow.is_some_and(|slow| took >= slow + course.waited_for_limits()) {
             let map = engine.map();
             let name = map.volumes.get(&volume).map_or("?", |v| v.name.as_str());

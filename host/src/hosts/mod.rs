@@ -22,6 +22,7 @@ mod exchange;
 mod held;
 mod latency;
 mod overlap;
+pub(crate) mod promises;
 mod proofs;
 pub(crate) mod requests;
 pub(crate) mod reserving;
@@ -38,6 +39,7 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 use arrivals::Arrivals;
 use held::AllHeld;
 use latency::Latencies;
+use promises::Promises;
 use proofs::Proofs;
 use requests::{Job, Owner, Requests};
 use reserving::Reservings;
@@ -83,6 +85,8 @@ pub(crate) struct Hosts {
     looked: Instant,
     /// How long their requests took lately.
     latencies: Latencies,
+    /// Volumes that are promised how long requests take.
+    promises: Promises,
     /// From when on a request is slow, if any is.
     slow: Option<Duration>,
     slow_ones: Sparing,
@@ -122,6 +126,7 @@ impl Hosts {
             moved: 0,
             looked: Instant::now(),
             latencies: Latencies::default(),
+            promises: Promises::default(),
             slow: Limits::default().slow,
             slow_ones: Sparing::new(log.clone(), "slow requests"),
             slow_disks: Sparing::new(log, "slow disk operations"),

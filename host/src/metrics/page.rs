@@ -60,7 +60,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 12] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 22] = [
+const NODES: [Row<NodeStatus, f64>; 23] = [
     ("node_down_seconds", "Time since the node went down, until it is given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -86,6 +86,9 @@ const NODES: [Row<NodeStatus, f64>; 22] = [
     ("disk_checksum_errors", "Checksum errors", |n| n.errors.map(|e| e.checksum as f64)),
     ("disk_mended_sectors", "Bad sectors repaired by rewriting", |n| {
         n.errors.map(|e| e.mended_sectors as f64)
+    }),
+    ("disk_passed_errors", "Operations that succeeded at the second try", |n| {
+        n.errors.map(|e| e.passed as f64)
     }),
     ("node_stale_bytes", "Bytes left to catch up", |n| {
         n.stale_sectors.map(|s| (s * weft_core::SECTOR) as f64)

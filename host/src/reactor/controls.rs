@@ -55,6 +55,7 @@ impl Reactor {
                     self.peer_status.take(peer, &status);
                     self.divide_limits();
                     self.hear_of_slow_nodes();
+                    self.hear_of_promises();
                 }
                 PeerEvent::Down => {
                     self.hosts.lose_process(peer);
@@ -119,18 +120,29 @@ impl Reactor {
         let status = status::for_peers(&self.engine, &self.hosts, demands);
         if let (Some(mut status), Some(together)) = (status, self.engine.rule.together_mut()) {
             status["stopped"] = json!(stopped);
+            status["promises"] = json!(self.hosts.promises_told());
             status["listens"] = json!(self.acceptor.announced());
             status["in_hand"] = in_hand.iter().map(|v| v.0).collect();
             together.tell_status(status.to_string().into_bytes());
         }
         self.divide_limits();
+        // One that is gone says nothing any more.
+        self.hear_of_promises();
     }
 
     /// Hears which nodes other processes find slow.
     fn hear_of_slow_nodes(&mut self) {
         let Some(together) = self.engine.rule.together() else { return };
         let said = together.connected().flat_map(|p| self.peer_status.slow_nodes(p)).collect();
-        self.engine.hear_of_slow_nodes(said);
+        let rotating = together.connected().flat_map(|p| self.peer_status.rotating(p)).collect();
+        self.engine.hear_of_slow_nodes(said, rotating);
+    }
+
+    /// Hears how promises are kept to hosts of other processes.
+    fn hear_of_promises(&mut self) {
+        let Some(together) = self.engine.rule.together() else { return };
+        let said = together.connected().filter_map(|p| self.peer_status.promises(p));
+        self.hosts.hear_of_promises(said);
     }
 
     /// Divides the limits of volumes among the processes that may serve hosts.

@@ -323,6 +323,7 @@ impl Reactor {
         self.hosts.keep_rights(&mut self.engine);
         self.hosts.ask_for_keys(&self.engine, || self.poller.number());
         self.hosts.look_at_disks(&mut self.engine);
+        self.hosts.keep_promises(&mut self.engine, now);
         self.hosts.end_patience(&mut self.engine, now);
     }
 

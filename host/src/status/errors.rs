@@ -16,6 +16,8 @@ pub struct DiskErrors {
     pub checksum: u64,
     /// Sectors that could not be read or did not match their checksum, and have been written again.
     pub mended_sectors: u64,
+    /// Reads and writes that failed once and succeeded at the second try.
+    pub passed: u64,
 }
 
 impl DiskErrors {
@@ -31,6 +33,7 @@ impl DiskErrors {
             write: of(self.write, other.write),
             checksum: of(self.checksum, other.checksum),
             mended_sectors: of(self.mended_sectors, other.mended_sectors),
+            passed: of(self.passed, other.passed),
         }
     }
 
@@ -51,6 +54,11 @@ impl fmt::Display for DiskErrors {
             f,
             "{} read, {} write and {} checksum errors; {} sectors mended",
             self.read, self.write, self.checksum, self.mended_sectors
-        )
+        )?;
+        match self.passed {
+            0 => Ok(()),
+            1 => f.write_str("; 1 operation succeeded at the second try"),
+            n => write!(f, "; {n} operations succeeded at the second try"),
+        }
     }
 }

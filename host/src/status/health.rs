@@ -121,7 +121,7 @@ impl Status {
         let lost = (lost > 0).then(|| {
             (Health::Failed, format!("{} of volume {name} are permanently lost", exactly(lost)))
         });
-        now.into_iter().chain(lost).collect()
+        now.into_iter().chain(lost).chain(of_promise(volume)).collect()
     }
 
     /// Whether it is a snapshot that is no worse than its volume, so that nothing more needs to be said.
@@ -176,6 +176,17 @@ impl Status {
         };
         Some((Health::Degraded, format!("node {n} {lost}; {then}")))
     }
+}
+
+/// A promise that is not kept.
+fn of_promise(volume: &VolumeStatus) -> Option<(Health, String)> {
+    let seconds = volume.promise?.missed_seconds?;
+    let (name, within, time) = (&volume.name, volume.choice("p99"), in_words(seconds));
+    let text = format!(
+        "more than 1 % of the requests to volume {name} have taken longer than {within} for {time}, though background work \
+         is at its least"
+    );
+    Some((Health::Degraded, text))
 }
 
 fn of_node(node: &NodeStatus) -> Option<(Health, String)> {

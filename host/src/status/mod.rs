@@ -8,6 +8,7 @@ mod exposed;
 mod health;
 mod hosts;
 mod lanes;
+mod promise;
 mod slots;
 mod slow;
 mod ways;
@@ -23,6 +24,7 @@ pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
 pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
+pub use promise::PromiseStatus;
 pub use slots::{SlotsStatus, ThinStatus};
 pub use slow::SlowStatus;
 pub use ways::{Detour, LinkStatus};
@@ -457,6 +459,9 @@ pub struct VolumeStatus {
     pub latency: Option<VolumeLatency>,
     /// Requests of hosts of this process that wait for its limits.
     pub requests_limited: usize,
+    /// How its promise is kept; only if it has one (`p99`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promise: Option<PromiseStatus>,
     /// The nodes that hold its columns.
     pub nodes: Vec<u16>,
     /// Connections of hosts.

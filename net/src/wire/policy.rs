@@ -15,6 +15,9 @@ const WITH_COMMANDS: u8 = 15;
 /// Policies may have limits since this version.
 const WITH_LIMITS: u8 = 19;
 
+/// Policies may promise how long requests take since this version.
+const WITH_P99: u8 = 21;
+
 /// What a policy says besides whether there is a journal: that it says when parity is computed, too. A policy by which
 /// that is always at once has the bytes that it had before there was a choice.
 const DEFERS: u8 = 2;
@@ -24,6 +27,8 @@ const CONTROLLED: u8 = 4;
 const BY_BLOCK: u8 = 8;
 /// The same: that it says how much hosts may ask.
 const LIMITED: u8 = 16;
+/// The same: that it says how long requests may take.
+const PROMISED: u8 = 32;
 
 impl Wire for Policy {
     fn put(&self, w: &mut Writer) {
@@ -37,12 +42,14 @@ impl Wire for Policy {
         let controlled = self.controller.is_some() || self.inline > 0;
         let by_block = self.commands == Commands::Block;
         let limited = self.limits != VolumeLimits::default();
+        let promised = self.p99 != Policy::UNPROMISED;
         let flags = [
             (self.journal, 1),
             (says, DEFERS),
             (controlled, CONTROLLED),
             (by_block, BY_BLOCK),
             (limited, LIMITED),
+            (promised, PROMISED),
         ];
         flags.iter().filter(|f| f.0).map(|f| f.1).sum::<u8>().put(w);
         self.lost_wait.put(w);
@@ -56,6 +63,9 @@ impl Wire for Policy {
         if limited {
             self.limits.put(w);
         }
+        if promised {
+            self.p99.put(w);
+        }
     }
 
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -64,7 +74,9 @@ impl Wire for Policy {
         let (ordering, sequencer) = (Wire::take(r)?, Wire::take(r)?);
         let flags = u8::take(r)?;
         let since = |version: u8, flag: u8| if r.version < version { 0 } else { flag };
-        let later = since(WITH_COMMANDS, BY_BLOCK) | since(WITH_LIMITS, LIMITED);
+        let later = since(WITH_COMMANDS, BY_BLOCK)
+            | since(WITH_LIMITS, LIMITED)
+            | since(WITH_P99, PROMISED);
         let all = 1 | DEFERS | CONTROLLED | later;
         at_most("the flags of a policy", flags.into(), all.into())?;
         let lost_wait = Wire::take(r)?;
@@ -80,6 +92,14 @@ impl Wire for Policy {
         let limits = match flags & LIMITED {
             0 => VolumeLimits::default(),
             _ => Wire::take(r)?,
+        };
+        let p99 = match flags & PROMISED {
+            0 => Policy::UNPROMISED,
+            _ => {
+                let p99 = Wire::take(r)?;
+                at_most("the time that a policy promises", p99, Policy::LONGEST_P99)?;
+                p99
+            }
         };
         let journal = flags & 1 != 0;
         let commands = match flags & BY_BLOCK {
@@ -100,6 +120,7 @@ impl Wire for Policy {
             inline,
             commands,
             limits,
+            p99,
         })
     }
 }
@@ -229,5 +250,22 @@ mod tests {
         let mut none = bytes.clone();
         none[15..23].fill(0);
         assert!(taken(WITH_LIMITS, &none).is_err(), "nothing is divided by 0");
+    }
+
+    #[test]
+    fn a_promise_comes_last_and_earlier_versions_have_none() {
+        let p99 = 5_000_000;
+        let mut w = Writer::new(Vec::new());
+        Policy { p99, ..Policy::default() }.put(&mut w);
+        let bytes = w.finish().0;
+        assert_eq!((bytes[6], &bytes[15..]), (1 | PROMISED, &p99.to_le_bytes()[..]));
+        let taken = |version, bytes: &[u8]| {
+            Policy::take(&mut Reader::new(version, bytes, Bytes::new())).map(|p| p.p99)
+        };
+        assert_eq!(taken(WITH_P99, &bytes), Ok(p99));
+        assert!(taken(WITH_P99 - 1, &bytes).is_err());
+        let mut long = bytes.clone();
+        long[15..].copy_from_slice(&(Policy::LONGEST_P99 + 1).to_le_bytes());
+        assert!(taken(WITH_P99, &long).is_err());
     }
 }

@@ -29,6 +29,8 @@ pub struct Faults {
     pub slow: bool,
     /// Disks end nothing for a while, or until their nodes are taken out. In half of the seeds reads go round them.
     pub hangs: bool,
+    /// Of the operations of a victim's disk some end with errors that pass, in some runs.
+    pub errors: bool,
     /// More nodes are down at once than the layout bears. Requests may then fail, but nothing
     /// that was acknowledged may be lost once all have returned.
     pub beyond: bool,
@@ -56,6 +58,7 @@ impl Faults {
         messages: true,
         slow: true,
         hangs: true,
+        errors: true,
         beyond: true,
         moves: true,
         operator: true,
@@ -74,6 +77,7 @@ impl Faults {
         messages: false,
         slow: false,
         hangs: false,
+        errors: false,
         beyond: false,
         moves: false,
         operator: false,
@@ -83,7 +87,7 @@ impl Faults {
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 14] {
+    pub(super) fn each_left_out(&self) -> [Faults; 15] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
@@ -94,6 +98,7 @@ impl Faults {
             Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
             Faults { hangs: true, ..none },
+            Faults { errors: true, ..none },
             Faults { rot: true, ..none },
             Faults { damage: true, ..none },
             Faults { refusals: true, ..none },
@@ -113,6 +118,7 @@ impl Faults {
             messages: self.messages && !other.messages,
             slow: self.slow && !other.slow,
             hangs: self.hangs && !other.hangs,
+            errors: self.errors && !other.errors,
             beyond: self.beyond && !other.beyond,
             moves: self.moves && !other.moves,
             operator: self.operator && !other.operator,
@@ -277,6 +283,8 @@ pub struct Summary {
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before, and nobody who went on had heard of it.
     pub unremembered: bool,
+    /// Operations of disks that were drawn to end with errors, by rate.
+    pub erred: u64,
     /// How often the node of a slow disk was taken out, and how often one came back by itself.
     pub taken_out: (u64, u64),
     /// How many messages were forged.

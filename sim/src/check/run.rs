@@ -4,6 +4,7 @@ mod bounds;
 mod choices;
 mod damage;
 mod draw;
+mod erring;
 mod faults;
 mod giving_up;
 mod hosts;
@@ -79,6 +80,8 @@ struct Run {
     refusal_rng: Rng,
     /// Which disks hang, and when.
     hang_rng: Rng,
+    /// Which disks have errors by rate, and when, in runs in which some do.
+    error_rng: Option<Rng>,
     /// Slow disks whose nodes are taken out, in runs in which they are.
     slow_disks: Option<SlowDisks>,
     /// For disks that lie.
@@ -435,7 +438,7 @@ impl Run {
         }
     }
 
-    fn summary(&self) -> Summary {
+    fn summary(&mut self) -> Summary {
         let mut fingerprint = self.world.events ^ self.world.now();
         for op in self.ops.values() {
             let line = format!("{op:?}");
@@ -443,7 +446,10 @@ impl Run {
                 .bytes()
                 .fold(fingerprint, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         }
+        let nodes = 0..self.world.size() as u16;
+        let erred = nodes.map(|n| self.world.disk(NodeId(n)).erred).sum();
         Summary {
+            erred,
             layout: self.volume.layout.clone(),
             nodes: self.world.with_disks(),
             attached: self.world.size() - self.world.with_disks(),

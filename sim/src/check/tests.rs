@@ -517,6 +517,20 @@ fn without_hangs(options: Options) -> Options {
     Options { faults: Faults { hangs: false, ..options.faults }, ..options }
 }
 
+/// Disks hang and are slow: reads are hedged, and nodes go while their disks have work.
+#[test]
+fn bugs_with_disks_that_hang_are_found() {
+    let alone = Options { members: Some(false), ..Options::DEFAULT };
+    for (bug, seed, options) in [
+        (Bug::HedgeMixesTimes, 0, alone),
+        (Bug::HedgeMixesTimes, 1, alone),
+        (Bug::LateCompletion, 31, Options::DEFAULT),
+    ] {
+        passed(seed, options);
+        assert!(fails(seed, bug, options), "{bug:?} in seed {seed}");
+    }
+}
+
 /// A deliberate bug of the authority is found in this seed, by a word of what must hold.
 fn authority_bug_is_found(bug: AuthorityBug, seed: u64, options: Options) {
     passed(seed, options);

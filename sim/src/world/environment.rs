@@ -7,6 +7,7 @@ use weft_core::store::{DiskOp, DiskRequest, FormatError, SUPERBLOCKS};
 use weft_core::units::{Nanos, NodeId, SECTOR};
 use weft_member::Input as Heard;
 
+use super::lives::EARLY;
 use super::{Event, MICROS, World, describe};
 
 impl Environment for World {
@@ -32,6 +33,9 @@ impl Environment for World {
             u64::from(matches!(request.op, DiskOp::Write { offset, .. } if in_superblock(offset)));
         let place = &mut self.places[id.0 as usize];
         place.disk.start(request.id, request.op);
+        if place.disk.is_early(request.id) {
+            self.queue.push(MICROS, Event::Disk(id, place.life, request.id | EARLY));
+        }
         self.queue.push(delay, Event::Disk(id, place.life, request.id));
     }
 

@@ -1,8 +1,12 @@
 //! How nodes start, die and lose their disks.
 
-use weft_core::node::SlowNode;
+use weft_core::Buffer;
+use weft_core::node::{Bug, SlowNode};
 
 use super::*;
+
+/// With a deliberate bug: an operation is said to have ended before it has.
+pub(super) const EARLY: u64 = 1 << 63;
 
 impl World {
     /// Every node starts, and the authority with the map that was last stored.
@@ -46,6 +50,9 @@ impl World {
         assert!(place.node.is_none());
         // Whoever starts it has seen to its disk.
         place.disk.refuse_writes(false);
+        if config.bug == Some(Bug::LateCompletion) {
+            place.disk.tell_late();
+        }
         place.hangs = None;
         place.life += 1;
         if self.clocks_change {
@@ -80,10 +87,16 @@ impl World {
         if place.life != life {
             return;
         }
+        if operation & EARLY != 0 {
+            return self.input(id, Input::Disk(operation & !EARLY, Ok(Buffer::Zero(0))));
+        }
         if let Some(hanging) = &mut place.hangs {
             return hanging.push(operation);
         }
         let result = place.disk.finish(operation);
+        if place.disk.is_early(operation) {
+            return;
+        }
         self.input(id, Input::Disk(operation, result));
     }
 

@@ -182,6 +182,11 @@ impl Originator {
         unlock_given_up(ts, &txn, outbox);
         txn.job.detour = Some(awaited);
         txn.job.hedges += 1;
+        if !self.config.hedges_afresh()
+            && let State::Reading(reading) = txn.state
+        {
+            txn.job.kept = reading.into_pieces();
+        }
         outbox.counters.hedged += 1;
         self.retry(txn.job);
     }

@@ -6,6 +6,7 @@ use super::spent::Course;
 use super::used::Then;
 use crate::Buffer;
 use crate::cluster::Volume;
+use crate::node::assembly::Pieces;
 use crate::node::{Modification, Trust};
 use crate::order::Again;
 use crate::plan::{Range, Span};
@@ -102,6 +103,8 @@ pub(super) struct Job {
     /// Columns that it goes round though they are there, once that is decided, and how often it has begun again for that.
     pub detour: Option<ColumnSet>,
     pub hedges: u8,
+    /// What its first attempt has read: only with a deliberate bug.
+    pub kept: Pieces,
     /// A read-modify-write: an attempt reads before it writes.
     pub modifies: Option<Box<Modifies>>,
     /// Its bytes count as in progress.
@@ -153,6 +156,7 @@ impl Job {
             in_doubt: None,
             detour: None,
             hedges: 0,
+            kept: Pieces::new(),
             modifies: None,
             has_room: false,
             course: Course::default(),

@@ -100,6 +100,15 @@ impl Work {
             Work::Discard => "discard from",
         }
     }
+
+    /// Whether it may be tried a second time after an error that may pass.
+    fn may_run_twice(&self, disk: &Disk) -> bool {
+        match self {
+            Work::Read(_) => true,
+            Work::Write { durable, .. } => disk.may_retry(*durable),
+            Work::Flush | Work::Discard => false,
+        }
+    }
 }
 
 /// A ring and the operations on it.
@@ -380,7 +389,11 @@ impl InFlight {
             {
                 Next::Later
             }
-            Work::Read(_) if result < 0 && may_pass(&error) && !self.failed => {
+            work if result < 0
+                && may_pass(&error)
+                && !self.failed
+                && work.may_run_twice(&self.disk) =>
+            {
                 self.failed = true;
                 Next::Again
             }
@@ -390,7 +403,12 @@ impl InFlight {
                 self.moved += result as usize;
                 let end = io::Error::from(io::ErrorKind::UnexpectedEof);
                 match (self.moved >= self.len, result) {
-                    (true, _) => Next::Ended(Ok(self.finish())),
+                    (true, _) => {
+                        if self.failed {
+                            self.disk.passed.count();
+                        }
+                        Next::Ended(Ok(self.finish()))
+                    }
                     (false, 0) => Next::Ended(Err(self.disk.error(work.verb(), end))),
                     (false, _) => Next::Again,
                 }

@@ -271,6 +271,22 @@ fn an_error_that_may_pass_is_tried_once_more_and_others_are_not() {
     assert!(matches!(op.advance(errno(Errno::IO)), Next::Again));
     assert!(matches!(op.advance(4096), Next::Ended(Ok(_))), "it has passed");
     assert!(matches!(read().advance(errno(Errno::ROFS)), Next::Ended(Err(_))));
+    assert_eq!(disk.passed.so_far(), 1);
+    let write = |durable| {
+        let what = Gathered::of(vec![Buffer::from(vec![7; 4096])], &Pool::of_process());
+        in_flight(&disk, Work::Write { what, durable }, 4096)
+    };
+    let mut op = write(false);
+    assert!(matches!(op.advance(errno(Errno::IO)), Next::Again));
+    assert!(matches!(op.advance(4096), Next::Ended(Ok(_))), "it has passed");
+    assert_eq!(disk.passed.so_far(), 2);
+    let mut op = write(false);
+    assert!(matches!(op.advance(errno(Errno::IO)), Next::Again));
+    assert!(matches!(op.advance(errno(Errno::IO)), Next::Ended(Err(_))));
+    if !disk.may_retry(true) {
+        let said = write(true).advance(errno(Errno::IO));
+        assert!(matches!(said, Next::Ended(Err(_))), "the page cache may have lost earlier writes");
+    }
     let mut flush = in_flight(&disk, Work::Flush, 0);
     let said = flush.advance(errno(Errno::IO));
     assert!(matches!(said, Next::Ended(Err(_))), "the kernel reports lost pages once");

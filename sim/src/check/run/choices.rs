@@ -21,8 +21,9 @@ pub(super) fn rng(seed: u64) -> Option<Rng> {
 /// So many choices came later: only in some runs they are drawn with the others.
 const LATER: usize = 5;
 
-/// The last of the table are limits on what hosts may ask. Nodes do nothing about them, so they are not drawn.
-const LIMITS: usize = 3;
+/// The last of the table are limits on what hosts may ask, and what they are promised. Processes see to them, so they are not
+/// drawn.
+const LIMITS: usize = 4;
 
 fn later(seed: u64) -> Option<Rng> {
     let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5001);
@@ -96,7 +97,8 @@ impl Run {
                 | Setting::Inline(_)
                 | Setting::Iops(_)
                 | Setting::Bandwidth(_)
-                | Setting::Burst(_) => true,
+                | Setting::Burst(_)
+                | Setting::P99(_) => true,
             }
     }
 

@@ -29,7 +29,7 @@ use super::rare::Rare;
 use super::slow_disks::SlowDisks;
 use super::suspects;
 use super::{Run, VOLUME};
-use super::{choices, ranges};
+use super::{choices, erring, ranges};
 use crate::world::{Crew, Sizes, World};
 
 impl Run {
@@ -253,6 +253,7 @@ impl Run {
             giving_up: GivingUp::draw(seed, &options),
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             hang_rng: Rng::with_seed(seed ^ 0x0000_a4a6),
+            error_rng: erring::rng(seed, options.faults.errors),
             slow_disks: options.takes_out.then(|| SlowDisks::draw(seed)),
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,

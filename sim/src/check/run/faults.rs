@@ -10,6 +10,7 @@ use super::damage::{self, Damage};
 use super::hosts::Client;
 use super::members::MemberFault;
 use super::{CLIENT, FAULT, Run, VOLUME};
+use crate::disk::ErrorRates;
 use crate::world::Conditions;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,8 @@ pub(super) enum Fault {
     /// A node's disk ends no operation, until it does again or the node is started again.
     Hang(NodeId),
     Answer(NodeId),
+    /// Operations of a node's disk end with errors at these rates, or none does any more.
+    Err(NodeId, Option<ErrorRates>),
     /// It is looked whether a node's disk is slow.
     Watch(NodeId),
     /// A page of the checksum table rots, or cannot be read.
@@ -153,6 +156,7 @@ impl Run {
         self.draw_slow_disk(first, span);
         self.draw_form(span);
         self.draw_hangs(span);
+        self.draw_errors(first, span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
     }
 
@@ -331,6 +335,7 @@ impl Run {
             }
             Fault::Hang(node) if self.world.runs(node) => self.world.hang(node),
             Fault::Answer(node) => self.world.answer(node),
+            Fault::Err(node, rates) => self.errs(node, rates),
             Fault::Watch(node) => self.watch(node),
             Fault::Page(node, unreadable) => {
                 let Some(divided) = self.world.superblock(node) else { return };

@@ -33,6 +33,7 @@ impl Run {
             self.cluster().victims = processes;
             let span = self.cluster().span;
             self.draw_giving_up(span, &victims);
+            self.draw_errors(victims.first().copied(), span);
             victims.into_iter().for_each(|victim| self.draw_victim(victim));
         }
         // Nobody needs these: all of them may be lost beside the victims.
