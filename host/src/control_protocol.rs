@@ -213,7 +213,7 @@ pub enum ControlRequest {
     VolumeSnapshot {
         /// The names of the volumes.
         volumes: Vec<String>,
-        /// What is added to each of them, behind `@`.
+        /// The part of the name behind `@`.
         snapshot: String,
     },
     /// Make a volume that begins with the content of a snapshot.

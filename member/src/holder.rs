@@ -86,7 +86,7 @@ impl Holder {
         let Some(state) = self.nodes.get_mut(&node).and_then(|l| l.state.as_mut()) else { return };
         let kept = match report {
             MemberReport::Frozen { .. } => &mut state.frozen,
-            // Only who has everything merges anything: in one epoch it says one or the other.
+            // A node merges only when it has caught up, so it reports one of the two in an epoch.
             MemberReport::CaughtUp { .. } | MemberReport::Merged { .. } => &mut state.caught_up,
             MemberReport::Wake { .. } => &mut state.wakes,
         };

@@ -155,7 +155,7 @@ impl Trial {
         (self.next, node)
     }
 
-    /// Nobody hears of what was asked of a node that has died; it may have happened.
+    /// A node that dies answers none of its requests; each may have happened.
     fn kill(&mut self, node: NodeId, power: bool) {
         self.asked.retain(|_, asked| asked.node != node);
         self.world.kill(node, power);

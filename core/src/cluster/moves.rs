@@ -148,8 +148,8 @@ pub(super) fn stop_copying(volume: &mut Arc<Volume>, stays: impl Fn(NodeId) -> b
     }
 }
 
-/// What is not copied any more in a volume is not in those that lie over it: where the column was, they could not show what
-/// they have from there.
+/// Stops copying columns in volumes that lie over one in which the copying has stopped: at the source they could not show
+/// the content below.
 pub(super) fn agree_on_copies(map: &mut ClusterMap) {
     let mut ids: Vec<VolumeId> = map.volumes.keys().copied().collect();
     ids.sort_by_key(|id| map.volumes[id].space());

@@ -130,6 +130,11 @@ pub enum PolicyError {
          which needs the journal and votes"
     )]
     Thin(Setting),
+    /// It has snapshots, or is a clone, and parity would be deferred.
+    #[error(
+        "a volume with snapshots, and a clone, cannot have deferred parity; omit it, or copy the volume to a new one"
+    )]
+    Snapshots,
     /// There is no parity to say something of.
     #[error("{given} needs a layout with parity, and {layout} has none; omit it")]
     NoParity {

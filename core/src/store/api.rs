@@ -131,11 +131,11 @@ pub trait Store: Send {
     fn has_to_drop(&self) -> bool {
         false
     }
-    /// Whether something of deleted snapshots is to be merged, now or soon.
+    /// Whether deleted snapshots have content left to merge.
     fn has_to_merge(&self) -> bool {
         false
     }
-    /// Whether all is merged that is to be.
+    /// Whether no content is left to merge.
     fn has_merged(&self) -> bool {
         true
     }

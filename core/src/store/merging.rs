@@ -1,14 +1,15 @@
-//! Merging a deleted snapshot into the one view that lies over it, on this disk: what the view shows of the snapshot
-//! becomes its own. When nothing of the snapshot is shown any more, on any disk, the map forgets it.
+//! Merging a deleted snapshot into the one view that lies over it, on this disk: the content that the view shows of the
+//! snapshot becomes its own. When no disk shows anything of the snapshot, the map forgets it.
 //!
-//! What a view shows does not change by that, so disks merge each by itself, at their own time. A slot of the snapshot
+//! Merging does not change the content of any view, so each disk merges by itself, at its own time. There are three cases
+//! for a slot of the snapshot:
 //!
-//! - that the view has no slot for *changes hands*: its pointer moves, and no content does;
-//! - of which the view shows some sectors, and has others, gives those sectors to the view's slot: a checkpoint adds them up from
-//!   what lies below, as it does with changes of such sectors;
-//! - of which the view shows nothing is dropped.
+//! - The view has no slot there. The slot *changes hands*: its pointer moves, and no content is copied.
+//! - The view has a slot, and shows some sectors of the snapshot's. Those are copied to the view's slot. A checkpoint takes
+//!   them from below, like the base of a delta.
+//! - The view shows none of it. The slot is dropped.
 //!
-//! All of it is the work of checkpoints that nobody waits for. After a crash it goes on where it was: the slots tell.
+//! Checkpoints that nobody waits for do this. After a crash it continues: the slots tell how far it was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,12 +44,12 @@ pub(super) struct Merged {
     pub adopted: BTreeMap<u64, u64>,
     /// Sectors of views that get what they show.
     pub given: Vec<u64>,
-    /// Slots of snapshots of which nothing is shown.
+    /// Slots of snapshots that no view shows.
     pub dropped: BTreeSet<u64>,
 }
 
 impl Merged {
-    /// How many sectors a checkpoint names for it, if a slot has so many.
+    /// The number of sectors that a checkpoint names for it. A slot has `slot` sectors.
     pub fn sectors(&self, slot: u64) -> usize {
         self.given.len() + self.adopted.len() * slot as usize
     }
@@ -65,18 +66,18 @@ impl Merged {
 }
 
 impl JournalStore {
-    /// The map has said what lies over what: what is to be merged is looked for anew.
+    /// The views have changed: the search begins with the first slot.
     pub(super) fn merge_anew(&mut self) {
         self.merging = Merging::default();
     }
 
-    /// Whether something is to be merged.
+    /// Whether content is left to merge.
     pub fn has_to_merge(&self) -> bool {
         let merges = self.views.as_ref().is_some_and(|views| !views.merging().is_empty());
         merges && !self.merging.done && self.recovery.is_none() && !self.failed
     }
 
-    /// Whether all is merged that is to be.
+    /// Whether no content is left to merge.
     pub fn has_merged(&self) -> bool {
         self.merging.done && self.checkpoint.is_none()
     }
@@ -116,7 +117,7 @@ impl JournalStore {
         merged
     }
 
-    /// Merges a slot that has a place. Says whether something of it is to be done, now or later.
+    /// Merges a slot that has a place. Returns whether it needs another look: something was chosen, or must wait.
     fn merge_slot(
         &mut self,
         slot: u64,

@@ -11,7 +11,7 @@ use crate::units::SECTOR;
 const MOST_PAGES_WAITED_FOR: usize = 8192;
 
 impl JournalStore {
-    /// The pages that say what is in the places of these sectors and of those below them, each once and in order.
+    /// The pages of the table for the places of these sectors and of those below them, each once and in order.
     pub(super) fn pages_of(&self, first: u64, count: u64) -> Vec<u64> {
         let mut pages = Vec::new();
         self.add_pages_of(first..first + count, &mut pages);

@@ -99,8 +99,8 @@ impl JournalStore {
         (layers, self.entry(sector))
     }
 
-    /// What a sector shows: its own layers and entry, with those of the sectors below it as far as it has no content of
-    /// its own. Also its place, or that of the sector whose entry it is. All their pages are in memory.
+    /// What a sector shows: its own layers and entry, with those of the sectors below it unless it has content of its
+    /// own. Also its place, or that of the sector whose entry it is. All their pages are in memory.
     pub(super) fn seen(&mut self, sector: u64) -> (Over, TableEntry, Option<u64>) {
         let (mut layers, mut entry) = self.layers(sector);
         let mut at = sector;

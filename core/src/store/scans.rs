@@ -28,7 +28,7 @@ pub enum Scan {
 }
 
 impl Scan {
-    /// Whether it looks at what a view shows, and not only at what was written in it.
+    /// Whether it looks through a view at the content below, and not only at the view's own.
     fn sees_through(self) -> bool {
         match self {
             Scan::Content | Scan::Used | Scan::Marked => true,
@@ -36,6 +36,9 @@ impl Scan {
         }
     }
 }
+
+/// Finds the first of some sectors that are of a kind.
+type Finder<'a> = &'a dyn Fn(&JournalStore, Range<u64>) -> Option<Range<u64>>;
 
 /// So many sectors are looked at together, as many as 64 pages of the table speak of,
 const PIECE: u64 = 64 * ENTRIES_PER_PAGE as u64;
@@ -142,17 +145,13 @@ impl JournalStore {
         runs
     }
 
-    /// The first of these runs, of these sectors or of those that they show; of which up to so many sectors.
+    /// The first of these runs, in these sectors or in those below them, up to `most` sectors.
     fn next_run_seen(&self, sectors: Range<u64>, most: u64) -> Option<Range<u64>> {
         self.first_seen(sectors, &|store, sectors| store.next_run(sectors, most))
     }
 
-    /// What is found first in these sectors, or in those below them.
-    fn first_seen(
-        &self,
-        sectors: Range<u64>,
-        find: &dyn Fn(&Self, Range<u64>) -> Option<Range<u64>>,
-    ) -> Option<Range<u64>> {
+    /// The first match in these sectors, or in those below them.
+    fn first_seen(&self, sectors: Range<u64>, find: Finder<'_>) -> Option<Range<u64>> {
         let own = find(self, sectors.clone());
         let below = self.views_in(sectors).into_iter().filter_map(|view| {
             let count = view.sectors.end - view.sectors.start;

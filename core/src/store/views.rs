@@ -2,7 +2,7 @@
 //!
 //! A volume and its snapshots are views of one history, each in an address space of its own. A sector that was never
 //! written in a view shows what the view below it has there, on the same disk. So taking a snapshot copies nothing, and
-//! what is written later takes the only space.
+//! only later writes take space.
 //!
 //! Every write changes data and parity in one view. Each disk falls through by itself, so in every view parity is the
 //! code of the data, whatever was written to the views above it.
@@ -20,7 +20,7 @@ pub struct View {
     pub sectors: Range<u64>,
     /// The first of those below, which follow one another as these do.
     pub below: u64,
-    /// Whether what is below is to be merged into it.
+    /// Whether the content below is merged into it.
     pub merges: bool,
 }
 
@@ -65,7 +65,7 @@ impl Views {
         Views { all: joined }
     }
 
-    /// The views into which what lies below them is to be merged, in the order of that.
+    /// The views into which the content below is merged, in the order of the sectors below.
     pub fn merging(&self) -> Vec<View> {
         let mut merging: Vec<View> = self.all.iter().filter(|view| view.merges).cloned().collect();
         merging.sort_unstable_by_key(|view| view.below);
@@ -84,7 +84,7 @@ impl Views {
         view.sectors.contains(&sector).then(|| view.below + (sector - view.sectors.start))
     }
 
-    /// The views of which some of these sectors are, cut to them.
+    /// The parts of views that lie in these sectors.
     pub fn in_range(&self, sectors: Range<u64>) -> impl Iterator<Item = View> + '_ {
         let first = self.all.partition_point(|view| view.sectors.end <= sectors.start);
         let end = sectors.end;
@@ -138,7 +138,7 @@ impl JournalStore {
         }
     }
 
-    /// The views of which some of these sectors are.
+    /// The parts of views that lie in these sectors.
     pub(super) fn views_in(&self, sectors: Range<u64>) -> Vec<View> {
         let views = self.views.as_ref().filter(|_| sectors.end > SPACE_SECTORS);
         views.map_or(Vec::new(), |views| views.in_range(sectors).collect())
@@ -149,7 +149,7 @@ impl JournalStore {
         self.views.is_none() && sector >= SPACE_SECTORS && over.needs_base()
     }
 
-    /// Whether changes of a sector are to be put in place after those of a sector that lies below it.
+    /// Whether changes of a sector must wait until those of a sector below it are in place.
     pub(super) fn waits_below(&self, sector: u64, over: &Over) -> bool {
         let waits = |sectors: Range<u64>| self.overlay.next(sectors).is_some();
         self.needs_views(sector, over)

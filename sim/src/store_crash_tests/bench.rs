@@ -7,7 +7,6 @@ use weft_core::Buffer;
 use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 use weft_core::store::{
     Change, DiskOp, Event, JournalStore, Reached, Scan, Store, StoreBug, StoreConfig, Superblock,
-    View, Views,
 };
 use weft_core::units::{NodeId, SECTOR, SPACE_SECTORS, Timestamp};
 
@@ -51,7 +50,7 @@ pub(super) struct Bench {
     pub(super) left: Option<usize>,
     order: Order,
     /// The number of the first of the volume's sectors.
-    base: u64,
+    pub(super) base: u64,
     /// Sectors that belonged to no volume for a while: they may have been dropped.
     dropped: BTreeSet<u64>,
     clock: u64,
@@ -79,8 +78,8 @@ pub(super) struct Bench {
     pub(super) is_missed: bool,
     open: bool,
     /// The first sectors of the spaces of snapshots, each above the one before; and whether the first is being merged.
-    below: Vec<u64>,
-    merges: bool,
+    pub(super) below: Vec<u64>,
+    pub(super) merges: bool,
     pub(super) reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
     scanned: Vec<(u64, Timestamp)>,
 }
@@ -200,48 +199,6 @@ impl Bench {
         true
     }
 
-    /// What was written until now is a snapshot's.
-    fn snapshot(&mut self) {
-        self.below.push(self.base);
-        self.base += SPACE_SECTORS;
-        self.store.set_views(&self.views());
-    }
-
-    fn views(&self) -> Views {
-        let all = SLOTS * SLOT;
-        let above = self.below.iter().skip(1).chain([&self.base]);
-        let view = |(n, (above, below)): (usize, (&u64, &u64))| View {
-            sectors: *above..*above + all,
-            below: *below,
-            merges: self.merges && n == 0,
-        };
-        Views::new(above.zip(&self.below).enumerate().map(view).collect())
-    }
-
-    /// The first snapshot is merged, and forgotten. Says whether it came to that.
-    fn merged(&mut self) -> bool {
-        for _ in 0..20 {
-            self.checkpoint();
-            if !self.rest() {
-                return false;
-            }
-            if self.store.has_merged() {
-                self.below.remove(0);
-                self.merges = false;
-                self.store.set_views(&self.views());
-                self.keep_all();
-                return true;
-            }
-        }
-        panic!("it is never merged");
-    }
-
-    fn keep_all(&mut self) {
-        let spaces = self.below.iter().chain([&self.base]);
-        let kept: Vec<_> = spaces.map(|first| *first..*first + SLOTS * SLOT).collect();
-        self.store.keep_only(&kept, 0);
-    }
-
     /// The volume has this many sectors now.
     fn keep(&mut self, sectors: u64) {
         let kept = self.base..self.base + sectors;
@@ -341,7 +298,7 @@ impl Bench {
         }
     }
 
-    fn checkpoint(&mut self) {
+    pub(super) fn checkpoint(&mut self) {
         let undecided = self.writes.values().filter(|w| w.outcome.is_none());
         let held: BTreeSet<u64> =
             undecided.flat_map(|w| w.changes.0..w.changes.0 + w.changes.1).collect();
@@ -610,7 +567,7 @@ impl Bench {
             let lost_below = self.may_lose && version == Timestamp(u64::MAX);
             // Zeros of a thin volume leave no version where there is no slot, or none any more.
             let forgotten = self.base > 0 && expected == Some(0) && version == Timestamp::ZERO;
-            // What was written before a snapshot was taken has its version there.
+            // Content from before a snapshot has its version in the snapshot's space.
             let forgotten = forgotten || (!self.below.is_empty() && version == Timestamp::ZERO);
             if expected.is_some() && !lost_below && !forgotten {
                 assert_eq!(version, ts, "the version of sector {sector}");

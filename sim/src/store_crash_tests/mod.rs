@@ -5,9 +5,11 @@
 //!
 //! - [`script`]: what happens
 //! - [`bench`]: where it happens
+//! - [`views`]: snapshots
 
 mod bench;
 mod script;
+mod views;
 
 use weft_core::store::ChangeKind::Content;
 use weft_core::store::{Store, StoreBug};
@@ -116,7 +118,7 @@ fn snapshots_are_taken_and_merged_with_a_crash_at_any_operation() {
     }
 }
 
-/// Everything that a snapshot had is free when it is merged, but for what is shown.
+/// When a snapshot is merged, only slots with visible content are left.
 #[test]
 fn a_merged_snapshot_keeps_no_slot() {
     let mut bench = Bench::of(THIN, 1, Order::First, None);

@@ -96,6 +96,10 @@ fn check_everywhere(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError
     if let Some(given) = unfit_for_thin(volume) {
         return Err(PolicyError::Thin(given));
     }
+    // A volume does not learn which stripes of its snapshots are exposed.
+    if volume.lineage.below.is_some() && volume.defers() {
+        return Err(PolicyError::Snapshots);
+    }
     volume.policies().try_for_each(|policy| policy.check_for_volume(said))
 }
 

@@ -57,12 +57,12 @@ pub enum ViewError {
     OfAnother,
     /// Its writes are not journalled, or not decided by votes.
     Policy,
+    /// Parity of some of it is deferred.
+    Defers,
     /// It has as many snapshots as a volume may have.
     TooMany,
     /// All numbers of volumes are used.
     NoNumber,
-    /// Other volumes show its content.
-    Needed,
 }
 
 impl Volume {
@@ -82,7 +82,7 @@ impl Volume {
         format!("{}@{name}", self.name)
     }
 
-    /// Moves its columns to another address space. Nothing is written there yet, so nothing is to be filled or copied there.
+    /// Moves its columns to another address space. Nothing is written there yet, so there is nothing to fill or copy.
     fn put_in_space(&mut self, first: u64) {
         for extent in &mut self.extents {
             extent.columns.iter_mut().for_each(|(_, at)| *at = first + *at % SPACE_SECTORS);
@@ -158,8 +158,8 @@ impl ClusterMap {
         }
     }
 
-    /// The volume into which a deleted snapshot is to be merged: the only one that lies over it, while no disk of either is
-    /// away, lacks anything or is being filled. What disks merge then is the same everywhere for who is rebuilt later.
+    /// The volume into which a deleted snapshot is merged: the only one that lies over it, while no disk of either is
+    /// away, lacks anything or is being filled. So no rebuild is under way that could see one disk before the merge and another after it.
     pub fn merges_into(&self, id: VolumeId) -> Option<VolumeId> {
         let snapshot = self.volumes.get(&id).filter(|v| v.is_snapshot() && v.is_deleted())?;
         // What lies lowest comes first: a slot changes hands once at a time.
@@ -304,10 +304,13 @@ impl ClusterMap {
         if !volume.policy.is_journaled() || !volume.policy.commit.is_voted() {
             return Err(ViewError::Policy);
         }
+        if volume.defers() {
+            return Err(ViewError::Defers);
+        }
         self.has_number(1)
     }
 
-    /// Whether so many more volumes can be made.
+    /// Whether `count` more volumes can be made.
     fn has_number(&self, count: u32) -> Result<(), ViewError> {
         match self.next_volume.checked_add(count).is_some_and(|next| next <= LAST_THIN.0) {
             true => Ok(()),
@@ -375,7 +378,7 @@ impl ClusterMap {
         self.attend_new_space(number, snapshot);
     }
 
-    /// Who attends a volume in a new space, as those of `below`: who is not away has missed nothing there.
+    /// Attendance of a volume in a new space, taken from `below`: a node that is not away has missed nothing there.
     fn attend_new_space(&mut self, id: VolumeId, below: VolumeId) {
         let Some(mut attendance) = self.attendance.get(&below).cloned() else {
             self.attendance.remove(&id);
@@ -393,7 +396,7 @@ impl ClusterMap {
         std::iter::successors(first, below)
     }
 
-    /// Sets a volume back to a snapshot: what was written since is dropped.
+    /// Sets a volume back to a snapshot: later writes are dropped.
     pub(in crate::cluster) fn roll_back(&mut self, id: VolumeId, snapshot: VolumeId) {
         if self.check_rollback(id, snapshot).is_err() {
             return;
@@ -410,7 +413,7 @@ impl ClusterMap {
         self.attend_new_space(id, snapshot);
     }
 
-    /// What is wrong with what a volume lies over, if anything.
+    /// An error in the lineage of a volume, if there is any.
     pub(super) fn wrong_with_lineage(&self, volume: &Volume) -> Option<&'static str> {
         let below = match volume.lineage.below {
             None => return None,

@@ -195,8 +195,7 @@ impl Originator {
         }
     }
 
-    /// The volumes of which a disk may lack a column where a volume shows that they do: itself, or those that it lies
-    /// over.
+    /// The volumes whose column a disk may lack if it refuses a read of a volume: that volume, or those that it lies over.
     fn volumes_lacking(
         &self,
         id: VolumeId,

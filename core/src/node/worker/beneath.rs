@@ -80,7 +80,12 @@ impl Worker {
                 continue;
             }
             let count = view.sectors.end - view.sectors.start;
-            self.exposure.inherit(view.below..view.below + count, view.sectors.start);
+            let marks = self.exposure.marks.range(view.below..view.below + count);
+            let above = |sector: u64| view.sectors.start + (sector - view.below);
+            let shown: Vec<_> = marks.map(|(sector, mark)| (above(*sector), *mark)).collect();
+            for (sector, mark) in shown {
+                self.exposure.marks.entry(sector).or_insert(mark);
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) type Counted = (VolumeId, Area);
 #[derive(Clone, Default, Hash)]
 pub(super) struct Exposure {
     /// Each with the latest write that marked it, and when this worker first saw the mark.
-    marks: BTreeMap<u64, (Timestamp, Nanos)>,
+    pub(super) marks: BTreeMap<u64, (Timestamp, Nanos)>,
     /// Marked sectors that cannot be computed, because data that they cover is permanently lost.
     hopeless: BTreeSet<u64>,
     /// The counts of each volume, and of the areas of volumes with ranges.
@@ -171,16 +171,6 @@ impl Exposure {
         }
         // A range that was removed and is made again starts with a new count.
         self.before.retain(|(volume, _), _| !self.tallies.contains_key(&(*volume, Area::Whole)));
-    }
-
-    /// The sectors from `to` on show these: they are marked as these are.
-    pub fn inherit(&mut self, sectors: Range<u64>, to: u64) {
-        let first = sectors.start;
-        let marks: Vec<_> =
-            self.marks.range(sectors).map(|(s, mark)| (to + (s - first), *mark)).collect();
-        for (sector, mark) in marks {
-            self.marks.entry(sector).or_insert(mark);
-        }
     }
 
     /// Whether any of these sectors is marked.

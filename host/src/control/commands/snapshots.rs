@@ -124,13 +124,16 @@ fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
         ViewError::Policy => format!(
             "snapshots need the votes that volume '{name}' does without; `weft volume set {name} commit=late` brings them"
         ),
+        ViewError::Defers => format!(
+            "parity of volume '{name}' is deferred, which does not go with snapshots; `weft volume set {name} \
+             redundancy=immediate` ends that"
+        ),
         ViewError::TooMany => format!(
             "volume '{name}' has as many snapshots as a volume can have, {MOST_SNAPSHOTS}; delete some first"
         ),
         ViewError::NoNumber => {
             "no more snapshots and clones can be created in this cluster".to_string()
         }
-        ViewError::Needed => format!("other volumes show the content of '{name}'"),
     })
 }
 
