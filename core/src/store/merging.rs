@@ -96,6 +96,9 @@ impl JournalStore {
         for view in views {
             let count = view.sectors.end - view.sectors.start;
             let slots = view.below / size..(view.below + count).div_ceil(size);
+            // Changes without a place yet are merged once they have one.
+            self.merging.found |= self.overlay.next(view.below..view.below + count).is_some()
+                || busy.range(slots.clone()).next().is_some();
             let lower: Vec<u64> =
                 self.slots.placed_in(slots.start.max(from)..slots.end.max(from)).collect();
             for slot in lower {
