@@ -253,7 +253,7 @@ impl Authority {
             MemberReport::Merged { epoch } => {
                 if epoch == self.map.epoch && self.is_settled() {
                     self.merged.insert(node);
-                    if self.map.has_merged_any(&self.merged) {
+                    if !self.map.merged_by(&self.merged).is_empty() {
                         self.propose(out);
                     }
                 }

@@ -75,7 +75,8 @@ impl Authority {
         self.running.retain(|node, a| self.next.has_room_on(*node, (a.disk, a.sectors)));
         let members = &self.members_of(members);
         let findings = &Findings { members, ..*findings };
-        self.next.forget_merged(&self.merged);
+        // They have said so of the map in force.
+        self.next.forget_merged(&self.map.merged_by(&self.merged));
         self.next.forget_unseen();
         let empty = self.take_attendance_of_nodes(members);
         for node in &empty {

@@ -186,14 +186,21 @@ impl ClusterMap {
         volume.is_snapshot() && volume.is_deleted() && self.above(volume.id).count() == 1
     }
 
-    /// Deleted snapshots that all their disks have merged, as these nodes have said, are forgotten.
-    pub(in crate::cluster) fn forget_merged(&mut self, merged: &BTreeSet<NodeId>) {
-        let is_merged = |volume: &&Arc<Volume>| volume.nodes().iter().all(|n| merged.contains(n));
-        // First all that merge now: others may when these are gone.
-        let merging = self.volumes.values().filter(is_merged);
-        let merging: Vec<(VolumeId, VolumeId)> =
-            merging.filter_map(|volume| Some((volume.id, self.merges_into(volume.id)?))).collect();
-        for (id, into) in merging {
+    /// The deleted snapshots that all their disks have merged, as these nodes have said, each with the volume into which
+    /// they have.
+    pub(in crate::cluster) fn merged_by(
+        &self,
+        nodes: &BTreeSet<NodeId>,
+    ) -> Vec<(VolumeId, VolumeId)> {
+        let by_all = self.volumes.values().filter(|v| v.nodes().iter().all(|n| nodes.contains(n)));
+        by_all.filter_map(|volume| Some((volume.id, self.merges_into(volume.id)?))).collect()
+    }
+
+    /// Forgets deleted snapshots that are merged, unless they are not to be merged any more.
+    pub(in crate::cluster) fn forget_merged(&mut self, merged: &[(VolumeId, VolumeId)]) {
+        let still = |(id, into): &&(VolumeId, VolumeId)| self.merges_into(*id) == Some(*into);
+        let merged: Vec<(VolumeId, VolumeId)> = merged.iter().filter(still).copied().collect();
+        for (id, into) in merged {
             let below = self.volumes[&id].lineage.below;
             let volume = self.volumes.get_mut(&into).expect("it lies over it");
             Arc::make_mut(volume).lineage.below = below;
@@ -201,12 +208,6 @@ impl ClusterMap {
             self.attendance.remove(&id);
             self.room_used = true;
         }
-    }
-
-    /// Whether these nodes have merged all of a deleted snapshot.
-    pub(in crate::cluster) fn has_merged_any(&self, merged: &BTreeSet<NodeId>) -> bool {
-        let merges = |volume: &&Arc<Volume>| self.merges_into(volume.id).is_some();
-        self.volumes.values().filter(merges).any(|v| v.nodes().iter().all(|n| merged.contains(n)))
     }
 
     /// Deleted snapshots over which nothing lies are forgotten.
