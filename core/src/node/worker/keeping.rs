@@ -11,11 +11,11 @@ use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 impl Worker {
     /// The map in force says which sectors of the disk belong to volumes.
     pub(super) fn keep_only(&mut self) {
-        self.forgettable.clear();
+        self.unforgettable = vec![0..u64::MAX];
         if !self.map.is_up(self.node) {
             return;
         }
-        self.forgettable = self.forgettable_sectors();
+        self.unforgettable = self.unforgettable_sectors();
         let mut sectors = self.map.sectors_on(self.node);
         let slot = self.store.slot().max(1);
         let own = sectors.iter().filter(|s| s.start < SPACE_SECTORS);
@@ -66,22 +66,23 @@ impl Worker {
             return;
         }
         let oldest = self.txns.keys().next().copied().unwrap_or(Timestamp(u64::MAX));
-        let forgettable = &self.forgettable;
-        self.store.forget_empty(oldest, &|sector| {
-            let before = forgettable.partition_point(|sectors| sectors.start <= sector);
-            before > 0 && forgettable[before - 1].contains(&sector)
+        let (unforgettable, slot) = (&self.unforgettable, self.store.slot());
+        // Extents side by side may share a slot.
+        self.store.forget_empty(oldest, &|first| {
+            let after = unforgettable.partition_point(|sectors| sectors.end <= first);
+            unforgettable.get(after).is_none_or(|sectors| first + slot <= sectors.start)
         });
     }
 
-    /// The sectors of thin volumes, in order, whose discards this disk may forget by the map in force.
-    fn forgettable_sectors(&self) -> Vec<Range<u64>> {
+    /// The sectors of thin volumes, in order, whose discards this disk may not forget by the map in force.
+    fn unforgettable_sectors(&self) -> Vec<Range<u64>> {
         let (map, node) = (&self.map, self.node);
         let all = !self.config.keeps_what_was_missed();
         let mut sectors = Vec::new();
         for volume in map.volumes.values().filter(|volume| volume.is_thin()) {
             for (n, extent) in volume.extents.iter().enumerate() {
                 let Some((_, first)) = extent.place_on(node) else { continue };
-                if all || may_forget(map, volume, n, node) {
+                if !all && !may_forget(map, volume, n, node) {
                     sectors.push(first..first + volume.extent_sectors(n));
                 }
             }

@@ -244,8 +244,8 @@ pub(crate) struct Worker {
     telling: Telling,
     /// Stripes that a lost host may have written in part.
     half_written: BTreeSet<(VolumeId, u64)>,
-    /// Sectors of thin volumes, in order, whose discards this disk may forget.
-    forgettable: Vec<Range<u64>>,
+    /// Sectors of thin volumes, in order, whose discards this disk may not forget; all, before a map is in force.
+    unforgettable: Vec<Range<u64>>,
     /// Which sectors show the content of others.
     views: Views,
     /// Whether it has reported that nothing is left to merge.
@@ -288,7 +288,7 @@ impl Worker {
             catchup: Catchup::default(),
             telling: Telling::default(),
             half_written: BTreeSet::new(),
-            forgettable: Vec::new(),
+            unforgettable: vec![0..u64::MAX],
             views: Views::default(),
             has_said_merged: false,
             entered: Entered::default(),
