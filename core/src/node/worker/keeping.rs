@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::Worker;
+use super::{EVERYWHERE, Worker};
 use crate::cluster::{ClusterMap, Volume};
 use crate::store::Change;
 use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
@@ -11,7 +11,7 @@ use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 impl Worker {
     /// The map in force says which sectors of the disk belong to volumes.
     pub(super) fn keep_only(&mut self) {
-        self.unforgettable = vec![0..u64::MAX];
+        self.unforgettable = vec![EVERYWHERE];
         if !self.map.is_up(self.node) {
             return;
         }

@@ -208,6 +208,9 @@ pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
 /// The range of a write if it is unknown.
 const EVERYTHING: VolumeRange = VolumeRange { offset: 0, len: u64::MAX };
 
+/// All sectors of a disk.
+const EVERYWHERE: Range<u64> = 0..u64::MAX;
+
 /// Whether two ranges have a sector in common.
 fn share_sectors(a: VolumeRange, b: VolumeRange) -> bool {
     let first = |r: VolumeRange| r.offset / SECTOR;
@@ -288,7 +291,7 @@ impl Worker {
             catchup: Catchup::default(),
             telling: Telling::default(),
             half_written: BTreeSet::new(),
-            unforgettable: vec![0..u64::MAX],
+            unforgettable: vec![EVERYWHERE],
             views: Views::default(),
             has_said_merged: false,
             entered: Entered::default(),
