@@ -5,7 +5,7 @@
 //!
 //! - [`script`]: what happens
 //! - [`bench`]: where it happens
-//! - [`views`]: snapshots
+//! - [`views`]: how snapshots are taken and merged
 
 mod bench;
 mod script;
