@@ -488,19 +488,6 @@ impl Trial {
             let scrub = self.ask(id, HostOp::SCRUB);
             match self.answer(scrub) {
                 Ok(HostData::Scrubbed(p, _)) => {
-                    if p.mismatched > 0 {
-                        println!(
-                            "{:?} {:?}",
-                            self.world.map().volumes[&id].lineage,
-                            self.world.map().volumes[&id].extents
-                        );
-                        let mut at = Some(id);
-                        while let Some(v) = at {
-                            let vol = &self.world.map().volumes[&v];
-                            println!("{v:?} space {}", vol.space());
-                            at = vol.lineage.below;
-                        }
-                    }
                     assert_eq!((p.mismatched, p.skipped, p.rebuilt), (0, 0, 0), "{id:?}: {p:?}");
                 }
                 other => panic!("{id:?}: {other:?}"),
@@ -529,11 +516,6 @@ impl Trial {
                 }
             }
             self.step(200);
-            if std::env::var("WEFT_LOOK").is_ok() {
-                let models = self.models.clone();
-                self.settle_all();
-                self.models = models;
-            }
         }
         self.come_back();
         self.until("all is answered", |t| t.asked.is_empty());
@@ -595,4 +577,14 @@ fn every_view_shows_its_history() {
         Some(from.parse().ok()?..to.parse().ok()?)
     });
     seeds(chosen.unwrap_or(0..40), None);
+}
+
+/// Faults that were found so, each in one of these: columns that move while a snapshot is taken, zeros that hide nothing,
+/// writes that are settled when their volume is gone, snapshots that are forgotten before they are merged, slots of two
+/// extents.
+#[test]
+fn seeds_that_failed_pass() {
+    for seed in [53, 82, 145, 392, 100_012, 100_043, 130_141, 360_049] {
+        seeds(seed..seed + 1, None);
+    }
 }

@@ -232,6 +232,7 @@ impl ClusterMap {
             let Some(below) = volume.lineage.below.and_then(|id| self.volumes.get(&id)) else {
                 continue;
             };
+            let merges = self.merges_into(below.id) == Some(volume.id);
             for (n, extent) in volume.extents.iter().enumerate().take(below.extents.len()) {
                 let place = |extent: &Extent| extent.place_on(node).map(|(_, sector)| sector);
                 let (Some(first), Some(of_below)) = (place(extent), place(&below.extents[n]))
@@ -239,7 +240,6 @@ impl ClusterMap {
                     continue;
                 };
                 let count = volume.extent_sectors(n).min(below.extent_sectors(n));
-                let merges = self.merges_into(below.id) == Some(volume.id);
                 all.push(View { sectors: first..first + count, below: of_below, merges });
             }
         }

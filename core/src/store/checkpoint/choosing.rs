@@ -34,27 +34,27 @@ impl JournalStore {
         if !idle || self.mend() || !due {
             return;
         }
-        let dropped = if now || full { self.choose_dropped() } else { BTreeSet::new() };
+        let mut dropped = if now || full { self.choose_dropped() } else { BTreeSet::new() };
         let mut merged = if now && !full { self.choose_merged() } else { Merged::default() };
         if self.overlay.is_empty() && !full && dropped.is_empty() && merged.is_empty() {
             return;
         }
-        let (chosen, slots, pages) = self.choose(&held_back);
+        let (chosen, mut slots, pages) = self.choose(&held_back);
         self.fit_given(&mut merged, &slots);
-        let much = chosen.len() + merged.sectors(self.superblock.slot());
-        let many = slots.len() + dropped.len() + merged.slots();
-        if self.journal.is_tight(self.frame_cost(much, many, pages)) {
+        let cost_with = |merged: &Merged| {
+            let sectors = chosen.len() + merged.sectors(self.superblock.slot());
+            self.frame_cost(sectors, slots.len() + dropped.len() + merged.slots(), pages)
+        };
+        if self.journal.is_tight(cost_with(&merged)) {
             merged = Merged::default();
         }
+        let cost = cost_with(&merged);
         // With nothing to place, room may still be freed. But the checkpoint's frame takes
         // room itself: one after the other behind a frame that must stay, they would take the
         // last of it, and no checkpoint could make any again. When little is left only those
         // begin that free more than they take, or place as much as one can.
         let (most_sectors, most_pages) = self.most();
         let whole = chosen.len() >= most_sectors || slots.len() >= most_pages;
-        let much = chosen.len() + merged.sectors(self.superblock.slot());
-        let many = slots.len() + dropped.len() + merged.slots();
-        let cost = self.frame_cost(much, many, pages);
         let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
         // What waits for a slot may find one among those that pointers have left.
         let wants_slots = chosen.is_empty() && self.slots.free() == 0 && self.slots.has_leaving();
@@ -67,7 +67,6 @@ impl JournalStore {
         let take = |s| (s, self.overlay.remove(s).expect("just chosen"));
         let mut sectors: BTreeMap<u64, Over> = chosen.into_iter().map(take).collect();
         self.expect_places_of_given(&merged.given);
-        let mut slots = slots;
         slots.extend(merged.given.iter().filter_map(|sector| self.slots.slot_of(*sector)));
         sectors.extend(merged.given.into_iter().map(|sector| (sector, Over::default())));
         let pointers = slots.into_iter().filter_map(|slot| {
@@ -77,7 +76,6 @@ impl JournalStore {
         let mut pointers: BTreeMap<u64, u64> = pointers.collect();
         let place = |lower: &u64| self.slots.place(*lower).expect("it was chosen with its place");
         pointers.extend(merged.adopted.iter().map(|(upper, lower)| (*upper, place(lower))));
-        let mut dropped = dropped;
         dropped.extend(merged.dropped.into_iter().chain(merged.adopted.values().copied()));
         let checkpoint = Checkpoint::new(sectors, pointers, Vec::new(), false);
         self.begin(Checkpoint { dropped, adopted: merged.adopted, ..checkpoint });
