@@ -1,23 +1,32 @@
 //! Long lists of numbers of which most are zero: memory is taken by stretches in which others stand. So what is kept
 //! for each slot or page of a large disk costs next to nothing while the disk is nearly empty, and is searched as fast.
+//! The same holds of an address space, whose slots are far more than those of any disk: a lone number near its end
+//! costs no more than one at its start.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How many numbers a chunk has.
+/// How many numbers a chunk has, and how many chunks a group.
 const CHUNK: usize = 1024;
+
+/// Numbers of a group.
+const GROUP: u64 = (CHUNK * CHUNK) as u64;
+
+/// Numbers next to one another.
+type Chunk<T> = Box<[T; CHUNK]>;
 
 /// A list of fixed length. What has not been set is zero.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Sparse<T> {
     len: u64,
-    /// Up to the last in which something was set.
-    chunks: Vec<Option<Box<[T; CHUNK]>>>,
+    /// The groups in which something was set.
+    groups: BTreeMap<u64, Box<[Option<Chunk<T>>; CHUNK]>>,
 }
 
 impl<T: Copy + Default + PartialEq> Sparse<T> {
     /// So many zeros.
     pub fn new(len: u64) -> Sparse<T> {
-        Sparse { len, chunks: Vec::new() }
+        Sparse { len, groups: BTreeMap::new() }
     }
 
     /// How many numbers there are.
@@ -28,39 +37,41 @@ impl<T: Copy + Default + PartialEq> Sparse<T> {
     /// How many numbers take memory.
     #[cfg(test)]
     pub fn held(&self) -> u64 {
-        (self.chunks.iter().flatten().count() * CHUNK) as u64
+        let chunks = self.groups.values().flat_map(|group| group.iter().flatten());
+        (chunks.count() * CHUNK) as u64
     }
 
     pub fn get(&self, at: u64) -> T {
         assert!(at < self.len, "number {at} of {}", self.len);
-        let chunk = self.chunks.get(at as usize / CHUNK).and_then(Option::as_ref);
+        let group = self.groups.get(&(at / GROUP));
+        let chunk = group.and_then(|group| group[chunk_of(at)].as_ref());
         chunk.map_or_else(T::default, |chunk| chunk[at as usize % CHUNK])
     }
 
     pub fn set(&mut self, at: u64, to: T) {
         assert!(at < self.len, "number {at} of {}", self.len);
-        let number = at as usize / CHUNK;
-        if number >= self.chunks.len() {
-            if to == T::default() {
-                return;
-            }
-            self.chunks.resize(number + 1, None);
+        if to == T::default() && self.get(at) == to {
+            return;
         }
-        let chunk = &mut self.chunks[number];
-        if chunk.is_some() || to != T::default() {
-            let chunk = chunk.get_or_insert_with(|| Box::new([T::default(); CHUNK]));
-            chunk[at as usize % CHUNK] = to;
-        }
+        let group = self.groups.entry(at / GROUP);
+        let group = group.or_insert_with(|| Box::new([const { None }; CHUNK]));
+        let chunk = group[chunk_of(at)].get_or_insert_with(|| Box::new([T::default(); CHUNK]));
+        chunk[at as usize % CHUNK] = to;
     }
 
     /// The numbers in a range that are not zero, with their places, in order.
     pub fn within(&self, range: Range<u64>) -> impl DoubleEndedIterator<Item = (u64, T)> + '_ {
-        let (first, end) = (range.start, range.end.min(self.len));
-        let chunks = (self.chunks.len() as u64).min(end.div_ceil(CHUNK as u64));
-        let chunks = first / CHUNK as u64..chunks;
-        let held = chunks.filter_map(|n| Some((n, self.chunks[n as usize].as_ref()?)));
-        let numbers = held.flat_map(move |(n, chunk)| {
-            let base = n * CHUNK as u64;
+        let end = range.end.min(self.len);
+        let first = range.start.min(end);
+        let groups = self.groups.range(first / GROUP..end.div_ceil(GROUP));
+        let chunks = groups.flat_map(move |(group, chunks)| {
+            let base = group * GROUP;
+            let (from, to) = (first.max(base) - base, end.min(base + GROUP) - base);
+            let within = from as usize / CHUNK..(to as usize).div_ceil(CHUNK);
+            let held = within.filter_map(|n| Some((n, chunks[n].as_ref()?)));
+            held.map(move |(n, chunk)| (base + (n * CHUNK) as u64, chunk))
+        });
+        let numbers = chunks.flat_map(move |(base, chunk)| {
             let places = first.max(base)..end.min(base + CHUNK as u64);
             places.map(move |at| (at, chunk[(at - base) as usize]))
         });
@@ -71,6 +82,11 @@ impl<T: Copy + Default + PartialEq> Sparse<T> {
     pub fn all(&self) -> impl DoubleEndedIterator<Item = (u64, T)> + '_ {
         self.within(0..self.len)
     }
+}
+
+/// Which chunk of its group has a number.
+fn chunk_of(at: u64) -> usize {
+    (at % GROUP) as usize / CHUNK
 }
 
 #[cfg(test)]
@@ -94,5 +110,21 @@ mod tests {
         list.set(1024, 0);
         assert_eq!(list.within(1..2000).count(), 1);
         assert_eq!(list.within(len..2 * len).count(), 0);
+    }
+
+    /// Each range is walked over from both ends, with borders at and beside those of chunks and groups.
+    #[test]
+    fn a_range_shows_what_was_set_within_it() {
+        let set = [0, 1, 1023, 1024, GROUP - 1, GROUP, GROUP + 1025, 3 * GROUP - 1, 5 * GROUP + 7];
+        let mut list = Sparse::<u64>::new(6 * GROUP);
+        set.into_iter().for_each(|at| list.set(at, at + 1));
+        let borders = set.into_iter().flat_map(|at| [at, at + 1]).collect::<Vec<_>>();
+        for (first, end) in borders.iter().flat_map(|a| borders.iter().map(move |b| (*a, *b))) {
+            let should = set.into_iter().filter(|at| (first..end).contains(at));
+            let should = should.map(|at| (at, at + 1)).collect::<Vec<_>>();
+            assert_eq!(list.within(first..end).collect::<Vec<_>>(), should, "{first}..{end}");
+            let turned = list.within(first..end).rev().collect::<Vec<_>>();
+            assert!(turned.into_iter().rev().eq(should), "{first}..{end} from its end");
+        }
     }
 }

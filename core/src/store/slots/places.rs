@@ -176,4 +176,15 @@ mod tests {
         let without = Places::new(100, SIZE, false);
         assert!(without.is_slot(99) && !without.is_slot(per_space));
     }
+
+    /// Also when a damaged owners' page names slots that no volume has.
+    #[test]
+    fn a_lone_slot_costs_the_same_wherever_it_is_in_its_space() {
+        let mut places = Places::new(100, 4, true);
+        let spaces = SPACE_SECTORS / 4;
+        let alone = (1..200).map(|space| (space + 1) * spaces - 1).collect::<Vec<_>>();
+        alone.iter().for_each(|slot| places.set(*slot, 1));
+        assert!(places.all().map(|(slot, _)| slot).eq(alone));
+        assert_eq!(places.held(), 199 * 1024);
+    }
 }
