@@ -451,6 +451,41 @@ snapshots() {
     wait_until nothing_is_taken
     wait_until status 'sys.exit(len(s["volumes"]) != 1)'
 }
+# A backup takes what is allocated in the first snapshot, and of the next ones what changed: block status says it, under
+# the name that backup tools know.
+changed() {
+    local n
+    uri() { echo "nbd+unix:///$1?socket=$S"; }
+    weft volume create data 64M --thin
+    qemu-io -f raw -c 'write -P 1 1M 8M' -c 'write -P 2 40M 1M' "$(uri data)"
+    weft volume snapshot data day0
+    refused 'no snapshot' weft volume diff data day9
+    : >"$T/backup"
+    truncate -s 64M "$T/backup"
+    backup() { timeout -k 5 $LIMIT /usr/bin/python3 tests/python/backup.py "$1" "$2" "$T/backup"; }
+    is_saved() { timeout -k 5 $LIMIT nbdcopy "$(uri "$1")" - | cmp - "$T/backup"; }
+    [ "$(backup "$(uri data@day0)" base:allocation)" -le $((10 * MIB)) ]
+    is_saved data@day0
+    for n in 1 2 3; do
+        # Something is written, something discarded, and something written over.
+        qemu-io -f raw -c "write -P $n$n 2M 64k" -c "discard $((4 + n))M 256k" -c "write -P $n $((20 + n))M 4k" "$(uri data)"
+        weft volume snapshot data day$n
+        context=qemu:dirty-bitmap:day$((n - 1))
+        [ $n = 2 ] && context=weft:since=day$((n - 1))
+        [ "$(backup "$(uri data@day$n)" $context)" -le $((2 * MIB)) ]
+        is_saved data@day$n
+        weft volume diff data day$((n - 1)) day$n | grep 'may have changed'
+    done
+    nbdinfo --map=qemu:dirty-bitmap:day0 "$(uri data)" | grep dirty
+    nbdinfo "$(uri data)" | grep -F 'weft:since=day3'
+    weft volume diff data day3 | grep 'nothing has changed'
+    # A deleted snapshot between two does not matter.
+    weft volume delete data@day2 --yes
+    weft volume diff data day1 day3 --json | python3 -c 'import json, sys; r = json.load(sys.stdin)["ranges"]; sys.exit(not r)'
+    for n in 0 1 3; do weft volume delete data@day$n --yes --now; done
+    weft volume delete data --yes --now
+    wait_until status 'sys.exit(len(s["volumes"]) != 1)'
+}
 # A file system is snapshotted while files are written. The clone has all that were durable before.
 snapshots_fs() {
     [ -e /dev/fuse ] && [ -e /dev/loop-control ] && [ "$(id -u)" = 0 ] || { echo "note: skipped, for want of fuse or loop devices"; return 0; }
@@ -1144,6 +1179,7 @@ t volume-copied copied
 t thin thin
 t thin-trimmed trimmed
 t snapshots snapshots
+t changed changed
 t snapshots-fs snapshots_fs
 t deliberate deliberate
 t metrics metrics

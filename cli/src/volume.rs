@@ -4,6 +4,7 @@ mod controlled;
 mod copying;
 mod creating;
 mod deleting;
+mod diff;
 mod keys;
 mod limits;
 mod ranges;
@@ -29,6 +30,7 @@ use crate::output::{say_cut_off, uri};
 use copying::Copy;
 use creating::Create;
 use deleting::Delete;
+use diff::Diff;
 pub use limits::{limits, promise};
 use rights::{Allow, Deny};
 use snapshots::{Cloning, List, Rollback, Snapshot};
@@ -59,6 +61,8 @@ pub enum Volume {
     Snapshot(Snapshot),
     /// Create a writable volume from a snapshot. Both share what neither changes
     Clone(Cloning),
+    /// List what may have changed in a volume since a snapshot of it, or between two snapshots
+    Diff(Diff),
     /// Set a volume that no host uses back to a snapshot of it: later writes are lost
     Rollback(Rollback),
     /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed. Or delete a snapshot
@@ -172,6 +176,9 @@ impl Volume {
         if let Volume::Copy(copy) = self {
             return copy.run();
         }
+        if let Volume::Diff(diff) = self {
+            return diff.run();
+        }
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
         match self {
@@ -205,7 +212,7 @@ impl Volume {
             Volume::Allow(allow) => allow.said(&answer)?,
             Volume::Deny(deny) => deny.said(&answer)?,
             Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
-            Volume::Copy(_) => unreachable!("it is several requests"),
+            Volume::Copy(_) | Volume::Diff(_) => unreachable!("it is several requests"),
             Volume::Create(_)
             | Volume::Clone(_)
             | Volume::Rollback(_)
@@ -223,7 +230,7 @@ impl Volume {
 
     fn request(&self) -> Result<(&Common, ControlRequest)> {
         Ok(match self {
-            Volume::Copy(_) => unreachable!("it is several requests"),
+            Volume::Copy(_) | Volume::Diff(_) => unreachable!("it is several requests"),
             Volume::Create(c) => (c.common(), c.request()),
             Volume::Set(s) => {
                 let mut set = BTreeMap::new();

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use weft_front::nbd::server::{
-    Command, Context, Event, Export, Exposure, Extent, Op, Reply, Server,
+    Change, Command, Context, Event, Export, Exposure, Extent, Op, Reply, Server, Snapshot,
 };
 use weft_front::nbd::wire::RequestHeader;
 use weft_fuzz::Talk;
@@ -13,7 +13,8 @@ use weft_fuzz::Talk;
 const SIZE: u64 = 128 << 10;
 
 fn talk(bytes: &[u8], most: usize) -> Talk {
-    let export = Export { exposure: true, ..Export::new("disk", SIZE) };
+    let snapshots = vec![Snapshot { name: "a".to_string(), number: 7 }];
+    let export = Export { exposure: true, snapshots, ..Export::new("disk", SIZE) };
     weft_fuzz::talk(Server::new(), bytes, most, |server| {
         let Some(event) = server.poll().map_err(|e| e.to_string())? else { return Ok(None) };
         Ok(Some(match event {
@@ -44,6 +45,10 @@ fn carry_out(command: &Command) -> Reply {
         Op::Read => Reply::Data(vec![Bytes::from(vec![0; command.length as usize])]),
         Op::BlockStatus { context: Context::Exposed, .. } => {
             Reply::Exposure(vec![Exposure { length: command.length.div_ceil(2), exposed: true }])
+        }
+        Op::BlockStatus { context: Context::Since { snapshot, .. }, .. } => {
+            assert_eq!(*snapshot, 7);
+            Reply::Changes(vec![Change { length: command.length, changed: true }])
         }
         Op::BlockStatus { .. } => Reply::Extents(vec![
             Extent { length: command.length.div_ceil(2), hole: true, zero: true },

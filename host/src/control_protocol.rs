@@ -263,6 +263,19 @@ pub enum ControlRequest {
         /// Its name.
         name: String,
     },
+    /// List what may have changed in a volume since a snapshot.
+    VolumeDiff {
+        /// Its name.
+        volume: String,
+        /// The snapshot's: the part after the `@`, or the full name.
+        since: String,
+        /// Likewise of a later snapshot; what the volume is now if open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<String>,
+        /// The first byte that is compared.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        offset: u64,
+    },
     /// Copy a range of a volume to the same place of another that no host uses; answered when it is durable there.
     VolumeCopy {
         /// The volume to read.

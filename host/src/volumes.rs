@@ -51,6 +51,11 @@ impl<'a> Exports<'a> {
         Exports { map, only: None, who: None, at: Served::default() }
     }
 
+    /// The map.
+    pub(crate) fn map(self) -> &'a ClusterMap {
+        self.map
+    }
+
     /// The same, served there.
     pub(crate) fn served(self, at: Served) -> Exports<'a> {
         Exports { at, ..self }

@@ -437,3 +437,54 @@ fn disks_without_slots_have_no_snapshots() {
     operator.ask(&start).unwrap();
     array.shutdown().unwrap();
 }
+
+/// What has changed, as `weft volume diff` asks for it.
+#[test]
+fn the_difference_of_snapshots_is_listed_and_nonsense_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir);
+    let mut operator = Operator::of(&array);
+    let mut a = open(dir, "a");
+    a.write_at(0, &[1; 300_000], false).unwrap();
+    operator.snapshot(&["a", "b"], "one").unwrap();
+    a.write_at(100_000, &[2; 10], false).unwrap();
+    operator.snapshot(&["a"], "two").unwrap();
+    a.write_at(200_000, &[3; 10_000], false).unwrap();
+    let mut diff = |volume: &str, since: &str, until: Option<&str>, offset| {
+        let (volume, since) = (volume.to_string(), since.to_string());
+        let until = until.map(str::to_string);
+        operator.ask(&Command::VolumeDiff { volume, since, until, offset })
+    };
+    let ranges = |answer: &Value| {
+        let all = answer["ranges"].as_array().unwrap().iter();
+        all.map(|r| (r["offset"].as_u64().unwrap(), r["length"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let covers = |answer: &Value, offset: u64| {
+        ranges(answer).iter().any(|(from, len)| (*from..from + len).contains(&offset))
+    };
+    let first = diff("a", "one", Some("two"), 0).unwrap();
+    assert_eq!((&first["volume"], &first["since"]), (&"a@two".into(), &"a@one".into()));
+    assert!(covers(&first, 100_000) && !covers(&first, 200_000), "{first}");
+    assert_eq!(first["next"], Value::Null);
+    let now = diff("a", "a@one", None, 0).unwrap();
+    assert!(covers(&now, 100_000) && covers(&now, 204_800), "{now}");
+    assert!(ranges(&now).iter().map(|r| r.1).sum::<u64>() < 300_000, "{now}");
+    let end = diff("a", "one", None, 150_000).unwrap();
+    assert!(ranges(&end).iter().all(|(from, _)| *from >= 150_000), "{end}");
+    for (asked, why) in [
+        (("a", "three", None, 0), "volume 'a' has no snapshot 'three'; it has: a@one, a@two"),
+        (("a", "b@one", None, 0), "have nothing in common"),
+        (("a", "two", Some("one"), 0), "give the earlier one first"),
+        (("a", "one", Some("a@one"), 0), "is not later"),
+        (("a", "one", None, 1 << 40), "'a' ends at"),
+        (("x", "one", None, 0), "'x'"),
+    ] {
+        let (volume, since, until, offset) = asked;
+        let said = diff(volume, since, until, offset).unwrap_err();
+        assert!(said.contains(why), "{asked:?}: {said}");
+    }
+    a.disconnect().unwrap();
+    array.shutdown().unwrap();
+}

@@ -4,7 +4,7 @@ use super::{ScrubFindings, ScrubProgress, Trust, UNBOUNDED};
 use crate::Buffer;
 use crate::order::PlaceError;
 use crate::plan::Range;
-use crate::units::Timestamp;
+use crate::units::{Timestamp, VolumeId};
 
 /// What a host asks of a volume. Ranges are inside the volume and not empty.
 #[derive(Clone, Debug, Hash)]
@@ -31,6 +31,8 @@ pub enum HostOp {
     Flush,
     /// Which parts of the range are holes.
     Holes(Range),
+    /// Which parts of the range may differ from the same range of a snapshot. The volumes must have a common origin.
+    Changed(Range, VolumeId),
     /// Parity of the range that waits is computed now (AFRAID 5: the host can ask that stripes be made redundant).
     Refresh(Range),
     /// What of the range is lost for good.
@@ -73,6 +75,8 @@ pub enum HostData {
     Bytes(Vec<Buffer>),
     /// Lengths, and whether each is a hole.
     Extents(Vec<(u64, bool)>),
+    /// Lengths, and whether each may have changed.
+    Changed(Vec<(u64, bool)>),
     /// How far a scrub has come, and what it has found.
     Scrubbed(ScrubProgress, ScrubFindings),
     /// Parity that waited has been computed; of so many sectors of parity it could not be, since disks are away or
@@ -105,6 +109,9 @@ pub enum HostError {
     /// The volume is not there.
     #[error("there is no such volume")]
     NoVolume,
+    /// The volume has nothing in common with the one that it is compared with.
+    #[error("the volume and the snapshot have no common origin")]
+    Unrelated,
     /// More is lost than the layout bears.
     #[error("more is lost, in disks or unreadable sectors, than the layout bears")]
     TooManyLost,

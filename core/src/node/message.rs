@@ -156,6 +156,10 @@ pub enum Wanted {
     UsedBefore,
     /// Which of these stripes have ever been written, as far as this column's disk has given them a place.
     Placed,
+    /// Which of the range was written in this volume since it lies over others: neither holes nor the content below count.
+    Own,
+    /// Which stripes of the range, which are whole, have any of that: runs of them.
+    UsedOwn,
 }
 
 /// Why a worker cannot do its part.

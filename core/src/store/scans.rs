@@ -28,6 +28,9 @@ pub enum Scan {
 }
 
 impl Scan {
+    /// Sectors that were ever written: zeros count as well as bytes, and so do lost ones.
+    pub const WRITTEN: Scan = Scan::Since(Timestamp::ZERO);
+
     /// Whether it looks through a view at the content below, and not only at the view's own.
     fn sees_through(self) -> bool {
         match self {

@@ -1,5 +1,7 @@
 //! What an export is, and what a stretch of one is like.
 
+use std::borrow::Cow;
+
 use super::wire::{self, transmission};
 
 /// The most payload a command may carry unless an export says otherwise.
@@ -39,6 +41,22 @@ pub struct Export {
     pub fast_zero: bool,
     /// The driver can tell what parity that waits exposes: the context `weft:exposed` is offered.
     pub exposure: bool,
+    /// The driver can tell what has changed since these.
+    pub snapshots: Vec<Snapshot>,
+}
+
+/// What a driver can compare an export with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name in the contexts.
+    pub name: String,
+    /// The driver's number of it, which comes back with questions. At most [`Snapshot::MOST`].
+    pub number: u32,
+}
+
+impl Snapshot {
+    /// The largest number.
+    pub const MOST: u32 = (u32::MAX >> 1) - 2;
 }
 
 impl Export {
@@ -56,6 +74,7 @@ impl Export {
             rotational: false,
             fast_zero: false,
             exposure: false,
+            snapshots: Vec::new(),
         }
     }
 
@@ -106,18 +125,29 @@ pub enum Context {
     Allocation,
     /// `weft:exposed`: what is lost with one disk, since parity that covers it is out of date.
     Exposed,
+    /// `weft:since=NAME`, or `qemu:dirty-bitmap:NAME`: what may have changed since a snapshot.
+    Since {
+        /// The driver's number of the snapshot.
+        snapshot: u32,
+        /// Under the second name.
+        as_bitmap: bool,
+    },
 }
 
 impl Context {
-    /// All that there are.
-    pub(super) const ALL: [Context; 2] = [Context::Allocation, Context::Exposed];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Context::Allocation => wire::ALLOCATION,
-            Context::Exposed => wire::EXPOSED,
-        }
+    /// Those of an export, each with its name.
+    pub(super) fn of(export: &Export) -> impl Iterator<Item = (Context, Cow<'static, str>)> + '_ {
+        let exposed = export.exposure.then_some((Context::Exposed, wire::EXPOSED.into()));
+        let since = |as_bitmap, begin: &'static str| {
+            export.snapshots.iter().map(move |snapshot| {
+                let context = Context::Since { snapshot: snapshot.number, as_bitmap };
+                (context, Cow::from(format!("{begin}{}", snapshot.name)))
+            })
+        };
+        std::iter::once((Context::Allocation, wire::ALLOCATION.into()))
+            .chain(exposed)
+            .chain(since(false, wire::SINCE))
+            .chain(since(true, wire::DIRTY_BITMAP))
     }
 
     /// The number that it has in replies of this crate's server.
@@ -125,13 +155,24 @@ impl Context {
         match self {
             Context::Allocation => 1,
             Context::Exposed => 2,
+            Context::Since { snapshot, as_bitmap } => 3 + 2 * snapshot + u32::from(as_bitmap),
         }
     }
+}
 
-    /// Whether a query of `LIST_META_CONTEXT` is for its namespace.
-    pub(super) fn is_of(self, namespace: &[u8]) -> bool {
-        namespace.ends_with(b":") && self.name().as_bytes().starts_with(namespace)
-    }
+/// Whether a query of `LIST_META_CONTEXT` is for the namespace of a name, or for all names that begin so.
+pub(super) fn is_of(name: &str, namespace: &[u8]) -> bool {
+    let whole = [&b":"[..], b"="].iter().any(|end| namespace.ends_with(end));
+    whole && name.as_bytes().starts_with(namespace)
+}
+
+/// A stretch of an export, and whether it may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Length in bytes.
+    pub length: u32,
+    /// It may have changed.
+    pub changed: bool,
 }
 
 /// A stretch of an export, and whether it is exposed.

@@ -12,4 +12,4 @@ pub mod server;
 pub mod wire;
 
 pub use errno::Errno;
-pub use export::{Context, Export, Exposure, Extent};
+pub use export::{Change, Context, Export, Exposure, Extent, Snapshot};

@@ -184,6 +184,12 @@ pub mod exposure {
     pub const EXPOSED: u32 = 1;
 }
 
+/// States of an extent in the contexts `weft:since=` and `qemu:dirty-bitmap:`.
+pub mod change {
+    /// It may have changed.
+    pub const CHANGED: u32 = 1;
+}
+
 /// Numbers of errors.
 pub mod error {
     /// Operation not permitted.
@@ -209,6 +215,12 @@ pub const ALLOCATION: &str = "base:allocation";
 
 /// The metadata context of what parity that waits exposes.
 pub const EXPOSED: &str = "weft:exposed";
+
+/// How the metadata contexts begin that say what has changed since a snapshot, whose name follows. Backup tools ask for
+/// the second, which is QEMU's (its `docs/interop/nbd.rst`).
+pub const SINCE: &str = "weft:since=";
+/// The same.
+pub const DIRTY_BITMAP: &str = "qemu:dirty-bitmap:";
 
 /// Bytes of padding after an export's size unless `NO_ZEROES` was agreed.
 pub const PADDING: usize = 124;

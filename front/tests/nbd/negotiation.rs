@@ -1,7 +1,7 @@
 //! From the greeting to the open export, and the ways not to get there.
 
 use weft_front::nbd::client::{self, Client, ClientError, Settings};
-use weft_front::nbd::server::{Event, Export, ProtocolError, Server};
+use weft_front::nbd::server::{Event, Export, ProtocolError, Server, Snapshot};
 use weft_front::nbd::wire::{answer, handshake, option, transmission};
 
 use crate::loopback::Loopback;
@@ -225,26 +225,60 @@ fn contexts_follow_the_rules() {
     assert_eq!(told(set, &trailing), [answer::ERR_INVALID]);
 }
 
+/// The numbers and names of the contexts that an option is answered with.
+fn contexts_of(export: &Export, option: u32, queries: &[&str]) -> Vec<(u32, String)> {
+    let mut server = greeted(export);
+    feed(&mut server, export, &opt(option::STRUCTURED_REPLY, &[])).unwrap();
+    drain(&mut server);
+    let count = (queries.len() as u32).to_be_bytes().to_vec();
+    let queries = queries.iter().map(|query| string(query)).collect::<Vec<_>>().concat();
+    let data = [string("disk"), count, queries].concat();
+    feed(&mut server, export, &opt(option, &data)).unwrap();
+    let all = answers(&drain(&mut server));
+    let named = all.iter().filter(|(_, kind, _)| *kind == answer::META_CONTEXT);
+    named
+        .map(|(_, _, data)| {
+            let (id, name) = data.split_first_chunk::<4>().unwrap();
+            (u32::from_be_bytes(*id), String::from_utf8(name.to_vec()).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn contexts_of_changes_are_offered_for_each_snapshot() {
+    let snapshot = |name: &str, number| Snapshot { name: name.to_string(), number };
+    let snapshots = vec![snapshot("mon", 5), snapshot("tue:x", Snapshot::MOST)];
+    let export = Export { snapshots, ..export() };
+    let names = |option, queries: &[&str]| {
+        let all = contexts_of(&export, option, queries);
+        all.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    let (list, set) = (option::LIST_META_CONTEXT, option::SET_META_CONTEXT);
+    let since = ["weft:since=mon", "weft:since=tue:x"];
+    let bitmaps = ["qemu:dirty-bitmap:mon", "qemu:dirty-bitmap:tue:x"];
+    assert_eq!(names(list, &[]), [&["base:allocation"][..], &since, &bitmaps].concat());
+    assert_eq!(names(list, &["weft:"]), since);
+    assert_eq!(names(list, &["weft:since="]), since);
+    assert_eq!(names(list, &["qemu:"]), bitmaps);
+    assert_eq!(names(list, &["qemu:dirty-bitmap:"]), bitmaps);
+    assert_eq!(names(set, &["qemu:dirty-bitmap:tue:x"]), bitmaps[1..]);
+    assert!(names(set, &["qemu:dirty-bitmap:wed", "weft:since=", "qemu:"]).is_empty());
+    let numbers = contexts_of(&export, set, &[&since[..], &bitmaps].concat());
+    let numbers: Vec<u32> = numbers.into_iter().map(|(number, _)| number).collect();
+    assert_eq!(numbers, [13, u32::MAX - 2, 14, u32::MAX - 1]);
+    // Each is asked for with every question.
+    let many = (0..100).map(|n| snapshot(&n.to_string(), n)).collect();
+    let export = Export { snapshots: many, ..export };
+    let all: Vec<String> = (0..100).map(|n| format!("weft:since={n}")).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    assert_eq!(contexts_of(&export, set, &all).len(), 16);
+    assert_eq!(contexts_of(&export, list, &all).len(), 100);
+}
+
 #[test]
 fn the_context_of_what_is_exposed_is_offered_where_the_driver_can_tell_it() {
     let export = Export { exposure: true, ..export() };
-    let told = |option: u32, queries: &[&str]| {
-        let mut server = greeted(&export);
-        feed(&mut server, &export, &opt(option::STRUCTURED_REPLY, &[])).unwrap();
-        drain(&mut server);
-        let count = (queries.len() as u32).to_be_bytes().to_vec();
-        let queries = queries.iter().map(|query| string(query)).collect::<Vec<_>>().concat();
-        let data = [string("disk"), count, queries].concat();
-        feed(&mut server, &export, &opt(option, &data)).unwrap();
-        let all = answers(&drain(&mut server));
-        let named = all.iter().filter(|(_, kind, _)| *kind == answer::META_CONTEXT);
-        named
-            .map(|(_, _, data)| {
-                let (id, name) = data.split_first_chunk::<4>().unwrap();
-                (u32::from_be_bytes(*id), String::from_utf8(name.to_vec()).unwrap())
-            })
-            .collect::<Vec<_>>()
-    };
+    let told = |option: u32, queries: &[&str]| contexts_of(&export, option, queries);
     let (base, weft) = ("base:allocation", "weft:exposed");
     let (list, set) = (option::LIST_META_CONTEXT, option::SET_META_CONTEXT);
     let both = |ids: [u32; 2]| [(ids[0], base.to_string()), (ids[1], weft.to_string())];

@@ -8,6 +8,7 @@
 //! | `connections` | all who do |
 //! | `commands` | what is done, at once or step by step |
 //! | `copying` | copying a volume to another, piece by piece |
+//! | `diff` | what has changed since a snapshot |
 //! | `losses` | what is lost for good, and having it be zeros |
 //! | `offers` | what other processes hand on |
 //! | `refresh` | having parity computed that waits |
@@ -23,6 +24,7 @@ pub(crate) mod commands;
 pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod copying;
+pub(crate) mod diff;
 mod doors;
 pub(crate) mod exposed;
 mod lineage;

@@ -29,6 +29,8 @@ impl Claim {
             HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Exposed(_) => {
                 return None;
             }
+            // Whatever is under way counts as changed.
+            HostOp::Changed(..) => return None,
             HostOp::Scrub { .. } => return None,
         };
         // A range past the end of all numbers is refused by the node; here it only must

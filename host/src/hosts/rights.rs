@@ -52,8 +52,14 @@ impl Hosts {
 
     /// Whether a host asks for something that it may not do.
     pub(super) fn is_forbidden(session: &dyn Session, op: &HostOp) -> bool {
-        let only_looks =
-            matches!(op, HostOp::Read(_) | HostOp::Flush | HostOp::Holes(_) | HostOp::Exposed(_));
+        let only_looks = matches!(
+            op,
+            HostOp::Read(_)
+                | HostOp::Flush
+                | HostOp::Holes(_)
+                | HostOp::Changed(..)
+                | HostOp::Exposed(_)
+        );
         !only_looks && session.access() != Some(Access::Full)
     }
 

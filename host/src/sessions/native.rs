@@ -162,6 +162,7 @@ fn answer(number: u64, result: Result<HostData, Failure>) -> Answer {
                 | HostData::Refreshed(_)
                 | HostData::Lost(..)
                 | HostData::Exposed(_)
+                | HostData::Changed(_)
                 | HostData::Extents(_)
                 | HostData::Scrubbed(..) => Vec::new(),
             };
@@ -187,7 +188,7 @@ fn code(failure: &Failure) -> (Code, Option<RequestId>) {
         HostError::OutOfRange { .. } => return (Code::OutOfRange, None),
         HostError::NotServing => return (Code::NotServing, None),
         HostError::OutcomeUnknown => return (Code::Unknown, None),
-        HostError::Gone => return (Code::Failed, None),
+        HostError::Gone | HostError::Unrelated => return (Code::Failed, None),
         HostError::ReadOnly | HostError::Reserved => return (Code::NotAllowed, None),
         HostError::Outdated | HostError::Differs { .. } | HostError::NotOffered => {
             return (Code::Failed, None);

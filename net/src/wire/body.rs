@@ -76,6 +76,8 @@ wire_enum!(Wanted, "wish of a read" {
     4 = Used,
     5 = UsedBefore,
     6 = Placed,
+    7 = Own,
+    8 = UsedOwn,
 });
 
 wire_enum!(Refusal, "refusal" {
@@ -175,6 +177,7 @@ wire_enum!(HostError, "reason why a request failed" {
     12 = Differs { at },
     13 = NotOffered,
     14 = NoSpace,
+    15 = Unrelated,
 });
 
 wire_struct!(RequestId { host, number });

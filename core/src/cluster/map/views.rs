@@ -397,6 +397,25 @@ impl ClusterMap {
         std::iter::successors(first, below)
     }
 
+    /// The volumes in which something was written since two volumes were the same: those above the nearest volume that
+    /// both lie over, or are, up to both. The lowest comes first. None if they have no such volume.
+    pub fn between(&self, one: VolumeId, other: VolumeId) -> Option<Vec<VolumeId>> {
+        let upwards = |id: VolumeId| {
+            let mut line: Vec<VolumeId> = self.all_below(id).map(|volume| volume.id).collect();
+            line.reverse();
+            line.push(id);
+            line
+        };
+        let (one, other) = (upwards(one), upwards(other));
+        let common = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
+        if common == 0 {
+            return None;
+        }
+        let mut between = [&one[common..], &other[common..]].concat();
+        between.sort_by_key(|id| self.volumes.get(id).map(|volume| volume.space()));
+        Some(between)
+    }
+
     /// Sets a volume back to a snapshot: later writes are dropped.
     pub(in crate::cluster) fn roll_back(&mut self, id: VolumeId, snapshot: VolumeId) {
         if self.check_rollback(id, snapshot).is_err() {

@@ -26,6 +26,8 @@ pub(super) enum Purpose {
 pub(super) enum What {
     Read(Range),
     Holes(Range),
+    /// Which of the range was written in its own volume.
+    Own(Range),
     /// Which stripes are in use: the following steps are done to these alone.
     Used(Range, Then),
     Write(Range, Buffer),
@@ -229,6 +231,7 @@ impl What {
         match self {
             What::Read(r)
             | What::Holes(r)
+            | What::Own(r)
             | What::Used(r, _)
             | What::Write(r, _)
             | What::Compare(r, _) => r.stripes(&volume.geometry),
@@ -245,6 +248,7 @@ impl What {
         match self {
             What::Read(r)
             | What::Holes(r)
+            | What::Own(r)
             | What::Used(r, _)
             | What::Write(r, _)
             | What::Compare(r, _) => r.offset,

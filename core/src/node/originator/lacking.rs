@@ -171,7 +171,7 @@ impl Originator {
         for job in std::mem::take(&mut self.lacking.jobs) {
             let reads = matches!(
                 job.what,
-                What::Read(_) | What::Holes(_) | What::Used(..) | What::Compare(..)
+                What::Read(_) | What::Holes(_) | What::Own(_) | What::Used(..) | What::Compare(..)
             );
             if !self.may_wait(&job, now) {
                 self.fail_for_lost(job, outbox);

@@ -360,7 +360,7 @@ pub(super) fn needed(
     let whole = Spans::from(Span::new(0, g.unit));
     let seats = || 0..g.layout.seats();
     match &job.what {
-        What::Read(range) | What::Holes(range) | What::Compare(range, _) => {
+        What::Read(range) | What::Holes(range) | What::Own(range) | What::Compare(range, _) => {
             for row in ReadPlan::new(g, *range, avoid)?.rows {
                 seats().for_each(|s| add(row.stripe, s, row.sent(g, s), false));
             }

@@ -21,6 +21,7 @@
 //! - [`precedence`]: requests that others keep overtaking
 //! - [`rebuilding`]: jobs that a worker has refused, and rebuilds
 
+mod changed;
 mod check;
 mod deferring;
 mod detours;
@@ -338,7 +339,7 @@ impl Originator {
             self.lock(job, locks, avoid, keeps, outbox);
             return;
         }
-        if matches!(job.what, What::Used(..)) && !self.may_ask_for_used(&job, &volume) {
+        if matches!(job.what, What::Used(..)) && !self.may_ask_for_used(&job, &volume, avoid) {
             return self.is_all_used(job, &volume, outbox);
         }
         let ts = self.clock.issue(outbox.now);
@@ -353,6 +354,7 @@ impl Originator {
             }
             What::Read(_)
             | What::Holes(_)
+            | What::Own(_)
             | What::Used(..)
             | What::Compare(..)
             | What::Verify { .. } => self.begin_read(&attempt, outbox).map(State::Reading),

@@ -60,6 +60,7 @@ impl Originator {
                 (range, Wanted::Data)
             }
             What::Holes(range) => (range, Wanted::Holes),
+            What::Own(range) => (range, Wanted::Own),
             What::Verify { stripe, .. } => {
                 let offset = stripe * g.stripe_bytes();
                 (Range { offset, len: g.stripe_bytes() }, Wanted::Stripes)
@@ -152,7 +153,7 @@ impl Originator {
                 let its = (txn.job, txn.volume, txn.extent);
                 return self.has_read_first(ts, its, (found, reading.avoid), outbox);
             }
-            What::Holes(_) => HostData::Extents(reading.extents(g)),
+            What::Holes(_) | What::Own(_) => HostData::Extents(reading.extents(g)),
             What::Used(..) => return self.found_used(txn.job, &txn.volume, reading.used, outbox),
             _ => {
                 self.verified(txn.job, &txn.volume, &reading, outbox);

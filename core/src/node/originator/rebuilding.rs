@@ -176,7 +176,11 @@ impl Originator {
         match job.what {
             // Readers avoid the column. Writers that need it wait until it is rebuilt, and so do all requests if it is
             // only copied.
-            What::Read(_) | What::Holes(_) | What::Compare(..) | What::Rebuild { .. }
+            What::Read(_)
+            | What::Holes(_)
+            | What::Own(_)
+            | What::Compare(..)
+            | What::Rebuild { .. }
                 if !copied =>
             {
                 job.avoid.insert(column);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::changed::Changes;
 use super::deferring;
 use super::scrubbing::Scrub;
 use super::spent::{Course, Spent};
@@ -47,6 +48,7 @@ pub(super) enum Answer {
     Done,
     Bytes(BTreeMap<u64, Vec<Buffer>>),
     Extents(BTreeMap<u64, Vec<(u64, bool)>>),
+    Changed(Changes),
     Scrub(Scrub),
     /// Sectors of parity that could not be computed.
     Refreshed(u64),
@@ -54,6 +56,16 @@ pub(super) enum Answer {
     Lost(u64, Vec<LostRange>),
     /// The part of a range that all disks have searched, and its exposed parts.
     Exposed(Range, Vec<Range>),
+}
+
+impl Answer {
+    /// If it says what has changed.
+    pub fn changes(&mut self) -> Option<&mut Changes> {
+        match self {
+            Answer::Changed(changes) => Some(changes),
+            _ => None,
+        }
+    }
 }
 
 impl Originator {
@@ -88,6 +100,11 @@ impl Originator {
             HostOp::Holes(range) => {
                 let what = self.with_care(&volume, range, Then::Holes);
                 self.take((id, now), &volume, Answer::Extents(BTreeMap::new()), what);
+            }
+            HostOp::Changed(range, since) => {
+                let answer = Answer::Changed(Changes::new(volume.id, since, range));
+                self.requests.insert(id, Box::new(OpenRequest::new(volume.id, answer, 0)));
+                self.step_changed(id, outbox);
             }
             HostOp::Write(offset, data) => {
                 let range = Range { offset, len: data.len() as u64 };
@@ -191,6 +208,9 @@ impl Originator {
         match (result, &mut request.answer) {
             (Ok(HostData::Bytes(b)), Answer::Bytes(all)) => drop(all.insert(at, b)),
             (Ok(HostData::Extents(e)), Answer::Extents(all)) => drop(all.insert(at, e)),
+            (Ok(HostData::Extents(e)), Answer::Changed(changes)) => changes.take(at, &e),
+            // It was merged into another, which is asked after it.
+            (Err(HostError::NoVolume), Answer::Changed(_)) if job.volume != request.volume => {}
             (Ok(_), _) => {}
             (Err(_), Answer::Scrub(scrub)) if matches!(job.what, What::Used(..)) => {
                 scrub.asks_again();
@@ -204,7 +224,10 @@ impl Originator {
             return;
         }
         if request.left == 0 {
-            self.answer_request(id, outbox);
+            match request.answer {
+                Answer::Changed(_) => self.step_changed(id, outbox),
+                _ => self.answer_request(id, outbox),
+            }
         }
     }
 
@@ -270,6 +293,7 @@ impl OpenRequest {
             }
             Answer::Bytes(parts) => HostData::Bytes(parts.into_values().flatten().collect()),
             Answer::Extents(parts) => HostData::Extents(joined(parts.into_values().flatten())),
+            Answer::Changed(changes) => changes.answer(),
             Answer::Refreshed(left) => HostData::Refreshed(left),
             Answer::Lost(bytes, found) => HostData::Lost(bytes, found),
             Answer::Exposed(range, found) => HostData::Exposed(super::flushing::cut(range, found)),
@@ -283,6 +307,7 @@ pub(in crate::node) fn range_of(op: &HostOp) -> Option<Range> {
     match op {
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Trim(r) | HostOp::Holes(r) => Some(*r),
         HostOp::Refresh(r) | HostOp::Lost(r) | HostOp::Exposed(r) | HostOp::Accept(r) => Some(*r),
+        HostOp::Changed(r, _) => Some(*r),
         HostOp::Write(offset, data) | HostOp::Modify { offset, data, .. } => {
             Some(Range { offset: *offset, len: data.len() as u64 })
         }

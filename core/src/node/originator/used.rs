@@ -34,6 +34,8 @@ pub(super) enum Then {
     Zero,
     /// Their holes are reported.
     Holes,
+    /// Their sectors written in this volume, and not in those that it lies over, are reported.
+    Changed,
     /// They are verified. The question is whether they have ever been written.
     Verify,
 }
@@ -44,6 +46,7 @@ impl Then {
         match self {
             Then::Zero => What::Write(range, Buffer::Zero(range.len as usize)),
             Then::Holes | Then::Verify => What::Holes(range),
+            Then::Changed => What::Own(range),
         }
     }
 }
@@ -98,30 +101,40 @@ impl Originator {
     }
 
     /// Whether the disks can be asked which stripes of a job are in use: all of them must be present, and have missed
-    /// nothing.
-    pub(super) fn may_ask_for_used(&self, job: &Job, volume: &Volume) -> bool {
+    /// nothing. For the sectors written, enough disks to determine the content of all suffice: every write changed
+    /// the parity of its units, too.
+    pub(super) fn may_ask_for_used(&self, job: &Job, volume: &Volume, avoid: ColumnSet) -> bool {
         let stripes = job.what.stripes(volume);
-        job.attempts <= MOST_ATTEMPTS
-            && stripes.end <= volume.extent_end(stripes.start)
-            && self.is_whole(volume, volume.extent_of(stripes.start))
+        let enough = match job.what {
+            What::Used(_, Then::Changed) => {
+                volume.geometry.is_recoverable_in(stripes.clone(), avoid)
+            }
+            _ => self.is_whole(volume, volume.extent_of(stripes.start)),
+        };
+        job.attempts <= MOST_ATTEMPTS && stripes.end <= volume.extent_end(stripes.start) && enough
     }
 
-    /// Asks all disks of an extent.
+    /// Asks all disks of an extent, or all that are present.
     pub(super) fn ask_for_used(
         &self,
         attempt: &Attempt,
         (range, then): (Range, Then),
         outbox: &mut Outbox,
     ) -> ColumnSet {
-        let Attempt { ts, volume, extent, .. } = attempt;
+        let Attempt { ts, volume, extent, avoid, .. } = attempt;
         let is_ordered = volume.policy.ordering != Ordering::None;
         let wanted = match then {
             Then::Zero if is_ordered => Wanted::UsedBefore,
             Then::Zero | Then::Holes => Wanted::Used,
+            Then::Changed => Wanted::UsedOwn,
             Then::Verify => Wanted::Placed,
         };
         let columns = &volume.extents[*extent].columns;
-        for (node, _) in columns {
+        let asked = match then {
+            Then::Changed => ColumnSet::first(columns.len()).minus(*avoid),
+            _ => ColumnSet::first(columns.len()),
+        };
+        for (node, _) in asked.iter().map(|column| columns[column]) {
             let body = Body::Read {
                 ts: *ts,
                 volume: volume.id,
@@ -131,9 +144,9 @@ impl Originator {
                 wanted,
                 holder: None,
             };
-            outbox.send_after(*node, body, 1);
+            outbox.send_after(node, body, 1);
         }
-        ColumnSet::first(columns.len())
+        asked
     }
 
     /// It is known which stripes are in use: the others are done, or reported as holes.

@@ -472,7 +472,7 @@ fn reach_of(volume: VolumeId, op: &HostOp) -> Option<Reach> {
             Range { offset: *offset, len: data.len() as u64 }
         }
         HostOp::Read(r) | HostOp::WriteZeroes(r) | HostOp::Accept(r) => *r,
-        HostOp::Trim(r) | HostOp::Holes(r) => *r,
+        HostOp::Trim(r) | HostOp::Holes(r) | HostOp::Changed(r, _) => *r,
         HostOp::Flush | HostOp::Refresh(_) | HostOp::Lost(_) | HostOp::Exposed(_) => return None,
         HostOp::Scrub { .. } => return None,
     };

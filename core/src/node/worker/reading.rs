@@ -84,7 +84,7 @@ impl Worker {
         if self.reads.contains_key(&ts) || self.fenced.contains(&ts) {
             return;
         }
-        if let Wanted::Used | Wanted::UsedBefore | Wanted::Placed = wanted {
+        if let Wanted::Used | Wanted::UsedBefore | Wanted::UsedOwn | Wanted::Placed = wanted {
             return self.on_used((from, ts), (&volume, range), wanted, outbox);
         }
         let mut solving = None;
@@ -100,7 +100,7 @@ impl Worker {
         };
         match wanted {
             Wanted::Stripes => range.stripes(g).for_each(|s| add(s, &|_| whole)),
-            Wanted::Data | Wanted::Holes => {
+            Wanted::Data | Wanted::Holes | Wanted::Own => {
                 let plan = match wanted {
                     Wanted::Data => ReadPlan::by(g, range, avoid, volume.policy),
                     _ => ReadPlan::new(g, range, avoid),
@@ -112,7 +112,9 @@ impl Worker {
                 plan.rows.iter().for_each(|r| add(r.stripe, &|seat| r.sent(g, seat)));
                 solving = Solving::new(g, plan, column);
             }
-            Wanted::Used | Wanted::UsedBefore | Wanted::Placed => unreachable!("answered by runs"),
+            Wanted::Used | Wanted::UsedBefore | Wanted::UsedOwn | Wanted::Placed => {
+                unreachable!("answered by runs")
+            }
         }
         let places = rows.iter().flat_map(|r| {
             r.spans
@@ -142,9 +144,9 @@ impl Worker {
             started: false,
             hops: outbox.hops + 1,
         });
-        if wanted == Wanted::Holes {
+        if let Wanted::Holes | Wanted::Own = wanted {
             self.reads.insert(ts, job);
-            self.start_holes(ts);
+            self.start_holes(ts, wanted);
             return;
         }
         let accesses: Accesses = job.ranges().map(|r| (r, Access::Read)).collect();
@@ -185,7 +187,10 @@ impl Worker {
     /// Starts a read that waits for nothing.
     pub(super) fn step_read(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(job) = self.reads.get(&ts) else { return };
-        if job.started || job.wanted == Wanted::Holes || self.waits_for_locks(ts) {
+        if job.started
+            || matches!(job.wanted, Wanted::Holes | Wanted::Own)
+            || self.waits_for_locks(ts)
+        {
             return;
         }
         let before = self.before_read(ts, job.ordering, job.ranges());
@@ -354,11 +359,14 @@ impl Worker {
         }
     }
 
-    fn start_holes(&mut self, ts: Timestamp) {
+    fn start_holes(&mut self, ts: Timestamp, wanted: Wanted) {
         let job = self.reads.get_mut(&ts).expect("just begun");
         for run in &mut job.runs {
             let open = self.admission.busy(Timestamp(u64::MAX), run.sectors.clone());
             run.open = open.collect();
+            if wanted == Wanted::Own {
+                continue;
+            }
             for view in self.views.in_range(run.sectors.clone()) {
                 let below = self.views.all_below(view.sectors.clone());
                 let is_open = |below| self.admission.must_wait(Timestamp(u64::MAX), below);
@@ -368,7 +376,8 @@ impl Worker {
         let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
         for (run, range) in ranges.into_iter().enumerate() {
             let ticket = self.tickets.issue(Ticket::Holes { ts, run });
-            self.store.scan(ticket, range.start, range.end - range.start, Scan::Content);
+            let what = if wanted == Wanted::Own { Scan::WRITTEN } else { Scan::Content };
+            self.store.scan(ticket, range.start, range.end - range.start, what);
         }
     }
 

@@ -45,7 +45,11 @@ impl Worker {
         let Some(asked) = self.take_asked(asker, asked, wanted, outbox) else { return };
         let (first, count) = (asked.sectors.start, asked.sectors.end - asked.sectors.start);
         let ticket = self.tickets.issue(Ticket::Used(Box::new(asked)));
-        let what = if wanted == Wanted::Placed { Scan::Placed } else { Scan::Used };
+        let what = match wanted {
+            Wanted::Placed => Scan::Placed,
+            Wanted::UsedOwn => Scan::WRITTEN,
+            _ => Scan::Used,
+        };
         self.store.scan(ticket, first, count, what);
     }
 
@@ -73,7 +77,9 @@ impl Worker {
         let sweeps = wanted == Wanted::UsedBefore;
         let mut busy: Vec<Range<u64>> =
             self.admission.busy(Timestamp(u64::MAX), sectors.clone()).collect();
-        if !self.undecided_beneath(Timestamp(u64::MAX), sectors.clone()).is_empty() {
+        let looks_beneath = wanted != Wanted::UsedOwn;
+        if looks_beneath && !self.undecided_beneath(Timestamp(u64::MAX), sectors.clone()).is_empty()
+        {
             busy = vec![sectors.clone()];
         }
         let (epoch, hops, volume) = (self.map.epoch, outbox.hops + 1, volume.id);

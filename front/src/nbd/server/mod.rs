@@ -70,7 +70,7 @@ mod transmission;
 use bytes::Bytes;
 
 pub use super::errno::Errno;
-pub use super::export::{Context, Export, Exposure, Extent};
+pub use super::export::{Change, Context, Export, Exposure, Extent, Snapshot};
 use crate::intake::Intake;
 use crate::outbox::Outbox;
 use crate::{Awaits, Tls};
@@ -136,7 +136,8 @@ pub enum Op {
     },
     /// The range will be read soon.
     Cache,
-    /// Tell what is known of the range; answered by [`Reply::Extents`] or [`Reply::Exposure`], as the context has it.
+    /// Tell what is known of the range; answered by [`Reply::Extents`], [`Reply::Exposure`] or [`Reply::Changes`], as the
+    /// context has it.
     /// A client that chose several contexts makes one command of each.
     BlockStatus {
         /// The first extent is enough.
@@ -163,6 +164,8 @@ pub enum Reply {
     Extents(Vec<Extent>),
     /// The same in the context [`Context::Exposed`].
     Exposure(Vec<Exposure>),
+    /// The same in the context [`Context::Since`].
+    Changes(Vec<Change>),
 }
 
 /// Part of what was read.

@@ -6,10 +6,14 @@ use weft_bytes::{Big, BytesError, Reader, Writer};
 
 use super::{Context, Event, Export, Phase, Server};
 use crate::Tls;
+use crate::nbd::export::is_of;
 use crate::nbd::wire::{self, answer, info, option};
 
 /// The longest name the protocol allows.
 const MAX_NAME: usize = 4096;
+
+/// The most contexts that a client can choose: each makes a question of its own out of one for the state of a range.
+const MOST_CONTEXTS: usize = 16;
 
 /// What an option needs to know of the driver before it can be answered.
 pub(super) enum Question {
@@ -28,8 +32,8 @@ pub(super) enum Question {
     Contexts {
         option: u32,
         name: String,
-        /// Those that are asked for.
-        wanted: Vec<Context>,
+        /// Names, or how names begin. None when listing asks for all.
+        queries: Vec<Vec<u8>>,
     },
 }
 
@@ -170,8 +174,8 @@ impl Server {
             (Phase::Asking(Question::Describe { option, wanted, .. }), Ok(export)) => {
                 self.describe(option, &wanted, export);
             }
-            (Phase::Asking(Question::Contexts { option, wanted, .. }), Ok(export)) => {
-                self.contexts(option, wanted, export)
+            (Phase::Asking(Question::Contexts { option, queries, .. }), Ok(export)) => {
+                self.contexts(option, &queries, &export);
             }
             (
                 Phase::Asking(
@@ -206,18 +210,26 @@ impl Server {
         }
     }
 
-    fn contexts(&mut self, option: u32, mut wanted: Vec<Context>, export: Export) {
+    fn contexts(&mut self, option: u32, queries: &[Vec<u8>], export: &Export) {
         let set = option == option::SET_META_CONTEXT;
-        wanted.retain(|context| *context != Context::Exposed || export.exposure);
-        for context in &wanted {
+        let asks =
+            |query: &Vec<u8>, name: &str| query == name.as_bytes() || (!set && is_of(name, query));
+        let is_wanted = |name: &str| {
+            (!set && queries.is_empty()) || queries.iter().any(|query| asks(query, name))
+        };
+        let wanted = Context::of(export).filter(|(_, name)| is_wanted(name));
+        let most = if set { MOST_CONTEXTS } else { usize::MAX };
+        let mut chosen = Vec::new();
+        for (context, name) in wanted.take(most) {
             let mut w = Writer::<Big>::default();
             w.u32(if set { context.id() } else { 0 });
-            w.raw(context.name().as_bytes());
+            w.raw(name.as_bytes());
             self.answer(option, answer::META_CONTEXT, w.written());
+            chosen.push(context);
         }
         self.answer(option, answer::ACK, &[]);
         if set {
-            self.negotiation.contexts_of = Some((export.name, wanted));
+            self.negotiation.contexts_of = Some((export.name.clone(), chosen));
         }
     }
 }
@@ -262,17 +274,10 @@ fn contexts(option: u32, data: &[u8]) -> Result<Question, Refusal> {
     let mut r = Reader::<Big>::new(data);
     let name = name(r.bytes()?)?;
     let count = r.u32()?;
-    let listing = option == option::LIST_META_CONTEXT;
-    let queries = (0..count).map(|_| r.bytes()).collect::<Result<Vec<_>, _>>()?;
+    let query = |r: &mut Reader<'_, Big>| r.bytes().map(<[u8]>::to_vec);
+    let queries = (0..count).map(|_| query(&mut r)).collect::<Result<Vec<_>, _>>()?;
     r.end()?;
-    let asks = |query: &&[u8], context: Context| {
-        *query == context.name().as_bytes() || (listing && context.is_of(query))
-    };
-    let is_wanted = |context: &Context| {
-        (listing && count == 0) || queries.iter().any(|query| asks(query, *context))
-    };
-    let wanted = Context::ALL.into_iter().filter(is_wanted).collect();
-    Ok(Question::Contexts { option, name, wanted })
+    Ok(Question::Contexts { option, name, queries })
 }
 
 fn name(bytes: &[u8]) -> Result<String, Refusal> {

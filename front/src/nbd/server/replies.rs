@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use weft_bytes::{Big, Writer};
 
-use super::{Context, Cookie, Errno, Exposure, Extent, Piece, Reply, Server};
-use crate::nbd::wire::{RequestHeader, chunk, command, exposure, flag, magic, state};
+use super::{Change, Context, Cookie, Errno, Exposure, Extent, Piece, Reply, Server};
+use crate::nbd::wire::{RequestHeader, change, chunk, command, exposure, flag, magic, state};
 
 /// The longest message the protocol allows.
 const MAX_MESSAGE: usize = 4096;
@@ -212,9 +212,11 @@ fn states(context: Context, reply: Reply) -> Option<Vec<(u32, u32)>> {
         (extent.length, bit(extent.hole, state::HOLE) | bit(extent.zero, state::ZERO))
     };
     let exposure = |at: &Exposure| (at.length, bit(at.exposed, exposure::EXPOSED));
+    let changed = |at: &Change| (at.length, bit(at.changed, change::CHANGED));
     match (context, reply) {
         (Context::Allocation, Reply::Extents(all)) => Some(all.iter().map(allocation).collect()),
         (Context::Exposed, Reply::Exposure(all)) => Some(all.iter().map(exposure).collect()),
+        (Context::Since { .. }, Reply::Changes(all)) => Some(all.iter().map(changed).collect()),
         _ => None,
     }
 }

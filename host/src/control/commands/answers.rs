@@ -35,6 +35,9 @@ impl Commands<'_> {
             (Wait::LookingAt(usage), Ok(HostData::Extents(found))) => {
                 Outcome::Wait(Wait::LookAt(Box::new(usage.with(&found))))
             }
+            (Wait::Differing(diff), Ok(HostData::Changed(found))) => {
+                Outcome::Wait(Wait::DiffOn(Box::new(diff.with(&found))))
+            }
             (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
             (Wait::Clearing(volume), Err(e)) => {
                 let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);

@@ -6,10 +6,12 @@ use weft_core::units::VolumeId;
 
 use super::{Commands, Outcome, Wait};
 use crate::control::copying::Copying;
+use crate::control::diff::Diff;
 use crate::control::usage::Usage;
 use crate::control_protocol::ok;
 use crate::error::{Result, fail};
 use crate::hosts::requests::Job;
+use crate::size::exactly;
 
 impl Commands<'_> {
     /// Submits the next query of a volume's holes, or answers with its usage.
@@ -20,6 +22,48 @@ impl Commands<'_> {
                 Outcome::Wait(Wait::LookingAt(usage))
             }
             None => Outcome::Answer(ok(usage.answer())),
+        }
+    }
+
+    /// The comparison of a volume, or of a snapshot of it, with an earlier snapshot.
+    pub(super) fn diff(
+        &self,
+        name: &str,
+        since: &str,
+        until: Option<&str>,
+        from: u64,
+    ) -> Result<Diff> {
+        let volume = self.volume(name)?;
+        let since = self.snapshot_for(&volume, since)?;
+        let until =
+            until.map_or_else(|| Ok(volume.clone()), |name| self.snapshot_for(&volume, name))?;
+        if from > until.visible {
+            return fail(format!("'{}' ends at {}", until.name, exactly(until.visible)));
+        }
+        if self.engine.map().between(since.id, until.id).is_none() {
+            return fail(format!(
+                "'{}' and '{}' have nothing in common; give snapshots of volume '{name}', or of what it was cloned from",
+                since.name, until.name
+            ));
+        }
+        // Numbers are given in the order in which snapshots are taken.
+        if until.is_snapshot() && until.id <= since.id {
+            return fail(format!(
+                "snapshot '{}' is not later than '{}'; give the earlier one first",
+                until.name, since.name
+            ));
+        }
+        Ok(Diff::of(until, since, from))
+    }
+
+    /// Submits the next query of a comparison, or answers with the ranges found.
+    pub(super) fn diff_on(&mut self, conn: usize, diff: Box<Diff>) -> Outcome {
+        match diff.request() {
+            Some(op) => {
+                self.ask_nodes(conn, diff.volume.id, op);
+                Outcome::Wait(Wait::Differing(diff))
+            }
+            None => Outcome::Answer(ok(diff.answer())),
         }
     }
 

@@ -215,6 +215,7 @@ impl Commands<'_> {
             | ControlRequest::Refresh { .. }
             | ControlRequest::Lost { .. }
             | ControlRequest::VolumeUsage { .. }
+            | ControlRequest::VolumeDiff { .. }
             | ControlRequest::VolumeCopy { .. }
             | ControlRequest::HostDisconnect { .. }
             | ControlRequest::HostLeave { .. }
@@ -411,6 +412,10 @@ impl Commands<'_> {
                 let volume = self.volume(&name)?;
                 self.look_at_content(conn, Box::new(Usage::of(volume, 0)))
             }
+            ControlRequest::VolumeDiff { volume, since, until, offset } => {
+                let diff = self.diff(&volume, &since, until.as_deref(), offset)?;
+                self.diff_on(conn, Box::new(diff))
+            }
             ControlRequest::VolumeCopy { source, destination, offset, length } => {
                 let range = Range { offset, len: length };
                 let copying = self.copy((&source, &destination), range)?;
@@ -519,6 +524,7 @@ impl Commands<'_> {
             Wait::Accepting(losses) => Ok(Outcome::Wait(self.ask_losses(conn, losses))),
             Wait::CopyOn(copying) => Ok(self.copy_on(conn, copying)),
             Wait::LookAt(usage) => Ok(self.look_at_content(conn, usage)),
+            Wait::DiffOn(diff) => Ok(self.diff_on(conn, diff)),
             wait => Ok(Outcome::Wait(wait)),
         }
     }

@@ -207,14 +207,19 @@ impl Commands<'_> {
             return Err(refused(ViewError::IsSnapshot, &volume, snapshot));
         }
         self.refuse_while_sized(&volume)?;
-        let snapshot = match snapshot.contains(SNAPSHOT_MARK) {
-            true => self.volume(snapshot)?,
-            false => self.own_snapshot(&volume, snapshot)?,
-        };
+        let snapshot = self.snapshot_for(&volume, snapshot)?;
         let checked = self.engine.map().check_rollback(volume.id, snapshot.id);
         checked.map_err(|why| refused(why, &volume, &snapshot.name))?;
         self.refuse_while_used(&volume, "and hosts would not notice that its content changes")?;
         Ok(self.hide(&volume, Farewell::RollBack(snapshot.id)))
+    }
+
+    /// A snapshot as it is named where a volume is: a full name, or one among those of the volume.
+    pub(super) fn snapshot_for(&self, volume: &Volume, name: &str) -> Result<Volume> {
+        match name.contains(SNAPSHOT_MARK) {
+            true => self.volume(name),
+            false => self.own_snapshot(volume, name),
+        }
     }
 
     /// A snapshot of a volume, by the name that it has among those.

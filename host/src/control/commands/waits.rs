@@ -9,6 +9,7 @@ use weft_core::units::{Epoch, NodeId, VolumeId};
 use super::shrinking::Survey;
 use super::{Commands, Farewell};
 use crate::control::copying::Copying;
+use crate::control::diff::Diff;
 use crate::control::losses::Losses;
 use crate::control::usage::Usage;
 use crate::control_protocol::ControlRequest;
@@ -102,6 +103,10 @@ pub(crate) enum Wait {
     LookingAt(Box<Usage>),
     /// The next piece can be queried.
     LookAt(Box<Usage>),
+    /// Nodes have told what has changed in a piece of a volume.
+    Differing(Box<Diff>),
+    /// The next piece can be queried.
+    DiffOn(Box<Diff>),
     /// The scrub of a volume is done, whose stripes have so many bytes with their parity.
     Scrub(String, u64),
     /// Everything is in place.
@@ -160,6 +165,8 @@ impl Wait {
             | Wait::CopyOn(_)
             | Wait::LookingAt(_)
             | Wait::LookAt(_)
+            | Wait::Differing(_)
+            | Wait::DiffOn(_)
             | Wait::Elsewhere(_) => true,
             Wait::Surveying(survey) | Wait::LookOn(survey) => !survey.hidden,
             _ => false,

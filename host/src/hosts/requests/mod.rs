@@ -176,7 +176,7 @@ impl Pending {
     /// Whether no other host's reservation forbids it.
     fn is_permitted(&self, map: &ClusterMap) -> bool {
         let writes = match self.job.op {
-            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Exposed(_) => false,
+            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Changed(..) | HostOp::Exposed(_) => false,
             HostOp::Write(..)
             | HostOp::Modify { .. }
             | HostOp::WriteZeroes(_)

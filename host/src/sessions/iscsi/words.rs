@@ -72,6 +72,7 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, iscsi::F
             | HostData::Refreshed(_)
             | HostData::Lost(..)
             | HostData::Exposed(_)
+            | HostData::Changed(_)
             | HostData::Scrubbed(..),
         ) => return Ok(Reply::Done),
         Err(Failure::Host(error)) => error,
@@ -91,7 +92,7 @@ pub(super) fn failure(error: HostError) -> iscsi::Failure {
         HostError::Reserved => iscsi::Failure::Reserved,
         HostError::NoSpace => iscsi::Failure::NoSpace,
         HostError::NotOffered => iscsi::Failure::NotOffered,
-        HostError::TooManyLost => iscsi::Failure::Failed,
+        HostError::TooManyLost | HostError::Unrelated => iscsi::Failure::Failed,
         HostError::OutcomeUnknown | HostError::Outdated | HostError::Gone | HostError::Place(_) => {
             iscsi::Failure::Unknown
         }

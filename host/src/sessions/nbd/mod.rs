@@ -8,6 +8,7 @@ use weft_core::order::HostId;
 use weft_core::units::VolumeId;
 use weft_front::Tls;
 use weft_front::nbd::server::{Command, Cookie, Event, Reply, Server};
+use weft_front::nbd::{Export, Snapshot};
 
 use super::connection::Protocol;
 use super::link::Bounds;
@@ -23,6 +24,8 @@ pub(super) struct Nbd {
     applies: bool,
     /// It may only read the volume that it wants.
     read_only: bool,
+    /// What the volume that it wants can be compared with.
+    snapshots: Vec<Snapshot>,
 }
 
 impl Protocol for Nbd {
@@ -51,8 +54,7 @@ impl Protocol for Nbd {
             match machine.poll().map_err(|e| e.to_string())? {
                 None => return Ok(None),
                 Some(Event::List) => {
-                    let list: Vec<_> =
-                        exports.all().map(|v| words::export(v, reads_only(exports, v))).collect();
+                    let list: Vec<_> = exports.all().map(|v| export(exports, v)).collect();
                     machine.exports(&list);
                 }
                 Some(Event::Open { name, settles }) => match exports.named(&name) {
@@ -69,6 +71,7 @@ impl Protocol for Nbd {
                     }
                     Some(volume) if settles && volume.takes_one_writer() => {
                         self.read_only = reads_only(exports, volume);
+                        self.snapshots = words::snapshots(exports.map(), volume);
                         self.applies = true;
                         let volume = volume.name.clone();
                         return Ok(Some(Said::Attach(Attach {
@@ -78,7 +81,7 @@ impl Protocol for Nbd {
                         })));
                     }
                     volume => {
-                        machine.export(volume.map(|v| words::export(v, reads_only(exports, v))));
+                        machine.export(volume.map(|v| export(exports, v)));
                         self.volume = volume.filter(|_| settles).map(|v| v.id);
                     }
                 },
@@ -97,7 +100,8 @@ impl Protocol for Nbd {
 
     fn let_in(&mut self, machine: &mut Server, volume: &Volume, _: bool) {
         (self.applies, self.volume) = (false, Some(volume.id));
-        machine.export(Some(words::export(volume, self.read_only)));
+        let snapshots = std::mem::take(&mut self.snapshots);
+        machine.export(Some(words::export(volume, self.read_only, snapshots)));
     }
 
     fn turn_away(&mut self, machine: &mut Server, why: Refused, text: String) -> bool {
@@ -127,6 +131,12 @@ impl Protocol for Nbd {
     fn host(&self) -> Option<HostId> {
         None
     }
+}
+
+/// What the host is told of a volume.
+fn export(exports: Exports<'_>, volume: &Volume) -> Export {
+    let snapshots = words::snapshots(exports.map(), volume);
+    words::export(volume, reads_only(exports, volume), snapshots)
 }
 
 /// Whether the host may only read a volume.

@@ -1,20 +1,22 @@
 //! From NBD's words to a node's and back.
 
 use weft_core::Buffer;
-use weft_core::cluster::Volume;
+use weft_core::cluster::{ClusterMap, Volume};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::Range;
+use weft_core::units::VolumeId;
 use weft_front::nbd::server::{Command, Op, Piece, Reply};
-use weft_front::nbd::{Context, Errno, Export, Exposure, Extent};
+use weft_front::nbd::{Change, Context, Errno, Export, Exposure, Extent, Snapshot};
 
 use crate::sessions::numbered::Failure;
 use crate::size::Size;
+use crate::volumes::SNAPSHOT_MARK;
 
 /// The largest request that a host may send.
 const MAX_PAYLOAD: u32 = 32 << 20;
 
-/// What NBD is told of a volume, which a host may only read or not.
-pub(super) fn export(volume: &Volume, read_only: bool) -> Export {
+/// What NBD is told of a volume, which a host may only read or not, and which can be compared with these.
+pub(super) fn export(volume: &Volume, read_only: bool, snapshots: Vec<Snapshot>) -> Export {
     let unit = Size(volume.geometry.unit);
     let journal = if volume.policy.journal { "journalled" } else { "not journalled" };
     Export {
@@ -25,8 +27,26 @@ pub(super) fn export(volume: &Volume, read_only: bool) -> Export {
         multi_conn: !volume.takes_one_writer(),
         exposure: true,
         read_only,
+        snapshots,
         ..Export::new(volume.name.clone(), volume.visible)
     }
+}
+
+/// The snapshots with which a volume, or a snapshot, can be compared: its own by their short names, and those that a
+/// clone lies over by their full names.
+pub(super) fn snapshots(map: &ClusterMap, volume: &Volume) -> Vec<Snapshot> {
+    let origin = volume.lineage.snapshot.map_or(volume.id, |snapshot| snapshot.of);
+    let of = |v: &Volume| v.lineage.snapshot.map(|snapshot| snapshot.of);
+    let own = map.snapshots_of(origin);
+    let below = map.all_below(volume.id).filter(|v| of(v).is_some_and(|of| of != origin));
+    let below = below.filter(|v| !v.is_deleted()).map(|v| (v.name.as_str(), v.id));
+    let own = own.iter().filter(|v| v.id != volume.id);
+    let own = own.filter_map(|v| Some((v.name.split_once(SNAPSHOT_MARK)?.1, v.id)));
+    let fits = |id: &VolumeId| id.0 <= Snapshot::MOST;
+    own.chain(below)
+        .filter(|(_, id)| fits(id))
+        .map(|(name, id)| Snapshot { name: name.to_string(), number: id.0 })
+        .collect()
 }
 
 /// What a node is asked for a command; `None` if there is nothing to do.
@@ -41,6 +61,9 @@ pub(super) fn host_op(command: &Command) -> Option<HostOp> {
         Op::Cache => None,
         Op::BlockStatus { context: Context::Allocation, .. } => Some(HostOp::Holes(range)),
         Op::BlockStatus { context: Context::Exposed, .. } => Some(HostOp::Exposed(range)),
+        Op::BlockStatus { context: Context::Since { snapshot, .. }, .. } => {
+            Some(HostOp::Changed(range, VolumeId(*snapshot)))
+        }
     }
 }
 
@@ -60,6 +83,10 @@ pub(super) fn reply(result: Result<HostData, Failure>) -> Result<Reply, Errno> {
         Ok(HostData::Exposed(found)) => {
             let exposure = |(length, exposed)| Exposure { length, exposed };
             Ok(Reply::Exposure(lengths(&found).map(exposure).collect()))
+        }
+        Ok(HostData::Changed(found)) => {
+            let change = |(length, changed)| Change { length, changed };
+            Ok(Reply::Changes(lengths(&found).map(change).collect()))
         }
         Ok(
             HostData::Done | HostData::Refreshed(_) | HostData::Lost(..) | HostData::Scrubbed(..),
