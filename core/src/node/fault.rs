@@ -3,7 +3,7 @@
 
 use super::NodeConfig;
 use crate::Buffer;
-use crate::cluster::AuthorityBug;
+use crate::cluster::{AuthorityBug, Volume};
 use crate::store::StoreBug;
 
 /// Deliberate bugs that the simulation check must find.
@@ -55,6 +55,10 @@ pub enum Bug {
     GivesBackTooSoon,
     /// Writes are prepared though the disk has no space for them.
     PromisesTooMuch,
+    /// A difference leaves out sectors that are zeros now.
+    ForgetsZeros,
+    /// A disk that was away catches up on volumes, and not on their snapshots.
+    ForgetsSnapshots,
     /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
     OldestPrepared,
     /// Who catches up is answered although what was aborted here may be in doubt again.
@@ -191,6 +195,16 @@ impl NodeConfig {
     /// Whether versions are kept while a disk may have missed the discard.
     pub(super) fn keeps_what_was_missed(&self) -> bool {
         !self.has(Bug::GivesBackTooSoon)
+    }
+
+    /// Whether zeros count as changes.
+    pub(super) fn counts_zeros(&self) -> bool {
+        !self.has(Bug::ForgetsZeros)
+    }
+
+    /// Whether disks catch up on a volume.
+    pub(super) fn catches_up_on(&self, volume: &Volume) -> bool {
+        !(self.has(Bug::ForgetsSnapshots) && volume.is_snapshot())
     }
 
     /// Whether a full disk refuses what needs space.

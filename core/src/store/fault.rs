@@ -31,6 +31,8 @@ pub enum StoreBug {
     NoReserve,
     /// A slot is used while what it had before is discarded.
     UsedWhileDiscarded,
+    /// A deleted snapshot is dropped with the sectors that the view above it shows.
+    DropsShown,
 }
 
 impl StoreConfig {
@@ -46,6 +48,11 @@ impl StoreConfig {
     /// Whether replay counts what was skipped at the ring's end.
     pub(super) fn counts_what_is_skipped(&self) -> bool {
         !self.has(StoreBug::MiscountedWrap)
+    }
+
+    /// Whether a slot of a deleted snapshot stays while the view above it shows sectors of it.
+    pub(super) fn keeps_shown(&self) -> bool {
+        !self.has(StoreBug::DropsShown)
     }
 
     /// Whether the room of forgotten frames is free only when the disk's superblock has forgotten them.

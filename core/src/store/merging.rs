@@ -166,7 +166,7 @@ impl JournalStore {
             .filter(|sector| !is_fresh(self, *sector) && is_fresh(self, above(*sector)))
             .map(above)
             .collect();
-        if !given.is_empty() {
+        if !given.is_empty() && self.config.keeps_shown() {
             merged.given.extend(given);
             return true;
         }

@@ -9,6 +9,7 @@ use weft_core::cluster::{Change, Place as Room, Volume, place_thin, place_volume
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::plan::Range;
+use weft_core::store::StoreBug;
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
 use crate::world::World;
@@ -537,5 +538,23 @@ fn every_view_shows_its_history() {
 fn seeds_that_failed_pass() {
     for seed in [53, 82, 145, 392, 100_012, 100_043, 130_141, 360_049] {
         seeds(seed..seed + 1, false, None);
+    }
+}
+
+/// The first seed that finds a deliberate bug, among `most`.
+fn found_by(bug: Bug, most: u64) -> Option<u64> {
+    (0..most).find(|seed| {
+        let run = || Trial::new(*seed, Some(bug)).run();
+        std::panic::catch_unwind(run).is_err()
+    })
+}
+
+/// Zeros are left out of differences, disks do not catch up on snapshots, and slots that are shown are freed.
+#[test]
+fn deliberate_bugs_are_found() {
+    for bug in [Bug::ForgetsZeros, Bug::ForgetsSnapshots, Bug::Store(StoreBug::DropsShown)] {
+        let seed = found_by(bug, 60);
+        println!("{bug:?}: seed {seed:?}");
+        assert!(seed.is_some(), "{bug:?} is not found");
     }
 }

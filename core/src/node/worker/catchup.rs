@@ -82,6 +82,9 @@ impl Worker {
             let Some(volume) = self.map.volumes.get(&id).filter(|v| n < v.extents.len()) else {
                 continue;
             };
+            if !self.config.catches_up_on(volume) {
+                continue;
+            }
             let since = self.map.behind_since(volume, n, to);
             // Also for a column that leaves this disk: the others may not know its content.
             if let (Some((_, first)), Some(since)) = (volume.extents[n].place_on(self.node), since)

@@ -376,7 +376,10 @@ impl Worker {
         let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
         for (run, range) in ranges.into_iter().enumerate() {
             let ticket = self.tickets.issue(Ticket::Holes { ts, run });
-            let what = if wanted == Wanted::Own { Scan::WRITTEN } else { Scan::Content };
+            let what = match wanted {
+                Wanted::Own if self.config.counts_zeros() => Scan::WRITTEN,
+                _ => Scan::Content,
+            };
             self.store.scan(ticket, range.start, range.end - range.start, what);
         }
     }
