@@ -24,6 +24,7 @@ fn unit() -> Unit {
         group: 1,
         size: SIZE,
         read_only: false,
+        thin: false,
         modifies: true,
         atomic: 64 << 10,
         write_cache: true,

@@ -56,12 +56,18 @@ pub(super) fn vital(code: u8, unit: &Unit) -> Result<Vec<u8>, Sense> {
         0xb0 => limits(unit),
         // It does not turn.
         0xb1 => [&[0, 1][..], &[0; 58]].concat(),
-        // UNMAP and both WRITE SAME unmap, unmapped blocks read zeros, and the unit is fully provisioned.
-        0xb2 => vec![0, 0xe4, 0x01, 0],
+        0xb2 => provisioning(unit),
         _ => return Err(Sense::field(2, None)),
     };
     let length = (body.len() as u16).to_be_bytes();
     Ok([&[0, code, length[0], length[1]], &body[..]].concat())
+}
+
+/// UNMAP and both WRITE SAME unmap, and unmapped blocks read zeros (SBC-3, 6.6.4).
+fn provisioning(unit: &Unit) -> Vec<u8> {
+    const RESOURCES: u8 = 1;
+    const THIN: u8 = 2;
+    vec![0, 0xe4, if unit.thin { THIN } else { RESOURCES }, 0]
 }
 
 /// Designators: of the unit a number of its own in two forms, a name, and those of the port.
@@ -147,4 +153,18 @@ pub(super) fn capacity_16(unit: &Unit) -> Vec<u8> {
     // Blocks can be unmapped, and read zeros then.
     bytes[14] = 0xc0;
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::unit::sample;
+    use super::*;
+
+    #[test]
+    fn provisioning_says_whether_a_unit_is_thin() {
+        for (thin, kind) in [(false, 1), (true, 2)] {
+            let page = vital(0xb2, &Unit { thin, ..sample() }).unwrap();
+            assert_eq!(page, [0, 0xb2, 0, 4, 0, 0xe4, kind, 0]);
+        }
+    }
 }

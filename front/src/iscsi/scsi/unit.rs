@@ -18,6 +18,8 @@ pub struct Unit {
     pub write_cache: bool,
     /// Whether the host may only read.
     pub read_only: bool,
+    /// Whether it takes space only when it is written.
+    pub thin: bool,
     /// Whether COMPARE AND WRITE and ORWRITE can be had.
     pub modifies: bool,
     /// The largest atomic write, in bytes: a power of two. Writes within an aligned stretch of that size are atomic. 0 if
@@ -90,6 +92,7 @@ pub(in crate::iscsi) fn sample() -> Unit {
         size: 1 << 20,
         write_cache: true,
         read_only: false,
+        thin: false,
         modifies: true,
         atomic: 64 << 10,
         id: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef,

@@ -20,6 +20,7 @@ pub(super) fn unit(volume: &Volume, at: Served, read_only: bool) -> Unit {
         // With the journal, every answered write is durable.
         write_cache: !volume.policy.is_journaled(),
         read_only,
+        thin: volume.is_thin(),
         modifies: volume.policy.can_modify(),
         atomic: volume.atomic_bytes(),
         id: names::id(volume, at),
