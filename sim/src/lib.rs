@@ -52,5 +52,7 @@ mod store_damage_tests;
 #[cfg(test)]
 mod store_tests;
 #[cfg(test)]
+mod store_unlogged_tests;
+#[cfg(test)]
 mod thin_tests;
 pub mod world;

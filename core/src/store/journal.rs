@@ -286,6 +286,11 @@ impl Journal {
         self.room(sectors, self.size / 4).is_none()
     }
 
+    /// Whether there is room for a checkpoint's frame of this many sectors.
+    pub fn has_room(&self, sectors: u64) -> bool {
+        self.room(sectors, 0).is_some()
+    }
+
     /// No frame begins from now on, unless one is being written. Says whether that is so.
     pub fn hold(&mut self) -> bool {
         self.held = self.in_flight.is_empty();
@@ -391,6 +396,10 @@ impl JournalStore {
         if !j.in_flight.is_empty() || j.held || !j.urgent || j.pending.is_empty() {
             return;
         }
+        if self.awaits_epoch() {
+            return self.go_on_in_epoch();
+        }
+        let j = &mut self.journal;
         if j.used == 0 {
             // An empty ring has all its room in one piece.
             (j.head, j.tail) = (0, 0);

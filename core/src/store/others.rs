@@ -33,6 +33,12 @@ impl JournalStore {
             self.superblock.life = epoch;
             self.life_to_write = Some(epoch);
         }
+        self.go_on_in_epoch();
+    }
+
+    /// Whether its node has entered no epoch since it was opened, in which it promised anything.
+    pub(super) fn has_promised_nothing(&self) -> bool {
+        self.keeps_heard() && self.unpromised == NOTHING_PROMISED
     }
 
     /// Others have found that it has forgotten what it promised, and cannot do without it. It says so itself from
@@ -42,6 +48,7 @@ impl JournalStore {
             self.superblock.forgot = true;
             self.life_to_write = Some(format::FORGOT);
         }
+        self.go_on_in_epoch();
     }
 
     /// Others know that it had forgotten what it promised, and it is made whole. That is written, even if nothing

@@ -231,7 +231,7 @@ impl JournalStore {
         if wanted {
             self.verifying.mend -= 1;
             let nothing = (BTreeMap::new(), Vec::new());
-            self.end_last_checkpoint(BTreeMap::new(), nothing, Vec::new());
+            self.end_last_checkpoint(BTreeMap::new(), nothing, Vec::new(), Vec::new());
         }
         wanted
     }

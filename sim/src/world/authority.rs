@@ -36,8 +36,8 @@ impl World {
                     let epoch = map.epoch;
                     self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
                     self.assert_they_remember(&map);
-                    let before = self.stored.clone();
-                    self.judge_giving_up(&before, &map);
+                    let base = self.authority.map().clone();
+                    self.judge_giving_up(&base, &map);
                     self.stored = map;
                     let input = AuthorityInput::Stored(epoch);
                     self.queue.push(100 * MICROS, Event::Authority(input, self.authority_life));

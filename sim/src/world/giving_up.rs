@@ -56,7 +56,7 @@ impl World {
         Authority::new(map).with_bug(bug)
     }
 
-    /// A map follows another. Those that are given up in it, and that no operator gave up, are of one failure domain,
+    /// A map is made from another. Those that are given up in it, and that no operator gave up, are of one failure domain,
     /// nothing else is being rebuilt, and every volume can go on without them: that is worked out here anew.
     pub(super) fn judge_giving_up(&mut self, before: &ClusterMap, after: &ClusterMap) {
         let is = |map: &ClusterMap, n: NodeId| {

@@ -52,9 +52,9 @@ impl Memory {
         self.from = self.from.max(ts);
     }
 
-    /// Whether the outcomes of all attempts at a request after `since` are known.
+    /// Whether the outcomes of all attempts at a request are known. The first may be as early as `since`.
     fn reaches(&self, id: RequestId, since: Timestamp) -> bool {
-        self.from <= since && self.heard.get(&id.host).is_none_or(|oldest| *oldest <= id.number)
+        self.from < since && self.heard.get(&id.host).is_none_or(|oldest| *oldest <= id.number)
     }
 
     /// The host of this attempt's request knows the end of others. It does not repeat those; but an endpoint may, which
@@ -267,7 +267,8 @@ mod tests {
         memory.hear(asker(3, 2), at(120));
         assert_eq!((happened(&memory, 1), happened(&memory, 2), memory.count), (0, 1, 1));
         let reaches = |m: &Memory, number, since| m.reaches(asker(number, 1).id, at(since));
-        assert!(reaches(&memory, 2, 50) && !reaches(&memory, 2, 49));
+        assert!(reaches(&memory, 2, 51));
+        assert!(!reaches(&memory, 2, 50), "the first attempt may be of that time");
         assert!(!reaches(&memory, 1, 50), "its host has heard the end of it");
         memory.hear(asker(3, 3), at(130));
         assert!(memory.hosts.is_empty());
@@ -283,6 +284,7 @@ mod tests {
         assert!(memory.of(asker(3, 1).id, VolumeId(1)).is_empty());
         assert_eq!(memory.of(asker(4, 1).id, VolumeId(1)).len(), 1);
         let reaches = |since| memory.reaches(asker(5, 1).id, at(since));
-        assert!(!reaches(102) && reaches(103));
+        assert!(!reaches(103), "what was forgotten last is of that time");
+        assert!(reaches(104));
     }
 }

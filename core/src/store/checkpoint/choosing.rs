@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::Write;
-use super::super::format::Entry;
+use super::super::format::{Applied, Entry};
 use super::super::merging::Merged;
 use super::super::overlay::Over;
 use super::super::table::page_of;
@@ -23,6 +23,7 @@ impl JournalStore {
     /// to do. `held_back` says of a sector, its newest write and whether it has content,
     /// that an earlier write of it is undecided.
     pub fn checkpoint(&mut self, now: bool, held_back: impl Fn(u64, Timestamp, bool) -> bool) {
+        self.go_on_in_epoch();
         let j = &self.journal;
         let full = j.used() > j.size() / 2 || j.stalled || self.slots.is_short();
         let due =
@@ -77,7 +78,7 @@ impl JournalStore {
         let place = |lower: &u64| self.slots.place(*lower).expect("it was chosen with its place");
         pointers.extend(merged.adopted.iter().map(|(upper, lower)| (*upper, place(lower))));
         dropped.extend(merged.dropped.into_iter().chain(merged.adopted.values().copied()));
-        let checkpoint = Checkpoint::new(sectors, pointers, Vec::new(), false);
+        let checkpoint = Checkpoint::new(sectors, pointers);
         self.begin(Checkpoint { dropped, adopted: merged.adopted, ..checkpoint });
     }
 
@@ -127,22 +128,26 @@ impl JournalStore {
         (chosen, slots, pages.len())
     }
 
-    /// Ends the checkpoint that the journal last speaks of: `sectors` are not in place yet of what it was to place,
-    /// and `known` are the writes that it named. That takes no room in the journal. If every opening took
-    /// some, a disk that dies again and again in checkpoints would have none left to free any.
+    /// Ends the checkpoint that the journal last speaks of: `sectors` are not in place yet of what it was to place, and
+    /// `known` are the writes that it named. `applied` is what it was to make of all its sectors. If it still can, that takes
+    /// no room in the journal. If every opening took some, a disk that dies again and again in checkpoints would have none
+    /// left to free any.
     pub(in crate::store) fn end_last_checkpoint(
         &mut self,
         sectors: BTreeMap<u64, Over>,
         (pointers, freed): (BTreeMap<u64, u64>, Vec<u64>),
         known: Vec<Timestamp>,
+        applied: Vec<Applied>,
     ) {
-        let checkpoint = Checkpoint::new(sectors, pointers, known, true);
-        self.begin(Checkpoint { freed, ..checkpoint });
+        let checkpoint = Checkpoint::new(sectors, pointers);
+        self.begin(Checkpoint { freed, known, again: Some(applied), ..checkpoint });
     }
 
     /// The pages are those of the places where its sectors are and where they go.
     fn begin(&mut self, mut checkpoint: Checkpoint) {
-        let places = checkpoint.sectors.keys().filter_map(|sector| self.slots.place_of(*sector));
+        let again = checkpoint.again.iter().flatten().map(|applied| applied.sector);
+        let sectors = checkpoint.sectors.keys().copied().chain(again);
+        let places = sectors.filter_map(|sector| self.slots.place_of(sector));
         checkpoint.pages.extend(places.map(page_of));
         for place in checkpoint.pointers.values() {
             let sectors = self.slots.sectors_of(*place);
@@ -154,7 +159,7 @@ impl JournalStore {
 
     /// At most how many sectors of the journal the frame of a checkpoint takes: of so many sectors, in so many slots, and on so many
     /// other pages of the table.
-    fn frame_cost(&self, sectors: usize, slots: usize, pages: usize) -> u64 {
+    pub(super) fn frame_cost(&self, sectors: usize, slots: usize, pages: usize) -> u64 {
         let known = self.writes.values().filter(|w| w.is_to_be_known());
         let known: usize = known.map(|w| 16 + w.meta.len()).sum();
         let waiting = self.journal.control_len() * 16;

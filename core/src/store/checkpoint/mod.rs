@@ -40,6 +40,8 @@ enum Stage {
     Pages,
     /// Waiting for what deltas are added to.
     Bases,
+    /// Waiting for the node to enter an epoch: a frame before that would hide that the disk had forgotten something.
+    Epoch,
     /// Waiting for the apply entry to be safe.
     Log,
     Place,
@@ -83,19 +85,13 @@ pub(in crate::store) struct Checkpoint {
     written: Vec<(u64, bool)>,
     /// Writes without journal that are in place, of which nothing is said before the superblock is safe.
     placed: Vec<Timestamp>,
-    /// The journal said what it does before the disk was opened: it does it again.
-    again: bool,
+    /// The journal said what it does before the disk was opened, namely this: it does it again.
+    again: Option<Vec<Applied>>,
 }
 
 impl Checkpoint {
-    /// One that is to put these sectors in place. `known` are the writes that the journal names anew with it,
-    /// if it has said so `again` before.
-    fn new(
-        sectors: BTreeMap<u64, Over>,
-        pointers: BTreeMap<u64, u64>,
-        known: Vec<Timestamp>,
-        again: bool,
-    ) -> Checkpoint {
+    /// One that is to put these sectors in place.
+    fn new(sectors: BTreeMap<u64, Over>, pointers: BTreeMap<u64, u64>) -> Checkpoint {
         Checkpoint {
             stage: Stage::Pages,
             pages: BTreeSet::new(),
@@ -108,12 +104,12 @@ impl Checkpoint {
             sums: BTreeMap::new(),
             finals: Vec::new(),
             entries: Vec::new(),
-            known,
+            known: Vec::new(),
             waiting: 0,
             number: 0,
             written: Vec::new(),
             placed: Vec::new(),
-            again,
+            again: None,
         }
     }
 
@@ -159,7 +155,7 @@ impl Checkpoint {
     /// Checks what must hold of it while so many reads and writes of it are under way.
     pub fn check(&self, reads: usize, writes: usize) {
         let waits_for = match self.stage {
-            Stage::Pages | Stage::Log => (0, 0),
+            Stage::Pages | Stage::Epoch | Stage::Log => (0, 0),
             Stage::Bases => (self.waiting, 0),
             _ => (0, self.waiting),
         };
@@ -169,7 +165,7 @@ impl Checkpoint {
             "a checkpoint waits for its operations: {:?}",
             self.stage
         );
-        let idle = matches!(self.stage, Stage::Pages | Stage::Log);
+        let idle = matches!(self.stage, Stage::Pages | Stage::Epoch | Stage::Log);
         assert!(idle || self.waiting > 0, "a checkpoint waits for nothing: {:?}", self.stage);
     }
 

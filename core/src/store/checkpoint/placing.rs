@@ -150,7 +150,9 @@ impl JournalStore {
                 self.trim_table();
                 self.pump();
             }
-            Stage::Pages | Stage::Bases | Stage::Log => unreachable!("not an I/O stage"),
+            Stage::Pages | Stage::Bases | Stage::Epoch | Stage::Log => {
+                unreachable!("not an I/O stage")
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use super::super::format::{Applied, Entry, NOWHERE};
 use super::super::overlay::Over;
 use super::super::place::Base;
 use super::super::table::{State, page_of};
-use super::{JournalStore, Purpose, Stage, consecutive};
+use super::{Checkpoint, JournalStore, Purpose, Stage, consecutive};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
 
@@ -132,16 +132,44 @@ impl JournalStore {
         }
         c.sums.clear();
         c.stage = Stage::Log;
+        let applied = c.again.take();
+        let (again, otherwise) = (applied.is_some(), self.ends_otherwise(&c, applied));
+        c.finals = otherwise.clone().unwrap_or(c.finals);
         c.entries = self.entries_to_set(&c.finals, &c.pointers);
-        if c.again {
+        if again {
             // What stood in the places of its pointers has been seen to when the disk was opened.
             let finals = c.entries.len() - c.finals.len();
             c.entries.drain(..finals);
+        }
+        if again && otherwise.is_none() {
             // The superblock names its number, as an apply entry would.
             let mark = self.superblock.has_index();
             self.checkpoint = Some(c);
             return self.place(mark);
         }
+        if again && self.has_promised_nothing() {
+            c.stage = Stage::Epoch;
+            self.checkpoint = Some(c);
+            return;
+        }
+        self.log_checkpoint(c, logged);
+    }
+
+    /// Whether a checkpoint waits for the node to enter an epoch.
+    pub(in crate::store) fn awaits_epoch(&self) -> bool {
+        self.checkpoint.as_ref().is_some_and(|c| c.stage == Stage::Epoch)
+    }
+
+    /// The node enters an epoch, or works without any.
+    pub(in crate::store) fn go_on_in_epoch(&mut self) {
+        if let Some(mut c) = self.checkpoint.take_if(|c| c.stage == Stage::Epoch) {
+            c.stage = Stage::Log;
+            self.log_checkpoint(c, true);
+        }
+    }
+
+    /// The journal says what a checkpoint does, which then begins; `logged` if it has content of the journal's.
+    fn log_checkpoint(&mut self, mut c: Checkpoint, logged: bool) {
         let (sectors, sums) = (c.finals.clone(), self.page_sums(&c));
         let moves = !c.pointers.is_empty() || !c.dropped.is_empty();
         if !logged && sums.is_empty() && self.journal.used() == 0 && !moves {
@@ -153,7 +181,7 @@ impl JournalStore {
         let dropped = c.dropped.iter().map(|slot| (*slot, NOWHERE));
         let pointers = c.pointers.iter().map(|(slot, place)| (*slot, *place));
         let pointers = pointers.chain(dropped).collect();
-        c.freed = self.slots.take_leaving();
+        c.freed.extend(self.slots.take_leaving());
         let known = || self.writes.iter().filter(|(_, w)| w.is_to_be_known());
         c.known = known().map(|(ts, _)| *ts).collect();
         let entries = known().map(|(ts, w)| Entry::Known { ts: *ts, meta: w.meta.clone() });
@@ -165,6 +193,39 @@ impl JournalStore {
         self.journal.add(Entry::Apply { sectors, pointers, sums });
         self.journal.urge();
         self.pump();
+    }
+
+    /// The result of a checkpoint whose apply entry is from before the disk was opened, if it differs from that entry
+    /// (`applied`). It does if content that was written without the journal was not in place yet: then earlier content of
+    /// the journal counts. A second apply entry must record that. By the first one alone the next opening would take these
+    /// sectors for unfinished, and undo them. If the journal has no room for it, there is none.
+    fn ends_otherwise(
+        &mut self,
+        c: &Checkpoint,
+        applied: Option<Vec<Applied>>,
+    ) -> Option<Vec<Applied>> {
+        let applied = applied.filter(|_| self.superblock.has_index())?;
+        let computed: BTreeMap<u64, Applied> = c.finals.iter().map(|f| (f.sector, *f)).collect();
+        let mut finals = Vec::with_capacity(applied.len());
+        let mut same = true;
+        for before in applied {
+            let sector = before.sector;
+            if self.slots.place_of(sector).is_none() {
+                continue;
+            }
+            let entry = self.entry(sector);
+            let is = Applied {
+                sector,
+                version: entry.version,
+                crc: entry.crc,
+                state: entry.state as u8,
+            };
+            let is = computed.get(&sector).copied().unwrap_or(is);
+            same &= is == before;
+            finals.push(is);
+        }
+        let cost = self.frame_cost(finals.len(), c.pointers.len(), c.pages.len());
+        (!same && self.journal.has_room(cost)).then_some(finals)
     }
 }
 

@@ -510,7 +510,7 @@ impl JournalStore {
             let mut pointers = last.pointers;
             pointers.retain(|slot, place| self.slots.place(*slot) == Some(*place));
             let moves = (pointers, self.slots.take_leaving());
-            self.end_last_checkpoint(last.left, moves, last.known.1);
+            self.end_last_checkpoint(last.left, moves, last.known.1, last.applied);
         }
     }
 }

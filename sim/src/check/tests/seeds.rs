@@ -52,6 +52,18 @@ fn seeds_that_failed_with_slow_disks() {
     }
 }
 
+#[test]
+fn seeds_that_failed_with_all_that_is_drawn() {
+    let seeds = [
+        9_640_257, // the check compared a map with one that was agreed on and never took effect
+        9_700_870, // a checkpoint that was cut off ended with a mark in place of content, and was undone later
+        9_701_293, // the write that was forgotten last was believed to be remembered
+    ];
+    for seed in seeds {
+        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+    }
+}
+
 /// A column is copied to a disk, which an earlier write does not reach before its node is cut off.
 #[test]
 fn what_was_copied_without_an_earlier_write_is_not_believed() {

@@ -22,6 +22,9 @@ impl World {
                     }
                     MapMessage::Enter { ref map, .. } => {
                         together.changes.1 += 1;
+                        if map.epoch > together.base.epoch {
+                            together.base = map.clone();
+                        }
                         if together.stopped.get(&node) != Some(&life) {
                             let text =
                                 format!("{node} enters an epoch and has not been stopped for it");
@@ -54,13 +57,17 @@ impl World {
         }
         if map.epoch > together.newest.epoch {
             let before = std::mem::replace(&mut together.newest, map.clone());
+            if epoch_parts(map.epoch).0 > epoch_parts(before.epoch).0 {
+                together.base = before.clone();
+            }
+            let base = together.base.clone();
             let longest = together.config.dead_after;
             for node in before.nodes.len()..map.nodes.len() {
                 let delay = self.rng.u64(0..longest);
                 self.queue.push(delay, Event::Joins(NodeId(node as u16)));
             }
             self.rests.0 += u64::from(map.volumes.values().any(|v| map.rests(v)));
-            self.judge_giving_up(&before, &map);
+            self.judge_giving_up(&base, &map);
         }
         let seat = self.seat_mut(id);
         let before = std::mem::replace(&mut seat.agreed, map.epoch);

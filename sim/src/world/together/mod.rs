@@ -157,6 +157,9 @@ pub(super) struct Together {
     agreed: BTreeMap<Epoch, Arc<ClusterMap>>,
     /// The newest of them.
     newest: Arc<ClusterMap>,
+    /// The map that the next one is made from: the last that took effect; or if another leads now, that was agreed on. One
+    /// may be agreed on and never take effect, because its leader has begun another meanwhile.
+    base: Arc<ClusterMap>,
     /// Who led in each term.
     leaders: BTreeMap<u64, MemberId>,
     wishes: Vec<Wish>,
@@ -198,6 +201,7 @@ impl World {
             streams: BTreeMap::new(),
             agreed: BTreeMap::new(),
             newest: self.stored.clone(),
+            base: self.stored.clone(),
             leaders: BTreeMap::new(),
             wishes: Vec::new(),
             log_times: 2,
@@ -216,6 +220,7 @@ impl World {
         }
         self.stored = Arc::new(map.clone());
         together.newest = self.stored.clone();
+        together.base = self.stored.clone();
         let seats = (0..self.places.len()).map(|n| {
             let (node, founds) = (NodeId(n as u16), n == 0);
             let stored = match founds {
