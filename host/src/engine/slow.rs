@@ -352,5 +352,7 @@ mod tests {
         assert_eq!(worst_of_one(&[of(3, 5), of(4, 1)]), None);
         let much = Sighting { takes: 9 * PART, ..of(4, 1) };
         assert_eq!(worst_of_one(&[of(3, 5), much]), Some(much), "the other is much less slow");
+        let less = Sighting { takes: 9 * PART - 1, ..of(4, 1) };
+        assert_eq!(worst_of_one(&[of(3, 5), less]), None, "the other takes a quarter of its time");
     }
 }
