@@ -38,7 +38,7 @@ pub struct Check {
     /// Seeds from A up to but excluding B
     #[arg(long, value_name = "A..B", value_parser = seeds, required_unless_present_any = ["real", "explore"])]
     seeds: Option<Range<u64>>,
-    /// Test real processes: kill, pause, isolate, fill and corrupt nodes under load (run as root to cut links)
+    /// Test real processes under load: kill, pause, isolate, fill and corrupt nodes, slow down and hang disks (run as root to cut links)
     #[arg(long, conflicts_with_all = ["seeds", "jobs", "operations", "story"])]
     real: bool,
     #[command(flatten)]

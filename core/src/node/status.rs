@@ -147,8 +147,6 @@ pub struct SlowNode {
     pub takes: Nanos,
     /// How long the others take.
     pub others: Nanos,
-    /// How long ago it was found.
-    pub lasts: Nanos,
     /// For how long its answers have shown it, without a break.
     pub seen_for: Nanos,
 }
@@ -182,7 +180,12 @@ impl Node {
 
     /// Nodes that are much slower than the others at what its hosts ask.
     pub fn slow_nodes(&self) -> Vec<SlowNode> {
-        self.originator.slow_nodes(self.outbox.now)
+        self.originator.slow_nodes()
+    }
+
+    /// How long half of a node's answers to its hosts take at most; 0 if that is not known.
+    pub fn takes(&self, at: SlowAt, node: NodeId) -> Nanos {
+        self.originator.takes(at, node)
     }
 
     /// The same of the areas of volumes that have ranges.

@@ -1,6 +1,9 @@
 //! Nodes that are much slower than the others, as the originators of this process and of others see it. The log reports
 //! when a node becomes slow and when it recovers, and the status lists slow nodes. One that stays slow leaves the map.
 //!
+//! Nodes of one lane share a thread. If the thread has to wait for a processor, all of them take longer; so a node of this
+//! process is slow only if its lane's other nodes are not.
+//!
 //! Only this process judges its disks. What originators see may be the network's, or a busy processor's. So a node is taken
 //! out only if its disk itself takes a good part of that time. If several nodes are slow it is the load, and none is taken
 //! out. Nor is one while another disk is out or behind, or has been so within that time.
@@ -10,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weft_core::node::{SlowAt, SlowNode};
+use weft_core::node::{Node, SlowAt, SlowNode};
 use weft_core::units::{Epoch, MILLIS, Nanos, NodeId};
 
 use super::Engine;
@@ -46,6 +49,7 @@ impl From<&SlowNode> for Sighting {
 pub(super) struct SlowNodes {
     /// What the originators of this process saw last.
     seen: Vec<SlowNode>,
+    watched: Watched,
     /// What other processes have said last.
     heard: Vec<Sighting>,
     /// Nodes of other processes whose disks rotate, as these have said last.
@@ -67,18 +71,35 @@ struct Whole {
 impl Engine {
     /// Asks the originators which nodes are slow.
     pub(super) fn look_for_slow_nodes(&mut self, now: Nanos) {
-        let seats = (0..self.instances.len()).filter_map(|n| self.seat(n)?.node.as_ref());
-        let seen: Vec<SlowNode> = seats.flat_map(|node| node.slow_nodes()).collect();
-        self.slow.seen = seen;
+        let mut found = Vec::new();
+        for by in 0..self.instances.len() {
+            let Some(originator) = self.seat(by).and_then(|seat| seat.node.as_ref()) else {
+                continue;
+            };
+            let slow = originator.slow_nodes().into_iter();
+            let slow = slow.filter(|slow| !self.is_the_lane(originator, slow));
+            found.extend(slow.map(|slow| (by, slow)));
+        }
+        self.slow.seen = self.slow.watched.look(found, now);
         self.say_slow_nodes();
         self.take_out_slow(now);
     }
 
+    /// Whether the lane of a node of this process is slow with all its nodes.
+    fn is_the_lane(&self, originator: &Node, slow: &SlowNode) -> bool {
+        let n = usize::from(slow.node.0);
+        if self.seat(n).is_none() {
+            return false;
+        }
+        let others = (0..self.instances.len())
+            .filter(|other| *other != n && self.seat(*other).is_some())
+            .filter(|other| self.lane_of(*other) == self.lane_of(n));
+        let takes = others.map(|other| originator.takes(slow.at, NodeId(other as u16)));
+        take_as_long(slow.takes, takes.filter(|takes| *takes > 0).collect())
+    }
+
     fn say_slow_nodes(&mut self) {
-        let is_said = |s: &&SlowNode| {
-            let is_much = s.lasts >= SAID_AFTER && s.takes >= s.others + SAID_FROM;
-            is_much && !self.is_unlike_others(s.node.0)
-        };
+        let is_said = |s: &&SlowNode| is_worth_saying(s) && !self.is_unlike_others(s.node.0);
         let mut said: BTreeMap<(NodeId, SlowAt), SlowNode> = BTreeMap::new();
         for found in self.slow.seen.iter().filter(is_said) {
             let known = said.entry((found.node, found.at)).or_insert(*found);
@@ -217,6 +238,37 @@ impl Engine {
     }
 }
 
+/// The nodes that originators of this process have seen as slow at each look, and since when.
+#[derive(Default)]
+struct Watched(BTreeMap<(usize, NodeId, SlowAt), Nanos>);
+
+impl Watched {
+    /// What originators see now. A node has not been slow for longer than it has been so at each look.
+    fn look(&mut self, found: Vec<(usize, SlowNode)>, now: Nanos) -> Vec<SlowNode> {
+        let before = std::mem::take(&mut self.0);
+        let mut seen = Vec::new();
+        for (by, slow) in found {
+            let key = (by, slow.node, slow.at);
+            let since = before.get(&key).copied().unwrap_or(now);
+            self.0.insert(key, since);
+            seen.push(SlowNode { seen_for: slow.seen_for.min(now.saturating_sub(since)), ..slow });
+        }
+        seen
+    }
+}
+
+/// Whether a slow node is in the status and the log: its answers have shown it for long enough.
+fn is_worth_saying(slow: &SlowNode) -> bool {
+    slow.seen_for >= SAID_AFTER && slow.takes >= slow.others + SAID_FROM
+}
+
+/// Whether half of the others, if there are any, take a good part of this time as well.
+fn take_as_long(takes: Nanos, mut others: Vec<Nanos>) -> bool {
+    others.sort_unstable();
+    let half = others.len().checked_sub(1).and_then(|last| others.get(last / 2));
+    half.is_some_and(|other| other * PART > takes)
+}
+
 /// The longest lasting sighting of the slowest node, if it is slow alone: no other takes a good part of its time.
 fn worst_of_one(all: &[Sighting]) -> Option<Sighting> {
     let slowest = all.iter().max_by_key(|s| s.takes)?;
@@ -263,6 +315,36 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_whose_nodes_all_take_long_has_no_slow_disk() {
+        assert!(take_as_long(20, vec![20]) && take_as_long(20, vec![6]));
+        assert!(take_as_long(20, vec![6, 30]) && take_as_long(20, vec![6, 30, 30]));
+        assert!(!take_as_long(20, vec![]) && !take_as_long(20, vec![5]));
+        assert!(!take_as_long(20, vec![1, 20]), "half of them are fast");
+        assert!(!take_as_long(20, vec![1, 1, 20]));
+    }
+
+    #[test]
+    fn a_node_is_said_to_be_slow_when_that_has_been_seen_at_each_look_for_a_while() {
+        const SECOND: Nanos = 1000 * MILLIS;
+        let (at, node) = (SlowAt::Reads, NodeId(3));
+        let (takes, others) = (9 * MILLIS, MILLIS);
+        let slow = |seen_for| (0, SlowNode { node, at, takes, others, seen_for });
+        let mut watched = Watched::default();
+        let mut said = |second: Nanos, found: Option<Nanos>| {
+            let found = found.map(|seconds| slow(seconds * SECOND)).into_iter().collect();
+            watched.look(found, (100 + second) * SECOND).iter().any(is_worth_saying)
+        };
+        // Its answers had shown it for long before its lane was seen to be fast.
+        assert!(!said(0, Some(60)) && !said(9, Some(69)) && said(10, Some(70)));
+        // A look at which it was not.
+        assert!(
+            !said(11, None) && !said(12, Some(72)) && !said(21, Some(81)) && said(22, Some(82))
+        );
+        // Nobody asks it for anything any more, soon after it became slow.
+        assert!(!said(30, None) && !said(31, Some(1)) && !said(60, Some(1)));
+    }
+
+    #[test]
     fn where_several_nodes_are_slow_none_is_the_one() {
         let of = |node, seen_for| Sighting { node, writes: true, takes: 9, others: 1, seen_for };
         assert_eq!(worst_of_one(&[]), None);
@@ -270,5 +352,7 @@ mod tests {
         assert_eq!(worst_of_one(&[of(3, 5), of(4, 1)]), None);
         let much = Sighting { takes: 9 * PART, ..of(4, 1) };
         assert_eq!(worst_of_one(&[of(3, 5), much]), Some(much), "the other is much less slow");
+        let less = Sighting { takes: 9 * PART - 1, ..of(4, 1) };
+        assert_eq!(worst_of_one(&[of(3, 5), less]), None, "the other takes a quarter of its time");
     }
 }

@@ -25,7 +25,8 @@ use weft_host::{
 };
 
 use super::device::Device;
-use super::fault::Fault;
+use super::fault::{Fault, HUNG_AFTER};
+use super::held_up::HeldUp;
 use super::network::{self, Network};
 
 /// The size of each disk.
@@ -86,6 +87,8 @@ pub struct Cluster {
     mounted: bool,
     /// The block devices that are the disks of some nodes.
     devices: BTreeMap<usize, Device>,
+    /// What can hold up some of them.
+    held_up: BTreeMap<usize, HeldUp>,
     /// Why something is not possible.
     without: Option<String>,
     /// The volumes' layout, and how many nodes they bear to lose.
@@ -100,12 +103,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster in `dir` and starts it; its volumes have this layout and policy.
+    /// Makes a cluster in `dir` and starts it; its volumes have this layout and policy. If `holds_up`, some disks can be held
+    /// up.
     pub fn start(
         weft: &Path,
         dir: &Path,
         (nodes, lanes): (usize, Lanes),
         (layout, policy): (LayoutSpec, &[Setting]),
+        holds_up: bool,
     ) -> Result<Cluster> {
         let code = layout.over(nodes)?.code()?;
         let (bears, may_wait) = (code.any_losses(), code.parity_columns() > 0);
@@ -127,6 +132,16 @@ impl Cluster {
             match Device::attach(&node_dir(dir, n).join(FILE), DISK) {
                 Ok(device) => drop(devices.insert(n, device)),
                 Err(e) => drop(without.get_or_insert(format!("no disk returns errors: {e:#}"))),
+            }
+        }
+        let mut held_up = BTreeMap::new();
+        for n in (2..nodes).step_by(2).filter(|_| holds_up) {
+            match HeldUp::attach(&node_dir(dir, n).join(FILE), DISK) {
+                Ok((between, device)) => {
+                    held_up.insert(n, between);
+                    devices.insert(n, device);
+                }
+                Err(e) => drop(without.get_or_insert(format!("no disk can be held up: {e:#}"))),
             }
         }
         let mut held = Vec::new();
@@ -161,7 +176,10 @@ impl Cluster {
                 // What cuts links must cut all that is said.
                 local: if network.is_some() { LocalLinks::Tls } else { LocalLinks::Unix },
                 polling: Polling::default(),
-                disk_timeout: Default::default(),
+                disk_timeout: match held_up.contains_key(&n) {
+                    true => HUNG_AFTER.parse()?,
+                    false => Default::default(),
+                },
                 slow_disk_timeout: Default::default(),
                 doors: Default::default(),
                 patience: Default::default(),
@@ -181,6 +199,7 @@ impl Cluster {
             network,
             mounted,
             devices,
+            held_up,
             without,
         };
         let spec = Spec {
@@ -293,7 +312,8 @@ impl Cluster {
             Fault::Wipe => self.may_wait,
             fault if fault.is_damage() && *n == self.host() => false,
             Fault::Fill => self.mounted,
-            Fault::Errors => self.devices.contains_key(n),
+            Fault::Errors => self.devices.contains_key(n) && !self.held_up.contains_key(n),
+            fault if fault.holds_up_disks() => self.held_up.contains_key(n),
             fault => self.network.is_some() || !fault.is_of_links(),
         };
         self.places().filter(can).collect()
@@ -329,6 +349,11 @@ impl Cluster {
     /// The links.
     pub fn network(&self) -> Result<&Network> {
         self.network.as_ref().context("there are no links to do anything to")
+    }
+
+    /// What can hold up the disk of a node.
+    pub fn held_up(&self, node: usize) -> Result<&HeldUp> {
+        self.held_up.get(&node).context("this disk cannot be held up")
     }
 
     /// Where hosts reach each node.
@@ -534,6 +559,8 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        // No process ends while its disk is held up.
+        self.held_up.clear();
         for child in self.running.iter_mut().flatten() {
             // Whatever state they are in.
             let _ = child.kill();

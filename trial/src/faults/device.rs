@@ -20,7 +20,16 @@ impl Device {
 
     /// A device over a file that is there.
     pub fn over(file: &Path) -> Result<Device> {
-        let out = losetup().args(["--find", "--show"]).arg(file).output();
+        Device::attached(file, &[])
+    }
+
+    /// The same, but nothing of the file stays in the page cache.
+    pub fn past_the_cache(file: &Path) -> Result<Device> {
+        Device::attached(file, &["--direct-io=on"])
+    }
+
+    fn attached(file: &Path, more: &[&str]) -> Result<Device> {
+        let out = losetup().args(["--find", "--show"]).args(more).arg(file).output();
         let out = out.context("cannot run losetup")?;
         if !out.status.success() {
             bail!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim());

@@ -28,6 +28,13 @@ pub(super) const OUTAGE: Duration = Duration::from_millis(3000);
 /// open their disks, and to enter a map.
 const RISE: Duration = Duration::from_millis(4000);
 
+/// The `disk_timeout` of nodes whose disks can be held up, and how it is written.
+const HUNG: Duration = Duration::from_millis(3000);
+pub(super) const HUNG_AFTER: &str = "3s";
+
+/// Processes look twice a second whether their disks hang.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Something that is done to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -52,6 +59,10 @@ pub enum Fault {
     Fill,
     /// Its disk returns I/O errors for a while, and has then lost what was there.
     Errors,
+    /// Its disk works for a few milliseconds only, again and again, with longer pauses between them.
+    Slow,
+    /// Its disk ends no operation for a while.
+    Hang,
     /// Bytes of its disk are not what they were.
     Flip,
     /// Its disk is replaced by an empty one.
@@ -71,7 +82,7 @@ pub enum Fault {
 }
 
 /// All faults, and their names.
-pub const FAULTS: [(Fault, &str); 18] = [
+pub const FAULTS: [(Fault, &str); 20] = [
     (Fault::Kill, "kill"),
     (Fault::Outage, "outage"),
     (Fault::Stop, "stop"),
@@ -82,6 +93,8 @@ pub const FAULTS: [(Fault, &str); 18] = [
     (Fault::Lossy, "lossy"),
     (Fault::Fill, "fill"),
     (Fault::Errors, "errors"),
+    (Fault::Slow, "slow"),
+    (Fault::Hang, "hang"),
     (Fault::Flip, "flip"),
     (Fault::Replace, "replace"),
     (Fault::Wipe, "wipe"),
@@ -117,9 +130,14 @@ impl Fault {
         matches!(self, Fault::Cut | Fault::OneWay | Fault::Link | Fault::Lossy)
     }
 
+    /// Whether it is done to disks that can be held up.
+    pub fn holds_up_disks(self) -> bool {
+        matches!(self, Fault::Slow | Fault::Hang)
+    }
+
     /// Whether no process may leave the map for it.
     pub fn leaves_all_in(self) -> bool {
-        self == Fault::Link
+        matches!(self, Fault::Link | Fault::Slow)
     }
 
     /// Whether something on a disk is not what it was, and only a scrub shows that all is whole.
@@ -161,12 +179,15 @@ impl Fault {
                 PATIENCE.max(MASKED + ELECTION) + FALL
             }
             Fault::Link => DETOUR,
+            // A write waits until the node of the disk has left.
+            Fault::Hang => HUNG + LOOK + FALL,
             // The node itself says at once that it goes.
             Fault::Stop
             | Fault::Replace
             | Fault::Wipe
             | Fault::Fill
             | Fault::Errors
+            | Fault::Slow
             | Fault::Flip => FALL,
         }
     }
@@ -183,6 +204,8 @@ impl Fault {
             | Fault::Link
             | Fault::Fill
             | Fault::Errors
+            | Fault::Slow
+            | Fault::Hang
             | Fault::Flip
             | Fault::Replace
             | Fault::Wipe
@@ -192,5 +215,25 @@ impl Fault {
             | Fault::Superblock
             | Fault::OldCopy => Duration::ZERO,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_is_known_by_its_name() {
+        for (fault, name) in FAULTS {
+            assert_eq!((name.parse(), fault.to_string().as_str()), (Ok(fault), name));
+        }
+        assert_eq!("slow".parse(), Ok(Fault::Slow));
+        assert_eq!("hang".parse(), Ok(Fault::Hang));
+        let said = "hung".parse::<Fault>().unwrap_err();
+        assert!(
+            said.starts_with("'hung' is no fault; there are kill, ")
+                && said.contains("slow, hang, "),
+            "{said}"
+        );
     }
 }

@@ -73,6 +73,13 @@ pub fn inflict(fault: Fault, cluster: &mut Cluster, node: usize, rng: &mut Rng) 
         }
         Fault::Fill => fill(cluster, node, rng),
         Fault::Errors => errors(cluster, node, rng),
+        Fault::Slow => slow(cluster, node, rng),
+        Fault::Hang => {
+            let disk = cluster.held_up(node)?;
+            disk.hang()?;
+            wait(rng, 100, 6000);
+            disk.go_on()
+        }
         Fault::Flip => flip(cluster, node, rng),
         Fault::TablePage => damage::table_page(cluster, node, rng),
         Fault::Table => damage::table(cluster, node, rng),
@@ -143,6 +150,20 @@ fn errors(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
         file.set_len(size)?;
     }
     revive(cluster, node)
+}
+
+/// Has a node's disk pause again and again for some seconds, always for as long. It works for a fourth of that between.
+fn slow(cluster: &Cluster, node: usize, rng: &mut Rng) -> Result<()> {
+    let disk = cluster.held_up(node)?;
+    let pause = Duration::from_millis(rng.u64(8..=80));
+    let (since, lasts) = (Instant::now(), Duration::from_millis(rng.u64(2000..=8000)));
+    while since.elapsed() < lasts {
+        disk.hang()?;
+        thread::sleep(pause);
+        disk.go_on()?;
+        thread::sleep(pause / 4);
+    }
+    Ok(())
 }
 
 /// A process ends if it could not write down what it must remember, and its node is down if its disk

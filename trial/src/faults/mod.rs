@@ -10,6 +10,7 @@
 //!
 //! - [`cluster`]: the processes
 //! - [`device`]: disks that are block devices
+//! - [`held_up`]: disks that are slow or hang
 //! - [`network`]: namespaces and what can be done to links
 //! - [`fault`]: the faults; `inflict`: does one to a node and undoes it
 //! - [`damage`]: what is done to the disks of killed nodes
@@ -23,6 +24,7 @@ mod damage;
 mod device;
 mod fault;
 mod files;
+mod held_up;
 mod hosts;
 mod inflict;
 mod network;
@@ -168,8 +170,10 @@ impl Trial {
 
     fn run_in(&self, dir: &Path) -> Result<Outcome> {
         let mut rng = Rng::with_seed(self.seed);
-        let mut cluster =
-            Cluster::start(&self.weft, dir, (self.nodes, self.lanes), (self.layout, &self.policy))?;
+        let holds_up = self.faults.iter().any(|f| f.holds_up_disks());
+        let size = (self.nodes, self.lanes);
+        let volumes = (self.layout, &self.policy[..]);
+        let mut cluster = Cluster::start(&self.weft, dir, size, volumes, holds_up)?;
         let possible = self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty());
         let mut faults: Vec<(Fault, Tally)> = possible.map(|f| (f, Tally::default())).collect();
         ensure!(!faults.is_empty(), "none of these faults is possible here");

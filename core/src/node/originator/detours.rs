@@ -8,7 +8,7 @@
 //! A hedged read is another attempt, with a timestamp of its own. Nothing of the first is used, so versions are never mixed.
 //! No read avoids a column where others are lost already.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::speeds::Speeds;
 use super::{Job, Originator, Purpose, RunningJob, State, What, unlock_given_up};
@@ -28,6 +28,8 @@ const TOO_LONG: Nanos = 1_000 * MILLIS;
 /// One in this many reads may be hedged, and this many at once.
 const ONE_IN: u64 = 20;
 const BURST: u64 = 16;
+/// The most answers of nodes that hedged reads avoid that are still timed.
+const MOST_LATE: usize = 256;
 /// The most hedges of a read.
 const MOST_HEDGES: u8 = 8;
 
@@ -36,6 +38,8 @@ const MOST_HEDGES: u8 = 8;
 pub(super) struct Detours {
     /// Answers of a node before it is judged, and between two judgements. With zero nothing is measured.
     few: Option<u64>,
+    /// The nodes that are busy with catching up or draining.
+    busy: BTreeSet<NodeId>,
     reads: Speeds,
     writes: Speeds,
     /// Reads that could have avoided a slow node.
@@ -43,6 +47,8 @@ pub(super) struct Detours {
     /// Twentieths of a read that may be hedged.
     tokens: u64,
     timer_is_set: bool,
+    /// Answers that hedged reads have not waited for: each one's node and the time of the request. They show how long it takes.
+    late: BTreeMap<(Timestamp, usize), (NodeId, Nanos)>,
 }
 
 impl Detours {
@@ -55,6 +61,16 @@ impl Detours {
         if let Some(few) = self.few {
             self.writes.count(node, now.saturating_sub(since), now, few);
         }
+    }
+
+    /// A read that began then goes on without a node's answer.
+    fn goes_on_without(&mut self, its: (Timestamp, usize), node: NodeId, since: Nanos, now: Nanos) {
+        let Some(few) = self.few else { return };
+        self.reads.count_at_least(node, now.saturating_sub(since), now, few);
+        if self.late.len() >= MOST_LATE {
+            self.late.pop_first();
+        }
+        self.late.insert(its, (node, since));
     }
 
     fn speeds(&self, at: SlowAt) -> &Speeds {
@@ -133,6 +149,13 @@ impl Originator {
         }
     }
 
+    /// A column has answered a read that is not under way any more.
+    pub(super) fn has_answered_late(&mut self, ts: Timestamp, column: usize, now: Nanos) {
+        if let Some((node, since)) = self.detours.late.remove(&(ts, column)) {
+            self.has_answered(node, since, now);
+        }
+    }
+
     /// Hedges reads that have waited for long, while the node serves. Otherwise they begin again when it does.
     pub fn on_hedge(&mut self, serving: bool, outbox: &mut Outbox) {
         let (now, after) = (outbox.now, self.detours.hedge_after());
@@ -176,7 +199,7 @@ impl Originator {
         let mut txn = self.txns.remove(&ts).expect("just seen");
         for column in awaited.iter() {
             let node = txn.volume.extents[txn.extent].columns[column].0;
-            self.has_answered(node, txn.started, outbox.now);
+            self.detours.goes_on_without((ts, column), node, txn.started, outbox.now);
         }
         txn.job.course.silent(outbox.now);
         unlock_given_up(ts, &txn, outbox);
@@ -191,24 +214,34 @@ impl Originator {
         self.retry(txn.job);
     }
 
-    /// Nodes that have been slow for a while, and are not busy with catching up or draining.
-    pub fn slow_nodes(&self, now: Nanos) -> Vec<SlowNode> {
+    /// Nodes that are slow, and are not busy with catching up or draining.
+    pub fn slow_nodes(&self) -> Vec<SlowNode> {
         let few = self.detours.few.unwrap_or(0);
         let found = SlowAt::ALL.into_iter().flat_map(|at| {
             let speeds = self.detours.speeds(at);
-            speeds.slow().filter_map(move |(node, since, seen_for)| {
+            speeds.slow().filter_map(move |(node, seen_for)| {
                 let (takes, others) = (speeds.of(node), speeds.others(node, few)?);
-                let lasts = now.saturating_sub(since);
-                Some(SlowNode { node, at, takes, others, lasts, seen_for })
+                Some(SlowNode { node, at, takes, others, seen_for })
             })
         });
-        found.filter(|slow| !self.map.is_stale(slow.node)).collect()
+        found.filter(|slow| !self.detours.busy.contains(&slow.node)).collect()
     }
 
-    /// A new map: nodes that have left it are forgotten.
+    /// How long half of a node's answers take at most; 0 if that is not known.
+    pub fn takes(&self, at: SlowAt, node: NodeId) -> Nanos {
+        self.detours.speeds(at).of(node)
+    }
+
+    /// A new map: nodes that have left it are forgotten. One that has just caught up was busy until now, and is judged by
+    /// its later answers.
     pub(super) fn enter_detours(&mut self) {
         let up: BTreeSet<NodeId> = self.map.up().collect();
-        self.detours.reads.retain(&up);
-        self.detours.writes.retain(&up);
+        let busy = up.iter().copied().filter(|node| self.map.is_stale(*node)).collect();
+        let before = std::mem::replace(&mut self.detours.busy, busy);
+        self.detours.late.retain(|_, (node, _)| up.contains(node));
+        for speeds in [&mut self.detours.reads, &mut self.detours.writes] {
+            speeds.retain(&up);
+            before.difference(&self.detours.busy).for_each(|node| speeds.begin_again(*node));
+        }
     }
 }

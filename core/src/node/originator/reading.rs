@@ -102,7 +102,12 @@ impl Originator {
         result: Result<Vec<(u64, Buffer)>, Refusal>,
         outbox: &mut Outbox,
     ) {
-        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let Some(txn) = self.txns.get_mut(&ts) else {
+            if result.is_ok() {
+                self.has_answered_late(ts, column, outbox.now);
+            }
+            return;
+        };
         let State::Reading(reading) = &mut txn.state else { return };
         let mut answered = None;
         match result {
