@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::format::Applied;
-use super::super::overlay::Over;
+use super::super::overlay::{Content, Over};
 use super::super::place::Base;
 use super::super::table::{State, TableEntry};
 use super::super::torn::before_torn_write;
@@ -51,6 +51,7 @@ impl JournalStore {
         for (sector, steps) in candidates {
             let entry = self.entry(sector);
             let steps = self.drop_done(steps, |applied| entry == entry_of(applied));
+            let steps = if entry.state == State::Bad { self.drop_replaced(steps) } else { steps };
             let steps = self.drop_superseded(steps);
             let Some((_, last)) = steps.last() else { continue };
             // Deltas on content in a slot may be in place there, or not.
@@ -91,6 +92,23 @@ impl JournalStore {
     fn drop_superseded(&mut self, mut steps: Vec<(Over, Applied)>) -> Vec<(Over, Applied)> {
         let count = steps.iter().rposition(|s| s.0.content.is_some()).unwrap_or(0);
         let rest = steps.split_off(count);
+        steps.iter().for_each(|s| self.unpin_all(s.0.names()));
+        rest
+    }
+
+    /// Leaves out earlier steps that content without the journal has replaced: the journal has no change for the later step,
+    /// and its result does not follow from them. The sector is lost then, unless that content is in its place.
+    fn drop_replaced(&mut self, mut steps: Vec<(Over, Applied)>) -> Vec<(Over, Applied)> {
+        let (mut first, mut sum) = (0, Over::default());
+        for (n, (over, applied)) in steps.iter().enumerate() {
+            if over.is_empty() && !may_give(&sum, applied) {
+                (first, sum) = (n, Over::default());
+            }
+            let mut next = over.clone();
+            next.underlay(std::mem::take(&mut sum));
+            sum = next;
+        }
+        let rest = steps.split_off(first);
         steps.iter().for_each(|s| self.unpin_all(s.0.names()));
         rest
     }
@@ -202,6 +220,23 @@ impl JournalStore {
             self.start(Purpose::RecoveryFlush, DiskOp::Flush);
         }
     }
+}
+
+/// Whether these changes may have had that result. A mark is believed in any case: its sector is computed again.
+fn may_give(over: &Over, result: &Applied) -> bool {
+    let (state, crc) = match &over.content {
+        None | Some((_, Content::Mark)) => return true,
+        Some((_, Content::Slot { .. })) if !over.deltas.is_empty() => return true,
+        Some((_, Content::Slot { crc, .. })) => (State::Written, *crc),
+        Some((_, Content::Bytes(content))) if content.is_length() => return true,
+        Some((_, Content::Bytes(content))) => {
+            let mut bytes = content.to_bytes().to_vec();
+            over.deltas.iter().for_each(|(_, delta)| delta.add_to(&mut bytes, 1));
+            let content = Buffer::from(bytes);
+            if content.is_zero() { (State::Hole, 0) } else { (State::Written, content.crc()) }
+        }
+    };
+    (state as u8, crc) == (result.state, result.crc)
 }
 
 fn entry_of(a: &Applied) -> TableEntry {
