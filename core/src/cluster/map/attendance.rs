@@ -226,6 +226,14 @@ impl ClusterMap {
             || self.volumes.values().any(filling)
     }
 
+    /// The nodes of which [`ClusterMap::is_stale`] holds.
+    pub fn stale(&self) -> BTreeSet<NodeId> {
+        let behind = self.attendance.values().flat_map(|a| a.stale_since.keys().copied());
+        let extents = self.volumes.values().flat_map(|volume| &volume.extents);
+        let filling = extents.flat_map(|e| e.filling.keys().map(|column| e.columns[*column].0));
+        behind.chain(filling).collect()
+    }
+
     /// Whether a disk is out that belongs to the cluster and has been seen. One that was given up is none any more when
     /// nothing is on it.
     pub fn is_out(&self, node: NodeId) -> bool {

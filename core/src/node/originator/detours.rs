@@ -236,7 +236,7 @@ impl Originator {
     /// its later answers.
     pub(super) fn enter_detours(&mut self) {
         let up: BTreeSet<NodeId> = self.map.up().collect();
-        let busy = up.iter().copied().filter(|node| self.map.is_stale(*node)).collect();
+        let busy = self.map.stale().intersection(&up).copied().collect();
         let before = std::mem::replace(&mut self.detours.busy, busy);
         self.detours.late.retain(|_, (node, _)| up.contains(node));
         for speeds in [&mut self.detours.reads, &mut self.detours.writes] {
