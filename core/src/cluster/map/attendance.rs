@@ -226,7 +226,7 @@ impl ClusterMap {
             || self.volumes.values().any(filling)
     }
 
-    /// The nodes of which [`ClusterMap::is_stale`] holds.
+    /// All nodes that are stale ([`ClusterMap::is_stale`]).
     pub fn stale(&self) -> BTreeSet<NodeId> {
         let behind = self.attendance.values().flat_map(|a| a.stale_since.keys().copied());
         let extents = self.volumes.values().flat_map(|volume| &volume.extents);
