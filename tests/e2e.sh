@@ -479,6 +479,12 @@ changed() {
     nbdinfo --map=qemu:dirty-bitmap:day0 "$(uri data)" | grep dirty
     nbdinfo "$(uri data)" | grep -F 'weft:since=day3'
     weft volume diff data day3 | grep 'nothing has changed'
+    # A clone is compared with the snapshots that it lies over.
+    weft volume clone data@day1 copy
+    qemu-io -f raw -c 'write 50M 4k' "$(uri copy)"
+    nbdinfo --map=qemu:dirty-bitmap:data@day0 "$(uri copy)" | grep dirty
+    weft volume diff copy data@day1 | grep '52428800'
+    weft volume delete copy --yes --now
     # A deleted snapshot between two does not matter.
     weft volume delete data@day2 --yes
     weft volume diff data day1 day3 --json | python3 -c 'import json, sys; r = json.load(sys.stdin)["ranges"]; sys.exit(not r)'

@@ -31,7 +31,7 @@ impl Diff {
         let answer = self.ask(&mut self.common.target.connect()?)?;
         match self.common.json {
             true => say_json(answer)?,
-            false => show(&answer)?,
+            false => say(in_words(&answer))?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -61,12 +61,12 @@ impl Diff {
     }
 }
 
-/// Lists the ranges.
-fn show(answer: &Value) -> Result<()> {
+/// The ranges, and how much they are together.
+fn in_words(answer: &Value) -> String {
     let [volume, since] = ["volume", "since"].map(|key| answer[key].as_str().unwrap_or_default());
     let ranges = answer["ranges"].as_array().map_or(&[][..], Vec::as_slice);
     if ranges.is_empty() {
-        return say(format!("{volume}: nothing has changed since {since}"));
+        return format!("{volume}: nothing has changed since {since}");
     }
     let mut all = table(["from byte", "to byte", "length"]);
     let mut changed = 0;
@@ -76,9 +76,9 @@ fn show(answer: &Value) -> Result<()> {
         changed += len;
     }
     align_right(&mut all, [0, 1, 2]);
-    say(all.to_string())?;
     let size = answer["size"].as_u64().unwrap_or(0);
-    say(format!("{volume}: {} of {} may have changed since {since}", bytes(changed), bytes(size)))
+    let (changed, size) = (bytes(changed), bytes(size));
+    format!("{all}\n{volume}: {changed} of {size} may have changed since {since}")
 }
 
 #[cfg(test)]
@@ -87,11 +87,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nothing_and_something_can_be_shown() {
-        let ranges = json!([{ "offset": 4096, "length": 8192 }]);
-        for ranges in [json!([]), ranges] {
-            show(&json!({ "volume": "a", "since": "a@b", "size": 1 << 20, "ranges": ranges }))
-                .unwrap();
-        }
+    fn ranges_are_listed_with_their_sum() {
+        let said = |ranges: Value| {
+            in_words(&json!({ "volume": "a", "since": "a@b", "size": 1 << 20, "ranges": ranges }))
+        };
+        assert_eq!(said(json!([])), "a: nothing has changed since a@b");
+        let range = |offset: u64| json!({ "offset": offset, "length": 8192 });
+        let two = said(json!([range(4096), range(65536)]));
+        assert!(two.lines().any(|line| line.contains("4096") && line.contains("12288")), "{two}");
+        assert!(two.ends_with("a: 16.00 KiB of 1.00 MiB may have changed since a@b"), "{two}");
     }
 }
