@@ -109,8 +109,8 @@ pub enum HostError {
     /// The volume is not there.
     #[error("there is no such volume")]
     NoVolume,
-    /// The volume has nothing in common with the one that it is compared with.
-    #[error("the volume and the snapshot have no common origin")]
+    /// The snapshot to compare with is deleted, or has no common origin with the volume.
+    #[error("the snapshot is deleted, or has no common origin with the volume")]
     Unrelated,
     /// More is lost than the layout bears.
     #[error("more is lost, in disks or unreadable sectors, than the layout bears")]
