@@ -108,6 +108,7 @@ e2e() {
     tests/iscsi.sh
     tests/reservations.sh
     tests/doors.sh
+    tests/mirror.sh
     tests/packaging.sh "$WEFT"
 }
 

@@ -107,7 +107,7 @@ fn wanted(command: &Command, last: &str, before: &[String]) -> Option<Wanted> {
     match (path.as_slice(), which.get_id().as_str()) {
         (["volume", "create"], _) => None,
         (["volume", ..], "name" | "source" | "destination" | "volumes" | "snapshot")
-        | (["scrub"], "volume") => Some(Wanted::Volume),
+        | (["scrub" | "mirror"] | ["volume", "import"], "volume") => Some(Wanted::Volume),
         (["volume", "set"], "set") => Some(Wanted::Setting),
         (["node" | "disk", ..], "node") | (["disk", "clear"], "of") => Some(Wanted::Node),
         (["node" | "disk", ..], "whose") => Some(Wanted::NodeOrProcess),
@@ -166,6 +166,9 @@ mod tests {
             ("volume snapshot v", "vm1 vm2"),
             ("volume clone d", "db"),
             ("volume rollback vm1 v", "vm1 vm2"),
+            ("volume export d", "db"),
+            ("volume import d", "db"),
+            ("mirror vm", "vm1 vm2"),
             ("scrub ", "vm1 vm2 db"),
             ("node kill ", "0 12"),
             ("disk drain --no-wait 1", "12"),

@@ -41,6 +41,7 @@ mod sim;
 mod status;
 mod token;
 mod trace;
+mod transfer;
 mod up;
 mod volume;
 
@@ -100,6 +101,8 @@ enum Command {
     /// Create, list, show, change, delete and undelete volumes of a running array
     #[command(subcommand)]
     Volume(volume::Volume),
+    /// Keep a copy of a volume in another array up to date, by sending what changed between snapshots
+    Mirror(transfer::Mirror),
     /// Read and verify every stripe of a volume
     Scrub(scrub::Scrub),
     /// Show each column's steps for a read or write, and the cost
@@ -145,6 +148,7 @@ impl Command {
             Command::Attach(attach) => attach.run(),
             Command::Disk(disk) => disk.run(),
             Command::Volume(volume) => volume.run(),
+            Command::Mirror(mirror) => mirror.run(),
             Command::Scrub(scrub) => scrub.run(),
             Command::Explain(explain) => explain.run(),
             Command::Check(check) => check.run(),

@@ -11,6 +11,7 @@ mod ranges;
 mod refreshing;
 mod rights;
 mod snapshots;
+mod transferring;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ pub use limits::{limits, promise};
 use rights::{Allow, Deny};
 use snapshots::{Cloning, List, Rollback, Snapshot};
 pub use snapshots::{count_in_words, without_snapshots};
+use transferring::{Export, Import};
 
 /// Commands for volumes.
 #[derive(Debug, Subcommand)]
@@ -63,6 +65,10 @@ pub enum Volume {
     Clone(Cloning),
     /// List what may have changed in a volume since a snapshot of it, or between two snapshots
     Diff(Diff),
+    /// Write a snapshot, or what has changed in it since an earlier one, to a file or to standard output
+    Export(Export),
+    /// Import an exported snapshot to a new volume, or changes to the volume that has the earlier snapshot
+    Import(Import),
     /// Set a volume that no host uses back to a snapshot of it: later writes are lost
     Rollback(Rollback),
     /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed. Or delete a snapshot
@@ -176,8 +182,11 @@ impl Volume {
         if let Volume::Copy(copy) = self {
             return copy.run();
         }
-        if let Volume::Diff(diff) = self {
-            return diff.run();
+        match self {
+            Volume::Diff(diff) => return diff.run(),
+            Volume::Export(export) => return export.run(),
+            Volume::Import(import) => return import.run(),
+            _ => {}
         }
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
@@ -212,7 +221,9 @@ impl Volume {
             Volume::Allow(allow) => allow.said(&answer)?,
             Volume::Deny(deny) => deny.said(&answer)?,
             Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
-            Volume::Copy(_) | Volume::Diff(_) => unreachable!("it is several requests"),
+            Volume::Copy(_) | Volume::Diff(_) | Volume::Export(_) | Volume::Import(_) => {
+                unreachable!("it is several requests")
+            }
             Volume::Create(_)
             | Volume::Clone(_)
             | Volume::Rollback(_)
@@ -230,7 +241,9 @@ impl Volume {
 
     fn request(&self) -> Result<(&Common, ControlRequest)> {
         Ok(match self {
-            Volume::Copy(_) | Volume::Diff(_) => unreachable!("it is several requests"),
+            Volume::Copy(_) | Volume::Diff(_) | Volume::Export(_) | Volume::Import(_) => {
+                unreachable!("it is several requests")
+            }
             Volume::Create(c) => (c.common(), c.request()),
             Volume::Set(s) => {
                 let mut set = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Where a node is reached.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind};
 /// Bytes that a socket within the machine may hold for its reader, as far as the system allows that: a long write, which the
 /// usual 208 KiB are less than.
 const ROOM: usize = 1 << 20;
+/// Bytes of an answer of the control socket that are read.
+const LONGEST_LINE: usize = 1024;
 /// How long a connection may take to come about.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -36,12 +38,14 @@ pub enum Address {
     Unix(PathBuf),
     /// `HOST:PORT`.
     Tcp(String),
+    /// The control socket of a process, for an operator: any volume may be used, whatever its list of hosts.
+    Control(PathBuf),
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Unix(path) | Address::Control(path) => write!(f, "{}", path.display()),
             Address::Tcp(address) => f.write_str(address),
         }
     }
@@ -53,11 +57,15 @@ impl FromStr for Address {
     /// Reads a path (with a slash, or ending in `.sock`), `HOST:PORT`, or a URI as `weft status`
     /// prints it; a volume's name in it is not looked at.
     fn from_str(text: &str) -> Result<Address, Error> {
+        let socket = |rest: &str| {
+            let (_, path) = rest.split_once("?socket=")?;
+            Some(PathBuf::from(unescape(path)?))
+        };
         if let Some(rest) = text.strip_prefix("weft+unix://") {
-            let Some((_, path)) = rest.split_once("?socket=") else {
-                return Err(bad(text));
-            };
-            return Ok(Address::Unix(unescape(path).ok_or_else(|| bad(text))?.into()));
+            return socket(rest).map(Address::Unix).ok_or_else(|| bad(text));
+        }
+        if let Some(rest) = text.strip_prefix("weft+control://") {
+            return socket(rest).map(Address::Control).ok_or_else(|| bad(text));
         }
         if let Some(rest) = text.strip_prefix("weft://") {
             let host = rest.split('/').next().unwrap_or_default();
@@ -86,6 +94,23 @@ fn bad(text: &str) -> Error {
     )
 }
 
+/// Has a process speak the native protocol on a connection to its control socket.
+fn switch(mut stream: UnixStream) -> io::Result<UnixStream> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"{\"cmd\":\"native\"}\n")?;
+    // Byte by byte: what follows the line is not ours.
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while byte != *b"\n" && line.len() < LONGEST_LINE {
+        stream.read_exact(&mut byte)?;
+        line.push(byte[0]);
+    }
+    stream.set_read_timeout(None)?;
+    match line.as_slice() {
+        b"{\"ok\":true}\n" => Ok(stream),
+        line => Err(io::Error::other(String::from_utf8_lossy(line).trim().to_string())),
+    }
+}
+
 /// A path with `%XX` for some bytes.
 fn unescape(text: &str) -> Option<String> {
     let mut parts = text.split('%');
@@ -110,6 +135,7 @@ impl Address {
                 }
                 Ok(stream.into())
             }
+            Address::Control(path) => Ok(switch(UnixStream::connect(path)?)?.into()),
             Address::Tcp(address) => {
                 let mut last = io::Error::other("the name has no address");
                 for address in address.to_socket_addrs()? {

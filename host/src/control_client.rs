@@ -32,6 +32,11 @@ impl Control {
         Ok(Control { path, stream: BufReader::new(stream), waits: |_| () })
     }
 
+    /// The path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// With this told what the array waits for, if an answer takes longer than a second.
     pub fn telling(self, waits: fn(&str)) -> Control {
         Control { waits, ..self }

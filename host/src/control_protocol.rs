@@ -6,7 +6,9 @@
 //! up, however long it has lain there. Who only ends its own side still waits for the answer.
 
 mod actions;
+mod audit;
 mod hosts;
+mod imports;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +19,9 @@ use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
 
 pub use actions::{Believed, DiskAction, NodeAction, RebalanceAction};
+pub(crate) use audit::change_in_words;
 pub use hosts::{HostAction, Sealed};
+pub use imports::ImportOf;
 
 use crate::reserving::Reserving;
 
@@ -92,7 +96,7 @@ pub enum ControlRequest {
         /// Its value, as [`weft_core::cluster::ClusterSetting`] reads it.
         value: String,
     },
-    /// What is chosen for the cluster as a whole.
+    /// What is chosen for the cluster as a whole, and its number.
     ClusterShow,
     /// The nodes, and where they live.
     NodeList,
@@ -154,6 +158,9 @@ pub enum ControlRequest {
         /// What else it chooses, by key as in `VolumeSet`; also any of the above.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         set: BTreeMap<String, String>,
+        /// The snapshot whose content it is for: no host sees the volume until that is complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        import: Option<ImportOf>,
     },
     /// Change a volume's policy while it is in use.
     VolumeSet {
@@ -230,6 +237,22 @@ pub enum ControlRequest {
         /// The snapshot, with or without the volume's name.
         snapshot: String,
     },
+    /// Make a hidden copy of a snapshot of a volume, for the changes up to a later one; the copy is the answer.
+    VolumeImport {
+        /// The volume's name.
+        name: String,
+        /// The snapshot that the changes are based on, as a [`weft_core::cluster::Source`].
+        base: String,
+        /// The later one.
+        import: ImportOf,
+    },
+    /// What was imported for a volume is complete: put it in place, and take its snapshot.
+    VolumeImported {
+        /// The volume's name.
+        name: String,
+    },
+    /// From now on this connection speaks the native protocol, for an operator, who may use every volume.
+    Native,
     /// Read and verify every stripe of a volume; answered when it is done.
     Scrub {
         /// Its name; the empty name means the first.
@@ -267,8 +290,9 @@ pub enum ControlRequest {
     VolumeDiff {
         /// Its name.
         volume: String,
-        /// The snapshot's: the part after the `@`, or the full name.
-        since: String,
+        /// The snapshot's: the part after the `@`, or the full name. If open, content is listed that is there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<String>,
         /// Likewise of a later snapshot; what the volume is now if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<String>,
@@ -408,48 +432,6 @@ fn is_one(n: &usize) -> bool {
     *n == 1
 }
 
-/// What a question asks to change of the map, in words for the log; nothing if it changes nothing.
-pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
-    const CHANGES: [&str; 16] = [
-        "node-add",
-        "node-remove",
-        "disk",
-        "disk-add",
-        "disk-admit",
-        "disk-replace",
-        "cluster-set",
-        "rebalance",
-        "volume-create",
-        "volume-set",
-        "volume-resize",
-        "volume-delete",
-        "volume-undelete",
-        "volume-rename",
-        "volume-unreserve",
-        "reserve",
-    ];
-    let Value::Object(mut question) = serde_json::from_slice(question).ok()? else { return None };
-    let command = question.remove("cmd")?.as_str()?.to_string();
-    let action = question.get("action").cloned().unwrap_or_default();
-    let hosts = command == "hosts" && action != "list" && !asks_only(&action);
-    let planned = command == "rebalance" && action == "plan";
-    if (!CHANGES.contains(&command.as_str()) && !hosts) || planned {
-        return None;
-    }
-    // The bytes of keys say nothing to people.
-    question.retain(|_, value| !value.is_array());
-    if let Some(secret) = question.get_mut("action").and_then(|action| action.get_mut("secret")) {
-        let verb = if secret["sealed"].is_null() { "removed" } else { "set" };
-        *secret = json!({ "name": secret["name"], "secret": verb });
-    }
-    Some(format!("{command} {}", Value::Object(question)))
-}
-
-/// Whether an action about hosts changes nothing.
-fn asks_only(action: &Value) -> bool {
-    action.get("sign").is_some() || action.get("seal").is_some()
-}
-
 /// The answer that it is done, with what there is to say.
 pub(crate) fn ok(mut more: Value) -> Value {
     more["ok"] = json!(true);
@@ -471,33 +453,6 @@ pub(crate) fn ask_again() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_that_change_the_map_are_in_the_log() {
-        let words =
-            |request: &ControlRequest| change_in_words(&serde_json::to_vec(request).unwrap());
-        let name = || "web".to_string();
-        let hosts = |action| ControlRequest::Hosts { action };
-        let create = words(&hosts(HostAction::Create { name: name() })).unwrap();
-        assert_eq!(create, r#"hosts {"action":{"create":{"name":"web"}}}"#);
-        assert_eq!(
-            words(&ControlRequest::volume_delete("v")).unwrap(),
-            r#"volume-delete {"name":"v"}"#
-        );
-        assert_eq!(words(&ControlRequest::Status), None);
-        assert_eq!(words(&hosts(HostAction::List)), None);
-        assert_eq!(words(&hosts(HostAction::Sign { name: name(), key: vec![4] })), None);
-        let (secret, mutual) = ("twelve bytes".to_string(), None);
-        assert_eq!(words(&hosts(HostAction::Seal { name: name(), secret, mutual })), None);
-        let sealed = Sealed { key: 1, mutual: false, bytes: "00ff".into() };
-        for (sealed, verb) in [(Some(sealed), "set"), (None, "removed")] {
-            let said = words(&hosts(HostAction::Secret { name: name(), sealed })).unwrap();
-            let expected =
-                format!(r#"hosts {{"action":{{"secret":{{"name":"web","secret":"{verb}"}}}}}}"#);
-            assert_eq!(said, expected);
-        }
-        assert_eq!(change_in_words(b"nonsense"), None);
-    }
 
     #[test]
     fn requests_are_written_as_documented() {
@@ -523,6 +478,7 @@ mod tests {
                     commit: None,
                     lost_wait: None,
                     set: BTreeMap::new(),
+                    import: None,
                 },
             ),
             (

@@ -64,7 +64,8 @@ pub use cluster::{
 pub use control::scrub::SCRUB_RATE;
 pub use control_client::Control;
 pub use control_protocol::{
-    Believed, ControlRequest, DiskAction, HostAction, NewHome, NodeAction, RebalanceAction, Sealed,
+    Believed, ControlRequest, DiskAction, HostAction, ImportOf, NewHome, NodeAction,
+    RebalanceAction, Sealed,
 };
 pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;

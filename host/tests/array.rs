@@ -65,6 +65,7 @@ impl NewVolume<'_> {
             commit: None,
             lost_wait: None,
             set: self.set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            import: None,
         }
     }
 }

@@ -327,6 +327,7 @@ fn snapshots_need_the_journal_and_votes() {
                 commit: None,
                 lost_wait: None,
                 set,
+                import: None,
             })
             .unwrap();
     };
@@ -454,7 +455,7 @@ fn the_difference_of_snapshots_is_listed_and_nonsense_refused() {
     let mut diff = |volume: &str, since: &str, until: Option<&str>, offset| {
         let (volume, since) = (volume.to_string(), since.to_string());
         let until = until.map(str::to_string);
-        operator.ask(&Command::VolumeDiff { volume, since, until, offset })
+        operator.ask(&Command::VolumeDiff { volume, since: Some(since), until, offset })
     };
     let ranges = |answer: &Value| {
         let all = answer["ranges"].as_array().unwrap().iter();

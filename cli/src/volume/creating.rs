@@ -18,6 +18,15 @@ pub struct Create {
     /// Reserve no space: slots of disks are taken when they are first written, and given back when they are discarded
     #[arg(long)]
     thin: bool,
+    #[command(flatten)]
+    kind: Kind,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How a new volume is kept.
+#[derive(Debug, Args)]
+pub struct Kind {
     #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
     layout: Option<LayoutSpec>,
     /// Stripe unit: contiguous bytes per disk [default: 64K]
@@ -28,8 +37,6 @@ pub struct Create {
     apart: Option<String>,
     #[command(flatten)]
     choices: Choices<ForVolumes>,
-    #[command(flatten)]
-    common: Common,
 }
 
 impl Create {
@@ -38,10 +45,17 @@ impl Create {
     }
 
     pub(super) fn request(&self) -> ControlRequest {
+        self.kind.request(self.name.clone(), self.size, self.thin)
+    }
+}
+
+impl Kind {
+    /// The request to create a volume of this kind.
+    pub(super) fn request(&self, name: String, size: u64, thin: bool) -> ControlRequest {
         ControlRequest::VolumeCreate {
-            name: self.name.clone(),
-            size: self.size,
-            thin: self.thin,
+            name,
+            size,
+            thin,
             layout: self.layout.map(|l| l.to_string()),
             stripe_unit: self.stripe_unit,
             journal: None,
@@ -52,6 +66,7 @@ impl Create {
             commit: None,
             lost_wait: None,
             set: self.choices.words(),
+            import: None,
         }
     }
 }

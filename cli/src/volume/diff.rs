@@ -40,7 +40,7 @@ impl Diff {
     fn ask(&self, control: &mut Control) -> Result<Value> {
         let (mut offset, mut ranges) = (0, Vec::new());
         loop {
-            let (volume, since) = (self.name.clone(), self.since.clone());
+            let (volume, since) = (self.name.clone(), Some(self.since.clone()));
             let until = self.until.clone();
             let request = ControlRequest::VolumeDiff { volume, since, until, offset };
             let mut answer = control.request(&request)?;

@@ -16,11 +16,11 @@ pub use authority::{
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{
     APART, APART_BY_NODE, Access, Area, Attendance, Certificate, ClusterMap, Deletion, Extent,
-    Home, HostChange, HostList, KnownHost, LONGEST_REGISTRANT, LONGEST_SEALED, Lineage,
+    Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT, LONGEST_SEALED, Lineage,
     MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS, MOST_SEALED, MOST_SNAPSHOTS,
-    MOST_VIEWS, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation, ReservationAction,
-    ReservationChange, ReservationKind, ReservationOutcome, Reservations, SealedSecret, Snapshot,
-    Stripes, TimeAway, ViewError, Volume, is_host_name,
+    MOST_VIEWS, NoSource, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation,
+    ReservationAction, ReservationChange, ReservationKind, ReservationOutcome, Reservations,
+    SealedSecret, Snapshot, Source, Stripes, TimeAway, ViewError, Volume, is_host_name,
 };
 pub use message::{MapMessage, MemberReport, Memory};
 pub use moves::{can_drain, is_crowded};

@@ -169,7 +169,9 @@ impl ControlConnection {
         match outcome {
             Outcome::Wait(wait) => self.wait = Some(wait),
             Outcome::Answer(value) => self.answer(value.to_string().as_bytes()),
-            Outcome::HandOn(_) => self.answer(error("it was handed on").to_string().as_bytes()),
+            Outcome::HandOn(_) | Outcome::Native => {
+                self.answer(error("it was handed on").to_string().as_bytes())
+            }
         }
     }
 
@@ -203,6 +205,14 @@ impl ControlConnection {
             self.wait = Some(Wait::Leader(Box::new(request), false, self.since));
         }
         asks
+    }
+
+    /// Its socket, if it is one and nothing else was asked: it is answered, and speaks another protocol from now on.
+    pub(crate) fn into_stream(mut self) -> Option<UnixStream> {
+        let Line::Socket(mut stream) = self.line else { return None };
+        self.output.extend_from_slice(b"{\"ok\":true}\n");
+        let is_sent = self.input.is_empty() && stream.write_all(&self.output).is_ok();
+        is_sent.then_some(stream)
     }
 
     /// Gives the answer, a line.

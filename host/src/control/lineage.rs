@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use weft_core::cluster::{ClusterMap, Volume};
 
 use crate::log::stamp;
+use crate::status::TransferStatus;
 use crate::volumes::SNAPSHOT_MARK;
 
 /// The name of the volume that a snapshot is of. Without that volume it is the first part of its own.
@@ -17,6 +18,18 @@ pub(super) fn origin(map: &ClusterMap, volume: &Volume) -> Option<String> {
 /// When a snapshot was taken.
 pub(super) fn taken(volume: &Volume) -> Option<String> {
     Some(stamp(UNIX_EPOCH + Duration::from_secs(volume.lineage.snapshot?.taken)))
+}
+
+/// What exports and imports of a volume go by, in the cluster of this number.
+pub(super) fn transfer(map: &ClusterMap, volume: &Volume, cluster: u128) -> Option<TransferStatus> {
+    let snapshots = map.snapshots_of(volume.id).into_iter().filter_map(|v| v.lineage.snapshot);
+    let imported = snapshots.filter(|snapshot| snapshot.source.is_some());
+    let transfer = TransferStatus {
+        identity: volume.identity(cluster).map(|identity| identity.to_string()),
+        imported_until: imported.map(|snapshot| snapshot.taken).max(),
+        imports_to: volume.import.as_ref().map(|import| import.name.clone()),
+    };
+    (transfer != TransferStatus::default()).then_some(transfer)
 }
 
 /// The nearest snapshot below a volume that is not deleted: it shows that where it was not written itself.
@@ -39,7 +52,8 @@ mod tests {
     fn volume(id: u32, name: &str, below: Option<u32>, of: Option<u32>) -> Volume {
         let spec = LayoutSpec::default();
         let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
-        let snapshot = of.map(|of| Snapshot { of: VolumeId(of), taken: 1_735_689_599 });
+        let snapshot =
+            of.map(|of| Snapshot { of: VolumeId(of), taken: 1_735_689_599, source: None });
         let lineage = Lineage { below: below.map(VolumeId), snapshot };
         Volume { lineage, ..Volume::new(VolumeId(id), name, 0, &spec, geometry, Vec::new()) }
     }
@@ -60,6 +74,9 @@ mod tests {
         assert_eq!(origin(&map(&second), &first).as_deref(), Some("a"));
         assert_eq!(origin(&ClusterMap::default(), &first).as_deref(), Some("a"));
         assert_eq!(origin(&map(&second), &a), None);
+        let identity = transfer(&map(&second), &first, 7).unwrap().identity.unwrap();
+        assert_eq!(identity, "00000000000000000000000000000007-1");
+        assert_eq!(transfer(&map(&second), &a, 7), None);
         assert_eq!(taken(&first).as_deref(), Some("2024-12-31T23:59:59.000Z"));
     }
 }

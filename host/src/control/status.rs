@@ -374,6 +374,7 @@ pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus])
         thin: volume.is_thin(),
         snapshot_of: lineage::origin(engine.map(), volume),
         taken: lineage::taken(volume),
+        transfer: lineage::transfer(engine.map(), volume, engine.exports().at().cluster),
         below: lineage::below(engine.map(), volume),
         snapshots: engine.map().snapshots_of(volume.id).len(),
         used_bytes: volume.is_thin().then(|| space::used_bytes(volume, nodes)),

@@ -15,6 +15,8 @@ pub(crate) enum Who {
     Unproved,
     /// A client of a process that is a host's own controller: that host, by the process's name.
     Own(String),
+    /// An operator, on the control socket.
+    Operator,
     /// A host that has shown its certificate.
     Proved(ShownHost),
     /// A host that has authenticated by CHAP.
@@ -82,7 +84,7 @@ impl Who {
     /// The name that the host claims.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
-            Who::Stranger | Who::Unproved => None,
+            Who::Stranger | Who::Unproved | Who::Operator => None,
             Who::Own(name) => Some(name),
             Who::Proved(shown) => Some(&shown.name),
             Who::Chap { name, .. } => Some(name),
@@ -92,7 +94,7 @@ impl Who {
     /// The host's name if the map in force has it.
     pub(crate) fn known(&self, map: &ClusterMap) -> Result<Option<&str>, No> {
         match self {
-            Who::Stranger => Ok(None),
+            Who::Stranger | Who::Operator => Ok(None),
             Who::Own(name) => Ok(map.hosts.contains_key(name).then_some(name.as_str())),
             Who::Unproved => Err(No {
                 cause: Cause::NoTls,
@@ -126,7 +128,14 @@ impl Who {
 
     /// Its rights to a volume.
     pub(crate) fn access(&self, map: &ClusterMap, volume: &Volume) -> Result<Access, No> {
+        if *self == Who::Operator {
+            return Ok(volume.most_access());
+        }
         let host = self.known(map)?;
+        if volume.import.is_some() {
+            let text = format!("volume '{}' is being imported, and no host sees it", volume.name);
+            return Err(No { cause: Cause::Unavailable, text });
+        }
         volume.access_of(host).ok_or_else(|| {
             let volume = &volume.name;
             let text = match host {
@@ -146,6 +155,7 @@ impl Who {
     pub(crate) fn shown(&self) -> Cow<'_, str> {
         match self.name() {
             Some(name) => Cow::Owned(format!("host '{name}'")),
+            None if *self == Who::Operator => Cow::Borrowed("an operator"),
             None => Cow::Borrowed("an unknown host"),
         }
     }

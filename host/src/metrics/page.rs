@@ -22,7 +22,7 @@ type Labels = Vec<(&'static str, String)>;
 type Row<T, N> = (&'static str, &'static str, fn(&T) -> Option<N>);
 
 /// Of each volume.
-const VOLUMES: [Row<VolumeStatus, f64>; 12] = [
+const VOLUMES: [Row<VolumeStatus, f64>; 13] = [
     ("volume_size_bytes", "Size of the volume as seen by hosts", |v| Some(v.size as f64)),
     (
         "volume_survives_nodes",
@@ -51,6 +51,11 @@ const VOLUMES: [Row<VolumeStatus, f64>; 12] = [
         v.used_bytes.map(|b| b as f64)
     }),
     ("volume_snapshots", "Snapshots of the volume", |v| Some(v.snapshots as f64)),
+    (
+        "volume_imported_snapshot_timestamp_seconds",
+        "When the source of the newest imported snapshot was taken",
+        |v| Some(v.transfer.as_ref()?.imported_until? as f64),
+    ),
     ("volume_exposed_bytes", "Parity lag: bytes of data in exposed stripes", |v| {
         Some(v.exposed.as_ref().map_or(0.0, |e| e.bytes as f64))
     }),

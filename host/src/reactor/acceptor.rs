@@ -235,6 +235,20 @@ impl Acceptor {
         self.callers.leave(id);
     }
 
+    /// The session of an operator on a control connection, served by a node.
+    pub(super) fn begin_operator(
+        &self,
+        stream: Stream,
+        peer: String,
+        node: usize,
+    ) -> Box<dyn Session> {
+        let door = Door { operator: true, ..Door::default() };
+        let memory = Use::new(&self.memory);
+        let (portals, elsewhere) = (Vec::new(), Vec::new());
+        let arrival = Arrival { stream, peer, node, memory, portals, elsewhere, door };
+        Listen::native_unix("").begin(arrival)
+    }
+
     /// The session of a host that came in at a listener, served by a node; and where other processes serve hosts.
     pub(super) fn begin(
         &self,
@@ -250,6 +264,7 @@ impl Acceptor {
             required: at.asks_for_proof(&self.doors),
             own: self.own.clone(),
             in_front: false,
+            operator: false,
         };
         let memory = Use::new(&self.memory);
         Ok(at.begin(Arrival { stream, peer, node, memory, portals, elsewhere, door }))

@@ -15,6 +15,7 @@ use crate::control::status;
 use crate::control_protocol::{change_in_words, error};
 use crate::hosts::Commanded;
 use crate::hosts::reserving::Question;
+use crate::socket::Stream;
 
 impl Reactor {
     pub(super) fn with_commands<T>(&mut self, f: impl FnOnce(&mut Commands<'_>) -> T) -> T {
@@ -201,6 +202,10 @@ impl Reactor {
                     self.with_commands(|commands| commands.handle(id, &question, handed_on))
                 }
             };
+            if matches!(outcome, Outcome::Native) {
+                self.serve_operator(id);
+                return true;
+            }
             let outcome = self.hand_on(id, outcome);
             self.log_failure_for_nobody(id, &outcome);
             self.audit(id, &outcome);
@@ -215,6 +220,21 @@ impl Reactor {
             progress = true;
         }
         progress
+    }
+
+    /// A control connection goes on in the native protocol.
+    fn serve_operator(&mut self, id: usize) {
+        let Some(control) = self.controls.remove(id) else { return };
+        let node = self.hosts.next_node(&self.engine);
+        match (control.into_stream(), node) {
+            (Some(stream), Some(node)) => {
+                let peer = "the control socket".to_string();
+                let session = self.acceptor.begin_operator(Stream::Unix(stream), peer, node);
+                self.hosts.add(id, session);
+            }
+            // The connection is closed.
+            (None, _) | (_, None) => self.hosts.forget(&mut self.engine, id),
+        }
     }
 
     /// Writes to the log what came of a request that changes the map.

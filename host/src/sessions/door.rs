@@ -17,12 +17,15 @@ pub(crate) struct Door {
     pub(crate) own: Option<String>,
     /// Its protocol has no word for TLS, which may begin with the first byte.
     pub(crate) in_front: bool,
+    /// It is an operator's, on the control socket.
+    pub(crate) operator: bool,
 }
 
 impl Door {
     /// Who a host is that has not proved anything.
     pub(crate) fn stranger(&self) -> Who {
         match (&self.own, self.required) {
+            _ if self.operator => Who::Operator,
             (_, true) => Who::Unproved,
             (Some(name), false) => Who::Own(name.clone()),
             (None, false) => Who::Stranger,

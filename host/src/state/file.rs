@@ -22,6 +22,7 @@ use crate::error::{Error, Result, fail};
 use crate::hex::{hex, unhex};
 use crate::policy::PolicyEntry;
 use crate::size::require_multiple;
+use crate::state::imports::{self, ImportEntry};
 use crate::state::reservations::{self, ReservationsEntry};
 use crate::volumes::Volumes;
 
@@ -204,6 +205,12 @@ struct VolumeEntry {
     /// Of a snapshot its volume, and when it was taken, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<(u32, u64)>,
+    /// Of an imported snapshot the one that it is a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    /// What it will be when its content has been imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    import: Option<ImportEntry>,
 }
 
 /// The file's text.
@@ -381,6 +388,8 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         reservations: reservations::entry(&v.reservations),
         below: v.lineage.below.map(|below| below.0),
         snapshot: v.lineage.snapshot.map(|s| (s.of.0, s.taken)),
+        source: v.lineage.snapshot.and_then(|s| s.source).map(|s| s.to_string()),
+        import: v.import.as_ref().map(ImportEntry::of),
     }
 }
 
@@ -535,13 +544,19 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         let redundancy = policy.policy(true, false)?.redundancy;
         ranges.push(PolicyRange { first, end, redundancy });
     }
+    let source = entry.source.map(|text| imports::source(&text)).transpose()?;
     Ok(Volume {
         ranges,
         reservations: reservations::reservations(entry.reservations)?,
         lineage: Lineage {
             below: entry.below.map(VolumeId),
-            snapshot: entry.snapshot.map(|(of, taken)| Snapshot { of: VolumeId(of), taken }),
+            snapshot: entry.snapshot.map(|(of, taken)| Snapshot {
+                of: VolumeId(of),
+                taken,
+                source,
+            }),
         },
+        import: entry.import.map(ImportEntry::import).transpose()?,
         hosts: entry.hosts.map(|list| list.into_iter().map(|(n, w)| (n, access(w))).collect()),
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,
         visible: entry.visible.unwrap_or(entry.size),

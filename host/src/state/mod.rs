@@ -23,6 +23,7 @@ use crate::spec::Spec;
 use crate::volumes;
 
 mod file;
+mod imports;
 mod recover;
 mod reservations;
 pub use recover::{Findings, recover};

@@ -11,6 +11,7 @@ mod lanes;
 mod promise;
 mod slots;
 mod slow;
+mod transfer;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use lanes::LaneStatus;
 pub use promise::PromiseStatus;
 pub use slots::{SlotsStatus, ThinStatus};
 pub use slow::SlowStatus;
+pub use transfer::TransferStatus;
 pub use ways::{Detour, LinkStatus};
 
 /// How an array is, as the process that is asked knows it.
@@ -406,6 +408,9 @@ pub struct VolumeStatus {
     /// The snapshot whose content it shows where it was not written since; only if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<String>,
+    /// What exports and imports go by; only for snapshots, and volumes with imported ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<TransferStatus>,
     /// Its snapshots.
     pub snapshots: usize,
     /// Bytes of it that have space on disks, to the slot; only if it is thin. What lies below it is not counted.

@@ -52,6 +52,11 @@ fn full() -> Value {
         snapshot_of: Some(String::new()),
         taken: Some(String::new()),
         below: Some(String::new()),
+        transfer: Some(TransferStatus {
+            identity: Some(String::new()),
+            imports_to: Some(String::new()),
+            imported_until: Some(0),
+        }),
         promise: Some(PromiseStatus::default()),
         missing: vec![MissingNode::default()],
         exposed: Some(ExposedStatus {

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use weft_code::Code;
 use weft_core::cluster::{
-    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, KnownHost,
-    LONGEST_REGISTRANT, LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES,
-    MOST_REGISTRANTS, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation, ReservationKind,
-    ReservationOutcome, Reservations, SealedSecret, Settings, Snapshot, TimeAway, Volume,
+    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, Import,
+    KnownHost, LONGEST_REGISTRANT, LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS,
+    MOST_RANGES, MOST_REGISTRANTS, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation,
+    ReservationKind, ReservationOutcome, Reservations, SealedSecret, Settings, Snapshot, Source,
+    TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -45,6 +46,9 @@ const WITH_HOSTS: u8 = 19;
 
 /// The first version whose volumes can have snapshots.
 const WITH_SNAPSHOTS: u8 = 21;
+
+/// The first version whose snapshots can be imported.
+const WITH_IMPORTS: u8 = 22;
 
 /// The first version whose hosts can have CHAP secrets and can reserve volumes.
 const WITH_SECRETS: u8 = 20;
@@ -239,6 +243,7 @@ impl Wire for Volume {
         self.hosts.put(w);
         self.reservations.put(w);
         self.lineage.put(w);
+        self.import.put(w);
     }
 
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -270,6 +275,10 @@ impl Wire for Volume {
                 true => Lineage::default(),
                 false => Wire::take(r)?,
             },
+            import: match r.version < WITH_IMPORTS {
+                true => None,
+                false => Wire::take(r)?,
+            },
         };
         check_hosts(volume.hosts.as_ref())?;
         check_volume(&volume)?;
@@ -278,7 +287,25 @@ impl Wire for Volume {
 }
 
 wire_struct!(Lineage { below, snapshot });
-wire_struct!(Snapshot { of, taken });
+wire_struct!(Source { cluster, snapshot });
+wire_struct!(Import { name, into, snapshot, taken, source });
+
+/// In maps of before no snapshot was imported.
+impl Wire for Snapshot {
+    fn put(&self, w: &mut Writer) {
+        self.of.put(w);
+        self.taken.put(w);
+        self.source.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        Ok(Snapshot {
+            of: Wire::take(r)?,
+            taken: Wire::take(r)?,
+            source: if r.version < WITH_IMPORTS { None } else { Wire::take(r)? },
+        })
+    }
+}
+
 wire_struct!(Reservations { version, generation, registered, reservation, outcomes } check |r: &Reservations| {
     at_most("the registrants of a volume", r.registered.len() as u64, MOST_REGISTRANTS as u64)
 });

@@ -16,6 +16,7 @@ use crate::world::World;
 
 mod differences;
 mod faults;
+mod imports;
 
 const FIRST: VolumeId = VolumeId(1);
 const OTHER: VolumeId = VolumeId(2);
@@ -53,6 +54,8 @@ struct Trial {
     most_down: usize,
     /// Whether views are compared, too.
     compares: bool,
+    /// Whether snapshots are imported, too.
+    imports: bool,
     story: bool,
 }
 
@@ -107,6 +110,7 @@ impl Trial {
             down: Vec::new(),
             most_down: bears,
             compares: true,
+            imports: true,
             story: std::env::var("WEFT_STORY").is_ok(),
         };
         trial.until("all nodes serve", Trial::is_whole);
@@ -259,7 +263,10 @@ impl Trial {
 
     fn snapshot(&mut self) {
         let of = match self.rng.u8(0..3) {
-            0 => vec![self.writable()],
+            0 => match self.writable() {
+                hidden if self.world.map().volumes[&hidden].import.is_some() => return,
+                id => vec![id],
+            },
             _ => vec![FIRST, OTHER],
         };
         if self.world.map().volumes.len() > 12 {
@@ -449,6 +456,7 @@ impl Trial {
                 3 => self.roll_back(),
                 4 => self.delete(),
                 5 | 6 => self.fail(),
+                8 if self.imports => self.import(),
                 7 => {
                     let all: Vec<VolumeId> = self.models.keys().copied().collect();
                     let id = all[self.rng.usize(0..all.len())];
@@ -515,9 +523,10 @@ impl Trial {
 }
 
 fn seeds(seeds: std::ops::Range<u64>, compares: bool, bug: Option<Bug>) {
+    let imports = compares;
     for seed in seeds {
         println!("seed {seed}");
-        Trial { compares, ..Trial::new(seed, bug) }.run();
+        Trial { compares, imports, ..Trial::new(seed, bug) }.run();
     }
 }
 

@@ -92,6 +92,7 @@ fn make(cluster: &Cluster, node: usize) -> Result<()> {
         commit: None,
         lost_wait: None,
         set,
+        import: None,
     };
     cluster.ask(node, &create).map(drop)
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::policy::{PolicyChange, set_policy};
 use crate::cluster::ClusterSetting;
 use crate::cluster::map::{
-    ClusterMap, Deletion, Extent, Home, HostChange, NodeInfo, NodeKind, ReservationChange, Volume,
+    ClusterMap, Deletion, Extent, Home, HostChange, Import, NodeInfo, NodeKind, ReservationChange,
+    Volume,
 };
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
@@ -140,6 +141,11 @@ pub enum Change {
     CloneVolume(VolumeId, String),
     /// An operator sets a volume back to a snapshot of it ([`ClusterMap::check_rollback`]).
     RollBack(VolumeId, VolumeId),
+    /// An operator makes the hidden volume of an import on top of a snapshot ([`ClusterMap::check_import`]).
+    BeginImport(VolumeId, Import),
+    /// The content of a hidden volume is complete: it is put in place, and its snapshot is taken. It is not done if the
+    /// volume, or a name, is gone or taken meanwhile.
+    FinishImport(VolumeId),
     /// An operator gives a volume another name. It is not done if another volume has that.
     RenameVolume(VolumeId, String),
     /// An operator has what is on a node's disk moved to others, or that stopped.
@@ -192,6 +198,8 @@ impl Change {
             Change::TakeSnapshots(of, name, taken) => map.take_snapshots(of, name, *taken),
             Change::CloneVolume(snapshot, name) => map.clone_volume(*snapshot, name),
             Change::RollBack(id, snapshot) => map.roll_back(*id, *snapshot),
+            Change::BeginImport(base, import) => map.begin_import(*base, import),
+            Change::FinishImport(id) => map.finish_import(*id),
             Change::RenameVolume(id, name) => rename_volume(map, *id, name),
             Change::Drain(node, draining) => {
                 if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {

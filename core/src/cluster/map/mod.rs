@@ -3,6 +3,7 @@
 mod attendance;
 mod check;
 mod hosts;
+mod imports;
 mod losses;
 mod node;
 mod ranges;
@@ -19,6 +20,7 @@ pub use hosts::{
     Access, Certificate, HostChange, HostList, KnownHost, LONGEST_SEALED, MOST_CERTIFICATES,
     MOST_HOSTS, MOST_SEALED, SealedSecret, is_host_name,
 };
+pub use imports::{Import, NoSource, Source};
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
 pub use reservations::{

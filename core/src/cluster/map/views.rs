@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{ClusterMap, Extent, Reservations, Volume};
+use super::{ClusterMap, Extent, Reservations, Source, Volume};
 use crate::store::{View, Views};
 use crate::units::{LAST_THIN, NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 
@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub of: VolumeId,
     /// Seconds since 1970 when it was taken, by the clock of who asked for it.
     pub taken: u64,
+    /// The snapshot that it is a copy of, if it was imported.
+    pub source: Option<Source>,
 }
 
 /// Why a snapshot or a clone cannot be made.
@@ -299,7 +301,8 @@ impl ClusterMap {
     }
 
     fn check_origin(&self, volume: &Volume) -> Result<(), ViewError> {
-        if volume.is_deleted() || volume.visible < volume.size || volume.extents.is_empty() {
+        let is_whole = volume.visible == volume.size && volume.import.is_none();
+        if volume.is_deleted() || !is_whole || volume.extents.is_empty() {
             return Err(ViewError::NotVisible);
         }
         if !volume.policy.is_journaled() || !volume.policy.commit.is_voted() {
@@ -345,7 +348,7 @@ impl ClusterMap {
                 name: origin.snapshot_name(name),
                 lineage: Lineage {
                     below: origin.lineage.below,
-                    snapshot: Some(Snapshot { of: *id, taken }),
+                    snapshot: Some(Snapshot { of: *id, taken, source: None }),
                 },
                 reservations: Reservations::default(),
                 ..Volume::clone(origin)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::{APART, HostList, Lineage, PolicyRange, Reservations};
+use super::{APART, HostList, Import, Lineage, PolicyRange, Reservations};
 use crate::layout::{Geometry, LayoutSpec};
 use crate::order::Ordering;
 use crate::policy::Policy;
@@ -108,6 +108,8 @@ pub struct Volume {
     pub reservations: Reservations,
     /// What it lies over, and what it is a snapshot of.
     pub lineage: Lineage,
+    /// If its content is being imported, what it will be then. No host sees it until then.
+    pub import: Option<Import>,
 }
 
 /// Whether a volume has been deleted. It keeps its room and its redundancy until that is over
@@ -165,6 +167,7 @@ impl Volume {
             hosts: None,
             reservations: Reservations::default(),
             lineage: Lineage::default(),
+            import: None,
         }
     }
 

@@ -36,7 +36,18 @@ impl Commands<'_> {
                 Outcome::Wait(Wait::LookAt(Box::new(usage.with(&found))))
             }
             (Wait::Differing(diff), Ok(HostData::Changed(found))) => {
-                Outcome::Wait(Wait::DiffOn(Box::new(diff.with(&found))))
+                Outcome::Wait(Wait::DiffOn(Box::new(diff.with(found))))
+            }
+            (Wait::Differing(diff), Ok(HostData::Extents(found))) => {
+                let content = found.into_iter().map(|(len, hole)| (len, !hole));
+                Outcome::Wait(Wait::DiffOn(Box::new(diff.with(content))))
+            }
+            (Wait::Comparing(diff, hidden), Ok(HostData::Changed(found))) => {
+                Outcome::Wait(Wait::CompareOn(Box::new(diff.with(found)), hidden))
+            }
+            (Wait::Comparing(diff, _), Err(e)) => {
+                let why = format!("its changes cannot be listed: {e}");
+                Outcome::Wait(self.keep(diff.volume, Some(why)))
             }
             (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
             (Wait::Clearing(volume), Err(e)) => {

@@ -29,17 +29,18 @@ impl Commands<'_> {
     pub(super) fn diff(
         &self,
         name: &str,
-        since: &str,
+        since: Option<&str>,
         until: Option<&str>,
         from: u64,
     ) -> Result<Diff> {
         let volume = self.volume(name)?;
-        let since = self.snapshot_for(&volume, since)?;
+        let since = since.map(|name| self.snapshot_for(&volume, name)).transpose()?;
         let until =
             until.map_or_else(|| Ok(volume.clone()), |name| self.snapshot_for(&volume, name))?;
         if from > until.visible {
             return fail(format!("'{}' ends at {}", until.name, exactly(until.visible)));
         }
+        let Some(since) = since else { return Ok(Diff::of(until, None, from)) };
         if self.engine.map().between(since.id, until.id).is_none() {
             return fail(format!(
                 "'{}' and '{}' have nothing in common; give snapshots of volume '{name}', or of what it was cloned from",
@@ -53,7 +54,7 @@ impl Commands<'_> {
                 until.name, since.name
             ));
         }
-        Ok(Diff::of(until, since, from))
+        Ok(Diff::of(until, Some(since), from))
     }
 
     /// Submits the next query of a comparison, or answers with the ranges found.
@@ -63,7 +64,7 @@ impl Commands<'_> {
                 self.ask_nodes(conn, diff.volume.id, op);
                 Outcome::Wait(Wait::Differing(diff))
             }
-            None => Outcome::Answer(ok(diff.answer())),
+            None => Outcome::Answer(ok(diff.answer(self.engine.exports().at().cluster))),
         }
     }
 
@@ -90,7 +91,7 @@ impl Commands<'_> {
     }
 
     /// Submits a request whose effect a later flush makes durable.
-    fn ask_nodes(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
+    pub(super) fn ask_nodes(&mut self, conn: usize, volume: VolumeId, op: HostOp) {
         self.hosts.command(self.engine, conn, Job::new(volume, op, false));
     }
 }

@@ -12,6 +12,7 @@ use serde_json::json;
 use weft_core::cluster::{Change, ClusterMap, Volume, VolumeSize};
 use weft_core::units::VolumeId;
 
+use super::imports::refuse_import;
 use super::snapshots::{check_deletion, refuse_renaming};
 use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
@@ -108,7 +109,7 @@ impl Commands<'_> {
             0 if check_deletion(self.engine.map(), &volume).is_ok() => {
                 Ok(self.hide(&volume, Farewell::ForGood))
             }
-            _ => Ok(self.keep(volume)),
+            _ => Ok(self.keep(volume, None)),
         }
     }
 
@@ -133,6 +134,8 @@ impl Commands<'_> {
             _ => farewell,
         };
         match farewell {
+            // An import is compared first.
+            Farewell::Import(..) => unreachable!("nothing is deleted by an import"),
             Farewell::RollBack(snapshot) => {
                 let ticket = self.engine.change(Change::RollBack(id, snapshot));
                 Wait::RolledBack(id, snapshot, ticket)
@@ -178,6 +181,7 @@ impl Commands<'_> {
         self.require_ready()?;
         let volume = self.volume(name)?;
         refuse_renaming(&volume)?;
+        refuse_import(&volume)?;
         let map = self.engine.map();
         check_name(&to, &map.volumes)?;
         match self.clients_of(volume.id) {

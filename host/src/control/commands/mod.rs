@@ -12,6 +12,7 @@ mod content;
 mod disks;
 mod farewells;
 mod hosts;
+mod imports;
 mod nodes;
 mod reserving;
 mod shrinking;
@@ -74,6 +75,8 @@ pub(crate) enum Farewell {
     ForADay,
     /// It comes back with the content of this snapshot of it.
     RollBack(VolumeId),
+    /// It comes back with the content of this hidden volume, which was imported on top of this snapshot of it.
+    Import(VolumeId, VolumeId),
 }
 
 /// What becomes of a question.
@@ -82,6 +85,8 @@ pub(crate) enum Outcome {
     Wait(Wait),
     /// Another process is to answer it.
     HandOn(NodeId),
+    /// The connection goes on in the native protocol.
+    Native,
 }
 
 /// So many connections use something.
@@ -195,6 +200,8 @@ impl Commands<'_> {
             | ControlRequest::VolumeSnapshot { .. }
             | ControlRequest::VolumeClone { .. }
             | ControlRequest::VolumeRollback { .. }
+            | ControlRequest::VolumeImport { .. }
+            | ControlRequest::VolumeImported { .. }
             // Also to plan: what others know of the map may be older.
             | ControlRequest::Rebalance { .. }
             | ControlRequest::ClusterSet { .. }
@@ -222,6 +229,7 @@ impl Commands<'_> {
             | ControlRequest::Hosts { .. }
             | ControlRequest::WriterComes { .. }
             | ControlRequest::SecretKey { .. }
+            | ControlRequest::Native
             | ControlRequest::Quiesce
             | ControlRequest::Shutdown => Ok(None),
         }
@@ -262,6 +270,8 @@ impl Commands<'_> {
                 | ControlRequest::VolumeSnapshot { .. }
                 | ControlRequest::VolumeClone { .. }
                 | ControlRequest::VolumeRollback { .. }
+                | ControlRequest::VolumeImport { .. }
+                | ControlRequest::VolumeImported { .. }
         );
         !depends || self.is_ready()
     }
@@ -351,6 +361,7 @@ impl Commands<'_> {
                 commit,
                 lost_wait,
                 mut set,
+                import,
             } => {
                 let journal = journal.map(|on| if on { "on" } else { "off" }.to_string());
                 let dispatch = commanded.then(|| "commanded".to_string());
@@ -366,7 +377,7 @@ impl Commands<'_> {
                 }
                 let policy = policy::given(&set)?;
                 let spec = Spec { stripe_unit, apart, policy, ..Spec::default() };
-                Outcome::Wait(self.create(&asked, (name, size, thin), layout, spec)?)
+                Outcome::Wait(self.create(&asked, (name, size, thin), layout, spec, import)?)
             }
             ControlRequest::VolumeSet { name, set, force, range } => {
                 Outcome::Wait(self.set_policy(&name, policy::change(&set, force, range)?)?)
@@ -389,6 +400,11 @@ impl Commands<'_> {
             ControlRequest::VolumeRollback { name, snapshot } => {
                 Outcome::Wait(self.roll_back(&name, &snapshot)?)
             }
+            ControlRequest::VolumeImport { name, base, import } => {
+                Outcome::Wait(self.import(&name, &base, import)?)
+            }
+            ControlRequest::VolumeImported { name } => Outcome::Wait(self.imported(&name)?),
+            ControlRequest::Native => Outcome::Native,
             ControlRequest::Reserve { change } => self.reserve(&change)?,
             ControlRequest::VolumeUnreserve { name } => self.unreserve(&name)?,
             ControlRequest::Scrub { volume, from, rate, trust, suspect } => {
@@ -413,7 +429,7 @@ impl Commands<'_> {
                 self.look_at_content(conn, Box::new(Usage::of(volume, 0)))
             }
             ControlRequest::VolumeDiff { volume, since, until, offset } => {
-                let diff = self.diff(&volume, &since, until.as_deref(), offset)?;
+                let diff = self.diff(&volume, since.as_deref(), until.as_deref(), offset)?;
                 self.diff_on(conn, Box::new(diff))
             }
             ControlRequest::VolumeCopy { source, destination, offset, length } => {
@@ -509,6 +525,8 @@ impl Commands<'_> {
             Wait::Snapped(..) | Wait::Cloned(..) | Wait::RolledBack(..) => {
                 self.check_snapshots(wait)
             }
+            Wait::Importing(..) | Wait::Imported(..) => self.check_imports(wait),
+            Wait::CompareOn(diff, hidden) => Ok(self.compare_on(conn, diff, hidden)),
             Wait::Hosts(..) => self.check_hosts(wait),
             Wait::Sealing(name, secrets) => self.check_sealing(name, secrets),
             Wait::Reserved(..) => self.check_reserved(wait),

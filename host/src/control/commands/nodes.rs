@@ -55,7 +55,9 @@ impl Commands<'_> {
     /// What is chosen for the cluster as a whole.
     pub(super) fn settings(&self) -> Value {
         let map = self.engine.map();
-        ok(self.looked_at("settings", &status::settings(map)))
+        let mut answer = self.looked_at("settings", &status::settings(map));
+        answer["id"] = json!(format!("{:032x}", self.engine.exports().at().cluster));
+        ok(answer)
     }
 
     /// A token, and where to go with it.

@@ -11,7 +11,7 @@ use weft_core::plan::Range;
 use super::snapshots::{check_deletion, refuse_snapshot};
 use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
-use crate::control_protocol::{ControlRequest, ok};
+use crate::control_protocol::{ControlRequest, ImportOf, ok};
 use crate::error::{Error, Result, fail};
 use crate::policy::{self, refused};
 use crate::spec::Spec;
@@ -44,6 +44,7 @@ impl Commands<'_> {
         (name, size, thin): (String, u64, bool),
         layout: Option<String>,
         spec: Spec,
+        import: Option<ImportOf>,
     ) -> Result<Wait> {
         self.require_ready()?;
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
@@ -56,6 +57,9 @@ impl Commands<'_> {
                 return self.forget_for(request, |map| volumes::place(&new, map).is_ok()).ok_or(e);
             }
         };
+        if let Some(import) = import {
+            self.hide_until_imported(&mut volume, import)?;
+        }
         // One graph of requests spans all volumes that have a sequencer.
         let form = policy::form(&spec.policy).or(self.engine.map().sequencer());
         volume.policy.sequencer = form.unwrap_or_default();
@@ -147,9 +151,10 @@ impl Commands<'_> {
     }
 
     /// Has hosts see a volume again that is not deleted because one uses it.
-    pub(super) fn keep(&mut self, volume: Volume) -> Wait {
+    /// If it is for another reason, that is the answer.
+    pub(super) fn keep(&mut self, volume: Volume, why: Option<String>) -> Wait {
         let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
-        Wait::Kept(volume.id, self.engine.size_volume(volume.id, to))
+        Wait::Kept(volume.id, why, self.engine.size_volume(volume.id, to))
     }
 
     /// Goes on with what is done about a volume.
@@ -217,18 +222,22 @@ impl Commands<'_> {
                     return Ok(Outcome::Wait(wait));
                 }
                 // A snapshot or a clone may have been made just before.
-                let deletes = !matches!(farewell, Farewell::RollBack(_));
+                let deletes = !matches!(farewell, Farewell::RollBack(_) | Farewell::Import(..));
                 let needed = deletes && check_deletion(self.engine.map(), &volume).is_err();
                 if self.clients_of(*id) > 0 || needed {
-                    return Ok(Outcome::Wait(self.keep(volume)));
+                    return Ok(Outcome::Wait(self.keep(volume, None)));
                 }
-                Ok(Outcome::Wait(self.part_with(*id, *farewell)))
+                match *farewell {
+                    Farewell::Import(hidden, base) => self.compare(conn, volume, (hidden, base)),
+                    farewell => Ok(Outcome::Wait(self.part_with(*id, farewell))),
+                }
             }
-            Wait::Kept(id, ticket) => {
+            Wait::Kept(id, why, ticket) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
                 }
                 match self.clients_of(*id) {
+                    0 if why.is_some() => fail(why.take().unwrap_or_default()),
                     0 => Err(overtaken()),
                     n => fail(format!("{} the volume; {DISCONNECT}", used_by(n))),
                 }

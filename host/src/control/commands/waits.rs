@@ -81,10 +81,18 @@ pub(crate) enum Wait {
     Cloned(VolumeId, String, Ticket),
     /// The volume shows the content of this snapshot, and hosts see it again.
     RolledBack(VolumeId, VolumeId, Ticket),
+    /// The map has a hidden volume for an import.
+    Importing(String, Ticket),
+    /// Nodes have listed changes of a hidden volume since the base of an import.
+    Comparing(Box<Diff>, VolumeId),
+    /// The next piece of that can be queried.
+    CompareOn(Box<Diff>, VolumeId),
+    /// The imported content is in place, and the volume has this snapshot.
+    Imported(VolumeId, String, Ticket),
     /// The map does not hold deleted volumes any more whose room is needed for this request.
     Forgotten(Box<ControlRequest>, Vec<Ticket>),
-    /// Hosts see the volume again, which is not deleted because one uses it.
-    Kept(VolumeId, Ticket),
+    /// Hosts see the volume again: one uses it, or something else prevents the change.
+    Kept(VolumeId, Option<String>, Ticket),
     /// The map does not hold the volume any more.
     VolumeGone(VolumeId, Ticket),
     /// Nothing of the host is in work any more.
@@ -139,13 +147,15 @@ impl Wait {
             Wait::VolumeThere(volume, _) => Some(volume.id),
             Wait::PolicySet(id, ..)
             | Wait::Hidden(id, ..)
-            | Wait::Kept(id, _)
+            | Wait::Kept(id, ..)
+            | Wait::Imported(id, ..)
             | Wait::Deleted(id, _)
             | Wait::Back(id, _)
             | Wait::Renamed(id, ..)
             | Wait::RolledBack(id, ..)
             | Wait::VolumeGone(id, _) => Some(*id),
             Wait::Removable(id, ..) => Some(*id),
+            Wait::Comparing(diff, _) | Wait::CompareOn(diff, _) => Some(diff.volume.id),
             _ => self.sizes(),
         }
     }
@@ -188,6 +198,7 @@ impl Commands<'_> {
             ControlRequest::VolumeDelete { name, .. }
             | ControlRequest::VolumeRename { name, .. }
             | ControlRequest::VolumeRollback { name, .. }
+            | ControlRequest::VolumeImported { name }
                 if !name.is_empty() =>
             {
                 exports.named(name)
@@ -250,6 +261,8 @@ impl Commands<'_> {
             | Wait::Snapped(..)
             | Wait::Cloned(..)
             | Wait::RolledBack(..)
+            | Wait::Importing(..)
+            | Wait::Imported(..)
             | Wait::Forgotten(..)
             | Wait::Hosts(..)
             | Wait::Reserved(..)

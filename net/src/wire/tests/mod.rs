@@ -15,9 +15,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, KnownHost, Lineage,
-    NodeInfo, NodeKind, PolicyRange, Registrant, Reservation, ReservationKind, ReservationOutcome,
-    Reservations, SealedSecret, Settings, Snapshot, TimeAway, Volume,
+    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, Import, KnownHost,
+    Lineage, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation, ReservationKind,
+    ReservationOutcome, Reservations, SealedSecret, Settings, Snapshot, Source, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{

@@ -21,8 +21,19 @@ pub fn volume() -> impl Strategy<Value = Volume> {
             reservations: reservations(count),
             lineage: Lineage {
                 below: (count % 2 == 0).then_some(VolumeId(count as u32)),
-                snapshot: (count % 3 == 2).then_some(Snapshot { of: id, taken: extent_stripes }),
+                snapshot: (count % 3 == 2).then_some(Snapshot {
+                    of: id,
+                    taken: extent_stripes,
+                    source: (count > 2).then_some(source(extent_stripes)),
+                }),
             },
+            import: (count % 3 == 0).then(|| Import {
+                name: name.clone(),
+                into: (count % 2 == 0).then_some(id),
+                snapshot: name.clone(),
+                taken: extent_stripes,
+                source: source(extent_stripes),
+            }),
             id,
             name,
             size: geometry.stripe_bytes() * extent_stripes * count as u64,
@@ -37,6 +48,10 @@ pub fn volume() -> impl Strategy<Value = Volume> {
             geometry,
         },
     )
+}
+
+fn source(n: u64) -> Source {
+    Source { cluster: u128::from(n) << 70 | 3, snapshot: VolumeId(n as u32) }
 }
 
 fn reservations(count: usize) -> Reservations {

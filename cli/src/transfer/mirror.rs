@@ -1,0 +1,265 @@
+//! `weft mirror`: keeps a copy of a volume in another array up to date, from snapshot to snapshot.
+//!
+//! Each round takes a snapshot, and sends what has changed since the newest one that both arrays have. The newest pair is
+//! kept at both ends for the next round; nothing else is remembered. So an interrupted mirror goes on where it was, also
+//! from another machine, and in the other direction after the copy was used.
+
+use std::collections::BTreeSet;
+use std::io::{BufReader, BufWriter, ErrorKind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use weft_core::cluster::Source;
+use weft_host::status::VolumeStatus;
+use weft_host::{Control, ControlRequest, stamp};
+use weft_terminal::{bytes, say};
+
+use super::Stopped;
+use super::export::{Export, Exported};
+use super::import::Import;
+use crate::args::{self, Target};
+
+/// What the names of its snapshots begin with.
+const PREFIX: &str = "mirror-";
+
+/// How often a mirror that waits looks for a signal.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The volume to mirror.
+#[derive(Debug, Args)]
+pub struct Mirror {
+    /// Name of the volume
+    volume: String,
+    /// Directory of the other array, or of one that holds its forwarded control socket
+    #[arg(long, value_name = "DIR")]
+    to: PathBuf,
+    /// Name of the volume there [default: the same]
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Go on, with a round this often, such as 5m; without it, one round
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    every: Option<Duration>,
+    #[command(flatten)]
+    target: Target,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match weft_host::parse_seconds(text).map_err(|e| e.to_string())? {
+        0 => Err("the time cannot be 0; give one such as 30s or 5m".to_string()),
+        seconds => Ok(Duration::from_secs(seconds)),
+    }
+}
+
+/// Both ends.
+struct Ends {
+    here: Control,
+    there: Control,
+}
+
+impl Mirror {
+    /// Mirrors once, or until a signal.
+    pub fn run(&self) -> Result<ExitCode> {
+        let stopped = Stopped::by_signals(false)?;
+        loop {
+            let begun = Instant::now();
+            match (self.round(&stopped), self.every) {
+                (Ok(line), _) => say(line)?,
+                (Err(_), Some(_)) if stopped.is_set() => {}
+                (Err(e), Some(_)) => eprintln!("weft: {}: {e:#}", stamp(SystemTime::now())),
+                (Err(e), None) => return Err(e),
+            }
+            let Some(every) = self.every else { return Ok(ExitCode::SUCCESS) };
+            while begun.elapsed() < every && !stopped.is_set() {
+                thread::sleep(LOOK);
+            }
+            if stopped.is_set() {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+
+    /// One round. Returns what it did.
+    fn round(&self, stopped: &Stopped) -> Result<String> {
+        let here = self.target.connect()?;
+        let there = args::connect(&self.to).context("the other array")?;
+        let mut ends = Ends { here, there };
+        let prefix = self.prefix(&mut ends)?;
+        let base = self.newest_pair(&mut ends)?;
+        let begun = Instant::now();
+        let snapshot = format!("{prefix}{}", time_in_names(SystemTime::now()));
+        let (volumes, name) = (vec![self.volume.clone()], snapshot.clone());
+        ends.here.request(&ControlRequest::VolumeSnapshot { volumes, snapshot: name })?;
+        let sent = self.send(&mut ends, (&snapshot, base.clone()), stopped);
+        let sent = sent.inspect_err(|_| {
+            // The next round takes another one.
+            let _ = delete(&mut ends.here, &self.volume, &snapshot);
+        })?;
+        self.delete_earlier(&mut ends, (&prefix, &snapshot), base.as_deref())?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let since = base.map_or(String::new(), |base| format!(" since {base}"));
+        Ok(format!(
+            "{}@{snapshot} is in the other array as {}@{snapshot}: {}{since}, {seconds:.1} s",
+            self.volume,
+            self.name(),
+            bytes(sent.data)
+        ))
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.volume)
+    }
+
+    /// What its snapshots' names begin with: the arrays of two mirrors differ, or the volumes there.
+    fn prefix(&self, ends: &mut Ends) -> Result<String> {
+        let number = |control: &mut Control| -> Result<String> {
+            let answer = control.request(&ControlRequest::ClusterShow)?;
+            Ok(answer["id"].as_str().unwrap_or_default().to_string())
+        };
+        let (here, there) = (number(&mut ends.here)?, number(&mut ends.there)?);
+        ensure!(
+            here != there || self.name() != self.volume,
+            "a volume cannot be mirrored to itself; give the directory of another array with --to, or another name with --as"
+        );
+        let target = weft_bytes::checksum::crc32c(format!("{there} {}", self.name()).as_bytes());
+        Ok(format!("{PREFIX}{target:08x}-"))
+    }
+
+    /// The newest snapshot of the volume here that the one there has, too. None if there is no such volume there yet.
+    fn newest_pair(&self, ends: &mut Ends) -> Result<Option<String>> {
+        let here = snapshots(&mut ends.here, &self.volume)?;
+        let there: BTreeSet<String> = match exists(&mut ends.there, self.name())? {
+            false => return Ok(None),
+            true => {
+                let there = snapshots(&mut ends.there, self.name())?;
+                there.into_iter().filter_map(|(_, identity)| identity).collect()
+            }
+        };
+        let is_there = |identity: &Option<String>| {
+            identity.as_ref().is_some_and(|identity| there.contains(identity))
+        };
+        let newest = here.into_iter().rev().find(|(_, identity)| is_there(identity));
+        let name = self.name();
+        match newest {
+            Some((snapshot, _)) => Ok(Some(snapshot)),
+            None => bail!(
+                "volume '{name}' of the other array has no snapshot in common with volume '{}' here, so changes cannot be sent; \
+                 give another name with --as, or delete it there",
+                self.volume
+            ),
+        }
+    }
+
+    /// Sends a snapshot, or its changes since another.
+    fn send(
+        &self,
+        ends: &mut Ends,
+        (snapshot, since): (&str, Option<String>),
+        stopped: &Stopped,
+    ) -> Result<Exported> {
+        let (volume, snapshot) = (self.volume.clone(), snapshot.to_string());
+        let export = Export { volume, snapshot, since };
+        let import = Import::of(self.name());
+        let (input, output) = std::io::pipe()?;
+        let Ends { here, there } = ends;
+        thread::scope(|scope| {
+            let reader = thread::Builder::new().spawn_scoped(scope, || {
+                import.read(there, BufReader::with_capacity(1 << 20, input), stopped)
+            })?;
+            let out = BufWriter::with_capacity(1 << 20, output);
+            let written = export.write(here, out, stopped);
+            let read = reader.join().unwrap_or_else(|_| bail!("the import ended unexpectedly"));
+            match (written, read) {
+                (Ok(_), Ok((_, imported))) => Ok(imported),
+                // The other end is why.
+                (Err(e), Err(why)) if is_broken_pipe(&e) => Err(why.context("the other array")),
+                (Err(e), _) => Err(e),
+                (Ok(_), Err(e)) => Err(e.context("the other array")),
+            }
+        })
+    }
+
+    /// Deletes the snapshots of earlier rounds at both ends.
+    fn delete_earlier(
+        &self,
+        ends: &mut Ends,
+        (prefix, newest): (&str, &str),
+        base: Option<&str>,
+    ) -> Result<()> {
+        // The last pair of the other direction is not needed any more either.
+        let is_earlier = |name: &str| {
+            let is_base = base == Some(name) && name.starts_with(PREFIX);
+            (name.starts_with(prefix) || is_base) && name != newest
+        };
+        let Ends { here, there } = ends;
+        for (control, volume) in [(here, self.volume.as_str()), (there, self.name())] {
+            for (snapshot, _) in snapshots(control, volume)? {
+                if is_earlier(&snapshot) {
+                    // One with a clone stays.
+                    if let Err(e) = delete(control, volume, &snapshot) {
+                        eprintln!("weft: {volume}@{snapshot} is kept: {e:#}");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time as names of snapshots have it.
+fn time_in_names(now: SystemTime) -> String {
+    stamp(now).chars().filter(|c| !matches!(c, ':' | '-' | '.')).collect()
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let is_it = |e: &std::io::Error| e.kind() == ErrorKind::BrokenPipe;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_it))
+}
+
+fn exists(control: &mut Control, volume: &str) -> Result<bool> {
+    let answer = control.request(&ControlRequest::VolumeList { snapshots: false })?;
+    let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
+    Ok(all.iter().any(|v| v.name == volume && v.deleted_seconds_left.is_none()))
+}
+
+/// The snapshots of a volume in the order in which they were taken: their names without the volume's, and identities.
+fn snapshots(control: &mut Control, volume: &str) -> Result<Vec<(String, Option<String>)>> {
+    let answer = control.request(&ControlRequest::VolumeList { snapshots: true })?;
+    let mut all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
+    all.sort_by_key(|v| v.id);
+    let its = all.into_iter().filter_map(|v| {
+        let name = v.name.strip_prefix(volume)?.strip_prefix('@')?.to_string();
+        let identity = v.transfer.and_then(|t| t.identity);
+        // Of a later version, perhaps.
+        let identity = identity.filter(|text| text.parse::<Source>().is_ok());
+        Some((name, identity))
+    });
+    Ok(its.collect())
+}
+
+fn delete(control: &mut Control, volume: &str, snapshot: &str) -> Result<()> {
+    let name = format!("{volume}@{snapshot}");
+    control.request(&ControlRequest::VolumeDelete { name, now: true })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_can_be_in_names() {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_735_689_599_250);
+        assert_eq!(time_in_names(at), "20241231T235959250Z");
+    }
+
+    #[test]
+    fn an_interval_is_not_zero() {
+        assert_eq!(interval("5m"), Ok(Duration::from_secs(300)));
+        assert!(interval("0s").unwrap_err().contains("30s"));
+        assert!(interval("often").is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! `weft volume export` and `weft volume import`.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use weft_terminal::{bytes, say};
+
+use super::creating::Kind;
+use crate::args::Target;
+use crate::transfer::{self, Stopped};
+
+/// Stands for standard input or output.
+const STANDARD: &str = "-";
+
+/// The snapshot to export.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Name of the snapshot, such as data@tuesday
+    #[arg(value_name = "VOLUME@SNAPSHOT")]
+    snapshot: String,
+    /// File to write, which does not exist yet [default: standard output]
+    #[arg(value_name = "FILE", default_value = STANDARD, hide_default_value = true)]
+    file: PathBuf,
+    /// Export only what may have changed since this earlier snapshot, such as monday
+    #[arg(long, value_name = "SNAPSHOT")]
+    since: Option<String>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// The stream to import.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Name of the volume: a new one, or the one that has the snapshot that the stream is based on
+    #[arg(value_name = "VOLUME")]
+    volume: String,
+    /// File to read [default: standard input]
+    #[arg(value_name = "FILE", default_value = STANDARD, hide_default_value = true)]
+    file: PathBuf,
+    #[command(flatten)]
+    kind: Kind,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Export {
+    /// Writes the stream.
+    pub(super) fn run(&self) -> Result<ExitCode> {
+        let Some((volume, snapshot)) = self.snapshot.split_once('@') else {
+            let name = &self.snapshot;
+            bail!(
+                "'{name}' is not a snapshot; give one, such as {name}@monday (`weft volume snapshot {name} monday` takes it)"
+            );
+        };
+        let export = transfer::Export {
+            volume: volume.to_string(),
+            snapshot: snapshot.to_string(),
+            since: self.since.clone(),
+        };
+        let mut control = self.target.connect()?;
+        let stopped = Stopped::by_signals(true)?;
+        if self.file == Path::new(STANDARD) {
+            let out = io::stdout();
+            ensure!(
+                !out.is_terminal(),
+                "the stream is not for a terminal; give a file, or pipe it to another command"
+            );
+            export.write(&mut control, out.lock(), &stopped)?;
+        } else {
+            to_file(&self.file, |out| export.write(&mut control, out, &stopped))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Has a file written that is only there when it is whole and durable.
+fn to_file<T>(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+    let shown = path.display();
+    ensure!(!path.exists(), "{shown} exists; give another file, or remove it first");
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let file = File::create(&part).with_context(|| format!("cannot create {}", part.display()))?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let written = write(&mut out).and_then(|written| {
+        let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all().with_context(|| format!("cannot write {}", part.display()))?;
+        fs::rename(&part, path).with_context(|| format!("cannot create {shown}"))?;
+        Ok(written)
+    });
+    written.inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
+impl Import {
+    /// Reads the stream.
+    pub(super) fn run(&self) -> Result<ExitCode> {
+        let input: Box<dyn Read> = if self.file == Path::new(STANDARD) {
+            let input = io::stdin();
+            ensure!(
+                !input.is_terminal(),
+                "the stream does not come from a terminal; give a file, or pipe it from `weft volume export`"
+            );
+            Box::new(input.lock())
+        } else {
+            let shown = self.file.display();
+            Box::new(File::open(&self.file).with_context(|| format!("cannot read {shown}"))?)
+        };
+        let mut control = self.target.connect()?;
+        let import = transfer::Import {
+            volume: self.volume.clone(),
+            create: self.kind.request(self.volume.clone(), 0, true),
+        };
+        let input = BufReader::with_capacity(1 << 20, input);
+        let (header, imported) = import.read(&mut control, input, &Stopped::by_signals(true)?)?;
+        say(format!("{}@{} is imported: {}", self.volume, header.snapshot, bytes(imported.data)))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

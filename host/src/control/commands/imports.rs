@@ -1,0 +1,185 @@
+//! Importing snapshots: the hidden volume that their content is written to, and putting it in place.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use weft_core::cluster::{Change, Import, Source, Volume};
+use weft_core::units::VolumeId;
+
+use super::snapshots::{refuse_snapshot, refused};
+use super::{Commands, Farewell, Outcome, Wait, overtaken};
+use crate::control::diff::Diff;
+use crate::control::status;
+use crate::control_protocol::{ImportOf, ok};
+use crate::error::{Error, Result, fail};
+use crate::volumes::check_spelling;
+
+/// Reads the identity of a snapshot in a request.
+fn invalid(why: impl std::fmt::Display) -> Error {
+    Error(why.to_string())
+}
+
+/// Refuses a change of the name of a hidden volume.
+pub(super) fn refuse_import(volume: &Volume) -> Result<()> {
+    match &volume.import {
+        Some(import) => fail(format!(
+            "'{}' is being imported to volume '{}', and gets that name when it is complete",
+            volume.name, import.name
+        )),
+        None => Ok(()),
+    }
+}
+
+impl Commands<'_> {
+    /// Hides a new volume until its content has been imported.
+    pub(super) fn hide_until_imported(&self, volume: &mut Volume, import: ImportOf) -> Result<()> {
+        check_spelling(&import.snapshot, "snapshot")?;
+        let import = import.into_volume(volume.name.clone(), None).map_err(invalid)?;
+        self.refuse_second_import(&import.name)?;
+        volume.name = import.hidden_name();
+        volume.import = Some(import);
+        Ok(())
+    }
+
+    fn refuse_second_import(&self, name: &str) -> Result<()> {
+        match self.imports(name) {
+            Some(hidden) => fail(format!(
+                "an import to volume '{name}' is under way, or was interrupted; wait for it, or delete what it has imported \
+                 (`weft volume delete {}`)",
+                hidden.name
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The hidden volume of an import to the volume of this name.
+    fn imports(&self, name: &str) -> Option<&Arc<Volume>> {
+        let is_it = |v: &&Arc<Volume>| v.import.as_ref().is_some_and(|i| i.name == name);
+        self.engine.map().volumes.values().find(|v| is_it(v) && !v.is_deleted())
+    }
+
+    /// Makes a hidden copy of a snapshot, to which the changes up to a later one are written.
+    pub(super) fn import(&mut self, name: &str, base: &str, import: ImportOf) -> Result<Wait> {
+        check_spelling(&import.snapshot, "snapshot")?;
+        self.require_ready()?;
+        let volume = self.volume(name)?;
+        refuse_snapshot(&volume, "changed")?;
+        self.refuse_second_import(&volume.name)?;
+        let base: Source = base.parse().map_err(invalid)?;
+        let cluster = self.engine.exports().at().cluster;
+        let Some(base) = self.engine.map().snapshot_from(volume.id, base, cluster) else {
+            return fail(format!(
+                "volume '{name}' has no snapshot with the content that the stream is based on; import the earlier snapshot first, \
+                 or one without a base to another volume"
+            ));
+        };
+        let base = base.id;
+        let import = import.into_volume(volume.name.clone(), Some(volume.id)).map_err(invalid)?;
+        let checked = self.engine.map().check_import(base, &import);
+        checked.map_err(|why| refused(why, &volume, &volume.snapshot_name(&import.snapshot)))?;
+        self.check_views(&volume)?;
+        let hidden = import.hidden_name();
+        Ok(Wait::Importing(hidden, self.engine.change(Change::BeginImport(base, import))))
+    }
+
+    /// Puts the imported content of a volume in place. Hosts do not see an existing volume until then, as during a rollback.
+    pub(super) fn imported(&mut self, name: &str) -> Result<Wait> {
+        self.require_ready()?;
+        let Some((hidden, import)) = self.imports(name).and_then(|v| Some((v, v.import.clone()?)))
+        else {
+            return fail(format!("nothing is being imported to volume '{name}'"));
+        };
+        let (hidden, base) = (hidden.id, hidden.lineage.below);
+        let Some((into, base)) = import.into.zip(base) else {
+            return Ok(self.put_in_place(hidden, hidden, import));
+        };
+        let volume = match self.engine.map().volumes.get(&into) {
+            Some(volume) if volume.visible > 0 => Volume::clone(volume),
+            _ => {
+                return fail(format!(
+                    "volume '{name}' has been deleted, or is being deleted or rolled back"
+                ));
+            }
+        };
+        self.refuse_while_used(&volume, "and hosts would not notice that its content changes")?;
+        Ok(self.hide(&volume, Farewell::Import(hidden, base)))
+    }
+
+    /// Looks whether a volume that hosts do not see has been written since a snapshot: an import would drop that.
+    pub(super) fn compare(
+        &mut self,
+        conn: usize,
+        volume: Volume,
+        (hidden, base): (VolumeId, VolumeId),
+    ) -> Result<Outcome> {
+        let Some(base) = self.engine.map().volumes.get(&base).map(|v| Volume::clone(v)) else {
+            return Ok(Outcome::Wait(self.keep(volume, Some("its snapshot is gone".into()))));
+        };
+        let volume = Volume { visible: volume.size, ..volume };
+        Ok(self.compare_on(conn, Box::new(Diff::of(volume, Some(base), 0)), hidden))
+    }
+
+    /// Asks for the next piece, or puts the import in place.
+    pub(super) fn compare_on(&mut self, conn: usize, diff: Box<Diff>, hidden: VolumeId) -> Outcome {
+        let (name, base) = (&diff.volume.name, diff.since.as_ref().map(|base| &base.name));
+        if !diff.is_empty() {
+            let base = base.map_or("", String::as_str);
+            let why = format!(
+                "volume '{name}' has been written since snapshot '{base}', which the import is based on, and would lose that; drop \
+                 it with `weft volume rollback {name} {base}`, and import again"
+            );
+            return Outcome::Wait(self.keep(diff.volume, Some(why)));
+        }
+        if let Some(op) = diff.request() {
+            self.ask_nodes(conn, diff.volume.id, op);
+            return Outcome::Wait(Wait::Comparing(diff, hidden));
+        }
+        let import = self.engine.map().volumes.get(&hidden).and_then(|v| v.import.clone());
+        Outcome::Wait(match import {
+            Some(import) => self.put_in_place(diff.volume.id, hidden, import),
+            None => self.keep(diff.volume, Some("the imported content has been deleted".into())),
+        })
+    }
+
+    fn put_in_place(&mut self, id: VolumeId, hidden: VolumeId, import: Import) -> Wait {
+        let ticket = self.engine.change(Change::FinishImport(hidden));
+        Wait::Imported(id, import.snapshot, ticket)
+    }
+
+    /// Looks whether the map has the hidden volume, or the imported content is in place.
+    pub(super) fn check_imports(&mut self, mut wait: Wait) -> Result<Outcome> {
+        let (Wait::Importing(_, ticket) | Wait::Imported(_, _, ticket)) = &mut wait else {
+            return Ok(Outcome::Wait(wait));
+        };
+        if !self.is_made(ticket)? {
+            return Ok(Outcome::Wait(wait));
+        }
+        let map = self.engine.map();
+        match wait {
+            Wait::Importing(name, _) => {
+                let hidden = map.volumes.values().find(|v| v.name == name && !v.is_deleted());
+                let hidden = hidden.ok_or_else(overtaken)?;
+                Ok(Outcome::Answer(ok(json!({ "volume": status::volume(self, hidden) }))))
+            }
+            Wait::Imported(id, snapshot, _) => {
+                let volume = map.volumes.get(&id).ok_or_else(overtaken)?;
+                let full = volume.snapshot_name(&snapshot);
+                let is_it = |v: &&&Arc<Volume>| v.name == full && v.visible > 0;
+                let taken = map.snapshots_of(id).iter().find(is_it).map(|v| Volume::clone(v));
+                match taken {
+                    Some(snapshot) => {
+                        let snapshots = [status::volume(self, &snapshot)];
+                        Ok(Outcome::Answer(ok(json!({ "snapshots": snapshots }))))
+                    }
+                    // A name was taken meanwhile, say.
+                    None if volume.visible == 0 => {
+                        let volume = Volume::clone(volume);
+                        Ok(Outcome::Wait(self.keep(volume, Some(overtaken().to_string()))))
+                    }
+                    None => Err(overtaken()),
+                }
+            }
+            wait => Ok(Outcome::Wait(wait)),
+        }
+    }
+}
