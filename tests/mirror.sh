@@ -8,7 +8,7 @@ export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-checks=${*:-streams damaged hidden interrupted grown mirrored returned}
+checks=${*:-streams damaged hidden interrupted resumed grown mirrored returned}
 T=$(mktemp -d /tmp/weft-mirror.XXXXXX)
 LIMIT=60                        # seconds that anything may take
 passed=0 failed=0
@@ -206,6 +206,38 @@ interrupted() {
     done
     there volume import data "$T/one.weft"
     same data@one data
+    rm -f "$T/stream"
+    empty
+}
+
+# A long import that is killed goes on where it was, by the same stream or by a mirror.
+resumed() {
+    local import how
+    here volume create data 220M >/dev/null
+    head -c 200M /dev/urandom >"$T/random"
+    timeout -k 5 $LIMIT nbdcopy "$T/random" "$(at_here data)"
+    here volume snapshot data one >/dev/null
+    here volume export data@one "$T/one.weft"
+    mkfifo "$T/stream"
+    for how in import mirror; do
+        timeout -k 5 $LIMIT "$WEFT" volume import data --dir "$T/there" <"$T/stream" >"$T/import" 2>&1 &
+        import=$!
+        exec 8>"$T/stream"
+        head -c 170000000 "$T/one.weft" >&8
+        wait_until eval 'there volume list --json | grep "\"done\": *134217728"'
+        pkill -KILL -P $import
+        exec 8>&-
+        wait $import || true
+        wait_until eval 'there volume list --json | python3 -c "import json, sys; sys.exit(any(v[\"clients\"] for v in json.load(sys.stdin)[\"volumes\"]))"'
+        if [ $how = import ]; then
+            there volume import data "$T/one.weft" | grep -F 'data@one is imported: 72.00 MiB'
+        else
+            here mirror data --to "$T/there" | grep -F 'data@one is in the other array as data@one: 72.00 MiB'
+        fi
+        same data@one data
+        there volume delete data@one --yes >/dev/null
+        there volume delete data --yes --now >/dev/null
+    done
     rm -f "$T/stream"
     empty
 }

@@ -246,6 +246,13 @@ pub enum ControlRequest {
         /// The later one.
         import: ImportOf,
     },
+    /// Record that an import to a volume is durable up to an offset: after an interruption it continues there.
+    VolumeImportedUpTo {
+        /// The volume's name.
+        name: String,
+        /// The offset.
+        done: u64,
+    },
     /// What was imported for a volume is complete: put it in place, and take its snapshot.
     VolumeImported {
         /// The volume's name.

@@ -37,6 +37,8 @@ pub struct Export {
     pub snapshot: String,
     /// An earlier snapshot, if only the changes since are wanted.
     pub since: Option<String>,
+    /// The offset to begin at.
+    pub from: u64,
 }
 
 impl Export {
@@ -50,8 +52,8 @@ impl Export {
         out: impl Write,
         stopped: &Stopped,
     ) -> Result<Exported> {
-        let mut page = self.changes(control, 0)?;
-        let header = self.header(&page)?;
+        let mut page = self.changes(control, self.from)?;
+        let header = Header { from: self.from, ..self.header(&page)? };
         let incremental = header.base.is_some();
         let full_name = format!("{}@{}", self.volume, self.snapshot);
         let source = open(control, &full_name)?;

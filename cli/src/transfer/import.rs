@@ -9,11 +9,14 @@ use serde_json::Value;
 use weft_client::{Completion, Op, Volume};
 use weft_host::status::VolumeStatus;
 use weft_host::{Control, ControlRequest, ImportOf};
-use weft_terminal::{Counts, Stage};
+use weft_terminal::{Counts, Stage, bytes};
 
 use super::export::Exported;
 use super::stream::{Header, Piece, Reader};
 use super::{Stopped, open};
+
+/// Bytes of content after which progress is recorded.
+const RECORDED: u64 = 128 << 20;
 
 /// Writes in flight.
 const AT_ONCE: usize = 8;
@@ -48,7 +51,8 @@ impl Import {
         Import { volume: volume.to_string(), create }
     }
 
-    /// Reads the stream, and writes to the array. Nobody sees anything of it before all of it is there.
+    /// Reads the stream, and writes to the array. Nobody sees anything of it before all of it is there. What an interrupted
+    /// import has written is used.
     ///
     /// # Errors
     /// If the stream is damaged or does not fit the volume, or the array cannot be written.
@@ -59,23 +63,65 @@ impl Import {
         stopped: &Stopped,
     ) -> Result<(Header, Exported)> {
         let (header, reader) = Reader::new(input)?;
-        let name = &self.volume;
-        delete_left_over(control, name)?;
-        let hidden = self.begin(control, &header)?;
-        let written = write(control, &hidden, (&header, reader), stopped);
-        let written = written.and_then(|written| {
-            stopped.check("the import")?;
-            control.request(&ControlRequest::VolumeImported { name: name.clone() })?;
-            Ok(written)
+        let hidden = self.hidden(control, &header)?;
+        let mut work = Work {
+            name: &self.volume,
+            done: done(&hidden),
+            since: 0,
+            control,
+            stopped,
+            volume: None,
+            in_flight: VecDeque::new(),
+            total: Exported::default(),
+        };
+        let written = work.write(&hidden.name, (&header, reader));
+        let (kept, total) = (work.done, work.total);
+        drop(work);
+        let placed = written.and_then(|()| {
+            let name = self.volume.clone();
+            Ok(control.request(&ControlRequest::VolumeImported { name })?)
         });
-        match written {
-            Ok(written) => Ok((header, written)),
-            Err(e) => {
-                // What does not succeed now, the next import does.
+        match placed {
+            Ok(_) => Ok((header, total)),
+            Err(e) if kept == 0 => {
+                // If this does not succeed now, the next import does it.
                 let _ = delete(control, hidden.name);
                 Err(e)
             }
+            Err(e) => Err(e.context(format!(
+                "{} are kept; import the same snapshot again to continue, or give up with `weft volume delete {}`",
+                bytes(kept),
+                hidden.name
+            ))),
         }
+    }
+
+    /// The hidden volume: that of an interrupted import of the same content, or a new one.
+    fn hidden(&self, control: &mut Control, header: &Header) -> Result<VolumeStatus> {
+        let left = left_over(control, &self.volume)?;
+        if let Some(left) = &left
+            && left.clients > 0
+        {
+            bail!("another import to volume '{}' is under way; wait until it is done", self.volume);
+        }
+        let base = header.base.as_ref().map(|base| &base.identity);
+        let continues = |left: &VolumeStatus| {
+            let its = left.transfer.as_ref();
+            let is_same = its.is_some_and(|its| {
+                its.identity.as_ref() == Some(&header.identity) && its.base.as_ref() == base
+            });
+            is_same && left.size >= header.size && done(left) > 0 && done(left) >= header.from
+        };
+        match left {
+            Some(left) if continues(&left) => return Ok(left),
+            _ if header.from > 0 => bail!(
+                "the stream begins at byte {}, and what comes before is not there; export all of it",
+                header.from
+            ),
+            Some(left) => drop(delete(control, left.name)?),
+            None => {}
+        }
+        self.begin(control, header)
     }
 
     /// Makes the hidden volume.
@@ -118,77 +164,112 @@ impl Import {
     }
 }
 
-/// Writes the content of a stream to a hidden volume.
-fn write(
-    control: &Control,
-    hidden: &VolumeStatus,
-    (header, mut reader): (&Header, Reader<impl Read>),
-    stopped: &Stopped,
-) -> Result<Exported> {
-    let volume = open(control, &hidden.name)?;
-    let name = format!("importing {}@{}", header.volume, header.snapshot);
-    let stage = stopped.shows.then(|| Stage::new(name, header.size, Counts::Bytes));
-    let mut writes = Writes { volume: &volume, in_flight: VecDeque::new() };
-    let mut done = Exported::default();
-    while let Some(piece) = reader.next()? {
-        stopped.check("the import")?;
-        stage.iter().for_each(|stage| stage.at(piece.range().0));
-        match &piece {
-            Piece::Data(_, bytes) => done.data += bytes.len() as u64,
-            Piece::Zeros(_, length) => done.zeros += length,
-        }
-        writes.begin(piece)?;
-    }
-    while writes.end()? {}
-    volume.flush(&[])?.wait().context("the volume cannot be flushed")?;
-    if let Some(stage) = stage {
-        stage.done(super::in_words(done.data, done.zeros));
-    }
-    Ok(done)
+/// How far an import is.
+fn done(hidden: &VolumeStatus) -> u64 {
+    hidden.transfer.as_ref().and_then(|transfer| transfer.done).unwrap_or(0)
 }
 
-/// Writes in flight.
-struct Writes<'a> {
-    volume: &'a Volume,
+/// An import in progress.
+struct Work<'a> {
+    /// The name of the volume that it is for.
+    name: &'a str,
+    /// The offset up to which content is durable.
+    done: u64,
+    /// Bytes written since that was recorded.
+    since: u64,
+    control: &'a mut Control,
+    stopped: &'a Stopped,
+    /// The hidden volume.
+    volume: Option<Volume>,
+    /// Writes, with their offsets.
     in_flight: VecDeque<(u64, Completion)>,
+    total: Exported,
 }
 
-impl Writes<'_> {
+impl Work<'_> {
+    /// Writes the content of a stream to a hidden volume.
+    fn write(
+        &mut self,
+        hidden: &str,
+        (header, mut reader): (&Header, Reader<impl Read>),
+    ) -> Result<()> {
+        self.volume = Some(open(self.control, hidden)?);
+        let name = format!("importing {}@{}", header.volume, header.snapshot);
+        let stage = self.stopped.shows.then(|| Stage::new(name, header.size, Counts::Bytes));
+        while let Some(piece) = reader.next()? {
+            self.stopped.check("the import")?;
+            let (offset, length) = piece.range();
+            stage.iter().for_each(|stage| stage.at(offset));
+            if offset + length <= self.done {
+                continue;
+            }
+            self.begin(piece)?;
+            if self.since >= RECORDED {
+                self.record(offset + length)?;
+            }
+        }
+        self.stopped.check("the import")?;
+        self.make_durable()?;
+        if let Some(stage) = stage {
+            stage.done(super::in_words(self.total.data, self.total.zeros));
+        }
+        Ok(())
+    }
+
+    /// Begins a write; ends the first one if enough are in flight.
     fn begin(&mut self, piece: Piece) -> Result<()> {
-        let offset = piece.range().0;
+        let (offset, length) = piece.range();
         let op = match piece {
-            Piece::Data(offset, bytes) => Op::Write(offset, bytes),
-            Piece::Zeros(offset, length) => Op::WriteZeroes(offset, length),
+            Piece::Data(offset, bytes) => {
+                (self.total.data, self.since) = (self.total.data + length, self.since + length);
+                Op::Write(offset, bytes)
+            }
+            Piece::Zeros(offset, length) => {
+                self.total.zeros += length;
+                Op::WriteZeroes(offset, length)
+            }
         };
-        self.in_flight.push_back((offset, self.volume.submit(op, &[])?));
+        let Some(volume) = &self.volume else { bail!("the volume is closed") };
+        self.in_flight.push_back((offset, volume.submit(op, &[])?));
         if self.in_flight.len() > AT_ONCE {
             self.end()?;
         }
         Ok(())
     }
 
-    /// Waits for the first. Says whether there was one.
+    /// Waits for the first write. Says whether there was one.
     fn end(&mut self) -> Result<bool> {
         let Some((offset, write)) = self.in_flight.pop_front() else { return Ok(false) };
         write.wait().with_context(|| format!("the volume at byte {offset}"))?;
         Ok(true)
     }
+
+    fn make_durable(&mut self) -> Result<()> {
+        while self.end()? {}
+        let Some(volume) = &self.volume else { bail!("the volume is closed") };
+        volume.flush(&[])?.wait().context("the volume cannot be flushed")?;
+        Ok(())
+    }
+
+    /// Makes all up to an offset durable, and records that in the array.
+    fn record(&mut self, done: u64) -> Result<()> {
+        self.make_durable()?;
+        let name = self.name.to_string();
+        self.control.request(&ControlRequest::VolumeImportedUpTo { name, done })?;
+        (self.done, self.since) = (done, 0);
+        Ok(())
+    }
 }
 
-/// Deletes what an interrupted import to the volume has left, unless another is under way.
-fn delete_left_over(control: &mut Control, name: &str) -> Result<()> {
+/// The hidden volume of an interrupted import, or of one that is under way.
+pub(super) fn left_over(control: &mut Control, name: &str) -> Result<Option<VolumeStatus>> {
     let answer = control.request(&ControlRequest::VolumeList { snapshots: false })?;
-    let all: Vec<VolumeStatus> =
-        serde_json::from_value::<Vec<VolumeStatus>>(answer["volumes"].clone())?;
-    let is_it = |v: &&VolumeStatus| {
-        v.transfer.as_ref().is_some_and(|t| t.imports_to.as_deref() == Some(name))
+    let all: Vec<VolumeStatus> = serde_json::from_value(answer["volumes"].clone())?;
+    let is_it = |v: &VolumeStatus| {
+        let to = v.transfer.as_ref().and_then(|transfer| transfer.imports_to.as_deref());
+        to == Some(name) && v.deleted_seconds_left.is_none()
     };
-    let Some(left) = all.iter().find(is_it) else { return Ok(()) };
-    if left.clients > 0 {
-        bail!("another import to volume '{name}' is under way; wait until it is done");
-    }
-    delete(control, left.name.clone())?;
-    Ok(())
+    Ok(all.into_iter().find(is_it))
 }
 
 /// Deletes a hidden volume. The connection to it has just been closed, and the array may not know yet.

@@ -20,7 +20,7 @@ use weft_terminal::{bytes, say};
 
 use super::Stopped;
 use super::export::{Export, Exported};
-use super::import::Import;
+use super::import::{Import, left_over};
 use crate::args::{self, Target};
 
 /// What the names of its snapshots begin with.
@@ -88,16 +88,13 @@ impl Mirror {
         let there = args::connect(&self.to).context("the other array")?;
         let mut ends = Ends { here, there };
         let prefix = self.prefix(&mut ends)?;
-        let base = self.newest_pair(&mut ends)?;
         let begun = Instant::now();
-        let snapshot = format!("{prefix}{}", time_in_names(SystemTime::now()));
-        let (volumes, name) = (vec![self.volume.clone()], snapshot.clone());
-        ends.here.request(&ControlRequest::VolumeSnapshot { volumes, snapshot: name })?;
-        let sent = self.send(&mut ends, (&snapshot, base.clone()), stopped);
-        let sent = sent.inspect_err(|_| {
-            // The next round takes another one.
-            let _ = delete(&mut ends.here, &self.volume, &snapshot);
-        })?;
+        let export = match self.interrupted(&mut ends)? {
+            Some(export) => export,
+            None => self.new_snapshot(&mut ends, &prefix)?,
+        };
+        let sent = self.send(&mut ends, &export, stopped)?;
+        let Export { snapshot, since: base, .. } = export;
         self.delete_earlier(&mut ends, (&prefix, &snapshot), base.as_deref())?;
         let seconds = begun.elapsed().as_secs_f64();
         let since = base.map_or(String::new(), |base| format!(" since {base}"));
@@ -128,6 +125,39 @@ impl Mirror {
         Ok(format!("{PREFIX}{target:08x}-"))
     }
 
+    /// Takes a snapshot, to be sent from the newest pair on.
+    fn new_snapshot(&self, ends: &mut Ends, prefix: &str) -> Result<Export> {
+        let since = self.newest_pair(ends)?;
+        let snapshot = format!("{prefix}{}", time_in_names(SystemTime::now()));
+        let (volumes, name) = (vec![self.volume.clone()], snapshot.clone());
+        ends.here.request(&ControlRequest::VolumeSnapshot { volumes, snapshot: name })?;
+        Ok(Export { volume: self.volume.clone(), snapshot, since, from: 0 })
+    }
+
+    /// The rest of a round that was interrupted, if its snapshots are still there.
+    fn interrupted(&self, ends: &mut Ends) -> Result<Option<Export>> {
+        let left = left_over(&mut ends.there, self.name())?.filter(|left| left.clients == 0);
+        let Some(transfer) = left.and_then(|left| left.transfer) else { return Ok(None) };
+        let here = snapshots(&mut ends.here, &self.volume)?;
+        let named = |identity: &Option<String>| {
+            let is_it = |its: &Option<String>| its.is_some() && its == identity;
+            here.iter().find(|(_, its)| is_it(its)).map(|(name, _)| name.clone())
+        };
+        let (Some(from), Some(snapshot)) =
+            (transfer.done.filter(|done| *done > 0), named(&transfer.identity))
+        else {
+            return Ok(None);
+        };
+        let since = match &transfer.base {
+            None => None,
+            base => match named(base) {
+                Some(since) => Some(since),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Export { volume: self.volume.clone(), snapshot, since, from }))
+    }
+
     /// The newest snapshot of the volume here that the one there has, too. None if there is no such volume there yet.
     fn newest_pair(&self, ends: &mut Ends) -> Result<Option<String>> {
         let here = snapshots(&mut ends.here, &self.volume)?;
@@ -154,14 +184,7 @@ impl Mirror {
     }
 
     /// Sends a snapshot, or its changes since another.
-    fn send(
-        &self,
-        ends: &mut Ends,
-        (snapshot, since): (&str, Option<String>),
-        stopped: &Stopped,
-    ) -> Result<Exported> {
-        let (volume, snapshot) = (self.volume.clone(), snapshot.to_string());
-        let export = Export { volume, snapshot, since };
+    fn send(&self, ends: &mut Ends, export: &Export, stopped: &Stopped) -> Result<Exported> {
         let import = Import::of(self.name());
         let (input, output) = std::io::pipe()?;
         let Ends { here, there } = ends;

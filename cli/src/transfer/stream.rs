@@ -47,6 +47,14 @@ pub struct Header {
     /// The earlier snapshot whose changes the stream has; all content if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
+    /// The offset at which the content begins: the importer has what comes before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub from: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// An earlier snapshot.
@@ -76,6 +84,7 @@ impl Header {
             taken,
             size,
             base,
+            from: 0,
         }
     }
 }

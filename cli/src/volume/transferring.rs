@@ -60,6 +60,7 @@ impl Export {
             volume: volume.to_string(),
             snapshot: snapshot.to_string(),
             since: self.since.clone(),
+            from: 0,
         };
         let mut control = self.target.connect()?;
         let stopped = Stopped::by_signals(true)?;

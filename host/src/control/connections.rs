@@ -115,6 +115,11 @@ impl Controls {
         Some((&control.question, from))
     }
 
+    /// Whether one is a connection to the control socket.
+    pub(crate) fn is_socket(&self, id: usize) -> bool {
+        self.connections.get(&id).is_some_and(|c| matches!(c.line, Line::Socket(_)))
+    }
+
     /// How many connections to the control socket there are.
     pub(crate) fn sockets(&self) -> usize {
         let is_socket = |c: &&ControlConnection| matches!(c.line, Line::Socket(_));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use weft_core::cluster::{ClusterMap, Volume};
+use weft_core::cluster::{ClusterMap, Source, Volume};
 
 use crate::log::stamp;
 use crate::status::TransferStatus;
@@ -24,10 +24,16 @@ pub(super) fn taken(volume: &Volume) -> Option<String> {
 pub(super) fn transfer(map: &ClusterMap, volume: &Volume, cluster: u128) -> Option<TransferStatus> {
     let snapshots = map.snapshots_of(volume.id).into_iter().filter_map(|v| v.lineage.snapshot);
     let imported = snapshots.filter(|snapshot| snapshot.source.is_some());
+    let import = volume.import.as_ref();
+    let below = volume.lineage.below.filter(|_| import.is_some());
+    let base = below.and_then(|id| map.volumes.get(&id)?.identity(cluster));
+    let text = |identity: Source| identity.to_string();
     let transfer = TransferStatus {
-        identity: volume.identity(cluster).map(|identity| identity.to_string()),
+        identity: import.map(|import| import.source).or(volume.identity(cluster)).map(text),
+        base: base.map(text),
+        done: import.map(|import| import.done),
         imported_until: imported.map(|snapshot| snapshot.taken).max(),
-        imports_to: volume.import.as_ref().map(|import| import.name.clone()),
+        imports_to: import.map(|import| import.name.clone()),
     };
     (transfer != TransferStatus::default()).then_some(transfer)
 }

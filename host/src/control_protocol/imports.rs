@@ -24,6 +24,6 @@ impl ImportOf {
         into: Option<VolumeId>,
     ) -> Result<Import, NoSource> {
         let source = self.source.parse()?;
-        Ok(Import { name, into, snapshot: self.snapshot, taken: self.taken, source })
+        Ok(Import { name, into, snapshot: self.snapshot, taken: self.taken, source, done: 0 })
     }
 }

@@ -334,7 +334,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::status::{DiskErrors, LatencyStatus, SlowStatus, VolumeLatency};
+    use crate::status::{DiskErrors, LatencyStatus, SlowStatus, TransferStatus, VolumeLatency};
 
     fn status() -> Status {
         let writes =
@@ -413,6 +413,8 @@ mod tests {
         (up.slots, up.slow) = (Some(Default::default()), Some(slow));
         full.logins.refused.insert("tls".to_string(), 1);
         full.volumes[0].used_bytes = Some(0);
+        let imported = TransferStatus { imported_until: Some(1), ..TransferStatus::default() };
+        full.volumes[0].transfer = Some(imported);
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));

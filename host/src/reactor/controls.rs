@@ -8,7 +8,7 @@ use weft_core::units::NodeId;
 use super::Reactor;
 use crate::cluster::PeerEvent;
 use crate::control::commands::{Commands, Outcome, Wait};
-use crate::control::connection::Line;
+use crate::control::connection::{ControlConnection, Line};
 use crate::control::connections::{Awaited, Due};
 use crate::control::offers::{self, Asked, OFFER};
 use crate::control::status;
@@ -202,10 +202,13 @@ impl Reactor {
                     self.with_commands(|commands| commands.handle(id, &question, handed_on))
                 }
             };
-            if matches!(outcome, Outcome::Native) {
-                self.serve_operator(id);
-                return true;
-            }
+            let outcome = match outcome {
+                Outcome::Native => match self.serve_operator(id) {
+                    Ok(()) => return true,
+                    Err(why) => Outcome::Answer(error(why)),
+                },
+                outcome => outcome,
+            };
             let outcome = self.hand_on(id, outcome);
             self.log_failure_for_nobody(id, &outcome);
             self.audit(id, &outcome);
@@ -223,18 +226,20 @@ impl Reactor {
     }
 
     /// A control connection goes on in the native protocol.
-    fn serve_operator(&mut self, id: usize) {
-        let Some(control) = self.controls.remove(id) else { return };
-        let node = self.hosts.next_node(&self.engine);
-        match (control.into_stream(), node) {
-            (Some(stream), Some(node)) => {
-                let peer = "the control socket".to_string();
-                let session = self.acceptor.begin_operator(Stream::Unix(stream), peer, node);
-                self.hosts.add(id, session);
-            }
-            // The connection is closed.
-            (None, _) | (_, None) => self.hosts.forget(&mut self.engine, id),
+    fn serve_operator(&mut self, id: usize) -> Result<(), &'static str> {
+        if !self.controls.is_socket(id) {
+            return Err("only a connection to the control socket can do this");
         }
+        let Some(node) = self.hosts.next_node(&self.engine) else {
+            return Err("no node of this process serves hosts now; ask another process");
+        };
+        // Otherwise the other end is gone, or does not wait for the answer: the connection is closed.
+        if let Some(stream) = self.controls.remove(id).and_then(ControlConnection::into_stream) {
+            let peer = "the control socket".to_string();
+            let session = self.acceptor.begin_operator(Stream::Unix(stream), peer, node);
+            self.hosts.add(id, session);
+        }
+        Ok(())
     }
 
     /// Writes to the log what came of a request that changes the map.

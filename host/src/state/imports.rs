@@ -16,6 +16,8 @@ pub(super) struct ImportEntry {
     snapshot: String,
     taken: u64,
     source: String,
+    #[serde(default)]
+    done: u64,
 }
 
 /// Reads the identity of a snapshot.
@@ -31,6 +33,7 @@ impl ImportEntry {
             snapshot: import.snapshot.clone(),
             taken: import.taken,
             source: import.source.to_string(),
+            done: import.done,
         }
     }
 
@@ -41,6 +44,7 @@ impl ImportEntry {
             snapshot: self.snapshot,
             taken: self.taken,
             source: source(&self.source)?,
+            done: self.done,
         })
     }
 }

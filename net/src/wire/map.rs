@@ -288,7 +288,7 @@ impl Wire for Volume {
 
 wire_struct!(Lineage { below, snapshot });
 wire_struct!(Source { cluster, snapshot });
-wire_struct!(Import { name, into, snapshot, taken, source });
+wire_struct!(Import { name, into, snapshot, taken, source, done });
 
 /// In maps of before no snapshot was imported.
 impl Wire for Snapshot {

@@ -32,6 +32,7 @@ impl Trial {
             snapshot: format!("i{}", self.names),
             taken: 0,
             source: Source { cluster: 9, snapshot: VolumeId(self.names) },
+            done: 0,
         };
         self.tell(|| format!("an import to {of:?} on {base:?}"));
         self.change(&Change::BeginImport(base, import), |world| {

@@ -143,6 +143,8 @@ pub enum Change {
     RollBack(VolumeId, VolumeId),
     /// An operator makes the hidden volume of an import on top of a snapshot ([`ClusterMap::check_import`]).
     BeginImport(VolumeId, Import),
+    /// The content of a hidden volume is durable up to this offset.
+    AdvanceImport(VolumeId, u64),
     /// The content of a hidden volume is complete: it is put in place, and its snapshot is taken. It is not done if the
     /// volume, or a name, is gone or taken meanwhile.
     FinishImport(VolumeId),
@@ -199,6 +201,7 @@ impl Change {
             Change::CloneVolume(snapshot, name) => map.clone_volume(*snapshot, name),
             Change::RollBack(id, snapshot) => map.roll_back(*id, *snapshot),
             Change::BeginImport(base, import) => map.begin_import(*base, import),
+            Change::AdvanceImport(id, done) => map.advance_import(*id, *done),
             Change::FinishImport(id) => map.finish_import(*id),
             Change::RenameVolume(id, name) => rename_volume(map, *id, name),
             Change::Drain(node, draining) => {

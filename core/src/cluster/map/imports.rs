@@ -60,6 +60,8 @@ pub struct Import {
     pub taken: u64,
     /// The source.
     pub source: Source,
+    /// The offset up to which its content is written and durable: an interrupted import continues there.
+    pub done: u64,
 }
 
 /// Stands behind the name of a volume in the names of its imports. No other name has it.
@@ -115,6 +117,14 @@ impl ClusterMap {
         self.clone_volume(base, &import.hidden_name());
         let hidden = self.volumes.get_mut(&number).expect("just made");
         Arc::make_mut(hidden).import = Some(import.clone());
+    }
+
+    /// Records that the content of an import is durable up to an offset.
+    pub(in crate::cluster) fn advance_import(&mut self, id: VolumeId, done: u64) {
+        let volume = self.volumes.get_mut(&id).filter(|volume| done <= volume.size);
+        if let Some(import) = volume.and_then(|volume| Arc::make_mut(volume).import.as_mut()) {
+            import.done = import.done.max(done);
+        }
     }
 
     /// Puts an import in place, and takes its snapshot; or does nothing.
@@ -194,7 +204,7 @@ mod tests {
 
     fn import(into: Option<u32>) -> Import {
         let (name, snapshot) = (["b", "a"][usize::from(into.is_some())].into(), "new".into());
-        Import { name, into: into.map(VolumeId), snapshot, taken: 9, source: FAR }
+        Import { name, into: into.map(VolumeId), snapshot, taken: 9, source: FAR, done: 0 }
     }
 
     fn named<'a>(map: &'a ClusterMap, name: &str) -> Option<&'a Arc<Volume>> {
@@ -218,6 +228,11 @@ mod tests {
         let begun = Change::BeginImport(first, import(Some(0))).made_on(&map);
         let hidden = named(&begun, "a%import").unwrap();
         assert_eq!((hidden.lineage.below, hidden.import.is_some()), (Some(first), true));
+        let advanced = |to| {
+            let map = Change::AdvanceImport(hidden.id, to).made_on(&begun);
+            map.volumes[&hidden.id].import.as_ref().unwrap().done
+        };
+        assert_eq!((advanced(8192), advanced(hidden.size + 1)), (8192, 0));
         let space = hidden.space();
         let done = Change::FinishImport(hidden.id).made_on(&begun);
         done.assert_sound();

@@ -82,14 +82,26 @@ impl Commands<'_> {
         Ok(Wait::Importing(hidden, self.engine.change(Change::BeginImport(base, import))))
     }
 
+    /// Records how far an import is.
+    pub(super) fn imported_up_to(&mut self, name: &str, done: u64) -> Result<Wait> {
+        let hidden = self.needed_import(name)?;
+        let ticket = self.engine.change(Change::AdvanceImport(hidden.id, done));
+        Ok(Wait::Importing(hidden.name, ticket))
+    }
+
+    fn needed_import(&self, name: &str) -> Result<Volume> {
+        match self.imports(name) {
+            Some(hidden) => Ok(Volume::clone(hidden)),
+            None => fail(format!("nothing is being imported to volume '{name}'")),
+        }
+    }
+
     /// Puts the imported content of a volume in place. Hosts do not see an existing volume until then, as during a rollback.
     pub(super) fn imported(&mut self, name: &str) -> Result<Wait> {
         self.require_ready()?;
-        let Some((hidden, import)) = self.imports(name).and_then(|v| Some((v, v.import.clone()?)))
-        else {
-            return fail(format!("nothing is being imported to volume '{name}'"));
-        };
-        let (hidden, base) = (hidden.id, hidden.lineage.below);
+        let hidden = self.needed_import(name)?;
+        let (import, base) = (hidden.import.ok_or_else(overtaken)?, hidden.lineage.below);
+        let hidden = hidden.id;
         let Some((into, base)) = import.into.zip(base) else {
             return Ok(self.put_in_place(hidden, hidden, import));
         };

@@ -201,6 +201,7 @@ impl Commands<'_> {
             | ControlRequest::VolumeClone { .. }
             | ControlRequest::VolumeRollback { .. }
             | ControlRequest::VolumeImport { .. }
+            | ControlRequest::VolumeImportedUpTo { .. }
             | ControlRequest::VolumeImported { .. }
             // Also to plan: what others know of the map may be older.
             | ControlRequest::Rebalance { .. }
@@ -271,6 +272,7 @@ impl Commands<'_> {
                 | ControlRequest::VolumeClone { .. }
                 | ControlRequest::VolumeRollback { .. }
                 | ControlRequest::VolumeImport { .. }
+                | ControlRequest::VolumeImportedUpTo { .. }
                 | ControlRequest::VolumeImported { .. }
         );
         !depends || self.is_ready()
@@ -402,6 +404,9 @@ impl Commands<'_> {
             }
             ControlRequest::VolumeImport { name, base, import } => {
                 Outcome::Wait(self.import(&name, &base, import)?)
+            }
+            ControlRequest::VolumeImportedUpTo { name, done } => {
+                Outcome::Wait(self.imported_up_to(&name, done)?)
             }
             ControlRequest::VolumeImported { name } => Outcome::Wait(self.imported(&name)?),
             ControlRequest::Native => Outcome::Native,

@@ -33,6 +33,7 @@ pub fn volume() -> impl Strategy<Value = Volume> {
                 snapshot: name.clone(),
                 taken: extent_stripes,
                 source: source(extent_stripes),
+                done: extent_stripes / 2,
             }),
             id,
             name,
