@@ -22,7 +22,7 @@ type Labels = Vec<(&'static str, String)>;
 type Row<T, N> = (&'static str, &'static str, fn(&T) -> Option<N>);
 
 /// Of each volume.
-const VOLUMES: [Row<VolumeStatus, f64>; 12] = [
+const VOLUMES: [Row<VolumeStatus, f64>; 13] = [
     ("volume_size_bytes", "Size of the volume as seen by hosts", |v| Some(v.size as f64)),
     (
         "volume_survives_nodes",
@@ -51,6 +51,11 @@ const VOLUMES: [Row<VolumeStatus, f64>; 12] = [
         v.used_bytes.map(|b| b as f64)
     }),
     ("volume_snapshots", "Snapshots of the volume", |v| Some(v.snapshots as f64)),
+    (
+        "volume_scheduled_snapshot_age_seconds",
+        "Time since the newest scheduled snapshot of the volume was taken",
+        |v| v.schedule.iter().filter_map(|of| of.age_seconds).min().map(|s| s as f64),
+    ),
     ("volume_exposed_bytes", "Parity lag: bytes of data in exposed stripes", |v| {
         Some(v.exposed.as_ref().map_or(0.0, |e| e.bytes as f64))
     }),
@@ -329,7 +334,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::status::{DiskErrors, LatencyStatus, SlowStatus, VolumeLatency};
+    use crate::status::{DiskErrors, LatencyStatus, ScheduleStatus, SlowStatus, VolumeLatency};
 
     fn status() -> Status {
         let writes =
@@ -408,6 +413,8 @@ mod tests {
         (up.slots, up.slow) = (Some(Default::default()), Some(slow));
         full.logins.refused.insert("tls".to_string(), 1);
         full.volumes[0].used_bytes = Some(0);
+        let kind = ScheduleStatus { age_seconds: Some(1), ..ScheduleStatus::default() };
+        full.volumes[0].schedule = vec![kind];
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));

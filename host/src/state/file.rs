@@ -13,7 +13,7 @@ use weft_core::cluster::{
     Lineage, NodeInfo, PolicyRange, SealedSecret, Settings, Snapshot, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::policy::{Dispatch, Policy};
+use weft_core::policy::{Dispatch, Every, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -204,6 +204,9 @@ struct VolumeEntry {
     /// Of a snapshot its volume, and when it was taken, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<(u32, u64)>,
+    /// If a schedule had it taken: which part of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scheduled: Option<String>,
 }
 
 /// The file's text.
@@ -381,6 +384,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         reservations: reservations::entry(&v.reservations),
         below: v.lineage.below.map(|below| below.0),
         snapshot: v.lineage.snapshot.map(|s| (s.of.0, s.taken)),
+        scheduled: v.lineage.snapshot.and_then(|s| s.scheduled).map(|every| every.word().into()),
     }
 }
 
@@ -535,12 +539,22 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         let redundancy = policy.policy(true, false)?.redundancy;
         ranges.push(PolicyRange { first, end, redundancy });
     }
+    let scheduled = match &entry.scheduled {
+        None => None,
+        Some(word) => Some(Every::named(word).ok_or_else(|| {
+            Error(format!("'{word}' is no kind of a scheduled snapshot of '{}'", entry.name))
+        })?),
+    };
     Ok(Volume {
         ranges,
         reservations: reservations::reservations(entry.reservations)?,
         lineage: Lineage {
             below: entry.below.map(VolumeId),
-            snapshot: entry.snapshot.map(|(of, taken)| Snapshot { of: VolumeId(of), taken }),
+            snapshot: entry.snapshot.map(|(of, taken)| Snapshot {
+                of: VolumeId(of),
+                taken,
+                scheduled,
+            }),
         },
         hosts: entry.hosts.map(|list| list.into_iter().map(|(n, w)| (n, access(w))).collect()),
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,

@@ -46,6 +46,9 @@ const WITH_HOSTS: u8 = 19;
 /// The first version whose volumes can have snapshots.
 const WITH_SNAPSHOTS: u8 = 21;
 
+/// The first version whose maps say which snapshots were scheduled.
+pub(super) const WITH_SCHEDULES: u8 = 22;
+
 /// The first version whose hosts can have CHAP secrets and can reserve volumes.
 const WITH_SECRETS: u8 = 20;
 
@@ -278,7 +281,23 @@ impl Wire for Volume {
 }
 
 wire_struct!(Lineage { below, snapshot });
-wire_struct!(Snapshot { of, taken });
+
+/// In maps of before all snapshots were taken by operators.
+impl Wire for Snapshot {
+    fn put(&self, w: &mut Writer) {
+        self.of.put(w);
+        self.taken.put(w);
+        self.scheduled.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        Ok(Snapshot {
+            of: Wire::take(r)?,
+            taken: Wire::take(r)?,
+            scheduled: if r.version < WITH_SCHEDULES { None } else { Wire::take(r)? },
+        })
+    }
+}
+
 wire_struct!(Reservations { version, generation, registered, reservation, outcomes } check |r: &Reservations| {
     at_most("the registrants of a volume", r.registered.len() as u64, MOST_REGISTRANTS as u64)
 });

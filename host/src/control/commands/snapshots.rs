@@ -98,7 +98,7 @@ pub(super) fn check_deletion(map: &ClusterMap, volume: &Volume) -> Result<()> {
 }
 
 /// Why a view of a volume cannot be made, and what to do.
-fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
+pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
     let name = &volume.name;
     let origin = name.split(SNAPSHOT_MARK).next().unwrap_or_default();
     Error(match why {
