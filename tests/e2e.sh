@@ -451,6 +451,79 @@ snapshots() {
     wait_until nothing_is_taken
     wait_until status 'sys.exit(len(s["volumes"]) != 1)'
 }
+# The clock of the array is moved on by hand. Each period has one snapshot, the oldest go, and what keeps one from being
+# taken is said.
+schedules() {
+    local libraries=(/usr/lib/*/faketime/libfaketime.so.1) name
+    [ -e "${libraries[0]}" ] || { echo "note: skipped, for want of libfaketime"; return 0; }
+    at() { echo "$1" >"$T/clock.new" && mv "$T/clock.new" "$T/clock"; }
+    there() { status 'print(*sorted(v["name"] for v in s["volumes"] if v.get("snapshot_of") and v["mode"] != "deleted"))'; }
+    are() { [ "$(there)" = "$*" ]; }
+    healthy() { status 'sys.exit(any(k.get("hindrance") for v in s["volumes"] for k in v.get("schedule", [])))'; }
+    real=$WEFT
+    trap 'WEFT=$real; stop; start' EXIT
+    stop
+    # A clock that stands still where the file says.
+    cat >"$T/faked" <<END
+#!/bin/sh
+export LD_PRELOAD=${libraries[0]} FAKETIME_TIMESTAMP_FILE=$T/clock FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 TZ=UTC
+exec "$real" "\$@"
+END
+    chmod +x "$T/faked"
+    WEFT=$T/faked
+    at '2026-11-28 12:10:00'
+    start
+    refused 'journal=off omit' weft volume create s1 8M --journal off --snapshots hourly:2
+    refused 'such as hourly:24,daily:7' weft volume create s1 8M --snapshots yearly:2
+    weft volume create s1 8M --snapshots hourly:2,daily:1
+    weft volume create s2 8M --thin
+    weft volume set s2 snapshots=hourly:2 | grep 'hourly snapshots: 0 of 2, none taken yet'
+    wait_until are s1@daily-2026-11-28 s1@hourly-2026-11-28T12 s2@hourly-2026-11-28T12
+    refused 'is a snapshot, which cannot be changed' weft volume set s1@daily-2026-11-28 snapshots=daily:1
+    refused 'with snapshots deferred parity' weft volume set s2 redundancy=deferred
+    weft volume snapshot s1 own
+    weft volume show s1 | grep 'hourly snapshots: 1 of 2, the newest taken 2026-11-28 12:10:00 UTC; the next is due 2026-11-28 13:00:00 UTC'
+    # Hours in which nothing runs are missed, and a start takes none twice.
+    at '2026-11-28 12:59:59'
+    stop && start
+    at '2026-11-28 14:00:00'
+    wait_until are s1@daily-2026-11-28 s1@hourly-2026-11-28T12 s1@hourly-2026-11-28T14 s1@own s2@hourly-2026-11-28T12 s2@hourly-2026-11-28T14
+    stop && start
+    # The clone's snapshot stays for the time being.
+    weft volume clone s2@hourly-2026-11-28T12 cloned
+    at '2026-11-28 15:00:30'
+    wait_until are s1@daily-2026-11-28 s1@hourly-2026-11-28T14 s1@hourly-2026-11-28T15 s1@own \
+        s2@hourly-2026-11-28T12 s2@hourly-2026-11-28T14 s2@hourly-2026-11-28T15
+    wait_until grep -q "snapshot 's2@hourly-2026-11-28T12' is not deleted yet: .* clone" "$T/up.log"
+    [ "$(grep -c "s2@hourly-2026-11-28T12' is not deleted yet" "$T/up.log")" = 1 ]
+    weft volume delete cloned --yes --now
+    wait_until are s1@daily-2026-11-28 s1@hourly-2026-11-28T14 s1@hourly-2026-11-28T15 s1@own s2@hourly-2026-11-28T14 s2@hourly-2026-11-28T15
+    # A clock that is set back, within what is there.
+    at '2026-11-28 14:30:00'
+    stop && start
+    at '2026-11-28 15:30:00'
+    # An operator has taken the name of the next. It is tried again, until the period is over.
+    weft volume snapshot s1 hourly-2026-11-28T16
+    at '2026-11-28 16:00:00'
+    wait_until eval '! healthy'
+    wait_until grep -q "'s1@hourly-2026-11-28T16' cannot be taken: .* no schedule had it taken" "$T/up.log"
+    weft status | grep 'degraded: .*hourly snapshot of volume s1 cannot be taken'
+    at '2026-11-28 17:00:00'
+    wait_until are s1@daily-2026-11-28 s1@hourly-2026-11-28T15 s1@hourly-2026-11-28T16 s1@hourly-2026-11-28T17 s1@own \
+        s2@hourly-2026-11-28T16 s2@hourly-2026-11-28T17
+    healthy
+    [ "$(grep -c "'s1@hourly-2026-11-28T16' cannot be taken" "$T/up.log")" = 1 ]
+    # The day after, at the same instant.
+    at '2026-11-29 00:00:00'
+    wait_until are s1@daily-2026-11-29 s1@hourly-2026-11-28T16 s1@hourly-2026-11-28T17 s1@hourly-2026-11-29T00 s1@own \
+        s2@hourly-2026-11-28T17 s2@hourly-2026-11-29T00
+    status 'print(*{v["taken"] for v in s["volumes"] if "-29" in v["name"]})' | grep -x '2026-11-29T00:00:00.000Z'
+    weft volume set s1 snapshots=none && weft volume set s2 snapshots=none
+    at '2026-11-30 00:00:00'
+    [ "$(there | wc -w)" = 7 ]
+    for name in $(there) s1 s2; do weft volume delete "$name" --yes --now; done
+    wait_until status 'sys.exit(len(s["volumes"]) != 1)'
+}
 # A backup takes what is allocated in the first snapshot, and of the next ones what changed: block status says it, under
 # the name that backup tools know.
 changed() {
@@ -1185,6 +1258,7 @@ t volume-copied copied
 t thin thin
 t thin-trimmed trimmed
 t snapshots snapshots
+t schedules schedules
 t changed changed
 t snapshots-fs snapshots_fs
 t deliberate deliberate

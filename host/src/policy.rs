@@ -24,8 +24,8 @@ pub(crate) fn refused(why: PolicyError) -> Error {
 /// The words for what a volume has, by their keys in JSON.
 pub(crate) fn words(policy: &Policy) -> Vec<(String, String)> {
     let says = |c: &&Choice| match c.of(policy) {
-        // Status has it as yes or no.
-        Setting::Journal(_) => false,
+        // Status has it as yes or no, and of snapshots it says more.
+        Setting::Journal(_) | Setting::Snapshots(_) => false,
         Setting::Sequencer(_) => policy.ordering == Ordering::Sequencer,
         _ => true,
     };

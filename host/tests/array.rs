@@ -286,7 +286,8 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
         assert_eq!(client.read_at(n * 1000, 10_000).unwrap(), pattern(10_000), "{what:?}");
         set
     };
-    for choice in CHOICES.iter().filter(|c| c.in_use) {
+    // Once it has had snapshots, some values would be refused.
+    for choice in CHOICES.iter().filter(|c| c.in_use && c.key != "snapshots") {
         // One parity waits or takes each write at once; of more some could do either.
         let fits = |word: &&str| choice.key != "immediate-parities" || *word == "0";
         for word in choice.words().filter(|word| *word != "limited").filter(fits) {

@@ -110,7 +110,7 @@ struct OfWrites;
 
 impl Takes for OfWrites {
     fn takes(choice: &Choice) -> bool {
-        let other = OfOrder::takes(choice) || choice.key == "lost-wait";
+        let other = OfOrder::takes(choice) || ["lost-wait", "snapshots"].contains(&choice.key);
         !other
     }
 

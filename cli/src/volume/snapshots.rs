@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 use weft_host::ControlRequest;
-use weft_host::status::VolumeStatus;
+use weft_host::status::{ScheduleStatus, VolumeStatus};
 use weft_terminal::{align_right, bytes, folded, say, table, width};
 
 use crate::args::Common;
@@ -174,7 +174,22 @@ pub(super) fn in_words(volume: &VolumeStatus) -> Vec<String> {
         _ => {}
     }
     out.extend(count_in_words(std::slice::from_ref(volume)));
+    out.extend(volume.schedule.iter().map(schedule_in_words));
     out
+}
+
+/// A kind of scheduled snapshots, in words.
+fn schedule_in_words(of: &ScheduleStatus) -> String {
+    let ScheduleStatus { kind, keep, snapshots, .. } = of;
+    let newest = match &of.newest {
+        Some(newest) => format!("the newest taken {} UTC", to_the_second(newest)),
+        None => "none taken yet".to_string(),
+    };
+    let next = match &of.hindrance {
+        Some(why) => format!("the next cannot be taken: {why}"),
+        None => format!("the next is due {} UTC", to_the_second(&of.next)),
+    };
+    format!("{kind} snapshots: {snapshots} of {keep}, {newest}; {next}")
 }
 
 /// The volumes that are no snapshots.
@@ -238,6 +253,28 @@ mod tests {
         assert_eq!(in_words(&all[0]), [count]);
         assert_eq!(count_in_words(&all).as_deref(), Some(count));
         assert_eq!(count_in_words(&all[1..]), None);
+        let hourly = ScheduleStatus {
+            kind: "hourly".into(),
+            keep: 24,
+            snapshots: 3,
+            newest: Some("2026-11-28T12:00:01.000Z".into()),
+            next: "2026-11-28T13:00:00.000Z".into(),
+            ..ScheduleStatus::default()
+        };
+        let daily = ScheduleStatus {
+            kind: "daily".into(),
+            keep: 7,
+            hindrance: Some("no votes".into()),
+            ..ScheduleStatus::default()
+        };
+        let scheduled = VolumeStatus { schedule: vec![hourly, daily], ..VolumeStatus::default() };
+        assert_eq!(
+            in_words(&scheduled),
+            [
+                "hourly snapshots: 3 of 24, the newest taken 2026-11-28 12:00:01 UTC; the next is due 2026-11-28 13:00:00 UTC",
+                "daily snapshots: 0 of 7, none taken yet; the next cannot be taken: no votes"
+            ]
+        );
         let names: Vec<String> = without_snapshots(&all).into_iter().map(|v| v.name).collect();
         assert_eq!(names, ["a"]);
     }

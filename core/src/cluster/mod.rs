@@ -15,12 +15,13 @@ pub use authority::{
 };
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{
-    APART, APART_BY_NODE, Access, Area, Attendance, Certificate, ClusterMap, Deletion, Extent,
-    Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT, LONGEST_SEALED, Lineage,
-    MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS, MOST_SEALED, MOST_SNAPSHOTS,
-    MOST_VIEWS, NoSource, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation,
-    ReservationAction, ReservationChange, ReservationKind, ReservationOutcome, Reservations,
-    SealedSecret, Snapshot, Source, Stripes, TimeAway, ViewError, Volume, is_host_name,
+    APART, APART_BY_NODE, Access, Area, Attendance, Certificate, ClusterMap, Deletion,
+    DueSnapshots, Extent, Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT,
+    LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS,
+    MOST_SEALED, MOST_SNAPSHOTS, MOST_VIEWS, NoSource, NodeInfo, NodeKind, PolicyRange, Registrant,
+    Reservation, ReservationAction, ReservationChange, ReservationKind, ReservationOutcome,
+    Reservations, Scheduled, SealedSecret, Snapshot, Source, Stripes, TimeAway, ViewError, Volume,
+    is_host_name,
 };
 pub use message::{MapMessage, MemberReport, Memory};
 pub use moves::{can_drain, is_crowded};

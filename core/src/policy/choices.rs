@@ -7,8 +7,8 @@ use super::time::{in_words, parse_seconds};
 use super::values::JOURNAL;
 use super::{
     CalculatedAt, Commands, Commit, Dispatch, Flush, Kind, Ordering, Policy, PolicyError,
-    Preference, Refresh, Roles, Row, SequencerForm, Start, Timing, Valued, examples, limits,
-    redundancy,
+    Preference, Refresh, Roles, Row, Schedule, SequencerForm, Start, Timing, Valued, examples,
+    limits, redundancy,
 };
 use crate::units::{MILLIS, Nanos};
 
@@ -67,6 +67,8 @@ pub enum Setting {
     Burst(Nanos),
     /// Of [`Policy::p99`].
     P99(Nanos),
+    /// Of [`Policy::snapshots`].
+    Snapshots(Schedule),
 }
 
 /// A choice, by its key.
@@ -100,7 +102,7 @@ pub struct Value {
 pub(super) const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 26] = [
+pub static CHOICES: [Choice; 27] = [
     Choice {
         key: "strategy",
         help: "how to compute parity for a write to part of a stripe",
@@ -335,6 +337,15 @@ pub static CHOICES: [Choice; 26] = [
         parse: |word| limits::p99(word).map(Setting::P99),
         of: |policy| Setting::P99(policy.p99),
     },
+    Choice {
+        key: "snapshots",
+        help: "snapshots to take every hour, day, week or month, with the number to keep of each, a list",
+        settles: None,
+        in_use: true,
+        values: || examples::SCHEDULES.to_vec(),
+        parse: |word| Schedule::parse(word).map(Setting::Snapshots),
+        of: |policy| Setting::Snapshots(policy.snapshots),
+    },
 ];
 
 fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
@@ -474,6 +485,7 @@ impl Setting {
             Setting::Bandwidth(to) => policy.limits.bandwidth = to,
             Setting::Burst(to) => policy.limits.burst = to,
             Setting::P99(to) => policy.p99 = to,
+            Setting::Snapshots(to) => policy.snapshots = to,
         }
     }
 
@@ -506,6 +518,7 @@ impl Setting {
             Setting::Bandwidth(_) => "bandwidth",
             Setting::Burst(_) => "burst",
             Setting::P99(_) => "p99",
+            Setting::Snapshots(_) => "snapshots",
         }
     }
 
@@ -535,6 +548,7 @@ impl Setting {
             }
             Setting::Burst(v) => limits::burst_in_words(v),
             Setting::DiskMttf(v) => v.to_string(),
+            Setting::Snapshots(v) => v.to_string(),
             Setting::Commands(v) => v.to_string(),
             Setting::Inline(0) => "0".to_string(),
             Setting::ExposedBytes(v) | Setting::Inline(v) | Setting::Bandwidth(v) => {

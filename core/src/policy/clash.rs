@@ -218,7 +218,7 @@ impl Clash {
     }
 }
 
-const CLASHES: [Clash; 13] = [
+const CLASHES: [Clash; 16] = [
     Clash {
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
@@ -306,7 +306,30 @@ const CLASHES: [Clash; 13] = [
         if_said: true,
         why: "without a limit there is nothing to exceed; also set iops or bandwidth",
     },
+    Clash {
+        one: scheduled,
+        other: |p| (!p.journal).then_some(Setting::Journal(p.journal)),
+        if_said: false,
+        why: "snapshots need the journal; omit the schedule, or create the volume with a journal",
+    },
+    Clash {
+        one: scheduled,
+        other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
+        if_said: false,
+        why: "snapshots need votes; also set commit=late, or snapshots=none",
+    },
+    Clash {
+        one: scheduled,
+        other: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
+        if_said: false,
+        why: "a volume with snapshots cannot have deferred parity; also set redundancy=immediate, or snapshots=none",
+    },
 ];
+
+/// The schedule of snapshots, if there is one.
+fn scheduled(policy: &Policy) -> Option<Setting> {
+    (!policy.snapshots.is_none()).then_some(Setting::Snapshots(policy.snapshots))
+}
 
 /// What settings say besides what they name.
 fn is_said_by(said: &Setting, setting: Setting) -> bool {

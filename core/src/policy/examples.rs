@@ -1,7 +1,7 @@
 //! Examples of values, for choices that take any number, size or time.
 
-use super::Kind;
 use super::choices::{FOREVER, Value};
+use super::{Kind, schedule};
 
 /// Some of the sizes up to which writes are inline.
 pub(super) const INLINE: [Value; 3] = [usual("0", "none"), usual("4K", ""), usual("64K", "")];
@@ -58,6 +58,10 @@ pub(super) const BANDWIDTHS: [Value; 3] =
 
 /// Some of the times for which a volume saves up.
 pub(super) const BURSTS: [Value; 3] = [usual("0s", "none"), usual("10s", ""), usual("5m", "")];
+
+/// Some of the schedules of snapshots.
+pub(super) const SCHEDULES: [Value; 2] =
+    [usual("hourly:24,daily:7", ""), usual(schedule::NONE, "no scheduled snapshots")];
 
 /// Some of the times within which requests are to end.
 pub(super) const PROMISES: [Value; 3] =

@@ -7,6 +7,7 @@
 //! - `examples`: values of choices that take any number, size or time
 //! - [`redundancy`]: when parity is computed, and how long it may wait
 //! - [`limits`]: how much hosts may ask of a volume
+//! - [`schedule`]: when snapshots are taken without an operator; [`calendar`] has the dates
 //! - [`clash`]: what does not go together
 //! - [`time`]: lengths of time in words
 //!
@@ -14,11 +15,13 @@
 //! variant and its row in [`values`]; a new choice is a field of [`Policy`], a [`Setting`], and a row in
 //! [`CHOICES`].
 
+pub mod calendar;
 mod choices;
 mod clash;
 mod examples;
 pub mod limits;
 pub(crate) mod redundancy;
+mod schedule;
 pub mod time;
 mod values;
 
@@ -26,6 +29,7 @@ pub use choices::{CHOICES, Choice, Setting, choice, settings};
 pub use clash::PolicyError;
 pub use limits::VolumeLimits;
 pub use redundancy::{Flush, IN_RANGES, Redundancy, Refresh, Start, Timing};
+pub use schedule::{Every, Schedule};
 pub use values::{
     CalculatedAt, Commands, Commit, Controller, Dispatch, Kind, Ordering, Preference, Roles, Row,
     SequencerForm, Valued, words,
@@ -67,6 +71,8 @@ pub struct Policy {
     /// Within which time 99 of 100 reads and writes of hosts are to end: as long as they do not, work that no host waits for
     /// gives way. [`Policy::UNPROMISED`] is no promise.
     pub p99: Nanos,
+    /// When snapshots of it are taken without an operator.
+    pub snapshots: Schedule,
 }
 
 impl Policy {
@@ -169,6 +175,7 @@ impl Default for Policy {
             redundancy: Redundancy::default(),
             limits: VolumeLimits::default(),
             p99: Policy::UNPROMISED,
+            snapshots: Schedule::NONE,
         }
     }
 }

@@ -114,6 +114,9 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ("bandwidth=20M", "burst=10s"),
         ("iops=500 burst=10s", "iops=none"),
         ("p99=5ms", "p99=none"),
+        ("", "snapshots=hourly:24"),
+        ("snapshots=hourly:24", "snapshots=none redundancy=deferred"),
+        ("journal=off", "snapshots=none"),
     ] {
         assert_eq!(check(before, good), Ok(()), "{before}, {good}");
     }
@@ -185,6 +188,21 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         ("", "inline=4K", "inline=4K", "roles=node", "also set"),
         ("", "burst=10s", "burst=10s", "iops=none", "also set iops or bandwidth"),
         ("", "commands=block", "commands=block", "roles=node", "also set"),
+        ("journal=off", "snapshots=daily:7", "snapshots=daily:7", "journal=off", "a journal"),
+        (
+            "commit=limited dispatch=commanded",
+            "snapshots=daily:7",
+            "snapshots=daily:7",
+            "commit=limited",
+            "commit=late",
+        ),
+        (
+            "snapshots=daily:7",
+            "redundancy=deferred",
+            "redundancy=deferred",
+            "snapshots=daily:7",
+            "snapshots=none",
+        ),
         ("roles=controller inline=4K", "commands=block", "commands=block", "inline=4K", "inline=0"),
         (
             "roles=controller commands=block",

@@ -58,8 +58,12 @@ mod tests {
     fn volume(id: u32, name: &str, below: Option<u32>, of: Option<u32>) -> Volume {
         let spec = LayoutSpec::default();
         let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
-        let snapshot =
-            of.map(|of| Snapshot { of: VolumeId(of), taken: 1_735_689_599, source: None });
+        let snapshot = of.map(|of| Snapshot {
+            of: VolumeId(of),
+            taken: 1_735_689_599,
+            source: None,
+            scheduled: None,
+        });
         let lineage = Lineage { below: below.map(VolumeId), snapshot };
         Volume { lineage, ..Volume::new(VolumeId(id), name, 0, &spec, geometry, Vec::new()) }
     }

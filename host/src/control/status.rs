@@ -377,6 +377,7 @@ pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus])
         transfer: lineage::transfer(engine.map(), volume, engine.exports().at().cluster),
         below: lineage::below(engine.map(), volume),
         snapshots: engine.map().snapshots_of(volume.id).len(),
+        schedule: commands.schedule(volume, nodes),
         used_bytes: volume.is_thin().then(|| space::used_bytes(volume, nodes)),
         layout: volume.layout.clone(),
         stripe_unit: volume.geometry.unit,

@@ -22,7 +22,7 @@ type Labels = Vec<(&'static str, String)>;
 type Row<T, N> = (&'static str, &'static str, fn(&T) -> Option<N>);
 
 /// Of each volume.
-const VOLUMES: [Row<VolumeStatus, f64>; 13] = [
+const VOLUMES: [Row<VolumeStatus, f64>; 14] = [
     ("volume_size_bytes", "Size of the volume as seen by hosts", |v| Some(v.size as f64)),
     (
         "volume_survives_nodes",
@@ -55,6 +55,11 @@ const VOLUMES: [Row<VolumeStatus, f64>; 13] = [
         "volume_imported_snapshot_timestamp_seconds",
         "When the source of the newest imported snapshot was taken",
         |v| Some(v.transfer.as_ref()?.imported_until? as f64),
+    ),
+    (
+        "volume_scheduled_snapshot_age_seconds",
+        "Time since the newest scheduled snapshot of the volume was taken",
+        |v| v.schedule.iter().filter_map(|of| of.age_seconds).min().map(|s| s as f64),
     ),
     ("volume_exposed_bytes", "Parity lag: bytes of data in exposed stripes", |v| {
         Some(v.exposed.as_ref().map_or(0.0, |e| e.bytes as f64))
@@ -334,7 +339,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::status::{DiskErrors, LatencyStatus, SlowStatus, TransferStatus, VolumeLatency};
+    use crate::status::{
+        DiskErrors, LatencyStatus, ScheduleStatus, SlowStatus, TransferStatus, VolumeLatency,
+    };
 
     fn status() -> Status {
         let writes =
@@ -415,6 +422,8 @@ mod tests {
         full.volumes[0].used_bytes = Some(0);
         let imported = TransferStatus { imported_until: Some(1), ..TransferStatus::default() };
         full.volumes[0].transfer = Some(imported);
+        let kind = ScheduleStatus { age_seconds: Some(1), ..ScheduleStatus::default() };
+        full.volumes[0].schedule = vec![kind];
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));

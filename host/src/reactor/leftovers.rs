@@ -98,7 +98,7 @@ impl Reactor {
     }
 
     /// Has something done that nobody outside waits for.
-    fn have_done(&mut self, wait: Wait) {
+    pub(super) fn have_done(&mut self, wait: Wait) {
         self.controls.have_done(self.poller.number(), wait);
     }
 
@@ -107,7 +107,7 @@ impl Reactor {
         if let (true, Outcome::Answer(answer)) = (self.controls.is_for_nobody(id), outcome)
             && let Some(error) = answer["error"].as_str()
         {
-            self.engine.log.error(&format!("an abandoned volume was not deleted: {error}"));
+            self.engine.log.error(&format!("a volume was not deleted: {error}"));
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::leftovers::LeftOver;
+use super::schedules::Schedules;
 
 /// How long hosts wait for a cluster whose nodes have not all come.
 const GATHERING: Duration = Duration::from_secs(30);
@@ -16,6 +17,7 @@ pub(super) struct Lookout {
     looked: Instant,
     left_over: LeftOver,
     crowding: LeftOver,
+    schedules: Schedules,
 }
 
 impl Lookout {
@@ -27,6 +29,7 @@ impl Lookout {
             looked: now,
             left_over: LeftOver::default(),
             crowding: LeftOver::default(),
+            schedules: Schedules::default(),
         }
     }
 
@@ -52,6 +55,11 @@ impl Lookout {
     /// The deleted volume whose room others need, if there is one.
     pub(super) fn crowding(&mut self) -> &mut LeftOver {
         &mut self.crowding
+    }
+
+    /// What has been done about scheduled snapshots, and said of them.
+    pub(super) fn schedules(&mut self) -> &mut Schedules {
+        &mut self.schedules
     }
 
     /// What is known of volumes that nobody finishes.

@@ -17,6 +17,7 @@
 //! - [`controls`]: control connections
 //! - [`lookout`]: what is looked at now and then
 //! - [`leftovers`]: volumes that nobody finishes making or deleting
+//! - [`schedules`]: snapshots that are taken and deleted without an operator
 //! - [`stop`]: the end
 //!
 //! What hosts ask and are told is in [`hosts`](crate::hosts).
@@ -27,6 +28,7 @@ mod controls;
 mod events;
 mod leftovers;
 mod lookout;
+mod schedules;
 mod starved;
 mod stop;
 
@@ -309,6 +311,7 @@ impl Reactor {
             self.engine.look_at_pace(now);
             self.delete_what_is_left_over(now);
             self.forget_what_was_deleted(now);
+            self.keep_schedules();
             self.hosts.look_around(&self.engine, now);
             self.complaints.sum_up(now);
             Pool::of_process().give_back_unused();

@@ -13,7 +13,7 @@ use weft_core::cluster::{
     Lineage, NodeInfo, PolicyRange, SealedSecret, Settings, Snapshot, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::policy::{Dispatch, Policy};
+use weft_core::policy::{Dispatch, Every, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -211,6 +211,9 @@ struct VolumeEntry {
     /// What it will be when its content has been imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     import: Option<ImportEntry>,
+    /// If a schedule had it taken: which part of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scheduled: Option<String>,
 }
 
 /// The file's text.
@@ -390,6 +393,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         snapshot: v.lineage.snapshot.map(|s| (s.of.0, s.taken)),
         source: v.lineage.snapshot.and_then(|s| s.source).map(|s| s.to_string()),
         import: v.import.as_ref().map(ImportEntry::of),
+        scheduled: v.lineage.snapshot.and_then(|s| s.scheduled).map(|every| every.word().into()),
     }
 }
 
@@ -545,6 +549,12 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         ranges.push(PolicyRange { first, end, redundancy });
     }
     let source = entry.source.map(|text| imports::source(&text)).transpose()?;
+    let scheduled = match &entry.scheduled {
+        None => None,
+        Some(word) => Some(Every::named(word).ok_or_else(|| {
+            Error(format!("'{word}' is no kind of a scheduled snapshot of '{}'", entry.name))
+        })?),
+    };
     Ok(Volume {
         ranges,
         reservations: reservations::reservations(entry.reservations)?,
@@ -554,6 +564,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
                 of: VolumeId(of),
                 taken,
                 source,
+                scheduled,
             }),
         },
         import: entry.import.map(ImportEntry::import).transpose()?,

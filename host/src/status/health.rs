@@ -121,7 +121,8 @@ impl Status {
         let lost = (lost > 0).then(|| {
             (Health::Failed, format!("{} of volume {name} are permanently lost", exactly(lost)))
         });
-        now.into_iter().chain(lost).chain(of_promise(volume)).collect()
+        let snapshots = of_schedule(volume);
+        now.into_iter().chain(lost).chain(of_promise(volume)).chain(snapshots).collect()
     }
 
     /// Whether it is a snapshot that is no worse than its volume, so that nothing more needs to be said.
@@ -187,6 +188,16 @@ fn of_promise(volume: &VolumeStatus) -> Option<(Health, String)> {
          is at its least"
     );
     Some((Health::Degraded, text))
+}
+
+/// Scheduled snapshots that cannot be taken.
+fn of_schedule(volume: &VolumeStatus) -> impl Iterator<Item = (Health, String)> + '_ {
+    let name = &volume.name;
+    volume.schedule.iter().filter_map(move |of| {
+        let (kind, hindrance) = (&of.kind, of.hindrance.as_ref()?);
+        let text = format!("the {kind} snapshot of volume {name} cannot be taken: {hindrance}");
+        Some((Health::Degraded, text))
+    })
 }
 
 fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
@@ -265,7 +276,7 @@ fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AbsenceStatus, ExposedStatus, MissingNode, SlotsStatus};
+    use super::super::{AbsenceStatus, ExposedStatus, MissingNode, ScheduleStatus, SlotsStatus};
     use super::*;
 
     #[test]
@@ -284,6 +295,19 @@ mod tests {
         assert_eq!(reasons([VolumeMode::Degraded; 2]), [degraded]);
         let worse = reasons([VolumeMode::Degraded, VolumeMode::Failed]);
         assert_eq!(worse, ["volume a@s cannot be read in 0 of 0 extents", degraded]);
+    }
+
+    #[test]
+    fn a_scheduled_snapshot_that_cannot_be_taken_is_named() {
+        let kind = |kind: &str, hindrance: Option<&str>| ScheduleStatus {
+            kind: kind.to_string(),
+            hindrance: hindrance.map(str::to_string),
+            ..ScheduleStatus::default()
+        };
+        let schedule = vec![kind("hourly", None), kind("daily", Some("no votes"))];
+        let volume = VolumeStatus { schedule, ..volume(VolumeMode::FaultFree) };
+        let expected = "degraded: the daily snapshot of volume v cannot be taken: no votes";
+        assert_eq!(said(vec![volume], vec![]), expected);
     }
 
     #[test]

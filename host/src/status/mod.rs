@@ -8,7 +8,9 @@ mod exposed;
 mod health;
 mod hosts;
 mod lanes;
+mod latency;
 mod promise;
+mod schedule;
 mod slots;
 mod slow;
 mod transfer;
@@ -25,7 +27,9 @@ pub use exposed::{ExposedStatus, RangeStatus};
 pub use health::{Health, Summary};
 pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
+pub use latency::{LatencyStatus, VolumeLatency};
 pub use promise::PromiseStatus;
+pub use schedule::ScheduleStatus;
 pub use slots::{SlotsStatus, ThinStatus};
 pub use slow::SlowStatus;
 pub use transfer::TransferStatus;
@@ -413,6 +417,9 @@ pub struct VolumeStatus {
     pub transfer: Option<TransferStatus>,
     /// Its snapshots.
     pub snapshots: usize,
+    /// When snapshots of it are taken without an operator; only if they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub schedule: Vec<ScheduleStatus>,
     /// Bytes of it that have space on disks, to the slot; only if it is thin. What lies below it is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
@@ -505,34 +512,6 @@ impl VolumeStatus {
     pub fn choice(&self, name: &str) -> &str {
         self.policy.get(name).map_or("?", String::as_str)
     }
-}
-
-/// How long requests to a volume took, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct VolumeLatency {
-    /// Reads; `null` if there were none.
-    pub reads: Option<LatencyStatus>,
-    /// Writes of bytes and zeros, and trims; `null` if there were none.
-    pub writes: Option<LatencyStatus>,
-    /// Flushes; `null` if there were none.
-    pub flushes: Option<LatencyStatus>,
-}
-
-/// How long requests took, from when they had come whole until they were answered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct LatencyStatus {
-    /// Requests.
-    pub requests: u64,
-    /// Microseconds that half of them took at most.
-    pub p50_us: u64,
-    /// The same of 95 %.
-    pub p95_us: u64,
-    /// The same of 99 %.
-    pub p99_us: u64,
-    /// Microseconds that the slowest took.
-    pub most_us: u64,
 }
 
 /// A node that failed extents lack.

@@ -50,6 +50,9 @@ const WITH_SNAPSHOTS: u8 = 21;
 /// The first version whose snapshots can be imported.
 const WITH_IMPORTS: u8 = 22;
 
+/// The first version whose maps say which snapshots were scheduled.
+pub(super) const WITH_SCHEDULES: u8 = 22;
+
 /// The first version whose hosts can have CHAP secrets and can reserve volumes.
 const WITH_SECRETS: u8 = 20;
 
@@ -290,18 +293,20 @@ wire_struct!(Lineage { below, snapshot });
 wire_struct!(Source { cluster, snapshot });
 wire_struct!(Import { name, into, snapshot, taken, source, done });
 
-/// In maps of before no snapshot was imported.
+/// In maps of before all snapshots were taken by operators, and none was imported.
 impl Wire for Snapshot {
     fn put(&self, w: &mut Writer) {
         self.of.put(w);
         self.taken.put(w);
         self.source.put(w);
+        self.scheduled.put(w);
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
         Ok(Snapshot {
             of: Wire::take(r)?,
             taken: Wire::take(r)?,
             source: if r.version < WITH_IMPORTS { None } else { Wire::take(r)? },
+            scheduled: if r.version < WITH_SCHEDULES { None } else { Wire::take(r)? },
         })
     }
 }

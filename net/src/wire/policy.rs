@@ -1,13 +1,14 @@
 //! The encoding of a volume's policy. A new choice has a flag, so that policies without it keep their bytes.
 
 use weft_core::policy::{
-    CalculatedAt, Commands, Commit, Controller, Dispatch, Flush, Ordering, Policy, Preference,
-    Redundancy, Refresh, SequencerForm, Start, Timing, Valued, VolumeLimits,
+    CalculatedAt, Commands, Commit, Controller, Dispatch, Every, Flush, Ordering, Policy,
+    Preference, Redundancy, Refresh, Schedule, SequencerForm, Start, Timing, Valued, VolumeLimits,
 };
 
 use weft_bytes::{BytesError, Read, at_most};
 
 use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
+use super::map::WITH_SCHEDULES;
 
 /// Policies may have commands block by block since this version.
 const WITH_COMMANDS: u8 = 15;
@@ -29,6 +30,8 @@ const BY_BLOCK: u8 = 8;
 const LIMITED: u8 = 16;
 /// The same: that it says how long requests may take.
 const PROMISED: u8 = 32;
+/// The same: that it says when snapshots are taken.
+const SCHEDULED: u8 = 64;
 
 impl Wire for Policy {
     fn put(&self, w: &mut Writer) {
@@ -43,6 +46,7 @@ impl Wire for Policy {
         let by_block = self.commands == Commands::Block;
         let limited = self.limits != VolumeLimits::default();
         let promised = self.p99 != Policy::UNPROMISED;
+        let scheduled = !self.snapshots.is_none();
         let flags = [
             (self.journal, 1),
             (says, DEFERS),
@@ -50,6 +54,7 @@ impl Wire for Policy {
             (by_block, BY_BLOCK),
             (limited, LIMITED),
             (promised, PROMISED),
+            (scheduled, SCHEDULED),
         ];
         flags.iter().filter(|f| f.0).map(|f| f.1).sum::<u8>().put(w);
         self.lost_wait.put(w);
@@ -66,6 +71,9 @@ impl Wire for Policy {
         if promised {
             self.p99.put(w);
         }
+        if scheduled {
+            self.snapshots.put(w);
+        }
     }
 
     fn take(r: &mut Reader<'_>) -> Read<Self> {
@@ -76,7 +84,8 @@ impl Wire for Policy {
         let since = |version: u8, flag: u8| if r.version < version { 0 } else { flag };
         let later = since(WITH_COMMANDS, BY_BLOCK)
             | since(WITH_LIMITS, LIMITED)
-            | since(WITH_P99, PROMISED);
+            | since(WITH_P99, PROMISED)
+            | since(WITH_SCHEDULES, SCHEDULED);
         let all = 1 | DEFERS | CONTROLLED | later;
         at_most("the flags of a policy", flags.into(), all.into())?;
         let lost_wait = Wire::take(r)?;
@@ -101,6 +110,10 @@ impl Wire for Policy {
                 p99
             }
         };
+        let snapshots = match flags & SCHEDULED {
+            0 => Schedule::NONE,
+            _ => Wire::take(r)?,
+        };
         let journal = flags & 1 != 0;
         let commands = match flags & BY_BLOCK {
             0 => Commands::Column,
@@ -121,6 +134,7 @@ impl Wire for Policy {
             commands,
             limits,
             p99,
+            snapshots,
         })
     }
 }
@@ -145,6 +159,30 @@ wire_struct!(VolumeLimits { iops, bandwidth, burst } check |limits: &VolumeLimit
         return Err(BytesError::Bounds { what: "a limit of a volume", value: 0 });
     }
     at_most("the burst of a volume", limits.burst, VolumeLimits::LONGEST_BURST)
+});
+
+/// How many snapshots of each kind are kept.
+impl Wire for Schedule {
+    fn put(&self, w: &mut Writer) {
+        self.keep().iter().for_each(|count| count.put(w));
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let mut keep = [0_u16; 4];
+        for count in &mut keep {
+            *count = Wire::take(r)?;
+        }
+        let all = keep.iter().map(|count| u64::from(*count)).sum();
+        let too_many =
+            BytesError::Bounds { what: "the scheduled snapshots of a volume", value: all };
+        Schedule::keeping(keep).ok_or(too_many)
+    }
+}
+
+wire_enum!(Every, "kind of a scheduled snapshot" {
+    1 = Hour,
+    2 = Day,
+    3 = Week,
+    4 = Month,
 });
 
 /// The encoding of what a policy chooses: its number in the table of choices. What may be left to cost has a
@@ -267,5 +305,21 @@ mod tests {
         let mut long = bytes.clone();
         long[15..].copy_from_slice(&(Policy::LONGEST_P99 + 1).to_le_bytes());
         assert!(taken(WITH_P99, &long).is_err());
+    }
+    #[test]
+    fn a_schedule_comes_last_and_earlier_versions_have_none() {
+        let snapshots = Schedule::keeping([24, 7, 0, 300]).unwrap();
+        let mut w = Writer::new(Vec::new());
+        Policy { snapshots, ..Policy::default() }.put(&mut w);
+        let bytes = w.finish().0;
+        assert_eq!((bytes[6], &bytes[15..]), (1 | SCHEDULED, &[24, 0, 7, 0, 0, 0, 44, 1][..]));
+        let taken = |version, bytes: &[u8]| {
+            Policy::take(&mut Reader::new(version, bytes, Bytes::new())).map(|p| p.snapshots)
+        };
+        assert_eq!(taken(WITH_SCHEDULES, &bytes), Ok(snapshots));
+        assert!(taken(WITH_SCHEDULES - 1, &bytes).is_err());
+        let mut many = bytes.clone();
+        many[20] = 4;
+        assert!(taken(WITH_SCHEDULES, &many).is_err(), "more than a volume can have");
     }
 }

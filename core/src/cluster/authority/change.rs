@@ -8,6 +8,7 @@ use crate::cluster::map::{
     ClusterMap, Deletion, Extent, Home, HostChange, Import, NodeInfo, NodeKind, ReservationChange,
     Volume,
 };
+use crate::policy::Every;
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
 /// How large a volume is to be.
@@ -137,6 +138,9 @@ pub enum Change {
     /// An operator takes a snapshot of volumes, all at one time, under this name
     /// ([`ClusterMap::check_snapshot`]). The time is in seconds since 1970.
     TakeSnapshots(Vec<VolumeId>, String, u64),
+    /// The snapshots that are due by the schedules of these volumes are taken, all at one time, which is in seconds since
+    /// 1970. Those that cannot be taken are left out.
+    TakeScheduled(Vec<(VolumeId, Every)>, u64),
     /// An operator makes a volume out of a snapshot, under this name ([`ClusterMap::check_clone`]).
     CloneVolume(VolumeId, String),
     /// An operator sets a volume back to a snapshot of it ([`ClusterMap::check_rollback`]).
@@ -198,6 +202,7 @@ impl Change {
                 }
             }
             Change::TakeSnapshots(of, name, taken) => map.take_snapshots(of, name, *taken),
+            Change::TakeScheduled(due, taken) => map.take_scheduled(due, *taken),
             Change::CloneVolume(snapshot, name) => map.clone_volume(*snapshot, name),
             Change::RollBack(id, snapshot) => map.roll_back(*id, *snapshot),
             Change::BeginImport(base, import) => map.begin_import(*base, import),

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{ClusterMap, ViewError, Volume};
+use super::{ClusterMap, Snapshot, ViewError, Volume};
 use crate::units::VolumeId;
 
 /// What identifies the content of a snapshot everywhere: the snapshot that was taken, and not imported. Numbers of volumes
@@ -151,10 +151,10 @@ impl ClusterMap {
                 into
             }
         };
-        let picture = VolumeId(after.next_volume);
-        after.take_snapshots(&[volume], &import.snapshot, import.taken);
-        let picture = Arc::make_mut(after.volumes.get_mut(&picture)?);
-        picture.lineage.snapshot.as_mut()?.source = Some(import.source);
+        after.check_snapshot(volume, &import.snapshot).ok()?;
+        let (taken, source) = (import.taken, Some(import.source));
+        let snapshot = Snapshot { of: volume, taken, source, scheduled: None };
+        after.take_snapshot(&import.snapshot, snapshot);
         after.check().is_ok().then_some(after)
     }
 

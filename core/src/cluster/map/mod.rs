@@ -9,6 +9,7 @@ mod node;
 mod ranges;
 mod reservations;
 mod room;
+mod schedules;
 mod views;
 mod volume;
 
@@ -27,6 +28,7 @@ pub use reservations::{
     LONGEST_REGISTRANT, MOST_REGISTRANTS, Registrant, Reservation, ReservationAction,
     ReservationChange, ReservationKind, ReservationOutcome, Reservations,
 };
+pub use schedules::{DueSnapshots, Scheduled};
 pub use views::{Lineage, MOST_SNAPSHOTS, MOST_VIEWS, Snapshot, ViewError};
 pub use volume::{Deletion, Extent, Volume};
 

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{ClusterMap, Extent, Reservations, Source, Volume};
+use crate::policy::{Every, Policy, Schedule};
 use crate::store::{View, Views};
 use crate::units::{LAST_THIN, NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub taken: u64,
     /// The snapshot that it is a copy of, if it was imported.
     pub source: Option<Source>,
+    /// If it was not an operator who took it: by which part of the volume's schedule it was.
+    pub scheduled: Option<Every>,
 }
 
 /// Why a snapshot or a clone cannot be made.
@@ -341,27 +344,43 @@ impl ClusterMap {
             return;
         }
         for id in of {
-            let number = self.next_number();
-            let origin = self.volumes.get_mut(id).expect("just seen");
-            let picture = Volume {
-                id: number,
-                name: origin.snapshot_name(name),
-                lineage: Lineage {
-                    below: origin.lineage.below,
-                    snapshot: Some(Snapshot { of: *id, taken, source: None }),
-                },
-                reservations: Reservations::default(),
-                ..Volume::clone(origin)
-            };
-            let origin = Arc::make_mut(origin);
-            origin.put_in_space(thin_space(number));
-            origin.lineage.below = Some(number);
-            self.volumes.insert(number, Arc::new(picture));
-            if let Some(attendance) = self.attendance.get(id).cloned() {
-                self.attendance.insert(number, attendance);
-            }
-            self.attend_new_space(*id, number);
+            self.take_snapshot(name, Snapshot { of: *id, taken, source: None, scheduled: None });
         }
+    }
+
+    /// Takes the snapshots that are due by schedules; those that cannot be taken are left out. A volume may be there for
+    /// several kinds.
+    pub(in crate::cluster) fn take_scheduled(&mut self, due: &[(VolumeId, Every)], taken: u64) {
+        for (of, every) in due {
+            let name = every.name(taken);
+            if self.check_snapshot(*of, &name).is_ok() {
+                let scheduled = Some(*every);
+                self.take_snapshot(&name, Snapshot { of: *of, taken, source: None, scheduled });
+            }
+        }
+    }
+
+    /// Takes a snapshot that can be taken.
+    pub(super) fn take_snapshot(&mut self, name: &str, snapshot: Snapshot) {
+        let (id, number) = (snapshot.of, self.next_number());
+        let origin = self.volumes.get_mut(&id).expect("just seen");
+        let picture = Volume {
+            id: number,
+            name: origin.snapshot_name(name),
+            lineage: Lineage { below: origin.lineage.below, snapshot: Some(snapshot) },
+            reservations: Reservations::default(),
+            // Neither snapshots nor clones have the schedule of their volume.
+            policy: Policy { snapshots: Schedule::NONE, ..origin.policy },
+            ..Volume::clone(origin)
+        };
+        let origin = Arc::make_mut(origin);
+        origin.put_in_space(thin_space(number));
+        origin.lineage.below = Some(number);
+        self.volumes.insert(number, Arc::new(picture));
+        if let Some(attendance) = self.attendance.get(&id).cloned() {
+            self.attendance.insert(number, attendance);
+        }
+        self.attend_new_space(id, number);
     }
 
     /// Makes a volume out of a snapshot.

@@ -59,7 +59,7 @@ impl Commands<'_> {
     ///
     /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
     /// process that leads deletes it ([`Commands::delete_left_over`]).
-    pub(super) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
+    pub(crate) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
         if name.is_empty() {
             return fail("give the name of the volume to delete");
         }

@@ -5,7 +5,7 @@
 //! node's own process what concerns the node or its disk, the leader's what changes the map.
 //!
 //! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`], [`shrinking`], [`farewells`] and
-//! [`snapshots`]; here is whose question it is, and what all have in common.
+//! [`snapshots`], with [`schedules`]; here is whose question it is, and what all have in common.
 
 mod answers;
 mod content;
@@ -15,6 +15,7 @@ mod hosts;
 mod imports;
 mod nodes;
 mod reserving;
+mod schedules;
 mod shrinking;
 mod snapshots;
 mod thin;
@@ -50,6 +51,7 @@ use crate::policy;
 use crate::spec::Spec;
 
 pub(crate) use farewells::{forgettable, seconds_left, time_of_day};
+pub(crate) use schedules::Due;
 pub(crate) use waits::Wait;
 
 /// How long a question for the leader waits for one.
@@ -283,7 +285,7 @@ impl Commands<'_> {
         !self.engine.is_settled() || self.engine.instances.iter().any(|s| s.phase == Phase::Opening)
     }
 
-    fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.engine.is_settled() && self.engine.originator(0).is_some()
     }
 

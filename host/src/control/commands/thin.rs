@@ -21,11 +21,7 @@ impl Commands<'_> {
 
     /// Refuses views of a volume if a disk cannot hold them. One of a thin volume that does not run can.
     pub(super) fn check_views(&self, volume: &Volume) -> Result<()> {
-        let mut nodes = status::nodes(self);
-        if volume.is_thin() {
-            nodes.retain(|node| node.quiet.is_some());
-        }
-        check_slots(volume, &nodes, "snapshots")
+        check_views_on(volume, &status::nodes(self))
     }
 
     /// The map with this volume in it must not reserve what thin volumes use.
@@ -52,10 +48,20 @@ impl Commands<'_> {
     }
 }
 
+/// The same, on the disks of these nodes.
+pub(super) fn check_views_on(volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
+    let counts = |node: &&NodeStatus| !volume.is_thin() || node.quiet.is_some();
+    check_slots(volume, nodes.iter().filter(counts), "snapshots")
+}
+
 /// Every disk with a column of a volume that has an address space of its own must be divided into slots, which only a running node can tell.
-fn check_slots(volume: &Volume, nodes: &[NodeStatus], what: &str) -> Result<()> {
+fn check_slots<'a>(
+    volume: &Volume,
+    nodes: impl IntoIterator<Item = &'a NodeStatus>,
+    what: &str,
+) -> Result<()> {
     let has = |node: &&NodeStatus| volume.nodes().iter().any(|n| n.0 == node.node);
-    for node in nodes.iter().filter(has) {
+    for node in nodes.into_iter().filter(has) {
         if node.quiet.is_none() {
             return fail(format!(
                 "node {} does not run, so it is not known whether its disk can hold {what}; start it first",

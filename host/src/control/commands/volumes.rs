@@ -64,6 +64,7 @@ impl Commands<'_> {
         let form = policy::form(&spec.policy).or(self.engine.map().sequencer());
         volume.policy.sequencer = form.unwrap_or_default();
         self.engine.map().check_new_policy(&volume, &spec.policy).map_err(refused)?;
+        self.check_schedule(&volume)?;
         self.check_space(&volume)?;
         // A thin volume has an address space of its own, and nothing is in it.
         if !self.engine.map().room_used || thin {
@@ -130,6 +131,9 @@ impl Commands<'_> {
         let mut changed = volume.clone();
         change.apply(&mut changed);
         self.engine.map().check_policy(volume.id, &change).map_err(refused)?;
+        if changed.policy.snapshots != volume.policy.snapshots {
+            self.check_schedule(&changed)?;
+        }
         let hosts = self.clients_of(volume.id);
         if changed.takes_one_writer() && hosts > 1 {
             return fail(format!(

@@ -54,7 +54,7 @@ fn zeros_travel_as_a_length_up_to_a_bound() {
 #[test]
 fn the_encoding_of_this_version_stays() {
     let expected = concat!(
-        "1500",
+        "1600",
         "81000000", // version, head of 129 bytes
         "01",
         "0100",

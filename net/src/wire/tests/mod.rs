@@ -28,7 +28,7 @@ use weft_core::node::{
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, HostId, Lock, Origin, Place, PlaceError, RequestId};
 use weft_core::plan::{Calculators, Part, Range, Role, Span, Waits};
-use weft_core::policy::{CHOICES, Choice, Policy};
+use weft_core::policy::{CHOICES, Choice, Every, Policy};
 use weft_core::store::Reached;
 use weft_core::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 

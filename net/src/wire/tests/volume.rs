@@ -21,10 +21,11 @@ pub fn volume() -> impl Strategy<Value = Volume> {
             reservations: reservations(count),
             lineage: Lineage {
                 below: (count % 2 == 0).then_some(VolumeId(count as u32)),
-                snapshot: (count % 3 == 2).then_some(Snapshot {
+                snapshot: (count % 3 == 2).then(|| Snapshot {
                     of: id,
                     taken: extent_stripes,
                     source: (count > 2).then_some(source(extent_stripes)),
+                    scheduled: Every::ALL.get(extent_stripes as usize % 5).copied(),
                 }),
             },
             import: (count % 3 == 0).then(|| Import {

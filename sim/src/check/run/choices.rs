@@ -21,9 +21,9 @@ pub(super) fn rng(seed: u64) -> Option<Rng> {
 /// So many choices came later: only in some runs they are drawn with the others.
 const LATER: usize = 5;
 
-/// The last of the table are limits on what hosts may ask, and what they are promised. Processes see to them, so they are not
-/// drawn.
-const LIMITS: usize = 4;
+/// The last of the table are limits on what hosts may ask, what they are promised, and schedules of snapshots. Processes see
+/// to them, so they are not drawn.
+const LIMITS: usize = 5;
 
 fn later(seed: u64) -> Option<Rng> {
     let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5001);
@@ -68,7 +68,8 @@ impl Run {
                 Setting::Sequencer(_) => sequenced && self.options.sequencer.is_none(),
                 // What limited atomicity does not promise is not asked of such a run from its beginning.
                 Setting::Commit(to) => limited || to != Commit::Limited,
-                Setting::LostWait(_) => false,
+                // Snapshots are taken by processes, not by nodes.
+                Setting::LostWait(_) | Setting::Snapshots(_) => false,
                 Setting::Redundancy(_) => self.exposes,
                 Setting::ImmediateParities(n) => {
                     usize::from(n) < self.volume.geometry.code.parity_columns().max(1)
