@@ -524,6 +524,52 @@ END
     for name in $(there) s1 s2; do weft volume delete "$name" --yes --now; done
     wait_until status 'sys.exit(len(s["volumes"]) != 1)'
 }
+# What the list says that the deletion of a snapshot frees is what it frees.
+exclusive() {
+    local uri="nbd+unix:///excl?socket=$S" name said before
+    of() { status 'print(next(v["exclusive_bytes"] for v in s["volumes"] if v["name"] == sys.argv[1]))' "$1"; }
+    # When changes are in place: nothing is promised or held that is not counted yet.
+    still() { status 'sys.exit(not all(n.get("quiet") for n in s["nodes"]) or any(v["mode"] == "deleted" for v in s["volumes"]))'; }
+    used() { wait_until still && status 'print(sum(v["used_bytes"] for v in s["volumes"] if "used_bytes" in v))'; }
+    write() { qemu-io -f raw "${@/#/-cwrite }" "$uri"; }
+    weft volume create excl 16M --thin
+    write '-P 1 0 8M'
+    weft volume snapshot excl one
+    write '-P 2 0 4M' '-P 2 12M 1M'
+    weft volume snapshot excl two
+    write '-P 3 2M 4M'
+    weft volume snapshot excl three
+    weft volume snapshot excl four
+    used
+    weft volume list --snapshots | grep -E 'excl@one .* 4.00 MiB │$'
+    [ "$(of excl@one)" = $((4 * MIB)) ] && [ "$(of excl@two)" = $((2 * MIB)) ]
+    [ "$(of excl@three)" = 0 ] && [ "$(of excl@four)" = 0 ]
+    for name in two one three four; do
+        before=$(used) said=$(of excl@$name)
+        weft volume delete excl@$name --yes
+        echo "$name: $said said, $((before - $(used))) freed"
+        [ "$said" = $((before - $(used))) ]
+    done
+    [ "$before" = $((9 * MIB)) ]
+    # With a clone nothing is free. Without one a branch that a rollback has left goes at once.
+    weft volume snapshot excl five
+    weft volume clone excl@five cloned
+    write '-P 4 0 16M'
+    used
+    [ "$(of excl@five)" = 0 ]
+    weft volume delete cloned --yes --now
+    used
+    [ "$(of excl@five)" = $((9 * MIB)) ]
+    weft volume snapshot excl six
+    weft volume rollback excl five --yes
+    used
+    [ "$(of excl@six)" = $((16 * MIB)) ] && [ "$(of excl@five)" = 0 ]
+    before=$(used)
+    weft volume delete excl@six --yes
+    [ "$(used)" = $((before - 16 * MIB)) ]
+    weft volume delete excl@five --yes
+    weft volume delete excl --yes --now
+}
 # A backup takes what is allocated in the first snapshot, and of the next ones what changed: block status says it, under
 # the name that backup tools know.
 changed() {
@@ -1259,6 +1305,7 @@ t thin thin
 t thin-trimmed trimmed
 t snapshots snapshots
 t schedules schedules
+t exclusive exclusive
 t changed changed
 t snapshots-fs snapshots_fs
 t deliberate deliberate

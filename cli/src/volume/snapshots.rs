@@ -141,16 +141,17 @@ fn snapshots(list: &[VolumeStatus], width: Option<usize>) -> String {
     if list.is_empty() {
         return "no snapshots; take one with `weft volume snapshot VOLUME NAME`".to_string();
     }
-    let mut table = table(["snapshot", "taken (UTC)", "size", "used"]);
+    let mut table = table(["snapshot", "taken (UTC)", "size", "used", "exclusive"]);
     for snapshot in list {
         table.add_row([
             snapshot.name.clone(),
             snapshot.taken.as_deref().map_or("-".to_string(), to_the_second),
             bytes(snapshot.size),
             snapshot.used_bytes.map_or_else(|| bytes(snapshot.size), bytes),
+            snapshot.exclusive_bytes.map_or("-".to_string(), bytes),
         ]);
     }
-    align_right(&mut table, [2, 3]);
+    align_right(&mut table, [2, 3, 4]);
     folded(&table, width)
 }
 
@@ -234,13 +235,14 @@ mod tests {
             name: "a@t".into(),
             below: Some("a@s".into()),
             used_bytes: Some(0),
+            exclusive_bytes: Some(8192),
             ..first.clone()
         };
         let listed = snapshots(&[first.clone(), second.clone()], None);
         let row = |name: &str| listed.lines().find(|line| line.contains(name)).unwrap().to_string();
         assert!(row("a@s").contains("2026-11-28 04:05:06"), "{listed}");
         assert_eq!(row("a@s").matches("4.00 KiB").count(), 2, "its space is reserved");
-        assert!(row("a@t").contains("0 B"), "{listed}");
+        assert!(row("a@t").contains("0 B") && row("a@t").contains("8.00 KiB"), "{listed}");
         assert!(snapshots(&[], None).contains("take one with"));
         let taken = "snapshot of volume a, taken 2026-11-28 04:05:06 UTC; hosts can only read it";
         assert_eq!(in_words(&first), [taken]);

@@ -1,5 +1,7 @@
 //! What a node has done, and how it stands.
 
+use std::collections::BTreeMap;
+
 use super::Node;
 use super::ScrubProgress;
 use crate::cluster::Area;
@@ -104,6 +106,8 @@ pub struct NodeStatus {
     pub slots: Option<SlotCounts>,
     /// How many slots of its disk each thin volume has.
     pub thin: Vec<(VolumeId, u64)>,
+    /// How many slots of the volume below each volume shows.
+    pub shown: Vec<(VolumeId, u64)>,
     /// Host requests in work.
     pub in_flight: usize,
     /// The scrubs in work: of which volumes, and how far they are.
@@ -163,8 +167,22 @@ impl Node {
 
     /// How many slots of its disk each volume has, but for those whose space is reserved.
     fn used_by_volume(&self) -> Vec<(VolumeId, u64)> {
-        let used = self.worker.store.used_by_space().into_iter();
-        used.filter_map(|(space, slots)| Some((self.map.volume_in_space(space)?, slots))).collect()
+        self.by_volume(self.worker.store.used_by_space())
+    }
+
+    /// How many slots of the volume below each volume shows on its disk.
+    fn shown_by_volume(&self) -> Vec<(VolumeId, u64)> {
+        self.by_volume(self.worker.store.shown_by_space())
+    }
+
+    /// Numbers of address spaces, as those of their volumes.
+    fn by_volume(&self, numbers: Vec<(u64, u64)>) -> Vec<(VolumeId, u64)> {
+        if numbers.is_empty() {
+            return Vec::new();
+        }
+        let volumes: BTreeMap<u64, VolumeId> =
+            self.map.volumes.values().map(|volume| (volume.space(), volume.id)).collect();
+        numbers.into_iter().filter_map(|(space, n)| Some((*volumes.get(&space)?, n))).collect()
     }
 
     /// What is exposed of each volume by parity that waits on its disk, now and so far.
@@ -210,6 +228,7 @@ impl Node {
             stale_sectors: self.stale_sectors(),
             slots: self.worker.store.slots(),
             thin: self.used_by_volume(),
+            shown: self.shown_by_volume(),
             exposed: self.exposed().collect(),
             exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()

@@ -154,6 +154,10 @@ pub trait Store: Send {
     fn used_by_space(&self) -> Vec<(u64, u64)> {
         Vec::new()
     }
+    /// How many slots each address space shows of the one that it lies over, by its number.
+    fn shown_by_space(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
     /// How many slots of its disk are used for what, if it has any.
     fn slots(&self) -> Option<SlotCounts> {
         None

@@ -182,6 +182,10 @@ impl Store for JournalStore {
         self.slots.used_by_space().collect()
     }
 
+    fn shown_by_space(&self) -> Vec<(u64, u64)> {
+        self.slots.shown_by_space().collect()
+    }
+
     fn slots(&self) -> Option<SlotCounts> {
         JournalStore::slots(self)
     }

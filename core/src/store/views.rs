@@ -118,6 +118,7 @@ impl JournalStore {
     /// Which sectors show the content of others, by the map in force.
     pub fn set_views(&mut self, views: &Views) {
         self.views = Some(views.clone());
+        self.slots.set_views(views);
         self.merge_anew();
         self.step_checkpoint();
     }

@@ -1,6 +1,9 @@
 //! The space of disks: slots, the use that thin volumes make of them, and free bytes.
 
-use weft_core::cluster::{Fullness, Volume};
+use std::collections::BTreeMap;
+
+use weft_core::cluster::{ClusterMap, Fullness, Volume};
+use weft_core::units::VolumeId;
 
 use crate::status::{NodeStatus, SlotsStatus, ThinStatus};
 
@@ -8,8 +11,15 @@ use crate::status::{NodeStatus, SlotsStatus, ThinStatus};
 pub(super) fn tell(status: &mut NodeStatus, life: &weft_core::node::NodeStatus) {
     status.slots = life.slots.map(SlotsStatus::from);
     let bytes = life.slots.map_or(0, |slots| slots.bytes);
-    let thin = life.thin.iter().map(|(id, slots)| (id.0, slots * bytes));
-    status.thin = thin.map(|(volume, bytes)| ThinStatus { volume, bytes }).collect();
+    let mut thin = BTreeMap::<u32, ThinStatus>::new();
+    let of = |id: &VolumeId| ThinStatus { volume: id.0, ..ThinStatus::default() };
+    for (id, slots) in &life.thin {
+        thin.entry(id.0).or_insert_with(|| of(id)).bytes = slots * bytes;
+    }
+    for (id, slots) in &life.shown {
+        thin.entry(id.0).or_insert_with(|| of(id)).shown_bytes = slots * bytes;
+    }
+    status.thin = thin.into_values().collect();
 }
 
 /// Used and free bytes of each node's disk. `reserved` are the bytes that volumes reserve, by node.
@@ -29,8 +39,34 @@ pub(super) fn fill_in(nodes: &mut [NodeStatus], reserved: &[u64], disks: &[Fulln
 
 /// Bytes of a thin volume that have space on disks, without its redundancy.
 pub(super) fn used_bytes(volume: &Volume, nodes: &[NodeStatus]) -> u64 {
+    without_redundancy(volume, nodes, |thin| thin.bytes)
+}
+
+/// Bytes that the deletion of a snapshot alone would free, without its redundancy. What the only view over it shows of it
+/// becomes that view's own. If several lie over it, its content stays with it.
+pub(super) fn exclusive_bytes(map: &ClusterMap, snapshot: &Volume, nodes: &[NodeStatus]) -> u64 {
+    let used = match snapshot.is_thin() {
+        true => used_bytes(snapshot, nodes),
+        false => snapshot.size,
+    };
+    let mut above = map.above(snapshot.id);
+    match (above.next(), above.next()) {
+        (None, _) => used,
+        (Some(above), None) => {
+            used.saturating_sub(without_redundancy(above, nodes, |thin| thin.shown_bytes))
+        }
+        (Some(_), Some(_)) => 0,
+    }
+}
+
+/// A number that disks have for a volume, all together, without its redundancy.
+fn without_redundancy(
+    volume: &Volume,
+    nodes: &[NodeStatus],
+    number: impl Fn(&ThinStatus) -> u64,
+) -> u64 {
     let of = nodes.iter().flat_map(|node| &node.thin).filter(|thin| thin.volume == volume.id.0);
-    let all: u128 = of.map(|thin| u128::from(thin.bytes)).sum();
+    let all: u128 = of.map(|thin| u128::from(number(thin))).sum();
     let geometry = &volume.geometry;
     (all * geometry.data_columns() as u128 / geometry.code.columns().max(1) as u128) as u64
 }

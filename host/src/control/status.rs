@@ -366,6 +366,7 @@ pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus])
     let words =
         policy::words(&volume.policy).into_iter().map(|(key, word)| (key.to_string(), word));
     let controlled = volume.policy.controller.map(|_| engine.map());
+    let is_snapshot = volume.is_snapshot();
     VolumeStatus {
         name: volume.name.clone(),
         id: volume.id.0,
@@ -379,6 +380,7 @@ pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus])
         snapshots: engine.map().snapshots_of(volume.id).len(),
         schedule: commands.schedule(volume, nodes),
         used_bytes: volume.is_thin().then(|| space::used_bytes(volume, nodes)),
+        exclusive_bytes: is_snapshot.then(|| space::exclusive_bytes(engine.map(), volume, nodes)),
         layout: volume.layout.clone(),
         stripe_unit: volume.geometry.unit,
         journal: volume.policy.journal,

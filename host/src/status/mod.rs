@@ -423,6 +423,9 @@ pub struct VolumeStatus {
     /// Bytes of it that have space on disks, to the slot; only if it is thin. What lies below it is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
+    /// Bytes that the deletion of the snapshot alone would free, to the slot; only if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclusive_bytes: Option<u64>,
     /// The name of its layout.
     pub layout: String,
     /// Bytes of a stripe unit.

@@ -55,4 +55,6 @@ pub struct ThinStatus {
     pub volume: u32,
     /// Bytes of slots.
     pub bytes: u64,
+    /// Bytes of slots of the volume below that it shows.
+    pub shown_bytes: u64,
 }

@@ -49,6 +49,7 @@ fn full() -> Value {
     let volume = VolumeStatus {
         iscsi_target: "iqn.2026-11.weft.0123456789abcdef:vol0".into(),
         used_bytes: Some(0),
+        exclusive_bytes: Some(0),
         snapshot_of: Some(String::new()),
         taken: Some(String::new()),
         below: Some(String::new()),

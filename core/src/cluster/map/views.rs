@@ -109,11 +109,6 @@ impl ClusterMap {
         self.volumes.values().filter(of).filter(|volume| !volume.is_deleted()).collect()
     }
 
-    /// The volume whose columns lie in an address space.
-    pub fn volume_in_space(&self, space: u64) -> Option<VolumeId> {
-        self.volumes.values().find(|volume| volume.space() == space).map(|volume| volume.id)
-    }
-
     /// Whether a volume that lies over a snapshot was cloned from it: it is neither its origin nor another snapshot of that.
     pub fn is_clone_of(&self, volume: &Volume, snapshot: VolumeId) -> bool {
         let Some(of) = self.volumes.get(&snapshot).and_then(|s| s.lineage.snapshot) else {

@@ -31,6 +31,7 @@ mod promised;
 mod redirect;
 mod reopened;
 mod room;
+mod shown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -419,6 +420,7 @@ impl Slots {
         assert_eq!(owned, used.len(), "at most one place claims a slot");
         let placed = self.places.placed() + self.places.placed_thin();
         assert_eq!(placed, used.len() as u64, "slots with a place are counted");
+        self.places.check_shown();
         let mut once = BTreeSet::new();
         let moved = self.moved.values().map(|(_, place)| *place);
         let leaving = self.leaving.iter().copied().chain(self.being_read());

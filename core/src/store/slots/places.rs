@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::shown::{Placed, Shown};
 use crate::store::sparse::Sparse;
+use crate::store::views::Views;
 use crate::units::SPACE_SECTORS;
 
 /// The physical slot of each logical one, kept plus 1; 0 if it has none.
@@ -23,6 +25,7 @@ pub(super) struct Places {
     placed: u64,
     /// The same of all others.
     placed_thin: u64,
+    shown: Shown,
 }
 
 /// An address space of a thin volume.
@@ -38,7 +41,7 @@ impl Places {
     pub fn new(slots: u64, size: u64, has_spaces: bool) -> Places {
         let per_space = if has_spaces { SPACE_SECTORS.checked_div(size).unwrap_or(0) } else { 0 };
         let (own, thin) = (Sparse::new(slots), BTreeMap::new());
-        Places { own, thin, per_space, placed: 0, placed_thin: 0 }
+        Places { own, thin, per_space, placed: 0, placed_thin: 0, shown: Shown::default() }
     }
 
     /// Slots of space 0.
@@ -105,6 +108,31 @@ impl Places {
                 self.placed = self.placed + more - less;
             }
         }
+        if more != less && !self.shown.is_empty() {
+            let at = self.space_of(slot).unwrap_or((0, slot));
+            let mut shown = std::mem::take(&mut self.shown);
+            shown.changed(at, to != 0, self);
+            self.shown = shown;
+        }
+    }
+
+    /// Spaces lie over one another like this now. A slot has `size` sectors.
+    pub fn set_views(&mut self, views: &Views, size: u64) {
+        if self.per_space > 0 {
+            let mut shown = std::mem::take(&mut self.shown);
+            shown.set_views(views, size, self);
+            self.shown = shown;
+        }
+    }
+
+    /// How many slots each space shows of the one that it lies over, by its number.
+    pub fn shown(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.shown.all()
+    }
+
+    /// Checks the numbers of shown slots by counting again.
+    pub fn check_shown(&self) {
+        self.shown.check(self);
     }
 
     /// Those of a range of slots, all of one space, that have a place, in order.
@@ -149,9 +177,75 @@ impl Places {
     }
 }
 
+impl Placed for Places {
+    fn has(&self, space: u64, at: u64) -> bool {
+        self.get(space * self.per_space + at) != 0
+    }
+
+    fn count(&self, space: u64) -> u64 {
+        match space {
+            0 => self.placed,
+            space => self.thin.get(&space).map_or(0, |s| s.placed),
+        }
+    }
+
+    fn within(&self, space: u64, at: Range<u64>) -> Box<dyn Iterator<Item = u64> + '_> {
+        match space {
+            0 => Box::new(self.own.within(at).map(|(at, _)| at)),
+            space => {
+                let of = self.thin.get(&space).into_iter();
+                Box::new(of.flat_map(move |s| s.places.within(at.clone())).map(|(at, _)| at))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::View;
+
+    /// Slots get and lose places at random, and spaces come to lie over others: the numbers are those that a count of all
+    /// finds.
+    #[test]
+    fn slots_that_are_shown_are_counted() {
+        const SIZE: u64 = 16;
+        let per_space = SPACE_SECTORS / SIZE;
+        let view = |above: u64, below: u64, slots: Range<u64>| {
+            let at = |space: u64, slot: u64| space * SPACE_SECTORS + slot * SIZE;
+            let sectors = at(above, slots.start) + 3..at(above, slots.end);
+            View { sectors, below: at(below, slots.start) + 3, merges: false }
+        };
+        // Over slots 4 to 8 and 20 to 30 of space 0 lie two spaces, and over one of them a third.
+        let all = |below_3: u64| {
+            let over_0 = [4..8, 20..30].map(|slots| [view(1, 0, slots.clone()), view(2, 0, slots)]);
+            let over_1 = [4..8, 20..30].map(|slots| view(3, below_3, slots));
+            Views::new(over_0.into_iter().flatten().chain(over_1).collect())
+        };
+        let mut places = Places::new(100, SIZE, true);
+        let mut draw = 1_u64;
+        for round in 0..4000 {
+            draw = draw
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let (space, slot, place) = (draw >> 33 & 3, draw >> 40 & 31, draw >> 50 & 1);
+            places.set(space * per_space + slot, place as u32);
+            if round % 100 == 50 {
+                places.set_views(&all(if round % 200 == 50 { 1 } else { 2 }), SIZE);
+            }
+            places.check_shown();
+        }
+        let shown = |space, below| {
+            let within = (4..8).chain(20..30);
+            let mut shows = within.filter(|at| places.has(below, *at) && !places.has(space, *at));
+            (space, shows.by_ref().count() as u64)
+        };
+        let should = [shown(1, 0), shown(2, 0), shown(3, 2)];
+        assert!(should.iter().all(|(_, count)| *count > 0), "{should:?}");
+        assert!(places.shown().eq(should));
+        places.set_views(&Views::default(), SIZE);
+        assert_eq!(places.shown().count(), 0);
+    }
 
     #[test]
     fn slots_of_each_space_are_apart_and_counted() {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Slots;
+use crate::store::views::Views;
 use crate::units::SPACE_SECTORS;
 
 /// The promised slots of a disk.
@@ -133,6 +134,16 @@ impl Slots {
     /// How many slots each address space but the first has in use, by its number.
     pub fn used_by_space(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.places.thin()
+    }
+
+    /// How many slots each address space shows of the one that it lies over, by its number.
+    pub fn shown_by_space(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.places.shown()
+    }
+
+    /// Address spaces lie over one another like this now.
+    pub fn set_views(&mut self, views: &Views) {
+        self.places.set_views(views, self.size);
     }
 }
 
