@@ -82,7 +82,8 @@ impl ClusterMap {
     /// snapshots are deleted, and snapshots that operators took do not count.
     pub fn due_snapshots(&self, now: u64) -> DueSnapshots {
         let mut due = DueSnapshots::default();
-        let scheduled = |v: &&Arc<Volume>| v.visible > 0 && !v.policy.snapshots.is_none();
+        let is_seen = |v: &Volume| v.visible > 0 && v.import.is_none();
+        let scheduled = |v: &&Arc<Volume>| is_seen(v) && !v.policy.snapshots.is_none();
         let mut volumes = self.volumes.values().filter(scheduled).peekable();
         if volumes.peek().is_none() {
             return due;
