@@ -5,6 +5,7 @@ mod copying;
 mod creating;
 mod deleting;
 mod diff;
+mod flattening;
 mod keys;
 mod limits;
 mod ranges;
@@ -31,6 +32,7 @@ use copying::Copy;
 use creating::Create;
 use deleting::Delete;
 use diff::Diff;
+use flattening::Flatten;
 pub use limits::{limits, promise};
 use rights::{Allow, Deny};
 use snapshots::{Cloning, List, Rollback, Snapshot};
@@ -61,6 +63,8 @@ pub enum Volume {
     Snapshot(Snapshot),
     /// Create a writable volume from a snapshot. Both share what neither changes
     Clone(Cloning),
+    /// Make a clone independent of the snapshot below it by copying, in the background, what it shows of that
+    Flatten(Flatten),
     /// List what may have changed in a volume since a snapshot of it, or between two snapshots
     Diff(Diff),
     /// Set a volume that no host uses back to a snapshot of it: later writes are lost
@@ -179,6 +183,9 @@ impl Volume {
         if let Volume::Diff(diff) = self {
             return diff.run();
         }
+        if let Volume::Flatten(flatten) = self {
+            return flatten.run();
+        }
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
         match self {
@@ -212,7 +219,9 @@ impl Volume {
             Volume::Allow(allow) => allow.said(&answer)?,
             Volume::Deny(deny) => deny.said(&answer)?,
             Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
-            Volume::Copy(_) | Volume::Diff(_) => unreachable!("it is several requests"),
+            Volume::Copy(_) | Volume::Diff(_) | Volume::Flatten(_) => {
+                unreachable!("it is several requests")
+            }
             Volume::Create(_)
             | Volume::Clone(_)
             | Volume::Rollback(_)
@@ -230,7 +239,9 @@ impl Volume {
 
     fn request(&self) -> Result<(&Common, ControlRequest)> {
         Ok(match self {
-            Volume::Copy(_) | Volume::Diff(_) => unreachable!("it is several requests"),
+            Volume::Copy(_) | Volume::Diff(_) | Volume::Flatten(_) => {
+                unreachable!("it is several requests")
+            }
             Volume::Create(c) => (c.common(), c.request()),
             Volume::Set(s) => {
                 let mut set = BTreeMap::new();

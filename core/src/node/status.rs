@@ -104,6 +104,10 @@ pub struct NodeStatus {
     pub slots: Option<SlotCounts>,
     /// How many slots of its disk each thin volume has.
     pub thin: Vec<(VolumeId, u64)>,
+    /// How far its disk is with each volume that is flattened, in thousandths.
+    pub flattening: Vec<(VolumeId, u64)>,
+    /// Whether that waits for space on its disk.
+    pub flattens_without_space: bool,
     /// Host requests in work.
     pub in_flight: usize,
     /// The scrubs in work: of which volumes, and how far they are.
@@ -167,6 +171,12 @@ impl Node {
         used.filter_map(|(space, slots)| Some((self.map.volume_in_space(space)?, slots))).collect()
     }
 
+    /// How far its disk is with each volume that is flattened.
+    fn flattening(&self) -> Vec<(VolumeId, u64)> {
+        let all = self.worker.store.flattening().into_iter();
+        all.filter_map(|(space, done)| Some((self.map.volume_in_space(space)?, done))).collect()
+    }
+
     /// What is exposed of each volume by parity that waits on its disk, now and so far.
     pub fn exposed(&self) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
         let all = self.worker.exposed(self.outbox.now);
@@ -210,6 +220,8 @@ impl Node {
             stale_sectors: self.stale_sectors(),
             slots: self.worker.store.slots(),
             thin: self.used_by_volume(),
+            flattening: self.flattening(),
+            flattens_without_space: self.worker.store.flattens_without_space(),
             exposed: self.exposed().collect(),
             exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()

@@ -40,7 +40,7 @@ mod tests {
         let spec = LayoutSpec::default();
         let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
         let snapshot = of.map(|of| Snapshot { of: VolumeId(of), taken: 1_735_689_599 });
-        let lineage = Lineage { below: below.map(VolumeId), snapshot };
+        let lineage = Lineage { below: below.map(VolumeId), snapshot, ..Lineage::default() };
         Volume { lineage, ..Volume::new(VolumeId(id), name, 0, &spec, geometry, Vec::new()) }
     }
 

@@ -375,6 +375,7 @@ pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus])
         snapshot_of: lineage::origin(engine.map(), volume),
         taken: lineage::taken(volume),
         below: lineage::below(engine.map(), volume),
+        flattening: space::flattening(engine.map(), volume, nodes),
         snapshots: engine.map().snapshots_of(volume.id).len(),
         used_bytes: volume.is_thin().then(|| space::used_bytes(volume, nodes)),
         layout: volume.layout.clone(),

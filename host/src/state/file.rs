@@ -204,6 +204,9 @@ struct VolumeEntry {
     /// Of a snapshot its volume, and when it was taken, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<(u32, u64)>,
+    /// Whether its disks copy what it shows of others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    flattens: bool,
 }
 
 /// The file's text.
@@ -381,6 +384,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         reservations: reservations::entry(&v.reservations),
         below: v.lineage.below.map(|below| below.0),
         snapshot: v.lineage.snapshot.map(|s| (s.of.0, s.taken)),
+        flattens: v.lineage.flattens,
     }
 }
 
@@ -541,6 +545,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
         lineage: Lineage {
             below: entry.below.map(VolumeId),
             snapshot: entry.snapshot.map(|(of, taken)| Snapshot { of: VolumeId(of), taken }),
+            flattens: entry.flattens,
         },
         hosts: entry.hosts.map(|list| list.into_iter().map(|(n, w)| (n, access(w))).collect()),
         policy: entry.policy.unwrap_or_default().policy(entry.journal, entry.commanded)?,

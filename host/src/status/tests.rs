@@ -52,6 +52,7 @@ fn full() -> Value {
         snapshot_of: Some(String::new()),
         taken: Some(String::new()),
         below: Some(String::new()),
+        flattening: Some(FlatteningStatus::default()),
         promise: Some(PromiseStatus::default()),
         missing: vec![MissingNode::default()],
         exposed: Some(ExposedStatus {

@@ -140,6 +140,8 @@ pub enum Change {
     CloneVolume(VolumeId, String),
     /// An operator sets a volume back to a snapshot of it ([`ClusterMap::check_rollback`]).
     RollBack(VolumeId, VolumeId),
+    /// An operator has a clone become independent of the snapshot below it ([`ClusterMap::check_flatten`]).
+    Flatten(VolumeId),
     /// An operator gives a volume another name. It is not done if another volume has that.
     RenameVolume(VolumeId, String),
     /// An operator has what is on a node's disk moved to others, or that stopped.
@@ -192,6 +194,7 @@ impl Change {
             Change::TakeSnapshots(of, name, taken) => map.take_snapshots(of, name, *taken),
             Change::CloneVolume(snapshot, name) => map.clone_volume(*snapshot, name),
             Change::RollBack(id, snapshot) => map.roll_back(*id, *snapshot),
+            Change::Flatten(id) => map.flatten(*id),
             Change::RenameVolume(id, name) => rename_volume(map, *id, name),
             Change::Drain(node, draining) => {
                 if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {

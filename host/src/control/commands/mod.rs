@@ -194,6 +194,7 @@ impl Commands<'_> {
             | ControlRequest::VolumeSet { .. }
             | ControlRequest::VolumeSnapshot { .. }
             | ControlRequest::VolumeClone { .. }
+            | ControlRequest::VolumeFlatten { .. }
             | ControlRequest::VolumeRollback { .. }
             // Also to plan: what others know of the map may be older.
             | ControlRequest::Rebalance { .. }
@@ -261,6 +262,7 @@ impl Commands<'_> {
                 | ControlRequest::VolumeRename { .. }
                 | ControlRequest::VolumeSnapshot { .. }
                 | ControlRequest::VolumeClone { .. }
+                | ControlRequest::VolumeFlatten { .. }
                 | ControlRequest::VolumeRollback { .. }
         );
         !depends || self.is_ready()
@@ -386,6 +388,7 @@ impl Commands<'_> {
             ControlRequest::VolumeClone { snapshot, to } => {
                 Outcome::Wait(self.clone_snapshot(&snapshot, to)?)
             }
+            ControlRequest::VolumeFlatten { name } => Outcome::Wait(self.flatten(&name)?),
             ControlRequest::VolumeRollback { name, snapshot } => {
                 Outcome::Wait(self.roll_back(&name, &snapshot)?)
             }
@@ -506,7 +509,7 @@ impl Commands<'_> {
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
-            Wait::Snapped(..) | Wait::Cloned(..) | Wait::RolledBack(..) => {
+            Wait::Snapped(..) | Wait::Cloned(..) | Wait::Flattens(..) | Wait::RolledBack(..) => {
                 self.check_snapshots(wait)
             }
             Wait::Hosts(..) => self.check_hosts(wait),

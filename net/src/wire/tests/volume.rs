@@ -22,6 +22,7 @@ pub fn volume() -> impl Strategy<Value = Volume> {
             lineage: Lineage {
                 below: (count % 2 == 0).then_some(VolumeId(count as u32)),
                 snapshot: (count % 3 == 2).then_some(Snapshot { of: id, taken: extent_stripes }),
+                flattens: count % 4 == 2,
             },
             id,
             name,
