@@ -16,7 +16,7 @@ pub fn report(trial: &Trial, outcome: &Outcome, as_json: bool) -> Result<()> {
 }
 
 fn json(trial: &Trial, outcome: &Outcome) -> Value {
-    let Outcome { faults, blocks, seen } = outcome;
+    let Outcome { faults, blocks, snapshots, seen } = outcome;
     let row = |(fault, t): &(Fault, Tally)| {
         json!({
             "fault": fault.to_string(),
@@ -32,6 +32,7 @@ fn json(trial: &Trial, outcome: &Outcome) -> Value {
         "seed": trial.seed,
         "rounds": trial.rounds,
         "blocks_verified": blocks,
+        "snapshots_verified": snapshots,
         "files_verified": seen.as_ref().map(|s| s.files),
         "fio_runs_verified": seen.as_ref().map(|s| s.fio_runs),
         "faults": faults.iter().map(row).collect::<Vec<_>>(),
@@ -39,7 +40,7 @@ fn json(trial: &Trial, outcome: &Outcome) -> Value {
 }
 
 fn say_text(trial: &Trial, outcome: &Outcome) -> Result<()> {
-    let Outcome { faults, blocks, seen } = outcome;
+    let Outcome { faults, blocks, snapshots, seen } = outcome;
     let mut table = table([
         "fault",
         "rounds",
@@ -64,7 +65,7 @@ fn say_text(trial: &Trial, outcome: &Outcome) -> Result<()> {
     say(table)?;
     say(format!(
         "{} rounds: every answer was right, no request failed, {blocks} blocks read back at the \
-         end, all parity true",
+         end, {snapshots} snapshots were as they must be, all parity true",
         trial.rounds
     ))?;
     let Some(Seen { files, fio_runs }) = seen else { return Ok(()) };

@@ -5,6 +5,7 @@ mod copying;
 mod creating;
 mod deleting;
 mod diff;
+mod flattening;
 mod keys;
 mod limits;
 mod ranges;
@@ -32,6 +33,7 @@ use copying::Copy;
 use creating::Create;
 use deleting::Delete;
 use diff::Diff;
+use flattening::Flatten;
 pub use limits::{limits, promise};
 use rights::{Allow, Deny};
 use snapshots::{Cloning, List, Rollback, Snapshot};
@@ -63,6 +65,8 @@ pub enum Volume {
     Snapshot(Snapshot),
     /// Create a writable volume from a snapshot. Both share what neither changes
     Clone(Cloning),
+    /// Make a clone independent of the snapshot below it by copying, in the background, what it shows of that
+    Flatten(Flatten),
     /// List what may have changed in a volume since a snapshot of it, or between two snapshots
     Diff(Diff),
     /// Write a snapshot, or what has changed in it since an earlier one, to a file or to standard output
@@ -188,6 +192,9 @@ impl Volume {
             Volume::Import(import) => return import.run(),
             _ => {}
         }
+        if let Volume::Flatten(flatten) = self {
+            return flatten.run();
+        }
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;
         match self {
@@ -221,7 +228,11 @@ impl Volume {
             Volume::Allow(allow) => allow.said(&answer)?,
             Volume::Deny(deny) => deny.said(&answer)?,
             Volume::Unreserve(named) => rights::unreserved(&named.name, &answer)?,
-            Volume::Copy(_) | Volume::Diff(_) | Volume::Export(_) | Volume::Import(_) => {
+            Volume::Copy(_)
+            | Volume::Diff(_)
+            | Volume::Flatten(_)
+            | Volume::Export(_)
+            | Volume::Import(_) => {
                 unreachable!("it is several requests")
             }
             Volume::Create(_)
@@ -241,7 +252,11 @@ impl Volume {
 
     fn request(&self) -> Result<(&Common, ControlRequest)> {
         Ok(match self {
-            Volume::Copy(_) | Volume::Diff(_) | Volume::Export(_) | Volume::Import(_) => {
+            Volume::Copy(_)
+            | Volume::Diff(_)
+            | Volume::Flatten(_)
+            | Volume::Export(_)
+            | Volume::Import(_) => {
                 unreachable!("it is several requests")
             }
             Volume::Create(c) => (c.common(), c.request()),

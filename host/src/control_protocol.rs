@@ -230,6 +230,11 @@ pub enum ControlRequest {
         /// The new volume's name.
         to: String,
     },
+    /// Have a clone copy what it shows of the snapshot below it, in the background, until it is independent of it.
+    VolumeFlatten {
+        /// Its name.
+        name: String,
+    },
     /// Set a volume that no host is connected to back to a snapshot of it.
     VolumeRollback {
         /// Its name.

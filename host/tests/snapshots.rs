@@ -57,6 +57,10 @@ impl Operator {
         self.ask(&Command::VolumeRollback { name: name.into(), snapshot: snapshot.into() })
     }
 
+    fn flatten(&mut self, name: &str) -> Result<Value, String> {
+        self.ask(&Command::VolumeFlatten { name: name.into() })
+    }
+
     fn delete(&mut self, name: &str, now: bool) -> Result<Value, String> {
         self.ask(&Command::VolumeDelete { name: name.into(), now })
     }
@@ -142,6 +146,58 @@ fn a_snapshot_keeps_what_volumes_held_and_a_clone_goes_its_own_way() {
     array.shutdown().unwrap();
 }
 
+/// A clone becomes independent while a host writes to it and snapshots of it are taken; then its snapshot can be deleted.
+#[test]
+fn a_clone_that_is_flattened_needs_its_snapshot_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir);
+    let mut operator = Operator::of(&array);
+    let mut a = open(dir, "a");
+    a.write_at(0, &[1; 2_000_000], false).unwrap();
+    operator.snapshot(&["a"], "s").unwrap();
+    operator.clone("a@s", "c").unwrap();
+    a.write_at(0, &[2; 500_000], false).unwrap();
+    a.disconnect().unwrap();
+    let mut c = open(dir, "c");
+    c.write_at(100_000, &[3; 100_000], false).unwrap();
+    let begun = operator.flatten("c").unwrap();
+    assert_eq!(begun["volume"]["name"], "c");
+    operator.snapshot(&["c"], "t").unwrap();
+    c.write_at(300_000, &[4; 100_000], false).unwrap();
+    let since = Instant::now();
+    let is_flattened = |status: &Status| {
+        let c = status.volumes.iter().find(|v| v.name == "c").unwrap();
+        c.flattening.is_none()
+    };
+    while !is_flattened(&operator.status()) {
+        assert!(since.elapsed() < Duration::from_secs(60), "{:?}", operator.status().volumes);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(operator.flatten("c").unwrap_err().contains("is independent"));
+    let status = operator.status();
+    let of = |name: &str| status.volumes.iter().find(|v| v.name == name).unwrap();
+    assert_eq!((of("c").below.as_deref(), &of("c@t").below), (Some("c@t"), &None));
+    assert!(of("c@t").used_bytes.unwrap() >= 2_000_000, "{:?}", of("c@t"));
+    operator.delete("a@s", true).unwrap();
+    operator.delete("a", true).unwrap();
+    operator.waits_for(3);
+    let is = |client: &mut Client<UnixStream>, pieces: &[(u64, u32, u8)]| {
+        for (offset, len, byte) in pieces {
+            let read = client.read_at(*offset, *len).unwrap();
+            assert!(read.iter().all(|b| b == byte), "{len} bytes at {offset} are not {byte}");
+        }
+    };
+    let changed = [(0, 100_000, 1), (100_000, 100_000, 3)];
+    is(&mut c, &[&changed[..], &[(300_000, 100_000, 4), (400_000, 1_600_000, 1)]].concat());
+    is(&mut open(dir, "c@t"), &[&changed[..], &[(200_000, 1_800_000, 1)]].concat());
+    c.disconnect().unwrap();
+    for name in ["b", "c", "c@t"] {
+        assert_eq!(operator.ask(&Command::scrub(name)).unwrap()["mismatched"], 0, "{name}");
+    }
+    array.shutdown().unwrap();
+}
+
 #[test]
 fn hosts_only_read_a_snapshot() {
     let dir = tempfile::tempdir().unwrap();
@@ -217,6 +273,10 @@ fn what_cannot_be_done_is_refused_and_why_is_said() {
         (operator.clone("a@s", "x@y"), "'x@y' cannot be a volume's name"),
         (operator.clone("a@t", "x"), "there is no volume 'a@t'"),
         (operator.clone("", "x"), "give the name of the snapshot"),
+        (operator.flatten("a"), "volume 'a' is independent of other volumes already"),
+        (operator.flatten("a@s"), "name the volume, 'a'"),
+        (operator.flatten("z"), "there is no volume 'z'"),
+        (operator.flatten(""), "give the name of the clone"),
         (operator.roll_back("a", "t"), "has no snapshot 't'; it has: a@s"),
         (operator.roll_back("c", "t"), "has no snapshots; `weft volume snapshot c NAME`"),
         (operator.roll_back("a", "b@s"), "'b@s' is a snapshot of another volume than 'a'"),
@@ -226,7 +286,7 @@ fn what_cannot_be_done_is_refused_and_why_is_said() {
         (operator.roll_back("", "s"), "give the names"),
         (
             operator.delete("a@s", false),
-            "has the clone c; delete it first (`weft volume delete c`)",
+            "has the clone c; delete it first (`weft volume delete c`), or flatten it (`weft volume flatten c`)",
         ),
         (operator.delete("a", true), "has a snapshot; delete it first (`weft volume delete a@s`)"),
         (

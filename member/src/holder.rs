@@ -206,7 +206,7 @@ fn epoch_of(report: &MemberReport) -> Epoch {
     match report {
         MemberReport::Frozen { epoch, .. }
         | MemberReport::CaughtUp { epoch }
-        | MemberReport::Merged { epoch }
+        | MemberReport::Merged { epoch, .. }
         | MemberReport::Wake { epoch } => *epoch,
     }
 }

@@ -94,7 +94,7 @@ const ENTER: u8 = 2;
 const FROZEN: u8 = 1;
 const CAUGHT_UP: u8 = 2;
 const WAKE: u8 = 3;
-const MERGED: u8 = 4;
+const MERGED: u8 = 5;
 
 impl Message {
     pub fn encode(&self, from: MemberId, to: MemberId, codec: &dyn MapCodec) -> Vec<u8> {
@@ -245,9 +245,11 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
             w.u8(CAUGHT_UP);
             w.u64(*epoch);
         }
-        MemberReport::Merged { epoch } => {
+        MemberReport::Merged { epoch, merged, flattened } => {
             w.u8(MERGED);
             w.u64(*epoch);
+            w.bool(*merged);
+            w.bool(*flattened);
         }
         MemberReport::Wake { epoch } => {
             w.u8(WAKE);
@@ -282,7 +284,7 @@ fn read_report(r: &mut Reader) -> Read<MemberReport> {
         }
         CAUGHT_UP => Ok(MemberReport::CaughtUp { epoch }),
         WAKE => Ok(MemberReport::Wake { epoch }),
-        MERGED => Ok(MemberReport::Merged { epoch }),
+        MERGED => Ok(MemberReport::Merged { epoch, merged: r.bool()?, flattened: r.bool()? }),
         value => Err(BytesError::Unknown { what: "report", value }),
     }
 }

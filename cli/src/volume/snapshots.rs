@@ -174,6 +174,7 @@ pub(super) fn in_words(volume: &VolumeStatus) -> Vec<String> {
         (_, _, Some(below)) => out.push(format!("lies over {below}: {}", shows(below))),
         _ => {}
     }
+    out.extend(super::flattening::in_words(volume));
     out.extend(count_in_words(std::slice::from_ref(volume)));
     out.extend(volume.schedule.iter().map(schedule_in_words));
     out

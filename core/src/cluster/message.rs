@@ -64,10 +64,14 @@ pub enum MemberReport {
         /// In this epoch.
         epoch: Epoch,
     },
-    /// Its disk has merged what the map wants merged of deleted snapshots.
+    /// Its disk has moved or copied what volumes show of others, where the map wants that. The last word of an epoch counts.
     Merged {
         /// In this epoch.
         epoch: Epoch,
+        /// All of deleted snapshots.
+        merged: bool,
+        /// All that clones show which are flattened.
+        flattened: bool,
     },
     /// There is something to be written to a volume that rests.
     Wake {

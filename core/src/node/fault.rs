@@ -59,6 +59,12 @@ pub enum Bug {
     ForgetsZeros,
     /// A disk that was away catches up on volumes, and not on their snapshots.
     ForgetsSnapshots,
+    /// A write that is settled after a snapshot counts as one of the volume, and not of the snapshot.
+    SettlesInNewest,
+    /// A write that begins soon after a snapshot is in it.
+    WritesToSnapshot,
+    /// The content of a deleted snapshot is dropped though others show it.
+    DropsDeleted,
     /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
     OldestPrepared,
     /// Who catches up is answered although what was aborted here may be in doubt again.
@@ -205,6 +211,21 @@ impl NodeConfig {
     /// Whether disks catch up on a volume.
     pub(super) fn catches_up_on(&self, volume: &Volume) -> bool {
         !(self.has(Bug::ForgetsSnapshots) && volume.is_snapshot())
+    }
+
+    /// Whether writes that are not settled follow the address space that they are in.
+    pub(super) fn follows_spaces(&self) -> bool {
+        !self.has(Bug::SettlesInNewest)
+    }
+
+    /// Whether a write of a new epoch is none of a snapshot that was taken with it.
+    pub(super) fn begins_after_snapshots(&self) -> bool {
+        !self.has(Bug::WritesToSnapshot)
+    }
+
+    /// Whether deleted snapshots keep what others show of them.
+    pub(super) fn keeps_deleted(&self) -> bool {
+        !self.has(Bug::DropsDeleted)
     }
 
     /// Whether a full disk refuses what needs space.

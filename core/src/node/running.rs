@@ -33,7 +33,8 @@ impl Node {
         let has_ticks = self.is_busy()
             || store.has_free_to_discard()
             || store.has_to_drop()
-            || store.has_to_merge();
+            || store.has_to_merge()
+            || store.has_to_flatten();
         if !self.outbox.tick_is_set && has_ticks {
             self.outbox.want_tick(self.config.patience.min(self.config.place_after));
         }

@@ -108,6 +108,10 @@ pub struct NodeStatus {
     pub thin: Vec<(VolumeId, u64)>,
     /// How many slots of the volume below each volume shows.
     pub shown: Vec<(VolumeId, u64)>,
+    /// How far its disk is with each volume that is flattened, in thousandths.
+    pub flattening: Vec<(VolumeId, u64)>,
+    /// Whether that waits for space on its disk.
+    pub flattens_without_space: bool,
     /// Host requests in work.
     pub in_flight: usize,
     /// The scrubs in work: of which volumes, and how far they are.
@@ -185,6 +189,11 @@ impl Node {
         numbers.into_iter().filter_map(|(space, n)| Some((*volumes.get(&space)?, n))).collect()
     }
 
+    /// How far its disk is with each volume that is flattened.
+    fn flattening(&self) -> Vec<(VolumeId, u64)> {
+        self.by_volume(self.worker.store.flattening())
+    }
+
     /// What is exposed of each volume by parity that waits on its disk, now and so far.
     pub fn exposed(&self) -> impl Iterator<Item = (VolumeId, Exposed)> + '_ {
         let all = self.worker.exposed(self.outbox.now);
@@ -229,6 +238,8 @@ impl Node {
             slots: self.worker.store.slots(),
             thin: self.used_by_volume(),
             shown: self.shown_by_volume(),
+            flattening: self.flattening(),
+            flattens_without_space: self.worker.store.flattens_without_space(),
             exposed: self.exposed().collect(),
             exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()

@@ -139,6 +139,22 @@ pub trait Store: Send {
     fn has_merged(&self) -> bool {
         true
     }
+    /// Whether clones have content left to copy from what they lie over.
+    fn has_to_flatten(&self) -> bool {
+        false
+    }
+    /// Whether clones have copied all that they show of what they lie over.
+    fn has_flattened(&self) -> bool {
+        true
+    }
+    /// How far that is: by address space, in thousandths.
+    fn flattening(&self) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+    /// Whether it waits for space on the disk.
+    fn flattens_without_space(&self) -> bool {
+        false
+    }
     /// Whether slots of thin volumes are empty.
     fn has_empty(&self) -> bool {
         false

@@ -33,6 +33,10 @@ pub enum StoreBug {
     UsedWhileDiscarded,
     /// A deleted snapshot is dropped with the sectors that the view above it shows.
     DropsShown,
+    /// A change is added to nothing where a view shows the content of another.
+    ForgetsBase,
+    /// A clone that is flattened does not get every sector.
+    CopiesSome,
 }
 
 impl StoreConfig {
@@ -53,6 +57,16 @@ impl StoreConfig {
     /// Whether a slot of a deleted snapshot stays while the view above it shows sectors of it.
     pub(super) fn keeps_shown(&self) -> bool {
         !self.has(StoreBug::DropsShown)
+    }
+
+    /// Whether changes of a view are added to what it shows.
+    pub(super) fn adds_to_shown(&self) -> bool {
+        !self.has(StoreBug::ForgetsBase)
+    }
+
+    /// Whether a clone that is flattened gets this sector.
+    pub(super) fn copies(&self, sector: u64) -> bool {
+        !self.has(StoreBug::CopiesSome) || sector % 16 != 4
     }
 
     /// Whether the room of forgotten frames is free only when the disk's superblock has forgotten them.

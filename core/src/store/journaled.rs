@@ -166,6 +166,22 @@ impl Store for JournalStore {
         JournalStore::has_merged(self)
     }
 
+    fn has_to_flatten(&self) -> bool {
+        JournalStore::has_to_flatten(self)
+    }
+
+    fn has_flattened(&self) -> bool {
+        JournalStore::has_flattened(self)
+    }
+
+    fn flattening(&self) -> Vec<(u64, u64)> {
+        JournalStore::flattening(self)
+    }
+
+    fn flattens_without_space(&self) -> bool {
+        JournalStore::flattens_without_space(self)
+    }
+
     fn has_empty(&self) -> bool {
         JournalStore::has_empty(self)
     }

@@ -178,12 +178,17 @@ impl JournalStore {
 
     /// Leaves out what would need places that are not there.
     pub(super) fn fit_given(&self, merged: &mut Merged, slots: &BTreeSet<u64>) {
-        let of_given = merged.given.iter().filter_map(|sector| self.slots.slot_of(*sector));
-        let all: BTreeSet<u64> = of_given.collect();
-        let unplaced = all.union(slots).filter(|slot| !self.slots.is_placed(**slot)).count() as u64;
-        if unplaced > self.slots.free() || !self.slots.can_promise(&all) {
+        if !self.has_places(&merged.given, slots) {
             merged.given.clear();
         }
+    }
+
+    /// Whether there are places for what a checkpoint is to give, beside those of its other slots.
+    pub(super) fn has_places(&self, given: &[u64], slots: &BTreeSet<u64>) -> bool {
+        let of_given = given.iter().filter_map(|sector| self.slots.slot_of(*sector));
+        let all: BTreeSet<u64> = of_given.collect();
+        let unplaced = all.union(slots).filter(|slot| !self.slots.is_placed(**slot)).count() as u64;
+        unplaced <= self.slots.free() && self.slots.can_promise(&all)
     }
 
     /// The slots of what a checkpoint is to give get their places.

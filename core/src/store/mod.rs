@@ -17,7 +17,7 @@
 //! - [`scans`]: which sectors are of some kind
 //! - [`checkpoint`]: putting the overlay in place
 //! - [`dropping`]: slots that are given back
-//! - [`merging`]: deleted snapshots
+//! - [`merging`]: deleted snapshots; [`flattening`]: clones that become independent
 //! - [`table`], [`pages`], [`index`], [`page`]: checksums and versions, and which pages of them there must be
 //! - [`sparse`]: lists that take memory where something is in them
 //! - [`torn`]: pages that a power cut tears
@@ -40,6 +40,7 @@ mod checkpoint;
 mod config;
 mod dropping;
 mod fault;
+mod flattening;
 mod format;
 mod index;
 mod journal;
@@ -189,6 +190,7 @@ pub struct JournalStore {
     /// Nothing before the map has said.
     views: Option<Views>,
     merging: merging::Merging,
+    flattening: flattening::Flattening,
     recovery: Option<Recovery>,
     /// Pages of the table that are being read.
     loading: BTreeSet<u64>,

@@ -161,7 +161,7 @@ impl JournalStore {
     /// Where the content lies of a sector, whose page is in memory, with these layers above its place.
     pub(super) fn base(&mut self, layers: &Over, sector: u64) -> Base {
         let entry = self.entry(sector);
-        match self.below(sector) {
+        match self.below(sector).filter(|_| self.config.adds_to_shown()) {
             Some(below) if layers.content.is_none() && entry == TableEntry::FRESH => {
                 let (layers, entry, place) = self.seen(below);
                 assert!(layers.deltas.is_empty(), "what lies below a view is put in place first");

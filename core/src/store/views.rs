@@ -22,6 +22,8 @@ pub struct View {
     pub below: u64,
     /// Whether the content below is merged into it.
     pub merges: bool,
+    /// Whether it gets a copy of all that it shows of those below.
+    pub flattens: bool,
 }
 
 impl View {
@@ -30,7 +32,7 @@ impl View {
         let count = self.sectors.end - self.sectors.start;
         self.sectors.end == next.sectors.start
             && self.below + count == next.below
-            && self.merges == next.merges
+            && (self.merges, self.flattens) == (next.merges, next.flattens)
     }
 }
 
@@ -72,6 +74,11 @@ impl Views {
         merging
     }
 
+    /// The views that get a copy of what they show.
+    pub fn flattening(&self) -> impl Iterator<Item = &View> {
+        self.all.iter().filter(|view| view.flattens)
+    }
+
     /// Whether no sector lies over another.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -92,7 +99,7 @@ impl Views {
         meets.map(move |view| {
             let from = view.sectors.start.max(sectors.start);
             let below = view.below + (from - view.sectors.start);
-            View { sectors: from..view.sectors.end.min(end), below, merges: view.merges }
+            View { sectors: from..view.sectors.end.min(end), below, ..view.clone() }
         })
     }
 
@@ -120,6 +127,7 @@ impl JournalStore {
         self.views = Some(views.clone());
         self.slots.set_views(views);
         self.merge_anew();
+        self.flatten_anew();
         self.step_checkpoint();
     }
 
@@ -175,9 +183,13 @@ impl JournalStore {
 mod tests {
     use super::*;
 
+    fn view_of(sectors: Range<u64>, below: u64) -> View {
+        View { sectors, below, merges: false, flattens: false }
+    }
+
     #[test]
     fn a_sector_shows_what_lies_below_it() {
-        let view = |start, below| View { sectors: start..start + 10, below, merges: false };
+        let view = |start, below| view_of(start..start + 10, below);
         let views = Views::new(vec![view(300, 205), view(200, 100)]);
         assert_eq!(
             [199, 200, 209, 210, 304].map(|s| views.below(s)),
@@ -187,13 +199,7 @@ mod tests {
         assert_eq!(views.all_below(302..309), [207..214, 107..110]);
         assert!(views.all_below(0..100).is_empty() && Views::default().all_below(0..9).is_empty());
         let cut: Vec<View> = views.in_range(205..302).collect();
-        assert_eq!(
-            cut,
-            [
-                View { sectors: 205..210, below: 105, merges: false },
-                View { sectors: 300..302, below: 205, merges: false }
-            ]
-        );
+        assert_eq!(cut, [view_of(205..210, 105), view_of(300..302, 205)]);
         let side_by_side = Views::new(vec![view(300, 100), view(310, 110), view(320, 130)]);
         assert_eq!(side_by_side.in_range(0..400).count(), 2);
     }

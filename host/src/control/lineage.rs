@@ -64,7 +64,7 @@ mod tests {
             source: None,
             scheduled: None,
         });
-        let lineage = Lineage { below: below.map(VolumeId), snapshot };
+        let lineage = Lineage { below: below.map(VolumeId), snapshot, ..Lineage::default() };
         Volume { lineage, ..Volume::new(VolumeId(id), name, 0, &spec, geometry, Vec::new()) }
     }
 

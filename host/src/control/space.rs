@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weft_core::cluster::{ClusterMap, Fullness, Volume};
 use weft_core::units::VolumeId;
 
-use crate::status::{NodeStatus, SlotsStatus, ThinStatus};
+use crate::status::{FlatteningOnDisk, FlatteningStatus, NodeStatus, SlotsStatus, ThinStatus};
 
 /// What a running node knows of its disk's slots.
 pub(super) fn tell(status: &mut NodeStatus, life: &weft_core::node::NodeStatus) {
@@ -20,6 +20,33 @@ pub(super) fn tell(status: &mut NodeStatus, life: &weft_core::node::NodeStatus) 
         thin.entry(id.0).or_insert_with(|| of(id)).shown_bytes = slots * bytes;
     }
     status.thin = thin.into_values().collect();
+    let lacks_space = life.flattens_without_space;
+    let of = |(id, done): &(VolumeId, u64)| FlatteningOnDisk {
+        volume: id.0,
+        thousandths: *done,
+        lacks_space,
+    };
+    status.flattening = life.flattening.iter().map(of).collect();
+}
+
+/// How far disks are that copy what a clone shows of others.
+pub(super) fn flattening(
+    map: &ClusterMap,
+    volume: &Volume,
+    nodes: &[NodeStatus],
+) -> Option<FlatteningStatus> {
+    // That may be the first of its snapshots.
+    let lowest = map.flattening(volume.id)?;
+    let said = |node: &NodeStatus| {
+        let its = node.flattening.iter().find(|its| its.volume == lowest.id.0)?;
+        Some((node.node, its.thousandths, its.lacks_space))
+    };
+    let all: Vec<(u16, u64, bool)> = nodes.iter().filter_map(said).collect();
+    let sum: u64 = all.iter().map(|(_, done, _)| done).sum();
+    Some(FlatteningStatus {
+        percent: (!all.is_empty()).then(|| sum as f64 / all.len() as f64 / 10.0),
+        full: all.iter().filter(|(.., lacks_space)| *lacks_space).map(|(n, ..)| *n).collect(),
+    })
 }
 
 /// Used and free bytes of each node's disk. `reserved` are the bytes that volumes reserve, by node.
@@ -34,7 +61,10 @@ pub(super) fn fill_in(nodes: &mut [NodeStatus], reserved: &[u64], disks: &[Fulln
             node.free_bytes = Some(disk.size.saturating_sub(node.used_bytes.unwrap_or_default()));
         }
     }
-    nodes.iter_mut().for_each(|node| node.thin.clear());
+    for node in nodes {
+        node.thin.clear();
+        node.flattening.clear();
+    }
 }
 
 /// Bytes of a thin volume that have space on disks, without its redundancy.

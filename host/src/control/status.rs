@@ -377,6 +377,7 @@ pub(crate) fn of(commands: &Commands<'_>, volume: &Volume, nodes: &[NodeStatus])
         taken: lineage::taken(volume),
         transfer: lineage::transfer(engine.map(), volume, engine.exports().at().cluster),
         below: lineage::below(engine.map(), volume),
+        flattening: space::flattening(engine.map(), volume, nodes),
         snapshots: engine.map().snapshots_of(volume.id).len(),
         schedule: commands.schedule(volume, nodes),
         used_bytes: volume.is_thin().then(|| space::used_bytes(volume, nodes)),

@@ -214,6 +214,9 @@ struct VolumeEntry {
     /// If a schedule had it taken: which part of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scheduled: Option<String>,
+    /// Whether its disks copy what it shows of others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    flattens: bool,
 }
 
 /// The file's text.
@@ -394,6 +397,7 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         source: v.lineage.snapshot.and_then(|s| s.source).map(|s| s.to_string()),
         import: v.import.as_ref().map(ImportEntry::of),
         scheduled: v.lineage.snapshot.and_then(|s| s.scheduled).map(|every| every.word().into()),
+        flattens: v.lineage.flattens,
     }
 }
 
@@ -566,6 +570,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
                 source,
                 scheduled,
             }),
+            flattens: entry.flattens,
         },
         import: entry.import.map(ImportEntry::import).transpose()?,
         hosts: entry.hosts.map(|list| list.into_iter().map(|(n, w)| (n, access(w))).collect()),

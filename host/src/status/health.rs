@@ -75,6 +75,15 @@ impl Status {
     }
 }
 
+/// Which disks have no space, in words.
+fn full_disks(nodes: &[u16]) -> String {
+    let nodes: Vec<String> = nodes.iter().map(u16::to_string).collect();
+    match nodes.len() {
+        1 => format!("the disk of node {} has no free space", nodes[0]),
+        _ => format!("the disks of nodes {} have no free space", nodes.join(", ")),
+    }
+}
+
 impl Status {
     fn of_volume(&self, volume: &VolumeStatus) -> Vec<(Health, String)> {
         if volume.mode == VolumeMode::Deleted || self.stands_with_another(volume) {
@@ -121,7 +130,11 @@ impl Status {
         let lost = (lost > 0).then(|| {
             (Health::Failed, format!("{} of volume {name} are permanently lost", exactly(lost)))
         });
-        let snapshots = of_schedule(volume);
+        let full = volume.flattening.as_ref().filter(|f| !f.full.is_empty()).map(|f| {
+            let text = format!("volume {name} cannot be flattened: {}", full_disks(&f.full));
+            (Health::Degraded, text)
+        });
+        let snapshots = of_schedule(volume).into_iter().chain(full);
         now.into_iter().chain(lost).chain(of_promise(volume)).chain(snapshots).collect()
     }
 

@@ -5,12 +5,14 @@
 
 mod errors;
 mod exposed;
+mod flattening;
 mod health;
 mod hosts;
 mod lanes;
 mod latency;
 mod promise;
 mod schedule;
+mod scrubs;
 mod slots;
 mod slow;
 mod transfer;
@@ -24,12 +26,14 @@ use serde::{Deserialize, Serialize};
 
 pub use errors::DiskErrors;
 pub use exposed::{ExposedStatus, RangeStatus};
+pub use flattening::{FlatteningOnDisk, FlatteningStatus};
 pub use health::{Health, Summary};
 pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
 pub use latency::{LatencyStatus, VolumeLatency};
 pub use promise::PromiseStatus;
 pub use schedule::ScheduleStatus;
+pub use scrubs::ScrubStatus;
 pub use slots::{SlotsStatus, ThinStatus};
 pub use slow::SlowStatus;
 pub use transfer::TransferStatus;
@@ -248,6 +252,9 @@ pub struct NodeStatus {
     /// What thin volumes have on its disk. In a status it is part of what each volume uses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thin: Vec<ThinStatus>,
+    /// How far its disk is with each volume that is flattened. In a status it is part of what is said of the volume.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flattening: Vec<FlatteningOnDisk>,
     /// Requests of hosts that it works on; only while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<usize>,
@@ -319,37 +326,6 @@ pub struct AbsenceStatus {
     pub hindrance: Option<String>,
 }
 
-/// A scrub that is under way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ScrubStatus {
-    /// The name of its volume; `null` if that has been deleted.
-    pub volume: Option<String>,
-    /// The node that does it.
-    pub node: u16,
-    /// Stripes of the volume.
-    pub stripes: u64,
-    /// Stripes before the first, which are not looked at.
-    pub from: u64,
-    /// Stripes that it has read and found true, perhaps after repair.
-    pub verified: u64,
-    /// Units in which something could not be read and was rebuilt.
-    pub rebuilt: u64,
-    /// Units that did not fit the rest of their stripe and were made anew.
-    pub mismatched: u64,
-    /// Stripes whose parity does not fit and it cannot be told why; they are left.
-    pub unclear: u64,
-    /// Stripes that could not be verified because a column is lost.
-    pub skipped: u64,
-}
-
-impl ScrubStatus {
-    /// How many stripes it is past.
-    pub fn done(&self) -> u64 {
-        self.from + self.verified + self.skipped
-    }
-}
-
 /// What a volume is like now: the worst of its extents decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -415,6 +391,9 @@ pub struct VolumeStatus {
     /// What exports and imports go by; only for snapshots, and volumes with imported ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<TransferStatus>,
+    /// How far it is with becoming independent of that; only while it does (`weft volume flatten`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flattening: Option<FlatteningStatus>,
     /// Its snapshots.
     pub snapshots: usize,
     /// When snapshots of it are taken without an operator; only if they are.

@@ -64,6 +64,7 @@ fn full() -> Value {
             hindrance: Some(String::new()),
             ..ScheduleStatus::default()
         }],
+        flattening: Some(FlatteningStatus::default()),
         promise: Some(PromiseStatus::default()),
         missing: vec![MissingNode::default()],
         exposed: Some(ExposedStatus {

@@ -44,6 +44,9 @@ const WITH_KEYS: u8 = 18;
 /// The first version whose maps know hosts, and which of them may use a volume.
 const WITH_HOSTS: u8 = 19;
 
+/// The first version whose clones can be flattened.
+const WITH_FLATTENING: u8 = 22;
+
 /// The first version whose volumes can have snapshots.
 const WITH_SNAPSHOTS: u8 = 21;
 
@@ -289,7 +292,6 @@ impl Wire for Volume {
     }
 }
 
-wire_struct!(Lineage { below, snapshot });
 wire_struct!(Source { cluster, snapshot });
 wire_struct!(Import { name, into, snapshot, taken, source, done });
 
@@ -308,6 +310,20 @@ impl Wire for Snapshot {
             source: if r.version < WITH_IMPORTS { None } else { Wire::take(r)? },
             scheduled: if r.version < WITH_SCHEDULES { None } else { Wire::take(r)? },
         })
+    }
+}
+
+impl Wire for Lineage {
+    fn put(&self, w: &mut Writer) {
+        self.below.put(w);
+        self.snapshot.put(w);
+        self.flattens.put(w);
+    }
+
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let (below, snapshot) = (Wire::take(r)?, Wire::take(r)?);
+        let flattens = if r.version < WITH_FLATTENING { false } else { Wire::take(r)? };
+        Ok(Lineage { below, snapshot, flattens })
     }
 }
 
@@ -506,7 +522,7 @@ wire_enum!(MemberReport, "report of a member" {
     1 = Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed },
     2 = CaughtUp { epoch },
     3 = Wake { epoch },
-    4 = Merged { epoch },
+    4 = Merged { epoch, merged, flattened },
 });
 
 #[cfg(test)]

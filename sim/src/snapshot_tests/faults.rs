@@ -4,7 +4,8 @@ use super::*;
 
 impl Trial {
     pub(super) fn fail(&mut self) {
-        match self.rng.u8(0..8) {
+        let kind = if self.draws.tight { self.rng.u8(0..2) * 7 } else { self.rng.u8(0..8) };
+        match kind {
             0 => {
                 self.tell(|| "all power is cut".into());
                 self.asked.clear();
@@ -45,6 +46,31 @@ impl Trial {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A node comes back while hosts write, and perhaps another dies: soon the first lacks what others have prepared, and
+    /// nobody knows what became of it.
+    pub(super) fn come_back_under_writes(&mut self) {
+        let node = self.down.swap_remove(self.rng.usize(0..self.down.len()));
+        self.tell(|| format!("{node} is back, under writes"));
+        let starts_last = self.rng.bool();
+        if !starts_last {
+            self.world.start_node(node);
+        }
+        for _ in 0..self.rng.u64(1..8) {
+            self.write();
+            self.step(16);
+        }
+        let other = NodeId(self.rng.u16(0..NODES as u16));
+        let may_die = other != node && !self.down.contains(&other);
+        if self.rng.bool() && may_die && self.down.len() + self.behind() < self.most_down {
+            self.tell(|| format!("{other} dies"));
+            self.kill(other, true);
+            self.down.push(other);
+        }
+        if starts_last {
+            self.world.start_node(node);
         }
     }
 

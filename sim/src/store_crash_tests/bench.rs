@@ -80,6 +80,8 @@ pub(super) struct Bench {
     /// The first sectors of the spaces of snapshots, each above the one before; and whether the first is being merged.
     pub(super) below: Vec<u64>,
     pub(super) merges: bool,
+    /// Whether the volume becomes independent of its snapshots.
+    pub(super) flattens: bool,
     pub(super) reads: Vec<(u64, Vec<u8>, Vec<u64>)>,
     scanned: Vec<(u64, Timestamp)>,
 }
@@ -157,6 +159,7 @@ impl Bench {
             open: false,
             below: Vec::new(),
             merges: false,
+            flattens: false,
             reads: Vec::new(),
             scanned: Vec::new(),
         };
@@ -190,6 +193,12 @@ impl Bench {
                 self.store.set_views(&self.views());
             }
             Merged => return self.merged(),
+            Flatten => {
+                self.flattens = true;
+                self.store.set_views(&self.views());
+                self.keep_all();
+            }
+            Flattened => return self.flattened(),
             Read(sector) => {
                 self.store.read(1000, self.base + sector, 1);
                 self.is_slow = true;

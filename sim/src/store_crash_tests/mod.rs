@@ -118,6 +118,36 @@ fn snapshots_are_taken_and_merged_with_a_crash_at_any_operation() {
     }
 }
 
+#[test]
+fn a_volume_becomes_independent_of_its_snapshots_with_a_crash_at_any_operation() {
+    for merges in [false, true] {
+        let acts = script::flattening(merges);
+        for (base, orders) in [(0, &ORDERS[..]), (THIN, &[Order::Any])] {
+            let crashes = at_every_operation_of(base, &acts, orders, &CRASHES);
+            assert!(crashes > 300, "{crashes}");
+        }
+        let mut bench = Bench::of(THIN, 1, Order::First, None);
+        assert!(bench.run(&acts));
+        bench.come_to_an_end();
+        let slots = Store::slots(&bench.store).expect("it is open");
+        assert_eq!(slots.placed, 7, "zeros are not copied");
+        bench.compare();
+    }
+}
+
+#[test]
+fn a_copy_that_leaves_something_out_is_found() {
+    let run = || {
+        cut_off(
+            &script::flattening(false),
+            Order::First,
+            (999_999, Crash::PowerCut),
+            Some(StoreBug::CopiesSome),
+        )
+    };
+    assert!(std::panic::catch_unwind(run).is_err());
+}
+
 /// When a snapshot is merged, only slots with visible content are left.
 #[test]
 fn a_merged_snapshot_keeps_no_slot() {

@@ -38,6 +38,10 @@ pub(super) enum Act {
     Merge,
     /// All of it has been merged.
     Merged,
+    /// The volume gets a copy of all that it shows of its snapshots.
+    Flatten,
+    /// It has that, and the snapshots are gone.
+    Flattened,
 }
 
 /// Whole slots of content, decided and in place.
@@ -288,5 +292,35 @@ pub(super) fn snapshots() -> Vec<Act> {
         acts.extend([Write(1, 1, Delta, byte + 2), Commit, Checkpoint, Rest]);
         acts.extend([Release; 3]);
     }
+    acts
+}
+
+/// Snapshots are taken, and the volume becomes independent of them between changes. With `merges` one is merged meanwhile.
+pub(super) fn flattening(merges: bool) -> Vec<Act> {
+    let mut acts = vec![Write(0, 6 * SLOT, Content, 1), Commit, Write(1, 2, Delta, 2), Commit];
+    acts.extend([Write(9 * SLOT + 1, 2, Content, 3), Commit, Checkpoint, Rest]);
+    acts.extend([Write(3 * SLOT, SLOT, Content, 0), Commit, Write(5 * SLOT, 1, Content, 0)]);
+    acts.extend([
+        Commit,
+        Snapshot,
+        Write(1, 1, Delta, 50),
+        Commit,
+        Write(SLOT + 2, 2, Content, 51),
+    ]);
+    acts.extend([Commit, Write(9 * SLOT + 2, 1, Mark, 0), Commit, Checkpoint, Rest]);
+    acts.extend([Release; 5]);
+    acts.extend([Snapshot, Write(2, 1, Content, 60), Commit, Write(7 * SLOT, 2, Delta, 61)]);
+    acts.extend([Commit, Flatten, Checkpoint, Steps(4), Write(4 * SLOT, 3, Delta, 62), Commit]);
+    if merges {
+        acts.extend([Merge, Checkpoint, Steps(5)]);
+    }
+    acts.extend([Checkpoint, Steps(6), Write(SLOT + 1, 1, Delta, 63), Commit, Checkpoint, Rest]);
+    acts.extend([Write(2 * SLOT + 1, 2, Content, 0), Commit, Checkpoint, Rest]);
+    acts.extend([Release; 6]);
+    if merges {
+        acts.push(Merged);
+    }
+    acts.extend([Flattened, Write(SLOT, 2, Delta, 64), Commit, Checkpoint, Rest]);
+    acts.extend([Release; 4]);
     acts
 }

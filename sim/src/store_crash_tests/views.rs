@@ -21,6 +21,7 @@ impl Bench {
             sectors: *above..*above + all,
             below: *below,
             merges: self.merges && n == 0,
+            flattens: self.flattens && *above == self.base,
         };
         Views::new(above.zip(&self.below).enumerate().map(view).collect())
     }
@@ -41,6 +42,24 @@ impl Bench {
             }
         }
         panic!("it is never merged");
+    }
+
+    /// The volume is independent of its snapshots, which are deleted. Says whether it came to that.
+    pub(super) fn flattened(&mut self) -> bool {
+        for _ in 0..20 {
+            self.checkpoint();
+            if !self.rest() {
+                return false;
+            }
+            if self.store.has_flattened() {
+                self.below.clear();
+                self.flattens = false;
+                self.store.set_views(&self.views());
+                self.keep_all();
+                return true;
+            }
+        }
+        panic!("it is never flattened");
     }
 
     pub(super) fn keep_all(&mut self) {

@@ -245,6 +245,16 @@ impl Cluster {
         Ok(self.layout.over(self.nodes())?.data_columns() as u64)
     }
 
+    /// Where operators and where hosts reach each node: its directory and a socket.
+    pub fn doors(&self) -> Vec<(PathBuf, PathBuf)> {
+        self.configs.iter().map(|config| config.dir.clone()).zip(self.sockets()).collect()
+    }
+
+    /// Bytes of a disk that a snapshot of the volume takes at most, and some to spare.
+    pub fn most_of_snapshot(&self) -> Result<u64> {
+        Ok(VOLUME_BYTES / self.data_columns()? + (4 << 20))
+    }
+
     /// The number of the attached host.
     fn host(&self) -> usize {
         self.configs.len()
@@ -501,14 +511,20 @@ impl Cluster {
     /// Has everything read and verified. Stripes are passed over while a node is out for a moment, as
     /// may happen on a machine that is busy: these are looked at again.
     pub fn scrub(&mut self) -> Result<()> {
-        for volume in [VOLUME, FILES_VOLUME] {
+        let volumes = self.status(0)?.volumes.into_iter();
+        let (snapshots, volumes): (Vec<_>, Vec<_>) = volumes.partition(|v| v.snapshot_of.is_some());
+        for volume in volumes.into_iter().chain(snapshots) {
             for left in (0..SCRUBS).rev() {
-                let found = self.ask(0, &ControlRequest::scrub(volume))?;
+                let found = match self.ask(0, &ControlRequest::scrub(&volume.name)) {
+                    // It has been deleted since.
+                    Err(_) if volume.snapshot_of.is_some() => break,
+                    found => found?,
+                };
                 let count = |what: &str| found[what].as_u64().unwrap_or(0);
                 match (count("mismatched"), count("skipped")) {
                     (0, 0) => break,
                     (0, _) if left > 0 => _ = self.wait_until_whole(WHOLE, Duration::ZERO)?,
-                    _ => bail!("the scrub of {volume} found not all parity true: {found}"),
+                    _ => bail!("the scrub of {} found not all parity true: {found}", volume.name),
                 }
             }
         }

@@ -17,7 +17,7 @@ use super::cluster::{VOLUME, VOLUME_BYTES};
 use super::fault::PATIENCE;
 use super::watch::Watch;
 
-const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 
 /// Hosts at a time.
 const HOSTS: u64 = 4;
@@ -28,10 +28,45 @@ const LONGEST: u64 = 64;
 /// A request that has waited for so long fails, whatever was done to a node.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// Which versions of each block of the volume have been written. Each block has one writer, who counts.
+pub struct History {
+    sent: Vec<AtomicU64>,
+    acknowledged: Vec<AtomicU64>,
+}
+
+impl Default for History {
+    fn default() -> History {
+        let none = || (0..VOLUME_BYTES / BLOCK).map(|_| AtomicU64::new(0)).collect();
+        History { sent: none(), acknowledged: none() }
+    }
+}
+
+impl History {
+    /// The last version of each block that was sent.
+    pub fn sent(&self) -> Vec<u64> {
+        self.sent.iter().map(|version| version.load(Ordering::SeqCst)).collect()
+    }
+
+    /// The last version of each block that was acknowledged.
+    pub fn acknowledged(&self) -> Vec<u64> {
+        self.acknowledged.iter().map(|version| version.load(Ordering::SeqCst)).collect()
+    }
+}
+
+/// The bytes of a version of a block.
+pub fn content(seed: u64, block: u64, version: u64) -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK as usize];
+    if version > 0 {
+        Rng::with_seed(seed ^ (block << 32 | version)).fill(&mut bytes);
+    }
+    bytes
+}
+
 /// What the hosts and the rounds share.
 #[derive(Default)]
 struct Shared {
     watch: Watch,
+    history: Arc<History>,
     /// Requests answered, of each host.
     answered: [AtomicU64; HOSTS as usize],
     /// How often all was to be read back so far, and how often each host has done so.
@@ -69,6 +104,11 @@ impl Hosts {
             threads.push(thread::Builder::new().spawn(move || host.run())?);
         }
         Ok(Hosts { shared, threads })
+    }
+
+    /// What has been written.
+    pub fn history(&self) -> Arc<History> {
+        self.shared.history.clone()
     }
 
     /// Requests answered so far.
@@ -168,10 +208,19 @@ impl Host {
 
     fn write(&mut self, from: u64, len: u64) -> Result<()> {
         let range = from as usize..(from + len) as usize;
-        self.versions[range].iter_mut().for_each(|v| *v += 1);
+        self.versions[range.clone()].iter_mut().for_each(|v| *v += 1);
         let bytes = self.content(from, len);
         let offset = (self.first + from) * BLOCK;
-        self.until_answered(|client| client.write_at(offset, &bytes, false))
+        let (first, shared) = (self.first as usize, self.shared.clone());
+        let note = |host: &Host, list: &[AtomicU64]| {
+            for n in range.clone() {
+                list[first + n].store(host.versions[n], Ordering::SeqCst);
+            }
+        };
+        note(self, &shared.history.sent);
+        self.until_answered(|client| client.write_at(offset, &bytes, false))?;
+        note(self, &shared.history.acknowledged);
+        Ok(())
     }
 
     fn read(&mut self, from: u64, len: u64) -> Result<()> {
@@ -210,14 +259,7 @@ impl Host {
     }
 
     fn block(&self, block: u64, version: u64) -> Vec<u8> {
-        if version == 0 {
-            return vec![0; BLOCK as usize];
-        }
-        let name = (self.first + block) << 32 | version;
-        let mut rng = Rng::with_seed(self.seed ^ name);
-        let mut bytes = vec![0; BLOCK as usize];
-        rng.fill(&mut bytes);
-        bytes
+        content(self.seed, self.first + block, version)
     }
 
     /// Asks one node after the other until one answers.

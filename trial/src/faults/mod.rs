@@ -17,6 +17,7 @@
 //! - [`wipe`]: a disk that is wiped while parity waits
 //! - [`hosts`]: who writes and reads blocks
 //! - [`files`]: a file system and programs on it
+//! - [`snapshots`]: snapshots of the blocks, taken and read meanwhile
 //! - [`watch`]: what rounds and those beside them share
 
 mod cluster;
@@ -28,6 +29,7 @@ mod held_up;
 mod hosts;
 mod inflict;
 mod network;
+mod snapshots;
 mod watch;
 mod wipe;
 
@@ -47,6 +49,7 @@ use files::Files;
 pub use files::Seen;
 use hosts::Hosts;
 use inflict::inflict;
+use snapshots::Snapshots;
 
 /// Every so many rounds everything is scrubbed.
 const SCRUB_EVERY: u32 = 10;
@@ -121,6 +124,8 @@ pub struct Outcome {
     pub faults: Vec<(Fault, Tally)>,
     /// Blocks that the hosts read back in the end.
     pub blocks: u64,
+    /// Snapshots that were taken and read.
+    pub snapshots: u64,
     /// What the file system held, if there was one.
     pub seen: Option<Seen>,
 }
@@ -129,11 +134,13 @@ pub struct Outcome {
 struct Users {
     hosts: Hosts,
     files: Option<Files>,
+    snapshots: Snapshots,
 }
 
 impl Users {
     fn check(&self) -> Result<()> {
         self.files.as_ref().map_or(Ok(()), Files::check)?;
+        self.snapshots.check()?;
         self.hosts.check()
     }
 }
@@ -188,7 +195,14 @@ impl Trial {
                 None
             }
         };
-        let users = Users { hosts: Hosts::start(sockets.clone(), self.seed)?, files };
+        let hosts = Hosts::start(sockets.clone(), self.seed)?;
+        let snapshots = Snapshots::start(
+            cluster.doors(),
+            cluster.most_of_snapshot()?,
+            hosts.history(),
+            self.seed,
+        )?;
+        let users = Users { hosts, files, snapshots };
         let stage = Stage::new("rounds", u64::from(self.rounds), Counts::Things);
         let mut to_come = Vec::new();
         for number in 0..self.rounds {
@@ -212,6 +226,7 @@ impl Trial {
             stage.advance(1);
         }
         stage.done(format!("{} requests answered", users.hosts.answered()));
+        let snapshots = users.snapshots.finish()?;
         let blocks = users.hosts.finish()?;
         let last = sockets.last().context("there is no node")?;
         let seen = users.files.map(|f| f.finish(last)).transpose().context("the file system")?;
@@ -223,7 +238,7 @@ impl Trial {
                 bail!("no node noticed anything of {} rounds of '{fault}'", tally.waits.len());
             }
         }
-        Ok(Outcome { faults, blocks, seen })
+        Ok(Outcome { faults, blocks, snapshots, seen })
     }
 
     /// Does something to a node, undoes it, and sees that everything becomes whole.
@@ -238,6 +253,9 @@ impl Trial {
     ) -> Result<Round> {
         users.hosts.take_longest_wait();
         let known = if fault.is_damage() { 0 } else { cluster.erasures(node)? };
+        // Snapshots change the map, too. And one that is taken between damage and the scrub would not be scrubbed.
+        let map_rests = fault.leaves_all_in() || scrubs;
+        let _map_rests = map_rests.then(|| users.snapshots.pause());
         let before = cluster.epoch(0)?;
         inflict(fault, cluster, node, rng)?;
         users.check()?;

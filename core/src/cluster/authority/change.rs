@@ -152,6 +152,8 @@ pub enum Change {
     /// The content of a hidden volume is complete: it is put in place, and its snapshot is taken. It is not done if the
     /// volume, or a name, is gone or taken meanwhile.
     FinishImport(VolumeId),
+    /// An operator has a clone become independent of the snapshot below it ([`ClusterMap::check_flatten`]).
+    Flatten(VolumeId),
     /// An operator gives a volume another name. It is not done if another volume has that.
     RenameVolume(VolumeId, String),
     /// An operator has what is on a node's disk moved to others, or that stopped.
@@ -208,6 +210,7 @@ impl Change {
             Change::BeginImport(base, import) => map.begin_import(*base, import),
             Change::AdvanceImport(id, done) => map.advance_import(*id, *done),
             Change::FinishImport(id) => map.finish_import(*id),
+            Change::Flatten(id) => map.flatten(*id),
             Change::RenameVolume(id, name) => rename_volume(map, *id, name),
             Change::Drain(node, draining) => {
                 if let Some(info) = map.nodes.get_mut(usize::from(node.0)) {

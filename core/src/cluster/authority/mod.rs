@@ -99,6 +99,8 @@ pub struct Authority {
     caught_up: Vec<NodeId>,
     /// Nodes that have merged deleted snapshots, in the epoch in force.
     merged: BTreeSet<NodeId>,
+    /// Nodes that have copied what clones show of others, in the epoch in force.
+    flattened: BTreeSet<NodeId>,
     changes: Vec<Change>,
     /// Somebody has something to write to a volume that rests.
     wakes: bool,
@@ -119,6 +121,7 @@ impl Authority {
             restarted: Vec::new(),
             caught_up: Vec::new(),
             merged: BTreeSet::new(),
+            flattened: BTreeSet::new(),
             changes: Vec::new(),
             wakes: false,
             phase: Phase::Settled,
@@ -162,6 +165,7 @@ impl Authority {
                 self.restarted.retain(|n| *n != node);
                 self.caught_up.retain(|n| *n != node);
                 self.merged.remove(&node);
+                self.flattened.remove(&node);
                 self.propose(out);
             }
             AuthorityInput::DiskFailed(node) => self.absences.disk_failed(node),
@@ -176,6 +180,7 @@ impl Authority {
                 self.restarted.push(node);
                 self.caught_up.retain(|n| *n != node);
                 self.merged.remove(&node);
+                self.flattened.remove(&node);
                 self.propose(out);
             }
             // It is here, so it is not given up.
@@ -250,10 +255,13 @@ impl Authority {
                     self.propose(out);
                 }
             }
-            MemberReport::Merged { epoch } => {
+            MemberReport::Merged { epoch, merged, flattened } => {
                 if epoch == self.map.epoch && self.is_settled() {
-                    self.merged.insert(node);
-                    if !self.map.merged_by(&self.merged).is_empty() {
+                    self.merged.extend(merged.then_some(node));
+                    self.flattened.extend(flattened.then_some(node));
+                    let any = !self.map.merged_by(&self.merged).is_empty()
+                        || !self.map.flattened_by(&self.flattened).is_empty();
+                    if any {
                         self.propose(out);
                     }
                 }
@@ -316,6 +324,7 @@ impl Authority {
         self.restarted.clear();
         self.caught_up.clear();
         self.merged.clear();
+        self.flattened.clear();
         self.changes.clear();
         self.wakes = false;
         self.settled_once = true;

@@ -77,6 +77,7 @@ impl Authority {
         let findings = &Findings { members, ..*findings };
         // They have said so of the map in force.
         self.next.forget_merged(&self.map.merged_by(&self.merged));
+        self.next.detach_flattened(&self.map.flattened_by(&self.flattened));
         self.next.forget_unseen();
         let empty = self.take_attendance_of_nodes(members);
         for node in &empty {

@@ -2,6 +2,7 @@
 
 mod attendance;
 mod check;
+mod flattening;
 mod hosts;
 mod imports;
 mod losses;

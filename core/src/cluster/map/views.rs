@@ -24,12 +24,14 @@ pub const MOST_SNAPSHOTS: usize = 1024;
 pub const MOST_VIEWS: usize = 2 * MOST_SNAPSHOTS;
 
 /// What a volume lies over, and what it is a picture of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Lineage {
     /// The volume whose content it shows where it was not written.
     pub below: Option<VolumeId>,
     /// If it is a snapshot: what of.
     pub snapshot: Option<Snapshot>,
+    /// Whether its disks copy what it shows of the volumes below, until it lies over none.
+    pub flattens: bool,
 }
 
 /// A snapshot's origin.
@@ -60,6 +62,8 @@ pub enum ViewError {
     NoSnapshot,
     /// The snapshot is of another volume.
     OfAnother,
+    /// It shows nothing of another volume.
+    NoClone,
     /// Its writes are not journalled, or not decided by votes.
     Policy,
     /// Parity of some of it is deferred.
@@ -168,17 +172,16 @@ impl ClusterMap {
         }
         let mut above = self.above(id);
         let into = above.next().filter(|_| above.next().is_none())?;
-        let is_whole = |volume: &Volume| {
-            let still = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
-            let attends = self.attendance.get(&volume.id);
-            let lacks = attends.is_some_and(|a| {
-                !(a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())
-            });
-            !lacks
-                && volume.extents.iter().all(still)
-                && volume.nodes().iter().all(|n| self.is_up(*n))
-        };
-        (is_whole(snapshot) && is_whole(into)).then_some(into.id)
+        (self.has_all_disks(snapshot) && self.has_all_disks(into)).then_some(into.id)
+    }
+
+    /// Whether no disk of a volume is away, lacks anything or is being filled.
+    pub(super) fn has_all_disks(&self, volume: &Volume) -> bool {
+        let still = |e: &Extent| e.filling.is_empty() && e.leaving.is_empty();
+        let lacks = self.attendance.get(&volume.id).is_some_and(|a| {
+            !(a.away.is_empty() && a.stale_since.is_empty() && a.forgot.is_empty())
+        });
+        !lacks && volume.extents.iter().all(still) && volume.nodes().iter().all(|n| self.is_up(*n))
     }
 
     /// Whether a deleted snapshot has one volume above it.
@@ -201,9 +204,11 @@ impl ClusterMap {
         let still = |(id, into): &&(VolumeId, VolumeId)| self.merges_into(*id) == Some(*into);
         let merged: Vec<(VolumeId, VolumeId)> = merged.iter().filter(still).copied().collect();
         for (id, into) in merged {
-            let below = self.volumes[&id].lineage.below;
+            let Lineage { below, flattens, .. } = self.volumes[&id].lineage;
             let volume = self.volumes.get_mut(&into).expect("it lies over it");
-            Arc::make_mut(volume).lineage.below = below;
+            let lineage = &mut Arc::make_mut(volume).lineage;
+            lineage.below = below;
+            lineage.flattens = (lineage.flattens || flattens) && below.is_some();
             self.volumes.remove(&id);
             self.attendance.remove(&id);
             self.room_used = true;
@@ -233,6 +238,7 @@ impl ClusterMap {
                 continue;
             };
             let merges = self.merges_into(below.id) == Some(volume.id);
+            let flattens = self.can_flatten(volume);
             for (n, extent) in volume.extents.iter().enumerate().take(below.extents.len()) {
                 let place = |extent: &Extent| extent.place_on(node).map(|(_, sector)| sector);
                 let (Some(first), Some(of_below)) = (place(extent), place(&below.extents[n]))
@@ -240,7 +246,8 @@ impl ClusterMap {
                     continue;
                 };
                 let count = volume.extent_sectors(n).min(below.extent_sectors(n));
-                all.push(View { sectors: first..first + count, below: of_below, merges });
+                let sectors = first..first + count;
+                all.push(View { sectors, below: of_below, merges, flattens });
             }
         }
         Views::new(all)
@@ -362,7 +369,7 @@ impl ClusterMap {
         let picture = Volume {
             id: number,
             name: origin.snapshot_name(name),
-            lineage: Lineage { below: origin.lineage.below, snapshot: Some(snapshot) },
+            lineage: Lineage { snapshot: Some(snapshot), ..origin.lineage },
             reservations: Reservations::default(),
             // Neither snapshots nor clones have the schedule of their volume.
             policy: Policy { snapshots: Schedule::NONE, ..origin.policy },
@@ -370,7 +377,7 @@ impl ClusterMap {
         };
         let origin = Arc::make_mut(origin);
         origin.put_in_space(thin_space(number));
-        origin.lineage.below = Some(number);
+        origin.lineage = Lineage { below: Some(number), ..Lineage::default() };
         self.volumes.insert(number, Arc::new(picture));
         if let Some(attendance) = self.attendance.get(&id).cloned() {
             self.attendance.insert(number, attendance);
@@ -387,7 +394,7 @@ impl ClusterMap {
         let mut clone = Volume {
             id: number,
             name: name.to_string(),
-            lineage: Lineage { below: Some(snapshot), snapshot: None },
+            lineage: Lineage { below: Some(snapshot), ..Lineage::default() },
             hosts: None,
             ..Volume::clone(&self.volumes[&snapshot])
         };
@@ -445,7 +452,7 @@ impl ClusterMap {
         (volume.size, volume.visible) = (picture.size, picture.size);
         volume.extents = picture.extents;
         volume.put_in_space(space);
-        volume.lineage.below = Some(snapshot);
+        volume.lineage = Lineage { below: Some(snapshot), ..Lineage::default() };
         volume.tidy_ranges();
         self.attend_new_space(id, snapshot);
     }
@@ -453,6 +460,9 @@ impl ClusterMap {
     /// An error in the lineage of a volume, if there is any.
     pub(super) fn wrong_with_lineage(&self, volume: &Volume) -> Option<&'static str> {
         let below = match volume.lineage.below {
+            None if volume.lineage.flattens => {
+                return Some("it is flattened, and lies over nothing");
+            }
             None => return None,
             Some(below) => self.volumes.get(&below),
         };

@@ -10,22 +10,44 @@ use std::sync::Arc;
 use super::Worker;
 use crate::cluster::Volume;
 use crate::node::MemberReport;
+use crate::node::message::{Header, Task};
 use crate::node::outbox::Outbox;
 use crate::store::Views;
-use crate::units::Timestamp;
+use crate::units::{MILLIS, Timestamp};
 
 impl Worker {
     /// The map in force says what lies over what.
     pub(super) fn enter_views(&mut self) {
         self.views = self.map.views_on(self.node);
         self.store.set_views(&self.views);
-        self.has_said_merged = false;
+        self.said_merged = (false, false);
         self.find_volumes_of_writes();
+    }
+
+    /// The volume in whose address space a write is: the one that it names.
+    pub(super) fn view_written(&self, header: &Header) -> Option<Arc<Volume>> {
+        let volume = self.map.volumes.get(&header.volume)?;
+        match self.config.begins_after_snapshots() {
+            true => Some(volume.clone()),
+            false => Some(self.snapshot_before(volume, header).unwrap_or(volume).clone()),
+        }
+    }
+
+    /// The snapshot below a volume, if a write of a host came soon after the map.
+    fn snapshot_before(&self, volume: &Volume, header: &Header) -> Option<&Arc<Volume>> {
+        let soon = header.ts.micros() < self.entered.floor().micros() + 5 * MILLIS / 1000;
+        let below = self.map.volumes.get(&volume.lineage.below?)?;
+        let is_its = below.lineage.snapshot.is_some_and(|snapshot| snapshot.of == volume.id);
+        let is_as_large = below.extents.len() == volume.extents.len();
+        (soon && is_its && is_as_large && matches!(header.task, Task::Write(_))).then_some(below)
     }
 
     /// A write that is not settled is one of the volume that has its address space now: of a snapshot, if its own volume
     /// goes on in another, or is gone.
     fn find_volumes_of_writes(&mut self) {
+        if !self.config.follows_spaces() {
+            return;
+        }
         let map = &self.map;
         for txn in self.txns.values_mut() {
             let Some(space) = txn.space else { continue };
@@ -43,14 +65,17 @@ impl Worker {
         }
     }
 
-    /// Reports when nothing is left to merge.
+    /// Reports when nothing is left to merge, and when clones have all that they show.
     pub(super) fn report_merged(&mut self, outbox: &mut Outbox) {
-        if self.views.is_empty() || self.has_said_merged || !self.store.has_merged() {
+        if self.views.is_empty() {
             return;
         }
-        self.has_said_merged = true;
-        if !self.views.merging().is_empty() {
-            outbox.report(MemberReport::Merged { epoch: self.map.epoch });
+        let before = self.said_merged;
+        let merged = before.0 || self.store.has_merged();
+        let flattened = before.1 || self.store.has_flattened();
+        if before != (merged, flattened) {
+            self.said_merged = (merged, flattened);
+            outbox.report(MemberReport::Merged { epoch: self.map.epoch, merged, flattened });
         }
     }
 

@@ -17,6 +17,11 @@ impl Worker {
         }
         self.unforgettable = self.unforgettable_sectors();
         let mut sectors = self.map.sectors_on(self.node);
+        if !self.config.keeps_deleted() {
+            let deleted = self.map.volumes.values().filter(|v| v.is_snapshot() && v.is_deleted());
+            let spaces: Vec<u64> = deleted.map(|v| v.space()).collect();
+            sectors.retain(|s| !spaces.contains(&(s.start / SPACE_SECTORS)));
+        }
         let slot = self.store.slot().max(1);
         let own = sectors.iter().filter(|s| s.start < SPACE_SECTORS);
         let reserved = slots_of(own, slot);

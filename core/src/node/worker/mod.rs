@@ -251,8 +251,8 @@ pub(crate) struct Worker {
     unforgettable: Vec<Range<u64>>,
     /// Which sectors show the content of others.
     views: Views,
-    /// Whether it has reported that nothing is left to merge.
-    has_said_merged: bool,
+    /// Whether it has reported that nothing is left to merge, and that clones have all that they show.
+    said_merged: (bool, bool),
     entered: Entered,
     filling: Filling,
     stalled: Stalled,
@@ -293,7 +293,7 @@ impl Worker {
             half_written: BTreeSet::new(),
             unforgettable: vec![EVERYWHERE],
             views: Views::default(),
-            has_said_merged: false,
+            said_merged: (false, false),
             entered: Entered::default(),
             filling: Filling::default(),
             stalled: Stalled::default(),

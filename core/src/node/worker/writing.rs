@@ -82,7 +82,7 @@ impl Worker {
 
     /// Begins a write, if it is not too late for it.
     fn begin(&mut self, header: &Header, outbox: &mut Outbox) -> bool {
-        let Some(volume) = self.map.volumes.get(&header.volume).cloned() else { return false };
+        let Some(volume) = self.view_written(header) else { return false };
         let (g, task) = (&volume.geometry, &header.task);
         if !task.fits(&volume) {
             return false;

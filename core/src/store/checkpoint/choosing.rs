@@ -37,11 +37,18 @@ impl JournalStore {
         }
         let mut dropped = if now || full { self.choose_dropped() } else { BTreeSet::new() };
         let mut merged = if now && !full { self.choose_merged() } else { Merged::default() };
+        let flattens = now && !full && merged.is_empty() && dropped.is_empty();
+        if flattens {
+            merged.given = self.choose_flattened();
+        }
         if self.overlay.is_empty() && !full && dropped.is_empty() && merged.is_empty() {
             return;
         }
         let (chosen, mut slots, pages) = self.choose(&held_back);
-        self.fit_given(&mut merged, &slots);
+        match flattens {
+            true => self.fit_flattened(&mut merged, &slots),
+            false => self.fit_given(&mut merged, &slots),
+        }
         let cost_with = |merged: &Merged| {
             let sectors = chosen.len() + merged.sectors(self.superblock.slot());
             self.frame_cost(sectors, slots.len() + dropped.len() + merged.slots(), pages)

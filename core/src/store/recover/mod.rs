@@ -212,6 +212,7 @@ impl JournalStore {
             dropping: super::dropping::Dropping::default(),
             views: None,
             merging: super::merging::Merging::default(),
+            flattening: super::flattening::Flattening::default(),
             recovery: Some(recovery),
             loading: BTreeSet::new(),
             ios: BTreeMap::new(),

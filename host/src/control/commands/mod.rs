@@ -201,6 +201,7 @@ impl Commands<'_> {
             | ControlRequest::VolumeSet { .. }
             | ControlRequest::VolumeSnapshot { .. }
             | ControlRequest::VolumeClone { .. }
+            | ControlRequest::VolumeFlatten { .. }
             | ControlRequest::VolumeRollback { .. }
             | ControlRequest::VolumeImport { .. }
             | ControlRequest::VolumeImportedUpTo { .. }
@@ -272,6 +273,7 @@ impl Commands<'_> {
                 | ControlRequest::VolumeRename { .. }
                 | ControlRequest::VolumeSnapshot { .. }
                 | ControlRequest::VolumeClone { .. }
+                | ControlRequest::VolumeFlatten { .. }
                 | ControlRequest::VolumeRollback { .. }
                 | ControlRequest::VolumeImport { .. }
                 | ControlRequest::VolumeImportedUpTo { .. }
@@ -401,6 +403,7 @@ impl Commands<'_> {
             ControlRequest::VolumeClone { snapshot, to } => {
                 Outcome::Wait(self.clone_snapshot(&snapshot, to)?)
             }
+            ControlRequest::VolumeFlatten { name } => Outcome::Wait(self.flatten(&name)?),
             ControlRequest::VolumeRollback { name, snapshot } => {
                 Outcome::Wait(self.roll_back(&name, &snapshot)?)
             }
@@ -529,7 +532,7 @@ impl Commands<'_> {
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
             Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
-            Wait::Snapped(..) | Wait::Cloned(..) | Wait::RolledBack(..) => {
+            Wait::Snapped(..) | Wait::Cloned(..) | Wait::Flattens(..) | Wait::RolledBack(..) => {
                 self.check_snapshots(wait)
             }
             Wait::Importing(..) | Wait::Imported(..) => self.check_imports(wait),

@@ -83,9 +83,10 @@ pub(super) fn check_deletion(map: &ClusterMap, volume: &Volume) -> Result<()> {
             _ => ("clones", "them"),
         };
         return fail(format!(
-            "snapshot '{name}' has the {clones} {}; delete {them} first (`weft volume delete {}`)",
+            "snapshot '{name}' has the {clones} {}; delete {them} first (`weft volume delete {first}`), or flatten {them} \
+             (`weft volume flatten {first}`)",
             some(&names),
-            names[0]
+            first = names[0]
         ));
     }
     let hidden = |v: &Arc<Volume>| v.visible == 0 && !v.is_deleted();
@@ -117,6 +118,9 @@ pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
         ),
         ViewError::OfAnother => format!(
             "'{to}' is a snapshot of another volume than '{name}'; `weft volume list --snapshots` shows which there are"
+        ),
+        ViewError::NoClone => format!(
+            "volume '{name}' is independent of other volumes already; only a clone can be flattened"
         ),
         ViewError::Policy if !volume.policy.journal => format!(
             "volume '{name}' has no journal, which snapshots need; copy it to a volume that has (`weft volume copy {name} NEW`)"
@@ -189,6 +193,19 @@ impl Commands<'_> {
         Ok(Wait::Cloned(volume.id, to, ticket))
     }
 
+    /// Has a clone become independent of the snapshot below it.
+    pub(super) fn flatten(&mut self, name: &str) -> Result<Wait> {
+        if name.is_empty() {
+            return fail("give the name of the clone to flatten");
+        }
+        self.require_ready()?;
+        let volume = self.volume(name)?;
+        self.refuse_while_sized(&volume)?;
+        let checked = self.engine.map().check_flatten(volume.id);
+        checked.map_err(|why| refused(why, &volume, name))?;
+        Ok(Wait::Flattens(volume.id, self.engine.change(Change::Flatten(volume.id))))
+    }
+
     /// Sets a volume back to a snapshot of it. Hosts do not see it until then, as when it is deleted: so none begins to use
     /// it meanwhile.
     ///
@@ -255,6 +272,7 @@ impl Commands<'_> {
     pub(super) fn check_snapshots(&mut self, mut wait: Wait) -> Result<Outcome> {
         let (Wait::Snapped(_, _, ticket)
         | Wait::Cloned(_, _, ticket)
+        | Wait::Flattens(_, ticket)
         | Wait::RolledBack(_, _, ticket)) = &mut wait
         else {
             return Ok(Outcome::Wait(wait));
@@ -279,6 +297,10 @@ impl Commands<'_> {
                 let is_it = |v: &&Arc<Volume>| v.name == *name && !v.is_deleted();
                 let clone = map.above(*snapshot).find(is_it).ok_or_else(overtaken)?;
                 json!({ "volume": status::of(self, clone, &nodes) })
+            }
+            Wait::Flattens(id, _) => {
+                let volume = map.volumes.get(id).ok_or_else(overtaken)?;
+                json!({ "volume": status::of(self, volume, &nodes) })
             }
             Wait::RolledBack(id, snapshot, _) => match map.volumes.get(id) {
                 Some(volume) if volume.visible > 0 && volume.lineage.below == Some(*snapshot) => {

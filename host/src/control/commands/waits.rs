@@ -79,6 +79,8 @@ pub(crate) enum Wait {
     Snapped(Vec<VolumeId>, String, Ticket),
     /// The map holds a volume of this name over the snapshot.
     Cloned(VolumeId, String, Ticket),
+    /// The map says that the volume's disks copy what it shows of others.
+    Flattens(VolumeId, Ticket),
     /// The volume shows the content of this snapshot, and hosts see it again.
     RolledBack(VolumeId, VolumeId, Ticket),
     /// The map has a hidden volume for an import.
@@ -260,6 +262,7 @@ impl Commands<'_> {
             | Wait::Renamed(..)
             | Wait::Snapped(..)
             | Wait::Cloned(..)
+            | Wait::Flattens(..)
             | Wait::RolledBack(..)
             | Wait::Importing(..)
             | Wait::Imported(..)

@@ -1,5 +1,6 @@
 //! Messages that are always the same: what is not copied, and bytes that stay as they are.
 
+use super::super::code::{Reader, Wire, Writer};
 use super::*;
 
 fn reply(data: Buffer) -> Message {
@@ -130,4 +131,22 @@ fn the_document_has_the_versions_of_today() {
         let says = format!("| version of the {what}, {version} |");
         assert!(document.contains(&says), "docs/transport.md does not say: {says}");
     }
+}
+
+/// Before version 22 no clone was flattened.
+#[test]
+fn a_lineage_of_an_earlier_version_is_read() {
+    let lineage = Lineage { below: Some(VolumeId(3)), snapshot: None, flattens: true };
+    let mut w = Writer::new(Vec::new());
+    lineage.put(&mut w);
+    let (bytes, _) = w.finish();
+    let read = |version, bytes: &[u8]| {
+        let mut r = Reader::new(version, bytes, Bytes::new());
+        let lineage = Lineage::take(&mut r).expect("a lineage");
+        r.finish().expect("all of it is read");
+        lineage
+    };
+    assert_eq!(read(22, &bytes), lineage);
+    let before = Lineage { flattens: false, ..lineage };
+    assert_eq!(read(21, &bytes[..bytes.len() - 1]), before);
 }

@@ -513,7 +513,9 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Wake { epoch })),
-        1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Merged { epoch })),
+        1 => (any::<u64>(), any::<bool>(), any::<bool>()).prop_map(|(epoch, merged, flattened)| {
+            Message::Report(MemberReport::Merged { epoch, merged, flattened })
+        }),
     ]
 }
 

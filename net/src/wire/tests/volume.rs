@@ -27,6 +27,7 @@ pub fn volume() -> impl Strategy<Value = Volume> {
                     source: (count > 2).then_some(source(extent_stripes)),
                     scheduled: Every::ALL.get(extent_stripes as usize % 5).copied(),
                 }),
+                flattens: count % 4 == 2,
             },
             import: (count % 3 == 0).then(|| Import {
                 name: name.clone(),
