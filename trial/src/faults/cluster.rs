@@ -448,6 +448,11 @@ impl Cluster {
         Ok(self.status(node)?.epoch)
     }
 
+    /// Whether a deleted snapshot has yet to be merged.
+    pub fn merges(&self) -> Result<bool> {
+        Ok(self.status(0)?.volumes.iter().any(|v| v.mode == VolumeMode::Deleted))
+    }
+
     /// Sectors, pages of the table and the like that a node has found unreadable or wrong since it was started.
     pub fn erasures(&self, node: usize) -> Result<u64> {
         let status = self.status(node)?;
@@ -499,7 +504,8 @@ impl Cluster {
             if let Some(node) = status.nodes.iter().find(|n| n.state != NodeState::Up) {
                 return Ok(Some(format!("node {} is {}", node.node, node.state)));
             }
-            if status.volumes.iter().any(|v| v.mode != VolumeMode::FaultFree) {
+            let is_well = |mode| matches!(mode, VolumeMode::FaultFree | VolumeMode::Deleted);
+            if !status.volumes.iter().all(|v| is_well(v.mode)) {
                 return Ok(Some("a volume is not fault-free".to_string()));
             }
             epochs.push(status.epoch);

@@ -45,10 +45,11 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Starts it at these nodes: their directories and their sockets for hosts. `room` is how many bytes of each disk a snapshot may take at most.
+    /// Starts it at these nodes: their directories and their sockets for hosts. `room` is how many bytes of each disk a snapshot
+    /// takes at most; without it none is taken.
     pub fn start(
         doors: Vec<(PathBuf, PathBuf)>,
-        room: u64,
+        room: Option<u64>,
         history: Arc<History>,
         seed: u64,
     ) -> Result<Snapshots> {
@@ -56,7 +57,8 @@ impl Snapshots {
         let taker = Taker {
             shared: shared.clone(),
             doors,
-            room,
+            room: room.unwrap_or(0),
+            takes: room.is_some(),
             history,
             seed,
             rng: Rng::with_seed(seed ^ 0x5a5a),
@@ -95,6 +97,7 @@ struct Taker {
     shared: Arc<Shared>,
     doors: Vec<(PathBuf, PathBuf)>,
     room: u64,
+    takes: bool,
     history: Arc<History>,
     seed: u64,
     rng: Rng,
@@ -111,7 +114,7 @@ impl Taker {
 
     fn work(&mut self) -> Result<u64> {
         let shared = self.shared.clone();
-        while shared.watch.goes_on() {
+        while self.takes && shared.watch.goes_on() {
             thread::sleep(Duration::from_millis(self.rng.u64(200..3000)));
             if self.taken.len() >= MOST || !self.has_room()? {
                 self.delete_oldest()?;
@@ -231,7 +234,7 @@ impl Taker {
         }
     }
 
-    /// Reads the oldest once more, deletes it, and waits until it is merged.
+    /// Reads the oldest once more, and deletes it. It is merged in the background.
     fn delete_oldest(&mut self) -> Result<()> {
         if self.taken.is_empty() {
             return Ok(());
@@ -241,19 +244,7 @@ impl Taker {
         let _changes = shared.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.taken.remove(0).name;
         let gone = |e: &str| e.contains("there is no volume");
-        let request = ControlRequest::VolumeDelete { name: name.clone(), now: true };
-        let _ = self.ask(&request, gone)?;
-        let since = Instant::now();
-        loop {
-            let status = self.ask(&ControlRequest::Status, |_| false)?.map_err(|e| anyhow!(e))?;
-            let volumes = status["volumes"].as_array().context("a status has volumes")?;
-            if !volumes.iter().any(|volume| volume["name"] == *name) {
-                return Ok(());
-            }
-            if since.elapsed() > LONGEST_WAIT {
-                bail!("{name} has not been merged for {LONGEST_WAIT:?}");
-            }
-            thread::sleep(EVERY);
-        }
+        let request = ControlRequest::VolumeDelete { name, now: true };
+        self.ask(&request, gone).map(|_| ())
     }
 }
