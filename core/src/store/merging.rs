@@ -35,6 +35,9 @@ pub(super) struct Merging {
     found: bool,
     /// Nothing of a deleted snapshot is shown any more.
     done: bool,
+    /// Its turn came when no checkpoint could merge: the next one that can does. Under load there is nearly always another
+    /// under way.
+    missed: bool,
 }
 
 /// What a checkpoint merges.
@@ -69,6 +72,19 @@ impl JournalStore {
     /// The views have changed: the search begins with the first slot.
     pub(super) fn merge_anew(&mut self) {
         self.merging = Merging::default();
+    }
+
+    /// Whether a checkpoint merges or flattens although it is not the turn of one (`now`): when it was, none `can`, because
+    /// another was under way, or the journal was full.
+    pub(super) fn makes_up_for_missed(&mut self, now: bool, can: bool) -> bool {
+        match can {
+            true => std::mem::take(&mut self.merging.missed),
+            false if now => {
+                self.merging.missed = self.has_to_merge() || self.has_to_flatten();
+                false
+            }
+            false => false,
+        }
     }
 
     /// Whether content is left to merge.

@@ -134,7 +134,7 @@ impl Status {
             let text = format!("volume {name} cannot be flattened: {}", full_disks(&f.full));
             (Health::Degraded, text)
         });
-        let snapshots = of_schedule(volume).into_iter().chain(full);
+        let snapshots = of_schedule(volume).chain(full);
         now.into_iter().chain(lost).chain(of_promise(volume)).chain(snapshots).collect()
     }
 

@@ -167,7 +167,7 @@ impl ClusterMap {
         let volume = Arc::make_mut(volume);
         (volume.size, volume.visible) = (hidden.size, hidden.size);
         volume.extents = hidden.extents.clone();
-        volume.lineage = hidden.lineage.clone();
+        volume.lineage = hidden.lineage;
         volume.tidy_ranges();
         self.attendance.remove(&into);
         self.attendance.extend(attendance.map(|attendance| (into, attendance)));

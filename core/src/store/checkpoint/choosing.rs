@@ -26,9 +26,10 @@ impl JournalStore {
         self.go_on_in_epoch();
         let j = &self.journal;
         let full = j.used() > j.size() / 2 || j.stalled || self.slots.is_short();
+        let idle = self.checkpoint.is_none() && self.recovery.is_none() && !self.failed;
+        let now = self.makes_up_for_missed(now, idle && !full) || now;
         let due =
             now || full || self.unlogged > 0 || self.overlay.len() >= self.config.overlay_sectors;
-        let idle = self.checkpoint.is_none() && self.recovery.is_none() && !self.failed;
         if now {
             self.look_at_free(idle && !full && self.overlay.is_empty());
         }
