@@ -324,7 +324,7 @@ returned() {
 
 METRICS=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 up here --nodes 4 --disk-size 256M --volume vol0:1M --listen "$T/here.sock" --metrics "$METRICS"
-up there --processes --nodes 4 --disk-size 256M --volume vol0:1M
+up there --processes --nodes 4 --disk-size 256M --volume vol0:1M --listen "$T/there.sock"
 for check in $checks; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
