@@ -183,17 +183,13 @@ pub struct Named {
 impl Volume {
     /// Asks the array, and says what it answered.
     pub fn run(&self) -> Result<ExitCode> {
-        if let Volume::Copy(copy) = self {
-            return copy.run();
-        }
         match self {
+            Volume::Copy(copy) => return copy.run(),
             Volume::Diff(diff) => return diff.run(),
             Volume::Export(export) => return export.run(),
+            Volume::Flatten(flatten) => return flatten.run(),
             Volume::Import(import) => return import.run(),
             _ => {}
-        }
-        if let Volume::Flatten(flatten) = self {
-            return flatten.run();
         }
         let (common, request) = self.request()?;
         let mut control = common.target.connect()?;

@@ -252,7 +252,7 @@ pub struct NodeStatus {
     /// What thin volumes have on its disk. In a status it is part of what each volume uses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thin: Vec<ThinStatus>,
-    /// How far its disk is with each volume that is flattened. In a status it is part of what is said of the volume.
+    /// How far its disk is with each volume that is flattened. A status has it at the volume.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub flattening: Vec<FlatteningOnDisk>,
     /// Requests of hosts that it works on; only while it runs.
