@@ -16,6 +16,7 @@ pub mod check;
 mod checked;
 #[cfg(test)]
 mod controlled_tests;
+mod damage;
 pub mod disk;
 pub mod engine;
 pub mod explore;

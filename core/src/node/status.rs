@@ -112,6 +112,8 @@ pub struct NodeStatus {
     pub flattening: Vec<(VolumeId, u64)>,
     /// Whether that waits for space on its disk.
     pub flattens_without_space: bool,
+    /// Whether damage destroyed its disk's record of used slots. The disk has to be replaced.
+    pub has_lost_claims: bool,
     /// Host requests in work.
     pub in_flight: usize,
     /// The scrubs in work: of which volumes, and how far they are.
@@ -240,6 +242,7 @@ impl Node {
             shown: self.shown_by_volume(),
             flattening: self.flattening(),
             flattens_without_space: self.worker.store.flattens_without_space(),
+            has_lost_claims: self.worker.store.has_lost_claims(),
             exposed: self.exposed().collect(),
             exposed_areas: self.exposed_areas().collect(),
             in_flight: self.endpoint.in_flight() + self.originator.in_flight()

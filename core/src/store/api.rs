@@ -155,6 +155,10 @@ pub trait Store: Send {
     fn flattens_without_space(&self) -> bool {
         false
     }
+    /// Whether damage destroyed the record of used slots. Slots without a known place are lost then, until the disk is replaced.
+    fn has_lost_claims(&self) -> bool {
+        false
+    }
     /// Whether slots of thin volumes are empty.
     fn has_empty(&self) -> bool {
         false

@@ -182,6 +182,10 @@ impl Store for JournalStore {
         JournalStore::flattens_without_space(self)
     }
 
+    fn has_lost_claims(&self) -> bool {
+        JournalStore::has_lost_claims(self)
+    }
+
     fn has_empty(&self) -> bool {
         JournalStore::has_empty(self)
     }

@@ -150,6 +150,11 @@ impl JournalStore {
         self.table.set(place, TableEntry { slot, ..entry });
     }
 
+    /// Whether pages of the owners were damaged.
+    pub fn has_lost_claims(&self) -> bool {
+        self.superblock.unclaimed_lost
+    }
+
     /// What is known of the sectors of a slot that has no place.
     pub(super) fn unclaimed(&self) -> TableEntry {
         match self.superblock.unclaimed_lost && self.config.loses_unclaimed() {

@@ -10,6 +10,7 @@ use crate::status::{FlatteningOnDisk, FlatteningStatus, NodeStatus, SlotsStatus,
 /// What a running node knows of its disk's slots.
 pub(super) fn tell(status: &mut NodeStatus, life: &weft_core::node::NodeStatus) {
     status.slots = life.slots.map(SlotsStatus::from);
+    status.lost_claims = life.has_lost_claims;
     let bytes = life.slots.map_or(0, |slots| slots.bytes);
     let mut thin = BTreeMap::<u32, ThinStatus>::new();
     let of = |id: &VolumeId| ThinStatus { volume: id.0, ..ThinStatus::default() };

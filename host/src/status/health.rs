@@ -263,8 +263,21 @@ fn of_full(node: &NodeStatus) -> Option<(Health, String)> {
     Some((Health::Degraded, format!("the disk of node {} is {full} % full: {then}", node.node)))
 }
 
+/// Whether damage destroyed a disk's record of its used space.
+fn of_lost_claims(node: &NodeStatus) -> Option<(Health, String)> {
+    let n = node.node;
+    let text = format!(
+        "damage destroyed the record of the used space on the disk of node {n}: stop the node, and `weft disk replace {n}` \
+         rebuilds it on an empty disk"
+    );
+    node.lost_claims.then_some((Health::Degraded, text))
+}
+
 /// What is wrong with a node that takes part as it should.
 fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
+    if let Some(lost) = of_lost_claims(node) {
+        return Some(lost);
+    }
     if let Some(full) = of_full(node) {
         return Some(full);
     }
@@ -321,6 +334,15 @@ mod tests {
         let volume = VolumeStatus { schedule, ..volume(VolumeMode::FaultFree) };
         let expected = "degraded: the daily snapshot of volume v cannot be taken: no votes";
         assert_eq!(said(vec![volume], vec![]), expected);
+    }
+
+    #[test]
+    fn a_disk_that_lost_the_record_of_its_slots_is_to_be_replaced() {
+        let node = NodeStatus { node: 3, lost_claims: true, ..NodeStatus::default() };
+        let node = NodeStatus { state: NodeState::Up, ..node };
+        let expected = "degraded: damage destroyed the record of the used space on the disk of node 3: stop the node, and \
+                        `weft disk replace 3` rebuilds it on an empty disk";
+        assert_eq!(said(vec![], vec![node]), expected);
     }
 
     #[test]

@@ -249,6 +249,9 @@ pub struct NodeStatus {
     /// How many slots of its disk are used for what; only while it runs, and if the disk has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotsStatus>,
+    /// Whether damage destroyed its disk's record of used slots; only if it did.
+    #[serde(skip_serializing_if = "is_false")]
+    pub lost_claims: bool,
     /// What thin volumes have on its disk. In a status it is part of what each volume uses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub thin: Vec<ThinStatus>,

@@ -28,6 +28,7 @@ fn full() -> Value {
             ..AbsenceStatus::default()
         }),
         slots: Some(SlotsStatus::default()),
+        lost_claims: true,
         in_flight: Some(0),
         quiet: Some(true),
         waiting: Some(String::new()),

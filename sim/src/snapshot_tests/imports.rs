@@ -50,6 +50,9 @@ impl Trial {
         self.until("no host uses them", |t| {
             !t.asked.values().any(|asked| asked.volume == into || asked.volume == id)
         });
+        if self.rng.bool() {
+            self.forget_last_writes(id);
+        }
         self.tell(|| format!("{id:?} is put in place as {into:?}"));
         self.change(&Change::FinishImport(id), |w| !w.map().volumes.contains_key(&id));
         let model = self.models.remove(&id).expect("a model");
@@ -57,5 +60,18 @@ impl Trial {
         let taken = self.world.map().volumes.values().find(|v| v.name == full).map(|v| v.id);
         self.models.insert(taken.expect("the import's snapshot"), model.clone());
         self.models.insert(into, model);
+    }
+
+    /// Writes are answered, and then all power is cut before every node knows of it.
+    fn forget_last_writes(&mut self, id: VolumeId) {
+        for _ in 0..self.rng.u64(1..6) {
+            self.write_to(id);
+        }
+        self.until("they are answered", |t| !t.asked.values().any(|asked| asked.volume == id));
+        self.tell(|| "all power is cut".into());
+        self.asked.clear();
+        self.world.power_cut();
+        self.world.start_everything();
+        self.down.clear();
     }
 }

@@ -14,10 +14,12 @@ use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 use crate::world::World;
 
 mod bugs;
+mod damaged;
 mod differences;
 mod faults;
 mod flattening;
 mod imports;
+mod views;
 
 const FIRST: VolumeId = VolumeId(1);
 const OTHER: VolumeId = VolumeId(2);
@@ -58,6 +60,8 @@ struct Trial {
     /// Writes refused for want of space.
     refused: u64,
     draws: Draws,
+    /// The node whose disk was copied.
+    copied: Option<NodeId>,
     story: bool,
 }
 
@@ -72,15 +76,19 @@ struct Draws {
     imports: bool,
     /// Disks are so small that they are full at times. Then none is lost, since catching up may have to wait for space.
     tight: bool,
+    /// Disks are damaged, and scrubbed before anything else happens to one.
+    damages: bool,
 }
 
 impl Draws {
     fn of(seed: u64) -> Draws {
-        Draws { compares: true, flattens: true, imports: seed % 40 >= 20, tight: seed % 4 == 3 }
+        let (imports, tight, damages) = (seed % 40 >= 20, seed % 4 == 3, seed % 8 == 5);
+        Draws { compares: true, flattens: true, imports, tight, damages }
     }
 
     /// As it was before views were compared.
-    const FIRST: Draws = Draws { compares: false, flattens: false, imports: false, tight: false };
+    const FIRST: Draws =
+        Draws { compares: false, flattens: false, imports: false, tight: false, damages: false };
 }
 
 fn volumes(rng: &mut Rng, data: u64, tight: bool) -> Vec<Volume> {
@@ -142,6 +150,7 @@ impl Trial {
             most_down: bears,
             refused: 0,
             draws,
+            copied: None,
             story: std::env::var("WEFT_STORY").is_ok(),
         };
         trial.until("all nodes serve", Trial::is_whole);
@@ -238,6 +247,10 @@ impl Trial {
     /// A host writes somewhere where nothing is being written.
     fn write(&mut self) {
         let volume = self.writable();
+        self.write_to(volume);
+    }
+
+    fn write_to(&mut self, volume: VolumeId) {
         let sectors = self.models[&volume].len();
         let first = self.rng.usize(0..sectors);
         let count = match self.rng.u8(0..4) {
@@ -404,86 +417,6 @@ impl Trial {
         self.change(&change, |w| w.map().volumes.get(&id).is_none_or(|v| v.is_deleted()));
     }
 
-    /// Reads all of a view. What it shows once it shows for ever.
-    fn settle(&mut self, id: VolumeId) {
-        self.until("no host writes to it", |t| !t.asked.values().any(|a| a.volume == id));
-        let len = self.models[&id].len() as u64 * SECTOR;
-        let range = Range { offset: 0, len };
-        let mut tries = 0;
-        let pieces = loop {
-            let read = self.ask(id, HostOp::Read(range));
-            match self.answer(read) {
-                Ok(HostData::Bytes(pieces)) => break pieces,
-                Err(HostError::TooManyLost) if tries < 20 => {
-                    tries += 1;
-                    self.step(4000);
-                }
-                other => panic!(
-                    "a read of {id:?}: {other:?}; down {:?}; {:#?}; {:#?}",
-                    self.down,
-                    self.world.map().attendance,
-                    self.world.map().volumes[&id].extents
-                ),
-            }
-        };
-        let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
-        let wrong = bytes.chunks(SECTOR as usize).zip(&self.models[&id]);
-        if let Some(n) = wrong.clone().position(|(sector, possible)| !possible.contains(&sector[0]))
-        {
-            self.tell_of(n);
-        }
-        let model = self.models.get_mut(&id).expect("a model");
-        for (n, (sector, possible)) in bytes.chunks(SECTOR as usize).zip(model).enumerate() {
-            let seen = sector[0];
-            assert!(sector.iter().all(|b| *b == seen), "{id:?}: sector {n} is torn");
-            assert!(
-                possible.contains(&seen),
-                "{id:?}: sector {n} is {seen}, and may be {possible:?}"
-            );
-            *possible = vec![seen];
-        }
-    }
-
-    /// What each view shows of a sector, and where it is.
-    fn tell_of(&mut self, n: usize) {
-        for id in self.models.keys().copied().collect::<Vec<_>>() {
-            let volume = self.world.map().volumes[&id].clone();
-            let offset = n as u64 * SECTOR;
-            let g = &volume.geometry;
-            let stripe = offset / g.stripe_bytes();
-            let extent = volume.extent(stripe);
-            let read = self.ask(id, HostOp::Read(Range { offset, len: SECTOR }));
-            let seen = match self.answer(read) {
-                Ok(HostData::Bytes(pieces)) => format!("{}", pieces[0].to_bytes()[0]),
-                other => format!("{other:?}"),
-            };
-            let may = &self.models[&id].get(n);
-            println!(
-                "{id:?} over {:?}: sector {n} is {seen}, may be {may:?}; stripe {stripe}, unit {}, {extent:?}",
-                volume.lineage.below,
-                offset % g.stripe_bytes() / g.unit
-            );
-        }
-    }
-
-    fn settle_all(&mut self) {
-        for id in self.models.keys().copied().collect::<Vec<_>>() {
-            self.settle(id);
-        }
-    }
-
-    fn scrub_all(&mut self) {
-        for id in self.models.keys().copied().collect::<Vec<_>>() {
-            let scrub = self.ask(id, HostOp::SCRUB);
-            match self.answer(scrub) {
-                Ok(HostData::Scrubbed(p, _)) => {
-                    assert_eq!((p.mismatched, p.skipped, p.rebuilt), (0, 0, 0), "{id:?}: {p:?}");
-                }
-                other => panic!("{id:?}: {other:?}"),
-            }
-        }
-    }
-
     fn run(mut self) {
         for _ in 0..self.rng.usize(20..60) {
             let most = if self.draws.flattens { 18 } else { 16 };
@@ -499,6 +432,7 @@ impl Trial {
                     let id = all[self.rng.usize(0..all.len())];
                     self.settle(id);
                 }
+                9 | 10 if self.draws.damages => self.damage(),
                 16 | 17 => self.flatten(),
                 _ => {
                     for _ in 0..self.rng.u64(1..12) {

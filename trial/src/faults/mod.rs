@@ -25,6 +25,7 @@ mod damage;
 mod device;
 mod fault;
 mod files;
+mod health;
 mod held_up;
 mod hosts;
 mod inflict;
@@ -196,9 +197,7 @@ impl Trial {
             }
         };
         let hosts = Hosts::start(sockets.clone(), self.seed)?;
-        // Damage of a disk must be found by a scrub before the next, and deleted snapshots are not scrubbed.
-        let takes = !faults.iter().any(|(fault, _)| fault.hurts_data());
-        let room = takes.then_some(cluster.most_of_snapshot()?);
+        let room = cluster.most_of_snapshot()?;
         let snapshots = Snapshots::start(cluster.doors(), room, hosts.history(), self.seed)?;
         let users = Users { hosts, files, snapshots };
         let stage = Stage::new("rounds", u64::from(self.rounds), Counts::Things);
@@ -284,6 +283,21 @@ impl Trial {
         }
         // A node that was started again counts from 0.
         let erasures = cluster.erasures(node)?;
+        if scrubs {
+            self.replace_disks_without_claims(cluster, rng)?;
+        }
         Ok(Round { waited, healed, erasures: erasures.checked_sub(known).unwrap_or(erasures) })
+    }
+
+    /// Replaces disks whose record of used slots is damaged, as their status advises.
+    fn replace_disks_without_claims(&self, cluster: &mut Cluster, rng: &mut Rng) -> Result<()> {
+        for node in cluster.without_claims()? {
+            eprintln!(
+                "weft: the disk of node {node} is replaced, since it lost the record of its slots"
+            );
+            inflict(Fault::Replace, cluster, node, rng)?;
+            cluster.wait_until_whole(WHOLE + self.slack, Fault::Replace.shows_after())?;
+        }
+        Ok(())
     }
 }

@@ -46,10 +46,10 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Starts it at these nodes: their directories and their sockets for hosts. `room` is how many bytes of each disk a snapshot
-    /// takes at most; without it none is taken.
+    /// takes at most.
     pub fn start(
         doors: Vec<(PathBuf, PathBuf)>,
-        room: Option<u64>,
+        room: u64,
         history: Arc<History>,
         seed: u64,
     ) -> Result<Snapshots> {
@@ -57,8 +57,7 @@ impl Snapshots {
         let taker = Taker {
             shared: shared.clone(),
             doors,
-            room: room.unwrap_or(0),
-            takes: room.is_some(),
+            room,
             history,
             seed,
             rng: Rng::with_seed(seed ^ 0x5a5a),
@@ -97,7 +96,6 @@ struct Taker {
     shared: Arc<Shared>,
     doors: Vec<(PathBuf, PathBuf)>,
     room: u64,
-    takes: bool,
     history: Arc<History>,
     seed: u64,
     rng: Rng,
@@ -114,7 +112,7 @@ impl Taker {
 
     fn work(&mut self) -> Result<u64> {
         let shared = self.shared.clone();
-        while self.takes && shared.watch.goes_on() {
+        while shared.watch.goes_on() {
             thread::sleep(Duration::from_millis(self.rng.u64(200..3000)));
             if self.taken.len() >= MOST || !self.has_room()? {
                 self.delete_oldest()?;

@@ -2,11 +2,11 @@
 //! since much of what a disk holds is read only then.
 
 use fastrand::Rng;
-use weft_core::store::Superblock;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::Run;
 use super::faults::Fault;
+use crate::damage::{HARMS, Harm, REGIONS, Region, UNSLOTTED_REGIONS, harm as harm_sectors};
 use crate::disk::Astray;
 
 /// What happens to a disk.
@@ -22,48 +22,12 @@ pub(super) enum Damage {
     OldCopy,
 }
 
-/// What happens to sectors.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Harm {
-    Zeroed,
-    Rotten,
-    Unreadable,
-    /// They are as they were before they were written last.
-    RolledBack,
-    /// Of what was written last only the first 512 bytes, or some more, are there.
-    Torn,
-}
-
 /// What becomes of a write that ends well.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lie {
     Lost,
     Misdirected,
 }
-
-/// A part of a disk.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Region {
-    Superblock,
-    Journal,
-    Index,
-    Table,
-    Owners,
-    Data,
-}
-
-const HARMS: [Harm; 5] =
-    [Harm::Zeroed, Harm::Rotten, Harm::Unreadable, Harm::RolledBack, Harm::Torn];
-const REGIONS: [Region; 6] = [
-    Region::Superblock,
-    Region::Journal,
-    Region::Index,
-    Region::Table,
-    Region::Data,
-    Region::Owners,
-];
-/// As many of them do disks without slots have.
-const UNSLOTTED_REGIONS: usize = 5;
 
 /// What happens to a victim's disk, and when, in half of the cases. It may have `slots`.
 pub(super) fn draw(rng: &mut Rng, slots: bool, victim: NodeId, span: Nanos) -> Vec<(Nanos, Fault)> {
@@ -104,18 +68,6 @@ pub(super) fn draw(rng: &mut Rng, slots: bool, victim: NodeId, span: Nanos) -> V
     plan
 }
 
-/// The first sector of a part of a disk, and how many it has.
-fn sectors(region: Region, disk: &Superblock) -> (u64, u64) {
-    match region {
-        Region::Superblock => (0, 2),
-        Region::Journal => (disk.journal_start(), disk.journal),
-        Region::Index => (disk.index_start(), disk.index_pages()),
-        Region::Table => (disk.table_start(), disk.table_pages()),
-        Region::Owners => (disk.owners().start, disk.owners().end - disk.owners().start),
-        Region::Data => (disk.data_start(), disk.data),
-    }
-}
-
 impl Run {
     /// A disk is damaged.
     pub(super) fn damage(&mut self, node: NodeId, damage: Damage) {
@@ -135,37 +87,9 @@ impl Run {
                 self.world.disk(node).astray = Some(Astray::To(to));
             }
             Damage::Sectors(harm, region) => {
-                let (first, count) = sectors(region, &divided);
-                // Small disks have no owners.
-                if count == 0 {
-                    return;
-                }
-                let at = first + rng.u64(0..count);
-                let most = match region {
-                    Region::Superblock => 1,
-                    // A whole journal at once, in some cases; of so much that cannot be read the disk is not opened.
-                    Region::Journal if !matches!(harm, Harm::Unreadable) && rng.u8(0..3) == 0 => {
-                        count
-                    }
-                    _ => rng.u64(1..=16),
-                };
-                let (at, end) = match most == count {
-                    true => (first, first + count),
-                    false => (at, (at + most).min(first + count)),
-                };
                 let disk = self.world.disk(node);
-                (at..end).for_each(|sector| harm_sector(disk, harm, sector, &mut self.damage_rng));
+                harm_sectors(disk, &divided, harm, region, &mut self.damage_rng);
             }
         }
-    }
-}
-
-fn harm_sector(disk: &mut crate::disk::SimDisk, harm: Harm, sector: u64, rng: &mut Rng) {
-    match harm {
-        Harm::Zeroed => disk.zero(sector),
-        Harm::Rotten => disk.rot(sector, rng),
-        Harm::Unreadable => disk.spoil(sector),
-        Harm::RolledBack => disk.roll_back(sector),
-        Harm::Torn => disk.tear(sector, 512 * rng.usize(1..8)),
     }
 }
