@@ -2,7 +2,9 @@
 
 use fastrand::Rng;
 use weft_core::Buffer;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_thin, place_volume};
+use weft_core::cluster::{
+    Change, EXTENT_COLUMN_BYTES, Place as Room, Volume, place_thin, place_volume,
+};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
 use weft_core::plan::Range;
@@ -274,4 +276,66 @@ fn what_a_deleted_volume_had_is_free() {
         assert_eq!((slots.thin, slots.placed, slots.promised), (0, 0, 0), "{slots:?}");
         assert_eq!(slots.free, slots.all);
     }
+}
+
+/// A discard under snapshots takes slots, since it hides what those have there. They are given back with the last snapshot.
+#[test]
+fn what_was_discarded_under_snapshots_is_free_when_they_are_deleted() {
+    let mut array = Array::new(60, "raid5", None);
+    for chunk in 0..40 {
+        array.write(3 * chunk, 7).expect("there is space");
+    }
+    let mut snapshots = Vec::new();
+    for name in ["a", "b"] {
+        array.rest();
+        array.world.change(Change::TakeSnapshots(vec![THIN], name.to_string(), 0));
+        array.rest();
+        let map = array.world.map();
+        let newest = map.snapshots_of(THIN).iter().map(|snapshot| snapshot.id).max();
+        snapshots.push(newest.expect("it was taken"));
+        array.write(1, 9).expect("there is space");
+    }
+    array.discard(0..array.chunks.len());
+    array.rest();
+    array.check();
+    for snapshot in snapshots {
+        assert!(array.slots().iter().any(|slots| slots.thin > 0), "they show content");
+        array.world.change(Change::DeleteVolume(snapshot, 0));
+        array.rest();
+        array.rest();
+    }
+    // Nothing is read before: reading finds empty slots, too.
+    assert!(array.slots().iter().all(|slots| slots.thin == 0), "{:?}", array.slots());
+    array.check();
+}
+
+/// Slots in which a clone hides what it was made from are given back when it is flattened.
+#[test]
+fn what_was_discarded_in_a_clone_is_free_when_it_is_flattened() {
+    let mut array = Array::new(61, "raid5", None);
+    for chunk in 0..40 {
+        array.write(3 * chunk, 7).expect("there is space");
+    }
+    array.rest();
+    array.world.change(Change::TakeSnapshots(vec![THIN], "a".to_string(), 0));
+    array.rest();
+    let snapshot = array.world.map().snapshots_of(THIN)[0].id;
+    array.world.change(Change::CloneVolume(snapshot, "clone".to_string()));
+    array.rest();
+    let volumes = array.world.map().volumes.values();
+    let clone = volumes.map(|volume| volume.id).max().expect("there are volumes");
+    let discard = HostOp::WriteZeroes(Range { offset: 0, len: SIZE });
+    array.ask(clone, discard).expect("there is space");
+    let has = |array: &Array| {
+        let all = (0..NODES).filter_map(|n| array.world.status(NodeId(n as u16)));
+        let of = |(id, slots): &(VolumeId, u64)| if *id == clone { *slots } else { 0 };
+        all.flat_map(|status| status.thin).map(|of_volume| of(&of_volume)).sum::<u64>()
+    };
+    array.rest();
+    assert!(has(&array) > 0, "the clone hides content");
+    array.world.change(Change::Flatten(clone));
+    array.rest();
+    array.rest();
+    assert!(array.world.map().check_flatten(clone).is_err(), "it is independent");
+    assert_eq!(has(&array), 0);
 }

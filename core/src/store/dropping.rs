@@ -3,7 +3,8 @@
 //! it is done.
 //!
 //! A slot without a place has no versions. So an empty slot is kept until no disk can have missed the discard. The
-//! worker says so, and that no earlier write is under way.
+//! worker says so, and that no earlier write is under way. A slot is not empty while it hides slots of the views below.
+//! When those are dropped, it is looked at again.
 //!
 //! Zeros for a slot of a thin volume that has no place change nothing, and are left out. A disk that misses them has
 //! content in that row, or none has; then another disk has content there, too, and records the write.
@@ -34,6 +35,8 @@ pub(super) struct Dropping {
     empty: BTreeMap<u64, Timestamp>,
     /// Those of them that no disk can have missed.
     forgotten: BTreeSet<u64>,
+    /// Slots that may be empty since nothing lies below them any more: they are looked at.
+    uncovered: Vec<Range<u64>>,
 }
 
 impl JournalStore {
@@ -180,7 +183,7 @@ impl JournalStore {
         let entries: Vec<_> = sectors.map(|sector| self.entry(sector)).collect();
         let is_empty = entries.iter().all(|entry| entry.state == State::Hole)
             && self.views.is_some()
-            && self.all_below(self.slots.sectors_of(slot)).is_empty();
+            && !self.shows_others(slot);
         if is_empty && self.dropping.empty.len() < MOST_EMPTY {
             let latest = entries.iter().map(|entry| entry.version).max().unwrap_or_default();
             self.dropping.empty.insert(slot, latest);
@@ -195,8 +198,10 @@ impl JournalStore {
     /// Whether a checkpoint may have slots to drop, now or soon.
     pub fn has_to_drop(&self) -> bool {
         let dropping = &self.dropping;
-        let drops =
-            dropping.searches || !dropping.empty.is_empty() || !dropping.forgotten.is_empty();
+        let drops = dropping.searches
+            || !dropping.empty.is_empty()
+            || !dropping.forgotten.is_empty()
+            || !dropping.uncovered.is_empty();
         drops && self.recovery.is_none() && !self.failed && !self.superblock.unclaimed_lost
     }
 
@@ -215,11 +220,36 @@ impl JournalStore {
         }
     }
 
+    /// Nothing lies below these sectors any more, which were views of others.
+    pub(super) fn uncover(&mut self, sectors: Range<u64>) {
+        let size = self.superblock.slot().max(1);
+        self.dropping.uncovered.push(sectors.start / size..sectors.end.div_ceil(size));
+    }
+
+    /// Looks at some slots below which nothing lies any more.
+    fn look_at_uncovered(&mut self) {
+        for _ in 0..BATCH {
+            let Some(slots) = self.dropping.uncovered.pop() else { return };
+            let Some(slot) = self.slots.placed_in(slots.clone()).next() else { continue };
+            let sectors = self.slots.sectors_of(slot);
+            if !self.want(self.pages_of(sectors.start, sectors.end - sectors.start)) {
+                return self.dropping.uncovered.push(slot..slots.end);
+            }
+            self.look_for_empty(sectors);
+            self.dropping.uncovered.push(slot + 1..slots.end);
+        }
+    }
+
     /// The slots that the next checkpoint drops. Where a claim to a place was lost, a slot without one would count as lost.
     pub(super) fn choose_dropped(&mut self) -> BTreeSet<u64> {
         if self.superblock.unclaimed_lost {
             return BTreeSet::new();
         }
+        self.look_at_uncovered();
+        // Content may have come meanwhile below an empty slot, which hides it.
+        let forgotten = std::mem::take(&mut self.dropping.forgotten);
+        self.dropping.forgotten =
+            forgotten.into_iter().filter(|slot| !self.shows_others(*slot)).collect();
         let mut candidates: Vec<u64> = self.dropping.forgotten.iter().copied().collect();
         if self.dropping.searches {
             let from = self.dropping.next;

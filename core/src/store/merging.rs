@@ -12,6 +12,7 @@
 //! Checkpoints that nobody waits for do this. After a crash it continues: the slots tell how far it was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::JournalStore;
 use super::format::Applied;
@@ -190,6 +191,19 @@ impl JournalStore {
             merged.dropped.insert(slot);
         }
         is_whole
+    }
+
+    /// The sectors of views that lie over slots of deleted snapshots.
+    pub(super) fn slots_over(&self, lower: &BTreeSet<u64>) -> Vec<Range<u64>> {
+        let views = self.views.as_ref().map_or(Vec::new(), Views::merging);
+        let over = |slot: &u64| {
+            let all = self.slots.sectors_of(*slot);
+            let view = views[..views.partition_point(|view| view.below < all.end)].last()?;
+            let shown = all.start.max(view.below)..all.end;
+            let above = |sector: u64| view.sectors.start + (sector - view.below);
+            Some(above(shown.start)..above(shown.end).min(view.sectors.end))
+        };
+        lower.iter().filter_map(over).filter(|sectors| !sectors.is_empty()).collect()
     }
 
     /// Leaves out what would need places that are not there.

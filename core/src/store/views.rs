@@ -124,8 +124,13 @@ impl Views {
 impl JournalStore {
     /// Which sectors show the content of others, by the map in force.
     pub fn set_views(&mut self, views: &Views) {
-        self.views = Some(views.clone());
+        let before = self.views.replace(views.clone());
         self.slots.set_views(views);
+        for view in before.iter().flat_map(Views::flattening) {
+            if views.below(view.sectors.start).is_none() {
+                self.uncover(view.sectors.clone());
+            }
+        }
         self.merge_anew();
         self.flatten_anew();
         self.step_checkpoint();

@@ -271,6 +271,14 @@ impl FromStr for Place {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Place> {
+        if let Some((before, _)) = text.split_once('/')
+            && before.contains(':')
+        {
+            return fail(format!(
+                "'{text}' begins with an unknown protocol: paths need none for NBD, and 'native:' or 'iscsi:' for \
+                 the others; a relative path with a colon begins with './'"
+            ));
+        }
         if text.contains('/') || text.ends_with(".sock") {
             return Ok(Place::Unix(PathBuf::from(text)));
         }
@@ -534,7 +542,17 @@ mod tests {
         assert_eq!("[::1]:9".parse(), Ok(Listen::tcp("[::1]:9")));
         assert_eq!("native:/x".parse(), Ok(Listen::native_unix("/x")));
         assert_eq!("native:[::1]:9".parse(), Ok(Listen::native_tcp("[::1]:9")));
-        for bad in ["", "host", "host:", ":9", "host:99999", "native:", "native:native:a:1x"] {
+        for bad in [
+            "nbd:unix:/tmp/a.sock",
+            "unix:/tmp/a.sock",
+            "",
+            "host",
+            "host:",
+            ":9",
+            "host:99999",
+            "native:",
+            "native:native:a:1x",
+        ] {
             assert!(bad.parse::<Listen>().is_err(), "{bad}");
         }
     }

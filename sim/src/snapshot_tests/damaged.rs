@@ -32,8 +32,8 @@ impl Trial {
             self.step(100);
         }
         self.until("all is whole after damage", Trial::is_whole);
-        self.scrub_until_clean();
         self.replace_disks_without_claims();
+        self.scrub_until_clean();
         let copied = NodeId(self.rng.u16(0..NODES as u16));
         let incarnation = self.world.superblock(copied).expect("it has a disk").incarnation;
         self.world.disk(copied).copy(incarnation);

@@ -275,17 +275,18 @@ impl Trial {
                 "a process has left the map: {before} was followed by {after}"
             );
         }
+        let mut erasures = cluster.erasures(node)?;
         if scrubs {
+            // As long as nothing is known of a disk's slots, a scrub fills it.
+            self.replace_disks_without_claims(cluster, rng)?;
             // What hosts do not read before are parity and the other volume, which fio and fsck read.
             users.hosts.read_all().context("before a scrub")?;
             cluster.scrub()?;
             users.hosts.read_all().context("after a scrub")?;
+            // With an empty disk the node counts from 0.
+            erasures = erasures.max(cluster.erasures(node)?);
         }
         // A node that was started again counts from 0.
-        let erasures = cluster.erasures(node)?;
-        if scrubs {
-            self.replace_disks_without_claims(cluster, rng)?;
-        }
         Ok(Round { waited, healed, erasures: erasures.checked_sub(known).unwrap_or(erasures) })
     }
 

@@ -181,11 +181,12 @@ impl Volume {
 
     /// The nodes that hold parts of it, or from which parts are being copied.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
-        let places = |e: &Extent| {
-            let leaving: Vec<NodeId> = e.leaving.values().map(|l| l.0).collect();
-            e.columns.iter().map(|c| c.0).chain(leaving).collect::<Vec<_>>()
-        };
-        self.extents.iter().flat_map(places).collect()
+        // There are many columns on few nodes: to collect and sort them all would take longer.
+        let mut nodes = BTreeSet::new();
+        for extent in &self.extents {
+            nodes.extend(extent.columns.iter().chain(extent.leaving.values()).map(|place| place.0));
+        }
+        nodes
     }
 
     /// Whether in some extent the columns on such nodes, and those that are being filled and cannot be

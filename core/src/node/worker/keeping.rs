@@ -72,10 +72,17 @@ impl Worker {
         }
         let oldest = self.txns.keys().next().copied().unwrap_or(Timestamp(u64::MAX));
         let (unforgettable, slot) = (&self.unforgettable, self.store.slot());
+        // A discard hides what this disk has yet to catch up on below.
+        let (views, catchup) = (&self.views, &self.catchup);
+        let is_stale_beneath = |sectors: Range<u64>| {
+            views.all_below(sectors).into_iter().any(|below| catchup.is_stale(below))
+        };
         // Extents side by side may share a slot.
         self.store.forget_empty(oldest, &|first| {
             let after = unforgettable.partition_point(|sectors| sectors.end <= first);
-            unforgettable.get(after).is_none_or(|sectors| first + slot <= sectors.start)
+            let has_all =
+                unforgettable.get(after).is_none_or(|sectors| first + slot <= sectors.start);
+            has_all && !is_stale_beneath(first..first + slot)
         });
     }
 

@@ -185,6 +185,7 @@ impl JournalStore {
             self.table.set(at, entry);
         }
         let drops = !c.dropped.is_empty();
+        let uncovered = self.slots_over(&c.dropped);
         for before in self.slots_are_dropped(&c.dropped) {
             match self.config.waits_for_pointers() {
                 true => c.freed.push(before),
@@ -197,7 +198,7 @@ impl JournalStore {
         if drops {
             self.expect_places_again();
         }
-        for sectors in consecutive(placed) {
+        for sectors in consecutive(placed).chain(uncovered) {
             self.look_for_empty(sectors);
         }
     }
