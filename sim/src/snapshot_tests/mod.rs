@@ -8,6 +8,7 @@ use weft_core::Buffer;
 use weft_core::cluster::{Change, Place as Room, Volume, place_thin, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{Bug, HostData, HostError, HostOp, NodeConfig};
+use weft_core::order::Ordering;
 use weft_core::plan::Range;
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
@@ -25,6 +26,14 @@ const FIRST: VolumeId = VolumeId(1);
 const OTHER: VolumeId = VolumeId(2);
 const NODES: usize = 6;
 const STRIPES: u64 = 24;
+/// The orderings that keep overlapping requests apart.
+const ORDERINGS: [Ordering; 5] = [
+    Ordering::Sequencer,
+    Ordering::LockServer,
+    Ordering::CallbackLocks,
+    Ordering::DeviceLocks,
+    Ordering::Timestamps,
+];
 /// Sectors of disks that are full at times.
 const TIGHT: u64 = 1250;
 
@@ -78,17 +87,26 @@ struct Draws {
     tight: bool,
     /// Disks are damaged, and scrubbed before anything else happens to one.
     damages: bool,
+    /// Volumes have any ordering, not timestamps alone.
+    orders: bool,
 }
 
 impl Draws {
     fn of(seed: u64) -> Draws {
-        let (imports, tight, damages) = (seed % 40 >= 20, seed % 4 == 3, seed % 8 == 5);
-        Draws { compares: true, flattens: true, imports, tight, damages }
+        let (imports, tight) = (seed % 40 >= 20, seed % 4 == 3);
+        let (damages, orders) = (seed % 8 == 5, seed % 8 == 6);
+        Draws { compares: true, flattens: true, imports, tight, damages, orders }
     }
 
     /// As it was before views were compared.
-    const FIRST: Draws =
-        Draws { compares: false, flattens: false, imports: false, tight: false, damages: false };
+    const FIRST: Draws = Draws {
+        compares: false,
+        flattens: false,
+        imports: false,
+        tight: false,
+        damages: false,
+        orders: false,
+    };
 }
 
 fn volumes(rng: &mut Rng, data: u64, tight: bool) -> Vec<Volume> {
@@ -130,7 +148,10 @@ impl Trial {
         let mut bears = 1;
         let (sectors, journal) = if draws.tight { (TIGHT, 256) } else { (6000, 512) };
         let world = World::new(seed, NODES, sectors, journal, config, |data| {
-            let all = volumes(&mut rng, data, draws.tight);
+            let mut all = volumes(&mut rng, data, draws.tight);
+            for volume in all.iter_mut().filter(|_| draws.orders) {
+                volume.policy.ordering = ORDERINGS[rng.usize(0..ORDERINGS.len())];
+            }
             let borne = |v: &Volume| v.geometry.code.columns() - v.geometry.data_columns();
             bears = all.iter().map(borne).min().unwrap_or(1).max(1);
             all
