@@ -34,6 +34,8 @@ pub(crate) struct Behind {
     pub runs_since: bool,
     /// When its node was away.
     pub times_away: Vec<TimeAway>,
+    /// Where this disk has the same extent of deleted snapshots that are merged into the volume: the first sectors, and how many.
+    pub merged: Vec<(u64, u64)>,
 }
 
 impl Behind {
@@ -102,8 +104,9 @@ pub(crate) struct Asking {
     pub witnesses: BTreeMap<Place, ColumnSet>,
     /// What this disk has, of the extents that it has looked at.
     pub own: BTreeMap<u64, Timestamp>,
-    /// Extents that it has yet to look at; `None` before it begins.
-    pub to_look_at: Option<Vec<Place>>,
+    /// Extents that it has yet to look at, each by itself or where it is merged from: the first sectors of both, and how many.
+    /// `None` before it begins.
+    pub to_look_at: Option<Vec<(Place, u64, u64)>>,
 }
 
 /// What others have written to the row of a sector.
@@ -332,6 +335,7 @@ mod tests {
             copied: false,
             runs_since: false,
             times_away: Vec::new(),
+            merged: Vec::new(),
         }
     }
 

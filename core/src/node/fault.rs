@@ -59,6 +59,8 @@ pub enum Bug {
     ForgetsZeros,
     /// A disk that was away catches up on volumes, and not on their snapshots.
     ForgetsSnapshots,
+    /// A disk catches up on a deleted snapshot that is being merged, and not on the volume that shows it.
+    RebuildsMerged,
     /// A write that is settled after a snapshot counts as one of the volume, and not of the snapshot.
     SettlesInNewest,
     /// A write that begins soon after a snapshot is in it.
@@ -211,6 +213,11 @@ impl NodeConfig {
     /// Whether disks catch up on a volume.
     pub(super) fn catches_up_on(&self, volume: &Volume) -> bool {
         !(self.has(Bug::ForgetsSnapshots) && volume.is_snapshot())
+    }
+
+    /// Whether disks catch up on a volume with all that is merged into it.
+    pub(super) fn catches_up_on_merged(&self) -> bool {
+        !self.has(Bug::RebuildsMerged)
     }
 
     /// Whether writes that are not settled follow the address space that they are in.

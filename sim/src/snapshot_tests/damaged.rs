@@ -18,6 +18,7 @@ impl Trial {
         self.step(300);
         match self.copied.take() {
             Some(copied) if copied == node => self.put_copy_back(node),
+            _ if self.rng.u8(0..4) == 0 => self.replace_late(node),
             _ => self.harm(node),
         }
         self.world.start_node(node);
@@ -48,6 +49,19 @@ impl Trial {
         self.world.disk(node).harmed = true;
     }
 
+    /// An empty disk comes in its place, after the others have merged deleted snapshots.
+    fn replace_late(&mut self, node: NodeId) {
+        for _ in 0..self.rng.usize(1..4) {
+            self.snapshot();
+            self.write();
+            self.step(200);
+            self.delete();
+        }
+        self.step(3000);
+        self.tell(|| format!("{node} gets an empty disk"));
+        self.world.replace_disk(node);
+    }
+
     /// Parts of a disk are damaged.
     fn harm(&mut self, node: NodeId) {
         let divided = self.world.superblock(node).expect("it has a disk").clone();
@@ -68,11 +82,15 @@ impl Trial {
             let mut found = 0;
             for id in self.models.keys().copied().collect::<Vec<_>>() {
                 let scrub = self.ask(id, HostOp::SCRUB);
-                let progress = match self.answer(scrub) {
-                    Ok(HostData::Scrubbed(progress, _)) => progress,
+                let (progress, findings) = match self.answer(scrub) {
+                    Ok(HostData::Scrubbed(progress, findings)) => (progress, findings),
                     other => panic!("{id:?}: {other:?}"),
                 };
-                assert_eq!((progress.unclear, progress.data_lost), (0, 0), "{id:?}: {progress:?}");
+                let wrong = (progress.unclear, progress.data_lost);
+                for range in &findings.unclear {
+                    self.tell_of((range.offset / SECTOR) as usize);
+                }
+                assert_eq!(wrong, (0, 0), "{id:?}: {progress:?}, {findings:?}");
                 found += progress.mismatched + progress.rebuilt + progress.skipped;
             }
             self.tell(|| format!("scrubbed: {found} found"));

@@ -189,6 +189,41 @@ impl ClusterMap {
         volume.is_snapshot() && volume.is_deleted() && self.above(volume.id).count() == 1
     }
 
+    /// The deleted snapshots that are merged into a volume, or will be, from the upper to the lower. Once that has begun, each disk
+    /// has some of their content in its own place, and some in the volume's. So only the volume shows the same on all disks.
+    pub fn merged_below(&self, id: VolumeId) -> impl Iterator<Item = &Arc<Volume>> {
+        self.all_below(id).take_while(|below| self.is_to_be_merged(below))
+    }
+
+    /// The volume that shows what a volume has: the one into which it is merged, if it is deleted.
+    pub fn shown_in(&self, id: VolumeId) -> VolumeId {
+        let is_merged =
+            |id: &VolumeId| self.volumes.get(id).is_some_and(|volume| self.is_to_be_merged(volume));
+        let above = |id: VolumeId| self.above(id).next().map(|volume| volume.id);
+        let mut shown = id;
+        while let Some(above) = Some(shown).filter(is_merged).and_then(above) {
+            shown = above;
+        }
+        shown
+    }
+
+    /// If a disk may have missed writes to an extent of a volume, or of a snapshot that is merged into it: since when.
+    pub fn lacks_since(&self, volume: &Volume, n: usize, node: NodeId) -> Option<Timestamp> {
+        let below = self.merged_below(volume.id).filter(|below| n < below.extents.len());
+        let all = below.map(|below| &**below).chain([volume]);
+        all.filter_map(|volume| self.behind_since(volume, n, node)).min()
+    }
+
+    /// Where a node's disk has an extent of the deleted snapshots that are merged into a volume, from the upper to the lower:
+    /// the first sector, and how many.
+    pub fn merged_on(&self, volume: &Volume, n: usize, node: NodeId) -> Vec<(u64, u64)> {
+        let of = |below: &Arc<Volume>| {
+            let (_, first) = below.extents.get(n)?.place_on(node)?;
+            Some((first, below.extent_sectors(n).min(volume.extent_sectors(n))))
+        };
+        self.merged_below(volume.id).filter_map(of).collect()
+    }
+
     /// The deleted snapshots that all their disks have merged, as these nodes have said, each with the volume into which
     /// they have.
     pub(in crate::cluster) fn merged_by(

@@ -13,10 +13,22 @@ use crate::units::ColumnSet;
 #[derive(Clone, Hash)]
 struct DirtyScan {
     to: NodeId,
-    /// The extent being scanned (the last) and later ones: volume, first sector, sectors, purpose.
-    queue: Vec<(VolumeId, u64, u64, Scan)>,
+    /// The sectors being scanned (the last) and later ones.
+    queue: Vec<Sought>,
     found: BTreeMap<VolumeId, Vec<DirtySector>>,
     marked: BTreeMap<VolumeId, Vec<DirtySector>>,
+}
+
+/// Sectors that are scanned.
+#[derive(Clone, Copy, Hash)]
+struct Sought {
+    volume: VolumeId,
+    /// Where the volume has them on this disk.
+    at: u64,
+    /// The first that is scanned: the same, or those of a deleted snapshot that is merged into the volume.
+    first: u64,
+    count: u64,
+    what: Scan,
 }
 
 /// Answers to stale nodes about writes in their absence.
@@ -85,13 +97,15 @@ impl Worker {
             if !self.config.catches_up_on(volume) {
                 continue;
             }
-            let since = self.map.behind_since(volume, n, to);
+            let since = self.map.lacks_since(volume, n, to);
             // Also for a column that leaves this disk: the others may not know its content.
             if let (Some((_, first)), Some(since)) = (volume.extents[n].place_on(self.node), since)
             {
-                let sectors = volume.extent_sectors(n);
-                queue.push((id, first, sectors, Scan::Since(since)));
-                queue.push((id, first, sectors, Scan::Marked));
+                let count = volume.extent_sectors(n);
+                let own = Sought { volume: id, at: first, first, count, what: Scan::Since(since) };
+                let merged = self.merged_into(volume, n).into_iter();
+                queue.extend(merged.map(|(first, count)| Sought { first, count, ..own }));
+                queue.extend([own, Sought { what: Scan::Marked, ..own }]);
             }
         }
         self.telling.scan =
@@ -99,20 +113,29 @@ impl Worker {
         self.scan_dirty();
     }
 
+    /// Where this disk has an extent of the deleted snapshots that are merged into a volume.
+    fn merged_into(&self, volume: &Volume, n: usize) -> Vec<(u64, u64)> {
+        match self.config.catches_up_on_merged() {
+            true => self.map.merged_on(volume, n, self.node),
+            false => Vec::new(),
+        }
+    }
+
     fn scan_dirty(&mut self) {
         let next = self.telling.scan.as_ref().and_then(|s| s.queue.last()).copied();
-        let (_, first, count, what) = next.unwrap_or((VolumeId(0), 0, 0, Scan::Marked));
+        let (first, count, what) =
+            next.map_or((0, 0, Scan::Marked), |sought| (sought.first, sought.count, sought.what));
         let ticket = self.tickets.issue(Ticket::Dirty);
         self.store.scan(ticket, first, count, what);
     }
 
     pub(super) fn dirty_done(&mut self, found: Vec<(u64, Timestamp)>, outbox: &mut Outbox) {
         let Some(scan) = &mut self.telling.scan else { return };
-        if let Some((id, _, _, what)) = scan.queue.pop()
+        if let Some(Sought { volume: id, at, first, what, .. }) = scan.queue.pop()
             && let Some(volume) = self.map.volumes.get(&id)
         {
             let place = |(sector, version)| {
-                let (stripe, seat, within) = volume.stripe_at(self.node, sector)?;
+                let (stripe, seat, within) = volume.stripe_at(self.node, at + (sector - first))?;
                 Some(DirtySector { stripe, seat, within, version })
             };
             let into = if what == Scan::Marked { &mut scan.marked } else { &mut scan.found };
@@ -143,7 +166,7 @@ impl Worker {
         for place in asking.extents.keys() {
             let Some(volume) = self.map.volumes.get(&place.0) else { continue };
             let column = volume.extents[place.1].column_of(from);
-            let whole = self.map.behind_since(volume, place.1, from).is_none();
+            let whole = self.map.lacks_since(volume, place.1, from).is_none();
             if let Some(column) = column.filter(|_| whole) {
                 asking.witnesses.entry(*place).or_default().insert(column);
             }
@@ -163,7 +186,7 @@ impl Worker {
                 }
                 // The marks of a node that was away itself may have been cleared by writes that it missed.
                 let extent = volume.extent_of(stripe);
-                if self.map.behind_since(volume, extent, from).is_some() {
+                if self.map.lacks_since(volume, extent, from).is_some() {
                     continue;
                 }
                 let by = seat_of(volume, from, stripe, seat);
@@ -217,10 +240,14 @@ impl Worker {
         self.tickets.forget_scans();
         let mut behind: BTreeMap<Place, Behind> = BTreeMap::new();
         let mut asleep = false;
-        for volume in self.map.volumes.values() {
+        // What a disk lacks of a snapshot that is being merged it lacks of the volume over it.
+        let is_shown = |volume: &&Arc<Volume>| {
+            !self.config.catches_up_on_merged() || self.map.shown_in(volume.id) == volume.id
+        };
+        for volume in self.map.volumes.values().filter(is_shown) {
             for (n, extent) in volume.extents.iter().enumerate() {
                 let Some(sectors) = sectors_of(volume, n, self.node) else { continue };
-                let Some(since) = self.map.behind_since(volume, n, self.node) else { continue };
+                let Some(since) = self.map.lacks_since(volume, n, self.node) else { continue };
                 let from = extent.filling_on(self.node).unwrap_or_default();
                 let column = extent.column_of(self.node);
                 let copied = column.is_some_and(|c| extent.leaving.contains_key(&c));
@@ -229,9 +256,13 @@ impl Worker {
                     true => self.map.times_away(volume.id, self.node).to_vec(),
                     false => Vec::new(),
                 };
-                let missed = Behind { sectors, since, from, copied, runs_since, times_away };
+                let merged = self.merged_into(volume, n);
+                let missed =
+                    Behind { sectors, since, from, copied, runs_since, times_away, merged };
                 behind.insert((volume.id, n), missed);
-                asleep |= self.map.is_asleep(volume);
+                let mut merged = self.map.merged_below(volume.id);
+                asleep |=
+                    self.map.is_asleep(volume) || merged.any(|below| self.map.is_asleep(below));
             }
         }
         if !self.catchup.enter(behind) {
@@ -257,7 +288,13 @@ impl Worker {
         let undecided = self.catchup.is_asking() && self.has_undecided();
         if let Some(a) = self.catchup.asking() {
             if a.to_look_at.is_none() && !undecided {
-                a.to_look_at = Some(a.extents.keys().copied().collect());
+                let all = a.extents.iter().flat_map(|(place, behind)| {
+                    let own = (behind.sectors.start, behind.sectors.end - behind.sectors.start);
+                    let all = behind.merged.iter().copied().chain([own]);
+                    all.map(|(first, count)| (*place, first, count))
+                });
+                // The last is looked at first: what the volume has itself counts.
+                a.to_look_at = Some(all.collect());
                 self.look_at_own();
             }
             let map = &self.map;
@@ -309,18 +346,25 @@ impl Worker {
     /// Compares with this disk's own content of the next extent.
     fn look_at_own(&mut self) {
         let Some(a) = self.catchup.asking() else { return };
-        let Some(place) = a.to_look_at.as_ref().and_then(|l| l.last()) else { return };
-        let Behind { sectors, since, copied, .. } = a.extents[place].clone();
+        let Some((place, first, count)) = a.to_look_at.as_ref().and_then(|l| l.last()).copied()
+        else {
+            return;
+        };
+        let Behind { since, copied, .. } = a.extents[&place];
         // Content that was written after the column came, and is lost, cannot be copied from the other disk.
         let what = if copied { Scan::Since(since) } else { Scan::Kept(since) };
         let ticket = self.tickets.issue(Ticket::Own);
-        self.store.scan(ticket, sectors.start, sectors.end - sectors.start, what);
+        self.store.scan(ticket, first, count, what);
     }
 
     pub(super) fn own_done(&mut self, found: Vec<(u64, Timestamp)>) {
         let Some(a) = self.catchup.asking() else { return };
-        a.own.extend(found);
-        a.to_look_at.as_mut().and_then(Vec::pop);
+        if let Some((place, first, _)) = a.to_look_at.as_mut().and_then(Vec::pop) {
+            let at = a.extents[&place].sectors.start;
+            for (sector, version) in found {
+                a.own.entry(at + (sector - first)).or_insert(version);
+            }
+        }
         self.look_at_own();
         self.stalled.wake();
     }

@@ -130,7 +130,8 @@ impl Worker {
                 && !txn.markers.contains(column)
             {
                 let sectors = owed_by(volume, txn, column, *ts);
-                owed.entry(txn.volume).or_default().extend(sectors);
+                let shown = self.map.shown_in(txn.volume);
+                owed.entry(shown).or_default().extend(sectors);
             }
         }
         owed.into_iter().collect()
