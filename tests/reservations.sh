@@ -253,6 +253,24 @@ moves_on() {
     scrubbed v "$T/state0"
 }
 
+# libiscsi's tests of a unit with two paths, each through a process of its own. They know the unit by its page of
+# identification.
+multipath() {
+    local name at
+    command -v iscsi-test-cu >/dev/null || return 0
+    for name in Simple Reset CompareAndWrite CompareAndWriteAsync; do
+        for at in "0 1" "2 0"; do
+            set -- $at
+            timeout -k 2 $LIMIT iscsi-test-cu -d -n "--test=SCSI.MultipathIO.$name" \
+                "iscsi://127.0.0.1:$(iscsi_port "$1")/$(target)/0" "iscsi://127.0.0.1:$(iscsi_port "$2")/$(target)/0" >"$T/multipath" 2>&1 || true
+            # Neither skipped nor failed: the assertions that ran, and none that failed.
+            ! grep -q '\[SKIPPED\]' "$T/multipath" && awk '
+                /^ *asserts / { ran = $3; bad = $5 } END { exit !(ran > 0 && bad == 0) }' "$T/multipath" ||
+                { echo "$name through processes $at"; grep -v '^$' "$T/multipath" | head -30; return 1; }
+        done
+    done
+}
+
 # A reservation outlives the processes.
 restarted() {
     local n
@@ -273,6 +291,6 @@ for command in nbdcopy iscsi-ls; do
     command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
 done
 founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
-for check in ${*:-paths counted known_everywhere at_once taken_over killed asked_to_leave moves_on restarted}; do t "$check"; done
+for check in ${*:-paths multipath counted known_everywhere at_once taken_over killed asked_to_leave moves_on restarted}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -71,6 +71,7 @@ fn main() {
         NodeBug::BeyondBounds,
         NodeBug::RepeatsBlindly,
         NodeBug::IgnoresReservations,
+        NodeBug::WorksForTheGone,
         NodeBug::WritesLater,
         NodeBug::KeyUnchecked,
         NodeBug::MissingPiece,

@@ -184,7 +184,7 @@ impl Server {
                 let data = scsi::allocation(step.at, &found, most);
                 self.end(number, Status::Good, vec![data.into()]);
             }
-            (Then::Outcome, Reply::Reserved(outcome)) => match refused(outcome) {
+            (Then::Outcome { moves }, Reply::Reserved(outcome)) => match refused(outcome, moves) {
                 None => self.next_step(number),
                 Some(status) => self.end(number, status, Vec::new()),
             },
@@ -275,13 +275,16 @@ fn reports_attention(head: &Head) -> bool {
 }
 
 /// The status of a change of reservations that was not made.
-fn refused(outcome: Outcome) -> Option<Status> {
+fn refused(outcome: Outcome, moves: bool) -> Option<Status> {
     Some(match outcome {
         Outcome::Done => return None,
         Outcome::Conflict => Status::Conflict,
+        Outcome::WrongRelease if moves => Status::Check(Sense::NOT_RESERVED),
         Outcome::WrongRelease => Status::Check(Sense::WRONG_RELEASE),
         Outcome::NoKey => Status::Check(Sense::NO_KEY),
         Outcome::Full => Status::Check(Sense::REGISTRANTS),
+        Outcome::NoPort => Status::Check(Sense::NO_PORT),
+        Outcome::NoInitiator => Status::Check(Sense::NO_INITIATOR),
     })
 }
 

@@ -115,7 +115,7 @@ pub struct Reservations {
 }
 
 /// What a registrant, or who wants to be one, asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReservationAction {
     /// Register a key in place of another; zero stands for none.
     Register {
@@ -154,6 +154,17 @@ pub enum ReservationAction {
         /// How the volume is reserved then.
         kind: ReservationKind,
     },
+    /// Register another, and give it the reservation.
+    Move {
+        /// The registrant's key.
+        key: u64,
+        /// Who gets it. It may be registered already, with any key.
+        to: Registrant,
+        /// The key that it is registered with then.
+        new: u64,
+        /// The registrant itself is registered no more.
+        leaves: bool,
+    },
     /// An operator removes all registrants and the reservation.
     ClearByOperator,
 }
@@ -165,7 +176,7 @@ pub enum ReservationOutcome {
     Done,
     /// Who asked is not registered with this key, or the reservation is another's.
     Conflict,
-    /// It is reserved in another way than was said.
+    /// It is reserved in another way than was said, or not at all where a reservation is to be moved.
     WrongRelease,
     /// There must be a key.
     NoKey,
@@ -245,7 +256,7 @@ impl Reservations {
         }
         let before = (self.generation, self.registered.clone(), self.reservation.clone());
         let outcome =
-            self.act(&change.who, change.action).err().unwrap_or(ReservationOutcome::Done);
+            self.act(&change.who, &change.action).err().unwrap_or(ReservationOutcome::Done);
         debug_assert!(
             outcome == ReservationOutcome::Done || self.is_as(&before),
             "what is refused changes nothing"
@@ -290,9 +301,9 @@ impl Reservations {
     fn act(
         &mut self,
         who: &Registrant,
-        action: ReservationAction,
+        action: &ReservationAction,
     ) -> Result<(), ReservationOutcome> {
-        match action {
+        match *action {
             ReservationAction::Register { key, new, ignores } => {
                 if !ignores && self.registered.get(who).copied().unwrap_or(0) != key {
                     return Err(ReservationOutcome::Conflict);
@@ -333,7 +344,40 @@ impl Reservations {
                 self.require(who, key)?;
                 self.preempt(who, victim, kind)
             }
+            ReservationAction::Move { key, ref to, new, leaves } => {
+                self.require(who, key)?;
+                self.give(who, to, new)?;
+                if leaves {
+                    self.registered.remove(who);
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// Registers another and gives it the reservation (SPC-4, 5.13.8). One that all registrants hold cannot be given.
+    fn give(
+        &mut self,
+        who: &Registrant,
+        to: &Registrant,
+        new: u64,
+    ) -> Result<(), ReservationOutcome> {
+        let Some(held) = &mut self.reservation else {
+            return Err(ReservationOutcome::WrongRelease);
+        };
+        if held.kind.is_held_by_all() || held.holder != *who || to == who {
+            return Err(ReservationOutcome::Conflict);
+        }
+        if new == 0 {
+            return Err(ReservationOutcome::NoKey);
+        }
+        if !self.registered.contains_key(to) && self.registered.len() >= MOST_REGISTRANTS {
+            return Err(ReservationOutcome::Full);
+        }
+        held.holder = to.clone();
+        self.registered.insert(to.clone(), new);
+        self.generation = self.generation.wrapping_add(1);
+        Ok(())
     }
 
     fn clear(&mut self) {

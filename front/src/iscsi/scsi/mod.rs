@@ -113,9 +113,10 @@ pub(super) enum Work {
         name: u8,
         most: usize,
     },
-    /// PERSISTENT RESERVE OUT.
+    /// PERSISTENT RESERVE OUT with a list of `list` bytes.
     Reserve {
         asked: reserving::Asked,
+        list: u64,
     },
     /// PERSISTENT RESERVE IN, in at most `most` bytes.
     Reservations {
@@ -143,8 +144,8 @@ impl Work {
             Work::CompareAndWrite { at, .. } => 2 * at.length,
             Work::OrWrite { at, .. } | Work::WriteAtomic { at, .. } => at.length,
             Work::Same { zeros: false, .. } => BLOCK,
-            Work::Reserve { .. } => reserving::LIST,
-            Work::Unmap { list } | Work::Modes { list, .. } | Work::Copy { list } => *list,
+            Work::Reserve { list, .. } | Work::Unmap { list } => *list,
+            Work::Modes { list, .. } | Work::Copy { list } => *list,
             _ => 0,
         }
     }

@@ -31,8 +31,8 @@ pub(in crate::iscsi) enum Then {
     Status(usize),
     /// Answer with the port groups, in at most so many bytes.
     Ports { extended: bool, most: usize },
-    /// It is what became of a reservation.
-    Outcome,
+    /// It is what became of a reservation, or of moving one.
+    Outcome { moves: bool },
     /// Answer with who has registered, in at most this many bytes.
     Reservations(Query, usize),
 }
@@ -79,9 +79,10 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
         Work::Ports { extended, most } => {
             vec![step(Op::Ports, NOWHERE, Then::Ports { extended: *extended, most: *most })]
         }
-        Work::Reserve { asked } => {
+        Work::Reserve { asked, .. } => {
             let action = reserving::action(*asked, &data)?;
-            vec![step(Op::Reserve(action), NOWHERE, Then::Outcome)]
+            let moves = *asked == reserving::Asked::Move;
+            vec![step(Op::Reserve(action), NOWHERE, Then::Outcome { moves })]
         }
         Work::Reservations { query, most } => {
             vec![step(Op::Reservations, NOWHERE, Then::Reservations(*query, *most))]

@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
+use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
+use weft_front::iscsi::reservation::{Action, Outcome};
 use weft_front::iscsi::{
     self, Challenge, Event, Gate, Nexus, Op, Port, Refusal, Reply, Server, Target,
 };
@@ -135,10 +136,15 @@ impl Protocol for Iscsi {
                     None => machine.turn_away(Refusal::NotFound),
                 },
                 Some(Event::Request(request)) => match (&request.op, self.volume) {
-                    (Op::Reserve(action), Some(_)) => {
-                        self.seen.acts += 1;
-                        return Ok(Some(Said::Reserve(request.number, reserving::action(*action))));
-                    }
+                    (Op::Reserve(action), Some(_)) => match self.change(action, exports) {
+                        Ok(change) => {
+                            self.seen.acts += 1;
+                            return Ok(Some(Said::Reserve(request.number, change)));
+                        }
+                        Err(refused) => {
+                            machine.reply(request.number, Ok(Reply::Reserved(refused)));
+                        }
+                    },
                     (Op::Ports, _) => {
                         machine.reply(request.number, Ok(Reply::Ports(self.ports(exports))));
                     }
@@ -333,6 +339,19 @@ impl Iscsi {
         let up = self.elsewhere.iter().filter(|(process, _)| exports.is_up(*process));
         let others = up.map(|(process, portal)| (portal.clone(), names::group(process.0)));
         Target { name: names::of(volume, self.at), portals: ours.chain(others).collect() }
+    }
+
+    /// The change of reservations that the initiator asks for.
+    fn change(&self, asked: &Action, exports: Exports<'_>) -> Result<ReservationAction, Outcome> {
+        reserving::action(asked.clone(), |name, port| {
+            if !self.ports(exports).iter().any(|p| p.group == port) {
+                return Err(Outcome::NoPort);
+            }
+            let volume = exports.all().find(|v| Some(v.id) == self.volume);
+            let known = volume.zip(self.registrant.as_ref()).ok_or(Outcome::NoInitiator);
+            let (volume, us) = known?;
+            reserving::destination(&volume.reservations, us, exports.host(), (name, port))
+        })
     }
 
     /// The ports of all processes that serve initiators.

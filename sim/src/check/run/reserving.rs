@@ -89,6 +89,10 @@ impl Reserving {
             0 => ReservationAction::Register { key, new: 0, ignores: false },
             1 => ReservationAction::Clear { key },
             2 => ReservationAction::Release { key, kind: held.unwrap_or(kind) },
+            3 if held.is_some() => {
+                let to = registrant(self.rng.usize(0..self.hosts.len()));
+                ReservationAction::Move { key, to, new: key, leaves: self.rng.bool() }
+            }
             3..5 if held.is_none() => ReservationAction::Reserve { key, kind },
             _ => {
                 let victim = self.rng.choice(keys).unwrap_or(key);
