@@ -43,6 +43,7 @@ enum Action {
     Clear,
     Preempt,
     Move,
+    Reset,
 }
 
 impl Reserving {
@@ -71,6 +72,7 @@ impl Reserving {
                 (to, leaves) = (Some((host.clone(), port)), and);
                 (Action::Move, key, new, None)
             }
+            ReservationAction::Reset => (Action::Reset, 0, 0, None),
             ReservationAction::ClearByOperator => return None,
         };
         let Registrant { host, port } = change.who.clone();
@@ -99,6 +101,7 @@ impl Reserving {
             Action::Preempt => {
                 ReservationAction::Preempt { key, victim: self.other_key, kind: kind()? }
             }
+            Action::Reset => ReservationAction::Reset,
             Action::Move => {
                 let to = || Error("a reservation is moved to nobody".to_string());
                 let (host, port) = self.to.clone().ok_or_else(to)?;
@@ -129,6 +132,7 @@ mod tests {
             ReservationAction::Reserve { key, kind },
             ReservationAction::Release { key, kind },
             ReservationAction::Clear { key },
+            ReservationAction::Reset,
             ReservationAction::Preempt { key, victim: u64::MAX, kind },
             ReservationAction::Move { key, to: name("iqn.b,i,0x2"), new: 7, leaves: true },
             ReservationAction::Move { key, to: name("iqn.b,i,0x2"), new: 7, leaves: false },

@@ -8,7 +8,7 @@
 //! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the
 //! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it; with
 //! `undivided` there is one lock server; with `unslotted` disks have no slots; with `uncolumned` no column calculates for
-//! others; with `reserved` hosts reserve the volume in all runs that can have it, of which `unplaced` makes more, and
+//! others; with `reserved` hosts reserve the volume in all runs that can have it (more with `unplaced`), and
 //! with `unreserved` in none; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;

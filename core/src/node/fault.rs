@@ -45,7 +45,7 @@ pub enum Bug {
     RepeatsBlindly,
     /// Writes begin although reservations have changed since they were permitted.
     IgnoresReservations,
-    /// What a host asked that is gone is begun all the same.
+    /// Requests of a host that is gone still begin.
     WorksForTheGone,
     /// A hedged read uses what its first attempt has read.
     HedgeMixesTimes,

@@ -81,6 +81,9 @@ pub enum Action {
         /// The type of the new reservation.
         kind: Kind,
     },
+    /// Reset the unit (LOGICAL UNIT RESET): after the answer no earlier request of initiators takes effect. Registrants and
+    /// the reservation stay.
+    Reset,
     /// Register another initiator port, and move the reservation to it (REGISTER AND MOVE).
     Move {
         /// The initiator's key.

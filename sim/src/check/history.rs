@@ -154,10 +154,11 @@ fn seen(ops: &[Op]) -> BTreeSet<u32> {
     seen
 }
 
-/// What a reservation forbade before it was asked for has not happened.
+/// What a reservation forbade before it was asked for has not happened. Zeros that were there already are no write.
 fn check_forbidden(ops: &[Op], seen: &BTreeSet<u32>) -> Result<(), String> {
     let forbidden = |op: &&Op| op.by.is_some_and(|by| by <= op.start) && !op.blocks.is_empty();
-    let happened = |op: &&Op| op.did.writes() && (op.end.is_some() || seen.contains(&op.id));
+    let happened =
+        |op: &&Op| op.did.is_known_by_number() && (op.end.is_some() || seen.contains(&op.id));
     match ops.iter().filter(forbidden).find(happened) {
         Some(op) => Err(format!("write {} happened though a reservation forbids it", op.id)),
         None => Ok(()),
@@ -275,7 +276,7 @@ fn check_zones(block: u64, zones: &BTreeMap<u32, Zone>) -> Result<(), String> {
     Ok(())
 }
 
-/// The zones, where what was found and what replaced it are one: nothing comes between them.
+/// The zones, where the value that was found and the one that replaced it have one: nothing comes between them.
 fn joined(
     block: u64,
     ops: &[&Op],
@@ -283,7 +284,7 @@ fn joined(
 ) -> Result<BTreeMap<u32, Zone>, String> {
     let mut joined = zones.clone();
     let mut replaced: BTreeMap<u32, u32> = BTreeMap::new();
-    // By descending number: what was found was there before.
+    // By descending number: a value that was found is older.
     for op in ops.iter().rev().filter(|op| zones.contains_key(&op.id)) {
         let Did::Replaced(found) = &op.did else { continue };
         let found = found[(block - op.blocks.start) as usize];

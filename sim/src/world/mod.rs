@@ -391,11 +391,6 @@ impl World {
         Some((map.epoch, map.volumes.get(&volume)?, node.exposed_now(volume)))
     }
 
-    /// The map that a node has entered, if it runs.
-    pub fn map_of(&self, node: NodeId) -> Option<&ClusterMap> {
-        self.places[usize::from(node.0)].node.as_ref().map(Node::cluster_map)
-    }
-
     /// Whether writes of earlier epochs are undecided on a node's disk, if it runs.
     pub fn settles_earlier_writes(&self, node: NodeId) -> bool {
         let node = self.places[usize::from(node.0)].node.as_ref();

@@ -112,6 +112,8 @@ pub struct Reservations {
     pub reservation: Option<Reservation>,
     /// Outcomes of the latest changes, by their stamps.
     pub outcomes: Vec<(u64, ReservationOutcome)>,
+    /// Counts resets: what hosts that can register have asked for before is not begun any more.
+    pub resets: u64,
 }
 
 /// What a registrant, or who wants to be one, asks for.
@@ -165,6 +167,8 @@ pub enum ReservationAction {
         /// The registrant itself is registered no more.
         leaves: bool,
     },
+    /// Let nothing begin that was asked for before. Registrants and the reservation stay.
+    Reset,
     /// An operator removes all registrants and the reservation.
     ClearByOperator,
 }
@@ -176,7 +180,7 @@ pub enum ReservationOutcome {
     Done,
     /// Who asked is not registered with this key, or the reservation is another's.
     Conflict,
-    /// It is reserved in another way than was said, or not at all where a reservation is to be moved.
+    /// It is reserved in another way than was said, or there is no reservation to move.
     WrongRelease,
     /// There must be a key.
     NoKey,
@@ -254,7 +258,7 @@ impl Reservations {
         if self.outcome(change.stamp).is_some() {
             return;
         }
-        let before = (self.generation, self.registered.clone(), self.reservation.clone());
+        let before = self.clone();
         let outcome =
             self.act(&change.who, &change.action).err().unwrap_or(ReservationOutcome::Done);
         debug_assert!(
@@ -268,17 +272,11 @@ impl Reservations {
         self.outcomes.push((change.stamp, outcome));
     }
 
-    fn is_as(
-        &self,
-        (generation, registered, reservation): &(
-            u32,
-            BTreeMap<Registrant, u64>,
-            Option<Reservation>,
-        ),
-    ) -> bool {
-        self.generation == *generation
-            && self.registered == *registered
-            && self.reservation == *reservation
+    /// Whether nothing differs but the count and the outcomes of changes.
+    fn is_as(&self, before: &Reservations) -> bool {
+        (self.generation, self.resets) == (before.generation, before.resets)
+            && self.registered == before.registered
+            && self.reservation == before.reservation
     }
 
     /// Requires that a registrant has this key.
@@ -338,6 +336,10 @@ impl Reservations {
             }
             ReservationAction::ClearByOperator => {
                 self.clear();
+                Ok(())
+            }
+            ReservationAction::Reset => {
+                self.resets += 1;
                 Ok(())
             }
             ReservationAction::Preempt { key, victim, kind } => {

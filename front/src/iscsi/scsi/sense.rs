@@ -105,7 +105,7 @@ impl Sense {
         ..Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x00))
     };
 
-    /// INVALID FIELD IN CDB: a reservation is to be moved, and there is none.
+    /// INVALID FIELD IN CDB: there is no reservation to move.
     pub(in crate::iscsi) const NOT_RESERVED: Sense = Sense {
         field: Some(Field { in_command: true, byte: 1, bit: Some(4) }),
         ..Sense::new(key::ILLEGAL_REQUEST, (0x24, 0x00))
@@ -124,6 +124,7 @@ impl Sense {
     /// What an initiator's attention is called to.
     pub(in crate::iscsi) fn attention(to: Attention) -> Sense {
         let code = match to {
+            Attention::Reset => (0x29, 0x03),
             Attention::Modes => (0x2a, 0x01),
             Attention::ReservationsPreempted => (0x2a, 0x03),
             Attention::ReservationsReleased => (0x2a, 0x04),

@@ -139,6 +139,7 @@ impl Protocol for Iscsi {
                     (Op::Reserve(action), Some(_)) => match self.change(action, exports) {
                         Ok(change) => {
                             self.seen.acts += 1;
+                            self.seen.resets_itself |= change == ReservationAction::Reset;
                             return Ok(Some(Said::Reserve(request.number, change)));
                         }
                         Err(refused) => {
@@ -259,6 +260,9 @@ impl Protocol for Iscsi {
 
     fn look_at(&mut self, machine: &mut Server, volume: &Volume) {
         machine.update(words::unit(volume, self.at, self.read_only));
+        if let Some(by_itself) = self.seen.look_for_reset(&volume.reservations) {
+            machine.is_reset(by_itself);
+        }
         let Some(registrant) = &self.registrant else { return };
         if let Some(attention) = self.seen.look(&volume.reservations, registrant) {
             machine.attend(attention);
@@ -300,6 +304,7 @@ impl Iscsi {
 
     fn admit(&mut self, machine: &mut Server, volume: &Volume) {
         self.volume = Some(volume.id);
+        self.seen.look_for_reset(&volume.reservations);
         if let Some(registrant) = &self.registrant {
             self.seen.look(&volume.reservations, registrant);
         }

@@ -35,6 +35,7 @@ pub(super) fn action(
         Action::Reserve { key, kind: k } => ReservationAction::Reserve { key, kind: kind(k) },
         Action::Release { key, kind: k } => ReservationAction::Release { key, kind: kind(k) },
         Action::Clear { key } => ReservationAction::Clear { key },
+        Action::Reset => ReservationAction::Reset,
         Action::Preempt { key, victim, kind: k } => {
             ReservationAction::Preempt { key, victim, kind: kind(k) }
         }
@@ -128,9 +129,20 @@ pub(super) struct Seen {
     is_served: bool,
     /// The number of its own changes whose outcome it does not know yet.
     pub(super) acts: usize,
+    /// How often the volume had been reset.
+    resets: u64,
+    /// Whether it has asked for a reset itself.
+    pub(super) resets_itself: bool,
 }
 
 impl Seen {
+    /// Whether the volume has been reset since the last look, and if so, whether by this session.
+    pub(super) fn look_for_reset(&mut self, now: &Reservations) -> Option<bool> {
+        let is_new = self.resets != now.resets;
+        self.resets = now.resets;
+        is_new.then(|| std::mem::take(&mut self.resets_itself))
+    }
+
     /// Compares with the present state. Returns the unit attention, if others have changed something that it had.
     pub(super) fn look(&mut self, now: &Reservations, us: &Registrant) -> Option<Attention> {
         if self.version == now.version {
@@ -145,6 +157,8 @@ impl Seen {
                 is_registered,
                 is_served: is_registered && serves,
                 acts: self.acts,
+                resets: self.resets,
+                resets_itself: self.resets_itself,
             },
         );
         if self.acts > 0 {
@@ -186,6 +200,13 @@ mod tests {
         now.version = 4;
         now.registered.insert(us.clone(), 5);
         assert_eq!(seen.look(&now, &us), None);
+        // A reset is told of by itself, and says whose it is.
+        now.resets = 1;
+        assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(false), None));
+        (now.resets, seen.resets_itself) = (2, true);
+        assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(true), None));
+        now.resets = 3;
+        assert_eq!(seen.look_for_reset(&now), Some(false));
         // It knows of its own changes.
         seen.acts = 1;
         now.version = 5;

@@ -240,7 +240,7 @@ impl Run {
             .collect();
         let places = options.places.then(|| Places::draw(seed, policy.ordering, clients.len()));
         let places = places.flatten();
-        // Where clocks keep to no bound, who has been cut off may answer for a while.
+        // Where clocks keep to no bound, a node that is cut off may answer for a while.
         let tame = members.as_ref().is_none_or(|m| !m.wild) && places.is_none();
         let reserving = tame.then(|| Reserving::draw(seed, clients.len(), options.reserves));
         Run {

@@ -2,8 +2,8 @@
 //! they have something in work.
 //!
 //! A host looks at its node's map for its permission to write, and half of the time asks only later for what it was
-//! permitted then. Once any node has entered a map that forbids a host to write, nothing of what that host has asked may
-//! happen any more: whatever is seen of it must have happened by then.
+//! permitted then. Once any node has entered a map that forbids a host to write, or in which the volume was reset, nothing
+//! of what that host has asked may happen any more: whatever is seen of it must have happened by then.
 //!
 //! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what they were.
 
@@ -21,7 +21,7 @@ use super::faults::Fault;
 use super::{CLIENT, LOST, Run, VOLUME};
 use crate::check::Reserved;
 
-/// What is drawn of reservations, if there are some in this run.
+/// The draw of reservations, in runs that have some.
 pub(super) struct Reserving {
     rng: Rng,
     /// How many changes were asked for.
@@ -30,13 +30,13 @@ pub(super) struct Reserving {
     entered: Reservations,
     /// The next request is an operator's, who may write whatever is reserved.
     by_operator: bool,
-    /// The blocks that a host has read last, and what was in them.
+    /// The blocks that a host has read last, and their numbers.
     saw: Option<(u64, Vec<u32>)>,
     hosts: Vec<Reserver>,
     counts: Reserved,
 }
 
-/// What is kept of a host.
+/// A host.
 #[derive(Clone, Default)]
 struct Reserver {
     /// The version of the reservations that it looked at, and whether they let it write.
@@ -85,7 +85,8 @@ impl Reserving {
         };
         let keys: Vec<u64> = now.registered.values().copied().filter(|k| *k != key).collect();
         let held = now.reservation.as_ref().map(|r| r.kind);
-        match self.rng.u8(0..8) {
+        match self.rng.u8(0..9) {
+            8 => ReservationAction::Reset,
             0 => ReservationAction::Register { key, new: 0, ignores: false },
             1 => ReservationAction::Clear { key },
             2 => ReservationAction::Release { key, kind: held.unwrap_or(kind) },
@@ -145,7 +146,7 @@ impl Run {
         self.reserving.as_ref().is_none_or(|r| r.hosts[n].looked.1)
     }
 
-    /// What is asked for next an operator asks for.
+    /// An operator asks for the next request.
     pub(super) fn by_operator(&mut self) {
         if let Some(reserving) = &mut self.reserving {
             reserving.by_operator = true;
@@ -284,10 +285,10 @@ impl Run {
         let maps = nodes.filter_map(|n| self.world.map_of(n));
         let mut known = maps.filter_map(|m| m.volumes.get(&VOLUME)).map(|v| &v.reservations);
         let Some(later) = known.find(|r| r.version > reserving.entered.version) else { return };
-        reserving.entered = later.clone();
-        let now = later.clone();
+        let (was, now) = (reserving.entered.resets, later.clone());
+        reserving.entered = now.clone();
         let asked_before = |n: &usize| reserving.hosts[*n].asked < now.version;
-        let forbidden = |n: &usize| !now.permit(Some(&registrant(*n)), true);
+        let forbidden = |n: &usize| now.resets > was || !now.permit(Some(&registrant(*n)), true);
         let concerned = (0..self.clients.len()).filter(asked_before).filter(forbidden);
         for n in concerned.collect::<Vec<_>>() {
             self.rule_out(n);
@@ -316,10 +317,6 @@ impl Run {
         let blocks =
             self.ops.get(&request).filter(|op| op.did.writes()).map(|op| op.blocks.clone());
         self.world.host_gone(node, self.clients[n].asked);
-        if self.members.is_none() {
-            // Its node has heard of it.
-            self.rule_out(n);
-        }
         (self.clients[n].op, self.clients[n].repeats) = (None, None);
         self.never_hears(request..request + pieces);
         self.clients[n].node = self.next_node(node);

@@ -27,7 +27,7 @@ fn hosts_reserve_and_compare_and_lose_sessions() {
 /// A write that was permitted before the reservations changed happens after a node has entered the change.
 #[test]
 fn writes_that_do_not_heed_reservations_are_found() {
-    for (seed, members) in [(2, false), (8, false), (0, true), (14, true)] {
+    for (seed, members) in [(2, false), (8, true), (13, true)] {
         let options = options(members);
         passed(seed, options);
         assert!(fails(seed, Bug::IgnoresReservations, options), "seed {seed}");
@@ -37,7 +37,7 @@ fn writes_that_do_not_heed_reservations_are_found() {
 /// Another write comes between what a request compares and what it writes.
 #[test]
 fn what_comes_between_comparing_and_writing_is_found() {
-    for seed in [0, 12] {
+    for seed in [37] {
         passed(seed, options(false));
         assert!(fails(seed, Bug::WritesLater, options(false)), "seed {seed}");
     }

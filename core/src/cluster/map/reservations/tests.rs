@@ -239,3 +239,14 @@ fn a_reservation_moves_with_its_kind_and_registers_whom_it_moves_to() {
     let to_known = Move { key: 1, to: name("7"), new: 2, leaves: true };
     assert_eq!(ask(&mut r, "a", to_known), ReservationOutcome::Done);
 }
+
+/// Whoever asks: earlier permissions are out of date, and nothing else changes.
+#[test]
+fn a_reset_leaves_registrants_and_the_reservation() {
+    let mut r = reserved(ExclusiveAccess);
+    let before = r.clone();
+    assert_eq!(ask(&mut r, "x", Reset), ReservationOutcome::Done);
+    assert_eq!((r.version, r.resets), (before.version + 1, 1));
+    assert_eq!((r.generation, &r.registered), (before.generation, &before.registered));
+    assert_eq!(r.reservation, before.reservation);
+}
