@@ -305,21 +305,27 @@ moves_on() {
 }
 
 # libiscsi's tests of a unit with two paths, each through a process of its own. They know the unit by its page of
-# identification.
+# identification. A reset is told with the next map that a process handles, which on a busy machine may be after the answer
+# at another: that test may be repeated. The test of COMPARE AND WRITE zeroes blocks 0 to 255, and goes by zeros in block 256.
 multipath() {
-    local name at
+    local name at try
     command -v iscsi-test-cu >/dev/null || return 0
     for name in Simple Reset CompareAndWrite CompareAndWriteAsync; do
         for at in "0 1" "2 0"; do
-            set -- $at
-            timeout -k 2 $LIMIT iscsi-test-cu -d -n "--test=SCSI.MultipathIO.$name" \
-                "iscsi://127.0.0.1:$(iscsi_port "$1")/$(target)/0" "iscsi://127.0.0.1:$(iscsi_port "$2")/$(target)/0" >"$T/multipath" 2>&1 || true
-            # Neither skipped nor failed: the assertions that ran, and none that failed.
-            ! grep -q '\[SKIPPED\]' "$T/multipath" && awk '
-                /^ *asserts / { ran = $3; bad = $5 } END { exit !(ran > 0 && bad == 0) }' "$T/multipath" ||
-                { echo "$name through processes $at"; grep -v '^$' "$T/multipath" | head -30; return 1; }
+            python 'assert a.ask(b"\0" * 6)[0] in (0, 2) and a.answer(a.write(256, b"\0" * 512))[0] == 0'
+            for try in 1 2 3; do
+                ! two_paths "$name" $at || break
+                [ $name = Reset ] && [ $try -lt 3 ] || { echo "$name, processes $at"; grep -v '^$' "$T/multipath" | head -30; return 1; }
+            done
         done
     done
+}
+# two_paths NAME PROCESS PROCESS: neither skipped nor failed.
+two_paths() {
+    timeout -k 2 $LIMIT iscsi-test-cu -d -n "--test=SCSI.MultipathIO.$1" \
+        "iscsi://127.0.0.1:$(iscsi_port "$2")/$(target)/0" "iscsi://127.0.0.1:$(iscsi_port "$3")/$(target)/0" >"$T/multipath" 2>&1 || true
+    ! grep -q '\[SKIPPED\]' "$T/multipath" &&
+        awk '/^ *asserts / { ran = $3; bad = $5 } END { exit !(ran > 0 && bad == 0) }' "$T/multipath"
 }
 
 # A reservation outlives the processes.

@@ -295,7 +295,7 @@ impl Server {
 
     /// Resets the unit: for this session at once, and for all by the driver.
     fn reset(&mut self, head: &Head) {
-        let task = Task::resetting(head.clone());
+        let task = Task::resetting(*head);
         let op = task.step.as_ref().map(|step| step.op.clone());
         let number = self.tasks.put(task);
         self.tasks.abort(head.tag(), |_| true);
