@@ -9,7 +9,7 @@ export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-checks=${*:-discovery announced copies verified read_back digests replaced extended_copy chap suite}
+checks=${*:-discovery announced copies verified read_back digests replaced extended_copy chap long_blocks suite}
 T=$(mktemp -d /tmp/weft-iscsi.XXXXXX)
 D=$T/array
 LIMIT=60                        # seconds that anything may take
@@ -53,6 +53,7 @@ start() {
         --listen "$T/nbd.sock" --listen "iscsi:$PORTAL" "${more[@]}" >>"$T/log" 2>&1 9>&- &
     echo $! >"$T/pid"
     wait_until weft status
+    weft volume show long >/dev/null 2>&1 || weft volume create long 32M --block 4096 >/dev/null
     URI=iscsi://$PORTAL/$(target vol0)/0
 }
 
@@ -66,7 +67,7 @@ discovery() {
     iscsi-ls -s "iscsi://$PORTAL" >"$T/listed" || { cat "$T/listed"; return 1; }
     grep -q "^Target:$(target vol0) Portal:$PORTAL,1$" "$T/listed" || { cat "$T/listed"; return 1; }
     grep -q "^Target:iqn.*:vol-b:1 Portal:$PORTAL,1$" "$T/listed" || { cat "$T/listed"; return 1; }
-    [ "$(grep -c 'Type:DIRECT_ACCESS' "$T/listed")" = 2 ] || { cat "$T/listed"; return 1; }
+    [ "$(grep -c 'Type:DIRECT_ACCESS' "$T/listed")" = 3 ] || { cat "$T/listed"; return 1; }
     weft volume show vol0 | grep -xF "$URI" >/dev/null || { weft volume show vol0; return 1; }
     ! iscsi-inq "iscsi://$PORTAL/iqn.2026-11.weft.nowhere:vol0/0" >"$T/refused" 2>&1 || return 1
     grep -qi "target not found" "$T/refused" || { cat "$T/refused"; return 1; }
@@ -319,19 +320,33 @@ assert a.copy(units, [(0, 1, 1, 0, 0)])[0] == 0
 PY
 }
 
-# Every test of libiscsi's suite in a process of its own. Left out are those of sanitizing, of several paths, and two that
-# no target can pass:
+# Every test of libiscsi's suite in a process of its own, on a volume with blocks of 512 bytes and on one with blocks of 4,096.
+# Left out are those of sanitizing, of several paths (reservations.sh has them), and two that no target can pass:
 #   LUNResetSimpleAsync       asserts that the reset was answered before it waits for the answer
 #   UnmapSingle               of physical blocks larger than logical ones: asks for the status from LBA i+1 on and wants a
 #                             descriptor that begins elsewhere (SBC-4, 5.7.1: it begins where the command says)
-suite() {
-    local name result all=0 skipped=0 bad=0
+suite() { suite_on "$URI"; }
+# Further ones that no target with blocks of 4,096 bytes can pass:
+#   ProutReserve.Access*      write 512 bytes as one block (SPC-4: INVALID FIELD IN COMMAND INFORMATION UNIT)
+#   WriteAtomic16             writes up to 256 blocks whatever MAXIMUM ATOMIC TRANSFER LENGTH says (SBC-4, 6.6.4)
+long_blocks() {
+    local uri=iscsi://$PORTAL/$(target long)/0
+    iscsi-readcapacity16 "$uri" >"$T/out" 2>&1
+    grep -qE '(LENGTH|size|Size).*4096' "$T/out" || { cat "$T/out"; return 1; }
+    suite_on "$uri" ProutReserve.Access WriteAtomic16
+}
+# suite_on URI [NAME...]: without the tests of these names.
+suite_on() {
+    local uri=$1 left_out name result all=0
+    shift
+    left_out=$(printf '%s\n' "$@") skipped=0 bad=0
     for name in $(iscsi-test-cu --list | grep -E '^(SCSI|iSCSI)\.[^.]+\.[^.]+$'); do
         case $name in
             *.LUNResetSimpleAsync | *.UnmapSingle | SCSI.Sanitize.* | SCSI.MultipathIO.*) continue ;;
         esac
+        [ -z "$left_out" ] || ! grep -qF "$left_out" <<<"$name" || continue
         # The program looks for reservations before each test, and says that it found none.
-        timeout -k 2 20 iscsi-test-cu -d -n "--test=$name" "$URI" >"$T/out" 2>&1
+        timeout -k 2 60 iscsi-test-cu -d -n "--test=$name" "$uri" >"$T/out" 2>&1
         case $? in
             124 | 137) result=TIMEOUT ;;
             *) result=$(grep -v 'PERSISTENT RESERVE IN is not implemented' "$T/out" | awk '

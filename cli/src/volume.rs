@@ -315,9 +315,12 @@ impl Volume {
             say(line)?;
         }
         let apart = &volume.apart;
+        let block = volume.policy.get("block").filter(|bytes| *bytes != "512");
+        let block = block.map_or(String::new(), |bytes| format!(", block: {bytes}"));
         say(format!(
             "commit: {commit}, dispatch: {dispatch} (roles={roles}){form}, strategy: {strategy}, \
-             calculator: {calculator}, apart: {apart}, lost-wait: {wait}{}",
+             calculator: {calculator}, apart: {apart}, lost-wait: {wait}{}{}",
+            block,
             controlled::in_words(volume)
         ))?;
         if let Some(line) = controller(volume) {

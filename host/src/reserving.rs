@@ -24,6 +24,11 @@ pub struct Reserving {
     other_key: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     kind: String,
+    /// Whom a reservation is moved to, and whether the host leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<(String, u16)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    leaves: bool,
     /// Identifies the change, so that its outcome is recognised.
     stamp: u64,
 }
@@ -37,11 +42,14 @@ enum Action {
     Release,
     Clear,
     Preempt,
+    Move,
+    Reset,
 }
 
 impl Reserving {
     /// In text form. An operator's change belongs to no host.
     pub(crate) fn of(change: &ReservationChange) -> Option<Reserving> {
+        let (mut to, mut leaves) = (None, false);
         let (action, key, other_key, kind) = match change.action {
             ReservationAction::Register { key, new, ignores: false } => {
                 (Action::Register, key, new, None)
@@ -55,12 +63,22 @@ impl Reserving {
             ReservationAction::Preempt { key, victim, kind } => {
                 (Action::Preempt, key, victim, Some(kind))
             }
+            ReservationAction::Move {
+                key,
+                to: Registrant { ref host, port },
+                new,
+                leaves: and,
+            } => {
+                (to, leaves) = (Some((host.clone(), port)), and);
+                (Action::Move, key, new, None)
+            }
+            ReservationAction::Reset => (Action::Reset, 0, 0, None),
             ReservationAction::ClearByOperator => return None,
         };
         let Registrant { host, port } = change.who.clone();
         let kind = kind.map_or(String::new(), |kind| kind.name().to_string());
         let (volume, stamp) = (change.volume.0, change.stamp);
-        Some(Reserving { volume, host, port, action, key, other_key, kind, stamp })
+        Some(Reserving { volume, host, port, action, key, other_key, kind, to, leaves, stamp })
     }
 
     /// The change.
@@ -83,6 +101,13 @@ impl Reserving {
             Action::Preempt => {
                 ReservationAction::Preempt { key, victim: self.other_key, kind: kind()? }
             }
+            Action::Reset => ReservationAction::Reset,
+            Action::Move => {
+                let to = || Error("a reservation is moved to nobody".to_string());
+                let (host, port) = self.to.clone().ok_or_else(to)?;
+                let (to, leaves) = (Registrant { host, port }, self.leaves);
+                ReservationAction::Move { key, to, new: self.other_key, leaves }
+            }
         };
         let who = Registrant { host: self.host.clone(), port: self.port };
         Ok(ReservationChange { volume: VolumeId(self.volume), who, action, stamp: self.stamp })
@@ -92,6 +117,10 @@ impl Reserving {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn name(host: &str) -> Registrant {
+        Registrant { host: host.into(), port: 3 }
+    }
 
     #[test]
     fn changes_come_back_as_they_went() {
@@ -103,9 +132,12 @@ mod tests {
             ReservationAction::Reserve { key, kind },
             ReservationAction::Release { key, kind },
             ReservationAction::Clear { key },
+            ReservationAction::Reset,
             ReservationAction::Preempt { key, victim: u64::MAX, kind },
+            ReservationAction::Move { key, to: name("iqn.b,i,0x2"), new: 7, leaves: true },
+            ReservationAction::Move { key, to: name("iqn.b,i,0x2"), new: 7, leaves: false },
         ] {
-            let who = Registrant { host: "iqn.a,i,0x1".into(), port: 3 };
+            let who = name("iqn.a,i,0x1");
             let change = ReservationChange { volume: VolumeId(5), who, action, stamp: 1 << 63 };
             let words = serde_json::to_string(&Reserving::of(&change).unwrap()).unwrap();
             let back: Reserving = serde_json::from_str(&words).unwrap();
@@ -115,5 +147,8 @@ mod tests {
             r#"{"volume":1,"host":"a","port":1,"action":"reserve","kind":"no","stamp":1}"#;
         let no_kind: Reserving = serde_json::from_str(no_kind).unwrap();
         assert!(no_kind.change().unwrap_err().0.contains("'no' is no kind"));
+        let nobody = r#"{"volume":1,"host":"a","port":1,"action":"move","stamp":1}"#;
+        let nobody: Reserving = serde_json::from_str(nobody).unwrap();
+        assert!(nobody.change().unwrap_err().0.contains("to nobody"));
     }
 }

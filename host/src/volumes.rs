@@ -170,9 +170,6 @@ impl NewVolume {
     }
 }
 
-/// A volume's sizes are multiples of this.
-pub(crate) const GRAIN: u64 = 512;
-
 /// Finds room for a volume on the disks of a map.
 pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     let (id, there) = (VolumeId(map.next_volume), &map.volumes);
@@ -180,7 +177,7 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     check_name(&new.name, there)?;
     require_multiple("a stripe unit", new.stripe_unit, SECTOR)?;
     if new.size != 0 {
-        require_multiple("a volume size", new.size, GRAIN)?;
+        require_multiple("a volume size", new.size, new.policy.block)?;
     }
     check_label(&new.apart, map)?;
     let room = disks.iter().map(|d| d.sectors).max().unwrap_or(0) * SECTOR;
@@ -275,7 +272,7 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
             most => grow(volume, most, map),
         };
     }
-    require_multiple("a volume size", size, GRAIN)?;
+    require_multiple("a volume size", size, volume.policy.block)?;
     if size <= volume.size {
         return fail(format!("volume '{name}' already has {}", exactly(volume.size)));
     }

@@ -8,7 +8,8 @@
 //! runs, and with `waits` in none; with `deferred` parity may wait in all runs, and with `drawn` in as many as the
 //! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it; with
 //! `undivided` there is one lock server; with `unslotted` disks have no slots; with `uncolumned` no column calculates for
-//! others; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with `once` the story is told of the run as it is.
+//! others; with `reserved` hosts reserve the volume in all runs that can have it (more with `unplaced`), and
+//! with `unreserved` in none; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::{Commit, Roles};
@@ -69,6 +70,9 @@ fn main() {
         NodeBug::SuspectWaits,
         NodeBug::BeyondBounds,
         NodeBug::RepeatsBlindly,
+        NodeBug::IgnoresReservations,
+        NodeBug::WorksForTheGone,
+        NodeBug::WritesLater,
         NodeBug::KeyUnchecked,
         NodeBug::MissingPiece,
         NodeBug::Authority(AuthorityBug::ByNumber),
@@ -99,6 +103,11 @@ fn main() {
         (_, true) => Some(false),
         _ => None,
     };
+    let reserves = match (has("reserved"), has("unreserved")) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
     let layout = all.iter().find_map(|word| word.strip_prefix("layout="));
     let layout = layout.map(|name| name.parse().expect("the name of a layout"));
     let options = Options {
@@ -112,6 +121,8 @@ fn main() {
         rare,
         choices,
         gives_up,
+        reserves,
+        places: !has("unplaced"),
         deferral,
         layout,
         divides_locks: !has("undivided"),

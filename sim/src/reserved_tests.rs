@@ -128,3 +128,37 @@ fn writes_that_do_not_heed_reservations_are_found() {
     let found = |seed| is_overwritten(seed, Policy::default(), Some(Bug::IgnoresReservations));
     assert!((0..60).any(found));
 }
+
+/// Whether a write begins whose session was lost while it waited for three nodes, more than the layout can lose.
+fn begins_after_its_session(seed: u64, bug: Option<Bug>) -> bool {
+    let mut sim = Sim::new(seed, policy(&[("lost-wait", "forever")]), bug);
+    let away = [NodeId(2), NodeId(3), NodeId(4)];
+    away.iter().for_each(|node| sim.world.kill(*node, false));
+    sim.until(|sim| {
+        sim.world.is_settled() && away.iter().all(|node| !sim.world.map().is_up(*node))
+    });
+    let asked: Vec<(u64, u64)> =
+        (0..SECTORS).map(|s| (s, sim.write(0, LOSER, s, b'l', u64::MAX))).collect();
+    for _ in 0..500 {
+        sim.world.step();
+        sim.heard.append(&mut sim.world.replies);
+    }
+    let waiting: Vec<(u64, u64)> =
+        asked.into_iter().filter(|(_, n)| sim.answer(*n).is_none()).collect();
+    assert!(!waiting.is_empty(), "seed {seed}: nothing waits");
+    waiting.iter().for_each(|(_, n)| sim.world.host_gone(NodeId(0), *n));
+    away.iter().for_each(|node| sim.world.start_node(*node));
+    sim.until(|sim| is_ready(&sim.world) && away.iter().all(|n| sim.world.map().is_up(*n)));
+    let all = Range { offset: 0, len: SECTORS * SECTOR };
+    sim.world.host(NodeId(1), 5, VOLUME, HostOp::Read(all));
+    sim.until(|sim| sim.answer(5).is_some());
+    let Some(Ok(HostData::Bytes(pieces))) = sim.answer(5) else { panic!("a read is answered") };
+    let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect();
+    waiting.iter().any(|(s, _)| bytes[(s * SECTOR) as usize] == b'l')
+}
+
+#[test]
+fn what_a_lost_session_asked_does_not_begin_later() {
+    assert!((0..20).all(|seed| !begins_after_its_session(seed, None)));
+    assert!((0..20).any(|seed| begins_after_its_session(seed, Some(Bug::WorksForTheGone))));
+}

@@ -110,6 +110,28 @@ class Initiator:
         status, _, sense = self.ask(cdb, key.to_bytes(8, "big") + other.to_bytes(8, "big") + b"\0" * 8)
         return status, sense
 
+    def move(self, key, other, port, name, isid=1, unregister=False, length=None):
+        """PERSISTENT RESERVE OUT, REGISTER AND MOVE to a session of an initiator; the status and sense data."""
+        name = f"{name},i,0x80{isid:010x}".encode() + b"\0"
+        name += b"\0" * (-len(name) % 4)
+        identifier = b"\x45\0" + len(name).to_bytes(2, "big") + name
+        out = key.to_bytes(8, "big") + other.to_bytes(8, "big") + bytes([0, 2 if unregister else 0])
+        out += port.to_bytes(2, "big") + (length or len(identifier)).to_bytes(4, "big") + identifier
+        status, _, sense = self.ask(bytes([0x5f, 7, 0, 0, 0, 0, 0, *len(out).to_bytes(2, "big"), 0]), out)
+        return status, sense
+
+    def reset(self):
+        """LOGICAL UNIT RESET: the response."""
+        self.tag += 1
+        head = bytearray(48)
+        head[0], head[1], head[16:20] = 0x42, 0x85, self.tag.to_bytes(4, "big")
+        head[20:24], head[24:28] = b"\xff" * 4, self.number.to_bytes(4, "big")
+        self.socket.sendall(head)
+        while True:
+            answer, _ = self.unit()
+            if answer[0] == 0x22:
+                return answer[2]
+
     def port_groups(self):
         """REPORT TARGET PORT GROUPS: for each group whether the unit can be used through it."""
         _, data, _ = self.ask(bytes([0xa3, 0x0a, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0]), expected=1024)

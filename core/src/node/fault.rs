@@ -45,6 +45,8 @@ pub enum Bug {
     RepeatsBlindly,
     /// Writes begin although reservations have changed since they were permitted.
     IgnoresReservations,
+    /// Requests of a host that is gone still begin.
+    WorksForTheGone,
     /// A hedged read uses what its first attempt has read.
     HedgeMixesTimes,
     /// What a disk ends late counts in its node's next life. It is one of whoever runs nodes.
@@ -188,6 +190,11 @@ impl NodeConfig {
     /// Whether writes begin only under the reservations by which they were permitted.
     pub(super) fn heeds_reservations(&self) -> bool {
         !self.has(Bug::IgnoresReservations)
+    }
+
+    /// Whether requests of hosts that are gone are left.
+    pub(super) fn heeds_leavers(&self) -> bool {
+        !self.has(Bug::WorksForTheGone)
     }
 
     /// Whether a hedged read reads everything a second time.

@@ -215,6 +215,7 @@ impl Node {
                 self.origins.insert(id, origin);
                 self.host(id, volume, place, op);
             }
+            Input::HostGone(_) if !self.config.heeds_leavers() => {}
             Input::HostGone(id) => {
                 if !self.sequencing.gone(id, &mut self.outbox) {
                     self.abandon(id);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::time::{in_words, parse_seconds};
-use super::values::JOURNAL;
+use super::values::{BLOCKS, JOURNAL};
 use super::{
     CalculatedAt, Commands, Commit, Dispatch, Flush, Kind, Ordering, Policy, PolicyError,
     Preference, Refresh, Roles, Row, Schedule, SequencerForm, Start, Timing, Valued, examples,
@@ -69,6 +69,8 @@ pub enum Setting {
     P99(Nanos),
     /// Of [`Policy::snapshots`].
     Snapshots(Schedule),
+    /// Of [`Policy::block`].
+    Block(u64),
 }
 
 /// A choice, by its key.
@@ -102,7 +104,7 @@ pub struct Value {
 pub(super) const FOREVER: &str = "forever";
 
 /// All choices.
-pub static CHOICES: [Choice; 27] = [
+pub static CHOICES: [Choice; 28] = [
     Choice {
         key: "strategy",
         help: "how to compute parity for a write to part of a stripe",
@@ -346,6 +348,15 @@ pub static CHOICES: [Choice; 27] = [
         parse: |word| Schedule::parse(word).map(Setting::Snapshots),
         of: |policy| Setting::Snapshots(policy.snapshots),
     },
+    Choice {
+        key: "block",
+        help: "bytes of a logical block, as iSCSI hosts see the volume",
+        settles: None,
+        in_use: false,
+        values: || listed(&BLOCKS),
+        parse: |word| found("block", &BLOCKS, word).map(Setting::Block),
+        of: |policy| Setting::Block(policy.block),
+    },
 ];
 
 fn listed<T>(rows: &[Row<T>]) -> Vec<Value> {
@@ -486,6 +497,7 @@ impl Setting {
             Setting::Burst(to) => policy.limits.burst = to,
             Setting::P99(to) => policy.p99 = to,
             Setting::Snapshots(to) => policy.snapshots = to,
+            Setting::Block(to) => policy.block = to,
         }
     }
 
@@ -519,6 +531,7 @@ impl Setting {
             Setting::Burst(_) => "burst",
             Setting::P99(_) => "p99",
             Setting::Snapshots(_) => "snapshots",
+            Setting::Block(_) => "block",
         }
     }
 
@@ -547,7 +560,7 @@ impl Setting {
                 redundancy::bound_in_words(v)
             }
             Setting::Burst(v) => limits::burst_in_words(v),
-            Setting::DiskMttf(v) => v.to_string(),
+            Setting::DiskMttf(v) | Setting::Block(v) => v.to_string(),
             Setting::Snapshots(v) => v.to_string(),
             Setting::Commands(v) => v.to_string(),
             Setting::Inline(0) => "0".to_string(),

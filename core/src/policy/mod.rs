@@ -73,9 +73,15 @@ pub struct Policy {
     pub p99: Nanos,
     /// When snapshots of it are taken without an operator.
     pub snapshots: Schedule,
+    /// Bytes of a logical block, as hosts see it that count in blocks.
+    pub block: u64,
 }
 
 impl Policy {
+    /// The usual length of a logical block.
+    pub const BLOCK: u64 = 512;
+    /// The other length.
+    pub const LONG_BLOCK: u64 = 4096;
     /// Requests wait until the nodes are back.
     pub const FOREVER: Nanos = Nanos::MAX;
 
@@ -176,6 +182,7 @@ impl Default for Policy {
             limits: VolumeLimits::default(),
             p99: Policy::UNPROMISED,
             snapshots: Schedule::NONE,
+            block: Policy::BLOCK,
         }
     }
 }

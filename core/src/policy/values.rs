@@ -4,8 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::PolicyError;
 use super::redundancy::{Flush, Refresh, Start, Timing};
+use super::{Policy, PolicyError};
 
 /// A value of a choice.
 #[derive(Debug)]
@@ -487,6 +487,12 @@ impl Valued for SequencerForm {
     const KEY: &'static str = "sequencer";
     const ROWS: &'static [Row<Self>] = &SequencerForm::CHOICES;
 }
+
+/// How long logical blocks are.
+pub(super) const BLOCKS: [Row<u64>; 2] = [
+    row(Policy::BLOCK, "512", 0, "blocks of 512 bytes in physical blocks of 4,096"),
+    row(Policy::LONG_BLOCK, "4096", 1, "blocks of 4,096 bytes"),
+];
 
 /// Whether writes go to a journal before they are voted on.
 pub(super) const JOURNAL: [Row<bool>; 2] = [

@@ -1,10 +1,13 @@
 //! Unit attentions: what an initiator is told with its next command (SAM-5, 5.14).
 
+use super::scsi::Sense;
 use super::{Server, Unit};
 
 /// A unit attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attention {
+    /// The unit has been reset: BUS DEVICE RESET FUNCTION OCCURRED.
+    Reset,
     /// All registrations were removed: RESERVATIONS PREEMPTED.
     ReservationsPreempted,
     /// Its registration was removed by another: REGISTRATIONS PREEMPTED.
@@ -25,6 +28,17 @@ impl Server {
         if !self.attentions.contains(&to) {
             self.attentions.push_back(to);
         }
+    }
+
+    /// The unit has been reset, by this session or another. Commands of this session that are not at a node do not begin
+    /// any more; those of the session that resets it are aborted already.
+    pub fn is_reset(&mut self, by_itself: bool) {
+        if !by_itself {
+            for number in self.tasks.cut() {
+                self.fail_gathering(number, Sense::UNKNOWN);
+            }
+        }
+        self.attend(Attention::Reset);
     }
 
     /// The unit of the session is like this from now on. The initiator is told of what has changed.

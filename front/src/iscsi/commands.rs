@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::pdu::{FINAL, Head, Pdu, Reason};
 use super::replies::Status;
-use super::reservation::Outcome;
-use super::scsi::{self, BLOCK, Sense, Step, Stretch, Then, Work};
+use super::reservation::{Action, Outcome};
+use super::scsi::{self, Sense, Step, Stretch, Then, Work};
 use super::tasks::{MOST_TASKS, Task};
 use super::transfer::Gather;
 use super::{Failure, Op, Piece, Reply, Request, Server, Unit};
@@ -92,7 +92,7 @@ impl Server {
         };
         let steps = match &task.work {
             Err(sense) => Err(*sense),
-            Ok(work) => fitted(work, data.len() as u64, task.expected())
+            Ok(work) => fitted(work, unit.block, data.len() as u64, task.expected())
                 .and_then(|is_any| if is_any { scsi::steps(work, data, unit) } else { Ok(vec![]) }),
         };
         match steps {
@@ -119,6 +119,9 @@ impl Server {
             task.step = Some(step);
             return self.ask(request);
         }
+        if task.is_cut {
+            return self.end(number, Status::Check(Sense::UNKNOWN), Vec::new());
+        }
         let data = match &mut task.work {
             Ok(Work::Data(data)) => vec![std::mem::take(data).into()],
             _ => Vec::new(),
@@ -131,6 +134,9 @@ impl Server {
         let is_aborted = self.tasks.is_aborted(number);
         let Some(step) = self.tasks.get(number).and_then(|task| task.step.take()) else { return };
         if is_aborted {
+            if result.is_err() && step.op == Op::Reserve(Action::Reset) {
+                self.tasks.reset_failed(number);
+            }
             self.copy_is_over(number, false);
             self.tasks.end(number);
             return self.answer_aborts();
@@ -181,10 +187,11 @@ impl Server {
                 }
             }
             (Then::Status(most), Reply::Extents(found)) => {
-                let data = scsi::allocation(step.at, &found, most);
+                let block = self.unit.as_ref().map_or(step.at.length, |unit| unit.block);
+                let data = scsi::allocation(step.at, block, &found, most);
                 self.end(number, Status::Good, vec![data.into()]);
             }
-            (Then::Outcome, Reply::Reserved(outcome)) => match refused(outcome) {
+            (Then::Outcome { moves }, Reply::Reserved(outcome)) => match refused(outcome, moves) {
                 None => self.next_step(number),
                 Some(status) => self.end(number, status, Vec::new()),
             },
@@ -247,7 +254,7 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
 
 /// Whether this number of bytes is acceptable. The initiator may send fewer than the command's length, but whole
 /// blocks.
-fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
+fn fitted(work: &Work, block: u64, came: u64, expected: u64) -> Result<bool, Sense> {
     match (work, work.data_out()) {
         // The number of blocks has one byte, so a larger number may have become zero.
         (Work::CompareAndWrite { .. }, 0) if expected > 0 => Err(Sense::NO_BLOCKS),
@@ -258,7 +265,7 @@ fn fitted(work: &Work, came: u64, expected: u64) -> Result<bool, Sense> {
             Err(Sense::TRANSFER_LENGTH)
         }
         (_, wanted) if came == wanted => Ok(true),
-        (Work::Write { .. } | Work::OrWrite { .. }, _) if came.is_multiple_of(BLOCK) => {
+        (Work::Write { .. } | Work::OrWrite { .. }, _) if came.is_multiple_of(block) => {
             Ok(came > 0)
         }
         _ => Err(Sense::TRANSFER_LENGTH),
@@ -275,13 +282,16 @@ fn reports_attention(head: &Head) -> bool {
 }
 
 /// The status of a change of reservations that was not made.
-fn refused(outcome: Outcome) -> Option<Status> {
+fn refused(outcome: Outcome, moves: bool) -> Option<Status> {
     Some(match outcome {
         Outcome::Done => return None,
         Outcome::Conflict => Status::Conflict,
+        Outcome::WrongRelease if moves => Status::Check(Sense::NOT_RESERVED),
         Outcome::WrongRelease => Status::Check(Sense::WRONG_RELEASE),
         Outcome::NoKey => Status::Check(Sense::NO_KEY),
         Outcome::Full => Status::Check(Sense::REGISTRANTS),
+        Outcome::NoPort => Status::Check(Sense::NO_PORT),
+        Outcome::NoInitiator => Status::Check(Sense::NO_INITIATOR),
     })
 }
 

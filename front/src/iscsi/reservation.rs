@@ -41,7 +41,7 @@ impl Kind {
 }
 
 /// A request of an initiator. It registers by its name, its session's number and the port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Register a key in place of another; zero stands for no key.
     Register {
@@ -81,6 +81,22 @@ pub enum Action {
         /// The type of the new reservation.
         kind: Kind,
     },
+    /// Reset the unit (LOGICAL UNIT RESET): after the answer no earlier request of initiators takes effect. Registrants and
+    /// the reservation stay.
+    Reset,
+    /// Register another initiator port, and move the reservation to it (REGISTER AND MOVE).
+    Move {
+        /// The initiator's key.
+        key: u64,
+        /// The key of the other.
+        new: u64,
+        /// Its name and its session's number ([`Nexus::transport_id`](super::Nexus::transport_id)).
+        name: String,
+        /// The relative identifier of the target port that it comes through.
+        port: u16,
+        /// The initiator itself is unregistered.
+        leaves: bool,
+    },
 }
 
 /// The outcome.
@@ -90,12 +106,16 @@ pub enum Outcome {
     Done,
     /// The initiator is not registered with this key, or the reservation is another's.
     Conflict,
-    /// It is reserved with another type.
+    /// It is reserved with another type; or there is no reservation to move.
     WrongRelease,
     /// A key is required.
     NoKey,
     /// There are too many registrants.
     Full,
+    /// There is no such target port.
+    NoPort,
+    /// The reservation cannot be moved to that initiator port: it is the initiator's own, or not known well enough.
+    NoInitiator,
 }
 
 /// A registrant of a unit.

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::Server;
 use super::pdu::{Head, at, opcode};
-use super::scsi::{Sense, Step, Work};
+use super::reservation::Action;
+use super::scsi::{Sense, Step, Stretch, Then, Work};
 use super::transfer::Gather;
+use super::{Op, Request, Server};
 
 /// The most commands in progress that have a number of the sequence.
 const WINDOW: u32 = 128;
@@ -32,6 +33,8 @@ pub(super) struct Task {
     pub(super) copies: Option<(u8, u16)>,
     /// Nobody waits for its answer.
     is_aborted: bool,
+    /// The unit has been reset, and the rest of the command was dropped.
+    pub(super) is_cut: bool,
 }
 
 impl Task {
@@ -47,7 +50,16 @@ impl Task {
             step: None,
             copies: None,
             is_aborted: false,
+            is_cut: false,
         }
+    }
+
+    /// A reset of the unit for all hosts. Like an aborted command it has no answer of its own.
+    fn resetting(head: Head) -> Task {
+        let at = Stretch { offset: 0, length: 0 };
+        let (op, then) = (Op::Reserve(Action::Reset), Then::Drop);
+        let step = Step { op, at, durable: false, then, unit: None };
+        Task { step: Some(step), is_aborted: true, ..Task::new(head, Ok(Work::Nothing)) }
     }
 
     /// Whether data go to the initiator, and from it.
@@ -69,6 +81,8 @@ impl Task {
 struct Abort {
     tag: u32,
     waits: BTreeSet<u64>,
+    /// What it waits for has failed.
+    has_failed: bool,
 }
 
 /// All commands, by our own numbers.
@@ -198,13 +212,32 @@ impl Tasks {
             }
             true
         });
-        self.aborts.push(Abort { tag, waits });
+        self.aborts.push(Abort { tag, waits, has_failed: false });
     }
 
-    /// The next abort that is complete.
-    fn next_aborted(&mut self) -> Option<u32> {
+    /// The reset that this command stands for could not be made.
+    pub(super) fn reset_failed(&mut self, number: u64) {
+        let tag = self.all.get(&number).map(|task| task.head.tag());
+        let its = self.aborts.iter_mut().find(|abort| Some(abort.tag) == tag);
+        if let Some(abort) = its {
+            abort.has_failed = true;
+        }
+    }
+
+    /// The unit has been reset: of commands at nodes nothing further begins. Returns those whose data are incomplete.
+    pub(super) fn cut(&mut self) -> Vec<u64> {
+        for task in self.all.values_mut().filter(|task| !task.steps.is_empty()) {
+            task.steps.clear();
+            task.is_cut = true;
+        }
+        self.all.iter().filter(|(_, task)| task.gather.is_some()).map(|(n, _)| *n).collect()
+    }
+
+    /// The next abort that is complete, and whether it has failed.
+    fn next_aborted(&mut self) -> Option<(u32, bool)> {
         let n = self.aborts.iter().position(|abort| abort.waits.is_empty())?;
-        Some(self.aborts.remove(n).tag)
+        let Abort { tag, has_failed, .. } = self.aborts.remove(n);
+        Some((tag, has_failed))
     }
 }
 
@@ -225,6 +258,7 @@ mod outcome {
     pub(super) const NO_UNIT: u8 = 2;
     pub(super) const NO_REASSIGNMENT: u8 = 4;
     pub(super) const NOT_SUPPORTED: u8 = 5;
+    pub(super) const REJECTED: u8 = 255;
 }
 
 impl Server {
@@ -251,16 +285,30 @@ impl Server {
             (None, function::ABORT_TASK) => {
                 self.tasks.abort(tag, |task| task.head.tag() == referenced);
             }
-            // Each host has its own task set, and a target has one unit.
+            // A target has one unit.
+            (None, function::LOGICAL_UNIT_RESET | function::TARGET_WARM_RESET) => self.reset(head),
+            // Each host has its own task set.
             (None, _) => self.tasks.abort(tag, |_| true),
         }
         self.answer_aborts();
     }
 
+    /// Resets the unit: for this session at once, and for all by the driver.
+    fn reset(&mut self, head: &Head) {
+        let task = Task::resetting(*head);
+        let op = task.step.as_ref().map(|step| step.op.clone());
+        let number = self.tasks.put(task);
+        self.tasks.abort(head.tag(), |_| true);
+        if let Some(op) = op {
+            self.ask(Request { number, op, offset: 0, length: 0, durable: false, unit: None });
+        }
+    }
+
     /// Answers completed aborts.
     pub(super) fn answer_aborts(&mut self) {
-        while let Some(tag) = self.tasks.next_aborted() {
-            self.answer_management(tag, outcome::COMPLETE);
+        while let Some((tag, has_failed)) = self.tasks.next_aborted() {
+            let outcome = if has_failed { outcome::REJECTED } else { outcome::COMPLETE };
+            self.answer_management(tag, outcome);
         }
         self.ask_for_data();
     }

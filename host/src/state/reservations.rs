@@ -58,7 +58,7 @@ pub(super) fn reservations(entry: Option<ReservationsEntry>) -> Result<Reservati
             Some(Reservation { kind, holder: registrant(host, port) })
         }
     };
-    let Reservations { outcomes, .. } = Reservations::default();
+    let Reservations { outcomes, resets, .. } = Reservations::default();
     let (version, generation) = (entry.version, entry.generation);
-    Ok(Reservations { version, generation, registered, reservation, outcomes })
+    Ok(Reservations { version, generation, registered, reservation, outcomes, resets })
 }

@@ -70,6 +70,7 @@ fn what_is_stored_is_loaded() {
         registered: [(who.clone(), u64::MAX)].into(),
         reservation: Some(Reservation { kind: ReservationKind::ExclusiveAccess, holder: who }),
         outcomes: Vec::new(),
+        resets: 0,
     };
     state.store(&map).unwrap();
     let cluster = state.content.cluster;

@@ -53,6 +53,12 @@ const WITH_SNAPSHOTS: u8 = 21;
 /// The first version whose snapshots can be imported.
 const WITH_IMPORTS: u8 = 22;
 
+/// The first version whose policies have the length of logical blocks.
+pub(super) const WITH_BLOCKS: u8 = 23;
+
+/// The first version whose volumes count resets.
+const WITH_RESETS: u8 = 23;
+
 /// The first version whose maps say which snapshots were scheduled.
 pub(super) const WITH_SCHEDULES: u8 = 22;
 
@@ -327,9 +333,25 @@ impl Wire for Lineage {
     }
 }
 
-wire_struct!(Reservations { version, generation, registered, reservation, outcomes } check |r: &Reservations| {
-    at_most("the registrants of a volume", r.registered.len() as u64, MOST_REGISTRANTS as u64)
-});
+/// In maps of before nothing was reset.
+impl Wire for Reservations {
+    fn put(&self, w: &mut Writer) {
+        self.version.put(w);
+        self.generation.put(w);
+        self.registered.put(w);
+        self.reservation.put(w);
+        self.outcomes.put(w);
+        self.resets.put(w);
+    }
+    fn take(r: &mut Reader<'_>) -> Read<Self> {
+        let (version, generation) = (Wire::take(r)?, Wire::take(r)?);
+        let registered: BTreeMap<Registrant, u64> = Wire::take(r)?;
+        at_most("the registrants of a volume", registered.len() as u64, MOST_REGISTRANTS as u64)?;
+        let (reservation, outcomes) = (Wire::take(r)?, Wire::take(r)?);
+        let resets = if r.version < WITH_RESETS { 0 } else { Wire::take(r)? };
+        Ok(Reservations { version, generation, registered, reservation, outcomes, resets })
+    }
+}
 wire_struct!(Reservation { kind, holder });
 wire_struct!(Registrant { host, port } check |r: &Registrant| {
     at_most("the length of a registrant's name", r.host.len() as u64, LONGEST_REGISTRANT as u64)

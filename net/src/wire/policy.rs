@@ -8,7 +8,7 @@ use weft_core::policy::{
 use weft_bytes::{BytesError, Read, at_most};
 
 use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
-use super::map::WITH_SCHEDULES;
+use super::map::{WITH_BLOCKS, WITH_SCHEDULES};
 
 /// Policies may have commands block by block since this version.
 const WITH_COMMANDS: u8 = 15;
@@ -32,6 +32,8 @@ const LIMITED: u8 = 16;
 const PROMISED: u8 = 32;
 /// The same: that it says when snapshots are taken.
 const SCHEDULED: u8 = 64;
+/// A flag of a policy: its logical blocks have 4,096 bytes.
+const LONG_BLOCKS: u8 = 128;
 
 impl Wire for Policy {
     fn put(&self, w: &mut Writer) {
@@ -55,6 +57,7 @@ impl Wire for Policy {
             (limited, LIMITED),
             (promised, PROMISED),
             (scheduled, SCHEDULED),
+            (self.block != Policy::BLOCK, LONG_BLOCKS),
         ];
         flags.iter().filter(|f| f.0).map(|f| f.1).sum::<u8>().put(w);
         self.lost_wait.put(w);
@@ -85,7 +88,8 @@ impl Wire for Policy {
         let later = since(WITH_COMMANDS, BY_BLOCK)
             | since(WITH_LIMITS, LIMITED)
             | since(WITH_P99, PROMISED)
-            | since(WITH_SCHEDULES, SCHEDULED);
+            | since(WITH_SCHEDULES, SCHEDULED)
+            | since(WITH_BLOCKS, LONG_BLOCKS);
         let all = 1 | DEFERS | CONTROLLED | later;
         at_most("the flags of a policy", flags.into(), all.into())?;
         let lost_wait = Wire::take(r)?;
@@ -115,6 +119,10 @@ impl Wire for Policy {
             _ => Wire::take(r)?,
         };
         let journal = flags & 1 != 0;
+        let block = match flags & LONG_BLOCKS {
+            0 => Policy::BLOCK,
+            _ => Policy::LONG_BLOCK,
+        };
         let commands = match flags & BY_BLOCK {
             0 => Commands::Column,
             _ => Commands::Block,
@@ -135,6 +143,7 @@ impl Wire for Policy {
             limits,
             p99,
             snapshots,
+            block,
         })
     }
 }

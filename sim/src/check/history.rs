@@ -10,7 +10,9 @@
 //!   block that the same write covers, a value that had to come before it.
 //!
 //! A request whose host was never answered may have happened at any time after it began, or
-//! never.
+//! never. Where a reservation forbids it, it must have happened before that.
+//!
+//! A request that compares and writes comes next after what it found: the two values are one in the first check.
 //!
 //! With limited atomicity ([`check_limited`]) a write that was interrupted may have happened in part, and once
 //! more when it was tried again. Then every block of it may have got its content at any time, and more than
@@ -34,6 +36,20 @@ pub enum Did {
     },
     /// Read these numbers; 0 is zeros.
     Read(Vec<u32>),
+    /// Compared its blocks with these numbers and wrote its own, with nothing in between.
+    Replaced(Vec<u32>),
+}
+
+impl Did {
+    /// Whether it changes its blocks.
+    pub fn writes(&self) -> bool {
+        !matches!(self, Did::Read(_))
+    }
+
+    /// Whether it leaves its own number in its blocks.
+    fn is_known_by_number(&self) -> bool {
+        matches!(self, Did::Wrote { zeros: false } | Did::Replaced(_))
+    }
 }
 
 /// An operation of a host.
@@ -49,6 +65,16 @@ pub struct Op {
     pub start: Nanos,
     /// When it was answered; `None` if never.
     pub end: Option<Nanos>,
+    /// After this it cannot have happened: a reservation forbids it.
+    pub by: Option<Nanos>,
+}
+
+impl Op {
+    /// When it was over at the latest, if it happened.
+    fn over(&self) -> Nanos {
+        let end = self.end.unwrap_or(Nanos::MAX);
+        self.by.map_or(end, |by| by.min(end))
+    }
 }
 
 /// Fills the blocks of a write.
@@ -97,29 +123,54 @@ impl Zone {
 /// Says what could not have been so, if anything.
 pub fn check(ops: &[Op]) -> Result<(), String> {
     let by_id: BTreeMap<u32, &Op> = ops.iter().map(|op| (op.id, op)).collect();
+    let seen = seen(ops);
+    check_forbidden(ops, &seen)?;
     let mut on_block: BTreeMap<u64, Vec<&Op>> = BTreeMap::new();
     for op in ops {
         op.blocks.clone().for_each(|b| on_block.entry(b).or_default().push(op));
     }
-    let reads = ops.iter().filter_map(|op| match &op.did {
-        Did::Read(values) => Some(values),
-        Did::Wrote { .. } => None,
-    });
-    let seen: BTreeSet<u32> = reads.flatten().copied().collect();
     let mut zones = BTreeMap::new();
     for (block, ops) in on_block {
         let found = zones_of(block, &ops, &by_id, &seen)?;
-        check_zones(block, &found)?;
+        check_zones(block, &joined(block, &ops, &found)?)?;
         zones.insert(block, found);
     }
     ops.iter().try_for_each(|op| check_atomic(op, &by_id, &zones))
 }
 
+/// The numbers that were seen, or found by who replaced them.
+fn seen(ops: &[Op]) -> BTreeSet<u32> {
+    let mut seen = BTreeSet::new();
+    // What a request finds has a lower number than it.
+    let mut latest: Vec<&Op> = ops.iter().collect();
+    latest.sort_by_key(|op| std::cmp::Reverse((!op.did.writes(), op.id)));
+    for op in latest {
+        match &op.did {
+            Did::Read(values) => seen.extend(values),
+            Did::Replaced(found) if op.end.is_some() || seen.contains(&op.id) => seen.extend(found),
+            Did::Replaced(_) | Did::Wrote { .. } => {}
+        }
+    }
+    seen
+}
+
+/// What a reservation forbade before it was asked for has not happened. Zeros that were there already are no write.
+fn check_forbidden(ops: &[Op], seen: &BTreeSet<u32>) -> Result<(), String> {
+    let forbidden = |op: &&Op| op.by.is_some_and(|by| by <= op.start) && !op.blocks.is_empty();
+    let happened =
+        |op: &&Op| op.did.is_known_by_number() && (op.end.is_some() || seen.contains(&op.id));
+    match ops.iter().filter(forbidden).find(happened) {
+        Some(op) => Err(format!("write {} happened though a reservation forbids it", op.id)),
+        None => Ok(()),
+    }
+}
+
 /// The same, where writes have limited atomicity.
 pub fn check_limited(ops: &[Op]) -> Result<(), String> {
+    check_forbidden(ops, &seen(ops))?;
     let by_id: BTreeMap<u32, &Op> = ops.iter().map(|op| (op.id, op)).collect();
     let mut writes_to: BTreeMap<u64, Vec<&Op>> = BTreeMap::new();
-    for op in ops.iter().filter(|op| matches!(op.did, Did::Wrote { .. })) {
+    for op in ops.iter().filter(|op| op.did.writes()) {
         op.blocks.clone().for_each(|b| writes_to.entry(b).or_default().push(op));
     }
     for read in ops {
@@ -131,7 +182,7 @@ pub fn check_limited(ops: &[Op]) -> Result<(), String> {
                 continue;
             }
             let seen = source(block, read, *value, &by_id)?;
-            let over = seen.end.unwrap_or(Nanos::MAX);
+            let over = seen.over();
             let later = |w: &&&Op| w.start > over && w.end.is_some_and(|end| end < read.start);
             if let Some(later) = writes.iter().find(later) {
                 return Err(format!(
@@ -169,10 +220,9 @@ fn zones_of(
 ) -> Result<BTreeMap<u32, Zone>, String> {
     let mut zones: BTreeMap<u32, Zone> = BTreeMap::new();
     for op in ops {
-        let Did::Wrote { zeros: false } = op.did else { continue };
-        let end = op.end.unwrap_or(Nanos::MAX);
-        let zone = Zone { first_end: end, last_start: op.start };
-        zones.insert(op.id, zone);
+        if op.did.is_known_by_number() {
+            zones.insert(op.id, Zone { first_end: op.over(), last_start: op.start });
+        }
     }
     for op in ops {
         let Did::Read(values) = &op.did else { continue };
@@ -196,9 +246,9 @@ fn zones_of(
 /// that some source of zeros is not certainly overwritten before the read began.
 fn check_zeros(block: u64, read: &Op, ops: &[&Op]) -> Result<(), String> {
     let zeroings = ops.iter().filter(|o| o.did == Did::Wrote { zeros: true });
-    let sources = zeroings.filter(|z| z.start <= read.end.unwrap_or(Nanos::MAX)).map(|z| z.end);
-    let sources: Vec<Nanos> = sources.map(|e| e.unwrap_or(Nanos::MAX)).chain([0]).collect();
-    let writes = || ops.iter().filter(|o| o.did == Did::Wrote { zeros: false });
+    let sources = zeroings.filter(|z| z.start <= read.end.unwrap_or(Nanos::MAX)).map(|z| z.over());
+    let sources: Vec<Nanos> = sources.chain([0]).collect();
+    let writes = || ops.iter().filter(|o| o.did.is_known_by_number());
     let overwritten =
         |end: Nanos| writes().find(|w| w.start >= end && w.end.is_some_and(|e| e < read.start));
     if sources.iter().all(|end| overwritten(*end).is_some()) {
@@ -224,6 +274,39 @@ fn check_zones(block: u64, zones: &BTreeMap<u32, Zone>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The zones, where the value that was found and the one that replaced it have one: nothing comes between them.
+fn joined(
+    block: u64,
+    ops: &[&Op],
+    zones: &BTreeMap<u32, Zone>,
+) -> Result<BTreeMap<u32, Zone>, String> {
+    let mut joined = zones.clone();
+    let mut replaced: BTreeMap<u32, u32> = BTreeMap::new();
+    // By descending number: a value that was found is older.
+    for op in ops.iter().rev().filter(|op| zones.contains_key(&op.id)) {
+        let Did::Replaced(found) = &op.did else { continue };
+        let found = found[(block - op.blocks.start) as usize];
+        let Some(old) = zones.get(&found) else { continue };
+        if zones[&op.id].before(old) {
+            return Err(format!(
+                "block {block}: write {} replaced write {found}, and was over before it was there",
+                op.id
+            ));
+        }
+        if let Some(other) = replaced.insert(found, op.id) {
+            return Err(format!(
+                "block {block}: writes {} and {other} both replaced {found}",
+                op.id
+            ));
+        }
+        let new = joined.remove(&op.id).expect("it is not joined yet");
+        let whole = joined.get_mut(&found).expect("found before");
+        whole.first_end = whole.first_end.min(new.first_end);
+        whole.last_start = whole.last_start.max(new.last_start);
+    }
+    Ok(joined)
 }
 
 /// A read that sees a write in part must not see older values in the rest.
@@ -261,12 +344,17 @@ mod tests {
     use super::*;
 
     fn write(id: u32, blocks: Range<u64>, start: Nanos, end: Option<Nanos>) -> Op {
-        Op { id, did: Did::Wrote { zeros: false }, blocks, start, end }
+        Op { id, did: Did::Wrote { zeros: false }, blocks, start, end, by: None }
+    }
+
+    /// A request for the first block that was answered.
+    fn replace(id: u32, found: u32, start: Nanos, end: Nanos) -> Op {
+        Op { did: Did::Replaced(vec![found]), ..write(id, 0..1, start, Some(end)) }
     }
 
     fn read(id: u32, first: u64, values: &[u32], start: Nanos, end: Nanos) -> Op {
         let blocks = first..first + values.len() as u64;
-        Op { id, did: Did::Read(values.to_vec()), blocks, start, end: Some(end) }
+        Op { id, did: Did::Read(values.to_vec()), blocks, start, end: Some(end), by: None }
     }
 
     #[test]
@@ -300,6 +388,38 @@ mod tests {
         assert!(check(&gone).unwrap_err().contains("zeros"));
         assert!(check(&[read(2, 0, &[7], 3, 4)]).unwrap_err().contains("never was"));
         assert_eq!(numbers(8, &content(9, 7..8)), Err(8), "content of another block");
+    }
+
+    #[test]
+    fn nothing_comes_between_what_was_found_and_what_replaced_it() {
+        let first = write(1, 0..1, 1, Some(2));
+        let chain =
+            [first.clone(), replace(2, 1, 3, 4), replace(3, 2, 5, 6), read(4, 0, &[3], 7, 8)];
+        assert_eq!(check(&chain), Ok(()));
+        let twice = [first.clone(), replace(2, 1, 3, 9), replace(3, 1, 4, 9)];
+        assert!(check(&twice).unwrap_err().contains("both replaced 1"));
+        let early = [first.clone(), replace(3, 2, 3, 4), write(2, 0..1, 5, Some(6))];
+        assert!(check(&early).unwrap_err().contains("over before"));
+        // Write 2 is over before 3 begins, which finds the older one.
+        let between = [first, write(2, 0..1, 3, Some(4)), replace(3, 1, 5, 6)];
+        assert!(check(&between).unwrap_err().contains("before the other"));
+    }
+
+    #[test]
+    fn what_is_forbidden_happens_before_or_never() {
+        let forbidden = |end| Op { by: Some(5), ..write(2, 0..1, 3, end) };
+        let old = write(1, 0..1, 1, Some(2));
+        let at = |id, value, at| read(id, 0, &[value], at, at + 1);
+        assert_eq!(check(&[old.clone(), forbidden(None), at(3, 2, 4), at(4, 2, 9)]), Ok(()));
+        assert_eq!(check(&[old.clone(), forbidden(None), at(3, 1, 6), at(4, 1, 9)]), Ok(()));
+        for end in [None, Some(20)] {
+            assert!(check(&[old.clone(), forbidden(end), at(3, 1, 6), at(4, 2, 9)]).is_err());
+        }
+        let late = Op { by: Some(2), ..write(2, 0..1, 3, None) };
+        for check in [check, check_limited] {
+            assert_eq!(check(&[old.clone(), late.clone(), at(3, 1, 6)]), Ok(()));
+            assert!(check(&[old.clone(), late.clone(), at(3, 2, 6)]).is_err());
+        }
     }
 
     #[test]

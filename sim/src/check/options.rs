@@ -191,6 +191,9 @@ pub struct Options {
     /// Whether hosts ask again, in half of the seeds in which they say nothing of what must come first, for what they
     /// have not heard the end of.
     pub repeats: bool,
+    /// Whether hosts reserve the volume, compare before they write and lose sessions, where they say nothing of what must
+    /// come first; drawn if open.
+    pub reserves: Option<bool>,
     /// A deliberate bug.
     pub bug: Option<Bug>,
     /// A deliberate bug of the members.
@@ -226,6 +229,7 @@ impl Options {
         places: true,
         lulls: true,
         repeats: true,
+        reserves: None,
         rare: None,
         members: None,
         hosted: None,
@@ -273,6 +277,8 @@ pub struct Summary {
     /// How often a host asked again for what it had not heard the end of, and how often nobody could say what
     /// had become of it.
     pub again: (u64, u64),
+    /// What hosts did with reservations.
+    pub reserved: Reserved,
     /// Writes that relied on parity's being marked already, of nodes that run at the end.
     pub relied: u64,
     /// Disks that have taken the place of one of an earlier version of the format.
@@ -295,4 +301,19 @@ pub struct Summary {
     pub detours: u64,
     /// A hash of everything that the hosts saw: equal for equal runs.
     pub fingerprint: u64,
+}
+
+/// What hosts did with reservations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Changes of reservations.
+    pub changes: u64,
+    /// Writes that hosts left out because they were forbidden.
+    pub forbidden: u64,
+    /// Writes that were told that reservations had changed since they were permitted.
+    pub outdated: u64,
+    /// Requests that compared and wrote, and those that found something else.
+    pub replaced: (u64, u64),
+    /// Sessions that were lost with a request in work.
+    pub lost_sessions: u64,
 }

@@ -257,12 +257,12 @@ mod tests {
     fn write(id: u32, start: Nanos, end: Option<Nanos>) -> (u32, Op) {
         let did = Did::Wrote { zeros: false };
         let block = u64::from(id);
-        (id, Op { id, did, blocks: block..block + 1, start, end })
+        (id, Op { id, did, blocks: block..block + 1, start, end, by: None })
     }
 
     fn read(id: u32, block: u64, sees: u32, start: Nanos) -> (u32, Op) {
         let did = Did::Read(vec![sees]);
-        (id, Op { id, did, blocks: block..block + 1, start, end: Some(start + 1) })
+        (id, Op { id, did, blocks: block..block + 1, start, end: Some(start + 1), by: None })
     }
 
     /// Two requests, of which the second names the first.

@@ -14,6 +14,7 @@ mod operator;
 mod ranges;
 mod rare;
 mod repeats;
+mod reserving;
 mod slow_disks;
 mod suspects;
 
@@ -34,6 +35,7 @@ use self::lulls::Lulls;
 use self::members::Members;
 use self::operator::Operator;
 use self::rare::Rare;
+use self::reserving::Reserving;
 use self::slow_disks::SlowDisks;
 use super::history::{BLOCK, Did, Op, check, check_limited};
 use super::options::{Options, Summary};
@@ -47,6 +49,8 @@ const FAULT: u64 = 2 << 32;
 const GONE: u64 = 4 << 32;
 /// The host of a request has waited long enough.
 const TIRED: u64 = 8 << 32;
+/// The session of a request is lost.
+const LOST: u64 = 16 << 32;
 /// Simulated time in which a healed system must come to rest, and in which of one under load some request must end.
 const PATIENCE: Nanos = 20_000 * MILLIS;
 /// Events in which it must.
@@ -113,6 +117,8 @@ struct Run {
     again: (u64, u64),
     /// What requests say must come first, if they do in this run.
     places: Option<Places>,
+    /// What hosts do with reservations, if they do in this run.
+    reserving: Option<Reserving>,
     /// When all hosts are silent, if they are at times in this run.
     lulls: Option<Lulls>,
     /// What is drawn of processes, if the nodes are in some.
@@ -208,6 +214,7 @@ impl Run {
                 self.call(call);
             }
             self.note_missing();
+            self.look_at_reservations();
             self.check_bounds()?;
             for (request, result) in std::mem::take(&mut self.world.replies) {
                 if self.answered(request, result) && renewals > 0 {
@@ -247,7 +254,9 @@ impl Run {
 
     fn call(&mut self, call: u64) {
         let number = (call & 0xffff_ffff) as usize;
-        if call & TIRED != 0 {
+        if call & LOST != 0 {
+            self.session_is_lost(number as u32);
+        } else if call & TIRED != 0 {
             self.host_leaves(number as u32);
         } else if call & GONE != 0 {
             self.host_goes(number as u32);
@@ -365,6 +374,7 @@ impl Run {
             let len = (blocks.end - blocks.start) * BLOCK;
             let range = Range { offset: first * BLOCK, len };
             let zeros = Did::Wrote { zeros: true };
+            self.by_operator();
             self.ask(0, &zeros, blocks.clone(), HostOp::Accept(range));
             self.until("what is lost is accepted", |run| run.clients[0].op.is_none())?;
             self.ask(0, &Did::Read(Vec::new()), blocks, HostOp::Read(range));
@@ -463,6 +473,7 @@ impl Run {
             healing: self.healing,
             placed: self.places.as_ref().map_or((0, 0), Places::counts),
             again: self.again,
+            reserved: self.reserving.as_ref().map_or_else(Default::default, Reserving::counts),
             relied: self.world.relied_on_marks(),
             upgraded: self.world.upgraded(),
             settled_in_part: self.world.settled_in_part(),

@@ -1,4 +1,5 @@
 mod layouts;
+mod reserving;
 mod roles;
 mod seeds;
 mod waiting;
@@ -32,8 +33,11 @@ const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSELVES 
 /// What was drawn when no column calculated for others.
 const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
+/// The draw from before hosts reserved volumes.
+const UNRESERVED: Options = Options { reserves: Some(false), ..Options::DEFAULT };
+
 /// Without thin volumes.
-const THICK: Options = Options { thin: false, ..Options::DEFAULT };
+const THICK: Options = Options { thin: false, ..UNRESERVED };
 
 /// The draw from before columns moved while a volume got another size and slow disks left the map.
 const UNMOVED: Options = Options { moves_when_sized: false, takes_out: false, ..THICK };
@@ -520,11 +524,11 @@ fn without_hangs(options: Options) -> Options {
 /// Disks hang and are slow: reads are hedged, and nodes go while their disks have work.
 #[test]
 fn bugs_with_disks_that_hang_are_found() {
-    let alone = Options { members: Some(false), ..Options::DEFAULT };
+    let alone = Options { members: Some(false), ..UNRESERVED };
     for (bug, seed, options) in [
         (Bug::HedgeMixesTimes, 0, alone),
         (Bug::HedgeMixesTimes, 1, alone),
-        (Bug::LateCompletion, 31, Options::DEFAULT),
+        (Bug::LateCompletion, 31, UNRESERVED),
     ] {
         passed(seed, options);
         assert!(fails(seed, bug, options), "{bug:?} in seed {seed}");
@@ -546,7 +550,7 @@ fn giving_up_two_failure_domains_at_once_is_found() {
 /// Columns are on their way to other disks while the volume gets another size.
 #[test]
 fn forgetting_what_is_being_filled_is_found() {
-    let options = Options { members: Some(false), rare: Some(false), ..Options::DEFAULT };
+    let options = Options { members: Some(false), rare: Some(false), ..UNRESERVED };
     authority_bug_is_found(AuthorityBug::SizeForgetsFilling, 2023, options);
 }
 

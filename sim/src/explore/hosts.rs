@@ -98,7 +98,7 @@ impl Hosts {
         } else {
             (Did::Read(Vec::new()), HostOp::Read(Range { offset, len }))
         };
-        self.ops.push(Op { id, did, blocks, start: self.clock, end: None });
+        self.ops.push(Op { id, did, blocks, start: self.clock, end: None, by: None });
         (id.into(), op)
     }
 

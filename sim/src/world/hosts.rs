@@ -32,6 +32,11 @@ impl World {
         self.ask_node(node, Input::Named(request, volume, origin, None, op));
     }
 
+    /// The map that a node has entered, if it runs.
+    pub fn map_of(&self, node: NodeId) -> Option<&ClusterMap> {
+        self.places[usize::from(node.0)].node.as_ref().map(Node::cluster_map)
+    }
+
     /// The host of a request is gone.
     pub fn host_gone(&mut self, node: NodeId, request: u64) {
         self.ask_node(node, Input::HostGone(request));

@@ -112,10 +112,12 @@ pub struct Reservations {
     pub reservation: Option<Reservation>,
     /// Outcomes of the latest changes, by their stamps.
     pub outcomes: Vec<(u64, ReservationOutcome)>,
+    /// Counts resets: what hosts that can register have asked for before is not begun any more.
+    pub resets: u64,
 }
 
 /// What a registrant, or who wants to be one, asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReservationAction {
     /// Register a key in place of another; zero stands for none.
     Register {
@@ -154,6 +156,19 @@ pub enum ReservationAction {
         /// How the volume is reserved then.
         kind: ReservationKind,
     },
+    /// Register another, and give it the reservation.
+    Move {
+        /// The registrant's key.
+        key: u64,
+        /// Who gets it. It may be registered already, with any key.
+        to: Registrant,
+        /// The key that it is registered with then.
+        new: u64,
+        /// The registrant itself is registered no more.
+        leaves: bool,
+    },
+    /// Let nothing begin that was asked for before. Registrants and the reservation stay.
+    Reset,
     /// An operator removes all registrants and the reservation.
     ClearByOperator,
 }
@@ -165,7 +180,7 @@ pub enum ReservationOutcome {
     Done,
     /// Who asked is not registered with this key, or the reservation is another's.
     Conflict,
-    /// It is reserved in another way than was said.
+    /// It is reserved in another way than was said, or there is no reservation to move.
     WrongRelease,
     /// There must be a key.
     NoKey,
@@ -243,9 +258,9 @@ impl Reservations {
         if self.outcome(change.stamp).is_some() {
             return;
         }
-        let before = (self.generation, self.registered.clone(), self.reservation.clone());
+        let before = self.clone();
         let outcome =
-            self.act(&change.who, change.action).err().unwrap_or(ReservationOutcome::Done);
+            self.act(&change.who, &change.action).err().unwrap_or(ReservationOutcome::Done);
         debug_assert!(
             outcome == ReservationOutcome::Done || self.is_as(&before),
             "what is refused changes nothing"
@@ -257,17 +272,11 @@ impl Reservations {
         self.outcomes.push((change.stamp, outcome));
     }
 
-    fn is_as(
-        &self,
-        (generation, registered, reservation): &(
-            u32,
-            BTreeMap<Registrant, u64>,
-            Option<Reservation>,
-        ),
-    ) -> bool {
-        self.generation == *generation
-            && self.registered == *registered
-            && self.reservation == *reservation
+    /// Whether nothing differs but the count and the outcomes of changes.
+    fn is_as(&self, before: &Reservations) -> bool {
+        (self.generation, self.resets) == (before.generation, before.resets)
+            && self.registered == before.registered
+            && self.reservation == before.reservation
     }
 
     /// Requires that a registrant has this key.
@@ -290,9 +299,9 @@ impl Reservations {
     fn act(
         &mut self,
         who: &Registrant,
-        action: ReservationAction,
+        action: &ReservationAction,
     ) -> Result<(), ReservationOutcome> {
-        match action {
+        match *action {
             ReservationAction::Register { key, new, ignores } => {
                 if !ignores && self.registered.get(who).copied().unwrap_or(0) != key {
                     return Err(ReservationOutcome::Conflict);
@@ -329,11 +338,48 @@ impl Reservations {
                 self.clear();
                 Ok(())
             }
+            ReservationAction::Reset => {
+                self.resets += 1;
+                Ok(())
+            }
             ReservationAction::Preempt { key, victim, kind } => {
                 self.require(who, key)?;
                 self.preempt(who, victim, kind)
             }
+            ReservationAction::Move { key, ref to, new, leaves } => {
+                self.require(who, key)?;
+                self.give(who, to, new)?;
+                if leaves {
+                    self.registered.remove(who);
+                }
+                Ok(())
+            }
         }
+    }
+
+    /// Registers another and gives it the reservation (SPC-4, 5.13.8). One that all registrants hold cannot be given.
+    fn give(
+        &mut self,
+        who: &Registrant,
+        to: &Registrant,
+        new: u64,
+    ) -> Result<(), ReservationOutcome> {
+        let Some(held) = &mut self.reservation else {
+            return Err(ReservationOutcome::WrongRelease);
+        };
+        if held.kind.is_held_by_all() || held.holder != *who || to == who {
+            return Err(ReservationOutcome::Conflict);
+        }
+        if new == 0 {
+            return Err(ReservationOutcome::NoKey);
+        }
+        if !self.registered.contains_key(to) && self.registered.len() >= MOST_REGISTRANTS {
+            return Err(ReservationOutcome::Full);
+        }
+        held.holder = to.clone();
+        self.registered.insert(to.clone(), new);
+        self.generation = self.generation.wrapping_add(1);
+        Ok(())
     }
 
     fn clear(&mut self) {

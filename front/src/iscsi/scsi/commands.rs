@@ -4,8 +4,8 @@ use super::mode::{self, Asked};
 use super::opcodes::find;
 use super::unit::Unit;
 use super::{
-    BLOCK, Check, FIRST_STATUS, MOST_BLOCKS, MOST_COMPARED, MOST_PARAMETERS, MOST_SAME, Sense,
-    Stretch, Work, inquiry, long,
+    Check, FIRST_STATUS, MOST_COMPARED, MOST_PARAMETERS, MOST_SAME, Sense, Stretch, Work, inquiry,
+    long,
 };
 
 /// What a command is to do.
@@ -76,7 +76,7 @@ impl Cdb<'_> {
         if count > most {
             return Err(Sense::field(at as u16, None));
         }
-        Ok(Stretch { offset: first * BLOCK, length: count * BLOCK })
+        Ok(unit.stretch(first, count))
     }
 
     /// The BYTCHK field.
@@ -197,12 +197,12 @@ fn list(cdb: &Cdb<'_>, at: usize, len: usize) -> Result<u64, Sense> {
 }
 
 pub(super) fn read(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
-    let at = cdb.stretch(unit, MOST_BLOCKS)?;
+    let at = cdb.stretch(unit, unit.most_blocks())?;
     Ok(unless_empty(at, Work::Read(at)))
 }
 
 pub(super) fn write(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
-    let at = cdb.stretch(unit, MOST_BLOCKS)?;
+    let at = cdb.stretch(unit, unit.most_blocks())?;
     let durable = !cdb.is_six() && cdb.has(0x08);
     Ok(unless_empty(at, Work::Write { at, durable, then: Check::Nothing }))
 }
@@ -222,11 +222,11 @@ pub(super) fn write_atomic(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     if cdb.number(BOUNDARY, 2) != 0 {
         return Err(Sense::field(BOUNDARY as u16, None));
     }
-    let most = unit.atomic / BLOCK;
+    let most = unit.atomic / unit.block;
     if count > most {
         return Err(Sense::field(COUNT as u16, None));
     }
-    let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
+    let at = unit.stretch(first, count);
     if count > 0 && first / most != (first + count - 1) / most {
         return Err(Sense::field(ADDRESS, None));
     }
@@ -235,13 +235,13 @@ pub(super) fn write_atomic(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
 
 pub(super) fn write_and_verify(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     let then = cdb.check()?;
-    let at = cdb.stretch(unit, MOST_BLOCKS)?;
+    let at = cdb.stretch(unit, unit.most_blocks())?;
     Ok(unless_empty(at, Work::Write { at, durable: true, then }))
 }
 
 pub(super) fn verify(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     let check = cdb.check()?;
-    let at = cdb.stretch(unit, MOST_BLOCKS)?;
+    let at = cdb.stretch(unit, unit.most_blocks())?;
     Ok(unless_empty(at, Work::Verify { at, check }))
 }
 
@@ -260,13 +260,13 @@ pub(super) fn compare_and_write(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sens
     if count > MOST_COMPARED {
         return Err(Sense::field(COUNT as u16, None));
     }
-    let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
+    let at = unit.stretch(first, count);
     Ok(Work::CompareAndWrite { at, durable: cdb.has(0x08) })
 }
 
 pub(super) fn or_write(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     modifies(unit)?;
-    let at = cdb.stretch(unit, MOST_BLOCKS)?;
+    let at = cdb.stretch(unit, unit.most_blocks())?;
     Ok(unless_empty(at, Work::OrWrite { at, durable: cdb.has(0x08) }))
 }
 
@@ -283,11 +283,11 @@ pub(super) fn synchronize_cache(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sens
 }
 
 pub(super) fn write_same(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
-    let at = cdb.stretch(unit, MOST_SAME)?;
+    let at = cdb.stretch(unit, MOST_SAME / unit.block)?;
     if at.length == 0 {
         return Err(Sense::field(cdb.fields().count.0 as u16, None));
     }
-    Ok(Work::Same { at, zeros: cdb.has(0x01) })
+    Ok(Work::Same { at, block: unit.block, zeros: cdb.has(0x01) })
 }
 
 pub(super) fn unmap(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
@@ -301,7 +301,7 @@ pub(super) fn get_lba_status(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> 
         return Err(Sense::OUT_OF_RANGE);
     }
     let most = cdb.number(10, 4).min(MOST_PARAMETERS) as usize;
-    let count = (unit.blocks() - first).min(FIRST_STATUS);
-    let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
+    let count = (unit.blocks() - first).min(FIRST_STATUS / unit.block);
+    let at = unit.stretch(first, count);
     Ok(if most == 0 { Work::Nothing } else { Work::Status { at, most } })
 }

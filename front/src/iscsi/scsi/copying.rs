@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::commands::Cdb;
 use super::unit::{Designator, Unit};
-use super::{BLOCK, MOST_PARAMETERS, Sense, Step, Stretch, Then, Work, long};
+use super::{MOST_PARAMETERS, Sense, Step, Stretch, Then, Work, long};
 use crate::iscsi::Op;
 
 /// Most descriptors of devices and of segments in a list.
@@ -56,7 +56,7 @@ pub(super) fn status(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
 }
 
 /// RECEIVE COPY RESULTS, OPERATING PARAMETERS.
-pub(super) fn parameters(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+pub(super) fn parameters(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
     const KINDS: [u8; 3] = [BLOCKS, BYTES, IDENTIFIED];
     let mut data = vec![0; 44];
     let mut set = |at: usize, bytes: &[u8]| data[at..at + bytes.len()].copy_from_slice(bytes);
@@ -66,7 +66,7 @@ pub(super) fn parameters(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     set(8, &limits());
     set(16, &(MOST_SEGMENT as u32).to_be_bytes());
     set(34, &u16::from(MOST_COPIES).to_be_bytes());
-    set(36, &[MOST_COPIES, BLOCK.ilog2() as u8]);
+    set(36, &[MOST_COPIES, unit.block.ilog2() as u8]);
     set(43, &[KINDS.len() as u8]);
     data.extend_from_slice(&KINDS);
     Ok(cdb.answered(data, 10, 4))
@@ -80,7 +80,7 @@ fn limits() -> [u8; 8] {
 }
 
 /// The page of vital product data about copies (SPC-4, 7.8.17).
-pub(super) fn page() -> Vec<u8> {
+pub(super) fn page(unit: &Unit) -> Vec<u8> {
     let commands = [0x83, 1, 0x00, 0x84, 2, 0x00, 0x03];
     let mut parameters = vec![0; 28];
     parameters[4..12].copy_from_slice(&limits());
@@ -88,7 +88,7 @@ pub(super) fn page() -> Vec<u8> {
     general[..4].copy_from_slice(&u32::from(MOST_COPIES).to_be_bytes());
     general[4..8].copy_from_slice(&u32::from(MOST_COPIES).to_be_bytes());
     general[8..12].copy_from_slice(&(MOST_SEGMENT as u32).to_be_bytes());
-    general[12] = BLOCK.ilog2() as u8;
+    general[12] = unit.block.ilog2() as u8;
     let descriptors = [
         (0x0001_u16, [&[commands.len() as u8], &commands[..]].concat()),
         (0x0004, parameters),
@@ -175,7 +175,9 @@ fn length_of(kind: u8) -> usize {
 }
 
 /// The device of a descriptor.
-fn device(descriptor: &[u8], at: usize) -> Result<Designator, Sense> {
+fn device(descriptor: &[u8], at: usize, unit: &Unit) -> Result<Designator, Sense> {
+    /// Where the length of a disk's blocks is. 0 stands for that of this unit.
+    const LENGTH: usize = 29;
     if descriptor[0] != IDENTIFIED {
         return Err(Sense::DEVICE_KIND);
     }
@@ -187,51 +189,56 @@ fn device(descriptor: &[u8], at: usize) -> Result<Designator, Sense> {
     let bytes = descriptor.get(8..8 + length).filter(|_| length <= 20);
     let bytes = bytes.ok_or(Sense::parameter(at + 7))?;
     // Not the association, which says that it is about the unit.
-    Ok(Designator { kind: descriptor[5] & 0x0f, bytes: bytes.to_vec() })
-}
-
-/// Where a segment comes from, and where it goes.
-struct Segment {
-    source: usize,
-    destination: usize,
-    from: u64,
-    to: u64,
-    length: u64,
-}
-
-fn segment(descriptor: &[u8]) -> Option<Segment> {
-    let number = |at: usize, len: usize| long(&descriptor[at..at + len]);
-    let [from, to] = [12, 20].map(|at| number(at, 8).checked_mul(BLOCK));
-    let (from, to, length) = match descriptor[0] {
-        BLOCKS => (from?, to?, number(10, 2) * BLOCK),
-        _ => (from?.checked_add(number(28, 2))?, to?.checked_add(number(30, 2))?, number(8, 4)),
+    let block = match long(&descriptor[LENGTH..DEVICE]) {
+        0 => unit.block,
+        block @ (512 | 4096) => block,
+        _ => return Err(Sense::parameter(at + LENGTH)),
     };
-    let [source, destination] = [4, 6].map(|at| number(at, 2) as usize);
-    (from.checked_add(length).is_some() && to.checked_add(length).is_some()).then_some(Segment {
-        source,
-        destination,
-        from,
-        to,
-        length,
-    })
+    Ok(Designator { kind: descriptor[5] & 0x0f, bytes: bytes.to_vec(), block })
+}
+
+/// The devices of a segment: where it comes from, and where it goes.
+fn ends(descriptor: &[u8]) -> [usize; 2] {
+    [4, 6].map(|at| long(&descriptor[at..at + 2]) as usize)
+}
+
+/// Where a segment begins at both devices, and its length, by the length of their blocks.
+fn segment(descriptor: &[u8], source: u64, destination: u64) -> Option<(u64, u64, u64)> {
+    /// Blocks are counted in the destination's.
+    const COUNTS_THERE: u8 = 0x02;
+    let number = |at: usize, len: usize| long(&descriptor[at..at + len]);
+    let (from, to) = (number(12, 8).checked_mul(source)?, number(20, 8).checked_mul(destination)?);
+    let (from, to, length) = match descriptor[0] {
+        BLOCKS => {
+            let counted = if descriptor[1] & COUNTS_THERE == 0 { source } else { destination };
+            let length = number(10, 2) * counted;
+            // No block is written in part.
+            let is_whole = length.is_multiple_of(source) && length.is_multiple_of(destination);
+            (from, to, Some(length).filter(|_| is_whole)?)
+        }
+        _ => (from.checked_add(number(28, 2))?, to.checked_add(number(30, 2))?, number(8, 4)),
+    };
+    (from.checked_add(length).is_some() && to.checked_add(length).is_some())
+        .then_some((from, to, length))
 }
 
 /// The steps of a copy: each reads a piece and writes it.
 pub(super) fn steps(list: &Bytes, unit: &Unit) -> Result<Vec<Step>, Sense> {
     let list = List::of(list)?;
     let at = |n: usize| HEAD + n * DEVICE;
-    let devices = list.devices.iter().enumerate().map(|(n, d)| device(d, at(n)));
+    let devices = list.devices.iter().enumerate().map(|(n, d)| device(d, at(n), unit));
     let devices = devices.collect::<Result<Vec<Designator>, Sense>>()?;
     let mut steps = Vec::new();
     for descriptor in list.segments {
-        let Segment { source, destination, from, to, length } =
-            segment(descriptor).ok_or(Sense::COPY_ABORTED)?;
         let device = |n: usize| devices.get(n).cloned().ok_or(Sense::UNREACHABLE);
+        let [source, destination] = ends(descriptor);
         let (source, destination) = (device(source)?, device(destination)?);
+        let (from, to, length) =
+            segment(descriptor, source.block, destination.block).ok_or(Sense::COPY_ABORTED)?;
         if length > MOST_SEGMENT {
             return Err(Sense::SEGMENT_LENGTH);
         }
-        let fits = |of: &Designator, end: u64| !unit.is(of) || end <= unit.blocks() * BLOCK;
+        let fits = |of: &Designator, end: u64| !unit.is(of) || end <= unit.blocks() * unit.block;
         if !fits(&source, from + length) || !fits(&destination, to + length) {
             return Err(Sense::COPY_ABORTED);
         }
@@ -257,7 +264,7 @@ pub(in crate::iscsi) fn segments(list: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::iscsi::scsi::unit::sample;
+    use crate::iscsi::scsi::unit::{BLOCK, sample};
 
     /// The descriptor of a device by its number in NAA's form.
     fn device(naa: u64) -> Vec<u8> {
@@ -311,6 +318,40 @@ mod tests {
             _ => panic!("it is written"),
         };
         assert_eq!([written(0), written(2), written(3)], [(false, 5000), (false, 2057), (true, 2)]);
+    }
+
+    #[test]
+    fn blocks_have_the_length_that_their_device_has() {
+        let other = 0x3000_0000_0000_0001;
+        let of = |naa, length: u16| {
+            let mut device = device(naa);
+            device[30..].copy_from_slice(&length.to_be_bytes());
+            device
+        };
+        let devices = [of(sample().naa(), 512), of(other, 4096)];
+        let mut counted_there = blocks((0, 1), 2, 8, 5);
+        counted_there[1] = 0x02;
+        let segments = [blocks((0, 1), 16, 8, 5), blocks((1, 0), 3, 2, 0), counted_there];
+        let steps = planned(list(&devices, &segments)).unwrap();
+        let at = |step: &Step| match &step.then {
+            Then::WriteTo(to, offset) => (step.at.offset, *offset, step.at.length, to.block),
+            _ => panic!("it is written"),
+        };
+        let expected = [
+            (8 * 512, 5 * 4096, 16 * 512, 4096),
+            (2 * 4096, 0, 3 * 4096, 512),
+            (8 * 512, 5 * 4096, 2 * 4096, 4096),
+        ];
+        assert_eq!(steps.iter().map(at).collect::<Vec<_>>(), expected);
+        let refused = |devices: &[Vec<u8>], segment| {
+            planned(list(devices, &[segment])).map(|_| ()).unwrap_err()
+        };
+        assert_eq!(refused(&devices, blocks((0, 1), 7, 0, 0)), Sense::COPY_ABORTED, "in part");
+        let odd = [of(sample().naa(), 520)];
+        assert_eq!(refused(&odd, blocks((0, 0), 1, 0, 1)), Sense::parameter(HEAD + 29));
+        // Who takes the unit for another is not told that it is this one.
+        let wrong = planned(list(&[of(sample().naa(), 4096)], &[blocks((0, 0), 1, 0, 1)])).unwrap();
+        assert!(!sample().is(wrong[0].unit.as_ref().unwrap()));
     }
 
     #[test]

@@ -1,21 +1,17 @@
 //! What a unit says of itself: INQUIRY, its pages of vital product data, and capacities.
 
 use super::unit::{NAA, UUID, Unit};
-use super::{
-    BLOCK, MOST_BLOCKS, MOST_COMPARED, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense, copying,
-};
+use super::{MOST_COMPARED, MOST_DESCRIPTORS, MOST_SAME, MOST_UNMAPPED, Sense, copying};
 use crate::iscsi::Port;
 
 const VENDOR: &[u8; 8] = b"WEFT    ";
 const PRODUCT: &[u8; 16] = b"volume          ";
 const REVISION: &[u8; 4] = b"1   ";
 
-/// Logical blocks of a physical block.
-const SECTOR_BLOCKS: u16 = 8;
-/// That number as a power of two.
-const SECTOR_EXPONENT: u8 = 3;
-/// The length of transfers that works well, in blocks.
-const OPTIMAL_BLOCKS: u32 = 2048;
+/// Bytes of a physical block.
+const SECTOR: u64 = 4096;
+/// The length of transfers that works well, in bytes.
+const OPTIMAL: u64 = 1 << 20;
 
 /// Where there is no unit: neither a device nor a kind of one.
 const ABSENT: u8 = 0x7f;
@@ -52,7 +48,7 @@ pub(super) fn vital(code: u8, unit: &Unit) -> Result<Vec<u8>, Sense> {
         0x00 => vec![0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2],
         0x80 => unit.serial().into_bytes(),
         0x83 => identification(unit),
-        0x8f => copying::page(),
+        0x8f => copying::page(unit),
         0xb0 => limits(unit),
         // It does not turn.
         0xb1 => [&[0, 1][..], &[0; 58]].concat(),
@@ -119,37 +115,39 @@ pub(in crate::iscsi) fn port_groups(ports: &[Port], extended: bool, most: usize)
 
 /// Limits of blocks; each is kept.
 fn limits(unit: &Unit) -> Vec<u8> {
+    let blocks = |bytes: u64| (bytes / unit.block) as u32;
     let mut body = vec![0; 60];
     let mut set =
         |at: usize, bytes: &[u8]| body[at - 4..at - 4 + bytes.len()].copy_from_slice(bytes);
     // WRITE SAME of no blocks does not mean all.
     set(4, &[1]);
     set(5, &[if unit.modifies { MOST_COMPARED as u8 } else { 0 }]);
-    set(6, &SECTOR_BLOCKS.to_be_bytes());
-    set(8, &(MOST_BLOCKS as u32).to_be_bytes());
-    set(12, &OPTIMAL_BLOCKS.to_be_bytes());
-    set(20, &(MOST_UNMAPPED as u32).to_be_bytes());
+    set(6, &(blocks(SECTOR) as u16).to_be_bytes());
+    set(8, &(unit.most_blocks() as u32).to_be_bytes());
+    set(12, &blocks(OPTIMAL).to_be_bytes());
+    set(20, &blocks(MOST_UNMAPPED).to_be_bytes());
     set(24, &(MOST_DESCRIPTORS as u32).to_be_bytes());
-    set(28, &u32::from(SECTOR_BLOCKS).to_be_bytes());
+    set(28, &blocks(SECTOR).to_be_bytes());
     // That granularity begins at the first block.
     set(32, &0x8000_0000_u32.to_be_bytes());
-    set(36, &MOST_SAME.to_be_bytes());
-    set(44, &((unit.atomic / BLOCK) as u32).to_be_bytes());
+    set(36, &u64::from(blocks(MOST_SAME)).to_be_bytes());
+    set(44, &blocks(unit.atomic).to_be_bytes());
     body
 }
 
 /// The answer to READ CAPACITY(10).
 pub(super) fn capacity_10(unit: &Unit) -> Vec<u8> {
     let last = u32::try_from(unit.blocks().saturating_sub(1)).unwrap_or(u32::MAX);
-    [last.to_be_bytes(), (BLOCK as u32).to_be_bytes()].concat()
+    [last.to_be_bytes(), (unit.block as u32).to_be_bytes()].concat()
 }
 
 /// The answer to READ CAPACITY(16).
 pub(super) fn capacity_16(unit: &Unit) -> Vec<u8> {
     let mut bytes = vec![0; 32];
     bytes[..8].copy_from_slice(&unit.blocks().saturating_sub(1).to_be_bytes());
-    bytes[8..12].copy_from_slice(&(BLOCK as u32).to_be_bytes());
-    bytes[13] = SECTOR_EXPONENT;
+    bytes[8..12].copy_from_slice(&(unit.block as u32).to_be_bytes());
+    // Logical blocks of a physical block, as a power of two.
+    bytes[13] = (SECTOR / unit.block).ilog2() as u8;
     // Blocks can be unmapped, and read zeros then.
     bytes[14] = 0xc0;
     bytes

@@ -21,21 +21,23 @@ pub(super) use inquiry::{absent, port_groups};
 pub(super) use reserving::{Query, report as reservations};
 pub(super) use sense::Sense;
 pub(super) use steps::{Then, allocation, further};
-pub(super) use unit::{BLOCK, Designator};
+#[cfg(test)]
+pub(super) use unit::BLOCK;
+pub(super) use unit::Designator;
 
-/// The longest read or write, in blocks.
-pub(super) const MOST_BLOCKS: u64 = 8192;
+/// The longest read or write of the usual blocks, in bytes.
+pub(super) const MOST_BYTES: u64 = 4 << 20;
 /// The longest COMPARE AND WRITE, in blocks: one never lies in two transactions.
 const MOST_COMPARED: u64 = 1;
-/// The longest WRITE SAME, in blocks.
-const MOST_SAME: u64 = 32 << 10;
-/// The most blocks of an UNMAP, and the most descriptors.
-const MOST_UNMAPPED: u64 = 1 << 20;
+/// The longest WRITE SAME, in bytes.
+const MOST_SAME: u64 = 16 << 20;
+/// The most bytes of an UNMAP, and the most descriptors.
+const MOST_UNMAPPED: u64 = 512 << 20;
 const MOST_DESCRIPTORS: u64 = 64;
-/// The stretch that GET LBA STATUS looks at first, in blocks. Initiators that only want to know whether a read pays ask often.
-const FIRST_STATUS: u64 = (256 << 10) / BLOCK;
+/// The stretch that GET LBA STATUS looks at first, in bytes. Initiators that only want to know whether a read pays ask often.
+const FIRST_STATUS: u64 = 256 << 10;
 /// The longest that it looks at, if all of it is one hole.
-const MOST_STATUS: u64 = 2 << 20;
+const MOST_STATUS: u64 = 1 << 30;
 /// The longest list of parameters.
 const MOST_PARAMETERS: u64 = 4096;
 
@@ -83,6 +85,8 @@ pub(super) enum Work {
     /// The same block everywhere, or zeros without any.
     Same {
         at: Stretch,
+        /// Bytes of the block.
+        block: u64,
         zeros: bool,
     },
     /// An UNMAP parameter list of `list` bytes.
@@ -113,9 +117,10 @@ pub(super) enum Work {
         name: u8,
         most: usize,
     },
-    /// PERSISTENT RESERVE OUT.
+    /// PERSISTENT RESERVE OUT with a list of `list` bytes.
     Reserve {
         asked: reserving::Asked,
+        list: u64,
     },
     /// PERSISTENT RESERVE IN, in at most `most` bytes.
     Reservations {
@@ -142,9 +147,9 @@ impl Work {
             Work::Write { at, .. } | Work::Verify { at, check: Check::Equal } => at.length,
             Work::CompareAndWrite { at, .. } => 2 * at.length,
             Work::OrWrite { at, .. } | Work::WriteAtomic { at, .. } => at.length,
-            Work::Same { zeros: false, .. } => BLOCK,
-            Work::Reserve { .. } => reserving::LIST,
-            Work::Unmap { list } | Work::Modes { list, .. } | Work::Copy { list } => *list,
+            Work::Same { zeros: false, block, .. } => *block,
+            Work::Reserve { list, .. } | Work::Unmap { list } => *list,
+            Work::Modes { list, .. } | Work::Copy { list } => *list,
             _ => 0,
         }
     }

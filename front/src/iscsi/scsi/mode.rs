@@ -1,7 +1,7 @@
 //! Mode pages (SPC-4, 7.5; SBC-3, 6.5): what a unit is set to. Nothing of it can be set differently.
 
 use super::unit::Unit;
-use super::{BLOCK, Sense, long};
+use super::{Sense, long};
 
 const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;
@@ -63,11 +63,11 @@ pub(super) fn sense(asked: &Asked, unit: &Unit) -> Result<Vec<u8>, Sense> {
     let blocks = match (asked.bare, asked.long && asked.long_blocks) {
         (true, _) => Vec::new(),
         (false, true) => {
-            [&unit.blocks().to_be_bytes()[..], &[0; 4], &(BLOCK as u32).to_be_bytes()].concat()
+            [&unit.blocks().to_be_bytes()[..], &[0; 4], &(unit.block as u32).to_be_bytes()].concat()
         }
         (false, false) => {
             let count = u32::try_from(unit.blocks()).unwrap_or(u32::MAX);
-            [count.to_be_bytes(), (BLOCK as u32).to_be_bytes()].concat()
+            [count.to_be_bytes(), (unit.block as u32).to_be_bytes()].concat()
         }
     };
     let (body, described) = ([&blocks[..], &chosen.concat()].concat(), blocks.len() as u8);
@@ -128,7 +128,7 @@ fn check_blocks(blocks: &[u8], is_long: bool, head: usize, unit: &Unit) -> Resul
         return Err(Sense::parameter(head));
     }
     // The first byte of the short form is reserved.
-    if ![0, BLOCK].contains(&length) {
+    if ![0, unit.block].contains(&length) {
         return Err(Sense::parameter(head + blocks.len() - 4));
     }
     Ok(())

@@ -97,6 +97,7 @@ pub(super) static COMMANDS: &[Command] = &[
     action(0x5f, 0x04, &RESERVE_OUT, reserving::preempt),
     action(0x5f, 0x05, &RESERVE_OUT, reserving::preempt),
     action(0x5f, 0x06, &RESERVE_OUT, reserving::register_and_ignore),
+    action(0x5f, 0x07, &RESERVE_OUT, reserving::register_and_move),
     action(0x83, 0x00, &[0xff, ACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], copying::copy),
     action(0x84, 0x00, &[0xff, ACTION, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], copying::status),
     action(0x84, 0x03, &[0xff, ACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0], copying::parameters),

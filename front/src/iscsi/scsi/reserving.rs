@@ -22,10 +22,21 @@ pub(in crate::iscsi) enum Asked {
     Clear,
     Preempt(Kind),
     RegisterAndIgnore,
+    Move,
 }
 
-/// Length of the parameter list.
+/// Length of the parameter list; of REGISTER AND MOVE that of what comes before the TransportID.
 pub(super) const LIST: u64 = 24;
+
+/// The longest TransportID: a name of 223 bytes and a session's number.
+const LONGEST_ID: u64 = 4 + 244;
+
+/// The shortest.
+const SHORTEST_ID: u64 = 24;
+
+/// The sense data's pointers into the list of REGISTER AND MOVE.
+const ITS_PORT: usize = 18;
+const ITS_LENGTH: usize = 20;
 
 /// Where its flags are.
 const FLAGS: usize = 20;
@@ -56,7 +67,7 @@ pub(super) fn report_capabilities(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense
 /// One of PERSISTENT RESERVE OUT's actions, by the number of its type if it has one.
 fn out(cdb: &Cdb<'_>, asked: Asked) -> Result<Work, Sense> {
     match cdb.number(5, 4) {
-        LIST => Ok(Work::Reserve { asked }),
+        LIST => Ok(Work::Reserve { asked, list: LIST }),
         _ => Err(Sense::LIST_LENGTH),
     }
 }
@@ -94,10 +105,54 @@ pub(super) fn preempt(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     out(cdb, Asked::Preempt(kind(cdb)?))
 }
 
+/// REGISTER AND MOVE. The scope and the type mean nothing.
+pub(super) fn register_and_move(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    match cdb.number(5, 4) {
+        list if (LIST + SHORTEST_ID..=LIST + LONGEST_ID).contains(&list) => {
+            Ok(Work::Reserve { asked: Asked::Move, list })
+        }
+        _ => Err(Sense::LIST_LENGTH),
+    }
+}
+
+/// The parameters of REGISTER AND MOVE (SPC-4, 6.16.4).
+fn moving(list: &[u8]) -> Result<Action, Sense> {
+    const UNREG: u8 = 0x02;
+    let (head, id) = list.split_at_checked(LIST as usize).ok_or(Sense::LIST_LENGTH)?;
+    let (key, new) = (long(&head[..8]), long(&head[8..16]));
+    let length = u32::from_be_bytes([head[20], head[21], head[22], head[23]]) as usize;
+    if length != id.len() {
+        return Err(Sense::parameter(ITS_LENGTH));
+    }
+    if new == 0 {
+        return Err(Sense::NO_KEY);
+    }
+    let name = port_named(id).ok_or_else(|| Sense::parameter(LIST as usize))?;
+    let port = u16::from_be_bytes([head[ITS_PORT], head[ITS_PORT + 1]]);
+    Ok(Action::Move { key, new, name, port, leaves: head[17] & UNREG != 0 })
+}
+
+/// The initiator port in a TransportID. One without a session's number names all ports of an initiator.
+fn port_named(id: &[u8]) -> Option<String> {
+    let (head, name) = id.split_at_checked(4)?;
+    let length = usize::from(u16::from_be_bytes([head[2], head[3]]));
+    if head[0] != WITH_SESSION || length != name.len() || !length.is_multiple_of(4) {
+        return None;
+    }
+    let end = name.iter().position(|byte| *byte == 0)?;
+    let (initiator, session) = std::str::from_utf8(&name[..end]).ok()?.rsplit_once(",i,0x")?;
+    let is_number = session.bytes().all(|c| c.is_ascii_hexdigit()) && session.len() <= 12;
+    let session = u64::from_str_radix(session, 16).ok().filter(|_| is_number)?;
+    (!initiator.is_empty()).then(|| format!("{initiator},i,0x{session:012x}"))
+}
+
 /// What is asked for, with its parameters.
 pub(super) fn action(asked: Asked, list: &[u8]) -> Result<Action, Sense> {
     /// SPEC_I_PT and ALL_TG_PT: registering others, and through all ports. APTPL is so in any case.
     const UNSUPPORTED: u8 = 0x0c;
+    if asked == Asked::Move {
+        return moving(list);
+    }
     if list.len() as u64 != LIST {
         return Err(Sense::LIST_LENGTH);
     }
@@ -113,6 +168,7 @@ pub(super) fn action(asked: Asked, list: &[u8]) -> Result<Action, Sense> {
         Asked::Release(kind) => Action::Release { key, kind },
         Asked::Clear => Action::Clear { key },
         Asked::Preempt(kind) => Action::Preempt { key, victim: other, kind },
+        Asked::Move => return moving(list),
     })
 }
 
@@ -147,9 +203,11 @@ fn full_status(state: &State) -> Vec<u8> {
     state.registrants.iter().flat_map(one).collect()
 }
 
+/// The first byte of a TransportID of iSCSI whose name has the session's number.
+const WITH_SESSION: u8 = 0x45;
+
 /// The TransportID of an initiator port (SPC-4, 7.6.4.6), whose name has the session's number.
 fn transport_id(name: &str) -> Vec<u8> {
-    const WITH_SESSION: u8 = 0x45;
     let mut name = name.as_bytes().to_vec();
     name.resize((name.len() + 1).next_multiple_of(4).max(20), 0);
     let length = (name.len() as u16).to_be_bytes();
@@ -184,6 +242,43 @@ mod tests {
             assert_eq!(action(Asked::Register, &list(0, 2, flags)), Err(Sense::parameter(FLAGS)));
         }
         assert_eq!(action(Asked::Clear, &[0; 23]), Err(Sense::LIST_LENGTH));
+    }
+
+    #[test]
+    fn a_reservation_is_moved_to_an_initiator_port() {
+        let list = |id: &[u8], length: usize| {
+            let mut list = [1_u64.to_be_bytes(), 2_u64.to_be_bytes(), [0; 8]].concat();
+            (list[17], list[19]) = (0x03, 7);
+            list[20..24].copy_from_slice(&(length as u32).to_be_bytes());
+            [&list[..], id].concat()
+        };
+        let name = "iqn.a,i,0x80000000000a".to_string();
+        let id = transport_id(&name);
+        let moved = Action::Move { key: 1, new: 2, name, port: 7, leaves: true };
+        assert_eq!(action(Asked::Move, &list(&id, id.len())), Ok(moved.clone()));
+        assert_eq!(
+            action(Asked::Move, &list(&transport_id("iqn.a,i,0x80000000000A"), id.len())),
+            Ok(moved)
+        );
+        let wrong =
+            |list: &[u8], at| assert_eq!(action(Asked::Move, list), Err(Sense::parameter(at)));
+        wrong(&list(&id, id.len() - 1), ITS_LENGTH);
+        wrong(&list(&id[..id.len() - 4], id.len()), ITS_LENGTH);
+        for name in ["iqn.a", "iqn.a,i,0x", "iqn.a,i,0x1g", "iqn.a,i,0x1234567890123", ",i,0x1"] {
+            let id = transport_id(name);
+            wrong(&list(&id, id.len()), LIST as usize);
+        }
+        // Another protocol, all ports of an initiator, another length, no end, no text.
+        for (at, byte) in [(0, 0x46), (0, 0x05), (3, 20), (4, 0xff)] {
+            let mut id = id.clone();
+            id[at] = byte;
+            wrong(&list(&id, id.len()), LIST as usize);
+        }
+        let endless = [&[WITH_SESSION, 0, 0, 20], "iqn.aaaaaa,i,0x12345".as_bytes()].concat();
+        wrong(&list(&endless, endless.len()), LIST as usize);
+        let mut no_key = list(&id, id.len());
+        no_key[15] = 0;
+        assert_eq!(action(Asked::Move, &no_key), Err(Sense::NO_KEY));
     }
 
     #[test]

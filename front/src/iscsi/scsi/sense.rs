@@ -105,9 +105,26 @@ impl Sense {
         ..Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x00))
     };
 
+    /// INVALID FIELD IN CDB: there is no reservation to move.
+    pub(in crate::iscsi) const NOT_RESERVED: Sense = Sense {
+        field: Some(Field { in_command: true, byte: 1, bit: Some(4) }),
+        ..Sense::new(key::ILLEGAL_REQUEST, (0x24, 0x00))
+    };
+    /// INVALID FIELD IN PARAMETER LIST: the relative target port identifier of REGISTER AND MOVE.
+    pub(in crate::iscsi) const NO_PORT: Sense = Sense {
+        field: Some(Field { in_command: false, byte: 18, bit: None }),
+        ..Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x00))
+    };
+    /// INVALID FIELD IN PARAMETER LIST: the TransportID of REGISTER AND MOVE.
+    pub(in crate::iscsi) const NO_INITIATOR: Sense = Sense {
+        field: Some(Field { in_command: false, byte: 24, bit: None }),
+        ..Sense::new(key::ILLEGAL_REQUEST, (0x26, 0x00))
+    };
+
     /// What an initiator's attention is called to.
     pub(in crate::iscsi) fn attention(to: Attention) -> Sense {
         let code = match to {
+            Attention::Reset => (0x29, 0x03),
             Attention::Modes => (0x2a, 0x01),
             Attention::ReservationsPreempted => (0x2a, 0x03),
             Attention::ReservationsReleased => (0x2a, 0x04),

@@ -5,8 +5,7 @@ use bytes::Bytes;
 use super::mode::select;
 use super::unit::{Designator, Unit};
 use super::{
-    BLOCK, Check, MOST_STATUS, MOST_UNMAPPED, Query, Sense, Step, Stretch, Work, copying, long,
-    reserving,
+    Check, MOST_STATUS, MOST_UNMAPPED, Query, Sense, Step, Stretch, Work, copying, long, reserving,
 };
 use crate::iscsi::Op;
 
@@ -31,8 +30,8 @@ pub(in crate::iscsi) enum Then {
     Status(usize),
     /// Answer with the port groups, in at most so many bytes.
     Ports { extended: bool, most: usize },
-    /// It is what became of a reservation.
-    Outcome,
+    /// It is what became of a reservation, or of moving one.
+    Outcome { moves: bool },
     /// Answer with who has registered, in at most this many bytes.
     Reservations(Query, usize),
 }
@@ -66,10 +65,10 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
             vec![Step { durable: *durable, ..step(Op::Write(data), *at, Then::Drop) }]
         }
         Work::Verify { at, check } => look(*check, *at, data).into_iter().collect(),
-        Work::Same { at, zeros } if *zeros || data.iter().all(|byte| *byte == 0) => {
+        Work::Same { at, zeros, .. } if *zeros || data.iter().all(|byte| *byte == 0) => {
             vec![step(Op::WriteZeroes, *at, Then::Drop)]
         }
-        Work::Same { at, .. } => same(*at, &data),
+        Work::Same { at, block, .. } => same(*at, *block, &data),
         Work::Unmap { .. } => unmap(&data, unit)?,
         Work::Modes { long, .. } => {
             select(&data, *long, unit)?;
@@ -79,9 +78,10 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
         Work::Ports { extended, most } => {
             vec![step(Op::Ports, NOWHERE, Then::Ports { extended: *extended, most: *most })]
         }
-        Work::Reserve { asked } => {
+        Work::Reserve { asked, .. } => {
             let action = reserving::action(*asked, &data)?;
-            vec![step(Op::Reserve(action), NOWHERE, Then::Outcome)]
+            let moves = *asked == reserving::Asked::Move;
+            vec![step(Op::Reserve(action), NOWHERE, Then::Outcome { moves })]
         }
         Work::Reservations { query, most } => {
             vec![step(Op::Reservations, NOWHERE, Then::Reservations(*query, *most))]
@@ -100,8 +100,8 @@ fn look(check: Check, at: Stretch, data: Bytes) -> Option<Step> {
 }
 
 /// Writes a block again and again.
-fn same(at: Stretch, block: &[u8]) -> Vec<Step> {
-    let all = Bytes::from(block.repeat((at.length.min(SAME_AT_ONCE) / BLOCK) as usize));
+fn same(at: Stretch, length: u64, block: &[u8]) -> Vec<Step> {
+    let all = Bytes::from(block.repeat((at.length.min(SAME_AT_ONCE) / length) as usize));
     let pieces = (0..at.length).step_by(SAME_AT_ONCE as usize);
     let piece = |from: u64| {
         let length = (at.length - from).min(SAME_AT_ONCE);
@@ -134,11 +134,11 @@ fn unmap(list: &[u8], unit: &Unit) -> Result<Vec<Step>, Sense> {
             return Err(Sense::OUT_OF_RANGE);
         }
         all += count;
-        if all > MOST_UNMAPPED {
+        if all > MOST_UNMAPPED / unit.block {
             return Err(Sense::parameter(DESCRIPTORS + n * DESCRIPTOR + 8));
         }
         if count > 0 {
-            let at = Stretch { offset: first * BLOCK, length: count * BLOCK };
+            let at = unit.stretch(first, count);
             steps.push(Step {
                 op: Op::WriteZeroes,
                 at,
@@ -157,14 +157,19 @@ pub(in crate::iscsi) fn further(step: &Step, found: &[(u64, bool)], unit: &Unit)
     let Stretch { offset, length } = step.at;
     let is_hole = found.iter().all(|(_, hole)| *hole)
         && found.iter().map(|(length, _)| length).sum::<u64>() >= length;
-    let most = (unit.blocks() * BLOCK - offset).min(MOST_STATUS * BLOCK);
+    let most = (unit.blocks() * unit.block - offset).min(MOST_STATUS);
     let longer = (length * FACTOR).min(most);
     let at = Stretch { offset, length: longer };
     (is_hole && longer > length).then(|| Step { at, ..step.clone() })
 }
 
 /// The answer of GET LBA STATUS: what of a stretch from a block on has room, as lengths in bytes.
-pub(in crate::iscsi) fn allocation(at: Stretch, found: &[(u64, bool)], most: usize) -> Vec<u8> {
+pub(in crate::iscsi) fn allocation(
+    at: Stretch,
+    block: u64,
+    found: &[(u64, bool)],
+    most: usize,
+) -> Vec<u8> {
     let mut runs: Vec<(u64, bool)> = Vec::new();
     let mut left = at.length;
     for &(length, hole) in found {
@@ -183,11 +188,11 @@ pub(in crate::iscsi) fn allocation(at: Stretch, found: &[(u64, bool)], most: usi
     for (length, hole) in runs {
         reached += length;
         let until = match hole && reached < end {
-            true => reached / BLOCK * BLOCK,
-            false => reached.next_multiple_of(BLOCK),
+            true => reached / block * block,
+            false => reached.next_multiple_of(block),
         };
         if until > from {
-            told.push((from / BLOCK, (until - from) / BLOCK, hole));
+            told.push((from / block, (until - from) / block, hole));
             from = until;
         }
     }

@@ -83,17 +83,20 @@ fn limits_that_are_announced_are_kept() {
         bytes[10..14].copy_from_slice(&(n as u32).to_be_bytes());
         plan(&bytes, &large)
     };
-    for (opcode, most) in [(0x88, MOST_BLOCKS), (0x8a, MOST_BLOCKS), (0x93, MOST_SAME)] {
+    for (opcode, most) in [(0x88, MOST_BYTES), (0x8a, MOST_BYTES), (0x93, MOST_SAME)] {
+        let most = most / BLOCK;
         assert!(count(opcode, 0, most).is_ok());
         assert_eq!(count(opcode, 0, most + 1), Err(Sense::field(10, None)));
     }
     let mut list = vec![0, 0, 0, 16, 0, 0, 0, 0];
-    list.extend([0; 8].iter().chain(&(MOST_UNMAPPED as u32).to_be_bytes()).chain(&[0; 4]));
+    list.extend(
+        [0; 8].iter().chain(&((MOST_UNMAPPED / BLOCK) as u32).to_be_bytes()).chain(&[0; 4]),
+    );
     let unmap = |list: &[u8]| {
         let work = Work::Unmap { list: list.len() as u64 };
         steps(&work, Bytes::copy_from_slice(list), &large)
     };
-    assert_eq!(unmap(&list).unwrap()[0].at.length, MOST_UNMAPPED * 512);
+    assert_eq!(unmap(&list).unwrap()[0].at.length, MOST_UNMAPPED);
     let more = [&[0, 0, 0, 32], &list[4..], &[0; 11], &[1, 0, 0, 0, 0]].concat();
     assert_eq!(unmap(&more), Err(Sense::parameter(8 + 16 + 8)));
     let many = [&[0, 0, 4, 16, 0, 0, 0, 0][..], &[0; 65 * 16]].concat();
@@ -182,7 +185,8 @@ fn all_commands_that_are_reported_are_there_and_no_others() {
 fn blocks_that_are_the_same_are_written_in_pieces_and_zeros_are_not() {
     let at = Stretch { offset: 512, length: (3 << 20) + 512 };
     let same = |zeros, block: u8| {
-        steps(&Work::Same { at, zeros }, Bytes::from(vec![block; 512]), &sample()).unwrap()
+        steps(&Work::Same { at, block: BLOCK, zeros }, Bytes::from(vec![block; 512]), &sample())
+            .unwrap()
     };
     assert_eq!(same(true, 7).len(), 1);
     assert_eq!(same(false, 0)[0].op, crate::iscsi::Op::WriteZeroes);
@@ -199,7 +203,8 @@ fn blocks_that_are_the_same_are_written_in_pieces_and_zeros_are_not() {
 #[test]
 fn allocation_is_told_in_whole_blocks() {
     let at = Stretch { offset: 1024, length: 4096 };
-    let told = allocation(at, &[(1000, false), (2000, true), (1096, false), (512, true)], 4096);
+    let told =
+        allocation(at, BLOCK, &[(1000, false), (2000, true), (1096, false), (512, true)], 4096);
     let words: Vec<u32> =
         told.chunks(4).map(|w| u32::from_be_bytes(w.try_into().unwrap())).collect();
     // Length; block, count, state of each.
@@ -207,7 +212,7 @@ fn allocation_is_told_in_whole_blocks() {
     assert_eq!(words[2..6], [0, 2, 2, 0]);
     assert_eq!(words[6..10], [0, 4, 3, 0x0100_0000]);
     assert_eq!(words[10..14], [0, 7, 3, 0]);
-    assert_eq!(allocation(at, &[(4096, true)], 20).len(), 20, "cut off");
+    assert_eq!(allocation(at, BLOCK, &[(4096, true)], 20).len(), 20, "cut off");
 }
 
 proptest! {
@@ -226,7 +231,7 @@ proptest! {
         });
         let unit = sample();
         if let Ok(work) = plan(&bytes, &unit) {
-            prop_assert!(work.data_out() <= MOST_BLOCKS * BLOCK);
+            prop_assert!(work.data_out() <= MOST_BYTES);
             let data = list.repeat(1 + work.data_out() as usize / list.len().max(1));
             let cut = data.len().min(work.data_out() as usize);
             for step in steps(&work, Bytes::from(data).slice(..cut), &unit).unwrap_or_default() {
@@ -246,7 +251,7 @@ proptest! {
         blocks in 1_u64..40,
     ) {
         let at = Stretch { offset: 512, length: blocks * 512 };
-        let told = allocation(at, &lengths, 1 << 20);
+        let told = allocation(at, BLOCK, &lengths, 1 << 20);
         let mut next = 1;
         for d in told[8..].chunks_exact(16) {
             prop_assert_eq!(long(&d[..8]), next);
@@ -284,4 +289,46 @@ fn an_atomic_write_is_done_whole_or_refused() {
         long(&data[44..48])
     };
     assert_eq!((limits(&unit), limits(&other)), (most.into(), 0));
+}
+
+#[test]
+fn a_unit_of_long_blocks_says_so_everywhere() {
+    let unit = Unit { block: 4096, ..sample() };
+    let of = |bytes: &[u8]| {
+        let mut cdb = [0; 16];
+        cdb[..bytes.len()].copy_from_slice(bytes);
+        plan(&cdb, &unit)
+    };
+    let told = |bytes: &[u8]| match of(bytes) {
+        Ok(Work::Data(data)) => data,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&[0x25]), [0, 0, 0, 255, 0, 0, 16, 0]);
+    let capacity = told(&[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32]);
+    assert_eq!((long(&capacity[..8]), long(&capacity[8..12]), capacity[13]), (255, 4096, 0));
+    let limits = told(&[0x12, 1, 0xb0, 0, 255]);
+    assert_eq!((long(&limits[6..8]), long(&limits[8..12]), long(&limits[12..16])), (1, 2048, 256));
+    assert_eq!((long(&limits[20..24]), long(&limits[28..32])), (128 << 10, 1));
+    assert_eq!((long(&limits[36..44]), long(&limits[44..48])), (4096, 16));
+    assert_eq!(long(&told(&[0x1a, 0, 0x08, 0, 255])[4..12]), 256 << 32 | 4096);
+    let at = |first: u64, count: u64| Stretch { offset: first * 4096, length: count * 4096 };
+    assert_eq!(of(&[0x28, 0, 0, 0, 0, 5, 0, 0, 7]), Ok(Work::Read(at(5, 7))));
+    assert_eq!(of(&[0x28, 0, 0, 0, 0, 255, 0, 0, 2]), Err(Sense::OUT_OF_RANGE));
+    let same = Work::Same { at: at(1, 3), block: 4096, zeros: false };
+    assert_eq!((of(&[0x41, 0, 0, 0, 0, 1, 0, 0, 3]), same.data_out()), (Ok(same), 4096));
+    let compared = Work::CompareAndWrite { at: at(2, 1), durable: false };
+    assert_eq!(compared.data_out(), 8192);
+    assert_eq!(of(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]), Ok(compared));
+    let status = of(&[0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 1, 0]);
+    assert_eq!(status, Ok(Work::Status { at: at(9, 64), most: 256 }));
+    let told = allocation(at(9, 2), 4096, &[(4096, false), (1000, true), (3096, false)], 4096);
+    // A block that is a hole only in part has room.
+    let runs: Vec<(u64, u64, u8)> =
+        told[8..].chunks(16).map(|d| (long(&d[..8]), long(&d[8..12]), d[12])).collect();
+    assert_eq!(runs, [(9, 1, 0), (10, 1, 0)]);
+    let unmapped =
+        [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 0]]
+            .concat();
+    let steps = steps(&Work::Unmap { list: 24 }, Bytes::from(unmapped), &unit).unwrap();
+    assert_eq!(steps.iter().map(|step| step.at).collect::<Vec<_>>(), [at(3, 2)]);
 }

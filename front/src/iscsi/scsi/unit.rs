@@ -1,6 +1,9 @@
 //! A logical unit: a volume, as hosts see it.
 
-/// Bytes of a logical block.
+use super::{MOST_BYTES, Stretch};
+
+/// The usual length of a logical block, which tests go by.
+#[cfg(test)]
 pub(in crate::iscsi) const BLOCK: u64 = 512;
 
 /// A volume offered as logical unit 0 of a target of its own.
@@ -14,6 +17,8 @@ pub struct Unit {
     pub group: u16,
     /// Size in bytes; those beyond the last whole block are not offered.
     pub size: u64,
+    /// Bytes of a logical block: 512 or 4,096.
+    pub block: u64,
     /// Whether what was written is safe from a power cut only after a flush.
     pub write_cache: bool,
     /// Whether the host may only read.
@@ -38,6 +43,8 @@ pub struct Designator {
     pub kind: u8,
     /// What it says.
     pub bytes: Vec<u8>,
+    /// The length of the unit's blocks, as who names it has it.
+    pub block: u64,
 }
 
 /// Types of designators: NAA's, and UUIDs.
@@ -45,9 +52,10 @@ pub(super) const NAA: u8 = 0x03;
 pub(super) const UUID: u8 = 0x0a;
 
 impl Unit {
-    /// Whether a designator is one of its own.
+    /// Whether a designator is one of its own, with blocks of its length.
     pub fn is(&self, of: &Designator) -> bool {
         match of.kind {
+            _ if of.block != self.block => false,
             NAA => of.bytes == self.naa().to_be_bytes(),
             UUID => of.bytes == self.uuid_designator(),
             _ => false,
@@ -59,9 +67,19 @@ impl Unit {
         [&[0x10, 0][..], &self.uuid()].concat()
     }
 
+    /// The longest read or write, in blocks. Some initiators send this many, whatever length blocks have.
+    pub(super) fn most_blocks(&self) -> u64 {
+        (MOST_BYTES / self.block).max(2048)
+    }
+
+    /// The bytes of blocks from the first on.
+    pub(super) fn stretch(&self, first: u64, count: u64) -> Stretch {
+        Stretch { offset: first * self.block, length: count * self.block }
+    }
+
     /// Its size in blocks.
     pub(super) fn blocks(&self) -> u64 {
-        self.size / BLOCK
+        self.size / self.block
     }
 
     /// The number as UUID of a version that says nothing of how it came about.
@@ -90,6 +108,7 @@ pub(in crate::iscsi) fn sample() -> Unit {
         alias: "vol0".into(),
         group: 1,
         size: 1 << 20,
+        block: BLOCK,
         write_cache: true,
         read_only: false,
         thin: false,

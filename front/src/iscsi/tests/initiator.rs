@@ -288,7 +288,7 @@ impl Initiator {
             Op::Flush => Reply::Done,
             Op::Holes => Reply::Extents(vec![(request.length, true)]),
             Op::Reserve(action) => {
-                self.asked.push(*action);
+                self.asked.push(action.clone());
                 Reply::Reserved(self.outcome)
             }
             Op::Reservations => Reply::Reservations(self.reservations.clone()),

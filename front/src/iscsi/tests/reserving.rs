@@ -38,12 +38,64 @@ fn reservations_end_as_the_driver_says() {
     let asked = Action::Reserve { key: 7, kind: Kind::ExclusiveAccess };
     assert!(i.asked.len() == 5 && i.asked.iter().all(|a| *a == asked));
     // What makes no sense does not reach the driver.
-    for (at, value) in [(2, 0x13), (2, 0x02), (1, 0x07), (8, 23)] {
+    for (at, value) in [(2, 0x13), (2, 0x02), (1, 0x08), (8, 23)] {
         let mut cdb = RESERVE;
         cdb[at] = value;
         assert_eq!(reserve(&mut i, &cdb, &list(7, 0)).sense().0, 5, "{at}");
     }
     assert_eq!(i.asked.len(), 5);
+}
+
+#[test]
+fn a_reservation_is_moved_or_refused_with_what_is_wrong() {
+    const MOVE: [u8; 10] = [0x5f, 0x07, 0, 0, 0, 0, 0, 0, 52, 0];
+    let mut list = [list(7, 8), vec![0x45, 0, 0, 24]].concat();
+    (list[19], list[23]) = (2, 28);
+    list.extend_from_slice(b"iqn.b,i,0x800000000001\0\0");
+    let mut i = Initiator::logged_in("");
+    for (outcome, status, sense) in [
+        (Outcome::Done, 0, None),
+        (Outcome::Conflict, 0x18, None),
+        (Outcome::WrongRelease, 2, Some((5, 0x24, 0))),
+        (Outcome::NoPort, 2, Some((5, 0x26, 0))),
+        (Outcome::NoInitiator, 2, Some((5, 0x26, 0))),
+    ] {
+        i.outcome = outcome;
+        let answer = reserve(&mut i, &MOVE, &list);
+        assert_eq!(answer.status(), status, "{outcome:?}");
+        assert_eq!(sense.map(|_| answer.sense()), sense);
+    }
+    let name = "iqn.b,i,0x800000000001".to_string();
+    let asked = Action::Move { key: 7, new: 8, name, port: 2, leaves: false };
+    assert!(i.asked.len() == 5 && i.asked.iter().all(|a| *a == asked));
+    // Lists that are too short or too long for a TransportID, and one of another length than it says.
+    for (length, code) in [(24, 0x1a), (44, 0x1a), (300, 0x1a), (56, 0x26)] {
+        let mut cdb = MOVE;
+        cdb[7..9].copy_from_slice(&(length as u16).to_be_bytes());
+        let mut list = list.clone();
+        list.resize(length, 0);
+        assert_eq!(reserve(&mut i, &cdb, &list).sense(), (5, code, 0), "{length}");
+    }
+    assert_eq!(i.asked.len(), 5);
+    let one = [0xa3, 0x0c, 2, 0x5f, 0, 7, 0, 0, 0, 64, 0, 0];
+    assert_eq!(i.read(&one, 64).0[1] & 0x07, 3, "it is supported");
+}
+
+#[test]
+fn a_unit_that_another_session_resets_is_told_and_cuts_what_has_not_begun() {
+    let mut i = Initiator::logged_in("");
+    i.holds = true;
+    // One command is at a node, of another the data are missing.
+    i.command(FINAL | 0x40, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]);
+    i.command(FINAL | 0x20, &[0x2a, 0, 0, 0, 0, 8, 0, 0, 2, 0], 1024, &[7; 512]);
+    assert_eq!(i.one().head.0[0] & 0x3f, 0x31, "they are asked for");
+    i.server.is_reset(false);
+    assert_eq!(i.one().sense(), (0x0b, 0, 0), "it is cut off");
+    i.fail(Failure::Busy);
+    assert_eq!(i.one().status(), 8, "it ends as it does");
+    i.holds = false;
+    assert_eq!(i.read(&[0; 6], 0).1.sense(), (6, 0x29, 3));
+    assert_eq!(i.read(&[0; 6], 0).1.status(), 0);
 }
 
 /// RESERVE and RELEASE, of SPC-2: with six bytes and with ten. An initiator that is refused by opcode does without them.

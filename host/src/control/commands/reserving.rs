@@ -15,7 +15,11 @@ impl Commands<'_> {
     /// A host registers with a volume, or reserves it.
     pub(super) fn reserve(&mut self, asked: &Reserving) -> Result<Outcome> {
         let change = asked.change()?;
-        if change.who.host.len() > LONGEST_REGISTRANT {
+        let moved = match &change.action {
+            ReservationAction::Move { to, .. } => to.host.len(),
+            _ => 0,
+        };
+        if change.who.host.len().max(moved) > LONGEST_REGISTRANT {
             return fail(format!("a host's name has at most {LONGEST_REGISTRANT} bytes"));
         }
         if !self.engine.map().volumes.contains_key(&change.volume) {

@@ -18,7 +18,6 @@ use super::{Commands, DISCONNECT, Outcome, Wait, overtaken, used_by};
 use crate::control::usage::Usage;
 use crate::error::{Result, fail};
 use crate::size::{exactly, require_multiple};
-use crate::volumes::GRAIN;
 
 /// Why a volume that hosts use is not made smaller.
 const UNNOTICED: &str = "and hosts would not notice the smaller size";
@@ -51,7 +50,7 @@ impl Survey {
 impl Commands<'_> {
     /// Begins to make a volume smaller.
     pub(super) fn shrink(&mut self, volume: Volume, size: u64, force: bool) -> Result<Wait> {
-        require_multiple("a volume size", size, GRAIN)?;
+        require_multiple("a volume size", size, volume.policy.block)?;
         self.refuse_below_snapshot(&volume, size)?;
         self.refuse_unless_whole(&volume)?;
         self.refuse_while_used(&volume, UNNOTICED)?;

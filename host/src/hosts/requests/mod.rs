@@ -123,6 +123,8 @@ struct Pending {
     tried_until: Epoch,
     /// The version of the volume's reservations that it was permitted under last.
     permitted: u64,
+    /// How often the volume had been reset when it came.
+    resets: u64,
     course: Course,
 }
 
@@ -173,6 +175,12 @@ impl Pending {
         self.claim.is_some_and(|c| c.changes())
     }
 
+    /// Whether it is a change of a host that a reset of the volume concerns, and came before one.
+    fn was_reset(&self, map: &ClusterMap) -> bool {
+        let is_concerned = self.changes() && self.job.registrant.is_some();
+        is_concerned && self.resets < resets_of(map, self.job.volume)
+    }
+
     /// Whether no other host's reservation forbids it.
     fn is_permitted(&self, map: &ClusterMap) -> bool {
         let writes = match self.job.op {
@@ -187,6 +195,11 @@ impl Pending {
         let volume = map.volumes.get(&self.job.volume).filter(|_| of_host);
         volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
     }
+}
+
+/// How often a volume has been reset.
+fn resets_of(map: &ClusterMap, volume: VolumeId) -> u64 {
+    map.volumes.get(&volume).map_or(0, |v| v.reservations.resets)
 }
 
 /// The version of a volume's reservations.
@@ -285,7 +298,7 @@ impl Requests {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let name = self.name(owner);
         let (left, since, again, tried_until, permitted) = (false, None, false, 0, 0);
-        let owner = Some(owner);
+        let (owner, resets) = (Some(owner), resets_of(engine.map(), job.volume));
         let pending = Pending {
             owner,
             node,
@@ -297,6 +310,7 @@ impl Requests {
             again,
             tried_until,
             permitted,
+            resets,
             course,
         };
         if self.may_begin(&pending, self.waiting.len()) {
@@ -339,6 +353,7 @@ impl Requests {
         if parks {
             return self.parked.push(pending);
         }
+        let was_reset = pending.was_reset(engine.map());
         let permitted = pending.is_permitted(engine.map());
         if !permitted && engine.expects_map() {
             // The map that comes may permit it: perhaps another host has been told so already.
@@ -355,6 +370,9 @@ impl Requests {
         let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
         let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
         self.pending.insert(number, pending);
+        if was_reset {
+            return engine.answer((number, Err(HostError::Gone)));
+        }
         if !permitted {
             return engine.answer((number, Err(HostError::Reserved)));
         }

@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
+use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
+use weft_front::iscsi::reservation::{Action, Outcome};
 use weft_front::iscsi::{
     self, Challenge, Event, Gate, Nexus, Op, Port, Refusal, Reply, Server, Target,
 };
@@ -135,10 +136,16 @@ impl Protocol for Iscsi {
                     None => machine.turn_away(Refusal::NotFound),
                 },
                 Some(Event::Request(request)) => match (&request.op, self.volume) {
-                    (Op::Reserve(action), Some(_)) => {
-                        self.seen.acts += 1;
-                        return Ok(Some(Said::Reserve(request.number, reserving::action(*action))));
-                    }
+                    (Op::Reserve(action), Some(_)) => match self.change(action, exports) {
+                        Ok(change) => {
+                            self.seen.acts += 1;
+                            self.seen.resets_itself |= change == ReservationAction::Reset;
+                            return Ok(Some(Said::Reserve(request.number, change)));
+                        }
+                        Err(refused) => {
+                            machine.reply(request.number, Ok(Reply::Reserved(refused)));
+                        }
+                    },
                     (Op::Ports, _) => {
                         machine.reply(request.number, Ok(Reply::Ports(self.ports(exports))));
                     }
@@ -253,6 +260,9 @@ impl Protocol for Iscsi {
 
     fn look_at(&mut self, machine: &mut Server, volume: &Volume) {
         machine.update(words::unit(volume, self.at, self.read_only));
+        if let Some(by_itself) = self.seen.look_for_reset(&volume.reservations) {
+            machine.is_reset(by_itself);
+        }
         let Some(registrant) = &self.registrant else { return };
         if let Some(attention) = self.seen.look(&volume.reservations, registrant) {
             machine.attend(attention);
@@ -294,6 +304,7 @@ impl Iscsi {
 
     fn admit(&mut self, machine: &mut Server, volume: &Volume) {
         self.volume = Some(volume.id);
+        self.seen.look_for_reset(&volume.reservations);
         if let Some(registrant) = &self.registrant {
             self.seen.look(&volume.reservations, registrant);
         }
@@ -333,6 +344,19 @@ impl Iscsi {
         let up = self.elsewhere.iter().filter(|(process, _)| exports.is_up(*process));
         let others = up.map(|(process, portal)| (portal.clone(), names::group(process.0)));
         Target { name: names::of(volume, self.at), portals: ours.chain(others).collect() }
+    }
+
+    /// The change of reservations that the initiator asks for.
+    fn change(&self, asked: &Action, exports: Exports<'_>) -> Result<ReservationAction, Outcome> {
+        reserving::action(asked.clone(), |name, port| {
+            if !self.ports(exports).iter().any(|p| p.group == port) {
+                return Err(Outcome::NoPort);
+            }
+            let volume = exports.all().find(|v| Some(v.id) == self.volume);
+            let known = volume.zip(self.registrant.as_ref()).ok_or(Outcome::NoInitiator);
+            let (volume, us) = known?;
+            reserving::destination(&volume.reservations, us, exports.host(), (name, port))
+        })
     }
 
     /// The ports of all processes that serve initiators.

@@ -24,17 +24,57 @@ fn told(of: ReservationKind) -> Kind {
     KINDS.iter().find(|(_, kind)| *kind == of).expect("all are listed").0
 }
 
-/// The map's change for an initiator's request.
-pub(super) fn action(asked: Action) -> ReservationAction {
-    match asked {
+/// The map's change for an initiator's request. `moves_to` says by which name the initiator port of a session has
+/// registered, or registers, that comes through another port.
+pub(super) fn action(
+    asked: Action,
+    moves_to: impl FnOnce(&str, u16) -> Result<Registrant, reservation::Outcome>,
+) -> Result<ReservationAction, reservation::Outcome> {
+    Ok(match asked {
         Action::Register { key, new, ignores } => ReservationAction::Register { key, new, ignores },
         Action::Reserve { key, kind: k } => ReservationAction::Reserve { key, kind: kind(k) },
         Action::Release { key, kind: k } => ReservationAction::Release { key, kind: kind(k) },
         Action::Clear { key } => ReservationAction::Clear { key },
+        Action::Reset => ReservationAction::Reset,
         Action::Preempt { key, victim, kind: k } => {
             ReservationAction::Preempt { key, victim, kind: kind(k) }
         }
+        Action::Move { key, new, name, port, leaves } => {
+            ReservationAction::Move { key, to: moves_to(&name, port)?, new, leaves }
+        }
+    })
+}
+
+/// Whom a session moves a reservation to, by the name of the initiator port: a registrant, or another port of itself. Of
+/// another initiator that is not registered nobody knows by which host it is authenticated.
+pub(super) fn destination(
+    now: &Reservations,
+    us: &Registrant,
+    our_host: Option<&str>,
+    (name, port): (&str, u16),
+) -> Result<Registrant, reservation::Outcome> {
+    let ours = transport_id(&us.host);
+    if ours.eq_ignore_ascii_case(name) {
+        return Err(reservation::Outcome::NoInitiator);
     }
+    let is_meant =
+        |who: &&Registrant| who.port == port && transport_id(&who.host).eq_ignore_ascii_case(name);
+    let mut known = now.registered.keys().filter(is_meant);
+    match (known.next(), known.next()) {
+        (Some(one), None) => return Ok(one.clone()),
+        (Some(_), Some(_)) => return Err(reservation::Outcome::NoInitiator),
+        (None, _) => {}
+    }
+    let is_ours = initiator(ours).eq_ignore_ascii_case(initiator(name));
+    match our_host {
+        Some(_) if !is_ours => Err(reservation::Outcome::NoInitiator),
+        host => Ok(Registrant { host: registrant(name, host), port }),
+    }
+}
+
+/// The initiator's name in the name of its port.
+fn initiator(port: &str) -> &str {
+    port.rsplit_once(",i,0x").map_or(port, |(initiator, _)| initiator)
 }
 
 /// The outcome for the initiator.
@@ -89,9 +129,20 @@ pub(super) struct Seen {
     is_served: bool,
     /// The number of its own changes whose outcome it does not know yet.
     pub(super) acts: usize,
+    /// How often the volume had been reset.
+    resets: u64,
+    /// Whether it has asked for a reset itself.
+    pub(super) resets_itself: bool,
 }
 
 impl Seen {
+    /// Whether the volume has been reset since the last look, and if so, whether by this session.
+    pub(super) fn look_for_reset(&mut self, now: &Reservations) -> Option<bool> {
+        let is_new = self.resets != now.resets;
+        self.resets = now.resets;
+        is_new.then(|| std::mem::take(&mut self.resets_itself))
+    }
+
     /// Compares with the present state. Returns the unit attention, if others have changed something that it had.
     pub(super) fn look(&mut self, now: &Reservations, us: &Registrant) -> Option<Attention> {
         if self.version == now.version {
@@ -106,6 +157,8 @@ impl Seen {
                 is_registered,
                 is_served: is_registered && serves,
                 acts: self.acts,
+                resets: self.resets,
+                resets_itself: self.resets_itself,
             },
         );
         if self.acts > 0 {
@@ -147,6 +200,13 @@ mod tests {
         now.version = 4;
         now.registered.insert(us.clone(), 5);
         assert_eq!(seen.look(&now, &us), None);
+        // A reset is told of by itself, and says whose it is.
+        now.resets = 1;
+        assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(false), None));
+        (now.resets, seen.resets_itself) = (2, true);
+        assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(true), None));
+        now.resets = 3;
+        assert_eq!(seen.look_for_reset(&now), Some(false));
         // It knows of its own changes.
         seen.acts = 1;
         now.version = 5;
@@ -161,6 +221,31 @@ mod tests {
             assert_eq!(transport_id(&registrant(port, host)), port);
         }
         assert_ne!(registrant(port, Some("web")), registrant(port, Some("db")));
+    }
+
+    #[test]
+    fn a_reservation_moves_to_a_name_that_its_owner_has() {
+        let of =
+            |port: &str, host: Option<&str>| Registrant { host: registrant(port, host), port: 2 };
+        let us = Registrant { host: registrant("iqn.a,i,0x01", Some("web")), port: 1 };
+        let mut now = Reservations::default();
+        let to =
+            |now: &Reservations, us: &Registrant, host, name| destination(now, us, host, (name, 2));
+        let refused = Err(reservation::Outcome::NoInitiator);
+        // Another session of its own, also through the port that it comes through.
+        let ours = Ok(of("iqn.a,i,0x02", Some("web")));
+        assert_eq!(to(&now, &us, Some("web"), "iqn.a,i,0x02"), ours);
+        assert_eq!(to(&now, &us, Some("web"), "IQN.a,i,0x01"), refused, "itself");
+        assert_eq!(to(&now, &us, Some("web"), "iqn.b,i,0x01"), refused, "nobody knows whose it is");
+        now.registered.insert(of("iqn.b,i,0x01", Some("db")), 7);
+        assert_eq!(to(&now, &us, Some("web"), "iqn.b,i,0x01"), Ok(of("iqn.b,i,0x01", Some("db"))));
+        assert_eq!(to(&now, &us, Some("web"), "iqn.b,i,0x02"), refused, "another session");
+        now.registered.insert(of("iqn.b,i,0x01", Some("web")), 7);
+        assert_eq!(to(&now, &us, Some("web"), "iqn.b,i,0x01"), refused, "there are two");
+        // Where nobody proves anything, names are enough.
+        let us = Registrant { host: registrant("iqn.a,i,0x01", None), port: 1 };
+        let now = Reservations::default();
+        assert_eq!(to(&now, &us, None, "iqn.b,i,0x01"), Ok(of("iqn.b,i,0x01", None)));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(super) fn unit(volume: &Volume, at: Served, read_only: bool) -> Unit {
         alias: volume.name.clone(),
         group: names::group(at.process),
         size: volume.visible,
+        block: volume.policy.block,
         // With the journal, every answered write is durable.
         write_cache: !volume.policy.is_journaled(),
         read_only,

@@ -66,6 +66,7 @@ fn reservations(count: usize) -> Reservations {
         reservation: (count > 0)
             .then(|| Reservation { kind: ReservationKind::ALL[count % 6], holder: name(0) }),
         outcomes: (0..count).map(|n| (u64::MAX - n as u64, ReservationOutcome::Done)).collect(),
+        resets: count as u64 / 3,
     }
 }
 

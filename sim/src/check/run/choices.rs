@@ -21,9 +21,9 @@ pub(super) fn rng(seed: u64) -> Option<Rng> {
 /// So many choices came later: only in some runs they are drawn with the others.
 const LATER: usize = 5;
 
-/// The last of the table are limits on what hosts may ask, what they are promised, and schedules of snapshots. Processes see
-/// to them, so they are not drawn.
-const LIMITS: usize = 5;
+/// The last of the table are limits on what hosts may ask, what they are promised, schedules of snapshots, and the length of
+/// blocks. Processes see to them, so they are not drawn.
+const LIMITS: usize = 6;
 
 fn later(seed: u64) -> Option<Rng> {
     let mut rng = Rng::with_seed(seed ^ 0x00c4_01ce_5001);
@@ -99,7 +99,8 @@ impl Run {
                 | Setting::Iops(_)
                 | Setting::Bandwidth(_)
                 | Setting::Burst(_)
-                | Setting::P99(_) => true,
+                | Setting::P99(_)
+                | Setting::Block(_) => true,
             }
     }
 

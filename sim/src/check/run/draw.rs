@@ -26,6 +26,7 @@ use super::lulls::Lulls;
 use super::members::Members;
 use super::operator::Operator;
 use super::rare::Rare;
+use super::reserving::Reserving;
 use super::slow_disks::SlowDisks;
 use super::suspects;
 use super::{Run, VOLUME};
@@ -239,6 +240,9 @@ impl Run {
             .collect();
         let places = options.places.then(|| Places::draw(seed, policy.ordering, clients.len()));
         let places = places.flatten();
+        // Where clocks keep to no bound, a node that is cut off may answer for a while.
+        let tame = members.as_ref().is_none_or(|m| !m.wild) && places.is_none();
+        let reserving = tame.then(|| Reserving::draw(seed, clients.len(), options.reserves));
         Run {
             world,
             volume: volume.expect("made above"),
@@ -269,6 +273,7 @@ impl Run {
             max_chunk,
             clients,
             places,
+            reserving: reserving.flatten(),
             lulls: options.lulls.then(|| Lulls::draw(seed)).flatten(),
             members,
             rare,

@@ -51,6 +51,8 @@ pub(super) enum Fault {
     Choose(Setting, Option<Setting>),
     /// An operator has some of the volume's stripes, counted in 64ths of them, choose this.
     ChooseIn(u64, u64, [Setting; 2]),
+    /// A host asks for a change of reservations.
+    Reserve(usize),
     /// What happens to processes.
     Member(MemberFault),
 }
@@ -216,6 +218,7 @@ impl Run {
         }
         self.draw_choices(span);
         self.draw_ranges(span);
+        self.draw_reservations(span);
     }
 
     /// Disks hang for a while, which loses nothing.
@@ -286,6 +289,7 @@ impl Run {
                 | Fault::Hang(_)
                 | Fault::Answer(_)
                 | Fault::Watch(_)
+                | Fault::Reserve(_)
         );
         self.loses |= !spares;
         match fault {
@@ -327,6 +331,7 @@ impl Run {
                 self.world.set_policy(VOLUME, PolicyChange::to([one].into_iter().chain(other)));
             }
             Fault::ChooseIn(from, to, settings) => self.choose_in(from, to, settings),
+            Fault::Reserve(host) => self.reserve(host),
             Fault::Rot(node) | Fault::Spoil(node) => self.decay(node, fault),
             Fault::Damage(node, damage) => self.damage(node, damage),
             Fault::Refuse(node) => {

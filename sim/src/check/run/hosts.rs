@@ -7,7 +7,7 @@ use weft_core::plan::{Range, chunks, together};
 use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId};
 
-use super::super::history::{BLOCK, Did, Op, content, numbers};
+use super::super::history::{BLOCK, Did, Op, numbers};
 use super::members::Members;
 use super::repeats::Repeats;
 use super::{CLIENT, GONE, Run, TIRED, VOLUME};
@@ -69,11 +69,11 @@ impl Run {
             0..8 => (Did::Read(Vec::new()), HostOp::Read(range)),
             8 => (Did::Wrote { zeros: true }, HostOp::WriteZeroes(range)),
             _ => {
-                let pieces = self.pieces(&blocks).into_iter().zip(self.next_op..);
-                let data: Vec<u8> = pieces.flat_map(|(piece, id)| content(id, piece)).collect();
+                let data = self.content_of(&blocks);
                 (Did::Wrote { zeros: false }, HostOp::Write(range.offset, data.into()))
             }
         };
+        let (did, op, blocks) = self.heed_reservations(n, (did, op, blocks));
         self.ask_in_order(n, &did, blocks, op);
     }
 
@@ -122,6 +122,7 @@ impl Run {
         let node = self.clients[n].node;
         let Some(places) = self.places.as_mut() else {
             self.ask(n, did, blocks, op);
+            self.may_lose_session(n);
             return self.lose_patience(n);
         };
         let (place, goes) = (places.next(n, node), places.goes_after());
@@ -168,7 +169,7 @@ impl Run {
         for blocks in pieces {
             let id = self.next_op;
             self.next_op += 1;
-            self.ops.insert(id, Op { id, did: did.clone(), blocks, start, end: None });
+            self.ops.insert(id, Op { id, did: did.clone(), blocks, start, end: None, by: None });
         }
         self.clients[n].op = Some(first);
         self.clients[n].pieces = self.next_op - first;
@@ -193,7 +194,11 @@ impl Run {
                 let (from, to) =
                     (range.offset.next_multiple_of(stripe), range.end() / stripe * stripe);
                 let inner = from / BLOCK..to.max(from) / BLOCK;
-                (Did::Wrote { zeros: true }, HostOp::Trim(range), inner)
+                let did = Did::Wrote { zeros: true };
+                match self.may_write_now(n) {
+                    true => (did, HostOp::Trim(range), inner),
+                    false => return false,
+                }
             }
             _ => return false,
         };
@@ -252,6 +257,11 @@ impl Run {
             }
             Ok(_) => self.ended(pieces.clone()),
             Err(HostError::NotServing) => self.did_nothing(pieces.clone()),
+            Err(
+                error @ (HostError::Outdated | HostError::Differs { .. } | HostError::NotOffered),
+            ) if self.reserving.is_some() => {
+                self.is_refused(pieces.clone(), &error);
+            }
             Err(HostError::Place(why)) if self.places.is_some() => {
                 self.world.tell(|| format!("request {request} is refused: {why}"));
                 self.did_nothing(pieces.clone());
@@ -276,6 +286,7 @@ impl Run {
                 self.error = Some(text);
             }
         }
+        self.has_seen(pieces.start);
         self.tell_answer(n, pieces);
         true
     }

@@ -112,6 +112,7 @@ impl Run {
         }
         let range = Range { offset: before, len: size - before };
         let blocks = before / BLOCK..size / BLOCK;
+        self.by_operator();
         self.ask(0, &Did::Wrote { zeros: true }, blocks, HostOp::WriteZeroes(range));
         self.until("what is new is cleared", |run| run.clients[0].op.is_none())
     }

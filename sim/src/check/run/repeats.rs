@@ -43,8 +43,12 @@ impl Client {
 impl Run {
     /// Takes down what a host asks for, if it may ask again. Says what to tell the node.
     pub(super) fn takes_down(&mut self, n: usize, did: &Did, op: &HostOp) -> Option<Origin> {
-        if self.repeat_rng.is_none() || matches!(did, Did::Read(_)) {
+        if !did.writes() {
             return None;
+        }
+        let origin = self.origin_permitted(n);
+        if self.repeat_rng.is_none() {
+            return origin;
         }
         let since = self.reading(self.clients[n].node);
         let number = self.clients[n].asked;
@@ -52,7 +56,8 @@ impl Run {
         let op = op.clone();
         let repeats = Repeats { op, request, since, epoch: 0, times: 0, state: State::Asked };
         self.clients[n].repeats = Some(repeats);
-        Some(Origin { asker: Asker { id: request, oldest: number }, again: None, permitted: 0 })
+        let asker = Asker { id: request, oldest: number };
+        origin.or(Some(Origin { asker, again: None, permitted: 0 }))
     }
 
     /// No timestamp that a node issues from now on is earlier.
@@ -117,6 +122,7 @@ impl Run {
             }
             return self.world.call_after(MILLIS, CLIENT | n as u64);
         }
+        let Some(permitted) = self.permitted_again(n) else { return self.gives_up(n) };
         let now = self.reading(node);
         let client = &mut self.clients[n];
         let Some(repeats) = &mut client.repeats else { return };
@@ -127,7 +133,7 @@ impl Run {
         let op = repeats.op.clone();
         client.asked = client.op.map_or(0, u64::from) | repeats.times << 32;
         let asker = Asker { id: request, oldest: request.number };
-        let origin = Origin { asker, again: Some(Again { since, epoch }), permitted: 0 };
+        let origin = Origin { asker, again: Some(Again { since, epoch }), permitted };
         let asked = client.asked;
         self.again.0 += 1;
         self.world.tell(|| format!("host {n} asks {node} again: request {}", request.number));

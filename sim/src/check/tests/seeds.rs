@@ -35,7 +35,7 @@ fn seeds_that_failed_with_thin_volumes() {
         20_004, // zeros that were rebuilt where the claims of slots were lost were left out, and stayed lost
     ];
     for seed in seeds {
-        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+        assert!(run_seed(seed, UNRESERVED).is_ok(), "seed {seed}");
     }
 }
 
@@ -47,7 +47,7 @@ fn seeds_that_failed_with_slow_disks() {
         9_305_332, // a leader with bad links took those for dead that it heard, and nobody else could lead
     ];
     for seed in seeds {
-        let options = Options { thin: false, ..Options::default() };
+        let options = THICK;
         assert!(run_seed(seed, options).is_ok(), "seed {seed}");
     }
 }
@@ -60,7 +60,7 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_701_293, // the write that was forgotten last was believed to be remembered
     ];
     for seed in seeds {
-        assert!(run_seed(seed, Options::default()).is_ok(), "seed {seed}");
+        assert!(run_seed(seed, UNRESERVED).is_ok(), "seed {seed}");
     }
 }
 

@@ -163,7 +163,7 @@ fn who_made_a_reservation_and_is_registered_no_more_is_excluded() {
         let removes = Preempt { key: 2, victim: 1, kind };
         for (who, action) in [("a", leaves), ("b", removes)] {
             let mut r = reserved(kind);
-            assert_eq!(ask(&mut r, who, action), ReservationOutcome::Done);
+            assert_eq!(ask(&mut r, who, action.clone()), ReservationOutcome::Done);
             let excluded = r.reservation.is_some();
             assert_eq!(r.permit(Some(&name("a")), true), !excluded, "{kind:?} {action:?}");
         }
@@ -193,4 +193,60 @@ fn clearing_leaves_nothing() {
     let mut r = reserved(ExclusiveAccess);
     assert_eq!(ask(&mut r, "", ClearByOperator), ReservationOutcome::Done);
     assert!(r.registered.is_empty() && r.permit(None, true));
+}
+
+/// SPC-4, 5.13.8.
+#[test]
+fn a_reservation_moves_with_its_kind_and_registers_whom_it_moves_to() {
+    let to_x = |key, new, leaves| Move { key, to: name("x"), new, leaves };
+    for kind in ReservationKind::ALL {
+        let mut r = reserved(kind);
+        assert_eq!(ask(&mut r, "x", to_x(0, 9, false)), ReservationOutcome::Conflict, "a stranger");
+        assert_eq!(ask(&mut r, "a", to_x(2, 9, false)), ReservationOutcome::Conflict, "its key");
+        if kind.is_held_by_all() {
+            assert_eq!(ask(&mut r, "a", to_x(1, 9, false)), ReservationOutcome::Conflict);
+            continue;
+        }
+        assert_eq!(ask(&mut r, "b", to_x(2, 9, false)), ReservationOutcome::Conflict, "no holder");
+        assert_eq!(ask(&mut r, "a", to_x(1, 0, false)), ReservationOutcome::NoKey);
+        let to_itself = Move { key: 1, to: name("a"), new: 9, leaves: true };
+        assert_eq!(ask(&mut r, "a", to_itself), ReservationOutcome::Conflict);
+        let generation = r.generation;
+        assert_eq!(ask(&mut r, "a", to_x(1, 9, false)), ReservationOutcome::Done);
+        assert_eq!(r.reservation, Some(Reservation { kind, holder: name("x") }));
+        assert_eq!((r.registered[&name("x")], r.registered.len()), (9, 4));
+        assert_eq!(r.generation, generation + 1);
+        // To one that is registered already: it gets the new key. The one before leaves.
+        let to_b = Move { key: 9, to: name("b"), new: 7, leaves: true };
+        assert_eq!(ask(&mut r, "x", to_b), ReservationOutcome::Done);
+        assert_eq!(r.reservation, Some(Reservation { kind, holder: name("b") }));
+        assert_eq!((r.registered[&name("b")], r.registered.get(&name("x"))), (7, None));
+        assert!(r.permit(Some(&name("b")), true) && !r.permit(Some(&name("x")), true));
+    }
+    let mut r = Reservations::default();
+    register(&mut r, "a", 1);
+    assert_eq!(
+        ask(&mut r, "a", to_x(1, 9, false)),
+        ReservationOutcome::WrongRelease,
+        "not reserved"
+    );
+    let kind = WriteExclusive;
+    assert_eq!(ask(&mut r, "a", Reserve { key: 1, kind }), ReservationOutcome::Done);
+    for n in 1..MOST_REGISTRANTS {
+        register(&mut r, &n.to_string(), 1);
+    }
+    assert_eq!(ask(&mut r, "a", to_x(1, 9, true)), ReservationOutcome::Full);
+    let to_known = Move { key: 1, to: name("7"), new: 2, leaves: true };
+    assert_eq!(ask(&mut r, "a", to_known), ReservationOutcome::Done);
+}
+
+/// Whoever asks: earlier permissions are out of date, and nothing else changes.
+#[test]
+fn a_reset_leaves_registrants_and_the_reservation() {
+    let mut r = reserved(ExclusiveAccess);
+    let before = r.clone();
+    assert_eq!(ask(&mut r, "x", Reset), ReservationOutcome::Done);
+    assert_eq!((r.version, r.resets), (before.version + 1, 1));
+    assert_eq!((r.generation, &r.registered), (before.generation, &before.registered));
+    assert_eq!(r.reservation, before.reservation);
 }
