@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -61,7 +63,8 @@ struct Node {
     /// NBD addresses of the cluster's processes, such as 10.0.0.11:10809,10.0.0.12:10809. When one goes, the next is used
     #[arg(long, required = true, value_delimiter = ',')]
     at: Vec<String>,
-    /// Directory of this host's certificate, as `weft host certify` writes it; without one TLS is not used
+    /// Directory of this host's certificate, as `weft host certify` writes it; client-cert.pem and client-key.pem may have the
+    /// machine's name and a dot before their names. Without it TLS is not used
     #[arg(long)]
     certificates: Option<PathBuf>,
 }
@@ -99,8 +102,8 @@ impl Controller {
 
 impl Node {
     async fn run(&self) -> Result<()> {
-        let certificates = self.certificates.as_ref().map(Certificates::load).transpose()?;
-        let tls = certificates.map(|certificates| certificates.config());
+        let certificates = self.certificates.as_deref().map(|dir| load(dir, &self.machine));
+        let tls = certificates.transpose()?.map(|certificates| certificates.config());
         let reach = Reach { addresses: self.at.clone(), tls };
         let listener = server::listen(&server::path_of(&self.endpoint)?)?;
         let node = service::node::Service {
@@ -110,6 +113,29 @@ impl Node {
         };
         server::serve(server::node(node), listener, stopped()?).await
     }
+}
+
+/// The certificates of a machine: in a directory of its own, or in one with those of all machines, which is what a secret
+/// of the orchestrator can be.
+fn load(dir: &Path, machine: &str) -> Result<Certificates> {
+    let own = |file: &str| dir.join(format!("{machine}.{file}"));
+    if !own("client-cert.pem").exists() {
+        return Ok(Certificates::load(dir)?);
+    }
+    let one = std::env::temp_dir().join(format!("weft-csi-{}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&one).with_context(|| cannot_make(&one))?;
+    let link = |from: PathBuf, file: &str| symlink(from, one.join(file));
+    let linked = link(dir.join("ca-cert.pem"), "ca-cert.pem")
+        .and_then(|()| link(own("client-cert.pem"), "client-cert.pem"))
+        .and_then(|()| link(own("client-key.pem"), "client-key.pem"));
+    let loaded =
+        linked.with_context(|| cannot_make(&one)).and_then(|()| Ok(Certificates::load(&one)?));
+    fs::remove_dir_all(&one).with_context(|| format!("cannot remove {}", one.display()))?;
+    loaded
+}
+
+fn cannot_make(path: &Path) -> String {
+    format!("cannot make {}", path.display())
 }
 
 /// Is over when the driver is told to stop.

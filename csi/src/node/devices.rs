@@ -1,12 +1,13 @@
 //! Devices of the kernel's NBD client. Their requests go through a pair of sockets to this program, which passes them on
 //! to the cluster, by TLS if there are certificates.
 //!
-//! When a connection ends, the next address is tried, and the kernel sends unanswered requests again. When the driver
+//! When a connection ends, the next address is tried, and the kernel sends unanswered requests again. If this host has lost
+//! its right to use the volume, they fail instead. When the driver
 //! itself ends, requests wait in the kernel until it is started again and finds the devices by their names.
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as Socket;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use rustls::ClientConfig;
 use tokio::io::copy;
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tonic::Status;
@@ -35,8 +37,11 @@ const LISTED: &str = "/sys/block";
 /// How long to wait before an address is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long the kernel may take to make or end a device.
+/// How long the kernel may take to make, change or end a device.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a new connection is tried for another size.
+const RENEWALS: u32 = 5;
 
 /// How the cluster is reached.
 #[derive(Clone)]
@@ -59,6 +64,8 @@ struct Served {
     task: JoinHandle<()>,
     /// Whether it is being detached: then nothing is said of connections that end.
     ends: Arc<AtomicBool>,
+    /// Asks for a new connection.
+    renew: Arc<Notify>,
 }
 
 impl Devices {
@@ -93,7 +100,7 @@ impl Devices {
         let index = made.map_err(|e| cannot("attach", volume, &e))?;
         self.serve(volume.to_string(), index, Some((ours, link)));
         let device = PathBuf::from(format!("/dev/nbd{index}"));
-        wait_for(|| device.exists() && self.of(volume).is_some())
+        wait_for(PATIENCE, || device.exists() && self.of(volume).is_some())
             .then_some(device)
             .ok_or_else(|| Status::internal(format!("/dev/nbd{index} does not appear")))
     }
@@ -110,7 +117,7 @@ impl Devices {
         self.say_that_it_ends(volume);
         let ended = Netlink::open().and_then(|netlink| netlink.disconnect(index_of(device)?));
         ended.map_err(|e| cannot("detach", volume, &e))?;
-        if !wait_for(|| self.of(volume).is_none()) {
+        if !wait_for(PATIENCE, || self.of(volume).is_none()) {
             return Err(Status::aborted(format!("{} is still in use", device.display())));
         }
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner).remove(volume);
@@ -123,27 +130,38 @@ impl Devices {
         served.get(volume).iter().for_each(|served| served.ends.store(true, Ordering::Relaxed));
     }
 
-    /// Has a device show another size.
+    /// Has a device show the size that its volume has now: a new connection tells it.
     ///
     /// # Errors
-    /// If the kernel cannot.
-    pub fn resize(&self, device: &Path, bytes: u64) -> Result<(), Status> {
-        let index =
-            index_of(device).map_err(|e| cannot("resize", &device.to_string_lossy(), &e))?;
-        let found = listed().into_iter().find(|(_, listed)| *listed == index);
-        let (volume, _) = found.ok_or_else(|| Status::not_found("the device is gone"))?;
-        let resized = Netlink::open()
-            .and_then(|netlink| netlink.resize(index, &format!("{OURS}{volume}"), bytes));
-        resized.map_err(|e| cannot("resize", &volume, &e))
+    /// If the volume is smaller.
+    pub fn resize(&self, volume: &str, device: &Path, bytes: u64) -> Result<(), Status> {
+        let index = index_of(device).map_err(|e| cannot("resize", volume, &e))?;
+        let has_size = || size_of(index).is_some_and(|size| size >= bytes);
+        let renew = || {
+            let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+            served.get(volume).iter().for_each(|served| served.renew.notify_one());
+        };
+        // A process of the cluster may learn of the size a moment later than others.
+        for _ in 0..RENEWALS {
+            renew();
+            if wait_for(PATIENCE / RENEWALS, has_size) {
+                return Ok(());
+            }
+        }
+        Err(Status::aborted(format!(
+            "volume '{volume}' does not have {bytes} bytes yet; try again"
+        )))
     }
 
     /// Passes a device's requests on, from now on.
     fn serve(&self, volume: String, index: u32, begun: Option<(Socket, Link)>) {
         let ends = Arc::new(AtomicBool::new(false));
-        let device = Device { volume: volume.clone(), index, ends: ends.clone() };
+        let renew = Arc::new(Notify::new());
+        let device =
+            Device { volume: volume.clone(), index, ends: ends.clone(), renew: renew.clone() };
         let task = self.handle.spawn(device.serve(self.reach.clone(), begun));
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(earlier) = served.insert(volume, Served { task, ends }) {
+        if let Some(earlier) = served.insert(volume, Served { task, ends, renew }) {
             earlier.task.abort();
         }
     }
@@ -154,6 +172,7 @@ struct Device {
     volume: String,
     index: u32,
     ends: Arc<AtomicBool>,
+    renew: Arc<Notify>,
 }
 
 impl Device {
@@ -162,14 +181,28 @@ impl Device {
         let mut addresses = reach.addresses.clone();
         while is_there(&self.volume, self.index) {
             if let Some((ours, link)) = begun.take() {
-                let ended = pass_on(ours, link).await;
-                self.say(&format!("its connection ended: {}", in_words(&ended)));
+                tokio::select! {
+                    // Its size is asked for again.
+                    () = self.renew.notified() => continue,
+                    ended = pass_on(ours, link) => {
+                        self.say(&format!("its connection ended: {}", in_words(&ended)));
+                    }
+                }
                 // The node may be going: another one is tried first.
                 addresses.rotate_left(1);
                 continue;
             }
             match reconnected(&addresses, &reach, &self.volume, self.index).await {
                 Ok(again) => begun = Some(again),
+                // Another node may use the volume now. Requests that wait fail, and the device ends.
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                    self.say(&format!("it is given up: {e}"));
+                    if let Err(e) = Netlink::open().and_then(|kernel| kernel.disconnect(self.index))
+                    {
+                        self.say(&format!("the kernel does not give it up: {e}"));
+                    }
+                    return;
+                }
                 Err(e) => {
                     self.say(&format!("it waits for a connection: {e}"));
                     sleep(PAUSE).await;
@@ -214,6 +247,7 @@ async fn pass_on(ours: Socket, link: Link) -> io::Result<u64> {
 fn in_words(ended: &io::Result<u64>) -> String {
     match ended {
         Ok(_) => "it was closed".to_string(),
+        Err(e) if e.kind() == ErrorKind::UnexpectedEof => "it was closed".to_string(),
         Err(e) => e.to_string(),
     }
 }
@@ -233,6 +267,12 @@ fn is_there(volume: &str, index: u32) -> bool {
     listed().iter().any(|(name, listed)| name == volume && *listed == index)
 }
 
+/// The bytes that a device shows.
+fn size_of(index: u32) -> Option<u64> {
+    let sectors = fs::read_to_string(format!("{LISTED}/nbd{index}/size")).ok()?;
+    Some(sectors.trim().parse::<u64>().ok()? * 512)
+}
+
 fn index_of(device: &Path) -> io::Result<u32> {
     let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let index = name.strip_prefix("nbd").and_then(|digits| digits.parse().ok());
@@ -240,8 +280,8 @@ fn index_of(device: &Path) -> io::Result<u32> {
 }
 
 /// Waits until something is so; whether it is.
-fn wait_for(is_so: impl Fn() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
+fn wait_for(patience: Duration, is_so: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + patience;
     while !is_so() {
         if Instant::now() > end {
             return false;

@@ -39,8 +39,8 @@ impl Machine for Linux {
         self.0.detach(volume, device)
     }
 
-    fn set_size(&self, device: &Path, bytes: u64) -> Result<(), Status> {
-        self.0.resize(device, bytes)
+    fn set_size(&self, volume: &str, device: &Path, bytes: u64) -> Result<(), Status> {
+        self.0.resize(volume, device, bytes)
     }
 
     fn size(&self, device: &Path) -> Result<u64, Status> {
@@ -66,8 +66,8 @@ impl Machine for Linux {
     fn format(&self, device: &Path, file_system: &str) -> Result<(), Status> {
         let device = device.as_os_str();
         let arguments: &[&str] = match file_system {
-            "ext4" => &["-q", "-F", "-m", "0"],
-            _ => &["-q", "-f"],
+            "ext4" => &["-q", "-F", "-m", "0", "-E", "nodiscard"],
+            _ => &["-q", "-f", "-K"],
         };
         let arguments: Vec<_> = arguments.iter().map(OsStr::new).chain([device]).collect();
         run(&format!("mkfs.{file_system}"), &arguments).map(drop)

@@ -31,11 +31,11 @@ pub trait Machine: Send + Sync + 'static {
     /// If it is in use.
     fn detach(&self, volume: &str, device: &Path) -> Result<(), Status>;
 
-    /// Has a device show this many bytes.
+    /// Has the device of a volume show that it has grown to this many bytes.
     ///
     /// # Errors
     /// If it cannot.
-    fn set_size(&self, device: &Path, bytes: u64) -> Result<(), Status>;
+    fn set_size(&self, volume: &str, device: &Path, bytes: u64) -> Result<(), Status>;
 
     /// The bytes of a device.
     ///

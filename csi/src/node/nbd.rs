@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -13,6 +14,12 @@ use tokio_rustls::TlsConnector;
 
 /// How long a node may take until it serves the volume.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the other side may be silent until it is asked whether it is there, and then again and again.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// How often it is asked in vain.
+const PROBES: u32 = 3;
 
 const GREETING: &[u8; 16] = b"NBDMAGICIHAVEOPT";
 const OPTION: &[u8; 8] = b"IHAVEOPT";
@@ -28,6 +35,8 @@ const GO: u32 = 7;
 const ACKNOWLEDGED: u32 = 1;
 const INFO: u32 = 3;
 const REFUSED: u32 = 1 << 31;
+/// The host has no right to use the volume.
+const NO_RIGHT: u32 = REFUSED + 2;
 const INFO_EXPORT: u16 = 0;
 
 /// The longest reply that is read.
@@ -50,7 +59,7 @@ pub struct Link {
 /// Connects to a volume, at the first of several addresses that serves it.
 ///
 /// # Errors
-/// What the last of them has failed with.
+/// Why the last of them has failed. `PermissionDenied` if one has refused it for want of a right: the cluster says that.
 pub async fn connect(
     addresses: &[String],
     tls: Option<&Arc<ClientConfig>>,
@@ -61,6 +70,7 @@ pub async fn connect(
         let link = timeout(PATIENCE, connect_to(address, tls, volume)).await;
         match link.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())) {
             Ok(link) => return Ok(link),
+            Err(e) if failed.kind() == ErrorKind::PermissionDenied => drop(e),
             Err(e) => failed = io::Error::new(e.kind(), format!("{address}: {e}")),
         }
     }
@@ -74,6 +84,7 @@ async fn connect_to(
 ) -> io::Result<Link> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
+    watch(&stream)?;
     greet(&mut stream).await?;
     let Some(tls) = tls else { return go(stream, volume).await };
     send_option(&mut stream, START_TLS, &[]).await?;
@@ -85,6 +96,17 @@ async fn connect_to(
     let anybody = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
     let stream = TlsConnector::from(tls.clone()).connect(anybody, stream).await?;
     go(stream, volume).await
+}
+
+/// Has a connection end whose other side is gone without a word.
+fn watch(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENT)?;
+    sockopt::set_tcp_keepintvl(stream, SILENT)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    let all = SILENT * (PROBES + 1);
+    sockopt::set_tcp_user_timeout(stream, u32::try_from(all.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(())
 }
 
 async fn greet(stream: &mut (impl Stream + ?Sized)) -> io::Result<()> {
@@ -110,6 +132,10 @@ async fn go(mut stream: impl Stream + 'static, volume: &str) -> io::Result<Link>
         match reply(&mut stream, GO).await? {
             (ACKNOWLEDGED, _) => break,
             (INFO, said) => export = read_export(&said).or(export),
+            (NO_RIGHT, why) => {
+                let why = refused("does not let this host use the volume", &why);
+                return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+            }
             (_, why) => return Err(refused("does not serve the volume", &why)),
         }
     }
@@ -157,10 +183,7 @@ async fn reply(stream: &mut (impl Stream + ?Sized), option: u32) -> io::Result<(
 }
 
 fn refused(what: &str, why: &[u8]) -> io::Error {
-    io::Error::new(
-        ErrorKind::PermissionDenied,
-        format!("it {what}: {}", String::from_utf8_lossy(why)),
-    )
+    io::Error::other(format!("it {what}: {}", String::from_utf8_lossy(why)))
 }
 
 fn invalid(what: &str) -> io::Error {

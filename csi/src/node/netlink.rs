@@ -1,7 +1,8 @@
 //! The kernel's NBD client, told by generic netlink what to do (`include/uapi/linux/nbd-netlink.h`).
 //!
 //! Devices that are made so outlive their connections: when one ends, requests wait for the next, for as long as was
-//! said. Each device has a name of its own, by which a driver that is started again finds it.
+//! said. No time is set for requests. The kernel then looks every 30 seconds at those that are not answered, and sends
+//! those again that went to a connection before the present one: however long a request takes, it is not sent twice to one. Each device has a name of its own, by which a driver that is started again finds it.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -27,7 +28,6 @@ const RECONFIGURE: u8 = 3;
 const INDEX: u16 = 1;
 const SIZE_BYTES: u16 = 2;
 const BLOCK_SIZE_BYTES: u16 = 3;
-const TIMEOUT: u16 = 4;
 const SERVER_FLAGS: u16 = 5;
 const SOCKETS: u16 = 7;
 const DEAD_CONNECTION_TIMEOUT: u16 = 8;
@@ -39,10 +39,6 @@ const NESTED: u16 = 0x8000;
 
 /// Bytes of the headers of a message.
 const HEADERS: usize = 20;
-
-/// Seconds after which a request that is not answered is sent again, by a new connection. Volumes that lack too many
-/// nodes answer after 20 seconds, unless they are told otherwise.
-const ANSWERED_WITHIN: u64 = 30;
 
 /// Seconds for which requests wait for a new connection.
 const CONNECTED_WITHIN: u64 = 600;
@@ -98,7 +94,6 @@ impl Netlink {
         let asked = [
             attribute(SIZE_BYTES, &export.size.to_ne_bytes()),
             attribute(BLOCK_SIZE_BYTES, &block.to_ne_bytes()),
-            attribute(TIMEOUT, &ANSWERED_WITHIN.to_ne_bytes()),
             attribute(DEAD_CONNECTION_TIMEOUT, &CONNECTED_WITHIN.to_ne_bytes()),
             attribute(SERVER_FLAGS, &u64::from(export.flags).to_ne_bytes()),
             backend(export.backend),
@@ -119,19 +114,6 @@ impl Netlink {
             attribute(SIZE_BYTES, &export.size.to_ne_bytes()),
             backend(export.backend),
             sockets(to),
-        ];
-        self.ask(RECONFIGURE, &asked.concat()).map(drop)
-    }
-
-    /// Has a device show another size.
-    ///
-    /// # Errors
-    /// If there is no such device.
-    pub fn resize(&self, index: u32, name: &str, size: u64) -> io::Result<()> {
-        let asked = [
-            attribute(INDEX, &index.to_ne_bytes()),
-            attribute(SIZE_BYTES, &size.to_ne_bytes()),
-            backend(name),
         ];
         self.ask(RECONFIGURE, &asked.concat()).map(drop)
     }

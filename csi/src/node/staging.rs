@@ -98,7 +98,7 @@ pub fn expand(machine: &dyn Machine, asked: &NodeExpandVolumeRequest) -> Result<
     let range = asked.capacity_range.as_ref();
     let wanted = u64::try_from(range.map_or(0, |range| range.required_bytes)).unwrap_or(0);
     if wanted > machine.size(&device)? {
-        machine.set_size(&device, wanted)?;
+        machine.set_size(volume, &device, wanted)?;
     }
     let mounted = machine.mounted(&path)?.ok_or_else(|| {
         Status::not_found(format!("volume '{volume}' is not at {}", path.display()))

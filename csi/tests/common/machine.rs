@@ -101,7 +101,7 @@ impl Machine for Remembering {
         })
     }
 
-    fn set_size(&self, device: &Path, bytes: u64) -> Result<(), Status> {
+    fn set_size(&self, _: &str, device: &Path, bytes: u64) -> Result<(), Status> {
         self.step(|_| {
             File::options().write(true).open(device).unwrap().set_len(bytes).unwrap();
             Ok(())
