@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tonic::Status;
+use weft_core::cluster::Access;
 use weft_host::status::{Status as ArrayStatus, VolumeMode, VolumeStatus};
 use weft_host::{Control, ControlRequest, HostAction};
 
@@ -14,6 +17,12 @@ use crate::names;
 /// A name on the list of hosts of each volume that the driver has made. No certificate has it: so a volume that is
 /// attached nowhere serves nobody, and its list says that it is complete.
 pub const KEEPER: &str = "weft-csi";
+
+/// How long the process on this machine may take to show a change that another has made.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Whoever answers requests of operators.
 pub trait Ask: Send + Sync + 'static {
@@ -60,6 +69,43 @@ impl Cluster {
     /// As [`Ask::ask`].
     pub fn ask(&self, request: &ControlRequest) -> Result<Value, Status> {
         self.0.ask(request)
+    }
+
+    /// Has something changed, and waits until the process on this machine shows it: another one may have made the change.
+    ///
+    /// # Errors
+    /// As [`Ask::ask`]; `Unavailable`, if it is not shown in time.
+    pub fn change(
+        &self,
+        request: &ControlRequest,
+        is_shown: impl Fn(&Cluster) -> Result<bool, Status>,
+    ) -> Result<(), Status> {
+        self.ask(request)?;
+        let end = Instant::now() + PATIENCE;
+        while !is_shown(self)? {
+            if Instant::now() > end {
+                return Err(Status::unavailable(
+                    "the process on this machine does not show a change that was made; try again",
+                ));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Whether there is a volume, or a snapshot, of a name, which is neither being made nor deleted.
+    ///
+    /// # Errors
+    /// If the cluster cannot be asked.
+    pub fn has(&self, name: &str) -> Result<bool, Status> {
+        let all = if names::parts(name).is_some() { self.snapshots()? } else { self.volumes()? };
+        Ok(all.iter().any(|volume| volume.name == name && volume.mode != VolumeMode::Unfinished))
+    }
+
+    /// The host's right to a volume, as the list has it.
+    fn right(&self, volume: &str, host: &str) -> Result<Option<String>, Status> {
+        let there = self.volumes()?.into_iter().find(|there| there.name == volume);
+        Ok(there.and_then(|there| there.hosts?.get(host).cloned()))
     }
 
     /// How the cluster is.
@@ -160,9 +206,15 @@ impl Cluster {
     /// # Errors
     /// As [`Ask::ask`].
     pub fn allow(&self, volume: &str, host: &str, read_only: bool) -> Result<(), Status> {
-        let (volume, host) = (volume.to_string(), Some(host.to_string()));
-        let action = HostAction::Allow { volume, host, read_only };
-        self.ask(&ControlRequest::Hosts { action }).map(drop)
+        let action = HostAction::Allow {
+            volume: volume.to_string(),
+            host: Some(host.to_string()),
+            read_only,
+        };
+        self.change(&ControlRequest::Hosts { action }, |cluster| {
+            let right = cluster.right(volume, host)?;
+            Ok(right.is_some_and(|right| reads_only(&right) == read_only))
+        })
     }
 
     /// Ends a host's right to use a volume, and its connections.
@@ -170,8 +222,10 @@ impl Cluster {
     /// # Errors
     /// As [`Ask::ask`].
     pub fn deny(&self, volume: &str, host: &str) -> Result<(), Status> {
-        let (volume, host) = (volume.to_string(), host.to_string());
-        self.ask(&ControlRequest::Hosts { action: HostAction::Deny { volume, host } }).map(drop)
+        let action = HostAction::Deny { volume: volume.to_string(), host: host.to_string() };
+        self.change(&ControlRequest::Hosts { action }, |cluster| {
+            Ok(cluster.right(volume, host)?.is_none())
+        })
     }
 
     /// Has a volume serve nobody but those who are allowed from now on.
@@ -195,7 +249,12 @@ impl Cluster {
 /// The hosts that may use a volume, without the driver's own name, and whether each may only read.
 pub fn published(volume: &VolumeStatus) -> BTreeMap<String, bool> {
     let list = volume.hosts.iter().flatten().filter(|(host, _)| *host != KEEPER);
-    list.map(|(host, access)| (host.clone(), access.contains("only"))).collect()
+    list.map(|(host, access)| (host.clone(), reads_only(access))).collect()
+}
+
+/// Whether a right, as the status has it, is one to read only.
+fn reads_only(right: &str) -> bool {
+    right == Access::ReadOnly.word()
 }
 
 /// Whether the driver has made a volume completely.

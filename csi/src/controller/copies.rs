@@ -75,10 +75,11 @@ pub fn make(
         && cluster.snapshot(&origin.snapshot)?.is_none()
     {
         let (volumes, snapshot) = (vec![origin.volume.name.clone()], taken.clone());
-        cluster.ask(&ControlRequest::VolumeSnapshot { volumes, snapshot })?;
+        let request = ControlRequest::VolumeSnapshot { volumes, snapshot };
+        cluster.change(&request, |cluster| cluster.has(&origin.snapshot))?;
     }
     let (snapshot, to) = (origin.snapshot.clone(), name.to_string());
-    cluster.ask(&ControlRequest::VolumeClone { snapshot, to })?;
+    cluster.change(&ControlRequest::VolumeClone { snapshot, to }, |cluster| cluster.has(name))?;
     cluster.require_volume(name)
 }
 
@@ -143,7 +144,7 @@ pub fn release(cluster: &Cluster, snapshot: &str) -> Result<(), Status> {
         }
         thread::sleep(PAUSE);
     }
-    cluster.ask(&ControlRequest::volume_delete(snapshot)).map(drop)
+    cluster.change(&ControlRequest::volume_delete(snapshot), |cluster| Ok(!cluster.has(snapshot)?))
 }
 
 /// The volumes that show content of a snapshot, by themselves or through snapshots of theirs; also those that can be brought

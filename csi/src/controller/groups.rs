@@ -35,7 +35,8 @@ pub fn create(
             cluster.require_volume(volume)?;
         }
         let volumes = wanted.iter().map(|name| name.to_string()).collect();
-        cluster.ask(&ControlRequest::VolumeSnapshot { volumes, snapshot: group.clone() })?;
+        let request = ControlRequest::VolumeSnapshot { volumes, snapshot: group.clone() };
+        cluster.change(&request, |cluster| Ok(!members(cluster, &group)?.is_empty()))?;
         return Ok(described(&group, &members(cluster, &group)?));
     }
     let volumes = there.iter().filter_map(|s| Some(names::parts(&s.name)?.0)).collect();

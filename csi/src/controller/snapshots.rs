@@ -38,7 +38,8 @@ pub fn create(cluster: &Cluster, asked: &CreateSnapshotRequest) -> Result<Snapsh
         None => {}
     }
     let volume = cluster.require_volume(&asked.source_volume_id)?;
-    cluster.ask(&ControlRequest::VolumeSnapshot { volumes: vec![volume.name], snapshot: part })?;
+    let request = ControlRequest::VolumeSnapshot { volumes: vec![volume.name], snapshot: part };
+    cluster.change(&request, |cluster| cluster.has(&full))?;
     Ok(described(&cluster.require_snapshot(&full)?))
 }
 

@@ -58,7 +58,8 @@ fn new(
 ) -> Result<VolumeStatus, Status> {
     let request = kind.request(name, size);
     // All words of the request are valid: space or disks are missing.
-    cluster.ask(&request).map_err(|refused| match refused.code() {
+    let made = cluster.change(&request, |cluster| cluster.has(name));
+    made.map_err(|refused| match refused.code() {
         tonic::Code::FailedPrecondition => Status::resource_exhausted(refused.message()),
         _ => refused,
     })?;
@@ -86,7 +87,10 @@ fn complete(
 
 fn grow(cluster: &Cluster, name: &str, size: u64) -> Result<(), Status> {
     let request = ControlRequest::VolumeResize { name: name.to_string(), size, force: false };
-    cluster.ask(&request).map(drop).map_err(|refused| match refused.code() {
+    let grown = cluster.change(&request, |cluster| {
+        Ok(cluster.has(name)? && cluster.require_volume(name)?.size >= size)
+    });
+    grown.map_err(|refused| match refused.code() {
         tonic::Code::FailedPrecondition => Status::resource_exhausted(refused.message()),
         _ => refused,
     })
@@ -151,9 +155,14 @@ pub fn delete(cluster: &Cluster, name: &str) -> Result<(), Status> {
         copies::release_all(cluster, name)?;
         // A clone that could be brought back would keep the snapshot that it lies over.
         let now = copies::is_clone(&volume);
-        cluster.ask(&ControlRequest::VolumeDelete { name: name.to_string(), now })?;
+        let request = ControlRequest::VolumeDelete { name: name.to_string(), now };
+        cluster.change(&request, |cluster| Ok(!is_listed(cluster, name)?))?;
     }
     copies::forget(cluster, name)
+}
+
+fn is_listed(cluster: &Cluster, name: &str) -> Result<bool, Status> {
+    Ok(cluster.volumes()?.iter().any(|volume| volume.name == name))
 }
 
 /// Grows a volume.
