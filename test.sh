@@ -33,6 +33,7 @@ setup() {
     has losetup || need+=(mount)
     has c++ || need+=(g++)
     has python3 || need+=(python3)
+    python3 -c 'import yaml' 2>/dev/null || need+=(python3-yaml)
     has ip || need+=(iproute2)
     has nft || need+=(nftables)
     has faketime || need+=(faketime)
@@ -109,6 +110,7 @@ e2e() {
     tests/reservations.sh
     tests/doors.sh
     tests/mirror.sh
+    tests/csi.sh
     tests/packaging.sh "$WEFT"
 }
 

@@ -5,13 +5,17 @@
 #   packaging/package.sh deb          the same as a Debian package: needs cargo-deb and dpkg-dev
 #   packaging/package.sh rpm          the same as an RPM: needs cargo-generate-rpm
 #   packaging/package.sh image [TAG]  the same as a container image: needs podman or docker
+#   packaging/package.sh csi-tree [DIR], csi-image [TAG]
+#                                     what the image of the CSI driver holds (target/packaged-csi), and that image
 #
 # It is not target/package, where `cargo package` puts its own.
 #
-# WEFT names the binary; target/dist/weft if it is not set (`cargo build --profile dist`).
+# WEFT names the binary; target/dist/weft if it is not set (`cargo build --profile dist`). So does WEFT_CSI that of the
+# driver, target/dist/weft-csi (`cargo build --profile dist -p weft-csi`).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 weft=${WEFT:-$root/target/dist/weft}
+weft_csi=${WEFT_CSI:-$root/target/dist/weft-csi}
 
 fail() {
     echo "package.sh: $*" >&2
@@ -79,17 +83,35 @@ rpm() {
     (cd "$root" && cargo generate-rpm -p cli)
 }
 
+# image FILE TAG DIR: the image that a file describes, of a directory
 image() {
     local with
     with=$(command -v podman || command -v docker) || fail "neither podman nor docker is there"
-    tree "$root/target/packaged"
-    "$with" build -f "$root/packaging/Containerfile" -t "$1" "$root/target/packaged"
+    "$with" build -f "$root/packaging/$1" -t "$2" "$3"
+}
+
+csi_tree() {
+    local to=$1
+    [ -x "$weft_csi" ] || fail "there is no $weft_csi: cargo build --profile dist -p weft-csi, or name a binary with WEFT_CSI"
+    case $to in "" | / | "$root") fail "'$to' is no directory to fill" ;; esac
+    if [ -e "$to" ] && [ ! -e "$to/usr/bin/weft-csi" ]; then fail "$to holds something else; name another directory"; fi
+    rm -rf "$to"
+    put 755 "$weft_csi" "$to/usr/bin/weft-csi"
+    if command -v objcopy >/dev/null; then
+        objcopy --strip-debug "$to/usr/bin/weft-csi" || echo "package.sh: the driver keeps the lines of its source" >&2
+    fi
+    for file in LICENSE-APACHE LICENSE-MIT; do put 644 "$root/$file" "$to/usr/share/doc/weft-csi/$file"; done
+    echo "$to"
 }
 
 case ${1:-} in
     tree) tree "$(realpath -m "${2:-$root/target/packaged}")" ;;
     deb) deb ;;
     rpm) rpm ;;
-    image) image "${2:-weft:latest}" ;;
+    image) tree "$root/target/packaged" && image Containerfile "${2:-weft:latest}" "$root/target/packaged" ;;
+    csi-tree) csi_tree "$(realpath -m "${2:-$root/target/packaged-csi}")" ;;
+    csi-image)
+        csi_tree "$root/target/packaged-csi" && image Containerfile.csi "${2:-weft-csi:latest}" "$root/target/packaged-csi"
+        ;;
     *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0"; exit 2 ;;
 esac

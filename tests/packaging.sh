@@ -31,6 +31,21 @@ fails packaging/package.sh nonsense
 grep -q 'package.sh tree' "$T/said"
 WEFT=/nowhere fails packaging/package.sh tree "$T/none"
 grep -q 'there is no /nowhere' "$T/said"
+# The driver's tree, if the driver was built, and the manifests: they are those of the chart.
+WEFT_CSI=${WEFT_CSI:-$(dirname "$WEFT")/weft-csi}
+export WEFT_CSI
+if [ -x "$WEFT_CSI" ]; then
+    packaging/package.sh csi-tree "$T/csi"
+    packaging/package.sh csi-tree "$T/csi" # again, over what is there
+    "$T/csi/usr/bin/weft-csi" --version >/dev/null
+    fails packaging/package.sh csi-tree "$T/other"
+fi
+if python3 -c 'import yaml' 2>/dev/null; then
+    PYTHONDONTWRITEBYTECODE=1 python3 packaging/kubernetes/render.py | cmp - packaging/kubernetes/weft-csi.yaml
+    PYTHONDONTWRITEBYTECODE=1 python3 tests/python/manifests.py
+else
+    echo "skipped: the manifests; python3-yaml is not installed"
+fi
 # Every list of files finds some, and together they have all.
 python3 - "$T/tree" <<'PY'
 import glob, os, sys, tomllib

@@ -59,7 +59,8 @@ impl Certificates {
         Ok(Certificates { dir: dir.to_path_buf(), config: Arc::new(config) })
     }
 
-    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+    /// How they are shown to a node: for programs that speak another of its protocols over TLS.
+    pub fn config(&self) -> Arc<ClientConfig> {
         self.config.clone()
     }
 }

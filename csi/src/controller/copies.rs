@@ -1,0 +1,182 @@
+//! Volumes that begin with the content of a snapshot, or of another volume.
+//!
+//! A copy of a volume is a clone of a snapshot that is taken for it. Clones share content with what they were cloned
+//! from until that is deleted: then they copy what they share, in the background, and the orchestrator asks again.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tonic::Status;
+use weft_host::ControlRequest;
+use weft_host::status::{VolumeMode, VolumeStatus};
+
+use crate::cluster::Cluster;
+use crate::names::{self, Use};
+use crate::parameters::Parameters;
+use crate::proto::VolumeContentSource;
+use crate::proto::volume_content_source::Type;
+
+/// How long a deletion waits for clones to become independent, before the orchestrator is told to ask again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it waits between two looks.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a new volume's content comes from.
+#[derive(Debug)]
+pub struct Origin {
+    /// The volume or snapshot that is copied.
+    pub volume: VolumeStatus,
+    /// The snapshot to clone. For a copy of a volume it may not be there yet.
+    pub snapshot: String,
+    /// The part behind the `@` of a snapshot that is taken for the clone alone.
+    taken: Option<String>,
+}
+
+impl Origin {
+    /// Finds the source of the volume `copy`.
+    ///
+    /// # Errors
+    /// `NotFound`, if it is not there.
+    pub fn find(
+        cluster: &Cluster,
+        source: &VolumeContentSource,
+        copy: &str,
+    ) -> Result<Origin, Status> {
+        match &source.r#type {
+            None => Err(Status::invalid_argument("the content source is missing")),
+            Some(Type::Snapshot(of)) => {
+                let volume = cluster.require_snapshot(&of.snapshot_id)?;
+                Ok(Origin { volume, snapshot: of.snapshot_id.clone(), taken: None })
+            }
+            Some(Type::Volume(of)) => {
+                let volume = cluster.require_volume(&of.volume_id)?;
+                let taken = Use::Clone.name(copy);
+                let snapshot = names::snapshot(&volume.name, &taken);
+                Ok(Origin { volume, snapshot, taken: Some(taken) })
+            }
+        }
+    }
+}
+
+/// Makes a clone.
+///
+/// # Errors
+/// If the source is kept in another way than is asked, or cannot be cloned.
+pub fn make(
+    cluster: &Cluster,
+    origin: &Origin,
+    kind: &Parameters,
+    name: &str,
+) -> Result<VolumeStatus, Status> {
+    check_kind(&origin.volume, kind)?;
+    if let Some(taken) = &origin.taken
+        && cluster.snapshot(&origin.snapshot)?.is_none()
+    {
+        let (volumes, snapshot) = (vec![origin.volume.name.clone()], taken.clone());
+        let request = ControlRequest::VolumeSnapshot { volumes, snapshot };
+        cluster.change(&request, |cluster| cluster.has(&origin.snapshot))?;
+    }
+    let (snapshot, to) = (origin.snapshot.clone(), name.to_string());
+    cluster.change(&ControlRequest::VolumeClone { snapshot, to }, |cluster| cluster.has(name))?;
+    cluster.require_volume(name)
+}
+
+/// Refuses what a clone has from its source, if it is asked otherwise.
+fn check_kind(source: &VolumeStatus, kind: &Parameters) -> Result<(), Status> {
+    let differs = |key: &str, asked: Option<String>, has: &str| match asked {
+        Some(asked) if asked != has => Err(Status::invalid_argument(format!(
+            "a copy has the {key} of its source, {has}, and {asked} is asked; use a class with the same"
+        ))),
+        _ => Ok(()),
+    };
+    differs("layout", kind.layout.map(|layout| layout.to_string()), &source.layout)?;
+    let (asked, has) = (kind.stripe_unit.map(|unit| unit.to_string()), source.stripe_unit);
+    differs("stripe-unit", asked, &has.to_string())?;
+    differs("apart", kind.apart.clone(), &source.apart)
+}
+
+/// Deletes the snapshots of a volume that were taken for its clones.
+///
+/// # Errors
+/// If it has others, or a clone is not independent yet.
+pub fn release_all(cluster: &Cluster, volume: &str) -> Result<(), Status> {
+    let snapshots = cluster.snapshots()?;
+    let of_volume = snapshots.iter().filter_map(|s| Some((names::parts(&s.name)?, s)));
+    let of_volume: Vec<_> = of_volume.filter(|((of, _), _)| *of == volume).collect();
+    if let Some((_, other)) = of_volume.iter().find(|((_, part), _)| !Use::Clone.is_of(part)) {
+        return Err(Status::failed_precondition(format!(
+            "volume '{volume}' has the snapshot '{}'; delete it first",
+            other.name
+        )));
+    }
+    of_volume.iter().try_for_each(|(_, snapshot)| release(cluster, &snapshot.name))
+}
+
+/// Deletes a snapshot, once its clones are independent of it.
+///
+/// # Errors
+/// `Aborted`, if they are not yet: that goes on meanwhile.
+pub fn release(cluster: &Cluster, snapshot: &str) -> Result<(), Status> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let clones = clones_of(cluster, snapshot)?;
+        if clones.is_empty() {
+            break;
+        }
+        if let Some(deleted) = clones.iter().find(|clone| clone.mode == VolumeMode::Deleted) {
+            let name = &deleted.name;
+            return Err(Status::failed_precondition(format!(
+                "snapshot '{snapshot}' has the clone '{name}', which was deleted and can be brought back for a day; \
+                 `weft volume delete {name} --now` ends that"
+            )));
+        }
+        for clone in clones.iter().filter(|clone| clone.flattening.is_none()) {
+            cluster.ask(&ControlRequest::VolumeFlatten { name: clone.name.clone() })?;
+        }
+        if Instant::now() >= end {
+            let names: Vec<&str> = clones.iter().map(|clone| clone.name.as_str()).collect();
+            return Err(Status::aborted(format!(
+                "snapshot '{snapshot}' has clones that are being made independent of it: {}; try again later",
+                names.join(", ")
+            )));
+        }
+        thread::sleep(PAUSE);
+    }
+    cluster.change(&ControlRequest::volume_delete(snapshot), |cluster| Ok(!cluster.has(snapshot)?))
+}
+
+/// The volumes that show content of a snapshot, by themselves or through snapshots of theirs; also those that can be brought
+/// back.
+fn clones_of(cluster: &Cluster, snapshot: &str) -> Result<Vec<VolumeStatus>, Status> {
+    let own = names::parts(snapshot).map(|(volume, _)| volume);
+    let mut volumes = cluster.all_volumes()?;
+    let snapshots = cluster.snapshots()?;
+    let above = volumes.iter().chain(&snapshots).filter(|v| v.below.as_deref() == Some(snapshot));
+    let origin = |volume: &VolumeStatus| match names::parts(&volume.name) {
+        Some((origin, _)) => origin.to_string(),
+        None => volume.name.clone(),
+    };
+    let clones: BTreeSet<String> =
+        above.map(origin).filter(|name| Some(name.as_str()) != own).collect();
+    volumes.retain(|volume| clones.contains(&volume.name));
+    Ok(volumes)
+}
+
+/// Whether a volume still shows content of another one.
+pub fn is_clone(volume: &VolumeStatus) -> bool {
+    let below = volume.below.as_deref().and_then(names::parts);
+    below.is_some_and(|(origin, _)| origin != volume.name)
+}
+
+/// Deletes the snapshot that was taken for a volume that is gone.
+///
+/// # Errors
+/// If the cluster cannot be asked.
+pub fn forget(cluster: &Cluster, volume: &str) -> Result<(), Status> {
+    let taken = Use::Clone.name(volume);
+    let snapshots = cluster.snapshots()?;
+    let its = |s: &&VolumeStatus| names::parts(&s.name).is_some_and(|(_, part)| part == taken);
+    snapshots.iter().filter(its).try_for_each(|snapshot| release(cluster, &snapshot.name))
+}

@@ -1,0 +1,170 @@
+//! A machine that uses volumes: stopped at each step, and asked again.
+
+mod common;
+
+use common::machine::Remembering;
+use common::{Running, block, mount};
+use tonic::{Code, Status};
+use weft_csi::node::{nbd, publishing, staging, usage};
+use weft_csi::proto::volume_capability::access_mode::Mode;
+use weft_csi::proto::{
+    CapacityRange, NodeExpandVolumeRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
+    VolumeCapability,
+};
+
+struct Paths {
+    dir: tempfile::TempDir,
+    machine: Remembering,
+}
+
+impl Paths {
+    fn new() -> Paths {
+        let dir = tempfile::tempdir().unwrap();
+        Paths { machine: Remembering::new(dir.path()), dir }
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_string()
+    }
+
+    fn stage(&self, capability: &VolumeCapability) -> Result<(), Status> {
+        let asked = NodeStageVolumeRequest {
+            volume_id: "v".into(),
+            staging_target_path: self.at("staged"),
+            volume_capability: Some(capability.clone()),
+            ..NodeStageVolumeRequest::default()
+        };
+        staging::stage(&self.machine, &asked)
+    }
+
+    fn publish(
+        &self,
+        capability: &VolumeCapability,
+        to: &str,
+        readonly: bool,
+    ) -> Result<(), Status> {
+        let asked = NodePublishVolumeRequest {
+            volume_id: "v".into(),
+            staging_target_path: self.at("staged"),
+            target_path: self.at(to),
+            volume_capability: Some(capability.clone()),
+            readonly,
+            ..NodePublishVolumeRequest::default()
+        };
+        publishing::publish(&self.machine, &asked)
+    }
+
+    fn expand(&self, bytes: i64) -> Result<u64, Status> {
+        let asked = NodeExpandVolumeRequest {
+            volume_id: "v".into(),
+            volume_path: self.at("shown"),
+            capacity_range: Some(CapacityRange { required_bytes: bytes, limit_bytes: 0 }),
+            ..NodeExpandVolumeRequest::default()
+        };
+        staging::expand(&self.machine, &asked)
+    }
+
+    fn unpublish(&self, from: &str) -> Result<(), Status> {
+        publishing::unpublish(&self.machine, "v", &self.at(from))
+    }
+
+    fn unstage(&self) -> Result<(), Status> {
+        staging::unstage(&self.machine, "v", &self.at("staged"))
+    }
+
+    /// All that is done with a volume on a machine.
+    fn life(&self, capability: &VolumeCapability) -> Result<(), Status> {
+        self.stage(capability)?;
+        self.publish(capability, "shown", false)?;
+        self.expand(8192)?;
+        self.unpublish("shown")?;
+        self.unstage()
+    }
+}
+
+#[test]
+fn a_driver_that_is_stopped_at_any_step_is_asked_again_and_leaves_nothing() {
+    for capability in [mount("ext4"), mount(""), block(Mode::SingleNodeWriter)] {
+        for when_done in [false, true] {
+            for step in 0.. {
+                let paths = Paths::new();
+                paths.machine.break_at(step, when_done);
+                let first = paths.life(&capability);
+                if !paths.machine.mend() {
+                    first.unwrap();
+                    assert!(step > 3, "each life has steps");
+                    break;
+                }
+                first.unwrap_err();
+                paths.life(&capability).unwrap();
+                assert!(paths.machine.is_clean() && !paths.dir.path().join("shown").exists());
+                let is_mount = capability != block(Mode::SingleNodeWriter);
+                assert_eq!(paths.machine.formatted(), usize::from(is_mount), "step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_there_is_neither_overwritten_nor_taken_for_something_else() {
+    let paths = Paths::new();
+    paths.stage(&mount("ext4")).unwrap();
+    paths.stage(&mount("ext4")).unwrap();
+    assert_eq!(paths.stage(&mount("xfs")).unwrap_err().code(), Code::FailedPrecondition);
+    paths.publish(&mount("ext4"), "shown", true).unwrap();
+    paths.publish(&mount("ext4"), "shown", true).unwrap();
+    let otherwise = paths.publish(&mount("ext4"), "shown", false).unwrap_err();
+    assert_eq!(otherwise.code(), Code::AlreadyExists);
+    assert!(paths.dir.path().join("shown").is_dir());
+    paths.unpublish("shown").unwrap();
+    paths.unpublish("shown").unwrap();
+    paths.unstage().unwrap();
+    paths.unstage().unwrap();
+    // The file system stays on the volume.
+    paths.stage(&mount("")).unwrap();
+    assert_eq!(paths.machine.formatted(), 1);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let paths = Paths::new();
+    let capability = block(Mode::SingleNodeWriter);
+    let early = paths.publish(&capability, "shown", false).unwrap_err();
+    assert_eq!(early.code(), Code::FailedPrecondition);
+    assert_eq!(paths.expand(4096).unwrap_err().code(), Code::NotFound);
+    let gone = usage::of(&paths.machine, "v", &paths.at("shown")).unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound);
+    let mut reader = mount("ext4");
+    reader.access_mode = block(Mode::SingleNodeReaderOnly).access_mode;
+    let empty = paths.stage(&reader).unwrap_err();
+    assert!(empty.message().contains("empty"), "{empty}");
+    assert_eq!(paths.machine.formatted(), 0);
+}
+
+#[test]
+fn a_single_writer_is_published_once_and_a_block_volume_as_a_file() {
+    let paths = Paths::new();
+    let single = block(Mode::SingleNodeSingleWriter);
+    paths.stage(&single).unwrap();
+    paths.publish(&single, "shown", false).unwrap();
+    let second = paths.publish(&single, "other", false).unwrap_err();
+    assert_eq!(second.code(), Code::FailedPrecondition);
+    assert!(paths.dir.path().join("shown").is_file());
+    assert_eq!(paths.expand(1 << 20).unwrap(), 1 << 20);
+    let usage = usage::of(&paths.machine, "v", &paths.at("shown")).unwrap();
+    assert_eq!(usage[0].total, 1 << 20);
+    let shared = block(Mode::MultiNodeMultiWriter);
+    paths.publish(&shared, "other", false).unwrap();
+}
+
+#[test]
+fn a_volume_is_found_by_nbd_and_what_is_not_served_is_refused() {
+    let running = Running::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let addresses = ["127.0.0.1:1".to_string(), running.nbd()];
+    let link = runtime.block_on(nbd::connect(&addresses, None, "theirs"));
+    assert_eq!(link.map(|link| link.size).ok(), Some(1 << 20));
+    let refused = runtime.block_on(nbd::connect(&addresses, None, "nothing"));
+    let refused = refused.err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(refused.contains("does not serve"), "{refused}");
+}
