@@ -246,7 +246,7 @@ chap() {
     for n in 0 1 2; do
         wait_until [ -s "$T/cluster/node-$n/secrets.key" ] || return 1
         [ "$(stat -c %a "$T/cluster/node-$n/secrets.key")" = 600 ] || return 1
-        cmp "$T/cluster/node-0/secrets.key" "$T/cluster/node-$n/secrets.key" || return 1
+        wait_until cmp -s "$T/cluster/node-0/secrets.key" "$T/cluster/node-$n/secrets.key" || return 1
     done
     iscsi-ls -s "iscsi://web%$secret@127.0.0.1:$port" | grep "^Target:$name " >/dev/null || return 1
     iscsi-inq "iscsi://web%$secret@$uri" >"$T/out" || return 1
