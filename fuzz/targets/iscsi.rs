@@ -23,6 +23,7 @@ fn unit() -> Unit {
         alias: "disk".into(),
         group: 1,
         size: SIZE,
+        block: 512,
         read_only: false,
         thin: false,
         modifies: true,
