@@ -104,8 +104,8 @@ pub(crate) struct Asking {
     pub witnesses: BTreeMap<Place, ColumnSet>,
     /// What this disk has, of the extents that it has looked at.
     pub own: BTreeMap<u64, Timestamp>,
-    /// Extents that it has yet to look at, each by itself or where it is merged from: the first sectors of both, and how many.
-    /// `None` before it begins.
+    /// Sectors that it has yet to look at: the extent, the first, and how many. They are the extent's own, or those of a deleted
+    /// snapshot that is merged into it. `None` before it begins.
     pub to_look_at: Option<Vec<(Place, u64, u64)>>,
 }
 

@@ -194,7 +194,7 @@ impl JournalStore {
     }
 
     /// The sectors of views that lie over slots of deleted snapshots.
-    pub(super) fn slots_over(&self, lower: &BTreeSet<u64>) -> Vec<Range<u64>> {
+    pub(super) fn sectors_over(&self, lower: &BTreeSet<u64>) -> Vec<Range<u64>> {
         let views = self.views.as_ref().map_or(Vec::new(), Views::merging);
         let over = |slot: &u64| {
             let all = self.slots.sectors_of(*slot);

@@ -185,7 +185,7 @@ impl JournalStore {
             self.table.set(at, entry);
         }
         let drops = !c.dropped.is_empty();
-        let uncovered = self.slots_over(&c.dropped);
+        let uncovered = self.sectors_over(&c.dropped);
         for before in self.slots_are_dropped(&c.dropped) {
             match self.config.waits_for_pointers() {
                 true => c.freed.push(before),
