@@ -195,25 +195,33 @@ assert a.reserve(CLEAR, 0, 0xAA)[0] == 0'
     grep -h 'change: reserve.*"action":"move"' "$T"/log* | grep done
 }
 
-# A reset at one process reaches the hosts at all, and nothing that was asked for before it begins after its answer.
+# A reset at one process reaches the hosts at all, and nothing that was asked for before it begins after its answer. What a
+# process receives of a host after telling it of the reset is later than the reset, although it was sent before.
 reset_everywhere() {
     python '
+TOLD = (6, 0x29, 3)
 c = Initiator(ports[2], target, "iqn.1999-01.example:c")
 for turn in range(10):
     blocks = range(0, 48 * 8, 8)
-    writes = [a.write(block, b"a" * 4096) for block in blocks] + [c.write(block, b"c" * 4096) for block in blocks]
+    writes = [[(host, host.write(block, letter * 4096)) for block in blocks] for host, letter in ((a, b"a"), (c, b"c"))]
     assert b.reset() == 0
-    assert b.ask(b"\0" * 6)[2] == (6, 0x29, 3) and b.ask(b"\0" * 6)[0] == 0
+    assert b.ask(b"\0" * 6)[2] == TOLD and b.ask(b"\0" * 6)[0] == 0
     for tag in [b.write(block, b"b" * 4096) for block in blocks]:
         assert b.answer(tag)[0] == 0
-    ends = [a.answer(tag) for tag in writes[:48]] + [c.answer(tag) for tag in writes[48:]]
-    # Done before the reset, cut off by it, or told of it.
-    assert all(status == 0 or sense in ((0x0b, 0, 0), (6, 0x29, 3)) for status, _, sense in ends), ends
+    shown = [{b"b"} for _ in blocks]
+    for letter, of_host in zip((b"a", b"c"), writes):
+        ends = [host.answer(tag)[::2] for host, tag in of_host]
+        # Done before the reset, cut off by it, or told of it.
+        assert all(status == 0 or sense in ((0x0b, 0, 0), TOLD) for status, sense in ends), ends
+        senses = [sense for _, sense in ends]
+        for later in range(senses.index(TOLD) + 1 if TOLD in senses else len(ends), len(ends)):
+            shown[later].add(letter)
     for host in (a, c):
         host.ask(b"\0" * 6)
         assert host.ask(b"\0" * 6)[0] == 0
-    for block in blocks:
-        assert b.read(block, 8)[1] == b"b" * 4096, (turn, block)'
+    for block, letters in zip(blocks, shown):
+        content = b.read(block, 8)[1]
+        assert content[:1] in letters and content == content[:1] * 4096, (turn, block, content[:1], letters)'
 }
 
 # The process of the host that holds the reservation dies: another takes over, and what was in work does not come back.
