@@ -300,7 +300,10 @@ impl Worker {
             let map = &self.map;
             let any = !self.config.believes_covering_parity_only();
             let is_unchanged = |(id, _): Place, sector: u64, witnesses, written| {
-                let Some(volume) = map.volumes.get(&id) else { return false };
+                // A disk that was behind while a thin volume's row was discarded has no record of that, so its parity
+                // looks unwritten.
+                let volume = map.volumes.get(&id).filter(|v| !v.is_thin());
+                let Some(volume) = volume else { return false };
                 let Some((stripe, seat, _)) = volume.stripe_at(self.node, sector) else {
                     return false;
                 };

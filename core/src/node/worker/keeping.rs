@@ -106,7 +106,8 @@ impl Worker {
 
 /// Whether a disk may forget when something of an extent was discarded: if no disk is away or behind. One that is behind itself
 /// may, too, so that a full disk can catch up. Other disks that miss the discard hear of it from those that are whole: a row
-/// with content has some on one of them, since they determine the rest. Not while a column is copied: its version alone
+/// with content has some on one of them, since they determine the rest. But its own parity shows no longer that a row was not
+/// written, and disks that catch up do not conclude that from it. Not while a column is copied: its version alone
 /// tells the disk that it comes to which content is newer than the copy.
 fn may_forget(map: &ClusterMap, volume: &Volume, extent: usize, node: NodeId) -> bool {
     let is_behind = map.behind_since(volume, extent, node).is_some();
