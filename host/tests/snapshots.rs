@@ -355,6 +355,12 @@ fn what_cannot_be_done_is_refused_and_why_is_said() {
     a.disconnect().unwrap();
     let said = operator.ask(&Command::VolumeRename { name: "a".into(), to: to() }).unwrap_err();
     assert!(said.contains("1 connection uses snapshot 'a@s', by this name"), "{said}");
+    operator.delete("c", false).unwrap();
+    let said = operator.delete("a@s", false).unwrap_err();
+    assert!(
+        said.contains("has the deleted clone c") && said.contains("`weft volume delete c --now`"),
+        "{said}"
+    );
     operator.delete("c", true).unwrap();
     let said = operator.delete("a@s", false).unwrap_err();
     assert!(said.contains("1 connection uses volume 'a@s'"), "{said}");

@@ -75,8 +75,9 @@ pub(super) fn check_deletion(map: &ClusterMap, volume: &Volume) -> Result<()> {
     };
     let clones: BTreeSet<VolumeId> =
         map.above(volume.id).map(|volume| origin(volume)).filter(|id| *id != snapshot.of).collect();
-    let clones = clones.iter().filter_map(|id| map.volumes.get(id)).filter(|v| !v.is_deleted());
-    let names: Vec<&str> = clones.map(|v| v.name.as_str()).collect();
+    let clones = clones.iter().filter_map(|id| map.volumes.get(id));
+    let (deleted, clones): (Vec<_>, Vec<_>) = clones.partition(|clone| clone.is_deleted());
+    let names: Vec<&str> = clones.iter().map(|clone| clone.name.as_str()).collect();
     if !names.is_empty() {
         let (clones, them) = match names.len() {
             1 => ("clone", "it"),
@@ -87,6 +88,14 @@ pub(super) fn check_deletion(map: &ClusterMap, volume: &Volume) -> Result<()> {
              (`weft volume flatten {first}`)",
             some(&names),
             first = names[0]
+        ));
+    }
+    // It can be undeleted, so it needs the snapshot.
+    if let Some(clone) = deleted.first() {
+        return fail(format!(
+            "snapshot '{name}' has the deleted clone {clone}, which can still be undeleted; delete it permanently first \
+             (`weft volume delete {clone} --now`)",
+            clone = clone.name
         ));
     }
     let hidden = |v: &Arc<Volume>| v.visible == 0 && !v.is_deleted();
