@@ -84,6 +84,19 @@ impl Buffer {
         }
     }
 
+    /// The bytes of several, one after the other.
+    pub fn join(parts: &[Buffer]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(parts.iter().map(Buffer::len).sum());
+        for part in parts {
+            match part {
+                Buffer::Bytes(b) => bytes.extend_from_slice(b),
+                Buffer::Zero(n) => bytes.resize(bytes.len() + n, 0),
+                Buffer::Length(_) => panic!("{NOTHING_THERE}"),
+            }
+        }
+        bytes
+    }
+
     /// Its bytes, to be changed: where they are if nobody else has them, else as a copy.
     pub fn into_mut(self) -> BytesMut {
         match self {
@@ -103,6 +116,11 @@ impl Buffer {
             Buffer::Length(_) => 0,
         }
     }
+}
+
+/// Whether all bytes are zero. Faster than looking at one after the other.
+pub(crate) fn are_zeros(bytes: &[u8]) -> bool {
+    bytes.chunks(128).all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 impl std::hash::Hash for Buffer {

@@ -317,7 +317,7 @@ impl SimDisk {
                     let old = self.read(offset / SECTOR, len / SECTOR);
                     let mut mixed =
                         old.map_or_else(|_| vec![0; len as usize], |b| b.to_bytes().to_vec());
-                    let new: Vec<u8> = data.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+                    let new = Buffer::join(&data);
                     mix(&mut mixed, &new, rng);
                     DiskOp::Write { offset, data: vec![mixed.into()], durable }
                 }

@@ -82,7 +82,7 @@ impl Array {
         let HostData::Bytes(parts) = self.ask(HostOp::Read(Range { offset, len: SECTOR }))? else {
             panic!("a read gives bytes")
         };
-        let seen: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+        let seen = Buffer::join(&parts);
         assert!(seen.iter().all(|b| *b == seen[0]));
         Ok(seen[0])
     }

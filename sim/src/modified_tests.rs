@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weft_core::Buffer;
 use weft_core::node::{Bug, HostData, HostError, HostOp, Modification};
 use weft_core::order::{Asker, HostId, Origin, RequestId};
 use weft_core::plan::Range;
@@ -61,7 +62,7 @@ impl Sim {
         let number = self.ask(node, HostOp::Read(Range { offset: BLOCK, len: BLOCK }));
         self.until(|sim| sim.heard.contains_key(&number));
         let Ok(HostData::Bytes(pieces)) = &self.heard[&number] else { panic!("a read") };
-        pieces.iter().flat_map(|piece| piece.to_bytes().to_vec()).collect()
+        Buffer::join(&pieces)
     }
 }
 

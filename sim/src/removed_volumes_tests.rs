@@ -4,6 +4,7 @@
 //! still holds.
 
 use fastrand::Rng;
+use weft_core::Buffer;
 use weft_core::cluster::{Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig};
@@ -208,7 +209,7 @@ impl Trial {
         }
         let read = self.ask(NEW, HostOp::Read(all));
         let HostData::Bytes(pieces) = self.answer(read).unwrap() else { panic!() };
-        let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+        let bytes = Buffer::join(&pieces);
         assert!(bytes.iter().all(|b| [0, FRESH].contains(b)), "the old volume shows");
         for (_, first, count) in asked.iter().filter(|a| self.was_done(a.0)) {
             let written = &bytes[(first * SECTOR) as usize..((first + count) * SECTOR) as usize];

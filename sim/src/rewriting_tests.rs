@@ -119,7 +119,7 @@ fn what_was_answered_is_seen_by_way_of_every_node() {
             let HostData::Bytes(parts) = ask(&mut world, 2 * n + 1, read(n + 1, 0, SECTOR)) else {
                 panic!("a read gives bytes")
             };
-            let seen: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+            let seen = Buffer::join(&parts);
             assert!(seen.iter().all(|b| *b == n as u8), "{ordering:?}: {} after {n}", seen[0]);
         }
     }

@@ -130,7 +130,7 @@ impl Array {
             let range = Range { offset: start as u64 * CHUNK, len: 64 * CHUNK };
             let read = self.ask(THIN, HostOp::Read(range)).expect("a full disk can be read");
             let HostData::Bytes(parts) = read else { panic!("a read gives bytes") };
-            let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+            let bytes = Buffer::join(&parts);
             for (n, seen) in bytes.chunks(CHUNK as usize).enumerate() {
                 let expected = self.chunks[start + n];
                 assert!(seen.iter().all(|byte| *byte == expected), "chunk {}", start + n);

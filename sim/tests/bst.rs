@@ -5,6 +5,7 @@
 //! order of the two gives: each read sees the volume before or after the other's write, the volume
 //! ends as the writes in that order leave it, and parity is true.
 
+use weft_core::Buffer;
 use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place, Volume, place_volume};
 use weft_core::layout::{ColumnRole, Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostOp, NodeConfig};
@@ -243,7 +244,7 @@ impl Bench {
 
 fn bytes(data: HostData) -> Vec<u8> {
     let HostData::Bytes(pieces) = data else { panic!("a read was asked for: {data:?}") };
-    pieces.iter().flat_map(|p| p.to_bytes().to_vec()).collect()
+    Buffer::join(&pieces)
 }
 
 fn noise(len: u64, seed: u8) -> Vec<u8> {

@@ -17,6 +17,7 @@ use super::index::{Index, Known};
 use super::page::{self, Kind};
 use super::torn::{PageSum, TornPage};
 use crate::Buffer;
+use crate::buffer::are_zeros;
 use crate::units::{SECTOR_BYTES, Timestamp};
 use weft_bytes::{Read, Reader, Writer, checksum};
 
@@ -301,7 +302,7 @@ impl Table {
     }
 
     fn decode(&self, number: u64, bytes: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
-        let zeros = || bytes.iter().all(|b| *b == 0);
+        let zeros = || are_zeros(bytes);
         let Some(index) = &self.index else {
             // Version 1: a page of zeros was never written.
             return match sealed(bytes).is_some() || zeros() {

@@ -25,7 +25,7 @@ impl Trial {
                 ),
             }
         };
-        let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+        let bytes = Buffer::join(&pieces);
         let wrong = bytes.chunks(SECTOR as usize).zip(&self.models[&id]);
         if let Some(n) = wrong.clone().position(|(sector, possible)| !possible.contains(&sector[0]))
         {

@@ -105,7 +105,7 @@ impl Part {
         let is_so = |(range, found): &(Range, Vec<Buffer>)| {
             let at = (range.offset - whole.offset) as usize;
             let wanted = data.slice(at, at + range.len as usize);
-            let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+            let found = Buffer::join(&found);
             wanted.to_bytes()[..] == found[..]
         };
         if read.iter().all(is_so) { Ok(Vec::new()) } else { Err(HostError::OutcomeUnknown) }

@@ -59,7 +59,7 @@ impl Originator {
         (found, avoid): (Vec<Buffer>, ColumnSet),
         outbox: &mut Outbox,
     ) {
-        let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+        let found = Buffer::join(&found);
         match written(&mut job, &found) {
             Ok(()) if !self.config.writes_at_once() => {
                 let ts = self.clock.issue(outbox.now);

@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Job, Originator, Purpose, What};
+use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, HostData, HostError, Recollection, Task};
@@ -164,7 +165,7 @@ impl Originator {
     /// The content of the range of a write that may have happened.
     pub(super) fn compared(&mut self, job: Job, found: &HostData, outbox: &mut Outbox) {
         let (What::Compare(_, wanted), HostData::Bytes(found)) = (&job.what, found) else { return };
-        let found: Vec<u8> = found.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+        let found = Buffer::join(&found);
         let is_so = match &job.modifies {
             Some(modifies) => modifies.may_have_left(&wanted.to_bytes(), &found),
             None => wanted.to_bytes()[..] == found[..],

@@ -568,6 +568,6 @@ impl ReadJob {
         if parts.iter().any(Buffer::is_length) {
             return Buffer::Length(parts.iter().map(Buffer::len).sum());
         }
-        parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect::<Vec<u8>>().into()
+        Buffer::join(&parts).into()
     }
 }

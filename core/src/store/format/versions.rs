@@ -152,7 +152,7 @@ mod tests {
                 return disk[offset as usize..(offset + len) as usize].to_vec().into();
             }
             DiskOp::Write { offset, data, .. } => {
-                let bytes: Vec<u8> = data.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+                let bytes = Buffer::join(&data);
                 disk[offset as usize..offset as usize + bytes.len()].copy_from_slice(&bytes);
             }
             DiskOp::Flush | DiskOp::Discard { .. } => {}

@@ -34,6 +34,7 @@ use super::{
     Recovered, StoreConfig, StoreCounters, Superblock,
 };
 use crate::Buffer;
+use crate::buffer::are_zeros;
 use crate::units::{SECTOR, SECTOR_BYTES, Timestamp};
 use replay::Found;
 
@@ -275,7 +276,7 @@ impl JournalStore {
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.have += count;
         // Of a journal that has hardly been used no more memory is touched than that takes.
-        if bytes.iter().any(|b| *b != 0) {
+        if !are_zeros(&bytes) {
             let from = ((at - first) * SECTOR) as usize;
             recovery.bytes[from..from + bytes.len()].copy_from_slice(&bytes);
         }

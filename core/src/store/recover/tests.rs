@@ -41,7 +41,7 @@ pub(super) fn work(disk: &mut [u8], op: DiskOp) -> Buffer {
     match op {
         DiskOp::Read { offset, len } => disk[offset as usize..][..len as usize].to_vec().into(),
         DiskOp::Write { offset, data, .. } => {
-            let bytes = data.iter().map(|b| b.to_bytes().to_vec()).collect::<Vec<_>>().concat();
+            let bytes = Buffer::join(&data);
             disk[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
             Buffer::Zero(0)
         }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::{OWNER_COPIES, OWNERS_PER_PAGE, Slots};
 use crate::Buffer;
+use crate::buffer::are_zeros;
 use crate::store::index::{Index, Known};
 use crate::store::page::{self, Kind};
 use crate::store::table::Numbers;
@@ -160,7 +161,7 @@ pub(super) fn choose(
         .filter_map(|n| claims(copies[usize::from(n)]).ok().map(|page| (n, page)));
     let (known, refused): (Vec<_>, Vec<_>) = whole.partition(|(_, page)| numbers.has(page.0));
     let names_unknown = matches!(index.known(entry), Known::Written(last) if !numbers.has(last));
-    let zeros = |copy: &&[u8]| copy.iter().all(|b| *b == 0);
+    let zeros = |copy: &&[u8]| are_zeros(copy);
     let newest = match (known.into_iter().max_by_key(|(_, page)| page.0), index.known(entry)) {
         // The index may name a refused copy.
         (Some((_, page)), Known::Written(last)) if page.0 < last && numbers.has(last) => {

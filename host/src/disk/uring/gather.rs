@@ -140,7 +140,7 @@ mod tests {
         let short = Buffer::from(payload.slice(..PAGE));
         let skewed = Buffer::from(payload.slice(512..512 + (32 << 10)));
         let data = vec![head, payload.slice(..32 << 10).into(), short, skewed, Buffer::Zero(PAGE)];
-        let expected: Vec<u8> = data.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+        let expected = Buffer::join(&data);
         let mut gathered = Gathered::of(data, &pool);
         assert_eq!(gathered.len(), expected.len());
         let places: Vec<_> = gathered.after(0).iter().map(|piece| piece.as_ptr()).collect();
@@ -158,7 +158,7 @@ mod tests {
         let odd = vec![payload.clone().into(), Buffer::from(vec![2; 512])];
         let many = vec![Buffer::from(payload); MOST];
         for data in [odd, many] {
-            let expected: Vec<u8> = data.iter().flat_map(|b| b.to_bytes().to_vec()).collect();
+            let expected = Buffer::join(&data);
             let mut gathered = Gathered::of(data, &pool);
             assert_eq!(gathered.after(0).len(), 1);
             assert_eq!(written(&mut gathered, 0), expected);

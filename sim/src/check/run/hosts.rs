@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::{Range, chunks, together};
 use weft_core::policy::Policy;
@@ -252,7 +253,7 @@ impl Run {
         self.world.call_after(think, CLIENT | n as u64);
         match result {
             Ok(HostData::Bytes(parts)) => {
-                let bytes: Vec<u8> = parts.iter().flat_map(|p| p.to_bytes().to_vec()).collect();
+                let bytes = Buffer::join(&parts);
                 self.saw(pieces.clone(), &bytes);
             }
             Ok(_) => self.ended(pieces.clone()),

@@ -203,7 +203,7 @@ impl Run {
     /// What a host writes next to these blocks.
     pub(super) fn content_of(&self, blocks: &std::ops::Range<u64>) -> Vec<u8> {
         let pieces = self.pieces(blocks).into_iter().zip(self.next_op..);
-        pieces.flat_map(|(piece, id)| content(id, piece)).collect()
+        pieces.map(|(piece, id)| content(id, piece)).collect::<Vec<_>>().concat()
     }
 
     /// Where a request comes from that was permitted, if reservations matter in this run.
