@@ -265,6 +265,13 @@ impl Catchup {
             // was cleared since: only what others have as well is believed.
             let forgot = behind.since == Timestamp::ZERO && behind.from == Timestamp::ZERO;
             let listed = a.listed.range(behind.sectors.clone());
+            // A write that relied on marks of parity is known to this disk alone. If it has forgotten such a write, what it
+            // shows may be older than that. Since it is back, no write has relied on marks.
+            let may_be_older = |s: &u64, l: &Listed| {
+                forgot
+                    && is_exposed(*place, *s, l)
+                    && behind.put_back_since().is_none_or(|back| has(s) < back)
+            };
             // What is newer here than all that parity knows of was put back, with the timestamp of that. An earlier write
             // may have come later where nobody was asked: to all columns but those from which it was put back. Had this disk
             // stayed, the write would have failed; it left, and the write was decided without it.
@@ -281,7 +288,8 @@ impl Catchup {
                     // Parity that is marked shows nothing of what has been written.
                     let written = l.by.union(l.marked);
                     let as_it_was = || is_unchanged(*place, *s, witnesses, written);
-                    let differs = has(s) < l.version || (forgot && has(s) > l.version);
+                    let differs =
+                        has(s) < l.version || (forgot && has(s) > l.version) || may_be_older(s, l);
                     // One that has lost what it had cannot tell what it has.
                     let keeps = behind.since > Timestamp::ZERO && is_exposed(*place, *s, l);
                     let differs = differs && !keeps;
@@ -467,6 +475,30 @@ mod tests {
         conclude(&mut c);
         let stale: Vec<u64> = c.stale().iter().copied().collect();
         assert_eq!(stale, [0, 2, 3]);
+    }
+
+    /// The newest content that others know of is no proof where parity is marked: a later write may have gone to this disk
+    /// alone.
+    #[test]
+    fn what_a_disk_that_forgot_has_is_not_believed_under_marks() {
+        let back = TimeAway { from: Timestamp(5), until: Some(Timestamp(45)) };
+        let forgot = behind(0..4, 0, 0);
+        let returned = Behind { times_away: vec![back], ..behind(0..4, 0, 0) };
+        for (missed, expected) in [
+            (forgot, vec![1, 2, 3]),
+            // It was given 2 since it is back.
+            (returned, vec![1, 3]),
+            (behind(0..4, 10, 0), vec![]),
+        ] {
+            let mut c = Catchup::default();
+            c.enter([(place(0), missed)].into());
+            let a = c.asking().unwrap();
+            a.listed.extend([(0, listed(40)), (1, listed(40)), (2, listed(50)), (3, listed(30))]);
+            a.own.extend([(0, 40), (1, 40), (2, 50), (3, 30)].map(|(s, v)| (s, Timestamp(v))));
+            a.to_look_at = Some(Vec::new());
+            c.conclude(|_, _, _, _| false, |_, s, _| s > 0, |_, _, _, _| false);
+            assert_eq!(c.stale().iter().copied().collect::<Vec<_>>(), expected);
+        }
     }
 
     /// Timestamps of what was put back on this disk had run ahead of what those who stayed knew of: they went on from 100,
