@@ -59,7 +59,7 @@ impl Trial {
         }
     }
 
-    fn put(&mut self, volume: VolumeId, sectors: std::ops::Range<u64>, byte: u8) {
+    pub(super) fn put(&mut self, volume: VolumeId, sectors: std::ops::Range<u64>, byte: u8) {
         let (offset, len) = (sectors.start * SECTOR, (sectors.end - sectors.start) * SECTOR);
         let op = match byte {
             0 => HostOp::WriteZeroes(Range { offset, len }),
@@ -72,7 +72,7 @@ impl Trial {
         its[sectors.start as usize..sectors.end as usize].fill(vec![byte]);
     }
 
-    fn picture(&mut self, name: &str) -> VolumeId {
+    pub(super) fn picture(&mut self, name: &str) -> VolumeId {
         let change = Change::TakeSnapshots(vec![FIRST], name.to_string(), 0);
         let named = format!("v{}@{name}", FIRST.0);
         let find = |w: &World| w.map().volumes.values().find(|v| v.name == named).map(|v| v.id);

@@ -20,6 +20,7 @@ mod differences;
 mod faults;
 mod flattening;
 mod imports;
+mod merged;
 mod views;
 
 const FIRST: VolumeId = VolumeId(1);

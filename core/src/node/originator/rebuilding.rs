@@ -199,7 +199,8 @@ impl Originator {
         }
     }
 
-    /// The volumes whose column a disk may lack if it refuses a read of a volume: that volume, or those that it lies over.
+    /// The volumes whose column a disk may lack if it refuses a read of a volume: that volume, or those that it lies over. What
+    /// a disk lacks of a deleted snapshot it lacks of the volume into which that is merged: the other disks may have merged it.
     fn volumes_lacking(
         &self,
         id: VolumeId,
@@ -210,7 +211,13 @@ impl Originator {
         let lacks = |volume: &&Arc<Volume>| {
             let extent = volume.extent_of(stripe);
             let node = volume.extents[extent].columns[column].0;
-            self.map.behind_since(volume, extent, node).is_some()
+            match self.config.catches_up_on_merged() {
+                true => {
+                    self.map.shown_in(volume.id) == volume.id
+                        && self.map.lacks_since(volume, extent, node).is_some()
+                }
+                false => self.map.behind_since(volume, extent, node).is_some(),
+            }
         };
         let below = self.map.all_below(id).take_while(|volume| stripe < volume.stripes());
         let all = self.map.volumes.get(&id).into_iter().chain(below);

@@ -1,0 +1,38 @@
+//! Disks that lack content of a volume while a deleted snapshot is merged into it.
+
+use weft_core::cluster::ClusterSetting;
+
+use super::*;
+
+/// A disk has yet to catch up when a snapshot is taken and deleted again. Writes that need its old content do not wait for
+/// the background: they have it rebuilt, in the volume into which the snapshot is merged.
+#[test]
+fn writes_have_the_volume_rebuilt_and_not_the_merged_snapshot() {
+    for seed in 0..3 {
+        let mut trial = Trial::new(seed, None);
+        trial.put(FIRST, 0..40, 7);
+        let node = NodeId(seed as u16);
+        trial.world.kill(node, true);
+        trial.until("it is missed", |t| !t.world.map().is_up(node));
+        trial.put(FIRST, 0..40, 8);
+        // In the background nearly nothing is rebuilt.
+        let slow = ClusterSetting::RebuildCeiling(Some(1));
+        trial.change(&Change::Set(slow), |w| w.map().settings.rebuild_ceiling == Some(1));
+        trial.world.start_node(node);
+        trial.until("it is back", |t| t.world.map().is_up(node));
+        let snapshot = trial.picture("s");
+        trial.models.remove(&snapshot);
+        trial.change(&Change::DeleteVolume(snapshot, 0), |w| {
+            w.map().volumes.get(&snapshot).is_none_or(|v| v.is_deleted())
+        });
+        assert!(trial.world.map().is_stale(node), "seed {seed}: it has yet to catch up");
+        for sector in (0..40).step_by(3) {
+            trial.put(FIRST, sector..sector + 1, 9);
+        }
+        let fast = ClusterSetting::RebuildCeiling(None);
+        trial.change(&Change::Set(fast), |w| w.map().settings.rebuild_ceiling.is_none());
+        trial.until("all is whole", Trial::is_whole);
+        trial.settle_all();
+        trial.scrub_all();
+    }
+}
