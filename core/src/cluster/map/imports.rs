@@ -179,7 +179,7 @@ impl ClusterMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::{Change, Extent, NodeInfo};
+    use crate::cluster::{Access, Change, Extent, NodeInfo};
     use crate::layout::{Geometry, LayoutSpec};
     use crate::units::{NodeId, SPACE_SECTORS, thin_space};
 
@@ -271,6 +271,17 @@ mod tests {
         assert_eq!((picture.of, picture.taken, picture.source), (b.id, 9, Some(FAR)));
         let named_b = Change::RenameVolume(VolumeId(0), "b".into()).made_on(&map);
         assert_eq!(Change::FinishImport(VolumeId(1)).made_on(&named_b), named_b);
+    }
+
+    #[test]
+    fn a_clone_serves_the_hosts_of_its_snapshot() {
+        let mut map = map();
+        let hosts = Some([("web".to_string(), Access::Full)].into());
+        Arc::make_mut(map.volumes.get_mut(&VolumeId(0)).unwrap()).hosts = hosts.clone();
+        let picture = VolumeId(map.next_volume);
+        map = Change::TakeSnapshots(vec![VolumeId(0)], "old".into(), 5).made_on(&map);
+        map = Change::CloneVolume(picture, "b".into()).made_on(&map);
+        assert_eq!(named(&map, "b").unwrap().hosts, hosts);
     }
 
     #[test]

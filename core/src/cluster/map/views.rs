@@ -113,6 +113,11 @@ impl ClusterMap {
         self.volumes.values().filter(of).filter(|volume| !volume.is_deleted()).collect()
     }
 
+    /// Whether snapshots of a volume are left, also deleted ones.
+    pub fn has_any_snapshot(&self, id: VolumeId) -> bool {
+        self.volumes.values().any(|v| v.lineage.snapshot.is_some_and(|snapshot| snapshot.of == id))
+    }
+
     /// Whether a volume that lies over a snapshot was cloned from it: it is neither its origin nor another snapshot of that.
     pub fn is_clone_of(&self, volume: &Volume, snapshot: VolumeId) -> bool {
         let Some(of) = self.volumes.get(&snapshot).and_then(|s| s.lineage.snapshot) else {
@@ -430,7 +435,6 @@ impl ClusterMap {
             id: number,
             name: name.to_string(),
             lineage: Lineage { below: Some(snapshot), ..Lineage::default() },
-            hosts: None,
             ..Volume::clone(&self.volumes[&snapshot])
         };
         clone.put_in_space(thin_space(number));
