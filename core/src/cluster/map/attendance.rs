@@ -91,7 +91,7 @@ impl Attendance {
 
 impl ClusterMap {
     /// Whether a volume goes on without a node, or has what its disk missed or forgot still to be put back.
-    pub(in crate::cluster) fn is_missing_or_behind(&self, volume: VolumeId, node: NodeId) -> bool {
+    pub(crate) fn is_missing_or_behind(&self, volume: VolumeId, node: NodeId) -> bool {
         self.attendance.get(&volume).is_some_and(|a| a.is_missing_or_behind(node))
     }
 

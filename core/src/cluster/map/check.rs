@@ -1,6 +1,6 @@
 //! What holds of every map. Whoever makes a map asks before it is used, whoever reads one before it is believed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Attendance, ClusterMap, Extent, NodeInfo, TimeAway, Volume};
 use crate::units::{NodeId, VolumeId};
@@ -90,20 +90,18 @@ impl ClusterMap {
     }
 
     fn wrong_with_extent(&self, extent: &Extent) -> Option<&'static str> {
-        let nodes: BTreeSet<NodeId> = extent.columns.iter().map(|c| c.0).collect();
+        // Maps have many extents, which have few columns: no set of them is made.
+        let nodes = || extent.columns.iter().map(|c| c.0);
         let width = extent.columns.len();
+        let stands_twice = |(n, node)| nodes().take(n).any(|other| other == node);
         let leaves = |node: &NodeId| extent.leaving.values().any(|place| place.0 == *node);
         if extent.leaving.keys().any(|c| !extent.filling.contains_key(c)) {
             Some("a column is copied to where it is not filled")
-        } else if nodes.len() < width {
+        } else if nodes().enumerate().any(stands_twice) {
             Some("two columns on a node")
-        } else if nodes.iter().any(leaves) {
+        } else if nodes().any(|node| leaves(&node)) {
             Some("a column is copied from a node that has another")
-        } else if !nodes
-            .iter()
-            .chain(extent.leaving.values().map(|p| &p.0))
-            .all(|n| self.exists(*n))
-        {
+        } else if !nodes().chain(extent.leaving.values().map(|p| p.0)).all(|n| self.exists(n)) {
             Some("a column on a node that does not exist")
         } else if extent.filling.keys().any(|c| *c >= width) {
             Some("no such column to be filled")
@@ -128,20 +126,24 @@ impl ClusterMap {
 
     /// No two places on a disk overlap.
     fn check_places(&self) -> Result<(), String> {
-        let mut taken: Vec<(NodeId, u64, u64)> = Vec::new();
+        let mut taken: BTreeMap<NodeId, Vec<(u64, u64)>> = BTreeMap::new();
         for volume in self.volumes.values() {
             for (n, extent) in volume.extents.iter().enumerate() {
                 let len = volume.extent_sectors(n);
-                let places = extent.columns.iter().chain(extent.leaving.values());
-                taken.extend(places.map(|c| (c.0, c.1, len)));
+                for (node, first) in extent.columns.iter().chain(extent.leaving.values()) {
+                    taken.entry(*node).or_default().push((*first, len));
+                }
             }
         }
-        taken.sort_unstable();
-        let overlap = |p: &&[(NodeId, u64, u64)]| p[0].0 == p[1].0 && p[0].1 + p[0].2 > p[1].1;
-        match taken.windows(2).find(overlap) {
-            Some(pair) => Err(format!("two extents overlap on a disk: {pair:?}")),
-            None => Ok(()),
+        for (node, mut places) in taken {
+            // They are mostly in order already.
+            places.sort();
+            let overlap = |pair: &&[(u64, u64)]| pair[0].0 + pair[0].1 > pair[1].0;
+            if let Some(pair) = places.windows(2).find(overlap) {
+                return Err(format!("two extents overlap on the disk of {node:?}: {pair:?}"));
+            }
         }
+        Ok(())
     }
 }
 

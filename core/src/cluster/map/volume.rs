@@ -181,10 +181,15 @@ impl Volume {
 
     /// The nodes that hold parts of it, or from which parts are being copied.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
-        // There are many columns on few nodes: to collect and sort them all would take longer.
+        // There are many columns on few nodes, and neighbours are often on the same ones.
         let mut nodes = BTreeSet::new();
+        let mut before: Option<&Extent> = None;
         for extent in &self.extents {
-            nodes.extend(extent.columns.iter().chain(extent.leaving.values()).map(|place| place.0));
+            let on = |extent: &'_ Extent, n: usize| extent.columns.get(n).map(|place| place.0);
+            let is_new = |n: &usize| before.is_none_or(|before| on(before, *n) != on(extent, *n));
+            let new = (0..extent.columns.len()).filter(is_new).map(|n| extent.columns[n].0);
+            nodes.extend(new.chain(extent.leaving.values().map(|place| place.0)));
+            before = Some(extent);
         }
         nodes
     }

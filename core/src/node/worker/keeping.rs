@@ -1,10 +1,11 @@
 //! The sectors that a disk must keep: those of volumes, and discarded ones of thin volumes while a disk may have missed
 //! the discard.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::{EVERYWHERE, Worker};
-use crate::cluster::{ClusterMap, Volume};
+use crate::cluster::{ClusterMap, Extent, Volume};
 use crate::store::Change;
 use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 
@@ -92,9 +93,10 @@ impl Worker {
         let all = !self.config.keeps_what_was_missed();
         let mut sectors = Vec::new();
         for volume in map.volumes.values().filter(|volume| volume.is_thin()) {
+            let forgets = Forgets::of(map, volume, node);
             for (n, extent) in volume.extents.iter().enumerate() {
                 let Some((_, first)) = extent.place_on(node) else { continue };
-                if !all && !may_forget(map, volume, n, node) {
+                if !all && !forgets.may_in(extent) {
                     sectors.push(first..first + volume.extent_sectors(n));
                 }
             }
@@ -104,25 +106,43 @@ impl Worker {
     }
 }
 
-/// Whether a disk may forget when something of an extent was discarded: if no disk is away or behind. One that is behind itself
-/// may, too, so that a full disk can catch up. Other disks that miss the discard hear of it from those that are whole: a row
-/// with content has some on one of them, since they determine the rest. But its own parity shows no longer that a row was not
-/// written, and disks that catch up do not conclude that from it. Not while a column is copied: its version alone
+/// Whether a disk may forget when something of a volume's extents was discarded: if no disk is away or behind. One that is behind
+/// itself may, too, so that a full disk can catch up. Other disks that miss the discard hear of it from those that are whole: a
+/// row with content has some on one of them, since they determine the rest. But its own parity shows no longer that a row was
+/// not written, and disks that catch up do not conclude that from it. Not while a column is copied: its version alone
 /// tells the disk that it comes to which content is newer than the copy.
-fn may_forget(map: &ClusterMap, volume: &Volume, extent: usize, node: NodeId) -> bool {
-    let is_behind = map.behind_since(volume, extent, node).is_some();
-    let is_copied = !volume.extents[extent].leaving.is_empty();
-    !map.is_asleep(volume) && !is_copied && (is_behind || has_all(map, volume, extent))
+struct Forgets {
+    node: NodeId,
+    is_asleep: bool,
+    /// Whether the disk itself is behind, whatever the extent.
+    is_behind: bool,
+    /// The nodes that are away or behind.
+    missing: BTreeSet<NodeId>,
 }
 
-/// Whether no disk of an extent is away, behind, or being filled.
-fn has_all(map: &ClusterMap, volume: &Volume, extent: usize) -> bool {
-    let of = &volume.extents[extent];
-    let is_behind = |node| map.behind_since(volume, extent, node).is_some() || !map.is_up(node);
-    map.lost(volume, extent).is_empty()
-        && of.filling.is_empty()
-        && of.leaving.is_empty()
-        && !of.columns.iter().any(|(node, _)| is_behind(*node))
+impl Forgets {
+    fn of(map: &ClusterMap, volume: &Volume, node: NodeId) -> Forgets {
+        let is_missing = |n: &NodeId| !map.is_up(*n) || map.is_missing_or_behind(volume.id, *n);
+        let nodes = (0..map.nodes.len() as u16).map(NodeId);
+        let stale = map.attendance.get(&volume.id).map(|a| &a.stale_since);
+        Forgets {
+            node,
+            is_asleep: map.is_asleep(volume),
+            is_behind: stale.is_some_and(|stale| stale.contains_key(&node)),
+            missing: nodes.filter(is_missing).collect(),
+        }
+    }
+
+    fn may_in(&self, extent: &Extent) -> bool {
+        let has_column = || extent.column_of(self.node).is_some();
+        let is_behind = extent.filling_on(self.node).is_some() || (self.is_behind && has_column());
+        let has_all = || {
+            let is_missing = |(node, _): &(NodeId, u64)| self.missing.contains(node);
+            extent.filling.is_empty()
+                && (self.missing.is_empty() || !extent.columns.iter().any(is_missing))
+        };
+        !self.is_asleep && extent.leaving.is_empty() && (is_behind || has_all())
+    }
 }
 
 /// In how many slots these sectors are, which are in order.
