@@ -41,9 +41,9 @@ impl Reactor {
         for id in self.lookout.left_over().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
-            let becomes = match self.engine.map().snapshots_of(id).is_empty() {
-                true => "is removed: its creation or deletion was abandoned",
-                false => "is as it was: its rollback was abandoned",
+            let becomes = match self.engine.map().has_any_snapshot(id) {
+                false => "is removed: its creation or deletion was abandoned",
+                true => "is as it was: its rollback was abandoned",
             };
             self.engine.log.on(About::volume(&name)).warn(&format!("volume '{name}' {becomes}"));
             match self.with_commands(|commands| commands.delete_left_over(id)) {
@@ -60,7 +60,9 @@ impl Reactor {
     /// Volumes that hosts do not see and nobody does anything about, in any process, if this one is to
     /// see to them.
     fn hidden_volumes_in_nobodys_hand(&self) -> Vec<VolumeId> {
-        if !self.engine.rule.together().is_some_and(|t| t.is_in_charge()) {
+        if !self.engine.rule.together().is_none_or(|t| t.is_in_charge())
+            || !self.engine.is_settled()
+        {
             return Vec::new();
         }
         let hidden = self.engine.map().volumes.values();

@@ -22,14 +22,18 @@ use crate::error::{Error, Result, fail};
 use crate::hex::{hex, unhex};
 use crate::policy::PolicyEntry;
 use crate::size::require_multiple;
+use crate::state::extents::{self, Alike, Extents};
 use crate::state::imports::{self, ImportEntry};
 use crate::state::reservations::{self, ReservationsEntry};
 use crate::volumes::Volumes;
 
 /// The version of the file (and of the directory) that this program writes and reads.
-pub(crate) const FORMAT: i64 = 3;
+pub(crate) const FORMAT: i64 = 4;
 
-/// The one before, which has neither checksum nor version. It is read, and written anew at once.
+/// The one before, in which every volume's extents are written out.
+const WRITTEN_OUT: i64 = 3;
+
+/// The one before that, which has neither checksum nor version. It is read, and written again at once.
 const WITHOUT_CHECKSUM: i64 = 2;
 
 const SECOND: Nanos = 1000 * MILLIS;
@@ -186,8 +190,11 @@ struct VolumeEntry {
     deleted: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attendance: Option<AttendanceEntry>,
-    /// For each extent its first stripe, and for each column node and first data sector.
-    extents: Vec<(u64, Vec<(u16, u64)>)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    extents: Extents,
+    /// Open if they are written out here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    extents_of: Option<Alike>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     filling: Vec<Filling>,
     /// Ranges with a redundancy of their own: first stripe, the one after the last, and what is not usual in them.
@@ -223,6 +230,7 @@ struct VolumeEntry {
 pub(crate) fn write(content: &Content) -> Result<String> {
     let map = &content.map;
     let (queue, queue_depth) = content.queue.words();
+    let mut written = Vec::new();
     let file = File {
         format: FORMAT,
         version: content.version,
@@ -239,7 +247,7 @@ pub(crate) fn write(content: &Content) -> Result<String> {
         epoch: map.epoch,
         hosts: map.hosts.iter().map(|(name, host)| (name.clone(), host_entry(host))).collect(),
         node: map.nodes.iter().map(node_entry).collect(),
-        volume: map.volumes.values().map(|v| volume_entry(v, map)).collect(),
+        volume: map.volumes.values().map(|v| volume_entry(v, map, &mut written)).collect(),
     };
     let text = toml::to_string(&file).map_err(|e| Error(format!("cannot write the state: {e}")))?;
     Ok(sealed(&format!("{HEADLINE}\n{text}")))
@@ -369,8 +377,8 @@ fn range_entry(range: &PolicyRange) -> (u64, u64, PolicyEntry) {
     (range.first, range.end, PolicyEntry::of(&policy).unwrap_or_default())
 }
 
-fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
-    let extent = |e: &Extent| (e.first, e.columns.iter().map(|c| (c.0.0, c.1)).collect());
+fn volume_entry<'a>(v: &'a Volume, map: &ClusterMap, written: &mut Vec<&'a Volume>) -> VolumeEntry {
+    let (extents, extents_of) = extents::entry(v, written);
     VolumeEntry {
         id: v.id.0,
         name: v.name.clone(),
@@ -384,7 +392,8 @@ fn volume_entry(v: &Volume, map: &ClusterMap) -> VolumeEntry {
         visible: (v.visible < v.size).then_some(v.visible),
         deleted: v.deletion.since,
         attendance: map.attendance.get(&v.id).map(attendance_entry),
-        extents: v.extents.iter().map(extent).collect(),
+        extents,
+        extents_of,
         filling: filling_entries(v),
         ranges: v.ranges.iter().map(range_entry).collect(),
         hosts: v
@@ -410,8 +419,10 @@ pub(crate) fn read(text: &str) -> Result<Content> {
     }
     let table: toml::Table = text.parse().map_err(|e| Error(format!("it is not TOML: {e}")))?;
     match table.get("format").and_then(toml::Value::as_integer) {
-        Some(FORMAT) if whole.is_none() => return fail("its checksum is missing: it is damaged"),
-        Some(FORMAT | WITHOUT_CHECKSUM) => {}
+        Some(FORMAT | WRITTEN_OUT) if whole.is_none() => {
+            return fail("its checksum is missing: it is damaged");
+        }
+        Some(FORMAT | WRITTEN_OUT | WITHOUT_CHECKSUM) => {}
         Some(other) => {
             return fail(format!(
                 "it has format version {other}, and this program reads version {FORMAT}; use the program that wrote it"
@@ -430,7 +441,10 @@ pub(crate) fn read(text: &str) -> Result<Content> {
     let nodes = file.node.iter().map(node_info).collect::<Result<_>>()?;
     let mut volumes = Volumes::new();
     let mut attendances = BTreeMap::new();
+    let mut read = extents::Read::default();
     for mut entry in file.volume {
+        entry.extents =
+            read.next(entry.id, std::mem::take(&mut entry.extents), entry.extents_of)?;
         if let Some(entry_of) = entry.attendance.take() {
             attendances.insert(VolumeId(entry.id), attendance(&entry_of, file.nodes)?);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weft_core::cluster::{ClusterMap, NodeInfo, Volume};
 use weft_core::policy::choice;
 use weft_core::store::map_area::MapCopy;
-use weft_core::units::NodeId;
+use weft_core::units::{NodeId, VolumeId};
 
 use self::file::{self as state_file, Content};
 use crate::disk::claim::Claim;
@@ -22,6 +22,7 @@ use crate::socket::{CONTROL, require_short};
 use crate::spec::Spec;
 use crate::volumes;
 
+mod extents;
 mod file;
 mod imports;
 mod recover;
@@ -228,12 +229,23 @@ impl State {
 }
 
 /// Volumes that were being made have not been answered for: nobody misses them, and what a
-/// deleted volume left in their room must not be seen.
+/// deleted volume left in their room must not be seen. Those that were being deleted are gone, too. But a snapshot that was
+/// being deleted, and a volume with snapshots, which was being rolled back or imported into, are as they were.
 fn give_up_half_made(content: &mut Content) -> Vec<String> {
-    let is_half_made = |v: &Volume| v.visible == 0 && !v.is_deleted();
-    let half_made = content.map.volumes.values().filter(|v| is_half_made(v));
-    let names = half_made.map(|v| v.name.clone()).collect();
-    content.map.volumes.retain(|_, v| !is_half_made(v));
+    let map = &mut content.map;
+    let is_hidden = |v: &Volume| v.visible == 0 && !v.is_deleted();
+    let hidden = map.volumes.values().filter(|v| is_hidden(v)).map(|v| v.id);
+    let (kept, given_up): (Vec<VolumeId>, Vec<VolumeId>) =
+        hidden.partition(|id| map.volumes[id].is_snapshot() || map.has_any_snapshot(*id));
+    for id in kept {
+        let volume = map.volumes.get_mut(&id).map(Arc::make_mut).expect("just seen");
+        volume.visible = volume.size;
+    }
+    let mut names = Vec::new();
+    for id in given_up {
+        names.extend(map.volumes.remove(&id).map(|volume| volume.name.clone()));
+        map.attendance.remove(&id);
+    }
     let cut = |v: &&mut Arc<Volume>| v.visible < v.size && !v.is_deleted();
     for volume in content.map.volumes.values_mut().filter(cut) {
         Arc::make_mut(volume).cut_to_visible();

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use weft_core::cluster::{
-    Access, Attendance, Certificate, KnownHost, Registrant, Reservation, ReservationKind,
+    Access, Attendance, Certificate, Change, KnownHost, Registrant, Reservation, ReservationKind,
     Reservations, SealedSecret, TimeAway,
 };
 use weft_core::policy::Setting;
-use weft_core::units::{NodeId, Timestamp, VolumeId};
+use weft_core::units::{NodeId, Timestamp, VolumeId, thin_space};
 
 use super::*;
 use crate::disk::queue::DiskQueue;
@@ -108,6 +108,39 @@ fn a_volume_that_was_being_made_is_given_up() {
     drop(state);
     let state = State::load(dir.path()).unwrap();
     assert_eq!((state.given_up.len(), state.content.map.volumes.len()), (0, 2));
+}
+
+/// What was hidden when the process ended is as it was, if something would be lost with it or lies over it.
+#[test]
+fn a_rollback_or_deletion_that_was_cut_off_has_not_happened() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["a", "b", "c"].map(|name| (name.to_string(), 4 << 20));
+    let spec = Spec { volumes: names.to_vec(), ..small() };
+    let mut state = State::create(dir.path(), &spec).unwrap();
+    let map = ["a", "b"].iter().enumerate().fold(state.content.map.clone(), |map, (n, _)| {
+        Change::TakeSnapshots(vec![VolumeId(n as u32)], "s".into(), 9).made_on(&map)
+    });
+    let hide = |map: &mut ClusterMap, name: &str| {
+        let volume = map.volumes.values_mut().find(|v| v.name == name).unwrap();
+        Arc::make_mut(volume).visible = 0;
+    };
+    let mut hidden = map.clone();
+    // Being rolled back; a snapshot being deleted; a volume being deleted from which a node was away once.
+    ["a", "b@s", "c"].iter().for_each(|name| hide(&mut hidden, name));
+    let counts_from = [(NodeId(1), Timestamp(7))].into();
+    hidden.attendance.insert(VolumeId(2), Attendance { counts_from, ..Attendance::default() });
+    state.store(&hidden).unwrap();
+    drop(state);
+
+    let state = State::load(dir.path()).unwrap();
+    assert_eq!(state.given_up, ["c"]);
+    let mut expected = map;
+    expected.volumes.remove(&VolumeId(2));
+    assert_eq!(
+        state.content.map,
+        ClusterMap { room_used: state.content.map.room_used, ..expected }
+    );
+    state.content.map.assert_sound();
 }
 
 /// A new volume besides those of `map`.
@@ -221,14 +254,14 @@ fn other_versions_and_damage_are_refused() {
     };
     assert_eq!(sealed("", ""), text);
     let cases = [
-        (sealed("format = 3", "format = 4"), "version 4, and this program reads version 3"),
-        (sealed("format = 3", ""), "no format version"),
+        (sealed("format = 4", "format = 5"), "version 5, and this program reads version 4"),
+        (sealed("format = 4", ""), "no format version"),
         (sealed("nodes = 5", "nodes = 6"), "6 nodes but lists 5"),
         (sealed("extents = [[0, [[0, ", "extents = [[0, [[9, "), "extents"),
         (sealed("\"raid5\"", "\"raid9\""), "raid9"),
         (text.replace("\"raid5\"", "\"raid6\""), "its checksum does not match"),
         (text.replace("checksum", "#hecksum"), "its checksum is missing"),
-        (text.replace("format = 3", "format = 2"), "its checksum does not match"),
+        (text.replace("format = 4", "format = 2"), "its checksum does not match"),
         ("{".to_string(), "not TOML"),
         (String::new(), "no format version"),
         ("\0".repeat(text.len()), "not TOML"),
@@ -248,20 +281,81 @@ fn other_versions_and_damage_are_refused() {
     }
 }
 
+/// The volumes of a family write their extents once, wherever their address spaces are.
+#[test]
+fn extents_of_a_family_are_written_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { volumes: vec![("a".into(), 5 << 20)], ..small() };
+    let mut state = State::create(dir.path(), &spec).unwrap();
+    let mut map = state.content.map.clone();
+    let first = Volume::clone(&map.volumes[&VolumeId(0)]);
+    for id in (1..40).map(VolumeId) {
+        let mut volume = Volume { id, name: format!("v{}", id.0), ..first.clone() };
+        for place in volume.extents.iter_mut().flat_map(|extent| &mut extent.columns) {
+            place.1 += thin_space(id);
+        }
+        // One has another place on a disk, and one other disks.
+        match id {
+            VolumeId(20) => volume.extents[0].columns[1].1 += 1,
+            VolumeId(30) => volume.extents[0].columns.swap(0, 1),
+            _ => {}
+        }
+        map.volumes.insert(id, Arc::new(volume));
+    }
+    state.store(&map).unwrap();
+    drop(state);
+    let path = dir.path().join(FILE);
+    let text = fs::read_to_string(&path).unwrap();
+    let count = |what: &str| text.lines().filter(|line| line.starts_with(what)).count();
+    assert_eq!((count("extents = "), count("extents_of = ")), (3, 37));
+    assert_eq!(State::load(dir.path()).unwrap().content.map, map);
+    for (from, to) in [
+        ("extents_of = [0, ", "extents_of = [99, "),
+        ("extents_of = [0, ", "extents_of = [0, 16777215"),
+    ] {
+        let lines = text.lines().filter(|line| !line.starts_with("checksum"));
+        let text = lines.collect::<Vec<_>>().join("\n").replace(from, to) + "\n";
+        fs::write(&path, state_file::sealed(&text)).unwrap();
+        let err = State::load(dir.path()).unwrap_err();
+        assert!(err.0.contains("which is not there"), "{err}");
+    }
+}
+
+/// A file in which all extents are written out is read.
+#[test]
+fn a_file_of_the_version_before_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let map = State::create(dir.path(), &small()).unwrap().content.map.clone();
+    let path = dir.path().join(FILE);
+    let text = fs::read_to_string(&path).unwrap().replace("format = 4", "format = 3");
+    let lines = text.lines().filter(|line| !line.starts_with("checksum"));
+    let text = state_file::sealed(&(lines.collect::<Vec<_>>().join("\n") + "\n"));
+    fs::write(&path, &text).unwrap();
+    let mut state = State::load(dir.path()).unwrap();
+    assert_eq!(state.content.map, map);
+    state.store(&map).unwrap();
+    assert!(fs::read_to_string(&path).unwrap().contains("\nformat = 4\n"));
+    let without = text.lines().filter(|line| !line.starts_with("checksum"));
+    drop(state);
+    fs::write(&path, without.collect::<Vec<_>>().join("\n")).unwrap();
+    let err = State::load(dir.path()).unwrap_err();
+    assert!(err.0.contains("its checksum is missing"), "{err}");
+}
+
 /// A file of before is opened once as it is, and has a checksum from then on.
 #[test]
 fn a_file_without_checksum_gets_one() {
     let dir = tempfile::tempdir().unwrap();
     let map = State::create(dir.path(), &small()).unwrap().content.map.clone();
     let path = dir.path().join("weft.toml");
-    let text = fs::read_to_string(&path).unwrap().replace("format = 3", "format = 2");
+    let text = fs::read_to_string(&path).unwrap().replace("format = 4", "format = 2");
     let old = text.lines().filter(|l| !l.starts_with("checksum") && !l.starts_with("version"));
     fs::write(&path, old.collect::<Vec<_>>().join("\n")).unwrap();
     let state = State::load(dir.path()).unwrap();
     assert_eq!((state.content.version, &state.content.map), (1, &map));
     drop(state);
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains("\nchecksum = \"") && text.contains("\nformat = 3\n"), "{text}");
+    assert!(text.contains("\nchecksum = \"") && text.contains("\nformat = 4\n"), "{text}");
     assert_eq!(State::load(dir.path()).unwrap().content.version, 1);
 }
 

@@ -98,17 +98,17 @@ impl Commands<'_> {
     }
 
     /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
-    /// deleting it died before that was known, hosts see it again; and also if it has snapshots, which no volume has that is
-    /// deleted: it was being set back to one.
+    /// deleting it died before that was known, hosts see it again; and also if snapshots of it are left, even deleted
+    /// ones: it was being rolled back.
     pub(crate) fn delete_left_over(&mut self, id: VolumeId) -> Result<Wait> {
         self.require_ready()?;
         let hidden =
             self.engine.map().volumes.get(&id).filter(|v| v.visible == 0 && !v.is_deleted());
         let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
+        let map = self.engine.map();
+        let is_deletable = check_deletion(map, &volume).is_ok() && !map.has_any_snapshot(id);
         match self.clients_of(id) {
-            0 if check_deletion(self.engine.map(), &volume).is_ok() => {
-                Ok(self.hide(&volume, Farewell::ForGood))
-            }
+            0 if is_deletable => Ok(self.hide(&volume, Farewell::ForGood)),
             _ => Ok(self.keep(volume, None)),
         }
     }

@@ -80,7 +80,7 @@ fn a_file_gives_way_only_to_what_is_newer_or_where_it_is_damaged() {
     assert!(judge(ours - 1, true).unwrap().contains("damaged"));
     // What another version of the program has written is not damaged.
     let lines = text.lines().filter(|line| !line.starts_with("checksum"));
-    let foreign = lines.collect::<Vec<_>>().join("\n").replace("format = 3", "format = 9");
+    let foreign = lines.collect::<Vec<_>>().join("\n").replace("format = 4", "format = 9");
     fs::write(&path, state_file::sealed(&(foreign + "\n"))).unwrap();
     assert!(judge(ours, true).unwrap_err().0.contains("version 9"));
     fs::remove_file(&path).unwrap();
