@@ -255,6 +255,8 @@ pub enum ControlRequest {
     VolumeImportedUpTo {
         /// The volume's name.
         name: String,
+        /// The snapshot whose content is imported, as a [`weft_core::cluster::Source`].
+        source: String,
         /// The offset.
         done: u64,
     },
@@ -262,6 +264,8 @@ pub enum ControlRequest {
     VolumeImported {
         /// The volume's name.
         name: String,
+        /// The snapshot whose content was imported, as a [`weft_core::cluster::Source`].
+        source: String,
     },
     /// From now on this connection speaks the native protocol, for an operator, who may use every volume.
     Native,

@@ -66,6 +66,7 @@ impl Import {
         let hidden = self.hidden(control, &header)?;
         let mut work = Work {
             name: &self.volume,
+            source: &header.identity,
             done: done(&hidden),
             since: 0,
             control,
@@ -78,8 +79,8 @@ impl Import {
         let (kept, total) = (work.done, work.total);
         drop(work);
         let placed = written.and_then(|()| {
-            let name = self.volume.clone();
-            Ok(control.request(&ControlRequest::VolumeImported { name })?)
+            let (name, source) = (self.volume.clone(), header.identity.clone());
+            Ok(control.request(&ControlRequest::VolumeImported { name, source })?)
         });
         match placed {
             Ok(_) => Ok((header, total)),
@@ -173,6 +174,8 @@ fn done(hidden: &VolumeStatus) -> u64 {
 struct Work<'a> {
     /// The name of the volume that it is for.
     name: &'a str,
+    /// The identity of the snapshot whose content it is.
+    source: &'a str,
     /// The offset up to which content is durable.
     done: u64,
     /// Bytes written since that was recorded.
@@ -254,8 +257,8 @@ impl Work<'_> {
     /// Makes all up to an offset durable, and records that in the array.
     fn record(&mut self, done: u64) -> Result<()> {
         self.make_durable()?;
-        let name = self.name.to_string();
-        self.control.request(&ControlRequest::VolumeImportedUpTo { name, done })?;
+        let (name, source) = (self.name.to_string(), self.source.to_string());
+        self.control.request(&ControlRequest::VolumeImportedUpTo { name, source, done })?;
         (self.done, self.since) = (done, 0);
         Ok(())
     }

@@ -128,10 +128,25 @@ impl Mirror {
     /// Takes a snapshot, to be sent from the newest pair on.
     fn new_snapshot(&self, ends: &mut Ends, prefix: &str) -> Result<Export> {
         let since = self.newest_pair(ends)?;
+        self.delete_unsent(ends, prefix, since.as_deref())?;
         let snapshot = format!("{prefix}{}", time_in_names(SystemTime::now()));
         let (volumes, name) = (vec![self.volume.clone()], snapshot.clone());
         ends.here.request(&ControlRequest::VolumeSnapshot { volumes, snapshot: name })?;
         Ok(Export { volume: self.volume.clone(), snapshot, since, from: 0 })
+    }
+
+    /// Deletes the snapshots of rounds that failed: those since the newest pair.
+    fn delete_unsent(&self, ends: &mut Ends, prefix: &str, pair: Option<&str>) -> Result<()> {
+        let here = snapshots(&mut ends.here, &self.volume)?;
+        let unsent =
+            here.iter().rev().map(|(name, _)| name).take_while(|name| Some(name.as_str()) != pair);
+        for snapshot in unsent.filter(|name| name.starts_with(prefix)) {
+            // One with a clone stays.
+            if let Err(e) = delete(&mut ends.here, &self.volume, snapshot) {
+                eprintln!("weft: {}@{snapshot} is kept: {e:#}", self.volume);
+            }
+        }
+        Ok(())
     }
 
     /// The rest of a round that was interrupted, if its snapshots are still there.

@@ -17,7 +17,8 @@ pub(super) fn origin(map: &ClusterMap, volume: &Volume) -> Option<String> {
 
 /// When a snapshot was taken.
 pub(super) fn taken(volume: &Volume) -> Option<String> {
-    Some(stamp(UNIX_EPOCH + Duration::from_secs(volume.lineage.snapshot?.taken)))
+    let since = Duration::from_secs(volume.lineage.snapshot?.taken);
+    Some(stamp(UNIX_EPOCH.checked_add(since)?))
 }
 
 /// What exports and imports of a volume go by, in the cluster of this number.

@@ -34,8 +34,17 @@ impl Commands<'_> {
     /// Hides a new volume until its content has been imported.
     pub(super) fn hide_until_imported(&self, volume: &mut Volume, import: ImportOf) -> Result<()> {
         check_spelling(&import.snapshot, "snapshot")?;
-        let import = import.into_volume(volume.name.clone(), None).map_err(invalid)?;
+        let import = import.into_volume(volume.name.clone(), None)?;
         self.refuse_second_import(&import.name)?;
+        // A snapshot of it is taken in the end.
+        let (journal, votes) = (volume.policy.is_journaled(), volume.policy.commit.is_voted());
+        if !journal || !votes || volume.defers() {
+            return fail(format!(
+                "an import ends with a snapshot, so volume '{}' needs the journal, votes and immediate parity; leave out \
+                 journal=off, commit and redundancy",
+                volume.name
+            ));
+        }
         volume.name = import.hidden_name();
         volume.import = Some(import);
         Ok(())
@@ -74,7 +83,7 @@ impl Commands<'_> {
             ));
         };
         let base = base.id;
-        let import = import.into_volume(volume.name.clone(), Some(volume.id)).map_err(invalid)?;
+        let import = import.into_volume(volume.name.clone(), Some(volume.id))?;
         let checked = self.engine.map().check_import(base, &import);
         checked.map_err(|why| refused(why, &volume, &volume.snapshot_name(&import.snapshot)))?;
         self.check_views(&volume)?;
@@ -83,23 +92,30 @@ impl Commands<'_> {
     }
 
     /// Records how far an import is.
-    pub(super) fn imported_up_to(&mut self, name: &str, done: u64) -> Result<Wait> {
-        let hidden = self.needed_import(name)?;
+    pub(super) fn imported_up_to(&mut self, name: &str, source: &str, done: u64) -> Result<Wait> {
+        let hidden = self.needed_import(name, source)?;
         let ticket = self.engine.change(Change::AdvanceImport(hidden.id, done));
         Ok(Wait::Importing(hidden.name, ticket))
     }
 
-    fn needed_import(&self, name: &str) -> Result<Volume> {
+    /// The hidden volume of an import of a certain snapshot: somebody may have begun another since.
+    fn needed_import(&self, name: &str, source: &str) -> Result<Volume> {
+        let source: Source = source.parse().map_err(invalid)?;
         match self.imports(name) {
-            Some(hidden) => Ok(Volume::clone(hidden)),
+            Some(hidden) if hidden.import.as_ref().is_some_and(|i| i.source == source) => {
+                Ok(Volume::clone(hidden))
+            }
+            Some(_) => fail(format!(
+                "another snapshot is being imported to volume '{name}' now; import this one again when that is done"
+            )),
             None => fail(format!("nothing is being imported to volume '{name}'")),
         }
     }
 
     /// Puts the imported content of a volume in place. Hosts do not see an existing volume until then, as during a rollback.
-    pub(super) fn imported(&mut self, name: &str) -> Result<Wait> {
+    pub(super) fn imported(&mut self, name: &str, source: &str) -> Result<Wait> {
         self.require_ready()?;
-        let hidden = self.needed_import(name)?;
+        let hidden = self.needed_import(name, source)?;
         let (import, base) = (hidden.import.ok_or_else(overtaken)?, hidden.lineage.below);
         let hidden = hidden.id;
         let Some((into, base)) = import.into.zip(base) else {

@@ -410,10 +410,12 @@ impl Commands<'_> {
             ControlRequest::VolumeImport { name, base, import } => {
                 Outcome::Wait(self.import(&name, &base, import)?)
             }
-            ControlRequest::VolumeImportedUpTo { name, done } => {
-                Outcome::Wait(self.imported_up_to(&name, done)?)
+            ControlRequest::VolumeImportedUpTo { name, source, done } => {
+                Outcome::Wait(self.imported_up_to(&name, &source, done)?)
             }
-            ControlRequest::VolumeImported { name } => Outcome::Wait(self.imported(&name)?),
+            ControlRequest::VolumeImported { name, source } => {
+                Outcome::Wait(self.imported(&name, &source)?)
+            }
             ControlRequest::Native => Outcome::Native,
             ControlRequest::Reserve { change } => self.reserve(&change)?,
             ControlRequest::VolumeUnreserve { name } => self.unreserve(&name)?,

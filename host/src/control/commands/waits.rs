@@ -200,7 +200,7 @@ impl Commands<'_> {
             ControlRequest::VolumeDelete { name, .. }
             | ControlRequest::VolumeRename { name, .. }
             | ControlRequest::VolumeRollback { name, .. }
-            | ControlRequest::VolumeImported { name }
+            | ControlRequest::VolumeImported { name, .. }
                 if !name.is_empty() =>
             {
                 exports.named(name)
