@@ -61,7 +61,7 @@ impl Flatten {
             let Some(now) = &volume.flattening else { break };
             stage.at(now.percent.unwrap_or(0.0) as u64);
             if !now.full.is_empty() {
-                bail!("{}", in_words(&volume).unwrap_or_default());
+                bail!("volume {name} {}", in_words(&volume).unwrap_or_default());
             }
             let waits = now.percent.is_none();
             if waits && told.is_none() {

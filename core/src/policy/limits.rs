@@ -78,7 +78,7 @@ pub(super) fn p99(word: &str) -> Result<Nanos, PolicyError> {
     nanos.filter(fits).ok_or_else(|| PolicyError::Amount {
         key: "p99",
         word: word.to_string(),
-        like: "a duration such as 5ms, 100ms or 2s, at most 60s, or none",
+        like: "a duration from 1ms to 60s, such as 5ms, or none",
     })
 }
 
@@ -109,7 +109,10 @@ mod tests {
             assert!(bandwidth(bad).unwrap_err().to_string().contains("at least 64K"), "{bad}");
         }
         for bad in ["0ms", "5", "0.5ms", "61s", "soon", "-1ms"] {
-            assert!(p99(bad).unwrap_err().to_string().contains("at most 60s, or none"), "{bad}");
+            assert!(
+                p99(bad).unwrap_err().to_string().contains("from 1ms to 60s, such as 5ms, or none"),
+                "{bad}"
+            );
         }
         assert_eq!((p99("5ms"), p99("none")), (Ok(5 * MILLIS), Ok(Policy::UNPROMISED)));
         for bad in ["none", "10", "25h", "0.5ms", "-1s", "99999999999d"] {

@@ -375,9 +375,10 @@ impl Configuration {
     }
 
     /// Refuses the directory of another process, and addresses that are not this machine's or are in
-    /// use: before a process is founded or joins that could not start.
+    /// use, and an unknown group: before a process is founded or joins that could not start.
     pub fn check_here(&self) -> Result<()> {
         refuse_taken(&self.dir)?;
+        self.doors.group()?;
         self.check_addresses()
     }
 

@@ -156,8 +156,9 @@ impl Commands<'_> {
                 _ if name.contains(SNAPSHOT_MARK) => fail(format!(
                     "a deleted snapshot cannot be restored, and '{name}' is the name of one"
                 )),
+                _ if self.volume(name).is_ok() => fail(format!("volume '{name}' is not deleted")),
                 true => fail(
-                    "no deleted volume can be restored; their room was needed, or a day has passed",
+                    "no deleted volume can be restored: their space was needed, or a day has passed",
                 ),
                 false => fail(format!(
                     "there is no deleted volume '{name}'; these can be restored: {}",

@@ -205,10 +205,8 @@ fn refuse_unlisted(volume: &Volume, host: &str) -> Result<()> {
         )),
         Some(list) if !list.contains_key(host) => {
             let there: Vec<&str> = list.keys().map(String::as_str).collect();
-            fail(format!(
-                "host '{host}' is not on the list of volume '{name}', which has: {}",
-                there.join(", ")
-            ))
+            let there = if there.is_empty() { "no host".to_string() } else { there.join(", ") };
+            fail(format!("host '{host}' is not on the list of volume '{name}', which has {there}"))
         }
         Some(_) => Ok(()),
     }
