@@ -109,6 +109,7 @@ e2e() {
     tests/iscsi.sh
     tests/reservations.sh
     tests/doors.sh
+    tests/page.sh
     tests/mirror.sh
     tests/csi.sh
     tests/packaging.sh "$WEFT"

@@ -23,7 +23,7 @@ MOST_WORDS = 29
 TURNS = re.compile(r"\b(what (is|was|are|were)|who (is|has)|so (many|long|much)|anew|of which|as far as|(is|are) to be|"
                    r"all the same|for good|that there (is|are)|as it does)\b".replace(" ", r"\s+"), re.IGNORECASE)
 
-SOURCES = ("cli/src", "host/src", "client/src", "csi/src", "core/src/policy")
+SOURCES = ("cli/src", "host/src", "page/src", "client/src", "csi/src", "core/src/policy")
 A_TEST = re.compile(r"(^|/)tests?(/|\.rs$)")
 # A comment, a raw string, a string or a character; a doc comment of a parser is marked before.
 TOKEN = re.compile(r"""//\x00[^\n]*|//[^\n]*|r#"[\s\S]*?"#|"(?:\\[\s\S]|[^"\\])*"|'(?:\\.|[^'\\])'""")

@@ -25,6 +25,7 @@ use crate::doors::DoorOptions;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::{NO_THREAD, uri};
+use crate::page::{PageOptions, bind_page};
 use crate::serving::{absolute, farewell, serve_metrics};
 use crate::token::{self, TokenFile};
 
@@ -62,6 +63,8 @@ pub struct Attach {
     /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    page: PageOptions,
     #[command(flatten)]
     served: Served,
     #[command(flatten)]
@@ -128,7 +131,9 @@ impl Attach {
             ),
         }
         serve_metrics(self.metrics, &dir)?;
-        let array = Array::node(Home::open(Configuration::load(&file)?)?, self.logging.start()?)?;
+        let page = bind_page(self.page.door()?.as_ref(), &dir)?;
+        let home = Home::open(Configuration::load(&file)?)?;
+        let array = Array::node(home, page.serve(self.logging.start()?)?)?;
         let array = array.serving(self.volumes.iter().cloned());
         let volumes = self.volumes.clone();
         let (tell, why) = channel();
@@ -188,6 +193,7 @@ impl Attach {
             address,
             admit: None,
             metrics: None,
+            page: None,
             listens: Listen::usual(dir).into_iter().map(absolute).collect(),
             announced: Vec::new(),
             labels: Default::default(),

@@ -26,6 +26,7 @@ mod lost;
 mod node;
 mod notify;
 mod output;
+mod page;
 mod paper;
 mod plan;
 mod probe;
@@ -43,6 +44,7 @@ mod token;
 mod trace;
 mod transfer;
 mod up;
+mod user;
 mod volume;
 
 use std::io;
@@ -90,6 +92,9 @@ enum Command {
     /// List the hosts connected to a process, or close their connections
     #[command(subcommand)]
     Host(host::Host),
+    /// Add, list, change or remove those who may log in at the page of a process
+    #[command(subcommand)]
+    User(user::User),
     /// Check the configuration of a process of a cluster
     #[command(subcommand)]
     Config(config::Config),
@@ -144,6 +149,7 @@ impl Command {
             Command::Cluster(cluster) => cluster.run(),
             Command::Node(node) => node.run(),
             Command::Host(host) => host.run(),
+            Command::User(user) => user.run().map(|()| ExitCode::SUCCESS),
             Command::Config(config) => config.run(),
             Command::Attach(attach) => attach.run(),
             Command::Disk(disk) => disk.run(),
@@ -218,6 +224,13 @@ mod tests {
             "node --config n.toml --log json --log-level warning",
             "up --log journald --slow-requests never",
             "up --metrics 127.0.0.1:9810",
+            "up --page 127.0.0.1:10800",
+            "attach v --page 10.0.0.1:443 --page-certificate c.pem --page-key k.pem",
+            "user add ann --role act --file f --dir d",
+            "user password ann",
+            "user role ann read",
+            "user remove ann",
+            "user list --json",
             "completions bash",
             "complete -- volume set --dir d v commit=",
             "man d",
@@ -298,6 +311,9 @@ mod tests {
             ("volume set v ordering", "KEY=VALUE"),
             ("volume create v 1G --ordering locks", "device-locks"),
             ("up --journal maybe", "choose on or off"),
+            ("up --page 10800", "invalid socket address"),
+            ("up --page 127.0.0.1:1 --page-key k", "--page-certificate"),
+            ("user add ann --role root", "choose read or act"),
             ("up --layout raid7", "choose raid0"),
             ("check --seeds 5", "A..B"),
             ("trace info t --format pcap", "choose from csv, srt"),

@@ -17,6 +17,7 @@ use crate::disk::Drain;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::{map_of, say_cut_off};
+use crate::page::bind_page;
 use crate::serving::{farewell, serve_metrics};
 use crate::status::state;
 
@@ -86,7 +87,9 @@ impl Node {
         }
         let config = Configuration::load(config)?;
         serve_metrics(config.metrics, &config.dir)?;
-        let array = Array::node(Home::open(config)?, self.logging.start()?)?;
+        let page = bind_page(config.page.as_ref(), &config.dir)?;
+        let home = Home::open(config)?;
+        let array = Array::node(home, page.serve(self.logging.start()?)?)?;
         // It answers from now on. What it serves depends on others, which may start later.
         notify::ready("it runs");
         let stopped = array.run()?;

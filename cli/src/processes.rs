@@ -244,6 +244,7 @@ fn make(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
             address,
             admit: (n == 0).then_some(admit),
             metrics: None,
+            page: None,
             listens: Listen::usual(&own).into_iter().map(absolute).collect(),
             announced: Vec::new(),
             labels: [("box".to_string(), format!("b{n}"))].into(),

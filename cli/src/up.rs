@@ -20,6 +20,7 @@ use crate::doors::DoorOptions;
 use crate::logging::Logging;
 use crate::notify;
 use crate::output::NO_THREAD;
+use crate::page::{PageOptions, bind_page};
 use crate::processes::{self, Addresses, Each};
 use crate::serving::{absolute, farewell, greet, serve_metrics};
 
@@ -82,6 +83,8 @@ pub struct Up {
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
+    page: PageOptions,
+    #[command(flatten)]
     limits: HostLimits,
     #[command(flatten)]
     logging: Logging,
@@ -110,7 +113,11 @@ impl Up {
         };
         let limits = self.limits.words().over(Limits::default())?;
         serve_metrics(self.metrics, &self.dir)?;
+        let page = bind_page(self.page.door()?.as_ref(), &self.dir)?;
         if self.processes {
+            if !page.is_none() {
+                page.serve(self.logging.start()?)?;
+            }
             let limits = self.limits.words();
             let (local, polling, lanes) = (self.local, self.polling, self.lanes);
             let doors = self.doors.clone();
@@ -134,7 +141,7 @@ impl Up {
         let listens = self.listens();
         self.doors.check(&listens, "--listen")?;
         Listen::check_announced(&self.iscsi_announce, &listens, "--iscsi-announce")?;
-        let array = Array::start(&self.dir, &spec, &listens, self.logging.start()?)?
+        let array = Array::start(&self.dir, &spec, &listens, page.serve(self.logging.start()?)?)?
             .with_doors(&self.doors.over(Doors::default()))?
             .announcing(self.iscsi_announce.clone())
             .limited(limits)

@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 41] = [
+const ORDER: [&str; 43] = [
     "args",
     "output",
     "token",
@@ -38,6 +38,8 @@ const ORDER: [&str; 41] = [
     "status",
     "host",
     "complete",
+    "page",
+    "user",
     "serving",
     "shell",
     "attach",
@@ -49,5 +51,5 @@ const ORDER: [&str; 41] = [
 
 #[test]
 fn modules_use_one_another_one_way() {
-    one_way(&ORDER, 41);
+    one_way(&ORDER, 43);
 }

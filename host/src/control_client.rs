@@ -1,8 +1,10 @@
 //! Asking a running array.
 
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -24,6 +26,18 @@ pub struct Control {
     waits: fn(&str),
 }
 
+/// Ends the connection of a [`Control`], from another thread.
+#[derive(Debug)]
+pub struct HangUp(UnixStream);
+
+impl HangUp {
+    /// Does it.
+    pub fn now(&self) {
+        // It may have ended already.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
 impl Control {
     /// Connects to the array that runs on the directory `dir`.
     pub fn connect(dir: &Path) -> Result<Control> {
@@ -40,6 +54,25 @@ impl Control {
     /// With this told what the array waits for, if an answer takes longer than a second.
     pub fn telling(self, waits: fn(&str)) -> Control {
         Control { waits, ..self }
+    }
+
+    /// With each line of an answer awaited for this time at most.
+    ///
+    /// # Errors
+    /// If the socket takes no limit.
+    pub fn within(self, time: Duration) -> Result<Control> {
+        let limited = self.stream.get_ref().set_read_timeout(Some(time));
+        limited.map_err(at("limit", &self.path))?;
+        Ok(self)
+    }
+
+    /// What ends the connection from another thread: the array gives up what it has not begun, and a scrub.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn hang_up(&self) -> Result<HangUp> {
+        let stream = self.stream.get_ref().try_clone().map_err(at("duplicate", &self.path))?;
+        Ok(HangUp(stream))
     }
 
     /// Asks how the array is.

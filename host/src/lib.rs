@@ -51,7 +51,7 @@ mod socket;
 mod spec;
 mod state;
 pub mod status;
-mod strangers;
+pub mod strangers;
 mod throttle;
 mod volumes;
 
@@ -62,7 +62,7 @@ pub use cluster::{
     replace,
 };
 pub use control::scrub::SCRUB_RATE;
-pub use control_client::Control;
+pub use control_client::{Control, HangUp};
 pub use control_protocol::{
     Believed, ControlRequest, DiskAction, HostAction, ImportOf, NewHome, NodeAction,
     RebalanceAction, Sealed,
@@ -71,13 +71,13 @@ pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
 pub use disk_timeout::DiskTimeout;
-pub use doors::{Doors, How, Tls};
+pub use doors::{Doors, How, PageDoor, Tls};
 pub use durable::{LOCK, lock, make_private_directory, private_file, write_private};
 pub use error::{Error, Result};
 pub use lanes::Lanes;
 pub use length_of_time::parse_seconds;
 pub use limits::{Limits, LimitsInWords};
-pub use log::{About, Level, Log, stamp};
+pub use log::{About, Level, Log, Sparing, stamp};
 pub use metrics::Metrics;
 pub use polling::Polling;
 pub use reactor::Stopped;

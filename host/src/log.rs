@@ -74,8 +74,16 @@ impl Log {
         Log(Arc::new(write))
     }
 
+    /// This log, with each line also given to somebody else, before it is written.
+    pub fn also(self, heard: impl Fn(Level, &About, &str) + Send + Sync + 'static) -> Log {
+        Log::with_fields(move |level, about, line| {
+            heard(level, about, line);
+            (self.0)(level, about, line);
+        })
+    }
+
     /// Writes a line about something. Others may have a say in what is in it: it stays one line, and not too long.
-    pub(crate) fn say(&self, level: Level, about: &About, line: &str) {
+    pub fn say(&self, level: Level, about: &About, line: &str) {
         (self.0)(level, about, &one_line(&cut(line, LONGEST)));
     }
 
@@ -136,7 +144,7 @@ const WHILE: Duration = Duration::from_secs(10);
 
 /// A log for lines that strangers can cause as often as they like: some are written, and of the others
 /// how many there were.
-pub(crate) struct Sparing {
+pub struct Sparing {
     log: Log,
     /// What the lines are about.
     about: &'static str,
@@ -159,7 +167,7 @@ impl Count {
 
 impl Sparing {
     /// One whose lines, about something, go to this log.
-    pub(crate) fn new(log: Log, about: &'static str) -> Sparing {
+    pub fn new(log: Log, about: &'static str) -> Sparing {
         Sparing { log, about, count: Mutex::default() }
     }
 
@@ -169,7 +177,7 @@ impl Sparing {
     }
 
     /// Writes a line about something, unless there were many lately.
-    pub(crate) fn say_of(&self, now: Instant, about: About, line: &str) {
+    pub fn say_of(&self, now: Instant, about: About, line: &str) {
         self.sum_up(now);
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if count.is_over(now) {
@@ -190,7 +198,7 @@ impl Sparing {
     }
 
     /// Says how many lines were left out, if it is time.
-    pub(crate) fn sum_up(&self, now: Instant) {
+    pub fn sum_up(&self, now: Instant) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if count.left_out > 0 && count.is_over(now) {
             let Count { left_out, .. } = std::mem::take(&mut *count);

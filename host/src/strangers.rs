@@ -1,4 +1,4 @@
-//! Connections of those who want to join, or to read metrics. They are strangers until they have said what they
+//! Connections of those who want to join, to read metrics or to see the page. They are strangers until they have said what they
 //! want, and anybody can be one: each has so much time, and there are so many places. When all are taken, whoever
 //! has been there longest gives way, of the machine that has most.
 
@@ -14,7 +14,7 @@ const MOST: usize = 16;
 
 /// The places.
 #[derive(Default)]
-pub(crate) struct Places(Mutex<Taken>);
+pub struct Places(Mutex<Taken>);
 
 #[derive(Default)]
 struct Taken {
@@ -31,7 +31,7 @@ struct Caller {
 }
 
 /// A place of a caller, as long as this lives.
-pub(crate) struct Place {
+pub struct Place {
     places: Arc<Places>,
     number: u64,
 }
@@ -42,7 +42,7 @@ impl Places {
     }
 
     /// A place for a caller, if there is one or somebody gives way.
-    pub(crate) fn take(self: &Arc<Self>, socket: &Arc<TcpStream>) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, socket: &Arc<TcpStream>) -> Option<Place> {
         let mut taken = self.taken();
         if taken.callers.len() >= MOST {
             let last = taken.gives_way()?;
@@ -71,7 +71,7 @@ impl Taken {
 
 impl Place {
     /// The caller has said what it wants: it need not give way any more.
-    pub(crate) fn is_heard(&self) {
+    pub fn is_heard(&self) {
         if let Some(caller) = self.places.taken().callers.get_mut(&self.number) {
             caller.heard = true;
         }
@@ -85,19 +85,19 @@ impl Drop for Place {
 }
 
 /// A socket of which everything must be over at some time, however little comes at a time.
-pub(crate) struct Hurried<'a> {
+pub struct Hurried<'a> {
     socket: &'a TcpStream,
     until: Cell<Instant>,
 }
 
 impl<'a> Hurried<'a> {
     /// It has so much time.
-    pub(crate) fn new(socket: &'a TcpStream, time: Duration) -> Hurried<'a> {
+    pub fn new(socket: &'a TcpStream, time: Duration) -> Hurried<'a> {
         Hurried { socket, until: Cell::new(Instant::now() + time) }
     }
 
     /// From now on it has so much time.
-    pub(crate) fn give(&self, time: Duration) {
+    pub fn give(&self, time: Duration) {
         self.until.set(Instant::now() + time);
     }
 

@@ -232,6 +232,7 @@ fn process(dir: &Path, name: &str, addresses: [std::net::SocketAddr; 2]) -> Conf
         address: addresses[0],
         admit: (name == "first").then_some(addresses[1]),
         metrics: None,
+        page: None,
         listens: Vec::new(),
         announced: Vec::new(),
         labels: Default::default(),

@@ -9,16 +9,20 @@
 //! | [`vault`] | the keys that seal the secrets |
 //! | [`brake`] | delays after wrong proofs |
 //! | [`book`] | counters and log lines of logins and refusals |
+//! | [`page`] | the page for operators |
 
 pub(crate) mod book;
 pub(crate) mod brake;
 pub(crate) mod keeper;
+mod page;
 pub(crate) mod secret;
 pub(crate) mod vault;
 pub(crate) mod who;
 
 use std::fmt;
 use std::str::FromStr;
+
+pub use page::PageDoor;
 
 use crate::error::{Error, Result, fail};
 

@@ -150,6 +150,7 @@ impl Cluster {
                 address: address(n, 10810)?,
                 admit: (n == 0).then(|| address(n, 10811)).transpose()?,
                 metrics: None,
+                page: None,
                 listens: vec![Listen::unix(own.join("nbd.sock"))],
                 announced: Vec::new(),
                 labels: [("box".to_string(), format!("b{n}"))].into(),

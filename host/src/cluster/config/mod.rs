@@ -18,7 +18,7 @@ use super::patience::Patience;
 use crate::control_protocol::NewHome;
 use crate::disk::queue::DiskQueue;
 use crate::disk_timeout::DiskTimeout;
-use crate::doors::{Doors, How, Tls};
+use crate::doors::{Doors, How, PageDoor, Tls};
 use crate::error::{Error, Result, at, fail};
 use crate::lanes::Lanes;
 use crate::limits::{Limits, LimitsInWords};
@@ -51,6 +51,8 @@ pub struct Configuration {
     pub admit: Option<SocketAddr>,
     /// Where it serves metrics, if it does.
     pub metrics: Option<SocketAddr>,
+    /// Where it serves the page for operators, if it does.
+    pub page: Option<PageDoor>,
     /// Where hosts reach it. In the file each protocol has a key of its own.
     pub listens: Vec<Listen>,
     /// What hosts are told instead, for protocols that have a key for that.
@@ -99,6 +101,12 @@ struct File {
     admit: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     metrics: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    page: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    page_certificate: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    page_key: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rebuild_floor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -260,6 +268,12 @@ impl Configuration {
         let slow_disk_timeout =
             file.slow_disk_timeout.map_or(Ok(SlowDiskTimeout::default()), |t| t.parse());
         let tls = file.tls.map_or(Ok(Tls::default()), |t| t.parse());
+        let page = PageDoor::of_file(
+            file.page.as_deref(),
+            file.page_certificate.as_deref(),
+            file.page_key.as_deref(),
+            base,
+        )?;
         let local = links.local.map_or(Ok(LocalLinks::default()), |l| l.parse());
         let config = Configuration {
             name: file.name.parse().map_err(|e| Error(format!("name: {e}")))?,
@@ -270,6 +284,7 @@ impl Configuration {
             address: address("address", &file.address)?,
             admit: file.admit.as_deref().map(|a| address("admit", a)).transpose()?,
             metrics: file.metrics.as_deref().map(metrics_address).transpose()?,
+            page,
             listens: listens.collect::<Result<_>>()?,
             announced,
             labels: file.labels,
@@ -315,6 +330,7 @@ impl Configuration {
             .into_iter()
             .chain(self.admit.map(|a| ("admit", tcp(a))))
             .chain(self.metrics.map(|a| ("metrics", tcp(a))))
+            .chain(self.page.iter().map(move |p| ("page", tcp(p.address))))
             .chain(self.listens.iter().map(|l| (l.key(), l.clone())))
     }
 
@@ -402,6 +418,9 @@ impl Configuration {
         }
         let usual = FillRates::default();
         let (queue, queue_depth) = self.queue.words();
+        let page_file = |which: fn(&(PathBuf, PathBuf)) -> &PathBuf| {
+            self.page.as_ref()?.tls.as_ref().map(which).cloned()
+        };
         let file = File {
             name: self.name.to_string(),
             dir: self.dir.clone(),
@@ -412,6 +431,9 @@ impl Configuration {
             address: self.address.to_string(),
             admit: self.admit.map(|a| a.to_string()),
             metrics: self.metrics.map(|a| a.to_string()),
+            page: self.page.as_ref().map(|p| p.address.to_string()),
+            page_certificate: page_file(|(certificate, _)| certificate),
+            page_key: page_file(|(_, key)| key),
             rebuild_floor: (self.fill.floor != usual.floor).then(|| self.fill.floor.to_string()),
             rebuild_ceiling: (self.fill.ceiling != usual.ceiling)
                 .then(|| self.fill.ceiling.to_string()),

@@ -10,6 +10,7 @@ fn config(dir: &Path, name: &str, port: u16, disks: &[&str]) -> Configuration {
         address: format!("127.0.0.1:{port}").parse().unwrap(),
         admit: None,
         metrics: None,
+        page: None,
         listens: Vec::new(),
         announced: Vec::new(),
         labels: Default::default(),
