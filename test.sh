@@ -108,6 +108,7 @@ e2e() {
     tests/client.sh
     tests/iscsi.sh
     tests/reservations.sh
+    tests/vhost_user.sh
     tests/doors.sh
     tests/page.sh
     tests/mirror.sh

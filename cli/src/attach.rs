@@ -24,7 +24,7 @@ use crate::args;
 use crate::doors::DoorOptions;
 use crate::logging::Logging;
 use crate::notify;
-use crate::output::{NO_THREAD, uri};
+use crate::output::{NO_THREAD, uris};
 use crate::page::{PageOptions, bind_page};
 use crate::serving::{absolute, farewell, serve_metrics};
 use crate::token::{self, TokenFile};
@@ -79,13 +79,13 @@ struct Served(Vec<Listen>);
 
 impl Served {
     fn flag(protocol: HostProtocol) -> Arg {
-        let HostProtocol { key, spoken_by, socket } = protocol;
+        let HostProtocol { key, spoken_by, socket, form } = protocol;
         let usual = socket.map_or("none".to_string(), |socket| format!("DIR/{socket}"));
         let help = format!(
             "Address to serve {spoken_by}, now and in later runs; may be repeated [default: {usual}]"
         );
         let read = move |text: &str| Listen::spoken(key, text);
-        let flag = Arg::new(key).long(key).value_name("PATH.sock|HOST:PORT").help(help);
+        let flag = Arg::new(key).long(key).value_name(form).help(help);
         flag.action(ArgAction::Append).value_parser(read)
     }
 }
@@ -312,8 +312,8 @@ fn of_volume(status: &Status, volume: &str) -> Result<String> {
         "{volume}: {}, {layout}, {mode}; this host {does} the disks itself\n",
         bytes(found.size),
     );
-    for listen in &status.listens {
-        out += &format!("    {}\n", uri(listen, found));
+    for uri in uris(&status.listens, found) {
+        out += &format!("    {uri}\n");
     }
     if found.choice("dispatch") != "commanded" && !is_snapshot {
         out += &format!(

@@ -35,11 +35,29 @@ pub fn say_cut_off(answer: &Value) -> Result<()> {
     }
 }
 
-/// The URI of a volume at an address, given as URI without its name. By iSCSI it is the first unit of a target.
+/// The addresses at which hosts reach a volume, as URIs. One that is for another volume is left out.
+pub fn uris<'a>(
+    listens: &'a [String],
+    volume: &'a VolumeStatus,
+) -> impl Iterator<Item = String> + 'a {
+    let of_disks = |listen: &str| listen.starts_with("vhost-user");
+    let of_volume = move |listen: &str| {
+        let rest = listen.split_once(":///").map_or("", |(_, rest)| rest);
+        rest.split_once('?').is_some_and(|(name, _)| name == volume.name)
+    };
+    let fits = move |listen: &&String| !of_disks(listen) || of_volume(listen);
+    listens.iter().filter(fits).map(|listen| uri(listen, volume))
+}
+
+/// The URI of a volume at an address, given as URI without its name. By iSCSI it is the first unit of a target; that
+/// of a disk by vhost-user has its name.
 pub fn uri(listen: &str, volume: &VolumeStatus) -> String {
     let VolumeStatus { name: volume, iscsi_target, .. } = volume;
     if listen.starts_with("iscsi:") {
         return format!("{listen}/{iscsi_target}/0");
+    }
+    if listen.starts_with("vhost-user") {
+        return listen.to_string();
     }
     match listen.split_once("+unix:///?socket=") {
         Some((scheme, path)) => {
@@ -131,5 +149,7 @@ mod tests {
         assert_eq!(uri("nbd+unix:///?socket=/a%20b/s"), "nbd+unix:///v?socket=/a%20b/s");
         assert_eq!(uri("weft+unix:///?socket=/s"), "weft+unix:///v?socket=/s");
         assert_eq!(uri("iscsi://127.0.0.1:3260"), "iscsi://127.0.0.1:3260/iqn.x:v/0");
+        let disks = ["v", "w", ""].map(|name| format!("vhost-user+unix:///{name}?socket=/s"));
+        assert_eq!(uris(&disks, &volume).collect::<Vec<_>>(), disks[..1]);
     }
 }

@@ -11,7 +11,7 @@ use weft_host::{Listen, Metrics, Stopped};
 use weft_terminal::{bytes, say};
 
 use crate::args;
-use crate::output::{own_name, quoted, uri};
+use crate::output::{own_name, quoted, uri, uris};
 use crate::volume::survives;
 
 /// How long to wait between looks whether the nodes agree on a map.
@@ -95,8 +95,8 @@ fn greeting(dir: &Path, status: &Status) -> String {
         let VolumeStatus { name, layout, mode, .. } = volume;
         let size = bytes(volume.size);
         out += &format!("\n  {name}: {size}, {layout}, {mode}; survives: {}\n", survives(volume));
-        for listen in listens {
-            out += &format!("    {}\n", uri(listen, volume));
+        for uri in uris(listens, volume) {
+            out += &format!("    {uri}\n");
         }
     }
     let victim = nodes.len().saturating_sub(1).min(2);

@@ -53,8 +53,8 @@ pub struct Up {
     stripe_unit: Option<u64>,
     #[command(flatten)]
     choices: Choices<ForVolumes>,
-    /// Address to serve hosts: NBD, weft-client's protocol after 'native:', or iSCSI after 'iscsi:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
-    #[arg(long, value_name = "[native:|iscsi:]PATH.sock|HOST:PORT")]
+    /// Address to serve hosts: NBD, weft-client's protocol after 'native:', iSCSI after 'iscsi:', or a virtual machine's disk after 'vhost-user:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
+    #[arg(long, value_name = "[native:|iscsi:]PATH.sock|HOST:PORT|vhost-user:PATH.sock[=VOLUME]")]
     listen: Vec<Listen>,
     /// Address that iSCSI hosts are told in a discovery and when they are sent here from another process; may be repeated [default: the iSCSI addresses of --listen]
     #[arg(long, value_name = "HOST:PORT", value_parser = iscsi_announced)]

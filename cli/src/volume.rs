@@ -27,7 +27,7 @@ use weft_terminal::{align_right, bytes, folded, say, say_json, table, width};
 use crate::args::{self, Common};
 use crate::choices::help_for_set;
 use crate::lost;
-use crate::output::{say_cut_off, uri};
+use crate::output::{say_cut_off, uris};
 
 use copying::Copy;
 use creating::Create;
@@ -338,7 +338,7 @@ impl Volume {
         if let (Volume::Show(_), Some(warning)) = (self, &volume.warning) {
             say(format!("warning: {warning}"))?;
         }
-        listens.iter().try_for_each(|listen| say(uri(listen, volume)))
+        uris(listens, volume).try_for_each(say)
     }
 }
 

@@ -1,13 +1,17 @@
 //! A connected stream socket of either kind.
 
+use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
@@ -154,6 +158,39 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// How a connection has more than its socket watched: the poll says of it what it says of the socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    registry: Arc<Registry>,
+    token: Token,
+}
+
+impl Watch {
+    /// For the connection with this token.
+    pub(crate) fn new(registry: Arc<Registry>, token: Token) -> Watch {
+        Watch { registry, token }
+    }
+
+    /// Watches a descriptor, until the returned value is dropped.
+    pub(crate) fn add(&self, file: File) -> io::Result<Watched> {
+        self.registry.register(&mut SourceFd(&file.as_raw_fd()), self.token, Interest::READABLE)?;
+        Ok(Watched { file, registry: self.registry.clone() })
+    }
+}
+
+/// A descriptor that is watched. Other processes may have it too, so that closing it does not end that.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    file: File,
+    registry: Arc<Registry>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.registry.deregister(&mut SourceFd(&self.file.as_raw_fd()));
     }
 }
 

@@ -70,6 +70,9 @@ impl Hosts {
         }
         self.said = said;
         self.note_login(engine, id);
+        if let Some(why) = self.connections.take_complaint(id) {
+            self.complaints.say(now, &why);
+        }
         match end {
             Ok(()) => self.connections.look_at_patience(id, now),
             Err(end) => self.hang_up(engine, id, end),

@@ -7,6 +7,8 @@ use super::Reactor;
 use super::acceptor::CONTROL_SOCKET;
 use crate::doors::book::Entry;
 use crate::doors::who::{Cause, Who};
+use crate::error::{Error, Result};
+use crate::sessions::Session;
 use crate::sessions::listen::Caller;
 use crate::socket::Stream;
 
@@ -73,12 +75,7 @@ impl Reactor {
     /// A host's connection is served by the next node that takes requests.
     fn welcome(&mut self, id: usize, listener: usize, stream: Stream, peer: String) {
         match self.hosts.next_node(&self.engine) {
-            Some(node) => match self.acceptor.begin(
-                (listener, stream),
-                peer,
-                node,
-                self.peer_status.addresses(),
-            ) {
+            Some(node) => match self.begin(id, (listener, stream), peer, node) {
                 Ok(session) => self.hosts.add(id, session),
                 Err(e) => {
                     self.complaints.say(Instant::now(), &format!("cannot serve a host: {e}"));
@@ -88,6 +85,19 @@ impl Reactor {
             // Another process can serve the host; this one closes the connection.
             None => self.acceptor.leave(id),
         }
+    }
+
+    fn begin(
+        &mut self,
+        id: usize,
+        (listener, stream): (usize, Stream),
+        peer: String,
+        node: usize,
+    ) -> Result<Box<dyn Session>> {
+        let watch = self.poller.watch_more(id);
+        let watch = watch.map_err(|e| Error(format!("cannot wait for events: {e}")))?;
+        let elsewhere = self.peer_status.addresses();
+        self.acceptor.begin((listener, stream, watch), peer, node, elsewhere)
     }
 
     /// How long until it is said how many lines about connections were left out.

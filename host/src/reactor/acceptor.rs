@@ -25,7 +25,7 @@ use crate::sessions::callers::Callers;
 use crate::sessions::door::Door;
 use crate::sessions::listen::{Caller, Listen, Listener};
 use crate::sessions::{Arrival, Session};
-use crate::socket::Stream;
+use crate::socket::{Stream, Watch};
 
 /// How long after somebody could not be let in it is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -245,14 +245,16 @@ impl Acceptor {
         let door = Door { operator: true, ..Door::default() };
         let memory = Use::new(&self.memory);
         let (portals, elsewhere) = (Vec::new(), Vec::new());
-        let arrival = Arrival { stream, peer, node, memory, portals, elsewhere, door };
+        let (volume, watch) = (None, None);
+        let arrival =
+            Arrival { stream, peer, node, memory, portals, elsewhere, door, volume, watch };
         Listen::native_unix("").begin(arrival)
     }
 
     /// The session of a host that came in at a listener, served by a node; and where other processes serve hosts.
     pub(super) fn begin(
         &self,
-        (listener, stream): (usize, Stream),
+        (listener, stream, watch): (usize, Stream, Watch),
         peer: String,
         node: usize,
         elsewhere: Vec<(NodeId, String)>,
@@ -267,6 +269,9 @@ impl Acceptor {
             operator: false,
         };
         let memory = Use::new(&self.memory);
-        Ok(at.begin(Arrival { stream, peer, node, memory, portals, elsewhere, door }))
+        let (volume, watch) = (None, Some(watch));
+        let arrival =
+            Arrival { stream, peer, node, memory, portals, elsewhere, door, volume, watch };
+        Ok(at.begin(arrival))
     }
 }

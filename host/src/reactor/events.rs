@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::event::{Event, Source};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
 
-use crate::socket::Ready;
+use crate::socket::{Ready, Watch};
 
 const WAKER: Token = Token(0);
 pub(super) const DISKS: Token = Token(1);
@@ -27,6 +28,8 @@ pub(crate) const PEERS: Token = Token(1 << 48);
 /// The poll, and what it has said.
 pub(super) struct Poller {
     poll: Poll,
+    /// The poll's own list, for connections that have more watched than a socket; once one may.
+    shared: Option<Arc<Registry>>,
     events: Events,
     next_number: usize,
 }
@@ -44,7 +47,7 @@ pub(super) enum Happened<'a> {
 impl Poller {
     /// One that waits for what is in `poll`, and for what is still to come.
     pub(super) fn new(poll: Poll) -> Poller {
-        Poller { poll, events: Events::with_capacity(256), next_number: CONNECTIONS }
+        Poller { poll, shared: None, events: Events::with_capacity(256), next_number: CONNECTIONS }
     }
 
     /// Where what is waited for is listed.
@@ -65,6 +68,15 @@ impl Poller {
     /// Waits for something at a connection from now on.
     pub(super) fn watch_connection(&self, id: usize, source: &mut dyn Source) -> io::Result<()> {
         self.registry().register(source, Token(id), Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// How a connection has more watched.
+    pub(super) fn watch_more(&mut self, id: usize) -> io::Result<Watch> {
+        let registry = match &self.shared {
+            Some(registry) => registry.clone(),
+            None => self.shared.insert(Arc::new(self.registry().try_clone()?)).clone(),
+        };
+        Ok(Watch::new(registry, Token(id)))
     }
 
     /// A number that no connection and no question has had.

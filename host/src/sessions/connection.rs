@@ -155,7 +155,7 @@ pub(super) struct Connection<P: Protocol> {
 impl<P: Protocol> Connection<P> {
     /// One that has just come in, served by a node.
     pub(super) fn new(arrival: Arrival) -> Connection<P> {
-        let Arrival { stream, peer, node, memory, portals, elsewhere, door } = arrival;
+        let Arrival { stream, peer, node, memory, portals, elsewhere, door, .. } = arrival;
         let door = Door { in_front: !P::SPEAKS_OF_TLS, ..door };
         let machine = P::machine_with(door.spoken());
         let link = Link::new(stream, peer, machine, (P::BOUNDS, memory), door);

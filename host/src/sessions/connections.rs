@@ -183,6 +183,11 @@ impl Connections {
         self.is_told(id);
     }
 
+    /// What one has for the log, said once.
+    pub(crate) fn take_complaint(&mut self, id: usize) -> Option<String> {
+        self.sessions.get_mut(&id)?.take_complaint()
+    }
+
     /// The volume that one has begun to use, said once.
     pub(crate) fn take_login(&mut self, id: usize) -> Option<VolumeId> {
         self.sessions.get_mut(&id)?.take_login()

@@ -28,6 +28,8 @@ const NATIVE: &str = "native:";
 pub struct Listen {
     front_end: &'static FrontEnd,
     place: Place,
+    /// The volume that is served there, if its name is part of the address.
+    volume: Option<String>,
 }
 
 /// Where one listens.
@@ -41,7 +43,8 @@ enum Place {
 
 impl PartialEq for Listen {
     fn eq(&self, other: &Listen) -> bool {
-        self.front_end.prefix == other.front_end.prefix && self.place == other.place
+        let of = |l: &Listen| (l.front_end.prefix, l.place.clone(), l.volume.clone());
+        of(self) == of(other)
     }
 }
 
@@ -53,32 +56,11 @@ impl fmt::Debug for Listen {
     }
 }
 
-/// A protocol that hosts can speak, for flags and their help.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostProtocol {
-    /// What configurations have its addresses under, and flags are called.
-    pub key: &'static str,
-    /// What its hosts are called.
-    pub spoken_by: &'static str,
-    /// The name of its socket in a directory where nothing else is said, if it is spoken there then.
-    pub socket: Option<&'static str>,
-}
-
-impl HostProtocol {
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = HostProtocol> {
-        FRONT_ENDS.iter().map(|f| HostProtocol {
-            key: f.key,
-            spoken_by: f.spoken_by,
-            socket: f.socket,
-        })
-    }
-}
-
 impl Listen {
     /// In a directory where nothing else is said: each protocol that has one at a socket of its own.
     pub fn usual(dir: &Path) -> Vec<Listen> {
-        let at = |f, socket| Listen { front_end: f, place: Place::Unix(dir.join(socket)) };
+        let place = |socket| Place::Unix(dir.join(socket));
+        let at = |f, socket| Listen { front_end: f, place: place(socket), volume: None };
         FRONT_ENDS.iter().filter_map(|f| Some(at(f, f.socket?))).collect()
     }
 
@@ -175,9 +157,10 @@ impl Listen {
 
     /// The path or address, as it was given.
     pub(crate) fn place(&self) -> String {
-        match &self.place {
-            Place::Unix(path) => path.display().to_string(),
-            Place::Tcp(address) => address.clone(),
+        match (&self.place, &self.volume) {
+            (Place::Unix(path), None) => path.display().to_string(),
+            (Place::Unix(path), Some(volume)) => format!("{}={volume}", path.display()),
+            (Place::Tcp(address), _) => address.clone(),
         }
     }
 
@@ -217,7 +200,7 @@ impl Listen {
 
     /// A session for a new connection.
     pub(crate) fn begin(&self, arrival: Arrival) -> Box<dyn Session> {
-        (self.front_end.begin)(arrival)
+        (self.front_end.begin)(Arrival { volume: self.volume.clone(), ..arrival })
     }
 
     /// The TCP address, as a host that connected to `local` can use it.
@@ -234,12 +217,14 @@ impl Listen {
 }
 
 impl fmt::Display for Listen {
-    /// As a URI, without the volume's name.
+    /// As a URI, without the volume's name unless the address has it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.front_end.scheme;
         match &self.place {
             Place::Unix(path) => {
-                write!(f, "{scheme}+unix:///?socket={}", in_uri(path.as_os_str().as_bytes()))
+                let volume = self.volume.as_deref().unwrap_or_default();
+                let path = in_uri(path.as_os_str().as_bytes());
+                write!(f, "{scheme}+unix:///{volume}?socket={path}")
             }
             Place::Tcp(address) => write!(f, "{scheme}://{address}"),
         }
@@ -250,12 +235,27 @@ impl FromStr for Listen {
     type Err = Error;
 
     /// Reads an address: a path (with a slash, or ending in `.sock`), or `HOST:PORT`; with a protocol's
-    /// prefix before it (`native:` or `iscsi:`), if it is not for NBD.
+    /// prefix before it (`native:`, `iscsi:` or `vhost-user:`), if it is not for NBD. Behind a path for the last stands
+    /// `=VOLUME`, unless it is for the first volume.
     fn from_str(text: &str) -> Result<Listen> {
         let prefixed = FRONT_ENDS.iter().filter(|f| !f.prefix.is_empty());
         let mut others = prefixed.filter_map(|f| Some((f.prefix, text.strip_prefix(f.prefix)?)));
         let (prefix, place) = others.next().unwrap_or(("", text));
-        Ok(place.parse::<Place>()?.for_protocol(prefix))
+        let names_volume = FRONT_ENDS.iter().any(|f| f.prefix == prefix && f.names_volume);
+        if !names_volume {
+            return Ok(place.parse::<Place>()?.for_protocol(prefix));
+        }
+        let named = place.rsplit_once('=').filter(|(_, volume)| !volume.contains('/'));
+        let (path, volume) = named.map_or((place, None), |(path, v)| (path, Some(v.to_string())));
+        match path.parse() {
+            Ok(path @ Place::Unix(_)) if volume.as_deref() != Some("") => {
+                Ok(Listen { volume, ..path.for_protocol(prefix) })
+            }
+            _ => fail(format!(
+                "'{place}' is no address for {prefix} give the path of a socket (with a slash, or ending in .sock), \
+                 and the volume behind it, such as ./vm.sock=vol0"
+            )),
+        }
     }
 }
 
@@ -263,7 +263,7 @@ impl Place {
     /// A place where the protocol with this prefix is spoken.
     fn for_protocol(self, prefix: &str) -> Listen {
         let front_end = FRONT_ENDS.iter().find(|f| f.prefix == prefix).expect("a protocol");
-        Listen { front_end, place: self }
+        Listen { front_end, place: self, volume: None }
     }
 }
 
@@ -275,8 +275,8 @@ impl FromStr for Place {
             && before.contains(':')
         {
             return fail(format!(
-                "'{text}' begins with an unknown protocol: paths need none for NBD, and 'native:' or 'iscsi:' for \
-                 the others; a relative path with a colon begins with './'"
+                "'{text}' begins with an unknown protocol: paths need none for NBD, and 'native:', 'iscsi:' or \
+                 'vhost-user:' for the others; a relative path with a colon begins with './'"
             ));
         }
         if text.contains('/') || text.ends_with(".sock") {
@@ -533,6 +533,28 @@ mod tests {
         assert!(!path.exists() && path.parent().unwrap().is_dir());
         assert_eq!(Listen::native_unix(dir.path().join("none/s")).check(), Ok(()));
         assert!(!dir.path().join("none").exists(), "a look changes nothing");
+    }
+
+    #[test]
+    fn addresses_of_disks_are_paths_and_name_volumes() {
+        let of = |text: &str| text.parse::<Listen>();
+        for (text, path, volume) in [
+            ("vhost-user:./a.sock=vol0", "./a.sock", Some("vol0")),
+            ("vhost-user:/run/a=vol0@s1", "/run/a", Some("vol0@s1")),
+            ("vhost-user:a.sock", "a.sock", None),
+            ("vhost-user:/a=b/c.sock", "/a=b/c.sock", None),
+        ] {
+            let read = of(text).unwrap();
+            assert_eq!((read.path(), read.volume.as_deref()), (Some(Path::new(path)), volume));
+            assert_eq!(of(&format!("vhost-user:{}", read.place())), Ok(read));
+        }
+        assert_ne!(of("vhost-user:a.sock=v"), of("vhost-user:a.sock"));
+        let uri = of("vhost-user:/a.sock=v").unwrap().to_string();
+        assert_eq!(uri, "vhost-user+unix:///v?socket=/a.sock");
+        for bad in ["vhost-user:127.0.0.1:1", "vhost-user:./a.sock=", "vhost-user:", "vhost-user:v"]
+        {
+            assert!(of(bad).unwrap_err().0.contains("./vm.sock=vol0"), "{bad}");
+        }
     }
 
     #[test]

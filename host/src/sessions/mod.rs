@@ -7,10 +7,12 @@
 //! | module | what is in it |
 //! |---|---|
 //! | `nbd`, `native`, `iscsi` | the protocols |
+//! | `vhost_user` | disks of virtual machines, whose memory is shared: a session without a machine of bytes |
 //! | `connection` | a session, made of a protocol's machine and a socket |
 //! | `connections` | all of them, and what they share |
 //! | `link` | the socket, and how much a host may have in work |
 //! | `door`, `tls` | authentication of a host, and TLS over its socket |
+//! | `protocols` | their names, for flags |
 //! | `listen`, `callers` | where connections come in, and how many there may be |
 //! | `numbered` | hosts that number their requests, and come back |
 //! | `room`, `patience` | how much of a request, and for how long, is kept until it is whole |
@@ -27,8 +29,10 @@ mod native;
 mod nbd;
 pub(crate) mod numbered;
 pub(crate) mod patience;
+pub(crate) mod protocols;
 pub(crate) mod room;
 mod tls;
+mod vhost_user;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,12 +52,16 @@ use patience::Patience;
 use room::Room;
 
 use crate::doors::who::Who;
-use crate::socket::{Ready, Stream};
+use crate::socket::{Ready, Stream, Watch};
 use crate::volumes::{Exports, Served};
 
 /// The protocols that hosts can speak. A new one is a module and its line here.
-pub(crate) static FRONT_ENDS: [FrontEnd; 3] =
-    [FrontEnd::of::<nbd::Nbd>(), FrontEnd::of::<native::Native>(), FrontEnd::of::<iscsi::Iscsi>()];
+pub(crate) static FRONT_ENDS: [FrontEnd; 4] = [
+    FrontEnd::of::<nbd::Nbd>(),
+    FrontEnd::of::<native::Native>(),
+    FrontEnd::of::<iscsi::Iscsi>(),
+    vhost_user::FRONT_END,
+];
 
 /// A protocol, as addresses and configurations name it.
 pub(crate) struct FrontEnd {
@@ -69,6 +77,8 @@ pub(crate) struct FrontEnd {
     pub(crate) scheme: &'static str,
     /// Whether its hosts prove by CHAP who they are, where nothing else is asked of them.
     pub(crate) has_chap: bool,
+    /// Whether an address is the path of a socket, and may name the volume that is served there: its hosts cannot.
+    pub(crate) names_volume: bool,
     /// What a process's configuration has the addresses under that hosts are told, if they are told any.
     pub(crate) announced: Option<&'static str>,
     /// Begins a session at a connection.
@@ -90,6 +100,10 @@ pub(crate) struct Arrival {
     pub(crate) elsewhere: Vec<(NodeId, String)>,
     /// How its other end proves who it is.
     pub(crate) door: Door,
+    /// The volume that the address names where it has come in, if it names one.
+    pub(crate) volume: Option<String>,
+    /// How it has more watched than its socket.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl FrontEnd {
@@ -102,6 +116,7 @@ impl FrontEnd {
             socket: P::SOCKET,
             scheme: P::SCHEME,
             has_chap: P::HAS_CHAP,
+            names_volume: false,
             announced: P::ANNOUNCED,
             begin,
         }
@@ -212,6 +227,11 @@ pub(crate) trait Session: Send {
 
     /// The volume that it has begun to use, said once.
     fn take_login(&mut self) -> Option<VolumeId>;
+
+    /// A line for the log, said once.
+    fn take_complaint(&mut self) -> Option<String> {
+        None
+    }
 
     /// Takes note of what it keeps us waiting for, and says how patient we are with it.
     fn look_at_patience(&mut self, now: Instant) -> &Patience;

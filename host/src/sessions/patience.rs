@@ -28,6 +28,11 @@ impl Patience {
         Patience { awaits: Awaits::Greeting, begun: 0, waited: Duration::ZERO, since: Some(now) }
     }
 
+    /// With a connection that keeps nobody waiting, whatever it does.
+    pub(crate) fn with_nobody() -> Patience {
+        Patience { awaits: Awaits::Nothing, begun: 0, waited: Duration::ZERO, since: None }
+    }
+
     /// Takes note of what is waited for now, and whether we listen.
     pub(crate) fn look(&mut self, machine: &impl Service, listens: bool, now: Instant) {
         let (awaits, begun) = (machine.awaits(), machine.begun());

@@ -1,0 +1,236 @@
+//! Queues as no driver should write them: whatever is in the memory, a queue goes on or breaks, and nothing else.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use mio::{Poll, Token};
+use proptest::prelude::*;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use vhost::vhost_user::message::VhostUserMemoryRegion;
+use vm_memory::{Bytes, GuestAddress};
+use weft_core::Buffer;
+use weft_core::node::{HostData, HostOp};
+
+use super::AT_ONCE;
+use super::chain::{Broken, Chain};
+use super::memory::{Guest, Memory, Segment};
+use super::request::{Parts, Status, Wish};
+use super::ring::Ring;
+use crate::socket::{Watch, Watched};
+
+/// Two regions with a gap between them; a queue of 16 in the first.
+const REGIONS: [(u64, u64); 2] = [(0x1000, 0x8000), (0xa000, 0x4000)];
+const USER: u64 = 0x7000_0000;
+const ENTRIES: u16 = 16;
+const PLACES: [u64; 3] = [0x1000, 0x2000, 0x3000];
+
+fn memory() -> Memory {
+    let mut memory = Memory::default();
+    for (at, len) in REGIONS {
+        let file = File::from(memfd_create("m", MemfdFlags::CLOEXEC).unwrap());
+        ftruncate(&file, len).unwrap();
+        memory.add(&VhostUserMemoryRegion::new(at, len, USER + at, 0), file).unwrap();
+    }
+    memory
+}
+
+fn watched(fd: OwnedFd) -> (Poll, Watched) {
+    let poll = Poll::new().unwrap();
+    let registry = Arc::new(poll.registry().try_clone().unwrap());
+    let watched = Watch::new(registry, Token(1)).add(File::from(fd)).unwrap();
+    (poll, watched)
+}
+
+fn started(memory: &Memory) -> (Poll, Ring) {
+    let (poll, kick) = watched(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    let mut ring = Ring::new();
+    ring.set_entries(ENTRIES.into()).unwrap();
+    ring.set_places(PLACES.map(|at| USER + at), memory).unwrap();
+    ring.start(kick, memory.guest(), (true, None)).unwrap();
+    ring.enable(true);
+    (poll, ring)
+}
+
+fn describe(guest: &Guest, index: u16, (at, len, flags, next): (u64, u32, u16, u16)) {
+    let place = |field| GuestAddress(PLACES[0] + 16 * u64::from(index) + field);
+    guest.write_obj(at, place(0)).unwrap();
+    guest.write_obj(len, place(8)).unwrap();
+    guest.write_obj(flags, place(12)).unwrap();
+    guest.write_obj(next, place(14)).unwrap();
+}
+
+fn offer(guest: &Guest, heads: &[u16], index: u16) {
+    for (n, head) in heads.iter().enumerate() {
+        guest.write_obj(*head, GuestAddress(PLACES[1] + 4 + 2 * n as u64)).unwrap();
+    }
+    guest.write_obj(index, GuestAddress(PLACES[1] + 2)).unwrap();
+}
+
+/// Serves a queue as a session does. Says how many requests there were.
+fn serve(ring: &mut Ring, guest: &Guest) -> Result<usize, Broken> {
+    let mut count = 0;
+    while count < AT_ONCE
+        && let Some((head, chain)) = ring.next(guest)?
+    {
+        count += 1;
+        let (parts, header) = Parts::of(guest, chain)?;
+        let wish = header.ok_or(Status::Failed).and_then(|header| parts.wish(guest, &header));
+        let (status, filled) = match wish {
+            Ok(Wish::Name) => {
+                (Status::Done, parts.name(guest, "a name that is a little too long").unwrap())
+            }
+            Ok(wish) => match parts.op(guest, wish).unwrap() {
+                HostOp::Read(range) => {
+                    let data = HostData::Bytes(vec![Buffer::Zero(range.len as usize)]);
+                    (Status::Done, parts.fill(guest, &data).unwrap())
+                }
+                _ => (Status::Done, 0),
+            },
+            Err(status) => (status, 0),
+        };
+        parts.end(guest, status)?;
+        ring.answer(guest, head, filled + 1)?;
+    }
+    Ok(count)
+}
+
+fn numbers() -> impl Strategy<Value = (u64, u32, u16, u16)> {
+    let near =
+        REGIONS.map(|(at, len)| prop_oneof![at..at + len, Just(at + len - 1), Just(at + len)]);
+    let [first, second] = near;
+    let at = prop_oneof![4 => first, 2 => second, 1 => any::<u64>(), 1 => Just(u64::MAX - 3)];
+    let len = prop_oneof![
+        4 => prop::sample::select(vec![0_u32, 1, 15, 16, 17, 32, 512, 513, 1024, 4096]),
+        1 => any::<u32>(),
+        1 => Just(u32::MAX),
+    ];
+    (
+        at,
+        len,
+        prop_oneof![8 => 0..4_u16, 1 => any::<u16>()],
+        prop_oneof![8 => 0..ENTRIES, 1 => any::<u16>()],
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_ring_does_more_than_break(
+        descriptors in prop::collection::vec(numbers(), usize::from(ENTRIES)),
+        heads in prop::collection::vec(prop_oneof![8 => 0..ENTRIES, 1 => any::<u16>()], usize::from(ENTRIES)),
+        kinds in prop::collection::vec((0..16_u32, any::<u64>()), 8),
+        index in prop_oneof![8 => 0..=ENTRIES, 1 => any::<u16>()],
+    ) {
+        let memory = memory();
+        let guest = memory.guest().clone();
+        // Headers of requests, wherever descriptors find them.
+        for (n, (kind, sector)) in kinds.iter().cycle().take(0x400).enumerate() {
+            let at = 0x4000 + 16 * n as u64;
+            guest.write_obj(*kind, GuestAddress(at)).unwrap();
+            guest.write_obj(*sector, GuestAddress(at + 8)).unwrap();
+        }
+        for (n, descriptor) in descriptors.iter().enumerate() {
+            describe(&guest, n as u16, *descriptor);
+        }
+        let (_poll, mut ring) = started(&memory);
+        offer(&guest, &heads, index);
+        match serve(&mut ring, &guest) {
+            // An answer may be written over the ring of requests, which then has more of them.
+            Ok(count) => prop_assert!(count <= AT_ONCE),
+            Err(why) => {
+                ring.break_off(why);
+                prop_assert!(matches!(ring.next(&guest), Ok(None)), "it is not looked at any more");
+            }
+        }
+    }
+}
+
+#[test]
+fn wrong_descriptors_break_a_queue_and_right_ones_do_not() {
+    const NEXT: u16 = 1;
+    const FILLED: u16 = 2;
+    const TABLE: u16 = 4;
+    let memory = memory();
+    let guest = memory.guest();
+    let walk = |all: &[(u64, u32, u16, u16)]| {
+        for (n, descriptor) in all.iter().enumerate() {
+            describe(guest, n as u16, *descriptor);
+        }
+        Chain::walk(guest, GuestAddress(PLACES[0]), ENTRIES, 0)
+    };
+    let header = (0x4000, 16, NEXT, 1);
+    let status = (0x5000, 1, FILLED, 0);
+    let good = walk(&[header, status]).unwrap();
+    assert_eq!(good.to_read, [Segment { at: GuestAddress(0x4000), len: 16 }]);
+    assert_eq!(good.to_fill, [Segment { at: GuestAddress(0x5000), len: 1 }]);
+    // A table of the same two.
+    for (n, descriptor) in [header, status].into_iter().enumerate() {
+        describe(guest, 8 + n as u16, descriptor);
+    }
+    assert_eq!(walk(&[(PLACES[0] + 8 * 16, 32, TABLE, 0)]), Ok(good));
+    for (wrong, why) in [
+        (vec![(0x4000, 16, NEXT, 16)], "beyond the table"),
+        (vec![(0x4000, 16, NEXT, 0)], "loop"),
+        (vec![(0x8ff8, 16, NEXT, 1), status], "outside"),
+        (vec![(0x9000, 1, NEXT, 1), status], "outside"),
+        (vec![(u64::MAX - 3, 16, NEXT, 1), status], "outside"),
+        (vec![(0x4000, u32::MAX, NEXT, 1), status], "outside"),
+        (vec![(0x5000, 1, FILLED | NEXT, 1), (0x4000, 16, 0, 0)], "behind the room"),
+        (vec![(0x1000, 24, TABLE, 0)], "wrong form"),
+        (vec![(0x1000, 0, TABLE, 0)], "wrong form"),
+        (vec![(0x1000, 32, TABLE | NEXT, 1), status], "wrong form"),
+        (vec![(0x1000, 16 * 1025, TABLE, 0)], "too long"),
+        (vec![(0x9000, 32, TABLE, 0)], "lies outside"),
+        (vec![(0x1000, 32, TABLE, 0), status], "not where one may be"),
+        (vec![header, (0x1000, 32, TABLE, 0)], "not where one may be"),
+    ] {
+        let said = walk(&wrong).unwrap_err();
+        assert!(said.0.contains(why), "{wrong:x?}: {said}");
+    }
+}
+
+#[test]
+fn memory_is_mapped_where_its_file_has_it() {
+    let mut memory = memory();
+    let file = File::from(memfd_create("m", MemfdFlags::CLOEXEC).unwrap());
+    ftruncate(&file, 0x2000).unwrap();
+    let mut add = |at: u64, len: u64, user: u64, offset: u64| {
+        let region = VhostUserMemoryRegion::new(at, len, user, offset);
+        memory.add(&region, file.try_clone().unwrap())
+    };
+    assert!(add(0x20000, 0x2001, USER, 0).is_err(), "the file is shorter");
+    assert!(add(0x20000, 0x1000, USER, 0x1001).is_err());
+    assert!(add(0x20000, 0x1000, USER, u64::MAX).is_err());
+    assert!(add(u64::MAX - 0xfff, 0x2000, USER, 0).is_err(), "it goes beyond all addresses");
+    assert!(add(0x20000, 0x1000, u64::MAX, 0).is_err());
+    assert!(add(0x8000, 0x1000, USER, 0).is_err(), "there is another");
+    assert!(add(0x20000, 0x1000, USER, 0x1000).is_ok());
+}
+
+#[test]
+fn a_queue_that_goes_round_more_than_once_breaks() {
+    let memory = memory();
+    let (_poll, mut ring) = started(&memory);
+    offer(memory.guest(), &[0; 16], 17);
+    assert!(ring.next(memory.guest()).is_err());
+}
+
+#[test]
+fn a_queue_whose_memory_is_taken_away_breaks_and_others_do_not_start() {
+    let mut memory = memory();
+    let (_poll, mut ring) = started(&memory);
+    let first = VhostUserMemoryRegion::new(REGIONS[0].0, REGIONS[0].1, USER + REGIONS[0].0, 0);
+    memory.remove(&first).unwrap();
+    assert!(memory.remove(&first).is_err() && memory.address(USER + 0x1000).is_none());
+    ring.move_to(&memory);
+    assert!(matches!(ring.next(memory.guest()), Ok(None)));
+    assert!(Ring::new().set_places(PLACES.map(|at| USER + at), &memory).is_err());
+    let (_poll, kick) = watched(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+    assert!(Ring::new().start(kick, memory.guest(), (false, None)).is_err(), "it has no places");
+    for entries in [0, 3, 2048, 1 << 16] {
+        assert!(Ring::new().set_entries(entries).is_err(), "{entries}");
+    }
+}
