@@ -41,6 +41,7 @@ impl Hosts {
             return;
         }
         let mut said = std::mem::take(&mut self.said);
+        self.requests.look_for_resets(engine.map());
         let exports = engine.exports().only(self.serves.as_ref());
         let mut end = self.connections.receive(id, exports, &mut said);
         let given_up = !said.is_empty() && self.is_given_up(id);
@@ -136,8 +137,8 @@ impl Hosts {
         let (number, then_flush) = (asked.number, asked.durable && !journaled);
         let Some(order) = asked.order else {
             let (owner, node) = (Owner::Session { conn: id, number }, session.node());
-            let registrant = session.registrant();
-            let job = Job { registrant, ..Job::new(volume, asked.op, then_flush) };
+            let (registrant, came) = (session.registrant(), asked.came);
+            let job = Job { registrant, came, ..Job::new(volume, asked.op, then_flush) };
             return self.submit(engine, owner, node, job);
         };
         let Some(host) = session.host() else { return };
@@ -189,7 +190,14 @@ impl Hosts {
         let oldest = oldest.max(1);
         let place = sequenced.then_some(Place { id, after, oldest });
         let (oldest, registrant) = (Some(oldest), session.registrant());
-        let job = Job { volume, op, place, first_flush, then_flush, again, oldest, registrant };
+        let job = Job {
+            place,
+            first_flush,
+            again,
+            oldest,
+            registrant,
+            ..Job::new(volume, op, then_flush)
+        };
         let (owner, node) = (Owner::Host { host, number }, session.node());
         self.submit(engine, owner, node, job);
     }

@@ -36,7 +36,7 @@ use std::time::{Duration, Instant};
 use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, RequestId};
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{Epoch, NodeId, VolumeId};
 use weft_front::iscsi::Claim;
 
 use budget::Use;
@@ -269,6 +269,8 @@ pub(crate) struct Asked {
     pub(crate) bytes: u64,
     /// Its effect must be safe before it is answered.
     pub(crate) durable: bool,
+    /// The epoch of the map in force when it came, if a reset of the volume concerns it.
+    pub(crate) came: Option<Epoch>,
     /// What its host says of its place among the others.
     pub(crate) order: Option<Order>,
 }

@@ -43,6 +43,7 @@ use weft_core::units::{Epoch, Timestamp, VolumeId};
 use crate::engine::{Answer, Engine};
 use crate::hosts::course::{Course, Stage};
 use crate::hosts::overlap::{Claim, Claims};
+use crate::hosts::resets::Resets;
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,8 @@ pub(crate) struct Job {
     pub(crate) oldest: Option<u64>,
     /// By what name its host may have registered with the volume.
     pub(crate) registrant: Option<Arc<Registrant>>,
+    /// The epoch of the map in force when it came, if a reset of the volume concerns it.
+    pub(crate) came: Option<Epoch>,
 }
 
 struct Pending {
@@ -123,8 +126,6 @@ struct Pending {
     tried_until: Epoch,
     /// The version of the volume's reservations that it was permitted under last.
     permitted: u64,
-    /// How often the volume had been reset when it came.
-    resets: u64,
     course: Course,
 }
 
@@ -140,6 +141,7 @@ impl Job {
             again: false,
             oldest: None,
             registrant: None,
+            came: None,
         }
     }
 
@@ -175,10 +177,10 @@ impl Pending {
         self.claim.is_some_and(|c| c.changes())
     }
 
-    /// Whether it is a change of a host that a reset of the volume concerns, and came before one.
-    fn was_reset(&self, map: &ClusterMap) -> bool {
-        let is_concerned = self.changes() && self.job.registrant.is_some();
-        is_concerned && self.resets < resets_of(map, self.job.volume)
+    /// Whether it is a change that came before a reset of the volume that concerns it.
+    fn was_reset(&self, resets: &Resets) -> bool {
+        let came = self.job.came.filter(|_| self.changes());
+        came.is_some_and(|epoch| resets.is_after(self.job.volume, epoch))
     }
 
     /// Whether no other host's reservation forbids it.
@@ -195,11 +197,6 @@ impl Pending {
         let volume = map.volumes.get(&self.job.volume).filter(|_| of_host);
         volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
     }
-}
-
-/// How often a volume has been reset.
-fn resets_of(map: &ClusterMap, volume: VolumeId) -> u64 {
-    map.volumes.get(&volume).map_or(0, |v| v.reservations.resets)
 }
 
 /// The version of a volume's reservations.
@@ -231,6 +228,7 @@ pub(crate) struct Requests {
     waiting: VecDeque<Pending>,
     /// Those for a node that is coming back; they have their claims.
     parked: Vec<Pending>,
+    resets: Resets,
 }
 
 impl Default for Requests {
@@ -243,6 +241,7 @@ impl Default for Requests {
             claims: Claims::default(),
             waiting: VecDeque::new(),
             parked: Vec::new(),
+            resets: Resets::default(),
         }
     }
 }
@@ -279,6 +278,11 @@ impl Requests {
         Origin { asker: Asker { id: pending.name, oldest }, again, permitted }
     }
 
+    /// Hosts are about to be heard: their requests come after the resets of this map.
+    pub(crate) fn look_for_resets(&mut self, map: &ClusterMap) {
+        self.resets.look(map);
+    }
+
     /// Gives a request to `node` if it takes requests, or to another that does.
     pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
         let now = Instant::now();
@@ -298,7 +302,7 @@ impl Requests {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let name = self.name(owner);
         let (left, since, again, tried_until, permitted) = (false, None, false, 0, 0);
-        let (owner, resets) = (Some(owner), resets_of(engine.map(), job.volume));
+        let owner = Some(owner);
         let pending = Pending {
             owner,
             node,
@@ -310,7 +314,6 @@ impl Requests {
             again,
             tried_until,
             permitted,
-            resets,
             course,
         };
         if self.may_begin(&pending, self.waiting.len()) {
@@ -353,7 +356,8 @@ impl Requests {
         if parks {
             return self.parked.push(pending);
         }
-        let was_reset = pending.was_reset(engine.map());
+        self.resets.look(engine.map());
+        let was_reset = pending.was_reset(&self.resets);
         let permitted = pending.is_permitted(engine.map());
         if !permitted && engine.expects_map() {
             // The map that comes may permit it: perhaps another host has been told so already.

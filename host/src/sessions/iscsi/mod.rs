@@ -97,6 +97,7 @@ impl Protocol for Iscsi {
 
     fn next(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<Option<Said>, String> {
         self.at = exports.at();
+        machine.count(exports.map().epoch);
         self.guard(machine, exports)?;
         if let Some(wanted) = self.wanted.take()
             && let Some(attach) = self.begin(machine, exports, &wanted)
@@ -139,7 +140,9 @@ impl Protocol for Iscsi {
                     (Op::Reserve(action), Some(_)) => match self.change(action, exports) {
                         Ok(change) => {
                             self.seen.acts += 1;
-                            self.seen.resets_itself |= change == ReservationAction::Reset;
+                            if change == ReservationAction::Reset {
+                                self.seen.own_resets.insert(request.number);
+                            }
                             return Ok(Some(Said::Reserve(request.number, change)));
                         }
                         Err(refused) => {
@@ -230,6 +233,7 @@ impl Protocol for Iscsi {
         result: Result<ReservationOutcome, HostError>,
     ) {
         self.seen.acts = self.seen.acts.saturating_sub(1);
+        self.seen.own_resets.remove(&number);
         let result = result.map(|outcome| Reply::Reserved(reserving::outcome(outcome)));
         machine.reply(number, result.map_err(words::failure));
     }
@@ -315,7 +319,7 @@ impl Iscsi {
 
     /// The node request. Fails with the request's number if its volume does not exist.
     fn asked(&self, request: iscsi::Request, exports: Exports<'_>) -> Result<Asked, u64> {
-        let (number, durable) = (request.number, request.durable);
+        let (number, durable, came) = (request.number, request.durable, Some(request.came));
         let elsewhere = match &request.unit {
             None => None,
             Some(unit) => {
@@ -326,7 +330,7 @@ impl Iscsi {
         let elsewhere = elsewhere.filter(|volume| Some(*volume) != self.volume);
         let bytes = words::bytes(&request);
         let op = words::host_op(request).ok_or(number)?;
-        Ok(Asked { number, op, elsewhere, bytes, durable, order: None })
+        Ok(Asked { number, op, elsewhere, bytes, durable, came, order: None })
     }
 
     /// Another process that takes part, for a host: of several each gets some of the hosts.

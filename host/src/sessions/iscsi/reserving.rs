@@ -1,5 +1,7 @@
 //! Converts reservations between iSCSI and the map.
 
+use std::collections::BTreeSet;
+
 use weft_core::cluster::{
     Registrant, ReservationAction, ReservationKind, ReservationOutcome, Reservations,
 };
@@ -131,8 +133,8 @@ pub(super) struct Seen {
     pub(super) acts: usize,
     /// How often the volume had been reset.
     resets: u64,
-    /// Whether it has asked for a reset itself.
-    pub(super) resets_itself: bool,
+    /// The requests by which it resets the volume itself, until they are answered.
+    pub(super) own_resets: BTreeSet<u64>,
 }
 
 impl Seen {
@@ -140,7 +142,7 @@ impl Seen {
     pub(super) fn look_for_reset(&mut self, now: &Reservations) -> Option<bool> {
         let is_new = self.resets != now.resets;
         self.resets = now.resets;
-        is_new.then(|| std::mem::take(&mut self.resets_itself))
+        is_new.then_some(!self.own_resets.is_empty())
     }
 
     /// Compares with the present state. Returns the unit attention, if others have changed something that it had.
@@ -150,17 +152,12 @@ impl Seen {
         }
         let is_registered = now.registered.contains_key(us);
         let serves = now.reservation.as_ref().is_some_and(|r| r.kind.serves_registrants());
-        let before = std::mem::replace(
-            self,
-            Seen {
-                version: now.version,
-                is_registered,
-                is_served: is_registered && serves,
-                acts: self.acts,
-                resets: self.resets,
-                resets_itself: self.resets_itself,
-            },
-        );
+        let (acts, resets) = (self.acts, self.resets);
+        let own_resets = std::mem::take(&mut self.own_resets);
+        let is_served = is_registered && serves;
+        let now_seen =
+            Seen { version: now.version, is_registered, is_served, acts, resets, own_resets };
+        let before = std::mem::replace(self, now_seen);
         if self.acts > 0 {
             return None;
         }
@@ -203,10 +200,9 @@ mod tests {
         // A reset is told of by itself, and says whose it is.
         now.resets = 1;
         assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(false), None));
-        (now.resets, seen.resets_itself) = (2, true);
+        now.resets = 2;
+        seen.own_resets.insert(7);
         assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(true), None));
-        now.resets = 3;
-        assert_eq!(seen.look_for_reset(&now), Some(false));
         // It knows of its own changes.
         seen.acts = 1;
         now.version = 5;
