@@ -95,6 +95,11 @@ fn logins_that_cannot_be_are_told_why() {
     assert_eq!(fails(0x81, &[NAMES, b"AuthMethod=CHAP\0"].concat()), 0x0201);
     assert_eq!(fails(0x87, &[NAMES, b"InitialR2T=No\0InitialR2T=No\0"].concat()), 0x0200);
     assert_eq!(fails(0x87, b"nonsense"), 0x0200);
+    let keys = |n: usize| -> Vec<u8> {
+        let key = |n: usize| format!("X-{n}=1\0").into_bytes();
+        NAMES.iter().copied().chain((0..n).flat_map(key)).collect()
+    };
+    assert_eq!([500, 520].map(|n| fails(0x87, &keys(n))), [0, 0x0200]);
     // From the second stage to the first, to one that there is none of, and with text that goes on.
     assert_eq!(fails(0x84, NAMES), 0x020b);
     assert_eq!(fails(0x86, NAMES), 0x020b);
