@@ -12,6 +12,8 @@ use super::{Op, Request, Server};
 const WINDOW: u32 = 128;
 /// The most commands in progress, with immediate ones.
 pub(super) const MOST_TASKS: usize = 256;
+/// The most task management functions in progress.
+const MOST_ABORTS: usize = 64;
 /// Bytes requested from the initiator at a time, for all commands together, if several request data.
 const SOLICITED: usize = 8 << 20;
 
@@ -289,6 +291,8 @@ impl Server {
             function::TASK_REASSIGN => Some(outcome::NO_REASSIGNMENT),
             _ => Some(outcome::NOT_SUPPORTED),
         };
+        let is_one_too_many = self.tasks.aborts.len() >= MOST_ABORTS;
+        let refused = refused.or(is_one_too_many.then_some(outcome::REJECTED));
         match (refused, function) {
             (Some(outcome), _) => self.answer_management(tag, outcome),
             (None, function::ABORT_TASK) => {

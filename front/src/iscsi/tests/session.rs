@@ -307,6 +307,27 @@ fn aborts_wait_for_what_nodes_have_in_work() {
 }
 
 #[test]
+fn only_some_aborts_wait_at_a_time() {
+    let mut i = Initiator::logged_in("");
+    i.holds = true;
+    i.command(FINAL | 0x20, &[0x2a, 0, 0, 0, 0, 0, 0, 0, 1], 512, &[7; 512]);
+    for _ in 0..64 {
+        i.manage(2, 0);
+    }
+    assert!(i.take().is_empty(), "a node has the command");
+    for function in [2, 5] {
+        i.manage(function, 0);
+        assert_eq!(i.one().head.0[2], 255, "one too many");
+    }
+    assert_eq!(i.held.len(), 1, "no reset is asked for");
+    i.release();
+    let all = i.take();
+    assert!(all.len() == 64 && all.iter().all(|u| u.head.0[2] == 0));
+    i.manage(2, 0);
+    assert_eq!(i.one().head.0[2], 0);
+}
+
+#[test]
 fn an_initiator_is_asked_to_log_out_and_told_when_it_is_dropped() {
     let mut i = Initiator::logged_in("HeaderDigest=CRC32C\0");
     i.holds = true;
