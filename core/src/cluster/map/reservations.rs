@@ -432,10 +432,14 @@ impl Reservations {
         if !takes && !self.registered.values().any(|key| removes(*key)) {
             return Err(ReservationOutcome::Conflict);
         }
-        let left = |other: &Registrant, key: &mut u64| other == who || !removes(*key);
+        // Who takes the reservation keeps its registration. Who removes registrations only may lose its own.
+        let left = |other: &Registrant, key: &mut u64| (takes && other == who) || !removes(*key);
         self.registered.retain(left);
-        if takes {
-            self.reservation = Some(Reservation { kind, holder: who.clone() });
+        match takes {
+            true => self.reservation = Some(Reservation { kind, holder: who.clone() }),
+            // Only one that all held can have lost its last holder.
+            false if self.registered.is_empty() => self.reservation = None,
+            false => {}
         }
         self.generation = self.generation.wrapping_add(1);
         Ok(())
