@@ -138,7 +138,8 @@ impl Hosts {
         let Some(order) = asked.order else {
             let (owner, node) = (Owner::Session { conn: id, number }, session.node());
             let (registrant, came) = (session.registrant(), asked.came);
-            let job = Job { registrant, came, ..Job::new(volume, asked.op, then_flush) };
+            let who = Some(session.who().clone());
+            let job = Job { registrant, who, came, ..Job::new(volume, asked.op, then_flush) };
             return self.submit(engine, owner, node, job);
         };
         let Some(host) = session.host() else { return };
@@ -190,12 +191,14 @@ impl Hosts {
         let oldest = oldest.max(1);
         let place = sequenced.then_some(Place { id, after, oldest });
         let (oldest, registrant) = (Some(oldest), session.registrant());
+        let who = Some(session.who().clone());
         let job = Job {
             place,
             first_flush,
             again,
             oldest,
             registrant,
+            who,
             ..Job::new(volume, op, then_flush)
         };
         let (owner, node) = (Owner::Host { host, number }, session.node());

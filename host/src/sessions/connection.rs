@@ -251,7 +251,7 @@ impl<P: Protocol> Session for Connection<P> {
     }
 
     fn proved(&mut self, who: Who, proof: Option<Vec<u8>>) {
-        self.link.who = who;
+        self.link.who = Arc::new(who);
         self.protocol.proved(&mut self.link.machine, proof);
     }
 
@@ -335,7 +335,7 @@ impl<P: Protocol> Session for Connection<P> {
         &self.link.peer
     }
 
-    fn who(&self) -> &Who {
+    fn who(&self) -> &Arc<Who> {
         &self.link.who
     }
 

@@ -199,7 +199,7 @@ pub(crate) trait Session: Send {
     fn peer(&self) -> &str;
 
     /// Who its host is, as far as that has been seen.
-    fn who(&self) -> &Who;
+    fn who(&self) -> &Arc<Who>;
 
     /// Whether it goes by TLS.
     fn is_secured(&self) -> bool;

@@ -35,11 +35,12 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::cluster::{ClusterMap, Registrant};
+use weft_core::cluster::{Access, ClusterMap, Registrant};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
 use weft_core::units::{Epoch, Timestamp, VolumeId};
 
+use crate::doors::who::Who;
 use crate::engine::{Answer, Engine};
 use crate::hosts::course::{Course, Stage};
 use crate::hosts::overlap::{Claim, Claims};
@@ -104,6 +105,8 @@ pub(crate) struct Job {
     pub(crate) oldest: Option<u64>,
     /// By what name its host may have registered with the volume.
     pub(crate) registrant: Option<Arc<Registrant>>,
+    /// Who asks, if it is a host.
+    pub(crate) who: Option<Arc<Who>>,
     /// The epoch of the map in force when it came, if a reset of the volume concerns it.
     pub(crate) came: Option<Epoch>,
 }
@@ -141,6 +144,7 @@ impl Job {
             again: false,
             oldest: None,
             registrant: None,
+            who: None,
             came: None,
         }
     }
@@ -183,16 +187,30 @@ impl Pending {
         came.is_some_and(|epoch| resets.is_after(self.job.volume, epoch))
     }
 
-    /// Whether no other host's reservation forbids it.
-    fn is_permitted(&self, map: &ClusterMap) -> bool {
-        let writes = match self.job.op {
-            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Changed(..) | HostOp::Exposed(_) => false,
+    /// Whether it writes for a host, or reads; nothing for what neither rights nor reservations are about.
+    fn writes(&self) -> Option<bool> {
+        match self.job.op {
+            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Changed(..) | HostOp::Exposed(_) => {
+                Some(false)
+            }
             HostOp::Write(..)
             | HostOp::Modify { .. }
             | HostOp::WriteZeroes(_)
-            | HostOp::Trim(_) => true,
-            _ => return true,
-        };
+            | HostOp::Trim(_) => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Whether its host may do that with the volume.
+    fn has_right(&self, map: &ClusterMap) -> bool {
+        let Some((who, writes)) = self.job.who.as_deref().zip(self.writes()) else { return true };
+        let Some(volume) = map.volumes.get(&self.job.volume) else { return true };
+        who.access(map, volume).is_ok_and(|access| !writes || access == Access::Full)
+    }
+
+    /// Whether no other host's reservation forbids it.
+    fn is_permitted(&self, map: &ClusterMap) -> bool {
+        let Some(writes) = self.writes() else { return true };
         let of_host = !matches!(self.owner, Some(Owner::Control { .. }));
         let volume = map.volumes.get(&self.job.volume).filter(|_| of_host);
         volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
@@ -357,9 +375,8 @@ impl Requests {
             return self.parked.push(pending);
         }
         self.resets.look(engine.map());
-        let was_reset = pending.was_reset(&self.resets);
-        let permitted = pending.is_permitted(engine.map());
-        if !permitted && engine.expects_map() {
+        let refusal = self.refusal(&pending, engine.map());
+        if refusal == Some(HostError::Reserved) && engine.expects_map() {
             // The map that comes may permit it: perhaps another host has been told so already.
             return self.parked.push(pending);
         }
@@ -374,11 +391,8 @@ impl Requests {
         let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
         let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
         self.pending.insert(number, pending);
-        if was_reset {
-            return engine.answer((number, Err(HostError::Gone)));
-        }
-        if !permitted {
-            return engine.answer((number, Err(HostError::Reserved)));
+        if let Some(error) = refusal {
+            return engine.answer((number, Err(error)));
         }
         match (node, origin, job.place) {
             (Some(node), Some(origin), place) => {
@@ -390,6 +404,14 @@ impl Requests {
             (Some(node), None, None) => engine.submit(node, number, job.volume, job.op),
             (None, ..) => engine.answer((number, Err(HostError::NotServing))),
         }
+    }
+
+    /// Why a request may not begin under a map, whether it has begun before or not, if that is so.
+    fn refusal(&self, pending: &Pending, map: &ClusterMap) -> Option<HostError> {
+        if pending.was_reset(&self.resets) || !pending.has_right(map) {
+            return Some(HostError::Gone);
+        }
+        (!pending.is_permitted(map)).then_some(HostError::Reserved)
     }
 
     /// A request is not in work any more, so that those it stood in the way of may be.
