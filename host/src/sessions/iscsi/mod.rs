@@ -139,10 +139,7 @@ impl Protocol for Iscsi {
                 Some(Event::Request(request)) => match (&request.op, self.volume) {
                     (Op::Reserve(action), Some(_)) => match self.change(action, exports) {
                         Ok(change) => {
-                            self.seen.acts += 1;
-                            if change == ReservationAction::Reset {
-                                self.seen.own_resets.insert(request.number);
-                            }
+                            self.seen.acts(request.number, &change);
                             return Ok(Some(Said::Reserve(request.number, change)));
                         }
                         Err(refused) => {
@@ -232,8 +229,10 @@ impl Protocol for Iscsi {
         number: u64,
         result: Result<ReservationOutcome, HostError>,
     ) {
-        self.seen.acts = self.seen.acts.saturating_sub(1);
-        self.seen.own_resets.remove(&number);
+        let made = !matches!(&result, Ok(outcome) if *outcome != ReservationOutcome::Done);
+        if let Some(attention) = self.seen.acted(number, made) {
+            machine.attend(attention);
+        }
         let result = result.map(|outcome| Reply::Reserved(reserving::outcome(outcome)));
         machine.reply(number, result.map_err(words::failure));
     }
