@@ -74,7 +74,7 @@ impl Hosts {
         let Some(session) = self.connections.get(id) else { return };
         let (Some(volume), Some(who)) = (session.volume(), session.registrant()) else { return };
         if session.access() != Some(Access::Full) {
-            return self.connections.reserved(id, number, Err(HostError::ReadOnly));
+            return self.connections.reserved(id, number, of_reader(&action));
         }
         let (peer, since) = (session.peer().to_string(), Instant::now());
         let (who, stamp) = (Registrant::clone(&who), random() as u64);
@@ -138,6 +138,14 @@ impl Hosts {
     }
 }
 
+/// The result for a host that may only read. A reset is one of its session alone, whose commands are aborted already.
+fn of_reader(action: &ReservationAction) -> Result<ReservationOutcome, HostError> {
+    match action {
+        ReservationAction::Reset => Ok(ReservationOutcome::Done),
+        _ => Err(HostError::ReadOnly),
+    }
+}
+
 impl Waiting {
     /// The result, if it is known.
     fn step(&mut self, map: &ClusterMap) -> Option<Result<ReservationOutcome, HostError>> {
@@ -184,5 +192,17 @@ fn next_answer(answers: &Receiver<Vec<u8>>) -> Result<Value, TryRecvError> {
         if answer.get("waits_for").is_none() {
             return Ok(answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_may_only_read_resets_its_session() {
+        assert_eq!(of_reader(&ReservationAction::Reset), Ok(ReservationOutcome::Done));
+        let clear = ReservationAction::Clear { key: 5 };
+        assert_eq!(of_reader(&clear), Err(HostError::ReadOnly));
     }
 }
