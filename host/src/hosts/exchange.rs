@@ -53,12 +53,14 @@ impl Hosts {
                 | Said::Supersede(_)
                 | Said::Prove(_)
                 | Said::Reserve(..)
+                | Said::Registrants(_)
                     if given_up =>
                 {
                     end = Err(End::Closed);
                 }
                 Said::Ask(asked) => self.take(engine, id, asked),
                 Said::Reserve(number, action) => self.reserve(id, number, action),
+                Said::Registrants(number) => self.ask_for_registrants(id, number),
                 Said::Prove(claim) => self.prove(engine, id, *claim),
                 Said::Unproved(why) => self.note_unproved(id, Cause::Chap, &why),
                 Said::Attach(attach) => self.greet(engine, id, attach),

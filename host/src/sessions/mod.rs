@@ -155,6 +155,9 @@ pub(crate) trait Session: Send {
     /// Says what became of a reservation that was asked for.
     fn reserved(&mut self, number: u64, result: Result<ReservationOutcome, HostError>);
 
+    /// Reports the registrants of its volume, or that they are not known now.
+    fn registrants(&mut self, number: u64, volume: Result<&Volume, HostError>);
+
     /// The map has changed: the host may have to be told of it.
     fn look_at(&mut self, volume: &Volume);
 
@@ -243,6 +246,8 @@ pub(crate) enum Said {
     Ask(Asked),
     /// It registers with its volume or reserves it, in a request of this number.
     Reserve(u64, ReservationAction),
+    /// It asks for the registrants of its volume, in a request of this number.
+    Registrants(u64),
     /// It will not come back.
     Bye,
 }

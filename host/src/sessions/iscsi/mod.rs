@@ -149,11 +149,8 @@ impl Protocol for Iscsi {
                     (Op::Ports, _) => {
                         machine.reply(request.number, Ok(Reply::Ports(self.ports(exports))));
                     }
-                    (Op::Reservations, volume) => {
-                        let volume = exports.all().find(|v| Some(v.id) == volume);
-                        let state = volume.map(|v| reserving::state(&v.reservations));
-                        let reply = state.map(Reply::Reservations).ok_or(iscsi::Failure::Gone);
-                        machine.reply(request.number, reply);
+                    (Op::Reservations, Some(_)) => {
+                        return Ok(Some(Said::Registrants(request.number)));
                     }
                     _ => match self.asked(request, exports) {
                         Ok(asked) => return Ok(Some(Said::Ask(asked))),
@@ -235,6 +232,16 @@ impl Protocol for Iscsi {
         }
         let result = result.map(|outcome| Reply::Reserved(reserving::outcome(outcome)));
         machine.reply(number, result.map_err(words::failure));
+    }
+
+    fn registrants(
+        &mut self,
+        machine: &mut Server,
+        number: u64,
+        volume: Result<&Volume, HostError>,
+    ) {
+        let state = volume.map(|v| Reply::Reservations(reserving::state(&v.reservations)));
+        machine.reply(number, state.map_err(words::failure));
     }
 
     fn part(&mut self, machine: &mut Server, how: Parting) -> bool {
