@@ -1,5 +1,5 @@
-//! Which nodes may use a volume: the list of hosts in the cluster map. A node that loses its place there loses its
-//! connections, at all processes, before the answer is given.
+//! Which nodes may use a volume: the list of hosts in the cluster map. Of a node that loses its place there no
+//! earlier write takes effect once the answer is given. Each process ends the node's connections when it has the map.
 
 use std::collections::HashMap;
 

@@ -26,7 +26,7 @@ impl Server {
             return self.reject(head, Reason::TooManyImmediate);
         }
         let Some(unit) = &self.unit else { return };
-        let mut task = Task::new(*head, work(head, unit));
+        let mut task = Task::new(*head, work(head, unit), self.count);
         let (data, expected) = (&pdu.data, task.expected());
         if !(data.is_empty() || (task.writes() && self.parameters.immediate_data)) {
             return self.reject(head, Reason::Protocol);
@@ -112,10 +112,10 @@ impl Server {
     fn next_step(&mut self, number: u64) {
         let Some(task) = self.tasks.get(number) else { return };
         if let Some(step) = task.steps.pop_front() {
-            let (op, durable) = (step.op.clone(), step.durable);
+            let (op, durable, came) = (step.op.clone(), step.durable, task.came);
             let Stretch { offset, length } = step.at;
             let unit = step.unit.clone();
-            let request = Request { number, op, offset, length, durable, unit };
+            let request = Request { number, op, offset, length, durable, unit, came };
             task.step = Some(step);
             return self.ask(request);
         }
@@ -173,7 +173,7 @@ impl Server {
                     then: Then::Drop,
                     unit: Some(unit),
                 };
-                if let Some(task) = self.tasks.get(number) {
+                if let Some(task) = self.tasks.get(number).filter(|task| !task.is_cut) {
                     task.steps.push_front(write);
                 }
                 self.next_step(number);

@@ -3,6 +3,8 @@
 //! Authentication belongs to the first stage, which does not end before it has succeeded. Until then no target is
 //! looked up for the initiator, and no other session ends because of it.
 
+use std::collections::BTreeSet;
+
 use super::chap::{Authentication, Challenge, Chap, Claim, Unproved};
 use super::keys::{self, Pair};
 use super::parameters::{FIRST_SEGMENT, SEGMENT};
@@ -20,6 +22,9 @@ const FULL: u8 = 3;
 
 /// The most requests of one login.
 const MOST_REQUESTS: u32 = 100;
+
+/// The most keys of one login, those that are not known included.
+const MOST_KEYS: usize = 512;
 
 /// Why a login fails: a class and a detail (RFC 7143, 11.13.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +59,7 @@ pub(super) struct Login {
     /// Incomplete text of the initiator.
     text: Vec<u8>,
     /// Keys that have been answered.
-    answered: Vec<String>,
+    answered: BTreeSet<String>,
     /// The rest of the answer, still to be sent.
     answer: Vec<u8>,
     /// The request that is answered next.
@@ -228,7 +233,7 @@ impl Server {
     }
 
     fn take_key(&mut self, login: &mut Login, (key, value): Pair) -> Result<(), Status> {
-        if login.answered.contains(&key) {
+        if login.answered.contains(&key) || login.answered.len() >= MOST_KEYS {
             return Err(Status::Initiator);
         }
         let is_declared = match key.as_str() {
@@ -262,7 +267,7 @@ impl Server {
                 keys::append(&mut login.answer, &key, &answer);
             }
         }
-        login.answered.push(key);
+        login.answered.insert(key);
         Ok(())
     }
 

@@ -109,6 +109,8 @@ pub struct Request {
     pub durable: bool,
     /// The unit that it is about, if it is part of a copy: perhaps another than that of the session.
     pub unit: Option<Designator>,
+    /// The driver's count when the command came that it is part of ([`Server::count`]).
+    pub came: u64,
 }
 
 /// The operation of a request.

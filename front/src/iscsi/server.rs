@@ -63,6 +63,8 @@ pub struct Server {
     pub(super) stat_sn: u32,
     /// A logout, answered when no command is in progress.
     pub(super) leaving: Option<Head>,
+    /// The driver's count.
+    pub(super) count: u64,
     begun: u64,
 }
 
@@ -92,8 +94,15 @@ impl Server {
             exp_cmd_sn: 0,
             stat_sn: 0,
             leaving: None,
+            count: 0,
             begun: 0,
         }
+    }
+
+    /// Requests of commands that come from now on have this count, however late they are handed out. By it the driver
+    /// knows which commands came before a reset of their unit.
+    pub fn count(&mut self, count: u64) {
+        self.count = count;
     }
 
     /// The next event. `None` means that more bytes are needed, that an answer is missing, or that the connection is

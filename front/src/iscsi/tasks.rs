@@ -12,6 +12,8 @@ use super::{Op, Request, Server};
 const WINDOW: u32 = 128;
 /// The most commands in progress, with immediate ones.
 pub(super) const MOST_TASKS: usize = 256;
+/// The most task management functions in progress.
+const MOST_ABORTS: usize = 64;
 /// Bytes requested from the initiator at a time, for all commands together, if several request data.
 const SOLICITED: usize = 8 << 20;
 
@@ -29,6 +31,8 @@ pub(super) struct Task {
     pub(super) steps: VecDeque<Step>,
     /// The request at a node.
     pub(super) step: Option<Step>,
+    /// The driver's count when it came.
+    pub(super) came: u64,
     /// The list identifier and the number of segments of its copy, if the result is kept.
     pub(super) copies: Option<(u8, u16)>,
     /// Nobody waits for its answer.
@@ -38,7 +42,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub(super) fn new(head: Head, work: Result<Work, Sense>) -> Task {
+    pub(super) fn new(head: Head, work: Result<Work, Sense>, came: u64) -> Task {
         let data_out = work.as_ref().map_or(0, Work::data_out);
         let steps = VecDeque::new();
         Task {
@@ -48,6 +52,7 @@ impl Task {
             gather: None,
             steps,
             step: None,
+            came,
             copies: None,
             is_aborted: false,
             is_cut: false,
@@ -55,11 +60,11 @@ impl Task {
     }
 
     /// A reset of the unit for all hosts. Like an aborted command it has no answer of its own.
-    fn resetting(head: Head) -> Task {
+    fn resetting(head: Head, came: u64) -> Task {
         let at = Stretch { offset: 0, length: 0 };
         let (op, then) = (Op::Reserve(Action::Reset), Then::Drop);
         let step = Step { op, at, durable: false, then, unit: None };
-        Task { step: Some(step), is_aborted: true, ..Task::new(head, Ok(Work::Nothing)) }
+        Task { step: Some(step), is_aborted: true, ..Task::new(head, Ok(Work::Nothing), came) }
     }
 
     /// Whether data go to the initiator, and from it.
@@ -69,6 +74,12 @@ impl Task {
 
     pub(super) fn writes(&self) -> bool {
         self.head.flags() & 0x20 != 0
+    }
+
+    /// Whether something is asked for after the request at a node: what a copy has read is still to be written.
+    fn goes_on(&self) -> bool {
+        let writes = |step: &Step| matches!(step.then, Then::WriteTo(..));
+        !self.steps.is_empty() || self.step.as_ref().is_some_and(writes)
     }
 
     /// The transfer length that the initiator expects.
@@ -226,7 +237,7 @@ impl Tasks {
 
     /// The unit has been reset: of commands at nodes nothing further begins. Returns those whose data are incomplete.
     pub(super) fn cut(&mut self) -> Vec<u64> {
-        for task in self.all.values_mut().filter(|task| !task.steps.is_empty()) {
+        for task in self.all.values_mut().filter(|task| task.goes_on()) {
             task.steps.clear();
             task.is_cut = true;
         }
@@ -280,6 +291,8 @@ impl Server {
             function::TASK_REASSIGN => Some(outcome::NO_REASSIGNMENT),
             _ => Some(outcome::NOT_SUPPORTED),
         };
+        let is_one_too_many = self.tasks.aborts.len() >= MOST_ABORTS;
+        let refused = refused.or(is_one_too_many.then_some(outcome::REJECTED));
         match (refused, function) {
             (Some(outcome), _) => self.answer_management(tag, outcome),
             (None, function::ABORT_TASK) => {
@@ -295,12 +308,14 @@ impl Server {
 
     /// Resets the unit: for this session at once, and for all by the driver.
     fn reset(&mut self, head: &Head) {
-        let task = Task::resetting(*head);
+        let (task, came) = (Task::resetting(*head, self.count), self.count);
         let op = task.step.as_ref().map(|step| step.op.clone());
         let number = self.tasks.put(task);
         self.tasks.abort(head.tag(), |_| true);
         if let Some(op) = op {
-            self.ask(Request { number, op, offset: 0, length: 0, durable: false, unit: None });
+            let request =
+                Request { number, op, offset: 0, length: 0, durable: false, unit: None, came };
+            self.ask(request);
         }
     }
 

@@ -184,6 +184,12 @@ impl Engine {
         self.instances.iter().any(|instance| instance.coming > self.map().epoch)
     }
 
+    /// Whether the map can be told to hosts as the present one: nodes of this process serve in it, under a lease, and
+    /// have been told of no later one. A node's answer to a read requires the same.
+    pub(crate) fn knows_map(&self) -> bool {
+        self.originator(0).is_some() && !self.expects_map() && self.may_serve()
+    }
+
     /// Whether nodes may serve at this moment.
     pub(crate) fn may_serve(&self) -> bool {
         self.rule.may_serve()

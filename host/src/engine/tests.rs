@@ -183,6 +183,22 @@ fn a_node_that_starts_again_takes_no_requests_before_it_has_a_map() {
 }
 
 #[test]
+fn the_map_is_told_while_nodes_serve_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    assert!(engine.knows_map());
+    // A node has been told of a later one.
+    let epoch = engine.map().epoch;
+    engine.instances[1].coming = epoch + 1;
+    assert!(!engine.knows_map());
+    engine.instances[1].coming = epoch;
+    assert!(engine.knows_map());
+    (0..engine.instances.len()).for_each(|n| engine.kill_node(n, "the test kills it").unwrap());
+    assert!(!engine.knows_map(), "nobody serves");
+}
+
+#[test]
 fn draining_nodes_finish_what_they_have_begun() {
     for lanes in LANES {
         let dir = tempfile::tempdir().unwrap();

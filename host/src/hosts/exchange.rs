@@ -41,6 +41,7 @@ impl Hosts {
             return;
         }
         let mut said = std::mem::take(&mut self.said);
+        self.requests.look_for_resets(engine.map());
         let exports = engine.exports().only(self.serves.as_ref());
         let mut end = self.connections.receive(id, exports, &mut said);
         let given_up = !said.is_empty() && self.is_given_up(id);
@@ -52,12 +53,14 @@ impl Hosts {
                 | Said::Supersede(_)
                 | Said::Prove(_)
                 | Said::Reserve(..)
+                | Said::Registrants(_)
                     if given_up =>
                 {
                     end = Err(End::Closed);
                 }
                 Said::Ask(asked) => self.take(engine, id, asked),
                 Said::Reserve(number, action) => self.reserve(id, number, action),
+                Said::Registrants(number) => self.ask_for_registrants(id, number),
                 Said::Prove(claim) => self.prove(engine, id, *claim),
                 Said::Unproved(why) => self.note_unproved(id, Cause::Chap, &why),
                 Said::Attach(attach) => self.greet(engine, id, attach),
@@ -139,8 +142,9 @@ impl Hosts {
         let (number, then_flush) = (asked.number, asked.durable && !journaled);
         let Some(order) = asked.order else {
             let (owner, node) = (Owner::Session { conn: id, number }, session.node());
-            let registrant = session.registrant();
-            let job = Job { registrant, ..Job::new(volume, asked.op, then_flush) };
+            let (registrant, came) = (session.registrant(), asked.came);
+            let who = Some(session.who().clone());
+            let job = Job { registrant, who, came, ..Job::new(volume, asked.op, then_flush) };
             return self.submit(engine, owner, node, job);
         };
         let Some(host) = session.host() else { return };
@@ -192,7 +196,16 @@ impl Hosts {
         let oldest = oldest.max(1);
         let place = sequenced.then_some(Place { id, after, oldest });
         let (oldest, registrant) = (Some(oldest), session.registrant());
-        let job = Job { volume, op, place, first_flush, then_flush, again, oldest, registrant };
+        let who = Some(session.who().clone());
+        let job = Job {
+            place,
+            first_flush,
+            again,
+            oldest,
+            registrant,
+            who,
+            ..Job::new(volume, op, then_flush)
+        };
         let (owner, node) = (Owner::Host { host, number }, session.node());
         self.submit(engine, owner, node, job);
     }

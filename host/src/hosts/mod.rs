@@ -13,6 +13,7 @@
 //! | [`course`], [`latency`] | how long requests take, and where their time goes |
 //! | [`held`] | requests that wait for the limits of their volumes |
 //! | [`reserving`] | changes of reservations that hosts ask for |
+//! | [`resets`] | which requests came before their volume was reset |
 //! | [`requests`], [`overlap`] | requests that nodes work on, and which must wait for others |
 
 pub(crate) mod arrivals;
@@ -26,6 +27,7 @@ pub(crate) mod promises;
 mod proofs;
 pub(crate) mod requests;
 pub(crate) mod reserving;
+mod resets;
 mod rights;
 
 use std::collections::BTreeSet;

@@ -53,18 +53,28 @@ enum State {
     Made(Epoch),
 }
 
-/// Changes of reservations that hosts wait for.
+/// A host that asks for the registrants.
+struct Asking {
+    conn: usize,
+    number: u64,
+    since: Instant,
+}
+
+/// Changes of reservations that hosts wait for, and those that wait to be told of the registrants.
 #[derive(Default)]
-pub(super) struct Reservings(Vec<Waiting>);
+pub(super) struct Reservings {
+    changes: Vec<Waiting>,
+    askings: Vec<Asking>,
+}
 
 impl Reservings {
     /// When one is to be asked for again.
     pub(super) fn due(&self) -> Option<Duration> {
-        let due = self.0.iter().filter_map(|waiting| match waiting.state {
+        let due = self.changes.iter().filter_map(|waiting| match waiting.state {
             State::ToAsk(at) => Some(at.saturating_duration_since(Instant::now())),
             State::Asked(_) | State::Made(_) => None,
         });
-        due.min()
+        due.chain(self.askings.first().map(|_| AGAIN)).min()
     }
 }
 
@@ -74,7 +84,7 @@ impl Hosts {
         let Some(session) = self.connections.get(id) else { return };
         let (Some(volume), Some(who)) = (session.volume(), session.registrant()) else { return };
         if session.access() != Some(Access::Full) {
-            return self.connections.reserved(id, number, Err(HostError::ReadOnly));
+            return self.connections.reserved(id, number, of_reader(&action));
         }
         let (peer, since) = (session.peer().to_string(), Instant::now());
         let (who, stamp) = (Registrant::clone(&who), random() as u64);
@@ -83,7 +93,7 @@ impl Hosts {
         let question = ControlRequest::Reserve { change };
         let question = serde_json::to_vec(&question).expect("a question has words for all it says");
         let (conn, state) = (id, State::ToAsk(since));
-        self.reservings.0.push(Waiting {
+        self.reservings.changes.push(Waiting {
             conn,
             number,
             peer,
@@ -93,6 +103,27 @@ impl Hosts {
             since,
             state,
         });
+    }
+
+    /// A host asks for the registrants.
+    pub(super) fn ask_for_registrants(&mut self, conn: usize, number: u64) {
+        self.reservings.askings.push(Asking { conn, number, since: Instant::now() });
+    }
+
+    /// Tells hosts of the registrants, if the map is one in which nodes of this process may answer reads: otherwise others
+    /// may have a later one. Until then they wait for a while.
+    fn tell_registrants(&mut self, engine: &Engine) {
+        let knows = !self.reservings.askings.is_empty() && engine.knows_map();
+        let is_over = |asking: &mut Asking| knows || asking.since.elapsed() >= PATIENCE;
+        for Asking { conn, number, .. } in self.reservings.askings.extract_if(.., is_over) {
+            let volume = self.connections.get(conn).and_then(|session| session.volume());
+            let volume = volume.and_then(|volume| engine.map().volumes.get(&volume));
+            let volume = match knows {
+                true => volume.map(|v| &**v).ok_or(HostError::NoVolume),
+                false => Err(HostError::NotServing),
+            };
+            self.connections.registrants(conn, number, volume);
+        }
     }
 
     /// Questions for the leading process.
@@ -108,14 +139,15 @@ impl Hosts {
             let (question, peer) = (waiting.question.clone(), waiting.peer.clone());
             Some(Question { question, answer, peer })
         };
-        self.reservings.0.iter_mut().filter_map(ask).collect()
+        self.reservings.changes.iter_mut().filter_map(ask).collect()
     }
 
     /// Tells hosts what has become of what they asked for. Says whether there was anything to tell.
     pub(crate) fn step_reservings(&mut self, engine: &Engine) -> bool {
+        self.tell_registrants(engine);
         let map = engine.map();
         let mut told = Vec::new();
-        self.reservings.0.retain_mut(|waiting| {
+        self.reservings.changes.retain_mut(|waiting| {
             let result = waiting.step(map);
             let is_over = result.is_some();
             told.extend(result.map(|result| (waiting.conn, waiting.number, result)));
@@ -134,7 +166,16 @@ impl Hosts {
 
     /// A connection is over.
     pub(super) fn forget_reservings(&mut self, conn: usize) {
-        self.reservings.0.retain(|waiting| waiting.conn != conn);
+        self.reservings.changes.retain(|waiting| waiting.conn != conn);
+        self.reservings.askings.retain(|asking| asking.conn != conn);
+    }
+}
+
+/// The result for a host that may only read. A reset is one of its session alone, whose commands are aborted already.
+fn of_reader(action: &ReservationAction) -> Result<ReservationOutcome, HostError> {
+    match action {
+        ReservationAction::Reset => Ok(ReservationOutcome::Done),
+        _ => Err(HostError::ReadOnly),
     }
 }
 
@@ -184,5 +225,17 @@ fn next_answer(answers: &Receiver<Vec<u8>>) -> Result<Value, TryRecvError> {
         if answer.get("waits_for").is_none() {
             return Ok(answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_may_only_read_resets_its_session() {
+        assert_eq!(of_reader(&ReservationAction::Reset), Ok(ReservationOutcome::Done));
+        let clear = ReservationAction::Clear { key: 5 };
+        assert_eq!(of_reader(&clear), Err(HostError::ReadOnly));
     }
 }

@@ -115,6 +115,9 @@ pub(super) trait Protocol: Default + Send {
     ) {
     }
 
+    /// Reports the registrants of its volume.
+    fn registrants(&mut self, _: &mut Self::Machine, _: u64, _: Result<&Volume, HostError>) {}
+
     /// The map has changed: the host may have to be told of it.
     fn look_at(&mut self, _: &mut Self::Machine, _: &Volume) {}
 
@@ -191,7 +194,7 @@ impl<P: Protocol> Connection<P> {
                     if let Said::Ask(asked) = &next {
                         self.link.begun(asked.number, asked.bytes);
                     }
-                    if let Said::Reserve(number, _) = &next {
+                    if let Said::Reserve(number, _) | Said::Registrants(number) = &next {
                         self.link.begun(*number, 0);
                     }
                     said.push(next);
@@ -251,7 +254,7 @@ impl<P: Protocol> Session for Connection<P> {
     }
 
     fn proved(&mut self, who: Who, proof: Option<Vec<u8>>) {
-        self.link.who = who;
+        self.link.who = Arc::new(who);
         self.protocol.proved(&mut self.link.machine, proof);
     }
 
@@ -276,6 +279,12 @@ impl<P: Protocol> Session for Connection<P> {
     fn reserved(&mut self, number: u64, result: Result<ReservationOutcome, HostError>) {
         self.link.ended(number);
         self.protocol.reserved(&mut self.link.machine, number, result);
+        self.link.stalled |= self.link.machine.has_more();
+    }
+
+    fn registrants(&mut self, number: u64, volume: Result<&Volume, HostError>) {
+        self.link.ended(number);
+        self.protocol.registrants(&mut self.link.machine, number, volume);
         self.link.stalled |= self.link.machine.has_more();
     }
 
@@ -335,7 +344,7 @@ impl<P: Protocol> Session for Connection<P> {
         &self.link.peer
     }
 
-    fn who(&self) -> &Who {
+    fn who(&self) -> &Arc<Who> {
         &self.link.who
     }
 

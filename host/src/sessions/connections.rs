@@ -224,6 +224,19 @@ impl Connections {
         }
     }
 
+    /// Reports the registrants of the volume of one, or that they are not known now.
+    pub(crate) fn registrants(
+        &mut self,
+        id: usize,
+        number: u64,
+        volume: Result<&Volume, HostError>,
+    ) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            self.to_send.insert(id);
+            session.registrants(number, volume);
+        }
+    }
+
     /// The map has changed: hosts may have to be told of it.
     pub(crate) fn look_at(&mut self, map: &ClusterMap) {
         for session in self.sessions.values_mut() {

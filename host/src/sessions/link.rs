@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
 use weft_front::Service;
@@ -47,7 +48,7 @@ pub(crate) struct Link<M> {
     pub(crate) machine: M,
     pub(crate) peer: String,
     /// The host's identity, once it is known.
-    pub(crate) who: Who,
+    pub(crate) who: Arc<Who>,
     door: Door,
     readable: bool,
     writable: bool,
@@ -79,7 +80,7 @@ impl<M: Service> Link<M> {
         door: Door,
     ) -> Link<M> {
         Link {
-            who: door.stranger(),
+            who: Arc::new(door.stranger()),
             door,
             stream,
             tls: None,
@@ -244,10 +245,10 @@ impl<M: Service> Link<M> {
 
     /// Takes note of who the host is, once it has proved that.
     fn look_who(&mut self) {
-        if !matches!(self.who, Who::Proved(_))
+        if !matches!(*self.who, Who::Proved(_))
             && let Some(shown) = self.tls.as_ref().and_then(|tls| tls.shown())
         {
-            self.who = Who::Proved(shown);
+            self.who = Arc::new(Who::Proved(shown));
         }
     }
 

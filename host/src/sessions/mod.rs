@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use weft_core::cluster::{Access, Registrant, ReservationAction, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, RequestId};
-use weft_core::units::{NodeId, VolumeId};
+use weft_core::units::{Epoch, NodeId, VolumeId};
 use weft_front::iscsi::Claim;
 
 use budget::Use;
@@ -170,6 +170,9 @@ pub(crate) trait Session: Send {
     /// Says what became of a reservation that was asked for.
     fn reserved(&mut self, number: u64, result: Result<ReservationOutcome, HostError>);
 
+    /// Reports the registrants of its volume, or that they are not known now.
+    fn registrants(&mut self, number: u64, volume: Result<&Volume, HostError>);
+
     /// The map has changed: the host may have to be told of it.
     fn look_at(&mut self, volume: &Volume);
 
@@ -214,7 +217,7 @@ pub(crate) trait Session: Send {
     fn peer(&self) -> &str;
 
     /// Who its host is, as far as that has been seen.
-    fn who(&self) -> &Who;
+    fn who(&self) -> &Arc<Who>;
 
     /// Whether it goes by TLS.
     fn is_secured(&self) -> bool;
@@ -263,6 +266,8 @@ pub(crate) enum Said {
     Ask(Asked),
     /// It registers with its volume or reserves it, in a request of this number.
     Reserve(u64, ReservationAction),
+    /// It asks for the registrants of its volume, in a request of this number.
+    Registrants(u64),
     /// It will not come back.
     Bye,
 }
@@ -289,6 +294,8 @@ pub(crate) struct Asked {
     pub(crate) bytes: u64,
     /// Its effect must be safe before it is answered.
     pub(crate) durable: bool,
+    /// The epoch of the map in force when it came, if a reset of the volume concerns it.
+    pub(crate) came: Option<Epoch>,
     /// What its host says of its place among the others.
     pub(crate) order: Option<Order>,
 }

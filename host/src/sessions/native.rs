@@ -130,7 +130,8 @@ fn asked(request: NumberedRequest) -> Option<Asked> {
         after,
     };
     let durable = request.has(flag::DURABLE) && request.verb.changes();
-    Some(Asked { number: request.number, op, elsewhere: None, bytes, durable, order: Some(order) })
+    let (number, order) = (request.number, Some(order));
+    Some(Asked { number, op, elsewhere: None, bytes, durable, came: None, order })
 }
 
 /// What a node is asked for a request.

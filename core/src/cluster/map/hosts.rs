@@ -142,6 +142,22 @@ impl Volume {
         Some(access.min(self.most_access()))
     }
 
+    /// A host gets a place on the list, or another right there. If others may do less from then on, or the host
+    /// itself, earlier permissions are void.
+    fn allow(&mut self, name: &str, access: Access) {
+        let is_first = self.hosts.is_none();
+        let before = self.hosts.get_or_insert_default().insert(name.to_string(), access);
+        if is_first || before > Some(access) {
+            self.reservations.version += 1;
+        }
+    }
+
+    /// A host loses its place on the list, and earlier permissions are void.
+    fn deny(&mut self, name: &str) {
+        let was = self.hosts.as_mut().and_then(|list| list.remove(name));
+        self.reservations.version += u64::from(was.is_some());
+    }
+
     /// The most that any host may do with it.
     pub fn most_access(&self) -> Access {
         match self.is_snapshot() {
@@ -184,22 +200,18 @@ impl HostChange {
                     v.hosts.as_ref().is_some_and(|list| list.contains_key(name))
                 };
                 for volume in map.volumes.values_mut().filter(lists) {
-                    if let Some(list) = &mut Arc::make_mut(volume).hosts {
-                        list.remove(name);
-                    }
+                    Arc::make_mut(volume).deny(name);
                 }
             }
             HostChange::Allow(id, name, access) => {
                 let known = map.hosts.contains_key(name);
                 if let Some(volume) = map.volumes.get_mut(id).filter(|_| known) {
-                    let list = Arc::make_mut(volume).hosts.get_or_insert_default();
-                    list.insert(name.clone(), *access);
+                    Arc::make_mut(volume).allow(name, *access);
                 }
             }
             HostChange::Deny(id, name) => {
                 if let Some(volume) = map.volumes.get_mut(id) {
-                    let list = Arc::make_mut(volume).hosts.as_mut();
-                    list.map(|list| list.remove(name));
+                    Arc::make_mut(volume).deny(name);
                 }
             }
             HostChange::AllowAll(id) => {
@@ -288,6 +300,32 @@ mod tests {
         assert_eq!((of(&map, None), of(&map, Some("a"))), (None, None), "an empty list is a list");
         changes.push(AllowAll(ID));
         assert_eq!(of(&with(&changes), None), Some(Access::Full));
+    }
+
+    /// So earlier writes are not attempted again before their right has been checked.
+    #[test]
+    fn what_takes_a_right_away_is_a_new_version_of_the_reservations() {
+        use HostChange::*;
+        let name = |n: &str| n.to_string();
+        let mut map = map();
+        let mut is_new = |change: HostChange| {
+            let before = map.volumes[&ID].reservations.version;
+            change.apply(&mut map);
+            map.volumes[&ID].reservations.version > before
+        };
+        for host in ["a", "b", "c"] {
+            assert!(!is_new(Create(name(host))));
+        }
+        assert!(is_new(Allow(ID, name("a"), Access::ReadOnly)), "it served all before");
+        assert!(!is_new(Allow(ID, name("a"), Access::Full)));
+        assert!(!is_new(Allow(ID, name("b"), Access::Full)));
+        assert!(!is_new(Allow(ID, name("b"), Access::Full)), "nothing has changed");
+        assert!(is_new(Allow(ID, name("b"), Access::ReadOnly)));
+        assert!(is_new(Deny(ID, name("a"))));
+        assert!(!is_new(Deny(ID, name("a"))), "it is not there");
+        assert!(!is_new(Delete(name("c"))), "it was on no list");
+        assert!(is_new(Delete(name("b"))));
+        assert!(!is_new(AllowAll(ID)));
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! through a port, and then may reserve the volume, or take a reservation from others. All of it is part of the map, so
 //! that it is the same at all nodes, and changes with an epoch.
 //!
-//! A write names the [version](Reservations::version) under which it was permitted. No attempt at it begins under a later
-//! one, and no attempt outlives the epoch that it began in: so once a change of reservations has been answered, no write
-//! takes effect that it forbids.
+//! A write names the [version](Reservations::version) under which it was permitted, by reservations and by the volume's
+//! list of hosts. No attempt at it begins under a later one, and no attempt outlives the epoch that it began in: so once a
+//! change of either has been answered, no write takes effect that it forbids.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,7 +102,8 @@ pub struct Reservation {
 /// The registrants of a volume, and its reservation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reservations {
-    /// Counts the changes; 0 as long as there was none.
+    /// Counts the changes, and those of the volume's list of hosts by which a host may do less. 0 as long as there was
+    /// none.
     pub version: u64,
     /// Counts changes of registrants, as hosts are told.
     pub generation: u32,
@@ -432,10 +433,14 @@ impl Reservations {
         if !takes && !self.registered.values().any(|key| removes(*key)) {
             return Err(ReservationOutcome::Conflict);
         }
-        let left = |other: &Registrant, key: &mut u64| other == who || !removes(*key);
+        // Who takes the reservation keeps its registration. Who removes registrations only may lose its own.
+        let left = |other: &Registrant, key: &mut u64| (takes && other == who) || !removes(*key);
         self.registered.retain(left);
-        if takes {
-            self.reservation = Some(Reservation { kind, holder: who.clone() });
+        match takes {
+            true => self.reservation = Some(Reservation { kind, holder: who.clone() }),
+            // Only one that all held can have lost its last holder.
+            false if self.registered.is_empty() => self.reservation = None,
+            false => {}
         }
         self.generation = self.generation.wrapping_add(1);
         Ok(())

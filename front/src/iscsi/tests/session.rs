@@ -95,6 +95,11 @@ fn logins_that_cannot_be_are_told_why() {
     assert_eq!(fails(0x81, &[NAMES, b"AuthMethod=CHAP\0"].concat()), 0x0201);
     assert_eq!(fails(0x87, &[NAMES, b"InitialR2T=No\0InitialR2T=No\0"].concat()), 0x0200);
     assert_eq!(fails(0x87, b"nonsense"), 0x0200);
+    let keys = |n: usize| -> Vec<u8> {
+        let key = |n: usize| format!("X-{n}=1\0").into_bytes();
+        NAMES.iter().copied().chain((0..n).flat_map(key)).collect()
+    };
+    assert_eq!([500, 520].map(|n| fails(0x87, &keys(n))), [0, 0x0200]);
     // From the second stage to the first, to one that there is none of, and with text that goes on.
     assert_eq!(fails(0x84, NAMES), 0x020b);
     assert_eq!(fails(0x86, NAMES), 0x020b);
@@ -299,6 +304,27 @@ fn aborts_wait_for_what_nodes_have_in_work() {
         let answer = i.one();
         assert_eq!((answer.head.tag(), answer.head.0[2]), (tag, outcome), "{function}");
     }
+}
+
+#[test]
+fn only_some_aborts_wait_at_a_time() {
+    let mut i = Initiator::logged_in("");
+    i.holds = true;
+    i.command(FINAL | 0x20, &[0x2a, 0, 0, 0, 0, 0, 0, 0, 1], 512, &[7; 512]);
+    for _ in 0..64 {
+        i.manage(2, 0);
+    }
+    assert!(i.take().is_empty(), "a node has the command");
+    for function in [2, 5] {
+        i.manage(function, 0);
+        assert_eq!(i.one().head.0[2], 255, "one too many");
+    }
+    assert_eq!(i.held.len(), 1, "no reset is asked for");
+    i.release();
+    let all = i.take();
+    assert!(all.len() == 64 && all.iter().all(|u| u.head.0[2] == 0));
+    i.manage(2, 0);
+    assert_eq!(i.one().head.0[2], 0);
 }
 
 #[test]

@@ -337,6 +337,49 @@ fn copies_are_made_without_the_initiator() {
     assert_eq!(copy(&mut i, 9, ours, (2, 0, (1 << 11) - 1)).sense(), (0x0a, 0, 0));
 }
 
+/// The last read of a copy is at a node when another session resets the unit: what it has read is not written.
+#[test]
+fn a_copy_whose_unit_is_reset_writes_no_more() {
+    let mut i = Initiator::logged_in("");
+    let ours = sample_naa();
+    let data = pattern(8 * 512, 9);
+    i.disk[..data.len()].copy_from_slice(&data);
+    i.holds = true;
+    start_copy(&mut i, 10, ours, (8, 0, 700));
+    i.server.is_reset(false);
+    i.release();
+    assert_eq!(i.one().sense(), (0x0b, 0, 0), "it is cut off");
+    assert!(i.disk[700 * 512..708 * 512].iter().all(|byte| *byte == 0));
+}
+
+/// However late a request is handed out, it has the count that the driver had when its command came.
+#[test]
+fn requests_say_when_their_command_came() {
+    let mut i = Initiator::logged_in("");
+    i.holds = true;
+    i.server.count(3);
+    let came = |i: &mut Initiator| {
+        let held = std::mem::take(&mut i.held);
+        held.iter().map(|request| (request.number, request.came)).collect::<Vec<_>>()
+    };
+    // UNMAP of two ranges, and a write whose data come later.
+    let mut list = [&[0, 38, 0, 32, 0, 0, 0, 0][..], &[0; 32]].concat();
+    (list[19], list[31], list[35]) = (8, 64, 8);
+    i.command(FINAL | 0x20, &[0x42, 0, 0, 0, 0, 0, 0, 0, 40], 40, &list);
+    let tag = i.command(FINAL | 0x20, &write_10(4, 2), 1024, &[7; 512]);
+    let all = came(&mut i);
+    let [(first, 3)] = all[..] else { panic!("one request of then: {all:?}") };
+    i.server.count(4);
+    i.server.reply(first, Ok(crate::iscsi::Reply::Done));
+    i.work().expect("nothing is wrong");
+    assert_eq!(came(&mut i), [(first, 3)], "the second range");
+    let transfer = i.one().head.word(at::TRANSFER_TAG);
+    i.data(tag, transfer, (0, 512), true, &[7; 512]);
+    assert!(matches!(came(&mut i)[..], [(_, 3)]), "its command came before");
+    i.command(FINAL | 0x20, &write_10(0, 1), 512, &[7; 512]);
+    assert!(matches!(came(&mut i)[..], [(_, 4)]));
+}
+
 fn sample_naa() -> u64 {
     let mut i = Initiator::logged_in("");
     let (page, _) = i.read(&[0x12, 1, 0x83, 0, 255, 0], 255);

@@ -35,14 +35,16 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::cluster::{ClusterMap, Registrant};
+use weft_core::cluster::{Access, ClusterMap, Registrant};
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{Again, Asker, HostId, Origin, Place, RequestId};
 use weft_core::units::{Epoch, Timestamp, VolumeId};
 
+use crate::doors::who::Who;
 use crate::engine::{Answer, Engine};
 use crate::hosts::course::{Course, Stage};
 use crate::hosts::overlap::{Claim, Claims};
+use crate::hosts::resets::Resets;
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +105,10 @@ pub(crate) struct Job {
     pub(crate) oldest: Option<u64>,
     /// By what name its host may have registered with the volume.
     pub(crate) registrant: Option<Arc<Registrant>>,
+    /// Who asks, if it is a host.
+    pub(crate) who: Option<Arc<Who>>,
+    /// The epoch of the map in force when it came, if a reset of the volume concerns it.
+    pub(crate) came: Option<Epoch>,
 }
 
 struct Pending {
@@ -123,8 +129,6 @@ struct Pending {
     tried_until: Epoch,
     /// The version of the volume's reservations that it was permitted under last.
     permitted: u64,
-    /// How often the volume had been reset when it came.
-    resets: u64,
     course: Course,
 }
 
@@ -140,6 +144,8 @@ impl Job {
             again: false,
             oldest: None,
             registrant: None,
+            who: None,
+            came: None,
         }
     }
 
@@ -175,31 +181,40 @@ impl Pending {
         self.claim.is_some_and(|c| c.changes())
     }
 
-    /// Whether it is a change of a host that a reset of the volume concerns, and came before one.
-    fn was_reset(&self, map: &ClusterMap) -> bool {
-        let is_concerned = self.changes() && self.job.registrant.is_some();
-        is_concerned && self.resets < resets_of(map, self.job.volume)
+    /// Whether it is a change that came before a reset of the volume that concerns it.
+    fn was_reset(&self, resets: &Resets) -> bool {
+        let came = self.job.came.filter(|_| self.changes());
+        came.is_some_and(|epoch| resets.is_after(self.job.volume, epoch))
+    }
+
+    /// Whether it writes for a host, or reads; nothing for what neither rights nor reservations are about.
+    fn writes(&self) -> Option<bool> {
+        match self.job.op {
+            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Changed(..) | HostOp::Exposed(_) => {
+                Some(false)
+            }
+            HostOp::Write(..)
+            | HostOp::Modify { .. }
+            | HostOp::WriteZeroes(_)
+            | HostOp::Trim(_) => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Whether its host may do that with the volume.
+    fn has_right(&self, map: &ClusterMap) -> bool {
+        let Some((who, writes)) = self.job.who.as_deref().zip(self.writes()) else { return true };
+        let Some(volume) = map.volumes.get(&self.job.volume) else { return true };
+        who.access(map, volume).is_ok_and(|access| !writes || access == Access::Full)
     }
 
     /// Whether no other host's reservation forbids it.
     fn is_permitted(&self, map: &ClusterMap) -> bool {
-        let writes = match self.job.op {
-            HostOp::Read(_) | HostOp::Holes(_) | HostOp::Changed(..) | HostOp::Exposed(_) => false,
-            HostOp::Write(..)
-            | HostOp::Modify { .. }
-            | HostOp::WriteZeroes(_)
-            | HostOp::Trim(_) => true,
-            _ => return true,
-        };
+        let Some(writes) = self.writes() else { return true };
         let of_host = !matches!(self.owner, Some(Owner::Control { .. }));
         let volume = map.volumes.get(&self.job.volume).filter(|_| of_host);
         volume.is_none_or(|v| v.reservations.permit(self.job.registrant.as_deref(), writes))
     }
-}
-
-/// How often a volume has been reset.
-fn resets_of(map: &ClusterMap, volume: VolumeId) -> u64 {
-    map.volumes.get(&volume).map_or(0, |v| v.reservations.resets)
 }
 
 /// The version of a volume's reservations.
@@ -231,6 +246,7 @@ pub(crate) struct Requests {
     waiting: VecDeque<Pending>,
     /// Those for a node that is coming back; they have their claims.
     parked: Vec<Pending>,
+    resets: Resets,
 }
 
 impl Default for Requests {
@@ -243,6 +259,7 @@ impl Default for Requests {
             claims: Claims::default(),
             waiting: VecDeque::new(),
             parked: Vec::new(),
+            resets: Resets::default(),
         }
     }
 }
@@ -279,6 +296,11 @@ impl Requests {
         Origin { asker: Asker { id: pending.name, oldest }, again, permitted }
     }
 
+    /// Hosts are about to be heard: their requests come after the resets of this map.
+    pub(crate) fn look_for_resets(&mut self, map: &ClusterMap) {
+        self.resets.look(map);
+    }
+
     /// Gives a request to `node` if it takes requests, or to another that does.
     pub(crate) fn submit(&mut self, engine: &mut Engine, owner: Owner, node: usize, job: Job) {
         let now = Instant::now();
@@ -298,7 +320,7 @@ impl Requests {
         let claim = Claim::of(job.volume, &job.op).filter(|_| !job.waits_for_others());
         let name = self.name(owner);
         let (left, since, again, tried_until, permitted) = (false, None, false, 0, 0);
-        let (owner, resets) = (Some(owner), resets_of(engine.map(), job.volume));
+        let owner = Some(owner);
         let pending = Pending {
             owner,
             node,
@@ -310,7 +332,6 @@ impl Requests {
             again,
             tried_until,
             permitted,
-            resets,
             course,
         };
         if self.may_begin(&pending, self.waiting.len()) {
@@ -353,9 +374,9 @@ impl Requests {
         if parks {
             return self.parked.push(pending);
         }
-        let was_reset = pending.was_reset(engine.map());
-        let permitted = pending.is_permitted(engine.map());
-        if !permitted && engine.expects_map() {
+        self.resets.look(engine.map());
+        let refusal = self.refusal(&pending, engine.map());
+        if refusal == Some(HostError::Reserved) && engine.expects_map() {
             // The map that comes may permit it: perhaps another host has been told so already.
             return self.parked.push(pending);
         }
@@ -370,11 +391,8 @@ impl Requests {
         let oldest = pending.job.oldest.unwrap_or_else(|| self.oldest(pending.name));
         let origin = changes.then(|| self.origin(engine, &mut pending, oldest));
         self.pending.insert(number, pending);
-        if was_reset {
-            return engine.answer((number, Err(HostError::Gone)));
-        }
-        if !permitted {
-            return engine.answer((number, Err(HostError::Reserved)));
+        if let Some(error) = refusal {
+            return engine.answer((number, Err(error)));
         }
         match (node, origin, job.place) {
             (Some(node), Some(origin), place) => {
@@ -386,6 +404,14 @@ impl Requests {
             (Some(node), None, None) => engine.submit(node, number, job.volume, job.op),
             (None, ..) => engine.answer((number, Err(HostError::NotServing))),
         }
+    }
+
+    /// Why a request may not begin under a map, whether it has begun before or not, if that is so.
+    fn refusal(&self, pending: &Pending, map: &ClusterMap) -> Option<HostError> {
+        if pending.was_reset(&self.resets) || !pending.has_right(map) {
+            return Some(HostError::Gone);
+        }
+        (!pending.is_permitted(map)).then_some(HostError::Reserved)
     }
 
     /// A request is not in work any more, so that those it stood in the way of may be.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use weft_core::Buffer;
+use weft_core::cluster::{Change, HostChange, ReservationAction, ReservationChange};
 use weft_core::plan::Range;
 
 use super::*;
@@ -84,6 +85,80 @@ impl World {
     fn read(&mut self, conn: usize, node: usize, offset: u64, len: u64) {
         self.submit(conn, node, HostOp::Read(Range { offset, len }));
     }
+
+    /// Makes a change of the volume's reservations.
+    fn reserve(&mut self, host: &str, action: ReservationAction) {
+        let who = Registrant { host: host.into(), port: 1 };
+        let stamp = self.engine.map().epoch;
+        let change = ReservationChange { volume: VOLUME, who, action, stamp };
+        self.engine.change(Change::Reserve(change));
+        let is_made = |w: &World| w.engine.map().volumes[&VOLUME].reservations.outcome(stamp);
+        self.until(|w| is_made(w).is_some() && w.engine.is_settled());
+    }
+
+    /// Changes hosts and their rights.
+    fn change(&mut self, change: HostChange) {
+        let epoch = self.engine.map().epoch;
+        self.engine.change(Change::Hosts(change));
+        self.until(|w| w.engine.map().epoch > epoch && w.engine.is_settled());
+    }
+
+    /// The answer to a request of a host, which is at once an error, or nothing yet.
+    fn refused(&mut self, job: Job) -> Option<HostError> {
+        let owner = Owner::Session { conn: 1, number: 1 };
+        self.requests.submit(&mut self.engine, owner, 0, job);
+        let answer = self.engine.take_answers().pop()?;
+        self.requests.finish(&mut self.engine, answer)?.result.err()
+    }
+}
+
+/// However late a write is given to a node: one that waited for limits or for memory, a later step of a command, what a
+/// copy has read.
+#[test]
+fn a_write_that_came_before_a_reset_is_not_begun_after_it() {
+    let mut w = world();
+    let job = |came, op| Job { came: Some(came), ..Job::new(VOLUME, op, false) };
+    let write = || HostOp::Write(0, Buffer::from(vec![1; 4096]));
+    w.requests.look_for_resets(w.engine.map());
+    let before = w.engine.map().epoch;
+    w.reserve("a", ReservationAction::Reset);
+    let now = w.engine.map().epoch;
+    assert!(now > before);
+    assert_eq!(w.refused(job(before, write())), Some(HostError::Gone));
+    let read = HostOp::Read(Range { offset: 0, len: 4096 });
+    assert_eq!(w.refused(job(before, read)), None, "a read changes nothing");
+    assert_eq!(w.refused(job(now, write())), None);
+    w.until(|w| w.answered.len() == 2);
+    // Other changes of reservations are no resets.
+    let register = ReservationAction::Register { key: 0, new: 5, ignores: false };
+    w.reserve("a", register);
+    assert_eq!(w.refused(job(now, write())), None);
+}
+
+/// Also one that was begun while its host had the right, and whose node has stopped.
+#[test]
+fn what_a_host_may_not_do_any_more_is_not_begun_nor_begun_again() {
+    let mut w = world();
+    let web = || "web".to_string();
+    w.change(HostChange::Create(web()));
+    w.change(HostChange::Allow(VOLUME, web(), Access::Full));
+    let who = Some(Arc::new(Who::Own(web())));
+    let job = |op| Job { who: who.clone(), ..Job::new(VOLUME, op, false) };
+    let write = || HostOp::Write(0, Buffer::from(vec![1; LONG]));
+    let read = || HostOp::Read(Range { offset: 20 << 20, len: 4096 });
+    assert_eq!(w.refused(job(write())), None, "it is begun");
+    w.engine.kill_node(0, "the test kills it").unwrap();
+    let stopped = std::mem::take(&mut w.engine.stopped);
+    w.change(HostChange::Allow(VOLUME, web(), Access::ReadOnly));
+    stopped.into_iter().for_each(|node| w.requests.move_from(&mut w.engine, node));
+    let answers = w.engine.take_answers();
+    let ends = answers.into_iter().filter_map(|a| w.requests.finish(&mut w.engine, a));
+    let errors: Vec<_> = ends.map(|end| end.result.err()).collect();
+    assert_eq!(errors, [Some(HostError::Gone)]);
+    assert_eq!(w.refused(job(write())), Some(HostError::Gone));
+    assert_eq!(w.refused(job(read())), None, "it may still read");
+    w.change(HostChange::Deny(VOLUME, web()));
+    assert_eq!(w.refused(job(read())), Some(HostError::Gone));
 }
 
 #[test]

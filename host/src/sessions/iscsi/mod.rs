@@ -97,6 +97,7 @@ impl Protocol for Iscsi {
 
     fn next(&mut self, machine: &mut Server, exports: Exports<'_>) -> Result<Option<Said>, String> {
         self.at = exports.at();
+        machine.count(exports.map().epoch);
         self.guard(machine, exports)?;
         if let Some(wanted) = self.wanted.take()
             && let Some(attach) = self.begin(machine, exports, &wanted)
@@ -138,8 +139,7 @@ impl Protocol for Iscsi {
                 Some(Event::Request(request)) => match (&request.op, self.volume) {
                     (Op::Reserve(action), Some(_)) => match self.change(action, exports) {
                         Ok(change) => {
-                            self.seen.acts += 1;
-                            self.seen.resets_itself |= change == ReservationAction::Reset;
+                            self.seen.acts(request.number, &change);
                             return Ok(Some(Said::Reserve(request.number, change)));
                         }
                         Err(refused) => {
@@ -149,11 +149,8 @@ impl Protocol for Iscsi {
                     (Op::Ports, _) => {
                         machine.reply(request.number, Ok(Reply::Ports(self.ports(exports))));
                     }
-                    (Op::Reservations, volume) => {
-                        let volume = exports.all().find(|v| Some(v.id) == volume);
-                        let state = volume.map(|v| reserving::state(&v.reservations));
-                        let reply = state.map(Reply::Reservations).ok_or(iscsi::Failure::Gone);
-                        machine.reply(request.number, reply);
+                    (Op::Reservations, Some(_)) => {
+                        return Ok(Some(Said::Registrants(request.number)));
                     }
                     _ => match self.asked(request, exports) {
                         Ok(asked) => return Ok(Some(Said::Ask(asked))),
@@ -229,9 +226,22 @@ impl Protocol for Iscsi {
         number: u64,
         result: Result<ReservationOutcome, HostError>,
     ) {
-        self.seen.acts = self.seen.acts.saturating_sub(1);
+        let made = !matches!(&result, Ok(outcome) if *outcome != ReservationOutcome::Done);
+        if let Some(attention) = self.seen.acted(number, made) {
+            machine.attend(attention);
+        }
         let result = result.map(|outcome| Reply::Reserved(reserving::outcome(outcome)));
         machine.reply(number, result.map_err(words::failure));
+    }
+
+    fn registrants(
+        &mut self,
+        machine: &mut Server,
+        number: u64,
+        volume: Result<&Volume, HostError>,
+    ) {
+        let state = volume.map(|v| Reply::Reservations(reserving::state(&v.reservations)));
+        machine.reply(number, state.map_err(words::failure));
     }
 
     fn part(&mut self, machine: &mut Server, how: Parting) -> bool {
@@ -315,7 +325,7 @@ impl Iscsi {
 
     /// The node request. Fails with the request's number if its volume does not exist.
     fn asked(&self, request: iscsi::Request, exports: Exports<'_>) -> Result<Asked, u64> {
-        let (number, durable) = (request.number, request.durable);
+        let (number, durable, came) = (request.number, request.durable, Some(request.came));
         let elsewhere = match &request.unit {
             None => None,
             Some(unit) => {
@@ -326,7 +336,7 @@ impl Iscsi {
         let elsewhere = elsewhere.filter(|volume| Some(*volume) != self.volume);
         let bytes = words::bytes(&request);
         let op = words::host_op(request).ok_or(number)?;
-        Ok(Asked { number, op, elsewhere, bytes, durable, order: None })
+        Ok(Asked { number, op, elsewhere, bytes, durable, came, order: None })
     }
 
     /// Another process that takes part, for a host: of several each gets some of the hosts.

@@ -1,5 +1,7 @@
 //! Converts reservations between iSCSI and the map.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use weft_core::cluster::{
     Registrant, ReservationAction, ReservationKind, ReservationOutcome, Reservations,
 };
@@ -120,19 +122,91 @@ pub(super) fn state(of: &Reservations) -> State {
     }
 }
 
-/// A session's last view of its volume's reservations.
+/// A session's part in its volume's reservations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    is_registered: bool,
+    holds: bool,
+    /// Nobody is registered.
+    is_empty: bool,
+    kind: Option<ReservationKind>,
+}
+
+impl Part {
+    fn of(now: &Reservations, us: &Registrant) -> Part {
+        Part {
+            is_registered: now.registered.contains_key(us),
+            holds: now.is_holder(us),
+            is_empty: now.registered.is_empty(),
+            kind: now.reservation.as_ref().map(|r| r.kind),
+        }
+    }
+
+    /// The unit attention for what others have changed since, next to what the session has `done` itself (SPC-4, 5.13.11).
+    fn attention(self, now: Part, done: &[ReservationAction]) -> Option<Attention> {
+        if !self.is_registered {
+            return None;
+        }
+        if !now.is_registered {
+            return match done.iter().any(unregisters) {
+                true => None,
+                false if now.is_empty => Some(Attention::ReservationsPreempted),
+                false => Some(Attention::RegistrationsPreempted),
+            };
+        }
+        let was = self.kind?;
+        let is_over = match now.kind {
+            // Others of that kind serve nobody but their holder.
+            None => was.serves_registrants() && !done.iter().any(|own| self.ends(own)),
+            // Somebody has taken it, and changed its kind.
+            Some(kind) => kind != was && !done.iter().any(|own| makes(own, kind)),
+        };
+        is_over.then_some(Attention::ReservationsReleased)
+    }
+
+    /// Whether the session ends the reservation by this.
+    fn ends(self, own: &ReservationAction) -> bool {
+        let releases = matches!(own, ReservationAction::Release { .. });
+        unregisters(own) || (releases && self.holds)
+    }
+}
+
+/// Whether a session that does this is registered no more.
+fn unregisters(own: &ReservationAction) -> bool {
+    match own {
+        ReservationAction::Register { new, .. } => *new == 0,
+        ReservationAction::Preempt { key, victim, .. } => key == victim,
+        ReservationAction::Move { leaves, .. } => *leaves,
+        ReservationAction::Clear { .. } => true,
+        _ => false,
+    }
+}
+
+/// Whether a session that does this makes a reservation of this kind.
+fn makes(own: &ReservationAction, made: ReservationKind) -> bool {
+    match own {
+        ReservationAction::Reserve { kind, .. } | ReservationAction::Preempt { kind, .. } => {
+            *kind == made
+        }
+        _ => false,
+    }
+}
+
+/// A session's last view of its volume's reservations. While it changes them itself, it is not known whose a change is:
+/// what it has seen then is looked at when its own changes are answered.
 #[derive(Default)]
 pub(super) struct Seen {
     version: u64,
-    is_registered: bool,
-    /// A reservation lets it access the volume because it is registered.
-    is_served: bool,
-    /// The number of its own changes whose outcome it does not know yet.
-    pub(super) acts: usize,
+    /// As it was looked at, and as it was seen since.
+    part: Part,
+    latest: Part,
+    /// Its own changes in progress, by the numbers of their requests, and those that may have been made since.
+    acts: BTreeMap<u64, ReservationAction>,
+    done: Vec<ReservationAction>,
     /// How often the volume had been reset.
     resets: u64,
-    /// Whether it has asked for a reset itself.
-    pub(super) resets_itself: bool,
+    /// The requests by which it resets the volume itself, until they are answered.
+    own_resets: BTreeSet<u64>,
 }
 
 impl Seen {
@@ -140,38 +214,42 @@ impl Seen {
     pub(super) fn look_for_reset(&mut self, now: &Reservations) -> Option<bool> {
         let is_new = self.resets != now.resets;
         self.resets = now.resets;
-        is_new.then(|| std::mem::take(&mut self.resets_itself))
+        is_new.then_some(!self.own_resets.is_empty())
     }
 
-    /// Compares with the present state. Returns the unit attention, if others have changed something that it had.
+    /// Takes note of the present state. Returns the unit attention, if others have changed something that it had.
     pub(super) fn look(&mut self, now: &Reservations, us: &Registrant) -> Option<Attention> {
         if self.version == now.version {
             return None;
         }
-        let is_registered = now.registered.contains_key(us);
-        let serves = now.reservation.as_ref().is_some_and(|r| r.kind.serves_registrants());
-        let before = std::mem::replace(
-            self,
-            Seen {
-                version: now.version,
-                is_registered,
-                is_served: is_registered && serves,
-                acts: self.acts,
-                resets: self.resets,
-                resets_itself: self.resets_itself,
-            },
-        );
-        if self.acts > 0 {
+        self.version = now.version;
+        self.latest = Part::of(now, us);
+        self.compare()
+    }
+
+    /// The session asks for a change.
+    pub(super) fn acts(&mut self, number: u64, action: &ReservationAction) {
+        match action {
+            ReservationAction::Reset => drop(self.own_resets.insert(number)),
+            _ => drop(self.acts.insert(number, action.clone())),
+        }
+    }
+
+    /// It is answered. The map has been looked at that shows it, if it may have been `made`. Returns the unit attention
+    /// for what others have changed meanwhile.
+    pub(super) fn acted(&mut self, number: u64, made: bool) -> Option<Attention> {
+        self.own_resets.remove(&number);
+        let action = self.acts.remove(&number)?;
+        self.done.extend(Some(action).filter(|_| made));
+        self.compare()
+    }
+
+    fn compare(&mut self) -> Option<Attention> {
+        if !self.acts.is_empty() {
             return None;
         }
-        match (before.is_registered, is_registered) {
-            (true, false) if now.registered.is_empty() => Some(Attention::ReservationsPreempted),
-            (true, false) => Some(Attention::RegistrationsPreempted),
-            (true, true) if before.is_served && now.reservation.is_none() => {
-                Some(Attention::ReservationsReleased)
-            }
-            _ => None,
-        }
+        let done = std::mem::take(&mut self.done);
+        std::mem::replace(&mut self.part, self.latest).attention(self.latest, &done)
     }
 }
 
@@ -203,15 +281,88 @@ mod tests {
         // A reset is told of by itself, and says whose it is.
         now.resets = 1;
         assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(false), None));
-        (now.resets, seen.resets_itself) = (2, true);
+        now.resets = 2;
+        seen.acts(7, &ReservationAction::Reset);
         assert_eq!((seen.look_for_reset(&now), seen.look_for_reset(&now)), (Some(true), None));
+        // One that failed has not made the next.
+        assert_eq!(seen.acted(7, true), None);
         now.resets = 3;
         assert_eq!(seen.look_for_reset(&now), Some(false));
-        // It knows of its own changes.
-        seen.acts = 1;
-        now.version = 5;
-        now.registered.clear();
+    }
+
+    /// A session that is registered, next to another that holds a reservation of this kind.
+    fn registered(kind: ReservationKind) -> (Seen, Reservations, Registrant) {
+        let us = Registrant { host: "a".into(), port: 1 };
+        let other = Registrant { host: "b".into(), port: 1 };
+        let mut now = Reservations { version: 1, ..Reservations::default() };
+        now.registered = [(us.clone(), 5), (other.clone(), 6)].into();
+        now.reservation = Some(Reservation { kind, holder: other });
+        let mut seen = Seen::default();
         assert_eq!(seen.look(&now, &us), None);
+        (seen, now, us)
+    }
+
+    #[test]
+    fn a_host_is_told_of_what_others_did_while_it_changed_something_itself() {
+        let kind = ReservationKind::WriteExclusiveRegistrants;
+        let again = ReservationAction::Register { key: 5, new: 7, ignores: false };
+        let release = ReservationAction::Release { key: 5, kind };
+        let clear = ReservationAction::Clear { key: 5 };
+        let preempt = ReservationAction::Preempt { key: 5, victim: 5, kind };
+        // Its registration was removed, or its reservation released: by others, unless it did so itself.
+        for (own, made, removed, released) in [
+            (&again, true, true, true),
+            (&release, true, true, true),
+            (&clear, true, false, false),
+            (&clear, false, true, true),
+            (&preempt, true, false, false),
+            (&ReservationAction::Reset, true, true, true),
+        ] {
+            for removes in [true, false] {
+                let (mut seen, mut now, us) = registered(kind);
+                seen.acts(3, own);
+                now.version = 2;
+                now.reservation = None;
+                if removes {
+                    now.registered.remove(&us);
+                }
+                let told = seen.look(&now, &us).or(seen.acted(3, made));
+                let (attention, expected) = match removes {
+                    true => (Attention::RegistrationsPreempted, removed),
+                    false => (Attention::ReservationsReleased, released),
+                };
+                assert_eq!(told, expected.then_some(attention), "{own:?} {removes}");
+                assert_eq!(seen.look(&now, &us), None, "once");
+            }
+        }
+        // The holder releases it itself.
+        let (mut seen, mut now, us) = registered(kind);
+        now.reservation = Some(Reservation { kind, holder: us.clone() });
+        now.version = 2;
+        assert_eq!(seen.look(&now, &us), None);
+        seen.acts(3, &release);
+        (now.version, now.reservation) = (3, None);
+        assert_eq!((seen.look(&now, &us), seen.acted(3, true)), (None, None));
+    }
+
+    /// SPC-4, 5.13.11.4: PREEMPT with another type.
+    #[test]
+    fn a_registrant_is_told_that_the_reservation_has_another_kind() {
+        for kind in ReservationKind::ALL {
+            for taken in ReservationKind::ALL {
+                let preempt = ReservationAction::Preempt { key: 5, victim: 6, kind: taken };
+                for own in [None, Some(preempt)] {
+                    let (mut seen, mut now, us) = registered(kind);
+                    own.iter().for_each(|own| seen.acts(3, own));
+                    now.version = 2;
+                    let holder = Registrant { host: "c".into(), port: 1 };
+                    now.reservation = Some(Reservation { kind: taken, holder });
+                    let told = seen.look(&now, &us).or(seen.acted(3, true));
+                    let is_told = kind != taken && own.is_none();
+                    assert_eq!(told, is_told.then_some(Attention::ReservationsReleased));
+                }
+            }
+        }
     }
 
     #[test]

@@ -149,5 +149,5 @@ fn asked(command: &Command) -> Option<Asked> {
     let op = words::host_op(command)?;
     let (number, bytes) = (command.cookie.number(), u64::from(command.length));
     let durable = command.fua && words::changes(&command.op);
-    Some(Asked { number, op, elsewhere: None, bytes, durable, order: None })
+    Some(Asked { number, op, elsewhere: None, bytes, durable, came: None, order: None })
 }

@@ -155,6 +155,25 @@ fn preempting_removes_registrants_and_takes_their_reservation() {
     }
 }
 
+/// SPC-4, 5.13.11.5: without the reservation, all registrants with the key are removed, and who asks is one of them.
+#[test]
+fn preempting_its_own_key_removes_who_does_not_hold_the_reservation() {
+    let of_itself = |key| Preempt { key, victim: key, kind: WriteExclusive };
+    for kind in ReservationKind::ALL {
+        let mut r = reserved(kind);
+        register(&mut r, "d", 2);
+        assert_eq!(ask(&mut r, "b", of_itself(2)), ReservationOutcome::Done);
+        assert_eq!(r.registered.keys().collect::<Vec<_>>(), [&name("a"), &name("c")], "{kind:?}");
+        assert_eq!(r.reservation.as_ref().map(|r| r.kind), Some(kind));
+        // The reservation goes with the last that all registrants hold. Another kind stays with its holder.
+        assert_eq!(ask(&mut r, "c", of_itself(3)), ReservationOutcome::Done);
+        assert_eq!(ask(&mut r, "a", of_itself(1)), ReservationOutcome::Done);
+        let reservation = Reservation { kind: WriteExclusive, holder: name("a") };
+        assert_eq!(r.reservation, (!kind.is_held_by_all()).then_some(reservation), "{kind:?}");
+        assert_eq!(r.registered.is_empty(), kind.is_held_by_all());
+    }
+}
+
 /// Only registrants hold an all-registrants reservation: its maker loses it with the registration.
 #[test]
 fn who_made_a_reservation_and_is_registered_no_more_is_excluded() {
