@@ -110,7 +110,7 @@ fn a_volume_that_was_being_made_is_given_up() {
     assert_eq!((state.given_up.len(), state.content.map.volumes.len()), (0, 2));
 }
 
-/// What was hidden when the process ended is as it was, if something would be lost with it or lies over it.
+/// A hidden volume is shown again if content would be lost with it, or another volume lies over it.
 #[test]
 fn a_rollback_or_deletion_that_was_cut_off_has_not_happened() {
     let dir = tempfile::tempdir().unwrap();
