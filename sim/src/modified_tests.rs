@@ -62,7 +62,7 @@ impl Sim {
         let number = self.ask(node, HostOp::Read(Range { offset: BLOCK, len: BLOCK }));
         self.until(|sim| sim.heard.contains_key(&number));
         let Ok(HostData::Bytes(pieces)) = &self.heard[&number] else { panic!("a read") };
-        Buffer::join(&pieces)
+        Buffer::join(pieces)
     }
 }
 

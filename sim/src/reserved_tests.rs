@@ -101,7 +101,7 @@ fn is_overwritten(seed: u64, policy: Policy, bug: Option<Bug>) -> bool {
     sim.world.host(NodeId(3), 5, VOLUME, HostOp::Read(Range { offset: 0, len: SECTORS * SECTOR }));
     sim.until(|sim| sim.answer(5).is_some());
     let Some(Ok(HostData::Bytes(pieces))) = sim.answer(5) else { panic!("a read is answered") };
-    let bytes = Buffer::join(&pieces);
+    let bytes = Buffer::join(pieces);
     bytes.iter().any(|byte| *byte != b'w')
 }
 
@@ -154,7 +154,7 @@ fn begins_after_its_session(seed: u64, bug: Option<Bug>) -> bool {
     sim.world.host(NodeId(1), 5, VOLUME, HostOp::Read(all));
     sim.until(|sim| sim.answer(5).is_some());
     let Some(Ok(HostData::Bytes(pieces))) = sim.answer(5) else { panic!("a read is answered") };
-    let bytes = Buffer::join(&pieces);
+    let bytes = Buffer::join(pieces);
     waiting.iter().any(|(s, _)| bytes[(s * SECTOR) as usize] == b'l')
 }
 

@@ -105,7 +105,7 @@ impl Part {
         let is_so = |(range, found): &(Range, Vec<Buffer>)| {
             let at = (range.offset - whole.offset) as usize;
             let wanted = data.slice(at, at + range.len as usize);
-            let found = Buffer::join(&found);
+            let found = Buffer::join(found);
             wanted.to_bytes()[..] == found[..]
         };
         if read.iter().all(is_so) { Ok(Vec::new()) } else { Err(HostError::OutcomeUnknown) }

@@ -165,7 +165,7 @@ impl Originator {
     /// The content of the range of a write that may have happened.
     pub(super) fn compared(&mut self, job: Job, found: &HostData, outbox: &mut Outbox) {
         let (What::Compare(_, wanted), HostData::Bytes(found)) = (&job.what, found) else { return };
-        let found = Buffer::join(&found);
+        let found = Buffer::join(found);
         let is_so = match &job.modifies {
             Some(modifies) => modifies.may_have_left(&wanted.to_bytes(), &found),
             None => wanted.to_bytes()[..] == found[..],

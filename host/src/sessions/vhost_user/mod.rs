@@ -101,7 +101,7 @@ pub(super) struct VhostUser {
     /// If it could be made.
     channel: Result<Channel, String>,
     peer: String,
-    who: Who,
+    who: Arc<Who>,
     node: usize,
     /// The volume's name, as the address has it.
     wanted: String,
@@ -143,7 +143,7 @@ impl VhostUser {
             device,
             channel,
             peer,
-            who: door.stranger(),
+            who: Arc::new(door.stranger()),
             node,
             wanted: volume.unwrap_or_default(),
             state: State::New,
@@ -293,7 +293,15 @@ impl VhostUser {
         let bytes = begun.bytes;
         let number = self.work.begin(begun);
         let durable = wish.changes() && !device.flushes();
-        said.push(Said::Ask(Asked { number, op, elsewhere: None, bytes, durable, order: None }));
+        said.push(Said::Ask(Asked {
+            number,
+            op,
+            elsewhere: None,
+            bytes,
+            durable,
+            came: None,
+            order: None,
+        }));
         None
     }
 
@@ -396,7 +404,7 @@ impl Session for VhostUser {
     }
 
     fn proved(&mut self, who: Who, _: Option<Vec<u8>>) {
-        self.who = who;
+        self.who = Arc::new(who);
     }
 
     fn disproved(&mut self) {}
@@ -424,6 +432,8 @@ impl Session for VhostUser {
         let text = self.last_failure.as_ref()?;
         Some(format!("a request of {} failed: {text}", self.peer))
     }
+
+    fn registrants(&mut self, _: u64, _: Result<&Volume, HostError>) {}
 
     fn reserved(&mut self, _: u64, _: Result<ReservationOutcome, HostError>) {}
 
@@ -499,7 +509,7 @@ impl Session for VhostUser {
         &self.peer
     }
 
-    fn who(&self) -> &Who {
+    fn who(&self) -> &Arc<Who> {
         &self.who
     }
 
