@@ -61,7 +61,8 @@ pub enum Bug {
     ForgetsZeros,
     /// A disk that was away catches up on volumes, and not on their snapshots.
     ForgetsSnapshots,
-    /// A disk catches up on a deleted snapshot that is being merged, and not on the volume that shows it.
+    /// What a host needs of a disk that has yet to catch up is rebuilt in a deleted snapshot that is being merged, and not in
+    /// the volume that shows it.
     RebuildsMerged,
     /// A write that is settled after a snapshot counts as one of the volume, and not of the snapshot.
     SettlesInNewest,
@@ -222,8 +223,8 @@ impl NodeConfig {
         !(self.has(Bug::ForgetsSnapshots) && volume.is_snapshot())
     }
 
-    /// Whether disks catch up on a volume with all that is merged into it.
-    pub(super) fn catches_up_on_merged(&self) -> bool {
+    /// Whether what hosts need is rebuilt in the volume that shows what is merged into it.
+    pub(super) fn rebuilds_what_is_shown(&self) -> bool {
         !self.has(Bug::RebuildsMerged)
     }
 

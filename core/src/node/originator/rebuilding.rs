@@ -211,7 +211,7 @@ impl Originator {
         let lacks = |volume: &&Arc<Volume>| {
             let extent = volume.extent_of(stripe);
             let node = volume.extents[extent].columns[column].0;
-            match self.config.catches_up_on_merged() {
+            match self.config.rebuilds_what_is_shown() {
                 true => {
                     self.map.shown_in(volume.id) == volume.id
                         && self.map.lacks_since(volume, extent, node).is_some()

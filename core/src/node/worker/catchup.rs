@@ -115,10 +115,7 @@ impl Worker {
 
     /// Where this disk has an extent of the deleted snapshots that are merged into a volume.
     fn merged_into(&self, volume: &Volume, n: usize) -> Vec<(u64, u64)> {
-        match self.config.catches_up_on_merged() {
-            true => self.map.merged_on(volume, n, self.node),
-            false => Vec::new(),
-        }
+        self.map.merged_on(volume, n, self.node)
     }
 
     fn scan_dirty(&mut self) {
@@ -241,9 +238,7 @@ impl Worker {
         let mut behind: BTreeMap<Place, Behind> = BTreeMap::new();
         let mut asleep = false;
         // What a disk lacks of a snapshot that is being merged it lacks of the volume over it.
-        let is_shown = |volume: &&Arc<Volume>| {
-            !self.config.catches_up_on_merged() || self.map.shown_in(volume.id) == volume.id
-        };
+        let is_shown = |volume: &&Arc<Volume>| self.map.shown_in(volume.id) == volume.id;
         for volume in self.map.volumes.values().filter(is_shown) {
             for (n, extent) in volume.extents.iter().enumerate() {
                 let Some(sectors) = sectors_of(volume, n, self.node) else { continue };
