@@ -274,14 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_serves_the_hosts_of_its_snapshot() {
+    fn a_clone_serves_nobody_if_its_snapshot_has_a_list() {
         let mut map = map();
-        let hosts = Some([("web".to_string(), Access::Full)].into());
-        Arc::make_mut(map.volumes.get_mut(&VolumeId(0)).unwrap()).hosts = hosts.clone();
-        let picture = VolumeId(map.next_volume);
-        map = Change::TakeSnapshots(vec![VolumeId(0)], "old".into(), 5).made_on(&map);
-        map = Change::CloneVolume(picture, "b".into()).made_on(&map);
-        assert_eq!(named(&map, "b").unwrap().hosts, hosts);
+        for hosts in [None, Some([("web".to_string(), Access::Full)].into())] {
+            let has_list = hosts.is_some();
+            Arc::make_mut(map.volumes.get_mut(&VolumeId(0)).unwrap()).hosts = hosts;
+            let picture = VolumeId(map.next_volume);
+            let (snapshot, clone) = (format!("s{has_list}"), format!("b{has_list}"));
+            map = Change::TakeSnapshots(vec![VolumeId(0)], snapshot, 5).made_on(&map);
+            map = Change::CloneVolume(picture, clone.clone()).made_on(&map);
+            let expected = has_list.then(Default::default);
+            assert_eq!(named(&map, &clone).unwrap().hosts, expected);
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! writes that began before, on all nodes and in all volumes that it names, also those that are decided later; and no
 //! later one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{ClusterMap, Extent, Reservations, Source, Volume};
@@ -437,6 +437,8 @@ impl ClusterMap {
             lineage: Lineage { below: Some(snapshot), ..Lineage::default() },
             ..Volume::clone(&self.volumes[&snapshot])
         };
+        // Whoever has a right to the snapshot has none to what is written over it.
+        clone.hosts.iter_mut().for_each(BTreeMap::clear);
         clone.put_in_space(thin_space(number));
         self.volumes.insert(number, Arc::new(clone));
         self.attend_new_space(number, snapshot);
