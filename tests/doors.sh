@@ -13,17 +13,6 @@ checks=${*:-clients strangers rights revoked pipelined attached refuses}
 T=$(mktemp -d /tmp/weft-doors.XXXXXX)
 LIMIT=60                        # seconds that anything may take
 passed=0 failed=0
-
-weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
-clean() {
-    trap - EXIT INT TERM
-    local pid
-    for pid in $(cat "$T"/*.pid 2>/dev/null); do
-        kill "$pid" 2>/dev/null
-        wait_until dead "$pid"
-    done
-    rm -rf "$T"
-}
 trap clean EXIT
 trap 'exit 1' INT TERM
 

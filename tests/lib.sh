@@ -1,4 +1,4 @@
-# What the scripts of this folder have in common. LIMIT: seconds that anything may take.
+# What the scripts of this folder have in common. LIMIT: seconds that anything may take. WEFT: the binary.
 
 # Waits until a command works.
 wait_until() {
@@ -14,6 +14,17 @@ alive() {
     state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) && { [ "$state" != Z ] || [ ${#threads[@]} -gt 1 ]; }
 }
 dead() { ! alive "$1"; }
+weft() { timeout -k 5 "$LIMIT" "$WEFT" "$@"; }
+# Stops the processes with numbers in T/*.pid, and removes T. For the end of a script.
+clean() {
+    trap - EXIT INT TERM
+    local pid
+    for pid in $(cat "$T"/*.pid 2>/dev/null); do
+        kill "$pid" 2>/dev/null
+        wait_until dead "$pid"
+    done
+    rm -rf "$T"
+}
 # scrubbed VOLUME DIR: all stripes are right. What is skipped, because a node is out for a moment, is looked at again.
 scrubbed() {
     local tries said
@@ -57,7 +68,6 @@ needs() {
     done
     [ "$(id -u)" = 0 ] || { echo "skipped: it needs root"; exit 0; }
 }
-weft() { timeout -k 5 "$LIMIT" "$WEFT" "$@"; }
 address() { echo "$SUBNET.$(($1 + 1))"; }
 inside() { nsenter --net="/run/netns/$SPACE-$1" "${@:2}"; }
 # space NAME: a namespace

@@ -12,16 +12,6 @@ checks=${*:-streams damaged hidden interrupted resumed grown mirrored returned}
 T=$(mktemp -d /tmp/weft-mirror.XXXXXX)
 LIMIT=60                        # seconds that anything may take
 passed=0 failed=0
-
-clean() {
-    trap - EXIT INT TERM
-    local pid
-    for pid in $(cat "$T"/*.pid 2>/dev/null); do
-        kill "$pid" 2>/dev/null
-        wait_until dead "$pid"
-    done
-    rm -rf "$T"
-}
 trap clean EXIT
 trap 'exit 1' INT TERM
 

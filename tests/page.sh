@@ -12,17 +12,6 @@ checks=${*:-strangers passwords roles csrf actions escaping slow health many clu
 T=$(mktemp -d /tmp/weft-page.XXXXXX)
 LIMIT=60                        # seconds that anything may take
 passed=0 failed=0
-
-weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
-clean() {
-    trap - EXIT INT TERM
-    local pid
-    for pid in $(cat "$T"/*.pid 2>/dev/null); do
-        kill "$pid" 2>/dev/null
-        wait_until dead "$pid"
-    done
-    rm -rf "$T"
-}
 trap clean EXIT
 trap 'exit 1' INT TERM
 

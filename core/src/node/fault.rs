@@ -61,8 +61,8 @@ pub enum Bug {
     ForgetsZeros,
     /// A disk that was away catches up on volumes, and not on their snapshots.
     ForgetsSnapshots,
-    /// What a host needs of a disk that has yet to catch up is rebuilt in a deleted snapshot that is being merged, and not in
-    /// the volume that shows it.
+    /// A host's request has sectors of a stale disk rebuilt in a deleted snapshot that is being merged, instead of in the
+    /// volume that shows it.
     RebuildsMerged,
     /// A write that is settled after a snapshot counts as one of the volume, and not of the snapshot.
     SettlesInNewest,
@@ -223,7 +223,7 @@ impl NodeConfig {
         !(self.has(Bug::ForgetsSnapshots) && volume.is_snapshot())
     }
 
-    /// Whether what hosts need is rebuilt in the volume that shows what is merged into it.
+    /// Whether hosts' requests have the volume rebuilt into which a snapshot is merged.
     pub(super) fn rebuilds_what_is_shown(&self) -> bool {
         !self.has(Bug::RebuildsMerged)
     }

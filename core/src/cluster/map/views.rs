@@ -437,7 +437,7 @@ impl ClusterMap {
             lineage: Lineage { below: Some(snapshot), ..Lineage::default() },
             ..Volume::clone(&self.volumes[&snapshot])
         };
-        // Whoever has a right to the snapshot has none to what is written over it.
+        // A right to the snapshot gives no right to its clone.
         clone.hosts.iter_mut().for_each(BTreeMap::clear);
         clone.put_in_space(thin_space(number));
         self.volumes.insert(number, Arc::new(clone));
