@@ -486,8 +486,8 @@ mod tests {
         let returned = Behind { times_away: vec![back], ..behind(0..4, 0, 0) };
         for (missed, expected) in [
             (forgot, vec![1, 2, 3]),
-            // It was given 2 since it is back.
-            (returned, vec![1, 3]),
+            // It was given 2 since it is back. What it shows from while it was away counts as older.
+            (returned, vec![0, 1, 3]),
             (behind(0..4, 10, 0), vec![]),
         ] {
             let mut c = Catchup::default();
