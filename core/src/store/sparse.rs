@@ -53,10 +53,23 @@ impl<T: Copy + Default + PartialEq> Sparse<T> {
         if to == T::default() && self.get(at) == to {
             return;
         }
+        self.chunk(at)[at as usize % CHUNK] = to;
+    }
+
+    /// Sets the first `count` numbers, each to that of its place.
+    pub fn fill(&mut self, count: u64, number: impl Fn(u64) -> T) {
+        assert!(count <= self.len, "{count} numbers of {}", self.len);
+        for base in (0..count).step_by(CHUNK) {
+            let numbers = (base..count).map(&number);
+            self.chunk(base).iter_mut().zip(numbers).for_each(|(at, number)| *at = number);
+        }
+    }
+
+    /// The chunk with a number.
+    fn chunk(&mut self, at: u64) -> &mut Chunk<T> {
         let group = self.groups.entry(at / GROUP);
         let group = group.or_insert_with(|| Box::new([const { None }; CHUNK]));
-        let chunk = group[chunk_of(at)].get_or_insert_with(|| Box::new([T::default(); CHUNK]));
-        chunk[at as usize % CHUNK] = to;
+        group[chunk_of(at)].get_or_insert_with(|| Box::new([T::default(); CHUNK]))
     }
 
     /// The numbers in a range that are not zero, with their places, in order.
@@ -110,6 +123,16 @@ mod tests {
         list.set(1024, 0);
         assert_eq!(list.within(1..2000).count(), 1);
         assert_eq!(list.within(len..2 * len).count(), 0);
+    }
+
+    #[test]
+    fn what_is_filled_is_as_if_it_were_set() {
+        for count in [0, 1, 1023, 1024, 5000] {
+            let (mut filled, mut set) = (Sparse::<u32>::new(5000), Sparse::<u32>::new(5000));
+            filled.fill(count, |at| at as u32 + 7);
+            (0..count).for_each(|at| set.set(at, at as u32 + 7));
+            assert!(filled.all().eq(set.all()) && filled.held() == set.held(), "{count}");
+        }
     }
 
     /// Each range is walked over from both ends, with borders at and beside those of chunks and groups.

@@ -157,11 +157,10 @@ impl Slots {
     /// The slots of a disk on which everything has been written, each in the place of its number.
     pub fn full(sb: &Superblock) -> Slots {
         let mut slots = Slots::new(sb);
-        for slot in 0..sb.logical_slots() {
-            slots.places.set(slot, kept(slot));
-            slots.owners.set(slot, slot + 1);
-            slots.room.set_used(slot);
-        }
+        let count = sb.logical_slots();
+        slots.places.fill(kept);
+        slots.owners.fill(count, |slot| slot + 1);
+        slots.room.use_first(count);
         slots
     }
 

@@ -90,6 +90,13 @@ impl Places {
         }
     }
 
+    /// All slots of space 0 get the places that `place` gives them. None has one yet.
+    pub fn fill(&mut self, place: impl Fn(u64) -> u32) {
+        assert!(self.placed == 0 && self.shown.is_empty(), "places are filled once");
+        self.own.fill(self.own.len(), place);
+        self.placed = self.own.len();
+    }
+
     pub fn set(&mut self, slot: u64, to: u32) {
         let (more, less) = (u64::from(to != 0), u64::from(self.get(slot) != 0));
         match self.space_of(slot) {

@@ -71,6 +71,16 @@ impl Room {
         }
     }
 
+    /// The first slots are in use. All are free yet.
+    pub fn use_first(&mut self, count: u64) {
+        assert_eq!(self.free, self.count, "all are free");
+        self.used.fill(count.div_ceil(64), |word| match count - word * 64 {
+            left @ 0..64 => (1 << left) - 1,
+            _ => u64::MAX,
+        });
+        self.free -= count;
+    }
+
     /// Takes a free slot, if there is one: one that was freed last, or else the one that would be `best`.
     pub fn take(&mut self, best: Option<u64>) -> Option<u64> {
         let slot = self.recent().or_else(|| best.filter(|s| self.is_free(*s))).or_else(|| {
