@@ -58,6 +58,26 @@ fn what_is_not_in_use_is_zeroed_without_a_write() {
 }
 
 #[test]
+fn a_very_long_request_asks_a_few_questions_at_a_time_and_delays_no_others() {
+    let mut bench = bench();
+    bench.handle(Input::Host(1, VOLUME, HostOp::Trim(Range { offset: 0, len: 1 << 40 })));
+    let mut all = asked(&mut bench);
+    bench.handle(Input::Host(2, VOLUME, HostOp::Read(Range { offset: 0, len: UNIT })));
+    assert_eq!(asked(&mut bench).len(), 1, "the read does not wait");
+    let (mut bytes, mut questions) = (0, 0);
+    while !all.is_empty() {
+        assert!(all.len() <= 16 * 3, "{}", all.len());
+        for (ts, range, _) in all.chunks(3).map(|three| three[0]) {
+            (bytes, questions) = (bytes + range.len, questions + 1);
+            answer(&mut bench, ts, [&[], &[], &[]]);
+        }
+        all = asked(&mut bench);
+    }
+    assert_eq!((bytes, questions), (1 << 40, 1 << 10), "every GiB once");
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]));
+}
+
+#[test]
 fn what_is_in_use_on_any_disk_is_zeroed_and_nothing_else() {
     let mut bench = bench();
     let stripe = 2 * UNIT;

@@ -75,6 +75,8 @@ pub(super) struct Job {
     pub purpose: Purpose,
     pub volume: VolumeId,
     pub what: What,
+    /// The rest of a range whose use is unknown: asked about after this part.
+    pub rest: Option<Range>,
     /// Columns found unreadable during the job.
     pub avoid: ColumnSet,
     /// Those of them whose disks have lost the content permanently, and those of these that have marked it.
@@ -141,6 +143,7 @@ impl Job {
             purpose,
             volume,
             what,
+            rest: None,
             avoid: ColumnSet::EMPTY,
             bad: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,

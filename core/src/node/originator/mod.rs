@@ -293,6 +293,7 @@ impl Originator {
         if self.must_part(&job, &volume) {
             return self.part(job, outbox);
         }
+        self.leave_rest(&mut job, &volume);
         // Another ordering may have been chosen meanwhile.
         if job.modifies.is_some() && !volume.policy.can_modify() {
             return self.finish(job, Err(HostError::NotOffered), outbox);

@@ -22,6 +22,8 @@ use crate::units::ColumnSet;
 
 /// The range of a volume of one question.
 const TOGETHER: u64 = 1 << 30;
+/// The most questions of a request at a time.
+const AT_ONCE: u64 = 16;
 /// The bytes in progress that it counts as.
 pub(super) const COST: u64 = 256 << 10;
 /// The most questions to the disks. After that the whole range counts as in use.
@@ -63,18 +65,29 @@ impl Originator {
         if inner.offset > range.offset {
             out.extend(self.cut(volume, part(range.offset, inner.offset), |r| then.to(r)));
         }
-        let mut from = inner.offset;
-        while from < inner.end() {
-            let most = (from + TOGETHER.max(stripe)) / stripe * stripe;
-            let end = volume.extent_end(from / stripe) * stripe;
-            let to = inner.end().min(most).min(end);
-            out.push(What::Used(part(from, to), then));
-            from = to;
+        let each = (inner.len / AT_ONCE).max(TOGETHER).next_multiple_of(stripe);
+        for from in (inner.offset..inner.end()).step_by(each as usize) {
+            out.push(What::Used(part(from, inner.end().min(from + each)), then));
         }
         if range.end() > inner.end() {
             out.extend(self.cut(volume, part(inner.end(), range.end()), |r| then.to(r)));
         }
         out
+    }
+
+    /// A job asks about its first part alone, and about the next when that is done or its writes are queued: a request
+    /// for petabytes takes no more memory than others, and delays none of them.
+    pub(super) fn leave_rest(&self, job: &mut Job, volume: &Volume) {
+        let What::Used(range, then) = job.what else { return };
+        let stripe = volume.geometry.stripe_bytes();
+        let most = (range.offset + TOGETHER.max(stripe)) / stripe * stripe;
+        let end = volume.extent_end(range.offset / stripe) * stripe;
+        let to = range.end().min(most).min(end);
+        if then != Then::Verify && to < range.end() {
+            let end = job.rest.map_or(range.end(), |rest| rest.end());
+            job.what = What::Used(Range { offset: range.offset, len: to - range.offset }, then);
+            job.rest = Some(Range { offset: to, len: end - to });
+        }
     }
 
     /// A range in chunks.
@@ -183,6 +196,10 @@ impl Originator {
         request.left += what.len();
         if let Answer::Extents(all) = &mut request.answer {
             all.extend(holes.into_iter().map(|hole| (hole.offset, vec![(hole.len, true)])));
+        }
+        if let Some(rest) = job.rest {
+            request.left += 1;
+            what.push(What::Used(rest, then));
         }
         let course = Course::new(outbox.now);
         let jobs =
