@@ -68,8 +68,8 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
 }
 
 fn lane(tally: &Tally) -> LaneStatus {
-    let Tally { nodes, inputs, borrowed, wakes } = *tally;
-    LaneStatus { nodes, inputs, borrowed, wakes }
+    let Tally { nodes, inputs, checks, borrowed, wakes } = *tally;
+    LaneStatus { nodes, inputs, checks, borrowed, wakes }
 }
 
 /// What is chosen for the cluster as a whole.

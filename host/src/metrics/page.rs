@@ -243,6 +243,9 @@ fn array(registry: &mut Registry, status: &Status) {
         gauge.set(value);
         registry.register(name, help, gauge);
     }
+    let checks: Counter = Counter::default();
+    checks.inc_by(status.lanes.iter().map(|lane| lane.checks).sum());
+    registry.register("invariant_checks", "Checks of the nodes' invariants in memory", checks);
 }
 
 /// Hosts that came in, and those that were refused.
@@ -340,7 +343,8 @@ mod tests {
 
     use super::*;
     use crate::status::{
-        DiskErrors, LatencyStatus, ScheduleStatus, SlowStatus, TransferStatus, VolumeLatency,
+        DiskErrors, LaneStatus, LatencyStatus, ScheduleStatus, SlowStatus, TransferStatus,
+        VolumeLatency,
     };
 
     fn status() -> Status {
@@ -368,7 +372,8 @@ mod tests {
         let down = NodeStatus { node: 1, ..NodeStatus::default() };
         let scrubs = vec![ScrubStatus { stripes: 9, ..ScrubStatus::default() }];
         let nodes = vec![up, down];
-        Status { epoch: 5, volumes: vec![volume], nodes, scrubs, ..Status::default() }
+        let lanes = [2, 3].map(|checks| LaneStatus { checks, ..LaneStatus::default() }).into();
+        Status { epoch: 5, volumes: vec![volume], nodes, scrubs, lanes, ..Status::default() }
     }
 
     #[test]
@@ -386,6 +391,7 @@ mod tests {
             "weft_disk_checksum_errors{node=\"0\",process=\"box1\"} 3.0",
             "weft_node_stale_bytes{node=\"0\",process=\"box1\"} 8192.0",
             "weft_node_requests_total{node=\"0\",process=\"box1\"} 7",
+            "weft_invariant_checks_total 5",
             "weft_node_erasures_total{node=\"0\",process=\"box1\"} 1",
             "weft_volume_latency_seconds{volume=\"v\",id=\"3\",verb=\"write\",quantile=\"0.5\"} 0.0005",
             "weft_volume_latency_requests{volume=\"v\",id=\"3\",verb=\"write\"} 3.0",

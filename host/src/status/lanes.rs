@@ -10,6 +10,8 @@ pub struct LaneStatus {
     pub nodes: usize,
     /// Messages, requests, ends of disk operations and timers that they have handled since the process was started.
     pub inputs: u64,
+    /// How many of those were followed by a check of the node's invariants.
+    pub checks: u64,
     /// How many of those on the first lane's thread, which had borrowed it.
     pub borrowed: u64,
     /// How often its thread was woken.

@@ -35,6 +35,9 @@ pub(crate) use seat::Seat;
 
 use waiting::{Portion, Waiting};
 
+/// One of this number of inputs is followed by a check of its node's invariants: a node whose memory is wrong must not go on.
+const INPUTS_PER_CHECK: u64 = 1024;
+
 /// Inputs that are handled between two looks at the clock, and at what has come meanwhile.
 pub(crate) const HANDFUL: usize = 16;
 
@@ -92,6 +95,8 @@ pub(crate) struct Lane {
     stays: bool,
     /// Inputs that its nodes have handled.
     pub(super) handled: u64,
+    /// How often the invariants of a node were checked.
+    pub(super) checks: u64,
     /// How many of them on its own thread.
     pub(super) at_home: u64,
 }
@@ -112,6 +117,7 @@ impl Lane {
             hurries,
             stays: false,
             handled: 0,
+            checks: 0,
             at_home: 0,
         }
     }
@@ -238,6 +244,10 @@ impl Lane {
         self.handled += 1;
         let mut outputs = std::mem::take(&mut self.outputs);
         node.handle(now, input, &mut outputs);
+        if self.handled.is_multiple_of(INPUTS_PER_CHECK) {
+            node.check();
+            self.checks += 1;
+        }
         self.apply(n, outputs);
     }
 

@@ -65,6 +65,8 @@ pub(crate) struct Tally {
     pub(crate) nodes: usize,
     /// Inputs that its nodes have handled.
     pub(crate) inputs: u64,
+    /// How many of them were followed by a check of a node's invariants.
+    pub(crate) checks: u64,
     /// How many of them on the reactor's thread, which had borrowed it.
     pub(crate) borrowed: u64,
     /// How often its thread was woken.
@@ -470,12 +472,13 @@ impl Lanes {
     pub(super) fn tallies(&self) -> Vec<Tally> {
         let nodes =
             |number: usize| self.homes.iter().flatten().filter(|home| home.lane == number).count();
-        let mut tallies =
-            vec![Tally { nodes: nodes(0), inputs: self.own.handled, ..Tally::default() }];
+        let (inputs, checks) = (self.own.handled, self.own.checks);
+        let mut tallies = vec![Tally { nodes: nodes(0), inputs, checks, ..Tally::default() }];
         for (n, other) in self.others.iter().enumerate() {
-            let (inputs, wakes) = (other.lane().handled, other.shared.mailbox.wakes());
-            let borrowed = inputs - other.lane().at_home;
-            tallies.push(Tally { nodes: nodes(n + 1), inputs, borrowed, wakes });
+            let (lane, wakes) = (other.lane(), other.shared.mailbox.wakes());
+            let (inputs, checks) = (lane.handled, lane.checks);
+            let borrowed = inputs - lane.at_home;
+            tallies.push(Tally { nodes: nodes(n + 1), inputs, checks, borrowed, wakes });
         }
         tallies
     }
