@@ -112,12 +112,12 @@ set_it() { weft volume set v "$@" --dir "$C/node-${NODE:-3}" --json; }
 shows() { weft volume show v --json --dir "$C/node-4" | grep "\"$1\": *\"$2\"" >/dev/null; }
 sets() {
     start_cluster || return 1
-    set_it ordering=device-locks commit=early dispatch=commanded >/dev/null || return 1
+    set_it ordering=device-locks strategy=small dispatch=commanded >/dev/null || return 1
     wait_until shows ordering device-locks || return 1
-    shows commit early && shows dispatch commanded || return 1
+    shows strategy small && shows dispatch commanded || return 1
     ! set_it ordering=sequencer commit=never >"$T/refused" 2>&1 || return 1
-    grep -q "late, early or limited" "$T/refused" && shows ordering device-locks || return 1
-    NODE=2 set_it ordering=timestamps commit=late dispatch=collaborative >/dev/null || return 1
+    grep -q "late or limited" "$T/refused" && shows ordering device-locks || return 1
+    NODE=2 set_it ordering=timestamps strategy=auto dispatch=collaborative >/dev/null || return 1
     wait_until shows ordering timestamps || return 1
     weft volume set v ordering=none --dir "$C/node-2" >"$T/said" 2>&1 || return 1
     grep -q '^warning: ordering=none' "$T/said" || return 1

@@ -70,7 +70,7 @@ fn what_there_is_not_is_refused_with_what_there_is() {
             words.iter().map(|(k, w)| (k.to_string(), w.to_string())).collect();
         settings(&set, |c| c.in_use).unwrap_err().to_string()
     };
-    assert!(refused(&[("commit", "nothing")]).contains("late, early or limited"));
+    assert!(refused(&[("commit", "nothing")]).contains("late or limited"));
     assert!(refused(&[("lost-wait", "20")]).contains("30s, 15m, 12h or 7d, or forever"));
     let keys = refused(&[("order", "none")]);
     assert!(keys.contains("strategy, calculator, dispatch") && !keys.contains("journal"), "{keys}");
@@ -217,7 +217,7 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         assert!(refused.contains(instead), "{refused}");
     }
     let measuring = check("", "commit=none").unwrap_err();
-    assert!(measuring.contains("choose late, early or limited"), "{measuring}");
+    assert!(measuring.contains("choose late or limited"), "{measuring}");
     let warned = |words: &str| Policy::default().with(say(words)).warnings().count();
     assert_eq!(
         [warned("commit=limited"), warned("ordering=none"), warned("strategy=small")],

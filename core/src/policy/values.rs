@@ -318,12 +318,15 @@ impl Commit {
     /// All of them.
     pub const CHOICES: [Row<Commit>; 4] = [
         row(Commit::Late, "late", 1, "when every node holds its part"),
-        row(
-            Commit::Early,
-            "early",
-            3,
-            "when no single node is needed to finish it; equals late with journal=on",
-        ),
+        Row {
+            kind: Kind::Measuring,
+            ..row(
+                Commit::Early,
+                "early",
+                3,
+                "when no single node is needed to finish it; disks commit late",
+            )
+        },
         Row {
             kind: Kind::Warned(
                 "commit=limited: there are no votes and no journal. If a node dies or power fails during a write, the write \

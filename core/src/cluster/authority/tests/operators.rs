@@ -93,8 +93,10 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     (expected.policy.ordering, expected.unordered_sharing) = (Ordering::None, true);
     assert_eq!(*a.map().volumes[&id], expected);
     assert!(!expected.takes_one_writer());
-    let commanded =
-        PolicyChange::to([Setting::Commit(Commit::Early), Setting::Dispatch(Dispatch::Commanded)]);
+    let commanded = PolicyChange::to([
+        Setting::Commit(Commit::Limited),
+        Setting::Dispatch(Dispatch::Commanded),
+    ]);
     change(&mut a, set(commanded), 30);
     let there = a.map().volumes[&id].clone();
     assert!(there.unordered_sharing, "the ordering is as it was, and so is what was forced");
@@ -106,7 +108,7 @@ fn a_change_of_policy_changes_what_it_names_and_nothing_else() {
     };
     change(&mut a, set(back.clone()), 50);
     expected = Volume::clone(&before);
-    (expected.policy.commit, expected.policy.dispatch) = (Commit::Early, Dispatch::Commanded);
+    (expected.policy.commit, expected.policy.dispatch) = (Commit::Limited, Dispatch::Commanded);
     assert_eq!(*a.map().volumes[&id], expected);
     change(&mut a, Change::SetPolicy(VolumeId(99), back), 60);
     assert!(!a.map().volumes.contains_key(&VolumeId(99)), "there is none to set");
