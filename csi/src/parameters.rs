@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use tonic::Status;
 use weft_core::layout::LayoutSpec;
 use weft_core::policy::settings;
-use weft_host::{ControlRequest, parse_size};
+use weft_host::{ControlRequest, VolumeCreation, parse_size};
 
 /// Keys with this prefix are the orchestrator's own.
 const FOREIGN: &str = "csi.storage.k8s.io/";
@@ -55,22 +55,16 @@ impl Parameters {
 
     /// The request for a volume like this.
     pub fn request(&self, name: &str, size: u64) -> ControlRequest {
-        ControlRequest::VolumeCreate {
+        ControlRequest::VolumeCreate(VolumeCreation {
             name: name.to_string(),
             size,
             thin: self.thin,
             layout: self.layout.map(|layout| layout.to_string()),
             stripe_unit: self.stripe_unit,
-            journal: None,
-            commanded: false,
             apart: self.apart.clone(),
-            ordering: None,
-            sequencer: None,
-            commit: None,
-            lost_wait: None,
             set: self.set.clone(),
             import: None,
-        }
+        })
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod actions;
 mod audit;
+mod creation;
 mod hosts;
 mod imports;
 
@@ -20,6 +21,7 @@ use weft_core::node::UNBOUNDED;
 
 pub use actions::{Believed, DiskAction, NodeAction, RebalanceAction};
 pub(crate) use audit::change_in_words;
+pub use creation::VolumeCreation;
 pub use hosts::{HostAction, Sealed};
 pub use imports::ImportOf;
 
@@ -120,48 +122,7 @@ pub enum ControlRequest {
         seconds: u64,
     },
     /// Add a volume.
-    VolumeCreate {
-        /// Its name.
-        name: String,
-        /// Its size in bytes; 0 takes all the room that is left.
-        size: u64,
-        /// Whether it is thin: it takes space when it is written.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        thin: bool,
-        /// Its layout; RAID 5 if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        layout: Option<String>,
-        /// Its stripe unit; 64 KiB if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        stripe_unit: Option<u64>,
-        /// Whether it is journalled; it is if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        journal: Option<bool>,
-        /// Whether originators command its workers, instead of each working out its part.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        commanded: bool,
-        /// The label of failure domains to keep its columns apart by; `box` if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        apart: Option<String>,
-        /// Who goes first among requests; timestamps if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ordering: Option<String>,
-        /// With a sequencer, who keeps the graph of requests; as for other volumes if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        sequencer: Option<String>,
-        /// When writes are decided; late if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        commit: Option<String>,
-        /// For how long its requests wait for nodes that it cannot do without; the usual time if open.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        lost_wait: Option<String>,
-        /// What else it chooses, by key as in `VolumeSet`; also any of the above.
-        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        set: BTreeMap<String, String>,
-        /// The snapshot whose content it is for: no host sees the volume until that is complete.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        import: Option<ImportOf>,
-    },
+    VolumeCreate(VolumeCreation),
     /// Change a volume's policy while it is in use.
     VolumeSet {
         /// Its name; the empty name means the first.
@@ -479,23 +440,13 @@ mod tests {
                 ControlRequest::Node { action: NodeAction::Kill, node: 2 },
             ),
             (
-                r#"{"cmd":"volume-create","name":"v","size":4096,"journal":false}"#,
-                ControlRequest::VolumeCreate {
+                r#"{"cmd":"volume-create","name":"v","size":4096,"set":{"journal":"off"}}"#,
+                ControlRequest::VolumeCreate(VolumeCreation {
                     name: "v".into(),
                     size: 4096,
-                    thin: false,
-                    layout: None,
-                    stripe_unit: None,
-                    journal: Some(false),
-                    commanded: false,
-                    apart: None,
-                    ordering: None,
-                    sequencer: None,
-                    commit: None,
-                    lost_wait: None,
-                    set: BTreeMap::new(),
-                    import: None,
-                },
+                    set: [("journal".into(), "off".into())].into(),
+                    ..VolumeCreation::default()
+                }),
             ),
             (
                 r#"{"cmd":"volume-set","name":"v","set":{"ordering":"none"}}"#,

@@ -65,14 +65,14 @@ pub use control::scrub::SCRUB_RATE;
 pub use control_client::{Control, HangUp};
 pub use control_protocol::{
     Believed, ControlRequest, DiskAction, HostAction, ImportOf, NewHome, NodeAction,
-    RebalanceAction, Sealed,
+    RebalanceAction, Sealed, VolumeCreation,
 };
 pub use disk::emulated::Emulation;
 pub use disk::queue::DiskQueue;
 pub use disk::{Backend, Disk, is_in_memory};
 pub use disk_timeout::DiskTimeout;
 pub use doors::{Doors, How, PageDoor, Tls};
-pub use durable::{LOCK, lock, make_private_directory, private_file, write_private};
+pub use durable::{LOCK, is_there, lock, make_private_directory, private_file, write_private};
 pub use error::{Error, Result};
 pub use lanes::Lanes;
 pub use length_of_time::parse_seconds;

@@ -11,6 +11,7 @@ use weft_front::nbd::Exposure;
 use weft_front::nbd::client::{Client, Settings};
 use weft_host::{
     Array, Control, ControlRequest, DiskAction, Handle, Listen, NodeAction, Spec, Stopped,
+    VolumeCreation,
 };
 
 fn spec() -> Spec {
@@ -51,22 +52,22 @@ struct NewVolume<'a> {
 
 impl NewVolume<'_> {
     fn request(self, name: &str, size: u64) -> ControlRequest {
-        ControlRequest::VolumeCreate {
+        let one =
+            |key: &str, word: Option<&str>| word.map(|word| (key.to_string(), word.to_string()));
+        let own = [
+            one("journal", self.journal.map(|on| if on { "on" } else { "off" })),
+            one("ordering", self.ordering),
+            one("sequencer", self.sequencer),
+        ];
+        let set = self.set.iter().filter_map(|(key, word)| one(key, Some(word)));
+        ControlRequest::VolumeCreate(VolumeCreation {
             name: name.into(),
             size,
-            thin: false,
             layout: self.layout.map(Into::into),
             stripe_unit: self.stripe_unit,
-            journal: self.journal,
-            commanded: false,
-            apart: None,
-            ordering: self.ordering.map(Into::into),
-            sequencer: self.sequencer.map(Into::into),
-            commit: None,
-            lost_wait: None,
-            set: self.set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
-            import: None,
-        }
+            set: own.into_iter().flatten().chain(set).collect(),
+            ..VolumeCreation::default()
+        })
     }
 }
 
@@ -342,7 +343,7 @@ fn a_volume_is_set_while_it_is_in_use() {
     let mut other = open(dir.path(), "a");
     client.write_at(0, &pattern(100_000), false).unwrap();
     for (what, why) in [
-        (&[("ordering", "sequencer"), ("commit", "never")][..], "late, early or limited"),
+        (&[("ordering", "sequencer"), ("commit", "never")][..], "late or limited"),
         (&[("ordering", "sequencer"), ("size", "1")], "cannot be set"),
         (&[("ordering", "first-come")], "callback-locks"),
         (&[("ordering", "none")], "2 connections"),
@@ -351,9 +352,12 @@ fn a_volume_is_set_while_it_is_in_use() {
         let refused = set(what, false).unwrap_err().to_string();
         assert!(refused.contains(why), "{refused}");
     }
-    let set_to = set(&[("dispatch", "commanded"), ("commit", "early")], false).unwrap();
+    let set_to = set(&[("dispatch", "commanded"), ("strategy", "small")], false).unwrap();
     let shown = &set_to["volume"];
-    assert_eq!((&shown["ordering"], &shown["commit"]), (&"timestamps".into(), &"early".into()));
+    assert_eq!(
+        (&shown["ordering"], &shown["policy"]["strategy"]),
+        (&"timestamps".into(), &"small".into())
+    );
     assert_eq!(shown["dispatch"], "commanded");
     client.write_at(100_000, &pattern(50_000), false).unwrap();
     assert_eq!(other.read_at(0, 100_000).unwrap(), pattern(100_000));

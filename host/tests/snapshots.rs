@@ -9,7 +9,9 @@ use serde_json::Value;
 use weft_front::native::{Answer, Code, Hello, NumberedRequest, Verb, Welcome};
 use weft_front::nbd::client::Client;
 use weft_host::status::{Status, VolumeMode};
-use weft_host::{Array, Control, ControlRequest as Command, Handle, HostAction, Listen, Spec};
+use weft_host::{
+    Array, Control, ControlRequest as Command, Handle, HostAction, Listen, Spec, VolumeCreation,
+};
 
 fn start(dir: &Path) -> Handle {
     start_with(dir, 32 << 20)
@@ -379,22 +381,12 @@ fn snapshots_need_the_journal_and_votes() {
     let mut create = |name: &str, set: &[(&str, &str)]| {
         let set = set.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         operator
-            .ask(&Command::VolumeCreate {
+            .ask(&Command::VolumeCreate(VolumeCreation {
                 name: name.to_string(),
                 size: 1 << 20,
-                thin: false,
-                layout: None,
-                stripe_unit: None,
-                journal: None,
-                commanded: false,
-                apart: None,
-                ordering: None,
-                sequencer: None,
-                commit: None,
-                lost_wait: None,
                 set,
-                import: None,
-            })
+                ..VolumeCreation::default()
+            }))
             .unwrap();
     };
     create("unsafe", &[("journal", "off")]);

@@ -1,6 +1,6 @@
 //! Reading the stream of an exported snapshot into a volume.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::Read;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use weft_client::{Completion, Op, Volume};
 use weft_host::status::VolumeStatus;
-use weft_host::{Control, ControlRequest, ImportOf};
+use weft_host::{Control, ControlRequest, ImportOf, VolumeCreation};
 use weft_terminal::{Counts, Stage, bytes};
 
 use super::export::Exported;
@@ -26,29 +26,13 @@ pub struct Import {
     /// The volume's name.
     pub volume: String,
     /// How to create it if it is new: all but its name, its size and that it is thin.
-    pub create: ControlRequest,
+    pub create: VolumeCreation,
 }
 
 impl Import {
     /// To a volume of this name, with the usual layout if it is new.
     pub fn of(volume: &str) -> Import {
-        let create = ControlRequest::VolumeCreate {
-            name: String::new(),
-            size: 0,
-            thin: true,
-            layout: None,
-            stripe_unit: None,
-            journal: None,
-            commanded: false,
-            apart: None,
-            ordering: None,
-            sequencer: None,
-            commit: None,
-            lost_wait: None,
-            set: BTreeMap::new(),
-            import: None,
-        };
-        Import { volume: volume.to_string(), create }
+        Import { volume: volume.to_string(), create: VolumeCreation::default() }
     }
 
     /// Reads the stream, and writes to the array. Nobody sees anything of it before all of it is there. What an interrupted
@@ -156,12 +140,13 @@ impl Import {
     }
 
     fn creation(&self, bytes: u64, import_of: ImportOf) -> ControlRequest {
-        let mut request = self.create.clone();
-        if let ControlRequest::VolumeCreate { name, size, thin, import, .. } = &mut request {
-            (*name, *size, *thin) = (self.volume.clone(), bytes, true);
-            *import = Some(import_of);
-        }
-        request
+        ControlRequest::VolumeCreate(VolumeCreation {
+            name: self.volume.clone(),
+            size: bytes,
+            thin: true,
+            import: Some(import_of),
+            ..self.create.clone()
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::ControlRequest;
+use weft_host::{ControlRequest, VolumeCreation};
 
 use crate::args::{self, Common};
 use crate::choices::{Choices, ForVolumes};
@@ -52,19 +52,18 @@ impl Create {
 impl Kind {
     /// The request to create a volume of this kind.
     pub(super) fn request(&self, name: String, size: u64, thin: bool) -> ControlRequest {
-        ControlRequest::VolumeCreate {
+        ControlRequest::VolumeCreate(self.creation(name, size, thin))
+    }
+
+    /// A volume of this kind.
+    pub(super) fn creation(&self, name: String, size: u64, thin: bool) -> VolumeCreation {
+        VolumeCreation {
             name,
             size,
             thin,
             layout: self.layout.map(|l| l.to_string()),
             stripe_unit: self.stripe_unit,
-            journal: None,
-            commanded: false,
             apart: self.apart.clone(),
-            ordering: None,
-            sequencer: None,
-            commit: None,
-            lost_wait: None,
             set: self.choices.words(),
             import: None,
         }

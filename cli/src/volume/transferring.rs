@@ -113,7 +113,7 @@ impl Import {
         let mut control = self.target.connect()?;
         let import = transfer::Import {
             volume: self.volume.clone(),
-            create: self.kind.request(self.volume.clone(), 0, true),
+            create: self.kind.creation(self.volume.clone(), 0, true),
         };
         let input = BufReader::with_capacity(1 << 20, input);
         let (header, imported) = import.read(&mut control, input, &Stopped::by_signals(true)?)?;

@@ -1,42 +1,20 @@
-//! Requests that change the map, for the audit log.
+//! Requests that change the cluster, for the audit log.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What a question asks to change of the map, in words for the log; nothing if it changes nothing.
+use super::{ControlRequest, HostAction, RebalanceAction};
+
+/// What a question asks to change, in words for the log; nothing if it changes nothing.
 pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
-    const CHANGES: [&str; 21] = [
-        "node-add",
-        "node-remove",
-        "disk",
-        "disk-add",
-        "disk-admit",
-        "disk-replace",
-        "cluster-set",
-        "rebalance",
-        "volume-create",
-        "volume-set",
-        "volume-resize",
-        "volume-delete",
-        "volume-undelete",
-        "volume-rename",
-        "volume-snapshot",
-        "volume-clone",
-        "volume-rollback",
-        "volume-import",
-        "volume-imported",
-        "volume-unreserve",
-        "reserve",
-    ];
-    let Value::Object(mut question) = serde_json::from_slice(question).ok()? else { return None };
-    let command = question.remove("cmd")?.as_str()?.to_string();
-    let action = question.get("action").cloned().unwrap_or_default();
-    let hosts = command == "hosts" && action != "list" && !asks_only(&action);
-    let planned = command == "rebalance" && action == "plan";
-    if (!CHANGES.contains(&command.as_str()) && !hosts) || planned {
+    let question: Value = serde_json::from_slice(question).ok()?;
+    if !is_change(&ControlRequest::deserialize(&question).ok()?) {
         return None;
     }
+    let Value::Object(mut question) = question else { return None };
+    let command = question.remove("cmd")?.as_str()?.to_string();
     // The bytes of keys say nothing to people.
-    question.retain(|_, value| !value.is_array());
+    question.retain(|_, value| !value.is_array() || value[0].is_string());
     if let Some(secret) = question.get_mut("action").and_then(|action| action.get_mut("secret")) {
         let verb = if secret["sealed"].is_null() { "removed" } else { "set" };
         *secret = json!({ "name": secret["name"], "secret": verb });
@@ -44,18 +22,68 @@ pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
     Some(format!("{command} {}", Value::Object(question)))
 }
 
-/// Whether an action about hosts changes nothing.
-fn asks_only(action: &Value) -> bool {
-    action.get("sign").is_some() || action.get("seal").is_some()
+/// Whether a request changes the map, starts or ends something, or decides about content.
+fn is_change(request: &ControlRequest) -> bool {
+    match request {
+        ControlRequest::Node { .. }
+        | ControlRequest::Disk { .. }
+        | ControlRequest::DiskAdd { .. }
+        | ControlRequest::DiskAdmit { .. }
+        | ControlRequest::DiskReplace { .. }
+        | ControlRequest::ClusterSet { .. }
+        | ControlRequest::NodeAdd { .. }
+        | ControlRequest::NodeRemove { .. }
+        | ControlRequest::Token { .. }
+        | ControlRequest::VolumeCreate(_)
+        | ControlRequest::VolumeSet { .. }
+        | ControlRequest::VolumeResize { .. }
+        | ControlRequest::VolumeDelete { .. }
+        | ControlRequest::VolumeUndelete { .. }
+        | ControlRequest::VolumeRename { .. }
+        | ControlRequest::VolumeSnapshot { .. }
+        | ControlRequest::VolumeClone { .. }
+        | ControlRequest::VolumeFlatten { .. }
+        | ControlRequest::VolumeRollback { .. }
+        | ControlRequest::VolumeImport { .. }
+        | ControlRequest::VolumeImported { .. }
+        | ControlRequest::VolumeUnreserve { .. }
+        | ControlRequest::Reserve { .. }
+        | ControlRequest::HostDisconnect { .. }
+        | ControlRequest::Shutdown => true,
+        ControlRequest::Lost { accept, .. } => *accept,
+        ControlRequest::Scrub { trust, suspect, .. } => trust.is_some() || suspect.is_some(),
+        ControlRequest::Rebalance { action } => *action != RebalanceAction::Plan,
+        ControlRequest::Hosts { action } => !matches!(
+            action,
+            HostAction::List | HostAction::Sign { .. } | HostAction::Seal { .. }
+        ),
+        ControlRequest::Status
+        | ControlRequest::ClusterShow
+        | ControlRequest::NodeList
+        | ControlRequest::VolumeList { .. }
+        | ControlRequest::VolumeShow { .. }
+        | ControlRequest::VolumeUsage { .. }
+        | ControlRequest::VolumeDiff { .. }
+        // Those that are asked again for each piece of one command.
+        | ControlRequest::VolumeImportedUpTo { .. }
+        | ControlRequest::VolumeCopy { .. }
+        | ControlRequest::Refresh { .. }
+        | ControlRequest::Native
+        // Between processes.
+        | ControlRequest::HostLeave { .. }
+        | ControlRequest::WriterComes { .. }
+        | ControlRequest::SecretKey { .. }
+        | ControlRequest::Quiesce => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control_protocol::{ControlRequest, HostAction, Sealed};
+    use crate::control_protocol::{NodeAction, Sealed};
 
     #[test]
-    fn requests_that_change_the_map_are_in_the_log() {
+    fn requests_that_change_something_are_in_the_log() {
         let words =
             |request: &ControlRequest| change_in_words(&serde_json::to_vec(request).unwrap());
         let name = || "web".to_string();
@@ -66,6 +94,17 @@ mod tests {
             words(&ControlRequest::volume_delete("v")).unwrap(),
             r#"volume-delete {"name":"v"}"#
         );
+        let kill = ControlRequest::Node { action: NodeAction::Kill, node: 2 };
+        assert_eq!(words(&kill).unwrap(), r#"node {"action":"kill","node":2}"#);
+        let (volumes, snapshot) = (vec![name()], "a".to_string());
+        let snapshot = ControlRequest::VolumeSnapshot { volumes, snapshot };
+        assert_eq!(
+            words(&snapshot).unwrap(),
+            r#"volume-snapshot {"snapshot":"a","volumes":["web"]}"#
+        );
+        assert_eq!(words(&ControlRequest::Lost { volume: name(), accept: false }), None);
+        assert!(words(&ControlRequest::Lost { volume: name(), accept: true }).is_some());
+        assert_eq!(words(&ControlRequest::Rebalance { action: RebalanceAction::Plan }), None);
         assert_eq!(words(&ControlRequest::Status), None);
         assert_eq!(words(&hosts(HostAction::List)), None);
         assert_eq!(words(&hosts(HostAction::Sign { name: name(), key: vec![4] })), None);

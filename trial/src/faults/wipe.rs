@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use fastrand::Rng;
 use serde_json::Value;
 use weft_front::nbd::client::{Client, ClientError};
-use weft_host::ControlRequest;
+use weft_host::{ControlRequest, VolumeCreation};
 
 use super::cluster::{Cluster, WHOLE};
 use super::damage::wait;
@@ -78,22 +78,14 @@ pub fn wipe(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
 fn make(cluster: &Cluster, node: usize) -> Result<()> {
     let choices = [("redundancy", "deferred"), ("idle", "1h"), ("exposed-for", "none")];
     let set = choices.map(|(key, value)| (key.to_string(), value.to_string())).into();
-    let create = ControlRequest::VolumeCreate {
+    let create = ControlRequest::VolumeCreate(VolumeCreation {
         name: VOLUME.to_string(),
         size: BYTES,
-        thin: false,
         layout: Some(cluster.layout().to_string()),
         stripe_unit: Some(UNIT),
-        journal: None,
-        commanded: false,
-        apart: None,
-        ordering: None,
-        sequencer: None,
-        commit: None,
-        lost_wait: None,
         set,
-        import: None,
-    };
+        ..VolumeCreation::default()
+    });
     cluster.ask(node, &create).map(drop)
 }
 

@@ -48,7 +48,6 @@ use crate::error::{Error, Result, fail};
 use crate::hosts::Hosts;
 use crate::hosts::requests::Job;
 use crate::policy;
-use crate::spec::Spec;
 
 pub(crate) use farewells::{forgettable, seconds_left, time_of_day};
 pub(crate) use schedules::Due;
@@ -193,7 +192,7 @@ impl Commands<'_> {
                 process_of(*node)
             }
             ControlRequest::Disk { .. }
-            | ControlRequest::VolumeCreate { .. }
+            | ControlRequest::VolumeCreate(_)
             | ControlRequest::VolumeDelete { .. }
             | ControlRequest::VolumeUndelete { .. }
             | ControlRequest::VolumeRename { .. }
@@ -265,7 +264,7 @@ impl Commands<'_> {
     fn is_ready_for(&self, request: &ControlRequest) -> bool {
         let depends = matches!(
             request,
-            ControlRequest::VolumeCreate { .. }
+            ControlRequest::VolumeCreate(_)
                 | ControlRequest::VolumeResize { .. }
                 | ControlRequest::VolumeSet { .. }
                 | ControlRequest::VolumeDelete { .. }
@@ -353,38 +352,7 @@ impl Commands<'_> {
                 let new = path.map(|path| NewDisk { path, size });
                 Outcome::Wait(self.replace_disk(node, new.as_ref(), force, &accept_loss)?)
             }
-            ControlRequest::VolumeCreate {
-                name,
-                size,
-                thin,
-                layout,
-                stripe_unit,
-                journal,
-                commanded,
-                apart,
-                ordering,
-                sequencer,
-                commit,
-                lost_wait,
-                mut set,
-                import,
-            } => {
-                let journal = journal.map(|on| if on { "on" } else { "off" }.to_string());
-                let dispatch = commanded.then(|| "commanded".to_string());
-                for (key, word) in [
-                    ("journal", journal),
-                    ("dispatch", dispatch),
-                    ("ordering", ordering),
-                    ("sequencer", sequencer),
-                    ("commit", commit),
-                    ("lost-wait", lost_wait),
-                ] {
-                    set.extend(word.map(|word| (key.to_string(), word)));
-                }
-                let policy = policy::given(&set)?;
-                let spec = Spec { stripe_unit, apart, policy, ..Spec::default() };
-                Outcome::Wait(self.create(&asked, (name, size, thin), layout, spec, import)?)
-            }
+            ControlRequest::VolumeCreate(new) => Outcome::Wait(self.create(&asked, new)?),
             ControlRequest::VolumeSet { name, set, force, range } => {
                 Outcome::Wait(self.set_policy(&name, policy::change(&set, force, range)?)?)
             }

@@ -11,7 +11,7 @@ use weft_core::plan::Range;
 use super::snapshots::{check_deletion, refuse_snapshot};
 use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
-use crate::control_protocol::{ControlRequest, ImportOf, ok};
+use crate::control_protocol::{ControlRequest, VolumeCreation, ok};
 use crate::error::{Error, Result, fail};
 use crate::policy::{self, refused};
 use crate::spec::Spec;
@@ -41,15 +41,14 @@ impl Commands<'_> {
     pub(super) fn create(
         &mut self,
         request: &ControlRequest,
-        (name, size, thin): (String, u64, bool),
-        layout: Option<String>,
-        spec: Spec,
-        import: Option<ImportOf>,
+        asked: VolumeCreation,
     ) -> Result<Wait> {
+        let VolumeCreation { name, size, thin, layout, stripe_unit, apart, set, import } = asked;
+        let policy = policy::given(&set)?;
         self.require_ready()?;
         let parse = |l: String| l.parse::<LayoutSpec>().map_err(|e| Error(e.to_string()));
         let layout = layout.map(parse).transpose()?;
-        let spec = Spec { layout, ..spec };
+        let spec = Spec { layout, stripe_unit, apart, policy, ..Spec::default() };
         let new = NewVolume { thin, ..NewVolume::of(&spec, name, size) };
         let mut volume = match self.engine.place_volume(&new) {
             Ok(volume) => volume,
