@@ -77,25 +77,25 @@ pub struct Common {
 #[derive(Clone, Debug, Args)]
 pub struct HostLimits {
     /// Maximum host connections per listening address [default: 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     max_connections: Option<usize>,
     /// Maximum TCP connections from one machine [default: 256]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     max_connections_per_address: Option<usize>,
     /// Time limit for a host's handshake [default: 10s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     handshake_timeout: Option<String>,
     /// Time limit to receive a request once it has begun [default: 1m]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     request_timeout: Option<String>,
     /// Memory for partly received requests, all hosts together [default: 256M]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_incomplete: Option<String>,
     /// Log requests slower than this, with where the time went; or never [default: 1s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     slow_requests: Option<String>,
     /// Memory for requests in progress and unsent replies of all hosts [default: a quarter of the machine's, 4G at most]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     memory: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgAction, Args, Command, CommandFactory};
-use weft_core::policy::CHOICES;
+use weft_core::policy::{CHOICES, Choice};
 use weft_host::Control;
 use weft_host::status::Status;
 use weft_terminal::say;
@@ -59,7 +59,9 @@ fn completed(
             let names: BTreeSet<String> = s.nodes.iter().filter_map(|n| n.name.clone()).collect();
             numbers(&s).into_iter().chain(names).collect()
         }),
-        Some(Wanted::Setting) => settings(last),
+        Some(Wanted::Setting) => settings(last, |c| c.in_use),
+        Some(Wanted::Choice) => settings(last, |_| true),
+        Some(Wanted::Key) => CHOICES.iter().map(|c| c.key.to_string()).collect(),
     };
     all.into_iter().filter(|word| word.starts_with(last.as_str())).collect()
 }
@@ -75,7 +77,12 @@ enum Wanted {
     Volume,
     Node,
     NodeOrProcess,
+    /// `KEY=VALUE` of a choice that can change in use.
     Setting,
+    /// The same of any choice.
+    Choice,
+    /// The key of a choice.
+    Key,
 }
 
 /// What the last word is to be, given those before it.
@@ -89,7 +96,7 @@ fn wanted(command: &Command, last: &str, before: &[String]) -> Option<Wanted> {
         if let Some(option) = word.strip_prefix('-') {
             // Its value is the next word, perhaps the last one.
             if takes_value(at, option) && words.next().is_none() {
-                return None;
+                return (word == "--set").then_some(Wanted::Choice);
             }
         } else if let Some(next) = at.find_subcommand(word) {
             path.push(next.get_name());
@@ -109,6 +116,7 @@ fn wanted(command: &Command, last: &str, before: &[String]) -> Option<Wanted> {
         (["volume", ..], "name" | "source" | "destination" | "volumes" | "snapshot")
         | (["scrub" | "mirror"] | ["volume", "import"], "volume") => Some(Wanted::Volume),
         (["volume", "set"], "set") => Some(Wanted::Setting),
+        (["choices"], "key") => Some(Wanted::Key),
         (["node" | "disk", ..], "node") | (["disk", "clear"], "of") => Some(Wanted::Node),
         (["node" | "disk", ..], "whose") => Some(Wanted::NodeOrProcess),
         _ => None,
@@ -127,8 +135,8 @@ fn takes_value(command: &Command, option: &str) -> bool {
 }
 
 /// Keys, each with '='; behind a key its words.
-fn settings(last: &str) -> Vec<String> {
-    let choices = CHOICES.iter().filter(|c| c.in_use);
+fn settings(last: &str, takes: impl Fn(&Choice) -> bool) -> Vec<String> {
+    let choices = CHOICES.iter().filter(|c| takes(c));
     match last.split_once('=') {
         None => choices.map(|c| format!("{}=", c.key)).collect(),
         Some((key, _)) => {
@@ -176,6 +184,9 @@ mod tests {
             ("disk clear 1", "12"),
             ("volume set vm1 comm", "commit= commands="),
             ("volume set vm1 commit=late dispatch=c", "dispatch=collaborative dispatch=commanded"),
+            ("volume create v 1G --set comm", "commit= commands="),
+            ("up --set redundancy=d", "redundancy=deferred"),
+            ("choices lost", "lost-wait"),
             // What the scripts know themselves, or nobody does.
             ("volume create ", ""),
             ("volume show --d", ""),

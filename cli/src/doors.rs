@@ -14,7 +14,7 @@ pub struct DoorOptions {
     #[arg(long)]
     no_auth: bool,
     /// Group whose members may use the Unix sockets for hosts [default: the group of this process]
-    #[arg(long, value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP", hide_short_help = true)]
     socket_group: Option<String>,
 }
 

@@ -26,14 +26,21 @@ use weft_host::{About, Level, Log, stamp};
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Logging {
     /// Log format: text, JSON, or with level numbers for systemd's journal
-    #[arg(long = "log", env = "WEFT_LOG", value_name = "FORM", default_value = "text")]
+    #[arg(
+        long = "log",
+        env = "WEFT_LOG",
+        value_name = "FORM",
+        default_value = "text",
+        hide_short_help = true
+    )]
     form: Form,
     /// Lowest level to log
     #[arg(
         long = "log-level",
         env = "WEFT_LOG_LEVEL",
         value_name = "LEVEL",
-        default_value = "info"
+        default_value = "info",
+        hide_short_help = true
     )]
     least: Least,
 }

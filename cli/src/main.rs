@@ -106,6 +106,8 @@ enum Command {
     /// Create, list, show, change, delete and undelete volumes of a running array
     #[command(subcommand)]
     Volume(volume::Volume),
+    /// Explain what volumes can choose: keys and values for --set and `weft volume set`
+    Choices(choices::Explained),
     /// Keep a copy of a volume in another array up to date, by sending what changed between snapshots
     Mirror(transfer::Mirror),
     /// Read and verify every stripe of a volume
@@ -154,6 +156,7 @@ impl Command {
             Command::Attach(attach) => attach.run(),
             Command::Disk(disk) => disk.run(),
             Command::Volume(volume) => volume.run(),
+            Command::Choices(choices) => choices.run().map(|()| ExitCode::SUCCESS),
             Command::Mirror(mirror) => mirror.run(),
             Command::Scrub(scrub) => scrub.run(),
             Command::Explain(explain) => explain.run(),
@@ -213,6 +216,23 @@ mod tests {
         }
     }
 
+    /// The help that a command line prints.
+    fn help(line: &str) -> String {
+        let words = std::iter::once("weft").chain(line.split_whitespace());
+        Cli::try_parse_from(words).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_help_shows_what_people_use() {
+        let create = help("volume create --help");
+        assert!(create.lines().count() <= 25, "{create}");
+        assert!(create.contains("--set <KEY=VALUE>") && !create.contains("--ordering"), "{create}");
+        let up = help("up -h");
+        assert!(up.lines().count() <= 40, "{up}");
+        assert!(help("up --help").contains("--disk-timeout"));
+        assert!(help("help choices").contains("redundancy: "));
+    }
+
     #[test]
     fn every_command_reads_its_options() {
         for line in [
@@ -231,6 +251,10 @@ mod tests {
             "user role ann read",
             "user remove ann",
             "user list --json",
+            "choices",
+            "choices redundancy",
+            "volume create v 1G --set redundancy=deferred --set lost-wait=5m",
+            "up --set ordering=sequencer",
             "completions bash",
             "complete -- volume set --dir d v commit=",
             "man d",
@@ -251,7 +275,7 @@ mod tests {
             "disk list --json",
             "volume create v 1GiB --layout rs:4+2 --stripe-unit 4K --journal on --json",
             "volume show v --dir d --json",
-            "volume create v all --ordering sequencer --sequencer worker-driven --commit early",
+            "volume create v all --ordering sequencer --sequencer worker-driven --commit limited",
             "volume set v ordering=device-locks commit=late dispatch=commanded --force --json",
             "up --listen native:127.0.0.1:10812 --listen native:x.sock",
             "scrub v --json",

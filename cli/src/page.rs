@@ -17,10 +17,16 @@ pub struct PageOptions {
     #[arg(long, value_name = "HOST:PORT")]
     page: Option<SocketAddr>,
     /// PEM file with a certificate and those that sign it, to serve the page over TLS, as is required beyond loopback
-    #[arg(long, value_name = "FILE", requires = "page", requires = "page_key")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "page",
+        requires = "page_key",
+        hide_short_help = true
+    )]
     page_certificate: Option<PathBuf>,
     /// PEM file with the key of this certificate
-    #[arg(long, value_name = "FILE", requires = "page_certificate")]
+    #[arg(long, value_name = "FILE", requires = "page_certificate", hide_short_help = true)]
     page_key: Option<PathBuf>,
 }
 

@@ -38,10 +38,10 @@ pub struct Up {
     #[arg(long, value_parser = args::size)]
     disk_size: Option<u64>,
     /// Order of a disk's operations: fcfs, sstf or c-look [default: fcfs, or the array's value]
-    #[arg(long, value_name = "ORDER")]
+    #[arg(long, value_name = "ORDER", hide_short_help = true)]
     queue: Option<String>,
     /// Operations in flight per disk, 1 to 256 [default: 256, or 2 in an order other than fcfs]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     queue_depth: Option<u32>,
     /// Volume; may be repeated; SIZE 'all' takes all free room [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
@@ -49,7 +49,7 @@ pub struct Up {
     #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
     layout: Option<LayoutSpec>,
     /// Stripe unit: contiguous bytes per disk [default: 64K]
-    #[arg(long, value_parser = args::size)]
+    #[arg(long, value_parser = args::size, hide_short_help = true)]
     stripe_unit: Option<u64>,
     #[command(flatten)]
     choices: Choices<ForVolumes>,
@@ -57,7 +57,7 @@ pub struct Up {
     #[arg(long, value_name = "[native:|iscsi:]PATH.sock|HOST:PORT|vhost-user:PATH.sock[=VOLUME]")]
     listen: Vec<Listen>,
     /// Address that iSCSI hosts are told in a discovery and when they are sent here from another process; may be repeated [default: the iSCSI addresses of --listen]
-    #[arg(long, value_name = "HOST:PORT", value_parser = iscsi_announced)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = iscsi_announced, hide_short_help = true)]
     iscsi_announce: Vec<Listen>,
     #[command(flatten)]
     doors: DoorOptions,
@@ -65,19 +65,19 @@ pub struct Up {
     #[arg(long)]
     processes: bool,
     /// Connections between these processes: unix (sockets) or tls [default: unix, or the array's value]
-    #[arg(long, value_name = "unix|tls", requires = "processes")]
+    #[arg(long, value_name = "unix|tls", requires = "processes", hide_short_help = true)]
     local: Option<LocalLinks>,
     /// Busy polling before sleep, when worthwhile: on or off [default: on, or with --processes the array's value]
-    #[arg(long, value_name = "on|off")]
+    #[arg(long, value_name = "on|off", hide_short_help = true)]
     polling: Option<Polling>,
     /// Lanes: threads that run the nodes of a process, 1 to 64 [default: one per processor but at most one per node, or with --processes the array's value]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     lanes: Option<Lanes>,
     /// Time limit for one disk operation before the other nodes continue without the disk, such as 10s [default: 10s, or 30s for rotating disks; or with --processes the array's value]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", hide_short_help = true)]
     disk_timeout: Option<DiskTimeout>,
     /// Time for which a disk may be much slower than the others before they continue without it, such as 5m, or never [default: 5m, and only with redundancy to spare; or with --processes the array's value]
-    #[arg(long, value_name = "TIME|never")]
+    #[arg(long, value_name = "TIME|never", hide_short_help = true)]
     slow_disk_timeout: Option<SlowDiskTimeout>,
     /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
     #[arg(long, value_name = "HOST:PORT")]

@@ -25,7 +25,6 @@ use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
 use weft_terminal::{align_right, bytes, folded, say, say_json, table, width};
 
 use crate::args::{self, Common};
-use crate::choices::help_for_set;
 use crate::lost;
 use crate::output::{say_cut_off, uris};
 
@@ -103,7 +102,8 @@ pub struct Rename {
 pub struct Set {
     /// Name of the volume
     name: String,
-    #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value, help = help_for_set())]
+    /// Choices to change, such as redundancy=deferred; `weft choices` explains all
+    #[arg(required = true, value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
     /// Apply only to bytes A up to B, such as 1G..2G: whole stripes, and only keys about redundancy
     #[arg(long, value_name = "A..B", value_parser = range)]
