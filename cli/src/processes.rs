@@ -27,8 +27,8 @@ use weft_core::node::FillRates;
 use weft_host::status::{NodeState, Status, VolumeMode};
 use weft_host::{
     Configuration, DiskTimeout, Doors, How, LOCK, Lanes, Limits, LimitsInWords, Listen, LocalLinks,
-    Polling, Size, SlowDiskTimeout, Spec, found, lock, make_private_directory, private_file,
-    write_private,
+    Polling, Size, SlowDiskTimeout, Spec, found, is_there, lock, make_private_directory,
+    private_file, write_private,
 };
 use weft_terminal::say;
 
@@ -164,12 +164,14 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
         );
     }
     let paths: Vec<PathBuf> = (0..count).map(|n| config_path(dir, n)).collect();
-    if let Some(path) = paths.iter().find(|path| !path.exists()) {
-        bail!(
-            "{} is missing; restore it, or if this array has never run, remove {}/node-* and start again",
-            path.display(),
-            dir.display()
-        );
+    for path in &paths {
+        if !is_there(path)? {
+            bail!(
+                "{} is missing; restore it, or if this array has never run, remove {}/node-* and start again",
+                path.display(),
+                dir.display()
+            );
+        }
     }
     let size = Configuration::load(&paths[0])?.disk_size;
     if let (Some(asked), Some(size)) = (spec.disk_size, size)
@@ -217,7 +219,7 @@ fn existing(dir: &Path, spec: &Spec, each: &Each) -> Result<Vec<PathBuf>> {
 
 /// Refuses a directory in which something else is where nodes would be made.
 fn refuse_taken(dir: &Path, spec: &Spec) -> Result<()> {
-    if dir.join("weft.toml").exists() {
+    if is_there(&dir.join("weft.toml"))? {
         bail!("{} holds an array in one process; choose another directory", dir.display());
     }
     match (0..spec.nodes()).map(|n| node_dir(dir, n)).find(|own| own.exists()) {

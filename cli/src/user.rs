@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
+use weft_host::is_there;
 use weft_page::{Role, User as Person, Users};
 use weft_terminal::{ask_secret, folded, say, say_json, table, width};
 
@@ -133,7 +134,7 @@ fn may(role: Role) -> &'static str {
 
 fn users(target: &Target) -> Result<Users> {
     let dir = target.dir();
-    if !dir.is_dir() {
+    if !is_there(dir)? {
         bail!(
             "there is no directory {}; give that of a process with --dir or in WEFT_DIR; for a new array, start it first",
             dir.display()

@@ -119,7 +119,7 @@ impl Node {
 /// of the orchestrator can be.
 fn load(dir: &Path, machine: &str) -> Result<Certificates> {
     let own = |file: &str| dir.join(format!("{machine}.{file}"));
-    if !own("client-cert.pem").exists() {
+    if !weft_host::is_there(&own("client-cert.pem"))? {
         return Ok(Certificates::load(dir)?);
     }
     let one = std::env::temp_dir().join(format!("weft-csi-{}", std::process::id()));

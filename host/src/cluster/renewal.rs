@@ -140,8 +140,11 @@ impl Renewal {
 
     /// The cluster's authority, if its key is here.
     fn authority(&self) -> Option<Result<CertificateAuthority>> {
-        let has_key = CertificateAuthority::is_at(&self.dir);
-        has_key.then(|| CertificateAuthority::load(&self.dir).map_err(said))
+        match CertificateAuthority::is_at(&self.dir) {
+            Ok(false) => None,
+            Ok(true) => Some(CertificateAuthority::load(&self.dir).map_err(said)),
+            Err(e) => Some(Err(said(e))),
+        }
     }
 
     fn renew_here(&self, authority: Result<CertificateAuthority>) -> String {

@@ -74,7 +74,7 @@ impl Keeper {
     pub(crate) fn serve(&self, tls: Tls, addresses: Vec<IpAddr>) -> Result<()> {
         let mut inside = self.lock();
         (inside.tls, inside.addresses) = (tls, addresses);
-        let begun = CertificateAuthority::is_at(&self.dir);
+        let begun = CertificateAuthority::is_at(&self.dir).map_err(said)?;
         if self.alone.is_some() && tls != Tls::Off && (begun || tls == Tls::Require) {
             self.begin(&mut inside)?;
         }
@@ -106,7 +106,7 @@ impl Keeper {
         if self.alone.is_some() && inside.identity.is_none() {
             self.begin(&mut inside)?;
         }
-        if !CertificateAuthority::is_at(&self.dir) {
+        if !CertificateAuthority::is_at(&self.dir).map_err(said)? {
             return fail(format!(
                 "the key of the cluster's authority (`ca-key.pem`) is not in {}; run this command at the process that has it, \
                  usually the first of the cluster",
@@ -123,7 +123,7 @@ impl Keeper {
     /// certificate has a new key each time.
     fn begin(&self, inside: &mut Inside) -> Result<()> {
         let Some(cluster) = self.alone else { return Ok(()) };
-        if !CertificateAuthority::is_at(&self.dir) {
+        if !CertificateAuthority::is_at(&self.dir).map_err(said)? {
             make_private_directory(&self.dir).map_err(at("create", &self.dir))?;
             let authority = CertificateAuthority::create(ClusterId(cluster)).map_err(said)?;
             authority.save(&self.dir).map_err(said)?;

@@ -157,8 +157,13 @@ impl CertificateAuthority {
     }
 
     /// Whether there is an authority's key in `dir`.
-    pub fn is_at(dir: &Path) -> bool {
-        dir.join(CA_KEY_FILE).exists()
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be seen.
+    pub fn is_at(dir: &Path) -> Result<bool, IdentityError> {
+        let path = dir.join(CA_KEY_FILE);
+        path.try_exists().map_err(files::file(&path))
     }
 
     /// Loads what [`CertificateAuthority::save`] has written to `dir`.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::IdentityError;
 
-fn file<'a>(path: &'a Path) -> impl Fn(io::Error) -> IdentityError + 'a {
+pub(super) fn file<'a>(path: &'a Path) -> impl Fn(io::Error) -> IdentityError + 'a {
     move |error| IdentityError::File { path: path.to_path_buf(), error }
 }
 
