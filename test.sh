@@ -65,6 +65,7 @@ doc() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --profile tes
 rules() {
     python3 tests/rules.py
     python3 tests/prose.py
+    python3 tests/sizes.py
 }
 
 licences() {
