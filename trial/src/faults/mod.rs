@@ -198,7 +198,8 @@ impl Trial {
         };
         let hosts = Hosts::start(sockets.clone(), self.seed)?;
         let room = cluster.most_of_snapshot()?;
-        let snapshots = Snapshots::start(cluster.doors(), room, hosts.history(), self.seed)?;
+        let snapshots =
+            Snapshots::start(cluster.doors(), room, hosts.history(), (self.seed, self.slack))?;
         let users = Users { hosts, files, snapshots };
         let stage = Stage::new("rounds", u64::from(self.rounds), Counts::Things);
         let mut to_come = Vec::new();

@@ -14,7 +14,7 @@ use serde_json::Value;
 use weft_front::nbd::client::Client;
 use weft_host::{Control, ControlRequest};
 
-use super::cluster::{VOLUME, VOLUME_BYTES};
+use super::cluster::{BUSY, VOLUME, VOLUME_BYTES};
 use super::fault::PATIENCE;
 use super::hosts::{BLOCK, History, content};
 use super::watch::Watch;
@@ -25,7 +25,7 @@ const MOST: usize = 3;
 /// Blocks that are read at a time.
 const PIECE: u64 = 64;
 
-/// For how long the cluster may refuse or not answer, whatever was done to a node.
+/// For how long the cluster may refuse or not answer, whatever was done to a node, beside the slack.
 const LONGEST_WAIT: Duration = Duration::from_secs(180);
 
 /// How often one asks again.
@@ -46,12 +46,12 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// Starts it at these nodes: their directories and their sockets for hosts. `room` is how many bytes of each disk a snapshot
-    /// takes at most.
+    /// takes at most, and `slack` how much longer than usual the cluster may take.
     pub fn start(
         doors: Vec<(PathBuf, PathBuf)>,
         room: u64,
         history: Arc<History>,
-        seed: u64,
+        (seed, slack): (u64, Duration),
     ) -> Result<Snapshots> {
         let shared = Arc::new(Shared { watch: Watch::default(), changes: Mutex::new(()) });
         let taker = Taker {
@@ -59,6 +59,7 @@ impl Snapshots {
             doors,
             room,
             history,
+            longest_wait: LONGEST_WAIT + slack,
             seed,
             rng: Rng::with_seed(seed ^ 0x5a5a),
             taken: Vec::new(),
@@ -97,6 +98,7 @@ struct Taker {
     doors: Vec<(PathBuf, PathBuf)>,
     room: u64,
     history: Arc<History>,
+    longest_wait: Duration,
     seed: u64,
     rng: Rng,
     taken: Vec<Taken>,
@@ -133,11 +135,12 @@ impl Taker {
         Ok(self.count)
     }
 
-    /// Asks one node after the other until one answers, or refuses with an error that `is_final` names.
+    /// Asks one node after the other until one answers, or refuses with an error that `is_final` names. `what` says what for.
     fn ask(
         &mut self,
         request: &ControlRequest,
         is_final: impl Fn(&str) -> bool,
+        what: &str,
     ) -> Result<Result<Value, String>> {
         let since = Instant::now();
         loop {
@@ -145,8 +148,8 @@ impl Taker {
             match Control::connect(dir).and_then(|mut control| control.request(request)) {
                 Ok(answer) => return Ok(Ok(answer)),
                 Err(e) if is_final(&e.0) => return Ok(Err(e.0)),
-                Err(e) if since.elapsed() > LONGEST_WAIT => {
-                    bail!("{request:?} has failed for {LONGEST_WAIT:?}: {e}")
+                Err(e) if since.elapsed() > self.longest_wait => {
+                    bail!(waited(what, self.longest_wait, &e.0))
                 }
                 Err(_) => thread::sleep(EVERY),
             }
@@ -155,7 +158,9 @@ impl Taker {
 
     /// Whether each disk has room for one more.
     fn has_room(&mut self) -> Result<bool> {
-        let status = self.ask(&ControlRequest::Status, |_| false)?.map_err(|e| anyhow!(e))?;
+        let status = self
+            .ask(&ControlRequest::Status, |_| false, "for the status")?
+            .map_err(|e| anyhow!(e))?;
         let nodes = status["nodes"].as_array().context("a status has nodes")?;
         let mut free = nodes.iter().filter_map(|node| node["free_bytes"].as_u64());
         Ok(free.all(|free| free >= self.room))
@@ -177,7 +182,8 @@ impl Taker {
                 || e.contains("snapshots need the votes")
                 || e.contains("does not go with snapshots")
         };
-        if let Err(e) = self.ask(&request, |e| there(e) || refused(e))?
+        let what = format!("for snapshot {VOLUME}@{snapshot}");
+        if let Err(e) = self.ask(&request, |e| there(e) || refused(e), &what)?
             && !there(&e)
         {
             bail!("{e}");
@@ -225,8 +231,9 @@ impl Taker {
             if let Some(found) = read() {
                 return Ok(found.to_vec());
             }
-            if since.elapsed() > LONGEST_WAIT {
-                bail!("nobody has answered a read of {} for {LONGEST_WAIT:?}", self.taken[n].name);
+            if since.elapsed() > self.longest_wait {
+                let what = format!("for bytes {offset}+{length} of {}", self.taken[n].name);
+                bail!(waited(&what, self.longest_wait, "no node has answered the read"));
             }
             thread::sleep(EVERY);
         }
@@ -242,7 +249,25 @@ impl Taker {
         let _changes = shared.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.taken.remove(0).name;
         let gone = |e: &str| e.contains("there is no volume");
+        let what = format!("for {name} to be deleted");
         let request = ControlRequest::VolumeDelete { name, now: true };
-        self.ask(&request, gone).map(|_| ())
+        self.ask(&request, gone, &what).map(|_| ())
+    }
+}
+
+fn waited(what: &str, longest: Duration, why: &str) -> String {
+    format!("waited {} s {what}: {why}; {BUSY}", longest.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_was_waited_for_and_how_to_allow_more() {
+        assert_eq!(
+            waited("for snapshot v@s1", Duration::from_secs(210), "no quorum"),
+            "waited 210 s for snapshot v@s1: no quorum; if the machine is busy with other things, `--slack SECONDS` allows more"
+        );
     }
 }
