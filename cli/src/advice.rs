@@ -26,7 +26,11 @@ fn files() -> Vec<PathBuf> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut all = Vec::new();
-    for of in ["cli", "client", "core", "front", "host", "member", "net", "terminal"] {
+    let speaking = [
+        "cli", "client", "core", "csi", "front", "host", "load", "member", "model", "net", "page",
+        "plan", "report", "scenario", "sim", "terminal", "trial",
+    ];
+    for of in speaking {
         below(&root.join(of).join("src"), &mut all);
     }
     all.sort();

@@ -153,7 +153,7 @@ impl Study {
     pub fn load(dir: &Path) -> Result<(Study, Done)> {
         let path = dir.join("study.json");
         let text = fs::read_to_string(&path)
-            .with_context(|| format!("{}: `weft sim --out` writes it", path.display()))?;
+            .with_context(|| format!("{}: `weft sim --out DIR` writes it", path.display()))?;
         let study: Study =
             serde_json::from_str(&text).with_context(|| path.display().to_string())?;
         let path = dir.join("points.jsonl");

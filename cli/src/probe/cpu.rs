@@ -350,6 +350,7 @@ fn least_squares(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
         rows.iter().map(|(row, sum)| row.iter().map(|x| x / sum.max(1.0)).collect()).collect();
     let mut left = vec![1.0; rows.len()];
     for _ in 0..200_000 {
+        let mut most_moved = 0.0_f64;
         for n in 0..count {
             let square: f64 = rows.iter().map(|r| r[n] * r[n]).sum();
             if square == 0.0 {
@@ -360,7 +361,11 @@ fn least_squares(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
             for (r, l) in rows.iter().zip(&mut left) {
                 *l -= r[n] * (better - factors[n]);
             }
+            most_moved = most_moved.max((better - factors[n]).abs() / better.max(1e-9));
             factors[n] = better;
+        }
+        if most_moved < 1e-9 {
+            break;
         }
     }
     factors

@@ -40,7 +40,7 @@ pub struct Mirror {
     /// Name of the volume there [default: the same]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Go on, with a round this often, such as 5m; without it, one round
+    /// Go on, with a round this often, such as 5m; without it, one round. A first round that fails ends the command
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
     #[command(flatten)]
@@ -64,13 +64,18 @@ impl Mirror {
     /// Mirrors once, or until a signal.
     pub fn run(&self) -> Result<ExitCode> {
         let stopped = Stopped::by_signals(false)?;
+        let mut has_worked = false;
         loop {
             let begun = Instant::now();
-            match (self.round(&stopped), self.every) {
-                (Ok(line), _) => say(line)?,
-                (Err(_), Some(_)) if stopped.is_set() => {}
-                (Err(e), Some(_)) => eprintln!("weft: {}: {e:#}", stamp(SystemTime::now())),
-                (Err(e), None) => return Err(e),
+            match self.round(&stopped) {
+                Ok(line) => {
+                    has_worked = true;
+                    say(line)?;
+                }
+                Err(_) if self.every.is_some() && stopped.is_set() => {}
+                // The arguments may be wrong, and would be in each round.
+                Err(e) if !has_worked => return Err(e),
+                Err(e) => eprintln!("weft: {}: {e:#}", stamp(SystemTime::now())),
             }
             let Some(every) = self.every else { return Ok(ExitCode::SUCCESS) };
             while begun.elapsed() < every && !stopped.is_set() {

@@ -112,8 +112,8 @@ pub enum HostError {
     /// The snapshot to compare with is deleted, or has no common origin with the volume.
     #[error("the snapshot is deleted, or has no common origin with the volume")]
     Unrelated,
-    /// More is lost than the layout bears.
-    #[error("more is lost, in disks or unreadable sectors, than the layout bears")]
+    /// More columns are lost or unreadable than the layout can recover.
+    #[error("more columns are lost or unreadable than the layout can recover")]
     TooManyLost,
     /// Tried very often, and each time something came between.
     #[error("other requests or changes of the cluster came between {attempts} times")]

@@ -126,7 +126,7 @@ pub enum Code {
     TooFarAhead = 19,
     /// It goes past the end of the volume.
     OutOfRange = 20,
-    /// More is lost than the layout bears.
+    /// More columns are lost or unreadable than the layout can recover.
     Lost = 21,
     /// Others came between each time that it was tried.
     NoProgress = 22,

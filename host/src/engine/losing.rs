@@ -44,9 +44,11 @@ impl Losses<'_> {
         }
         let concerned = |v: &Volume| self.nodes.iter().any(|n| v.nodes().contains(n));
         let is_lost = |v: &Volume| concerned(v) && self.are_unborne_by(v);
-        match volumes().find(|v| !accepted.contains(&v.name) && is_lost(v)) {
-            Some(volume) => fail(self.in_words(volume)),
-            None => Ok(()),
+        let lost: Vec<&Volume> =
+            volumes().filter(|v| !accepted.contains(&v.name) && is_lost(v)).map(|v| &**v).collect();
+        match &lost[..] {
+            [] => Ok(()),
+            [first, others @ ..] => fail(self.in_words(first, others)),
         }
     }
 
@@ -68,10 +70,25 @@ impl Losses<'_> {
         attendance.is_some_and(|a| a.stale_since.contains_key(&node) || a.forgot.contains(&node))
     }
 
-    /// What a volume does not bear, and what to do about it.
-    fn in_words(&self, volume: &Volume) -> String {
+    /// Why a volume and others would lose data, and what to do about it.
+    fn in_words(&self, volume: &Volume, others: &[&Volume]) -> String {
+        let why = self.in_words_of(volume, others);
+        match others {
+            [] => why,
+            others => {
+                let names: Vec<String> = others.iter().map(|v| format!("'{}'", v.name)).collect();
+                let volumes = if others.len() == 1 { "volume" } else { "volumes" };
+                format!("{why}; {volumes} {} would lose data, too", names.join(", "))
+            }
+        }
+    }
+
+    fn in_words_of(&self, volume: &Volume, others: &[&Volume]) -> String {
         let (name, on) = (&volume.name, disks_of(self.nodes));
-        let accept = format!("or accept the loss of its data there (--accept-loss {name})");
+        let flags: String =
+            [volume].iter().chain(others).map(|v| format!(" --accept-loss {}", v.name)).collect();
+        let whose = if others.is_empty() { "its" } else { "their" };
+        let accept = format!("or accept the loss of {whose} data there ({})", flags.trim_start());
         if !volume.geometry.is_redundant() {
             return format!(
                 "volume '{name}' ({}) has no redundancy: its data on {on} cannot be rebuilt. Copy its readable data, and delete it \
@@ -79,12 +96,12 @@ impl Losses<'_> {
                 volume.layout
             );
         }
-        let others = || volume.nodes().into_iter().filter(|n| !self.is_given_up(*n));
+        let kept = || volume.nodes().into_iter().filter(|n| !self.is_given_up(*n));
         let lost = |n: &NodeId| self.map.nodes[usize::from(n.0)].given_up && !(self.runs)(*n);
-        let rebuilt: Vec<NodeId> = others().filter(lost).collect();
+        let rebuilt: Vec<NodeId> = kept().filter(lost).collect();
         let behind: Vec<NodeId> =
-            others().filter(|n| (self.runs)(*n) && self.has_missed(volume, *n)).collect();
-        let down: Vec<NodeId> = others().filter(|n| !(self.runs)(*n) && !lost(n)).collect();
+            kept().filter(|n| (self.runs)(*n) && self.has_missed(volume, *n)).collect();
+        let down: Vec<NodeId> = kept().filter(|n| !(self.runs)(*n) && !lost(n)).collect();
         let is_gone = |n: NodeId| self.is_given_up(n) || down.contains(&n);
         let bears = |e: &Extent| {
             let gone = (0..e.columns.len()).filter(|c| is_gone(e.columns[*c].0)).collect();
@@ -198,6 +215,26 @@ mod tests {
         let mut deleted = map.clone();
         Arc::make_mut(deleted.volumes.get_mut(&VolumeId(1)).unwrap()).deletion.since = Some(1);
         assert_eq!(said(&deleted, &[1], &[], &[]), "borne");
+    }
+
+    #[test]
+    fn all_volumes_that_would_lose_data_are_named() {
+        let mut map = map("raid0", &[&[0, 1, 2]]);
+        let first = Volume::clone(&map.volumes[&VolumeId(1)]);
+        for (id, name) in [(2, "w"), (3, "x")] {
+            let other = Volume { id: VolumeId(id), name: name.into(), ..first.clone() };
+            map.volumes.insert(other.id, Arc::new(other));
+        }
+        let text = said(&map, &[1], &[], &["w"]);
+        assert!(
+            text.ends_with(
+                "or accept the loss of their data there (--accept-loss v --accept-loss x); volume 'x' would lose data, too"
+            ),
+            "{text}"
+        );
+        let text = said(&map, &[1], &[], &[]);
+        assert!(text.ends_with("; volumes 'w', 'x' would lose data, too"), "{text}");
+        assert_eq!(said(&map, &[1], &[], &["v", "w", "x"]), "borne");
     }
 
     #[test]

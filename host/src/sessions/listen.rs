@@ -241,6 +241,9 @@ impl FromStr for Listen {
         let prefixed = FRONT_ENDS.iter().filter(|f| !f.prefix.is_empty());
         let mut others = prefixed.filter_map(|f| Some((f.prefix, text.strip_prefix(f.prefix)?)));
         let (prefix, place) = others.next().unwrap_or(("", text));
+        // The prefix of NBD may be given, too. A machine may be called the same.
+        let named = place.strip_prefix("nbd:").filter(|_| prefix.is_empty());
+        let place = named.filter(|rest| rest.parse::<Place>().is_ok()).unwrap_or(place);
         let names_volume = FRONT_ENDS.iter().any(|f| f.prefix == prefix && f.names_volume);
         if !names_volume {
             return Ok(place.parse::<Place>()?.for_protocol(prefix));
@@ -563,6 +566,9 @@ mod tests {
         assert_eq!("/run/weft".parse(), Ok(Listen::unix("/run/weft")));
         assert_eq!("[::1]:9".parse(), Ok(Listen::tcp("[::1]:9")));
         assert_eq!("native:/x".parse(), Ok(Listen::native_unix("/x")));
+        assert_eq!("nbd:/x".parse(), Ok(Listen::unix("/x")));
+        assert_eq!("nbd:[::1]:9".parse(), Ok(Listen::tcp("[::1]:9")));
+        assert_eq!("nbd:9".parse(), Ok(Listen::tcp("nbd:9")), "a machine of this name");
         assert_eq!("native:[::1]:9".parse(), Ok(Listen::native_tcp("[::1]:9")));
         for bad in [
             "nbd:unix:/tmp/a.sock",
@@ -574,6 +580,8 @@ mod tests {
             "host:99999",
             "native:",
             "native:native:a:1x",
+            "native:nbd:/x",
+            "nbd:",
         ] {
             assert!(bad.parse::<Listen>().is_err(), "{bad}");
         }

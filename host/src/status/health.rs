@@ -256,9 +256,14 @@ const FULL_SOON: u64 = 90;
 fn of_full(node: &NodeStatus) -> Option<(Health, String)> {
     let slots = node.slots?;
     let full = slots.full_percent().filter(|full| *full >= NEARLY_FULL)?;
-    let then = match full >= FULL_SOON {
-        true => "writes to thin volumes will soon fail; delete or discard something, or add disks",
-        false => "delete or discard something, or add disks, before thin volumes are full",
+    let then = match full {
+        100.. => {
+            "writes that need space in thin volumes fail; delete or discard something, or add disks"
+        }
+        FULL_SOON.. => {
+            "writes to thin volumes will soon fail; delete or discard something, or add disks"
+        }
+        _ => "delete or discard something, or add disks, before thin volumes are full",
     };
     Some((Health::Degraded, format!("the disk of node {} is {full} % full: {then}", node.node)))
 }
@@ -363,6 +368,11 @@ mod tests {
         assert_eq!(said(39, 40), None);
         assert!(said(40, 40).unwrap().starts_with("the disk of node 4 is 80 % full: delete"));
         assert!(said(90, 0).unwrap().contains("90 % full: writes to thin volumes will soon fail"));
+        assert!(
+            said(60, 40)
+                .unwrap()
+                .contains("100 % full: writes that need space in thin volumes fail")
+        );
     }
 
     fn volume(mode: VolumeMode) -> VolumeStatus {

@@ -239,7 +239,7 @@ pub const PARAMETERS: &[Parameter] = &[
          much each is, is drawn for each run, all equally likely."),
 
     row("volume.layout", "", Range::Text, TT,
-        "Where data and parity lie, as `weft volume create --layout` takes it; its help names all \
+        "Where data and parity lie, as `--layout` of `weft volume create`, whose help names all \
          layouts."),
     row("volume.unit", "bytes", Range::Whole(4096, 16 << 20), TT,
         "A stripe unit, a multiple of 4096."),

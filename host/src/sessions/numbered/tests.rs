@@ -124,7 +124,7 @@ fn an_abort_reaches_all_that_come_after_and_says_because_of_which() {
     w.take(ask(4, &[]));
     w.finish(1, Err(HostError::TooManyLost));
     assert_eq!(w.begun, [1, 4]);
-    assert!(w.error_of(1).contains("more is lost"));
+    assert!(w.error_of(1).contains("more columns are lost"));
     assert!(w.error_of(2).starts_with("request 1 of host"), "{}", w.error_of(2));
     assert!(w.error_of(3).starts_with("request 1 of host"), "the root: {}", w.error_of(3));
     assert!(w.hosts.hosts[&HOST].unissued.is_empty(), "nobody waits for 5 any more");
@@ -205,7 +205,7 @@ fn a_host_that_comes_back_hears_the_end_of_what_it_began() {
     }
     assert_eq!(w.begun, [1, 2, 3, 4], "none is done twice");
     assert_eq!(w.answered[..2], [(2, Ok(())), (3, Ok(()))]);
-    assert!(w.error_of(4).contains("more is lost"));
+    assert!(w.error_of(4).contains("more columns are lost"));
     w.take(Ask { again: true, ..ask(5, &[1]) });
     w.finish(1, DONE);
     assert_eq!(w.begun, [1, 2, 3, 4, 5], "what was held was given up, and is new");

@@ -295,7 +295,7 @@ impl Simulation {
         if sleeps && map.epoch > 1 {
             let at = self.queue.now() as f64 / 1e9;
             return Err(format!(
-                "at {at:.3} s more is lost than the layout bears: a disk that is filled counts as lost until it is \
+                "at {at:.3} s more columns are lost than the layout can recover: a disk that is filled counts as lost until it is \
                  whole; let nodes die later, or give another volume.layout"
             ));
         }

@@ -151,7 +151,7 @@ fn a_node_that_dies_while_another_is_filled_ends_the_run_in_words() {
         (9.0, NodeReturns, 2),
     ]);
     let why = Simulation::new(&system, 0).unwrap().run().unwrap_err();
-    assert!(why.contains("more is lost than the layout bears"), "{why}");
+    assert!(why.contains("more columns are lost than the layout can recover"), "{why}");
 }
 
 #[test]
