@@ -852,7 +852,13 @@ PY
     timeout 60 nbdinfo --map --totals "$uri" | grep '100.0% *3 hole,zero'
     timeout 60 "$WEFT" scrub vol0 --dir "$T/vast"
     echo "trims of 2 TiB, a map and a scrub: $((SECONDS - begun)) s"
-    [ "$(awk '/VmHWM/ { print $2 }' "/proc/$other/status")" -lt 200000 ]
+    [ "$(awk '/VmHWM/ { print $2 }' "/proc/$other/status")" -lt 100000 ]
+    begun=$SECONDS
+    D=$T/vast
+    weft node kill 2
+    weft disk replace 2
+    wait_until whole
+    echo "a disk of 14 TiB replaced: $((SECONDS - begun)) s"
 }
 # Groups with parity of their own: nodes are lost that the layout can recover, though not any so many.
 local_parity() {
