@@ -139,8 +139,8 @@ fn own_rows() -> Vec<Row> {
         row(
             "sweep",
             "a table",
-            "What is varied: KEY = [values]. Of several keys, every combination is run. A name \
-             that is no key has cases: NAME = [{ name = \"...\", KEY = VALUE, ... }, ...].",
+            "Keys to vary: KEY = [values]. With several keys, every combination is run. A name \
+             that is not a key has cases: NAME = [{ name = \"...\", KEY = VALUE, ... }, ...].",
         ),
     ]
 }
