@@ -61,9 +61,9 @@ fn in_words(map: &ClusterMap, member: MemberId) -> String {
 /// What a process says that leads from now on, and so many nodes are in the middle of their work.
 fn leads(ran_on: usize) -> String {
     let nodes = match ran_on {
-        0 => "all nodes have started anew".to_string(),
-        1 => "one node goes on with its work".to_string(),
-        n => format!("{n} nodes go on with their work"),
+        0 => "all nodes have restarted".to_string(),
+        1 => "one node continues its work".to_string(),
+        n => format!("{n} nodes continue their work"),
     };
     format!("this process leads the cluster from now on; {nodes}")
 }
@@ -311,18 +311,18 @@ impl Leader {
         let fates = self.liveness.tick(context.now, context.config, &circle, &mut sends);
         for dead in fates.dead {
             let who = in_words(&context.agreed.map, dead);
-            let text = format!("{who} does not answer and is counted dead");
+            let text = format!("{who} does not answer and is considered failed");
             context.acts.push(Act::Log(Note::warning(text).of(node_of(dead))));
         }
         for other in fates.shut_out {
             let who = in_words(&context.agreed.map, other);
             let text =
-                format!("{who} and others do not hear each other: it is left out until they do");
+                format!("{who} and others cannot reach each other: it is evicted until they can");
             context.acts.push(Act::Log(Note::warning(text).of(node_of(other))));
         }
         if let Some(heirs) = fates.heirs {
             let heir = heirs.into_iter().max_by_key(|m| context.consensus.has_all(*m));
-            let text = "others hear who is not heard here: another had better lead";
+            let text = "others can reach processes that this one cannot: handing over the lead";
             context.acts.push(Act::Log(Note::warning(text)));
             context.acts.extend(heir.map(Act::HandOver));
         }
@@ -525,8 +525,8 @@ mod tests {
 
     #[test]
     fn a_new_leader_says_in_a_sentence_what_becomes_of_the_nodes() {
-        assert!(leads(0).ends_with("from now on; all nodes have started anew"));
-        assert!(leads(1).ends_with("from now on; one node goes on with its work"));
+        assert!(leads(0).ends_with("from now on; all nodes have restarted"));
+        assert!(leads(1).ends_with("from now on; one node continues its work"));
         assert!(leads(3).ends_with("from now on; 3 nodes go on with their work"));
     }
 }

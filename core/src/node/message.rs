@@ -438,8 +438,8 @@ pub enum Body {
         /// what was to be written, or it is not known what became of it.
         counted: Vec<Timestamp>,
     },
-    /// Controller to endpoint: what is repeated here I do not know, or not any more. Ask for it anew, whole.
-    Anew {
+    /// Controller to endpoint: I do not know, or no longer know, the request repeated here. Send it again, whole.
+    Resend {
         /// The volume.
         volume: VolumeId,
         /// The endpoint's number.

@@ -301,13 +301,13 @@ fn decode_body(page: &[u8], checkpoint: u64) -> Result<(Vec<u64>, [u64; 2]), &'s
     let mut r: Reader = Reader::new(page);
     let mut numbers = |count| (0..count).map(|_| r.u64()).collect::<Read<Vec<_>>>();
     let (Ok(entries), Ok(earlier)) = (numbers(PAGES_PER_INDEX), numbers(2)) else {
-        return Err("it is no whole sector");
+        return Err("it is not a whole sector");
     };
     let known = entries.iter().filter(|entry| **entry != UNKNOWN).map(|entry| entry & !MARKED);
     let named = known.chain(earlier.iter().copied());
     match checkpoint <= MOST_COUNTED && named.max() <= Some(checkpoint) {
         true => Ok((entries, [earlier[0], earlier[1]])),
-        false => Err("it names checkpoints that have not been"),
+        false => Err("it names checkpoints of the future"),
     }
 }
 
@@ -387,7 +387,7 @@ mod tests {
         let load = |page: Vec<u8>| Index::new(9, 3).load(0, &page, None);
         assert_eq!(load(page(5, 4, 5)), None);
         assert_eq!(load(page(UNKNOWN, 0, 5)), None);
-        let wrong = Some("it names checkpoints that have not been");
+        let wrong = Some("it names checkpoints of the future");
         assert_eq!(load(page(6, 4, 5)), wrong);
         assert_eq!(load(page(5, 6, 5)), wrong);
         assert_eq!(load(page(5, 4, MOST_COUNTED + 1)), wrong);

@@ -95,16 +95,16 @@ impl Journal {
     /// Checks what must hold of the ring.
     pub fn check(&self) {
         let frames: u64 = self.frames.iter().map(|f| f.taken).sum();
-        assert_eq!(self.used, frames + self.leaving, "what is in use are frames, or was");
+        assert_eq!(self.used, frames + self.leaving, "used sectors hold frames, or did");
         assert!(self.used <= self.size, "the ring holds {} of {}", self.used, self.size);
         let end = (self.tail + self.used) % self.size;
-        assert_eq!(end, self.head, "what is in use ends where the next frame goes");
+        assert_eq!(end, self.head, "used sectors end where the next frame begins");
         let first = self.next_frame - self.frames.len() as u64;
         let numbered = self.frames.iter().zip(first..).all(|(f, n)| f.number == n);
         assert!(numbered, "frames are numbered one after the other, up to the next");
         assert!(
             self.known_from.is_none_or(|n| n < self.next_frame),
-            "what is known is named later"
+            "the known frame is named later"
         );
     }
 
@@ -331,7 +331,7 @@ impl Journal {
         self.head = (frame.at + sectors) % self.size;
         assert!(self.used <= self.size, "the ring holds {} of {} sectors", self.used, self.size);
         let end = (self.tail + self.used) % self.size;
-        assert_eq!(end, self.head, "what is in use ends where the next frame goes");
+        assert_eq!(end, self.head, "used sectors end where the next frame begins");
         self.frames.push_back(frame);
     }
 
@@ -436,7 +436,7 @@ impl JournalStore {
         }
         for entry in &entries {
             if let Err(why) = entry.check(j.bounds) {
-                panic!("an entry is to be written that makes no sense: {why}: {entry:?}");
+                panic!("an invalid entry would be written: {why}: {entry:?}");
             }
         }
         let at = if skipped > 0 { 0 } else { j.head };

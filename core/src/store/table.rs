@@ -290,7 +290,7 @@ impl Table {
         let page = self.pages.get(&number).filter(clean)?;
         match self.decode(number, bytes) {
             Err(wrong) => Some(wrong),
-            Ok(entries) => (entries != page.entries).then_some("it is not what was written last"),
+            Ok(entries) => (entries != page.entries).then_some("it differs from the last write"),
         }
     }
 
@@ -307,7 +307,7 @@ impl Table {
             // Version 1: a page of zeros was never written.
             return match sealed(bytes).is_some() || zeros() {
                 true => decode_entries(bytes),
-                false => Err("it does not fit its checksum"),
+                false => Err("it does not match its checksum"),
             };
         };
         match (page::decode(Kind::Table, index.disk, number, bytes), index.known(number)) {
@@ -350,7 +350,7 @@ impl Table {
 
     /// A page as it is written at this checkpoint.
     fn written(&mut self, number: u64, checkpoint: u64) -> DirtyPage {
-        let entries = &self.pages.get(&number).expect("what is dirty stays in memory").entries;
+        let entries = &self.pages.get(&number).expect("dirty pages stay in memory").entries;
         let bytes = match entries.is_empty() {
             true => Buffer::Length(SECTOR_BYTES),
             false => encode_page(self.index.as_ref(), number, checkpoint, entries).into(),
@@ -389,7 +389,7 @@ fn encode_page(
 fn decode_entries(page: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
     let mut r = Reader::new(page);
     let entries = (0..ENTRIES_PER_PAGE).map(|_| TableEntry::take(&mut r));
-    entries.collect::<Read<_>>().map_err(|_| "it is no whole sector")
+    entries.collect::<Read<_>>().map_err(|_| "it is not a whole sector")
 }
 
 fn lost_page() -> Vec<TableEntry> {

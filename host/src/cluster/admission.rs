@@ -443,7 +443,8 @@ fn be_admitted(
         let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
         process.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
             No::yet(Error(format!(
-                "{e}. The cluster now expects {}, and nothing has been done here: fix that, and repeat the command with the \
+                "{e}. The cluster now expects {}, and nothing was changed here: fix that, and \
+                 repeat the command with the \
              same token",
                 config.name
             )))

@@ -54,7 +54,9 @@ impl FromStr for Patience {
         match text {
             "short" => Ok(Patience::Short),
             "long" => Ok(Patience::Long),
-            _ => fail(format!("'{text}' is not a value of patience; give short or long")),
+            _ => {
+                fail(format!("'{text}' is not a value of patience (timeouts); give short or long"))
+            }
         }
     }
 }

@@ -137,7 +137,7 @@ fn read_holder(path: &Path, cluster: u128) -> Result<Option<u16>> {
 pub(crate) fn refuse_others(path: &Path, cluster: u128, node: NodeId) -> Result<()> {
     match read_holder(path, cluster)?.filter(|other| *other != node.0) {
         Some(other) => fail(format!(
-            "{} is, or leads to, the disk of node {other}; put the disk of node {} there",
+            "{} is, or links to, the disk of node {other}; replace it by the disk of node {}",
             path.display(),
             node.0
         )),

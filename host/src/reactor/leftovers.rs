@@ -42,8 +42,8 @@ impl Reactor {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
             let becomes = match self.engine.map().has_any_snapshot(id) {
-                false => "is removed: its creation or deletion was abandoned",
-                true => "is as it was: its rollback was abandoned",
+                false => "is removed: its creation or deletion was interrupted",
+                true => "is unchanged: its rollback was interrupted",
             };
             self.engine.log.on(About::volume(&name)).warn(&format!("volume '{name}' {becomes}"));
             match self.with_commands(|commands| commands.delete_left_over(id)) {
@@ -91,9 +91,9 @@ impl Reactor {
         let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
         let crowding = self.lookout.crowding().look(&stuck, now).pop();
         let (id, why) = match (unneeded, over, crowding) {
-            (Some(id), ..) => (id, "no volume shows its content"),
+            (Some(id), ..) => (id, "no volume is based on it"),
             (_, Some(id), _) => (id, "a day has passed"),
-            (_, _, Some(id)) => (id, "content of other disks needs its room"),
+            (_, _, Some(id)) => (id, "its space is needed to rebuild other disks"),
             _ => return,
         };
         self.with_commands(|commands| commands.forget(id, why));

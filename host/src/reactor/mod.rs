@@ -168,7 +168,7 @@ impl Reactor {
 
     /// Lets hosts take so much.
     pub(crate) fn limit(&mut self, limits: Limits) {
-        assert!(!self.acceptor.is_open(), "hosts are let in when it runs");
+        assert!(!self.acceptor.is_open(), "hosts are accepted once it runs");
         self.acceptor.limit(limits);
         self.hosts.limit(limits);
     }

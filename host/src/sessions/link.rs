@@ -219,7 +219,7 @@ impl<M: Service> Link<M> {
     /// TLS begins.
     fn secure(&mut self) -> Result<(), End> {
         let Some(config) = self.door.close() else {
-            return Err(self.failed("TLS was promised, and there is no certificate for it"));
+            return Err(self.failed("TLS was offered, and there is no certificate for it"));
         };
         self.tls = Some(Box::new(Secured::new(config).map_err(|e| self.failed(e))?));
         self.machine.secured();

@@ -376,9 +376,9 @@ impl Run {
             let zeros = Did::Wrote { zeros: true };
             self.by_operator();
             self.ask(0, &zeros, blocks.clone(), HostOp::Accept(range));
-            self.until("what is lost is accepted", |run| run.clients[0].op.is_none())?;
+            self.until("the loss is accepted", |run| run.clients[0].op.is_none())?;
             self.ask(0, &Did::Read(Vec::new()), blocks, HostOp::Read(range));
-            self.until("what was lost is read", |run| run.clients[0].op.is_none())?;
+            self.until("the lost range is read", |run| run.clients[0].op.is_none())?;
             if self.lacks {
                 return Err(format!("sector {sector} is lost though that was accepted"));
             }
@@ -396,7 +396,7 @@ impl Run {
         let range = Range { offset: 0, len: self.volume.size };
         let node = self.next_node(NodeId(0));
         self.world.host(node, u64::from(id), VOLUME, HostOp::Lost(range));
-        self.until("what is lost is listed", |run| run.losses.is_none())
+        self.until("losses are listed", |run| run.losses.is_none())
     }
 
     pub(super) fn losses_are(&mut self, result: Result<HostData, HostError>) {

@@ -583,7 +583,7 @@ fn brief(message: &MapMessage) -> String {
             let asleep = map.volumes.values().filter(|v| map.is_asleep(v)).count();
             let rest = map.volumes.values().filter(|v| map.rests(v)).count();
             format!(
-                "enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep of which {rest} rest",
+                "enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep, {rest} of them at rest",
                 map.epoch
             )
         }

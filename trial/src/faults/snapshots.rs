@@ -173,9 +173,9 @@ impl Taker {
         // One that was asked for before may have been taken, though nobody said so.
         let there = |e: &str| e.contains("there is already a volume or snapshot");
         let refused = |e: &str| {
-            e.contains("which snapshots need")
-                || e.contains("snapshots need the votes")
-                || e.contains("does not go with snapshots")
+            e.contains("snapshots need a journal")
+                || e.contains("snapshots need votes")
+                || e.contains("snapshots need immediate parity")
         };
         if let Err(e) = self.ask(&request, |e| there(e) || refused(e))?
             && !there(&e)

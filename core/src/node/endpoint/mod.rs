@@ -260,7 +260,9 @@ impl Endpoint {
         outbox: &mut Outbox,
     ) {
         if self.map.server() != Some(from) {
-            outbox.refuse(from, || "is not the controller, and says that a request is over".into());
+            outbox.refuse(from, || {
+                "is not the controller, and reports that a request is done".into()
+            });
             return;
         }
         let Some(part) = self.parts.get_mut(&id).filter(|p| p.asked.is_some()) else { return };
@@ -281,7 +283,9 @@ impl Endpoint {
         outbox: &mut Outbox,
     ) {
         if self.map.server() != Some(from) {
-            outbox.refuse(from, || "is not the controller, and wants to be asked anew".into());
+            outbox.refuse(from, || {
+                "is not the controller, and wants to receive requests again".into()
+            });
             return;
         }
         // What it has said the end of it need not be asked for.
@@ -320,9 +324,7 @@ impl Endpoint {
         let inside = whole.is_some_and(|w| w.offset <= range.offset && range.end() <= w.end());
         if !inside || range.len == 0 || !volume.holds(range) {
             if whole.is_some() {
-                outbox.refuse(from, || {
-                    "wants bytes that are not of the request that it names".into()
-                });
+                outbox.refuse(from, || "fetches bytes outside the request that it names".into());
             }
             return None;
         }
@@ -334,7 +336,7 @@ impl Endpoint {
         }
         let name = &volume.name;
         outbox.refuse(from, || {
-            format!("has not the key of a request of volume '{name}' that it acts for")
+            format!("does not have the key of a request of volume '{name}' that it acts for")
         });
         None
     }
@@ -346,7 +348,7 @@ impl Endpoint {
         let extent = volume.extent(header.task.first_stripe(&volume));
         if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
         {
-            outbox.refuse(from, || "fetches for a column that it has not".into());
+            outbox.refuse(from, || "fetches for a column that it does not have".into());
             return;
         }
         let part = self.parts.get_mut(&id).expect("just seen");
@@ -396,7 +398,7 @@ impl Endpoint {
         let extent = volume.extent(attempt.1.stripes(&volume.geometry).start);
         if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
         {
-            outbox.refuse(from, || "places what is of a column that it has not".into());
+            outbox.refuse(from, || "places content of a column that it does not have".into());
             return;
         }
         let part = self.parts.get_mut(&id).expect("just seen");

@@ -287,7 +287,7 @@ impl Exposure {
     /// A description for messages.
     pub fn in_words(&self) -> String {
         let (marked, hopeless) = (self.marks.len(), self.hopeless.len());
-        format!("{marked} sectors marked, {hopeless} of them for good")
+        format!("{marked} sectors marked, {hopeless} of them permanently")
     }
 
     /// The invariants: each mark is counted once, where a volume has its sector.

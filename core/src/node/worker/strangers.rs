@@ -107,7 +107,7 @@ impl Worker {
         if may && is_same {
             return true;
         }
-        outbox.refuse(from, || format!("is not who is to send something of write {}", header.ts));
+        outbox.refuse(from, || format!("is not a node that sends content for write {}", header.ts));
         if may
             && to.is_none()
             && self.txns.get(&header.ts).is_some_and(|t| t.phase == Phase::Working)

@@ -34,7 +34,7 @@ impl JournalStore {
             };
             self.forget_journal(frames, &bytes, what);
         } else if missing < self.superblock.durable_before {
-            let what = format!("frame {missing} of the journal is not there, and has been");
+            let what = format!("frame {missing} of the journal is missing, though it was written");
             self.forget_journal(frames, &bytes, what);
         } else if let Some(sector) = self.ends_unreadable(&frames, &bytes) {
             let what = format!(
@@ -164,7 +164,7 @@ impl JournalStore {
         sb.tail = 0;
         sb.tail_frame = last.max(sb.tail_frame).max(sb.durable_before).saturating_add(1);
         self.journal = Journal::new(sb, self.config);
-        self.damaged(format!("{what}; what it had promised is forgotten"));
+        self.damaged(format!("{what}; acknowledged writes may be lost"));
     }
 
     fn note_what_was_found(&mut self) {

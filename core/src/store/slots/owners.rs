@@ -118,7 +118,7 @@ impl Slots {
             Err(wrong) => Some(wrong),
             Ok(found) if found != written => Some("it is an older copy"),
             Ok(_) => (bytes != self.encode(disk, number, written))
-                .then_some("it is not what was written last"),
+                .then_some("it differs from the last write"),
         }
     }
 }
@@ -154,7 +154,7 @@ pub(super) fn choose(
         let written = page::decode(Kind::Owners, index.disk, number, copy)?;
         Ok::<_, &str>((
             written,
-            decode(copy, number, is_slot, places).ok_or("its claims make no sense")?,
+            decode(copy, number, is_slot, places).ok_or("its claims are invalid")?,
         ))
     };
     let whole = (0..OWNER_COPIES as u8)

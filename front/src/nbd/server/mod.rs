@@ -184,10 +184,10 @@ pub enum ProtocolError {
     #[error("client set unknown handshake flags ({0:#x})")]
     HandshakeFlags(u32),
     /// A client of the oldest kind.
-    #[error("client does not speak fixed newstyle")]
+    #[error("client does not support fixed newstyle")]
     NotFixedNewstyle,
     /// Something in plain behind the wish for TLS, where somebody between may have put it.
-    #[error("client sent bytes behind STARTTLS before TLS began")]
+    #[error("client sent bytes after STARTTLS before TLS began")]
     BehindStartTls,
     /// Not an option where one was due.
     #[error("option begins with {0:#018x}")]

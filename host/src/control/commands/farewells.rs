@@ -1,7 +1,7 @@
 //! Deleting volumes, bringing them back, and giving them other names.
 //!
 //! A deleted volume stays in the map, where hosts do not see it, and is rebuilt and moved as others are. It goes for
-//! good after a day, or when its room is needed: for a volume that is made or grows, or for what is to be rebuilt or
+//! good after a day, or when its space is needed: for a volume that is made or grows, or for what is to be rebuilt or
 //! moved off a disk. Those that were deleted first go first.
 
 use std::collections::BTreeSet;
@@ -246,7 +246,7 @@ impl Commands<'_> {
             map.volumes.remove(&next);
             forgotten.push(next);
         }
-        let tickets = forgotten.iter().map(|id| self.forget(*id, "its room is needed")).collect();
+        let tickets = forgotten.iter().map(|id| self.forget(*id, "its space is needed")).collect();
         Some(Wait::Forgotten(Box::new(request.clone()), tickets))
     }
 

@@ -594,5 +594,5 @@ fn asks_the_leader(request: &ControlRequest) -> bool {
 
 /// The change was not made because another came before it.
 fn overtaken() -> Error {
-    Error("not done, because the cluster changed meanwhile; try again".to_string())
+    Error("not done, because the cluster changed in the meantime; try again".to_string())
 }

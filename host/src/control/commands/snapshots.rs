@@ -112,7 +112,7 @@ pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
     let name = &volume.name;
     let origin = name.split(SNAPSHOT_MARK).next().unwrap_or_default();
     Error(match why {
-        ViewError::Unknown => "there is no such volume any more".to_string(),
+        ViewError::Unknown => "the volume no longer exists".to_string(),
         ViewError::NameTaken => {
             format!("there is already a volume or snapshot '{to}'; choose another name")
         }
@@ -126,19 +126,21 @@ pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
             "'{name}' is not a snapshot; take one first (`weft volume snapshot {name} NAME`), and use that"
         ),
         ViewError::OfAnother => format!(
-            "'{to}' is a snapshot of another volume than '{name}'; `weft volume list --snapshots` shows which there are"
+            "'{to}' is a snapshot of another volume than '{name}'; `weft volume list --snapshots` lists them"
         ),
         ViewError::NoClone => format!(
             "volume '{name}' is independent of other volumes already; only a clone can be flattened"
         ),
         ViewError::Policy if !volume.policy.journal => format!(
-            "volume '{name}' has no journal, which snapshots need; copy it to a volume that has (`weft volume copy {name} NEW`)"
+            "snapshots need a journal, and volume '{name}' has none; copy it to a volume with one \
+             (`weft volume copy {name} NEW`)"
         ),
         ViewError::Policy => format!(
-            "snapshots need the votes that volume '{name}' does without; `weft volume set {name} commit=late` brings them"
+            "snapshots need votes, and volume '{name}' does not use them; `weft volume set {name} \
+             commit=late` enables them"
         ),
         ViewError::Defers => format!(
-            "parity of volume '{name}' is deferred, which does not go with snapshots; `weft volume set {name} \
+            "snapshots need immediate parity, and parity of volume '{name}' is deferred; `weft volume set {name} \
              redundancy=immediate` ends that"
         ),
         ViewError::TooMany => format!(

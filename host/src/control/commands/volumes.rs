@@ -164,7 +164,7 @@ impl Commands<'_> {
     /// Goes on with what is done about a volume.
     pub(super) fn check_volume(&mut self, conn: usize, mut wait: Wait) -> Result<Outcome> {
         if self.engine.is_settled() && self.engine.originator(0).is_none() {
-            return fail("no node is running any more; start nodes and try again");
+            return fail("no node is running; start nodes and try again");
         }
         if matches!(wait, Wait::LookOn(_) | Wait::Cut(..) | Wait::Cuttable(..)) {
             return self.check_shrinking(conn, wait);

@@ -250,7 +250,7 @@ impl Commands<'_> {
                 )
             }
             Wait::Surveying(_) | Wait::LookOn(_) => "a check of the data beyond the new size".to_string(),
-            Wait::Clearing(_) => "the added room of the volume to be zeroed".to_string(),
+            Wait::Clearing(_) => "the added space of the volume to be zeroed".to_string(),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)

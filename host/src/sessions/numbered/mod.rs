@@ -86,7 +86,7 @@ pub(crate) enum Failure {
     Host(HostError),
     /// Its number is too far ahead.
     #[error(
-        "request {number} is {AHEAD} or more ahead of {oldest}, the oldest that the host has not heard of"
+        "request {number} is {AHEAD} or more ahead of {oldest}, the oldest that the host has not acknowledged"
     )]
     TooFarAhead {
         /// The request.

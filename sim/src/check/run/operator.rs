@@ -114,7 +114,7 @@ impl Run {
         let blocks = before / BLOCK..size / BLOCK;
         self.by_operator();
         self.ask(0, &Did::Wrote { zeros: true }, blocks, HostOp::WriteZeroes(range));
-        self.until("what is new is cleared", |run| run.clients[0].op.is_none())
+        self.until("the added range is cleared", |run| run.clients[0].op.is_none())
     }
 
     /// Has the map say so, while as many nodes die as the layout bears, or all power goes. In half of the cases columns move
