@@ -38,7 +38,7 @@ impl Reactor {
     /// Deletes the volumes that nobody finishes, if this process leads.
     pub(super) fn delete_what_is_left_over(&mut self, now: Instant) {
         let there = self.hidden_volumes_in_nobodys_hand();
-        for id in self.lookout.left_over().look(&there, now) {
+        for id in self.housekeeping.left_over().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
             let becomes = match self.engine.map().has_any_snapshot(id) {
@@ -89,7 +89,7 @@ impl Reactor {
             is_crowded(map) || self.engine.rule.absences().iter().any(no_room)
         };
         let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
-        let crowding = self.lookout.crowding().look(&stuck, now).pop();
+        let crowding = self.housekeeping.crowding().look(&stuck, now).pop();
         let (id, why) = match (unneeded, over, crowding) {
             (Some(id), ..) => (id, "no volume is based on it"),
             (_, Some(id), _) => (id, "a day has passed"),

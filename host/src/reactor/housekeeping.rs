@@ -1,4 +1,4 @@
-//! What is looked at now and then, though nothing happens.
+//! Periodic work, without an event that causes it.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use super::schedules::Schedules;
 /// How long hosts wait for a cluster whose nodes have not all come.
 const GATHERING: Duration = Duration::from_secs(30);
 
-/// How often one looks around: how fast nodes catch up, and what is left over.
+/// The interval: rates of catching up, and abandoned volumes.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// Since when things have been looked at, and when they were last.
-pub(super) struct Lookout {
+/// The state of periodic work: its start, and its last run.
+pub(super) struct Housekeeping {
     started: Instant,
     looked: Instant,
     left_over: LeftOver,
@@ -20,11 +20,11 @@ pub(super) struct Lookout {
     schedules: Schedules,
 }
 
-impl Lookout {
+impl Housekeeping {
     /// It begins now.
-    pub(super) fn new() -> Lookout {
+    pub(super) fn new() -> Housekeeping {
         let now = Instant::now();
-        Lookout {
+        Housekeeping {
             started: now,
             looked: now,
             left_over: LeftOver::default(),
