@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::leftovers::LeftOver;
+use super::orphans::Orphans;
 use super::schedules::Schedules;
 
 /// How long hosts wait for a cluster whose nodes have not all come.
@@ -15,8 +15,8 @@ const LOOKS: Duration = Duration::from_millis(200);
 pub(super) struct Housekeeping {
     started: Instant,
     looked: Instant,
-    left_over: LeftOver,
-    crowding: LeftOver,
+    orphans: Orphans,
+    crowding: Orphans,
     schedules: Schedules,
 }
 
@@ -27,8 +27,8 @@ impl Housekeeping {
         Housekeeping {
             started: now,
             looked: now,
-            left_over: LeftOver::default(),
-            crowding: LeftOver::default(),
+            orphans: Orphans::default(),
+            crowding: Orphans::default(),
             schedules: Schedules::default(),
         }
     }
@@ -53,7 +53,7 @@ impl Housekeeping {
     }
 
     /// The deleted volume whose room others need, if there is one.
-    pub(super) fn crowding(&mut self) -> &mut LeftOver {
+    pub(super) fn crowding(&mut self) -> &mut Orphans {
         &mut self.crowding
     }
 
@@ -63,7 +63,7 @@ impl Housekeeping {
     }
 
     /// What is known of volumes that nobody finishes.
-    pub(super) fn left_over(&mut self) -> &mut LeftOver {
-        &mut self.left_over
+    pub(super) fn orphans(&mut self) -> &mut Orphans {
+        &mut self.orphans
     }
 }

@@ -16,7 +16,7 @@
 //! - [`accept`]: connections coming in; [`acceptor`] has the sockets that are listened at
 //! - [`controls`]: control connections
 //! - [`housekeeping`]: periodic work
-//! - [`leftovers`]: volumes that nobody finishes making or deleting
+//! - [`orphans`]: volumes whose creation or deletion was interrupted
 //! - [`schedules`]: snapshots that are taken and deleted without an operator
 //! - [`stop`]: the end
 //!
@@ -27,7 +27,7 @@ mod acceptor;
 mod controls;
 mod events;
 mod housekeeping;
-mod leftovers;
+mod orphans;
 mod schedules;
 mod starved;
 mod stop;
@@ -309,7 +309,7 @@ impl Reactor {
         let now = Instant::now();
         if self.housekeeping.is_time(now) {
             self.engine.look_at_pace(now);
-            self.delete_what_is_left_over(now);
+            self.delete_orphans(now);
             self.forget_what_was_deleted(now);
             self.keep_schedules();
             self.hosts.look_around(&self.engine, now);

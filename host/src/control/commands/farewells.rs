@@ -58,7 +58,7 @@ impl Commands<'_> {
     /// Unless it is to go at once, it keeps its room and its redundancy then, and can be brought back.
     ///
     /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
-    /// process that leads deletes it ([`Commands::delete_left_over`]).
+    /// process that leads deletes it ([`Commands::delete_orphan`]).
     pub(crate) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
         if name.is_empty() {
             return fail("give the name of the volume to delete");
@@ -100,7 +100,7 @@ impl Commands<'_> {
     /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
     /// deleting it died before that was known, hosts see it again; and also if snapshots of it are left, even deleted
     /// ones: it was being rolled back.
-    pub(crate) fn delete_left_over(&mut self, id: VolumeId) -> Result<Wait> {
+    pub(crate) fn delete_orphan(&mut self, id: VolumeId) -> Result<Wait> {
         self.require_ready()?;
         let hidden =
             self.engine.map().volumes.get(&id).filter(|v| v.visible == 0 && !v.is_deleted());
