@@ -7,7 +7,7 @@ use weft_core::cluster::{Change, Import, Source, Volume};
 use weft_core::units::VolumeId;
 
 use super::snapshots::{refuse_snapshot, refused};
-use super::{Commands, Farewell, Outcome, Wait, overtaken};
+use super::{Commands, DeletionKind, Outcome, Wait, overtaken};
 use crate::control::diff::Diff;
 use crate::control::status;
 use crate::control_protocol::{ImportOf, ok};
@@ -131,7 +131,7 @@ impl Commands<'_> {
             }
         };
         self.refuse_while_used(&volume, "and hosts would not notice that its content changes")?;
-        Ok(self.hide(&volume, Farewell::Import(hidden, base)))
+        Ok(self.hide(&volume, DeletionKind::Import(hidden, base)))
     }
 
     /// Looks whether a volume that hosts do not see has been written since a snapshot: an import would drop that.

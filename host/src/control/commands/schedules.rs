@@ -7,7 +7,7 @@ use weft_core::policy::Every;
 use weft_core::units::VolumeId;
 
 use super::Commands;
-use super::farewells::time_of_day;
+use super::deleting::time_of_day;
 use super::snapshots::refused;
 use super::thin::check_views_on;
 use crate::control::status;

@@ -7,8 +7,8 @@ use serde_json::json;
 use weft_core::cluster::{Change, ClusterMap, MOST_SNAPSHOTS, ViewError, Volume};
 use weft_core::units::VolumeId;
 
-use super::farewells::time_of_day;
-use super::{Commands, Farewell, Outcome, Wait, overtaken};
+use super::deleting::time_of_day;
+use super::{Commands, DeletionKind, Outcome, Wait, overtaken};
 use crate::control::status;
 use crate::control_protocol::ok;
 use crate::error::{Error, Result, fail};
@@ -239,7 +239,7 @@ impl Commands<'_> {
         let checked = self.engine.map().check_rollback(volume.id, snapshot.id);
         checked.map_err(|why| refused(why, &volume, &snapshot.name))?;
         self.refuse_while_used(&volume, "and hosts would not notice that its content changes")?;
-        Ok(self.hide(&volume, Farewell::RollBack(snapshot.id)))
+        Ok(self.hide(&volume, DeletionKind::RollBack(snapshot.id)))
     }
 
     /// A snapshot as it is named where a volume is: a full name, or one among those of the volume.
