@@ -77,7 +77,7 @@ impl Hosts {
             self.complaints.say(now, &why);
         }
         match end {
-            Ok(()) => self.connections.look_at_patience(id, now),
+            Ok(()) => self.connections.check_receive_timeout(id, now),
             Err(end) => self.hang_up(engine, id, end),
         }
     }
