@@ -169,7 +169,7 @@ fn a_disk_has_a_queue() {
     let sleeps = read("polling = 'off'");
     assert_eq!(sleeps.polling, Polling::Off);
     let patient = read("patience = 'long'");
-    assert_eq!(patient.patience, Patience::Long);
+    assert_eq!(patient.patience, FailureTimeouts::Long);
     let again = Configuration::parse(&patient.to_toml().unwrap(), Path::new("/")).unwrap();
     assert_eq!(again, patient);
     assert_eq!(read("lanes = 3").lanes, Lanes::new(3).unwrap());
