@@ -51,8 +51,8 @@ mod socket;
 mod spec;
 mod state;
 pub mod status;
-pub mod strangers;
 mod throttle;
+pub mod unauthenticated;
 mod volumes;
 
 pub use array::{Array, Handle};

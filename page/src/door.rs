@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, Stream};
-use weft_host::strangers::{Hurried, Place, Places};
+use weft_host::unauthenticated::{Hurried, Place, Places};
 use weft_host::{About, Control, Error, Level, Log, PageDoor, Result};
 
 use crate::ask::Asker;

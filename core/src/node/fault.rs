@@ -294,7 +294,7 @@ impl NodeConfig {
     }
 
     /// Whether keys are looked at, and who sends something.
-    pub(super) fn checks_strangers(&self) -> bool {
+    pub(super) fn checks_senders(&self) -> bool {
         !self.has(Bug::KeyUnchecked)
     }
 

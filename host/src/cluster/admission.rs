@@ -35,7 +35,7 @@ use super::new_process::NewProcess;
 use crate::control_protocol::{ControlRequest, NewHome};
 use crate::error::{Error, Result};
 use crate::log::{Log, Sparing};
-use crate::strangers::{Hurried, Place, Places};
+use crate::unauthenticated::{Hurried, Place, Places};
 
 /// How long one side may take for what it has to say, however it comes.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -331,7 +331,7 @@ impl Endpoint {
         let extent = volume.extent(range.stripes(&volume.geometry).start);
         let is_worker = extent.columns.iter().any(|c| c.0 == from);
         let has_key = self.parts[&id].key == holder.key && holder.node == self.node;
-        if has_key && is_worker || !self.config.checks_strangers() {
+        if has_key && is_worker || !self.config.checks_senders() {
             return Some(id);
         }
         let name = &volume.name;
@@ -346,8 +346,7 @@ impl Endpoint {
         let Some(id) = self.knows_attempt(from, &header, outbox) else { return };
         let volume = self.map.volumes[&id.0].clone();
         let extent = volume.extent(header.task.first_stripe(&volume));
-        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
-        {
+        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_senders() {
             outbox.refuse(from, || "fetches for a column that it does not have".into());
             return;
         }
@@ -396,8 +395,7 @@ impl Endpoint {
         let Some(id) = self.part_of(from, holder, (volume, attempt.1), outbox) else { return };
         let volume = &self.map.volumes[&id.0];
         let extent = volume.extent(attempt.1.stripes(&volume.geometry).start);
-        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
-        {
+        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_senders() {
             outbox.refuse(from, || "places content of a column that it does not have".into());
             return;
         }

@@ -253,7 +253,7 @@ impl Worker {
             let sender = Role::Column(g.seat_of(item.stripe, column));
             node_of(volume, item.stripe, sender, &solving.plan) == Some(from)
         };
-        if self.config.checks_strangers() && !items.iter().all(shows) {
+        if self.config.checks_senders() && !items.iter().all(shows) {
             outbox.refuse(from, || format!("is not a node that sends content for read {ts}"));
             return;
         }
