@@ -80,7 +80,7 @@ certified() {
     weft cluster request --config "$T/n2.toml" --out "$T/n2.request"
     refused 'ca-key.pem' weft cluster certify "$T/n1.request" --out "$T/n1.cert" --dir "$T/state1"
     weft cluster certify "$T/n1.request" --out "$T/n1.cert" --dir "$T/state0"
-    refused 'certificate is of n1' weft cluster join --certificate "$T/n1.cert" --config "$T/n2.toml"
+    refused 'certificate is for n1' weft cluster join --certificate "$T/n1.cert" --config "$T/n2.toml"
     rm "$T/state2/joining-key.pem"
     weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
     refused 'already' weft cluster join --certificate "$T/n1.cert" --config "$T/n1.toml"
@@ -462,7 +462,7 @@ deleting() {
     wait_until status 1 "sys.exit(len(s['scrubs']) != 1)"
     weft volume delete w --yes --now --dir "$T/state2"
     wait $kept && return 1
-    grep -c 'no such volume' "$T/scrubbed"
+    grep -c 'volume does not exist' "$T/scrubbed"
 }
 # A snapshot of two volumes, which are written through two processes, is of one instant: one host writes a number to one and
 # then to the other, while fio writes and verifies the rest of both.
@@ -538,7 +538,7 @@ rolled_half() {
     run_node "$leader"
     wait_until has "$other" up 4
     wait_until shown "$other"
-    grep -c "volume 'w' is as it was: its rollback" "$T"/log? | grep -v ':0'
+    grep -c "volume 'w' is unchanged: its rollback" "$T"/log? | grep -v ':0'
     nbdcopy "nbd+unix:///w?socket=$T/nbd$other.sock" - | cmp - <(tail -c 10M "$T/image.30")
     weft volume rollback w s --yes --dir "$T/state$other"
     nbdcopy "nbd+unix:///w?socket=$T/nbd$leader.sock" - | cmp - <(head -c 10M "$T/image.30")
@@ -581,7 +581,7 @@ left_over() {
 outvoted() {
     local n
     for n in 1 2; do weft node kill $n --dir "$T/state0"; done
-    wait_until says 3 'have failed; they lack .*node 1 (n1, down; .*node 2 (n2, down; '
+    wait_until says 3 'have failed; missing: .*node 1 (n1, down; .*node 2 (n2, down; '
     for n in 1 2; do weft node start $n --dir "$T/state0"; done
     wait_until mode_is 3 fault-free
     for n in 1 2; do kill -9 "$(cat "$T/pid$n")"; done
@@ -607,7 +607,7 @@ leaving() {
     refused 'is up stop' weft node remove 1 --dir "$T/state2"
     weft disk drain 1 --dir "$T/state2"
     nbdcopy "$(uri 1)" - | cmp - "$T/image"
-    refused "'v' no room 'box'" weft disk drain 2 --dir "$T/state0"
+    refused "'v' not enough free space 'box'" weft disk drain 2 --dir "$T/state0"
     weft node stop 1 --dir "$T/state3"
     # It is answered also where it was asked for, and the process knows that it has nothing to do.
     weft node remove 1 --dir "$T/state1"
@@ -754,7 +754,7 @@ boxes() {
     refused 'stop it before' weft disk replace 0 --path "$T/larger.img" --size 128M --dir "$T/b2"
     weft node stop 0 --dir "$T/b2"
     refused 'is the disk of node 1' weft disk replace 0 --path "$T/b0-1.img" --dir "$T/b2"
-    refused 'take a larger one' weft disk replace 0 --path "$T/larger.img" --size 17M --dir "$T/b2"
+    refused 'use a larger disk' weft disk replace 0 --path "$T/larger.img" --size 17M --dir "$T/b2"
     # Nothing foreign is wiped where the disk was either.
     mv "$T/b0-0.img" "$T/away.img"
     ln "$T/b1-2.img" "$T/b0-0.img"
@@ -805,7 +805,7 @@ whole_box() {
     refused 'down already' weft node stop b2 --dir "$T/b0"
     for n in $(box_says 0 "print(*[n['node'] for n in s['nodes'] if n['state'] == 'down'])"); do weft node start "$n" --dir "$T/b1"; done
     wait_until box_mode 1 fault-free
-    refused "has no room" weft node drain b2 --dir "$T/b0"
+    refused "not enough free space" weft node drain b2 --dir "$T/b0"
     wait_until box_has 0 up 8
     # One more box, so that one can be done without.
     boxed 3
@@ -904,7 +904,7 @@ set_back() {
     run_node "$1"
     wait_until dead "$(cat "$T/pid$1")"
     grep -c 'are older copies of themselves' "$T/log$1"
-    refused 'older copies promises lost weft cluster readmit' weft node --config "$T/n$1.toml"
+    refused 'older copies votes lost weft cluster readmit' weft node --config "$T/n$1.toml"
     weft cluster readmit --config "$T/n$1.toml" | grep -c 'has a new member'
     run_node "$1"
     wait_until votes "$1"
@@ -941,7 +941,7 @@ forgetting() {
         wait_until weft volume show "w$how" --dir "$T/state$n"
         crash $n
         damage $n $how
-        refused 'promises lost weft cluster readmit weft recover' weft node --config "$T/n$n.toml"
+        refused 'votes lost weft cluster readmit weft recover' weft node --config "$T/n$n.toml"
         wait_until has $(((n + 1) % 3)) down 1
         weft cluster readmit --config "$T/n$n.toml" | grep -c 'has a new member'
         refused 'is intact' weft cluster readmit --config "$T/n$n.toml"
@@ -956,7 +956,7 @@ forgetting() {
     damage 1 emptied
     damage 2 zeros
     for n in 1 2; do
-        refused 'promises lost weft cluster readmit' weft node --config "$T/n$n.toml"
+        refused 'votes lost weft cluster readmit' weft node --config "$T/n$n.toml"
         weft cluster readmit --config "$T/n$n.toml"
         run_node $n
     done
@@ -1013,7 +1013,7 @@ by_itself() {
     nbdcopy "$(uri 1)" - | cmp - "$image"
     # Three columns have no room on two: the next one is waited for, and says why.
     crash 2
-    wait_until warned 0 'no room'
+    wait_until warned 0 'too little free space'
     has 0 lost 1
     run_node 3
     wait_until has 0 lost 1
@@ -1078,7 +1078,7 @@ patience() {
     start_it() { "$WEFT" node --config "$S/p$1.toml" >>"$S/log$1" 2>&1 & echo $! >"$S/pid$1"; }
     its() { weft status --json --dir "$S/state$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
     all_up() { its "$1" "sys.exit(s['cluster']['leader'] is None or [n['state'] for n in s['nodes']] != ['up'] * 3)"; }
-    dead_by() { grep -c 'does not answer and is counted dead' "$1" || true; }
+    dead_by() { grep -c 'does not answer and is considered failed' "$1" || true; }
     process 0 "admit = \"$ADMIT\"" 'patience = "endless"'
     refused 'endless short long' weft config check "$S/p0.toml"
     process 0 "admit = \"$ADMIT\""

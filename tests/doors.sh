@@ -81,12 +81,12 @@ strangers() {
     cp "$T/cluster/node-1/node-key.pem" "$T/process/client-key.pem"
     cp "$T/web/ca-cert.pem" "$T/process"
     refused nbdinfo "$(nbds process open)" || return 1
-    grep -hq "is of the process of node node-1" "$T"/cluster/node-*/node.log || return 1
+    grep -hq "is for the process of node node-1" "$T"/cluster/node-*/node.log || return 1
     local peer
     peer=$(sed -n 's/^address = "\(.*\)"/\1/p' "$T/cluster/node-1/node.toml")
     timeout 10 openssl s_client -connect "$peer" -CAfile "$T/web/ca-cert.pem" -cert "$T/web/client-cert.pem" \
         -key "$T/web/client-key.pem" </dev/null >/dev/null 2>&1
-    wait_until grep -q "is of the host web" "$T/cluster/node-1/node.log" || return 1
+    wait_until grep -q "is for the host web" "$T/cluster/node-1/node.log" || return 1
     # Of another cluster's authority.
     up other --disk-size 64M --volume open:64M --listen "127.0.0.1:$(port)" --tls require
     weft host create web --dir "$T/other" >/dev/null
@@ -153,7 +153,7 @@ for behind in (go, option(3), b"\x00"):
         pass
     assert len(answer) in (0, 20), answer
 PYTHON
-    grep -hq 'sent bytes behind STARTTLS' "$T"/cluster/node-*/node.log
+    grep -hq 'sent bytes after STARTTLS' "$T"/cluster/node-*/node.log
 }
 # A process that attaches is the host of its name.
 attached() {

@@ -506,7 +506,7 @@ END
     weft volume snapshot s1 hourly-2026-11-28T16
     at '2026-11-28 16:00:00'
     wait_until eval '! healthy'
-    wait_until grep -q "'s1@hourly-2026-11-28T16' cannot be taken: .* no schedule had it taken" "$T/up.log"
+    wait_until grep -q "'s1@hourly-2026-11-28T16' cannot be taken: .* no schedule took it" "$T/up.log"
     weft status | grep 'degraded: .*hourly snapshot of volume s1 cannot be taken'
     at '2026-11-28 17:00:00'
     wait_until are s1@daily-2026-11-28 s1@hourly-2026-11-28T15 s1@hourly-2026-11-28T16 s1@hourly-2026-11-28T17 s1@own \
@@ -823,13 +823,13 @@ PY
     weft scrub vol0 | tee "$T/said"
     grep 'on the disk of node 1: .* units repaired' "$T/said"
     weft status >"$T/said"
-    grep "the disk of node 1 ($disk) has had .* checksum errors.* \`weft disk clear 1\`" "$T/said"
-    [ "$(grep -c 'has had' "$T/said")" = 1 ]
+    grep "errors of the disk of node 1 ($disk): .* checksum errors.* \`weft disk clear 1\`" "$T/said"
+    [ "$(grep -c 'errors of the disk of node' "$T/said")" = 1 ]
     status 'sys.exit(not s["nodes"][1]["errors"]["checksum"] >= 40 or any(n.get("errors", {}).get("checksum") for n in s["nodes"] if n["node"] != 1))'
     wait_until grep 'the disk of node 1 .* checksum errors' "$T/up.log"
     refused 'there is no node 9' weft disk clear 9
     weft disk clear 1
-    [ "$(weft status | grep -c 'has had')" = 0 ]
+    [ "$(weft status | grep -c 'errors of the disk of node')" = 0 ]
     nbdcopy "$URI" - | cmp - "$T/a"
     scrub
 }

@@ -76,7 +76,7 @@ discovery() {
 # Hosts are told other addresses than the process listens at, if it is said which.
 announced() {
     local portals
-    ! weft up --listen "iscsi:$PORTAL" --iscsi-announce 0.0.0.0:3260 2>"$T/refused" && grep -q "hosts cannot be told" "$T/refused" || return 1
+    ! weft up --listen "iscsi:$PORTAL" --iscsi-announce 0.0.0.0:3260 2>"$T/refused" && grep -q "cannot be announced to hosts" "$T/refused" || return 1
     ! weft up --listen "$T/x.sock" --iscsi-announce 10.0.0.1:1 2>"$T/refused" && grep -q "nothing to announce" "$T/refused" || return 1
     stopped
     more=(--iscsi-announce san-1.example:3260 --iscsi-announce "[2001:db8::7]:3260")
@@ -272,7 +272,7 @@ chap() {
         unauthorised python3 "$T/initiator.py" "$port" "$name" 8 db $secret || return 1
     done
     [ $((SECONDS - waits)) -ge 2 ] || { echo "nothing was slowed down"; return 1; }
-    grep -q "host 'db', and its answer is of another secret" "$T"/cluster/node-*/node.log || return 1
+    grep -q "host 'db', and its answer does not match the secret" "$T"/cluster/node-*/node.log || return 1
     # Without its secret a host is no more.
     python3 "$T/initiator.py" "$port" "$name" 8 web $secret stay >"$T/stays" 2>&1 &
     waits=$!

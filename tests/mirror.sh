@@ -111,7 +111,7 @@ damaged() {
     cp "$T/one.weft" "$T/wrong.weft"
     printf 'x' | dd of="$T/wrong.weft" bs=1 seek=30000000 conv=notrunc status=none
     refused 'damaged' there volume import data "$T/wrong.weft"
-    refused 'no exported snapshot' there volume import data "$T/random"
+    refused 'not an exported snapshot' there volume import data "$T/random"
     refused 'cannot read' there volume import data "$T/nothing"
     [ "$(there volume list --json | names)" = vol0 ]
     # Changes that are damaged leave the volume as it was.
@@ -146,7 +146,7 @@ hidden() {
     wait_until has there data%import
     refused 'data%import' nbdinfo --size "$(at_there data%import)"
     [ "$(nbdinfo --list "nbd+unix://?socket=$T/there/node-0/nbd.sock" | grep -c 'export=')" = 1 ]
-    refused 'under way' there volume import data "$T/one.weft"
+    refused 'in progress' there volume import data "$T/one.weft"
     refused 'is being imported' there volume rename data%import other
     refused 'wait until that is done' there volume snapshot data%import one
     tail -c +5000001 "$T/one.weft" >&8

@@ -13,8 +13,9 @@ derives a parser from. Tests do not count.
 
 Links between documents lead to files and headings that exist.
 
-In comments turns count in all source files. A file may have as many as tests/comment_turns.txt says, or none if it is
-not listed. `python3 tests/prose.py --count` writes the present numbers: for lower numbers, or a file that has moved.
+In comments turns count in all source files. A file has as many as tests/comment_turns.txt says, or none if it is not
+listed; more fail, and so do fewer until the number is lowered. `python3 tests/prose.py --count` writes lower numbers,
+and those of files that have moved, while the sum does not rise.
 """
 
 import pathlib, re, sys
@@ -23,8 +24,9 @@ MOST_WORDS = 29
 TURNS = re.compile(r"\b(what (is|was|are|were)|who (is|has)|so (many|long|much)|anew|of which|as far as|(is|are) to be|"
                    r"all the same|for good|that there (is|are)|as it does)\b".replace(" ", r"\s+"), re.IGNORECASE)
 
-SOURCES = ("cli/src", "host/src", "page/src", "client/src", "csi/src", "core/src/policy")
-A_TEST = re.compile(r"(^|/)tests?(/|\.rs$)")
+SOURCES = ("cli/src", "host/src", "page/src", "client/src", "csi/src", "core/src", "member/src", "net/src", "route/src",
+           "front/src", "plan/src", "scenario/src", "load/src", "model/src", "sim/src/perf")
+A_TEST = re.compile(r"(^|/|_)tests?(/|\.rs$)")
 # A comment, a raw string, a string or a character; a doc comment of a parser is marked before.
 TOKEN = re.compile(r"""//\x00[^\n]*|//[^\n]*|r#"[\s\S]*?"#|"(?:\\[\s\S]|[^"\\])*"|'(?:\\.|[^'\\])'""")
 PARSER = re.compile(r"#\[derive\([^)]*\b(Args|Parser|Subcommand|ValueEnum)\b")
@@ -115,12 +117,18 @@ def wrong_comments(rewrite):
     allowed = {path: int(most) for path, most in map(str.split, COMMENT_TURNS.read_text().splitlines())}
     sources = [path for path in sorted(pathlib.Path(".").rglob("*.rs")) if path.parts[0] != "target" and path.parts[:2] != ("fuzz", "target")]
     found = {str(path): comment_turns(path) for path in sources}
-    if rewrite:
+    # A file that has moved is not listed yet; the sum shows that it has no more than before.
+    risen = any(count > allowed[path] for path, count in found.items() if path in allowed)
+    if rewrite and not risen and sum(found.values()) <= sum(allowed.values()):
         COMMENT_TURNS.write_text("".join(f"{path} {count}\n" for path, count in found.items() if count))
-        allowed = found
+        allowed = dict(found)
     for path, count in found.items():
-        if count > allowed.get(path, 0):
-            yield f"{path}: {count} turns to avoid in comments (tests/prose.py); at most {allowed.get(path, 0)}"
+        most = allowed.pop(path, 0)
+        if count > most:
+            yield f"{path}: {count} turns to avoid in comments (tests/prose.py); at most {most}"
+        elif count < most:
+            yield f"{path}: {count} turns in comments, and {most} allowed: run `python3 tests/prose.py --count`"
+    yield from (f"{COMMENT_TURNS}: there is no {path}" for path in allowed)
 
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 

@@ -134,7 +134,7 @@ key_died() {
 power_gone() {
     local n
     for n in 1 2 3 4 5; do crash $n; done
-    play 'All power is gone'
+    play 'All power has failed'
     same 4
 }
 # Where nothing can be mounted nothing can be filled.

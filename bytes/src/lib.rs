@@ -1,9 +1,9 @@
 //! Fields to bytes and back: the one pair of [`Writer`] and [`Reader`] that the disk format, the members' log, the wire,
 //! NBD and the native protocol are written with.
 //!
-//! A reader believes nothing. Every read is bounded by the bytes that there are, a count is refused before
-//! anything is allocated for it, and no input makes it panic: it ends with a [`BytesError`] that says what was
-//! wrong. What a value must be beyond its width, the format that reads it says, with
+//! A reader believes nothing. Every read is bounded by the available bytes, a count is refused before anything is
+//! allocated for it, and no input makes it panic: it ends with a [`BytesError`] that gives the reason. What a value
+//! must be beyond its width, the format that reads it says, with
 //! [`at_most`] or an error of its own.
 //!
 //! Numbers are [`Little`]-endian, or [`Big`]-endian where a protocol says so. The order is part of the type, so that no
@@ -31,7 +31,7 @@ pub enum BytesError {
     /// Not the bytes that a format begins with.
     #[error("it does not begin as {0} does")]
     Magic(&'static str),
-    /// A variant that there is none of.
+    /// An unknown variant.
     #[error("there is no {what} with the number {value}")]
     Unknown {
         /// Of what.
@@ -128,7 +128,7 @@ impl<O: Order> Writer<O> {
         Writer { bytes: bytes.into(), order: PhantomData }
     }
 
-    /// A writer that takes memory for so many bytes at once.
+    /// A writer that reserves memory for this many bytes.
     pub fn with_room(bytes: usize) -> Writer<O> {
         Writer::behind(Vec::with_capacity(bytes))
     }
@@ -138,7 +138,7 @@ impl<O: Order> Writer<O> {
         self.bytes.extend_from_slice(v);
     }
 
-    /// A length (4 bytes) and so many bytes.
+    /// A length (4 bytes) and that many bytes.
     pub fn bytes(&mut self, v: &[u8]) {
         self.u32(u32::try_from(v.len()).expect("less than 4 GiB"));
         self.raw(v);
@@ -195,7 +195,7 @@ impl<'a, O: Order> Reader<'a, O> {
         self.rest.len()
     }
 
-    /// So many bytes as they are.
+    /// Raw bytes of this number.
     pub fn raw(&mut self, n: usize) -> Read<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(n).ok_or(BytesError::Truncated)?;
         self.rest = rest;
@@ -207,7 +207,7 @@ impl<'a, O: Order> Reader<'a, O> {
         std::mem::take(&mut self.rest)
     }
 
-    /// So many bytes as they are.
+    /// Raw bytes of this number.
     pub fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk().ok_or(BytesError::Truncated)?;
         self.rest = rest;
@@ -222,7 +222,7 @@ impl<'a, O: Order> Reader<'a, O> {
         }
     }
 
-    /// A length (4 bytes) and so many bytes.
+    /// A length (4 bytes) and that many bytes.
     pub fn bytes(&mut self) -> Read<&'a [u8]> {
         let n = self.u32()?;
         self.raw(n as usize)
@@ -237,7 +237,7 @@ impl<'a, O: Order> Reader<'a, O> {
         }
     }
 
-    /// A count (4 bytes) of things of which each takes `least` bytes at least: one that the rest cannot hold is
+    /// A count (4 bytes) of items that each take `least` bytes at least: one that the rest cannot hold is
     /// refused.
     pub fn count(&mut self, least: usize) -> Read<usize> {
         let count = self.u32()? as usize;
@@ -247,7 +247,7 @@ impl<'a, O: Order> Reader<'a, O> {
         }
     }
 
-    /// A count (4 bytes), and so many of something, each of `least` bytes at least.
+    /// A count (4 bytes), and that many items, each of `least` bytes at least.
     pub fn list<T>(
         &mut self,
         least: usize,
@@ -264,7 +264,7 @@ impl<'a, O: Order> Reader<'a, O> {
         if self.bool()? { read(self).map(Some) } else { Ok(None) }
     }
 
-    /// UTF-8 of so many bytes.
+    /// UTF-8 of this many bytes.
     pub fn text(&mut self, n: usize) -> Read<&'a str> {
         std::str::from_utf8(self.raw(n)?).map_err(|_| BytesError::Text)
     }

@@ -62,7 +62,7 @@ pub fn node_dir(dir: &Path, node: usize) -> PathBuf {
     dir.join(format!("node-{node}"))
 }
 
-/// Which running array is meant, and how to answer.
+/// The running array, and the format of the answer.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// The array.
@@ -91,7 +91,7 @@ pub struct HostLimits {
     /// Memory for partly received requests, all hosts together [default: 256M]
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_incomplete: Option<String>,
-    /// Log requests slower than this, with where the time went; or never [default: 1s]
+    /// Log requests slower than this, with a breakdown of the time; or never [default: 1s]
     #[arg(long, value_name = "TIME", hide_short_help = true)]
     slow_requests: Option<String>,
     /// Memory for requests in progress and unsent replies of all hosts [default: a quarter of the machine's, 4G at most]
@@ -120,7 +120,7 @@ pub struct Whose {
     /// Node number, from 0; or the name of a process, for all its nodes
     #[arg(value_name = "NODE|BOX")]
     whose: String,
-    /// The array, and how to answer.
+    /// The array, and the format of the answer.
     #[command(flatten)]
     pub common: Common,
 }
@@ -173,7 +173,7 @@ pub fn volume_size(text: &str) -> Result<u64, String> {
         "all" => Ok(0),
         _ => match size(text)? {
             0 => {
-                Err("a volume cannot have 0 bytes; give a size, or 'all' for all free room".into())
+                Err("a volume cannot have 0 bytes; give a size, or 'all' for all free space".into())
             }
             bytes => Ok(bytes),
         },

@@ -152,7 +152,8 @@ impl Fail {
             stage.at(n as u64 + 1);
         }
         stage.done(format!("{} given up", nodes.len()));
-        let more = "; their content is rebuilt where there is room; 'weft status --watch' shows the progress";
+        let more = "; their content is rebuilt on disks with enough free space; 'weft status \
+                    --watch' shows the progress";
         report(&self.whose, answer, &nodes, "been given up", more)
     }
 

@@ -22,7 +22,7 @@ use crate::rebalance::Rebalance;
 use crate::replace::Replace;
 use crate::token::{self, TokenFile, VARIABLE};
 
-/// What to do about a cluster.
+/// A command for a cluster.
 #[derive(Debug, Subcommand)]
 pub enum Cluster {
     /// Found a cluster with this process as its first, with one node per disk
@@ -43,7 +43,7 @@ pub enum Cluster {
     /// Readmit a process whose consensus log is damaged or lost, with a new member. Its nodes and disks stay. The
     /// process must be stopped
     Readmit(Readmit),
-    /// Change a setting of the cluster. give-up-after=10m: time after which a node that is down or has a failed disk is given up, one failure domain at a time, if there is room and no volume needs it; or never (default). rebuild-floor=128M, rebuild-ceiling=none: rebuild rate per disk in bytes per second while hosts use it and while none does; or configured (default), for each process's configuration
+    /// Change a setting of the cluster. give-up-after=10m: time after which a node that is down or has a failed disk is given up, one failure domain at a time, if there is enough free space and no volume needs it; or never (default). rebuild-floor=128M, rebuild-ceiling=none: rebuild rate per disk in bytes per second while hosts use it and while none does; or configured (default), for each process's configuration
     Set(Set),
     /// Show the settings of the cluster
     Show(Common),
@@ -58,7 +58,7 @@ pub struct Init {
     new: New,
 }
 
-/// A node that is new.
+/// A new node.
 #[derive(Debug, Args)]
 struct New {
     /// Configuration of the process
@@ -92,7 +92,7 @@ pub struct Ask {
     new: New,
 }
 
-/// A request, and where the certificate goes.
+/// A request, and the file of the certificate.
 #[derive(Debug, Args)]
 pub struct Certify {
     /// File of the request
@@ -104,7 +104,7 @@ pub struct Certify {
     common: Common,
 }
 
-/// Where to join, and with what.
+/// The cluster to join, and the token or certificate.
 #[derive(Debug, Args)]
 pub struct Join {
     /// Token; visible to other users of this machine, so prefer --token-file or the variable WEFT_TOKEN
@@ -122,7 +122,7 @@ pub struct Join {
     new: New,
 }
 
-/// A certificate, and where the new one goes.
+/// A certificate, and the file of the new one.
 #[derive(Debug, Args)]
 pub struct Renew {
     /// Certificate to renew (`node.pem` of the node's directory)

@@ -9,7 +9,7 @@ use serde_json::json;
 use weft_host::{Configuration, Home};
 use weft_terminal::{say, say_json};
 
-/// What to do with a configuration.
+/// A command for a configuration.
 #[derive(Debug, Subcommand)]
 pub enum Config {
     /// Check that a process can run with a configuration on this machine: keys, disks and addresses. Nothing is changed

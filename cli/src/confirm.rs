@@ -21,7 +21,7 @@ impl Confirm {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
-            bail!("{what}. Nothing was done; --yes does it");
+            bail!("{what}. Nothing was done; add --yes to do it");
         }
         ask(what, &mut io::stdin().lock(), &mut io::stderr())
     }

@@ -21,14 +21,14 @@ use crate::output::map_of;
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// What to do about disks.
+/// A command for disks.
 #[derive(Debug, Subcommand)]
 pub enum Disk {
     /// List all disks
     List(Common),
     /// Add a disk: in a cluster, the one at --path to the process in --dir; in an array of one process (`weft up`), a new one of the same size as the others
     Add(Add),
-    /// Declare the disk of a node lost, and rebuild its content on other disks with room; the node is killed if it runs
+    /// Declare the disk of a node lost, and rebuild its content on other disks with enough free space; the node is killed if it runs
     Fail(Fail),
     /// Replace the disk of a node that is down by an empty one, and rebuild its content; the node's old content on the disk is deleted, anything else only with --force
     Replace(Replace),
@@ -72,7 +72,7 @@ pub struct Suspect {
     clear: bool,
 }
 
-/// The disks whose errors to clear.
+/// The disks whose error counts are reset.
 #[derive(Debug, Args)]
 pub struct Clear {
     /// Node number of the disk, or all
@@ -173,10 +173,14 @@ impl Disk {
                     leaving::make_redundant(&mut control, which.node)?;
                 }
                 let request = given_up(which.node, accept);
-                (request, which, "is declared lost; its content is rebuilt where there is room")
+                (
+                    request,
+                    which,
+                    "is declared lost; its content is rebuilt on disks with enough free space",
+                )
             }
             Disk::Replace(replace) => {
-                let done = "is now an empty one, and is being rebuilt";
+                let done = "is now an empty disk, and is being rebuilt";
                 (replace.request()?, &replace.which, done)
             }
             Disk::Drain(drain) => return drain.run(),
@@ -240,7 +244,7 @@ impl Clear {
             let answer = control.request(&request)?;
             let errors: DiskErrors = serde_json::from_value(answer["errors"].clone())?;
             if !self.common.json {
-                say(format!("the disk of node {node} had {errors}; the counts are reset"))?;
+                say(format!("the disk of node {node}: {errors}; the counts are reset"))?;
             }
             cleared.push(json!({ "node": node, "errors": errors }));
         }

@@ -4,13 +4,13 @@ use anyhow::Result;
 use clap::Args;
 use weft_host::{Doors, How, Listen, Tls};
 
-/// Who may come in: what an operator says of it.
+/// Authentication of hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct DoorOptions {
     /// TLS with hosts: require (of all hosts by TCP, or CHAP over iSCSI), allow or off [default: allow, or with --processes the array's value]
     #[arg(long, value_name = "require|allow|off")]
     tls: Option<Tls>,
-    /// Serve hosts of other machines without asking who they are, except volumes with a list of hosts
+    /// Serve hosts of other machines without authentication, except volumes with a list of hosts
     #[arg(long)]
     no_auth: bool,
     /// Group whose members may use the Unix sockets for hosts [default: the group of this process]

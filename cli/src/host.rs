@@ -26,7 +26,7 @@ use crate::output::map_of;
 pub enum Host {
     /// List the hosts that the cluster knows and the hosts connected to this process
     List(Common),
-    /// Make a host known by a name
+    /// Add a host by name
     Create(Named),
     /// Show a known host: its certificate, whether it has a CHAP secret, and its volumes
     Show(Named),
@@ -49,7 +49,7 @@ pub struct Named {
     common: Common,
 }
 
-/// A host and where its certificate goes.
+/// A host and the directory of its certificate.
 #[derive(Debug, Args)]
 pub struct Certify {
     /// Name of the host

@@ -58,7 +58,8 @@ pub fn make_redundant(control: &mut Control, node: usize) -> Result<bool> {
     if !any || !takes_part(&status, node) {
         return Ok(false);
     }
-    suspect(control, node).context("not done; --now does it, and exposed data may be lost")?;
+    suspect(control, node)
+        .context("not done; add --now to do it, though exposed data may be lost")?;
     Ok(before != Some(NodeState::Suspect))
 }
 

@@ -12,7 +12,7 @@ pub fn show(answer: &Value) -> Result<ExitCode> {
     let [lost, accepted] =
         ["bytes_lost", "bytes_accepted"].map(|k| answer[k].as_u64().unwrap_or(0));
     if accepted > 0 {
-        say(format!("volume {name}: {} that were lost now read as zeros", bytes(accepted)))?;
+        say(format!("volume {name}: {} lost; they now read as zeros", bytes(accepted)))?;
     }
     if lost == 0 {
         say(format!("volume {name}: nothing is lost"))?;

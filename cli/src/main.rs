@@ -92,7 +92,7 @@ enum Command {
     /// List the hosts connected to a process, or close their connections
     #[command(subcommand)]
     Host(host::Host),
-    /// Add, list, change or remove those who may log in at the page of a process
+    /// Add, list, change or remove users of the status page of a process
     #[command(subcommand)]
     User(user::User),
     /// Check the configuration of a process of a cluster
@@ -108,7 +108,7 @@ enum Command {
     Volume(volume::Volume),
     /// Explain what volumes can choose: keys and values for --set and `weft volume set`
     Choices(choices::Explained),
-    /// Keep a copy of a volume in another array up to date, by sending what changed between snapshots
+    /// Keep a copy of a volume in another array up to date, by sending the changes between snapshots
     Mirror(transfer::Mirror),
     /// Read and verify every stripe of a volume
     Scrub(scrub::Scrub),

@@ -16,7 +16,7 @@ pub struct PageOptions {
     /// Serve a status page for browsers at http://HOST:PORT/, for the users of `weft user` [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     page: Option<SocketAddr>,
-    /// PEM file with a certificate and those that sign it, to serve the page over TLS, as is required beyond loopback
+    /// PEM file with a certificate and its chain, to serve the page over TLS; required beyond loopback
     #[arg(
         long,
         value_name = "FILE",

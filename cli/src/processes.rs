@@ -401,7 +401,7 @@ fn watch(
             Err(e) => return Err(e.into()),
         }
     }
-    bail!("no node is running any more")
+    bail!("no node is running")
 }
 
 /// Bytes in which the last line of a log is.

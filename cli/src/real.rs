@@ -65,11 +65,11 @@ fn say_text(trial: &Trial, outcome: &Outcome) -> Result<()> {
     say(table)?;
     let snapshots = match snapshots {
         0 => String::new(),
-        n => format!(" {n} snapshots were as they must be,"),
+        n => format!(" {n} snapshots were right,"),
     };
     say(format!(
         "{} rounds: every answer was right, no request failed, {blocks} blocks read back at the \
-         end,{snapshots} all parity true",
+         end,{snapshots} all parity consistent",
         trial.rounds
     ))?;
     let Some(Seen { files, fio_runs }) = seen else { return Ok(()) };

@@ -141,7 +141,7 @@ fn is_held_up(now: &Value, unchanged: Duration) -> bool {
 fn stuck(nodes: &str, moved: u64, now: &Value) -> String {
     let down: Vec<String> = nodes_in(now, "down").collect();
     format!(
-        "no more columns can be moved without {nodes}; columns moved so far: {moved}. When it is back (`weft node start \
+        "no more columns can be moved without {nodes}; columns moved: {moved}. When it is back (`weft node start \
          {}`), or its content is rebuilt (`weft disk fail`), moving continues automatically; `weft cluster rebalance \
          --cancel` ends it",
         down.first().map_or("N", String::as_str)

@@ -337,7 +337,7 @@ fn scrub(scrub: &ScrubStatus) -> String {
 fn errors(node: &NodeStatus) -> Option<String> {
     let errors = node.errors.filter(|errors| !errors.is_none())?;
     Some(format!(
-        "the disk of node {} ({}) has had {errors}; `weft disk clear {}` sets these back to 0",
+        "errors of the disk of node {} ({}): {errors}; `weft disk clear {}` resets the counts",
         node.node,
         node.disk.as_deref().unwrap_or("-"),
         node.node

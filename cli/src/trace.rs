@@ -133,7 +133,7 @@ impl Convert {
             say(sectors)?;
         }
         for (what, count) in left_out {
-            say(format!("left out: {count} {what}"))?;
+            say(format!("skipped: {count} {what}"))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -294,7 +294,7 @@ fn describe(reader: &Reader<'_>, survey: &Survey) -> String {
         out += &format!("\n{} requests are out of order", survey.out_of_order());
     }
     for (what, count) in reader.left_out() {
-        out += &format!("\nleft out: {count} {what}");
+        out += &format!("\nskipped: {count} {what}");
     }
     if !reader.unread_columns().is_empty() {
         out += &format!("\ncolumns not read: {}", reader.unread_columns().join(", "));

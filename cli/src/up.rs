@@ -43,7 +43,7 @@ pub struct Up {
     /// Operations in flight per disk, 1 to 256 [default: 256, or 2 in an order other than fcfs]
     #[arg(long, value_name = "N", hide_short_help = true)]
     queue_depth: Option<u32>,
-    /// Volume; may be repeated; SIZE 'all' takes all free room [default: vol0:all]
+    /// Volume; may be repeated; SIZE 'all' takes all free space [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
     volume: Vec<(String, u64)>,
     #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]
@@ -56,7 +56,7 @@ pub struct Up {
     /// Address to serve hosts: NBD, weft-client's protocol after 'native:', iSCSI after 'iscsi:', or a virtual machine's disk after 'vhost-user:'; may be repeated [default: DIR/nbd.sock, 127.0.0.1:10809 and native:DIR/weft.sock]
     #[arg(long, value_name = "[native:|iscsi:]PATH.sock|HOST:PORT|vhost-user:PATH.sock[=VOLUME]")]
     listen: Vec<Listen>,
-    /// Address that iSCSI hosts are told in a discovery and when they are sent here from another process; may be repeated [default: the iSCSI addresses of --listen]
+    /// Address announced to iSCSI hosts in discovery and when another process redirects them here; may be repeated [default: the iSCSI addresses of --listen]
     #[arg(long, value_name = "HOST:PORT", value_parser = iscsi_announced, hide_short_help = true)]
     iscsi_announce: Vec<Listen>,
     #[command(flatten)]

@@ -49,7 +49,7 @@ pub struct List {
 pub struct Add {
     /// Name: 1 to 32 of a-z, 0-9, '-', '_' and '.'
     name: String,
-    /// What the user may do: read (look), or act (also take snapshots, scrub and so on)
+    /// Rights of the user: read (look), or act (also take snapshots, scrub and so on)
     #[arg(long, default_value = "read", value_name = "read|act")]
     role: Role,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub struct Password {
 pub struct ChangeRole {
     /// Name of the user
     name: String,
-    /// What the user may do: read or act
+    /// Rights of the user: read or act
     #[arg(value_name = "read|act")]
     role: Role,
     #[command(flatten)]
@@ -127,7 +127,7 @@ impl User {
 
 fn may(role: Role) -> &'static str {
     match role {
-        Role::Read => "look, and do nothing",
+        Role::Read => "only look",
         Role::Act => "look and act",
     }
 }
@@ -168,8 +168,8 @@ impl Given {
                 "there is no password; give it in a file (`--file FILE`) or in {VARIABLE}, or run this command at a terminal"
             );
         };
-        if ask_secret("The same again: ")?.as_ref() != Some(&password) {
-            bail!("the two are not the same; nothing was changed");
+        if ask_secret("Repeat it: ")?.as_ref() != Some(&password) {
+            bail!("the two inputs differ; nothing was changed");
         }
         Ok(password)
     }

@@ -62,23 +62,23 @@ pub enum Volume {
     Rename(Rename),
     /// Take a snapshot of volumes, all at one instant, while hosts use them
     Snapshot(Snapshot),
-    /// Create a writable volume from a snapshot. Both share what neither changes
+    /// Create a writable volume from a snapshot. Both share unchanged content
     Clone(Cloning),
-    /// Make a clone independent of the snapshot below it by copying, in the background, what it shows of that
+    /// Make a clone independent of its snapshot, by copying the shared content in the background
     Flatten(Flatten),
-    /// List what may have changed in a volume since a snapshot of it, or between two snapshots
+    /// List ranges that may have changed in a volume since a snapshot of it, or between two snapshots
     Diff(Diff),
-    /// Write a snapshot, or what has changed in it since an earlier one, to a file or to standard output
+    /// Write a snapshot, or its changes since an earlier one, to a file or to standard output
     Export(Export),
     /// Import an exported snapshot to a new volume, or changes to the volume that has the earlier snapshot
     Import(Import),
     /// Set a volume that no host uses back to a snapshot of it: later writes are lost
     Rollback(Rollback),
-    /// Delete a volume that no host uses; it can be undeleted for a day, until its room is needed. Or delete a snapshot
+    /// Delete a volume that no host uses; it can be undeleted for a day, until its space is needed. Or delete a snapshot
     Delete(Delete),
     /// Restore a deleted volume with its content
     Undelete(Named),
-    /// Let a known host use a volume: from the first one on, no other host may. Or let all hosts use it again
+    /// Add a known host to the list of a volume; a volume with a list serves only hosts on it. Or remove the list
     Allow(Allow),
     /// Remove the persistent reservation of a volume and all hosts that registered with it
     Unreserve(Named),
@@ -125,7 +125,7 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 pub struct Resize {
     /// Name of the volume
     name: String,
-    /// New size, such as 2G; 'all' takes all free room; a smaller size only while no host uses the volume
+    /// New size, such as 2G; 'all' takes all free space; a smaller size only while no host uses the volume
     #[arg(value_parser = args::volume_size)]
     size: u64,
     /// Shrink even if data is cut off, which is then lost
@@ -415,13 +415,14 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
         ));
     } else if volume.mode == VolumeMode::Unfinished {
         out.push(format!(
-            "volume {name} is being created or deleted; if that was interrupted, `weft volume delete {name}` frees its room"
+            "volume {name} is being created or deleted; if that was interrupted, `weft volume \
+             delete {name}` frees its space"
         ));
     }
     if let Some(left) = volume.deleted_seconds_left {
         return vec![format!(
             "volume {name} has been deleted; `weft volume undelete {name}` restores it within {}, and `weft volume delete \
-             --now {name}` frees its room",
+             --now {name}` frees its space",
             in_words(left)
         )];
     }
@@ -435,16 +436,16 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
     let forgot: Vec<String> = volume.forgot.iter().map(|n| format!("node {n}")).collect();
     if !forgot.is_empty() {
         out.push(format!(
-            "volume {name} waits: the disks of {} have lost acknowledged writes, more than the layout tolerates, and no running \
-             node has them. Start the nodes that are down, or put the right disks back and restart their nodes; \
-             `weft disk replace` gives up the rest",
+            "volume {name} waits: the disks of {} have lost acknowledged writes, more than the \
+             layout tolerates, and no running node has them. Start the nodes that are down, or \
+             restore the right disks and restart their nodes; `weft disk replace` gives up the remaining writes",
             forgot.join(", ")
         ));
     }
     let missing: Vec<String> = volume.missing.iter().map(lacking).collect();
     if !missing.is_empty() {
         out.push(format!(
-            "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; they lack {}; \
+            "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; missing: {}; \
              {}",
             volume.extents_failed,
             volume.extents,

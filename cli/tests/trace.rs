@@ -55,7 +55,7 @@ fn info_says_what_a_trace_is_like() {
     assert_eq!(json["left_out"]["events other than the queueing of a request"], 1);
     let text = said(&weft(directory.path(), "trace info t.txt"));
     assert!(text.contains("4 requests in 2.00 s (blkparse), 25.0 % reads"), "{text}");
-    assert!(text.contains("left out: 1 lines of blkparse's summary"), "{text}");
+    assert!(text.contains("skipped: 1 lines of blkparse's summary"), "{text}");
     assert!(text.contains("assuming sectors of 512 bytes (not given"), "{text}");
     let given = said(&weft(directory.path(), "trace info t.txt --sector-size 256"));
     assert!(given.contains("256 bytes (as given)"), "{given}");
@@ -78,7 +78,7 @@ fn converting_there_and_back_changes_nothing() {
                1000000,8:16,W,4096,8192,\n1500000000,8:32,W,512000,4096,\n2000000000,8:32,F,0,0,\n";
     assert_eq!(fs::read_to_string(path("c.csv")).unwrap(), csv);
     let told = said(&weft(directory.path(), "trace convert c.csv d.txt --to disksim"));
-    assert!(told.contains("3 requests") && told.contains("left out: 1 flushes"), "{told}");
+    assert!(told.contains("3 requests") && told.contains("skipped: 1 flushes"), "{told}");
 }
 
 #[test]

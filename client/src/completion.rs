@@ -80,7 +80,7 @@ impl<T: Clone> Promise<T> {
 ///
 /// [`Completion::wait`] blocks until it has ended; as a future it can be awaited, on any runtime.
 /// Either gives what was read; of what is not a read, no bytes.
-#[must_use = "only the completion tells whether it was done; keep its id if that is enough"]
+#[must_use = "only the completion reports whether it was done; keep its id if that is enough"]
 pub struct Completion {
     pub(crate) id: Id,
     pub(crate) promise: Arc<Promise<Result<Bytes, Error>>>,

@@ -331,7 +331,9 @@ impl Io {
                 return Over::Closed;
             }
             let idle = inside.state.is_idle();
-            let Some(link) = &inside.link else { return Over::Broken("it is gone".into()) };
+            let Some(link) = &inside.link else {
+                return Over::Broken("the connection is closed".into());
+            };
             let socket = link.wire.socket.clone();
             let stalled = link.heard.elapsed();
             drop(inside);

@@ -1,4 +1,4 @@
-//! Whether losses can be borne follows from the code's equations (DESIGN, section 4): nobody else counts parities.
+//! Whether losses are recoverable follows from the code's equations: no other code counts parities.
 //! Who wants to know asks [`weft_core::layout::Geometry`] or the map whether a set of columns is recoverable.
 
 use std::fs;

@@ -26,7 +26,7 @@ impl Busy {
         match names.insert(name.to_string()) {
             true => Ok(Held { of: self.clone(), name: name.to_string() }),
             false => Err(Status::aborted(format!(
-                "an operation on '{name}' is under way; try again when it is done"
+                "an operation on '{name}' is in progress; try again when it is done"
             ))),
         }
     }

@@ -121,7 +121,7 @@ impl Sizes {
         match wanted > 0 && wanted <= most {
             true => Ok(Sizes { wanted, most }),
             false => Err(Status::out_of_range(format!(
-                "no multiple of {GRAIN} bytes lies between {least} and {most} bytes"
+                "there is no multiple of {GRAIN} bytes between {least} and {most} bytes"
             ))),
         }
     }

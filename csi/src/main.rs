@@ -28,14 +28,14 @@ struct Cli {
     role: Role,
 }
 
-/// What the driver is.
+/// The part of the driver to run.
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// Make, publish, copy and delete volumes: run this beside a process of the cluster
+    /// Create, publish, copy and delete volumes: run this next to a process of the cluster
     Controller(Controller),
     /// Attach and mount volumes: run this on each machine that uses them, as root
     Node(Node),
-    /// Print the name by which the cluster is to know a machine (`weft host create`)
+    /// Print the name of a machine for the cluster (`weft host create`)
     HostName {
         /// Name of the machine in the orchestrator
         machine: String,
@@ -60,7 +60,7 @@ struct Node {
     /// Name of this machine in the orchestrator
     #[arg(long, env = "NODE_NAME")]
     machine: String,
-    /// NBD addresses of the cluster's processes, such as 10.0.0.11:10809,10.0.0.12:10809. When one goes, the next is used
+    /// NBD addresses of the cluster's processes, such as 10.0.0.11:10809,10.0.0.12:10809. When one is down, the next is used
     #[arg(long, required = true, value_delimiter = ',')]
     at: Vec<String>,
     /// Directory of this host's certificate, as `weft host certify` writes it; client-cert.pem and client-key.pem may have the

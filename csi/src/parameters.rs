@@ -13,7 +13,7 @@ const FOREIGN: &str = "csi.storage.k8s.io/";
 /// The keys that are not in the table of choices.
 const OWN: [&str; 4] = ["layout", "stripe-unit", "apart", "thin"];
 
-/// How a new volume is kept.
+/// Layout of a new volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// Its layout; Weft's default if open.

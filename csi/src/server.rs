@@ -29,7 +29,7 @@ pub fn path_of(endpoint: &str) -> Result<PathBuf> {
     let path = match endpoint.strip_prefix("unix:") {
         Some(path) => path.strip_prefix("//").unwrap_or(path),
         None if endpoint.contains("://") => {
-            bail!("'{endpoint}' is no Unix socket; give unix:///PATH")
+            bail!("'{endpoint}' is not a Unix socket; give unix:///PATH")
         }
         None => endpoint,
     };

@@ -34,7 +34,7 @@ fn answer(server: &mut Server, event: Event) {
             match hello.volume.as_str() {
                 "" => server.welcome(1 << 20, hello.resumes, true, false),
                 "vol0" => server.welcome(1 << 20, hello.resumes, true, true),
-                _ => server.turn_away(Code::NoVolume, "there is no such volume".into()),
+                _ => server.turn_away(Code::NoVolume, "the volume does not exist".into()),
             }
         }
         Event::Request(request) => {

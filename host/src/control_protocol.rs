@@ -44,7 +44,7 @@ pub enum ControlRequest {
     Disk {
         /// What to do.
         action: DiskAction,
-        /// Of which node.
+        /// The node.
         node: usize,
         /// Volumes that may lose what they have there, if it is declared lost.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,7 +71,7 @@ pub enum ControlRequest {
     /// Put a disk that is made empty in the place of one whose node is down; answered when it takes
     /// part.
     DiskReplace {
-        /// Of which node.
+        /// The node.
         node: usize,
         /// In a cluster: the new disk, if it is not where the old one was.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ pub enum ControlRequest {
         /// Its value, as [`weft_core::cluster::ClusterSetting`] reads it.
         value: String,
     },
-    /// What is chosen for the cluster as a whole, and its number.
+    /// The settings of the cluster, and its number.
     ClusterShow,
     /// The nodes, and where they live.
     NodeList,
@@ -111,7 +111,7 @@ pub enum ControlRequest {
         /// Its public key.
         key: Vec<u8>,
     },
-    /// Take a node out of the cluster for good.
+    /// Remove a node from the cluster permanently.
     NodeRemove {
         /// Which.
         node: usize,
@@ -127,12 +127,12 @@ pub enum ControlRequest {
     VolumeSet {
         /// Its name; the empty name means the first.
         name: String,
-        /// What is to be otherwise, by the keys of [`weft_core::policy::CHOICES`].
+        /// The new values, by the keys of [`weft_core::policy::CHOICES`].
         set: BTreeMap<String, String>,
         /// Also what may corrupt data.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
-        /// Offset and length of the bytes for which it is to be so; all that lie in no such range if open.
+        /// Offset and length of the bytes to which it applies; all that lie in no such range if open.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         range: Option<(u64, u64)>,
     },
@@ -221,7 +221,7 @@ pub enum ControlRequest {
         /// The offset.
         done: u64,
     },
-    /// What was imported for a volume is complete: put it in place, and take its snapshot.
+    /// The import to a volume is complete: put it in place, and take its snapshot.
     VolumeImported {
         /// The volume's name.
         name: String,
@@ -288,7 +288,7 @@ pub enum ControlRequest {
         /// Its length.
         length: u64,
     },
-    /// List what of a volume is lost for good.
+    /// List the permanently lost ranges of a volume.
     Lost {
         /// Its name; the empty name means the first.
         volume: String,
@@ -320,8 +320,8 @@ pub enum ControlRequest {
         /// Its name.
         name: String,
     },
-    /// A host of the native protocol has come to another process: end its connection here, give
-    /// up what it has in work, and answer, when nothing of it is, what was done.
+    /// A host of the native protocol has come to another process: end its connection here, abandon its requests in
+    /// progress, and answer, when none is left, with their outcomes.
     HostLeave {
         /// The host's number.
         host: u64,
@@ -387,7 +387,7 @@ pub struct NewHome {
     /// Whether it has no disk and serves no host: it is there to be the controller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_controller: bool,
-    /// How many disks it has, each of which is a node.
+    /// The number of its disks, each with a node.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub disks: usize,
     /// The names of the processes that it dials, if not all.

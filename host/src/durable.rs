@@ -202,7 +202,7 @@ pub fn lock(dir: &Path) -> Result<File> {
 pub(crate) fn random() -> u128 {
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    debug_assert_eq!(filled, Ok(bytes.len()), "16 bytes come whole");
+    debug_assert_eq!(filled, Ok(bytes.len()), "16 bytes are written");
     u128::from_le_bytes(bytes)
 }
 

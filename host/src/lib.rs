@@ -51,15 +51,15 @@ mod socket;
 mod spec;
 mod state;
 pub mod status;
-pub mod strangers;
 mod throttle;
+pub mod unauthenticated;
 mod volumes;
 
 pub use array::{Array, Handle};
 pub use cluster::{
-    Configuration, Home, Invitation, JoinRequest, LocalLinks, NewDirectory, Patience, Remains,
-    certify, found, join, join_as_host, join_certified, join_request, readmit, refound, renewed,
-    replace,
+    Configuration, FailureTimeouts, Home, Invitation, JoinRequest, LocalLinks, NewDirectory,
+    Remains, certify, found, join, join_as_host, join_certified, join_request, readmit, refound,
+    renewed, replace,
 };
 pub use control::scrub::SCRUB_RATE;
 pub use control_client::{Control, HangUp};

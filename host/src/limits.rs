@@ -139,7 +139,7 @@ impl LimitsInWords {
         };
         if new.memory < LEAST_INCOMPLETE {
             return fail(format!(
-                "memory: {} are too few for requests of 32 MiB; give at least {}",
+                "memory: {} is too little for requests of 32 MiB; give at least {}",
                 exactly(new.memory),
                 exactly(LEAST_INCOMPLETE)
             ));

@@ -85,7 +85,7 @@ impl Reserving {
     pub(crate) fn change(&self) -> Result<ReservationChange> {
         let kind = || {
             let known = ReservationKind::ALL.into_iter().find(|kind| kind.name() == self.kind);
-            known.ok_or_else(|| Error(format!("'{}' is no kind of reservation", self.kind)))
+            known.ok_or_else(|| Error(format!("'{}' is not a kind of reservation", self.kind)))
         };
         let key = self.key;
         let action = match self.action {
@@ -103,7 +103,7 @@ impl Reserving {
             }
             Action::Reset => ReservationAction::Reset,
             Action::Move => {
-                let to = || Error("a reservation is moved to nobody".to_string());
+                let to = || Error("a reservation is moved to no registrant".to_string());
                 let (host, port) = self.to.clone().ok_or_else(to)?;
                 let (to, leaves) = (Registrant { host, port }, self.leaves);
                 ReservationAction::Move { key, to, new: self.other_key, leaves }

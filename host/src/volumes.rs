@@ -183,7 +183,7 @@ pub(crate) fn place(new: &NewVolume, map: &ClusterMap) -> Result<Volume> {
     let room = disks.iter().map(|d| d.sectors).max().unwrap_or(0) * SECTOR;
     if room > 0 && new.stripe_unit > room {
         return fail(format!(
-            "a stripe unit of {} exceeds the free room of every disk, {}; choose a smaller one",
+            "a stripe unit of {} exceeds the free space of every disk, {}; choose a smaller one",
             exactly(new.stripe_unit),
             rounded(room)
         ));
@@ -227,7 +227,7 @@ fn place_new_thin(
     let (name, size) = (&new.name, new.size);
     if size == 0 {
         return fail(format!(
-            "thin volume '{name}' reserves no room, so it cannot take all: give its size, such as 1T"
+            "thin volume '{name}' reserves no space, so its size cannot be 'all': give a size, such as 1T"
         ));
     }
     if id > LAST_THIN {
@@ -261,13 +261,13 @@ pub(crate) fn grow(volume: &Volume, size: u64, map: &ClusterMap) -> Result<Volum
     let name = &volume.name;
     if size == 0 && volume.is_thin() {
         return fail(format!(
-            "thin volume '{name}' reserves no room, so it cannot take all: give its size, such as 1T"
+            "thin volume '{name}' reserves no space, so its size cannot be 'all': give a size, such as 1T"
         ));
     }
     if size == 0 {
         return match most(volume, map)? {
             most if most <= volume.size => fail(format!(
-                "there is no room for volume '{name}' to grow; delete something, or add disks"
+                "there is not enough free space to grow volume '{name}'; delete something, or add disks"
             )),
             most => grow(volume, most, map),
         };
@@ -343,7 +343,8 @@ fn cannot_place(new: &NewVolume, error: &PlacementError) -> Error {
     let name = &new.name;
     Error(match error {
         PlacementError::NoRoom { asked, free: 0 } => format!(
-            "volume '{name}' of {} does not fit: with this layout nothing is free; delete another, or add disks (`weft status` shows the free room of each)",
+            "volume '{name}' of {} does not fit: with this layout no space is free; delete \
+             another, or add disks (`weft status` shows the free space of each)",
             rounded(*asked)
         ),
         PlacementError::NoRoom { asked, free } => format!(
@@ -378,8 +379,8 @@ fn largest(
     };
     match free / stripe {
         0 => fail(format!(
-            "there is no room for volume '{}', not even for one stripe of {}; delete another \
-             volume or choose larger disks",
+            "there is not enough free space for volume '{}', not even for one stripe of {}; \
+             delete another volume or choose larger disks",
             new.name,
             Size(stripe)
         )),

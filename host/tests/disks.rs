@@ -52,7 +52,7 @@ fn what_is_no_disk_is_one_that_is_missing() {
     let cases: [(Make, &str); 4] = [
         (fifo, "disk-0.img is a FIFO, neither a file nor a block device"),
         (|path| fs::create_dir(path).unwrap(), "disk-0.img is a directory, neither"),
-        (link, "disk-0.img is, or leads to, the disk of node 1; put the disk of node 0 there"),
+        (link, "disk-0.img is, or links to, the disk of node 1; replace it by the disk of node 0"),
         (|path| symlink("nowhere", path).unwrap(), "No such file"),
     ];
     for (make, why) in cases {

@@ -13,7 +13,7 @@ const ORDER: [&str; 33] = [
     "durable",
     "socket",
     "doors",
-    "strangers",
+    "unauthenticated",
     "limits",
     "polling",
     "lanes",

@@ -301,11 +301,11 @@ fn what_cannot_be_done_is_refused_and_why_is_said() {
         ),
         (
             operator.ask(&Command::VolumeResize { name: "a".into(), size: 1 << 20, force: true }),
-            "shows content of snapshot 'a@s' of 4 MiB, and cannot be smaller",
+            "shares content with snapshot 'a@s' of 4 MiB, and cannot be smaller",
         ),
         (
             operator.ask(&Command::VolumeResize { name: "c".into(), size: 1 << 20, force: true }),
-            "shows content of snapshot 'a@s' of 4 MiB, and cannot be smaller",
+            "shares content with snapshot 'a@s' of 4 MiB, and cannot be smaller",
         ),
         (
             operator.ask(&Command::VolumeSet { name: name(), set, force: false, range: None }),
@@ -393,11 +393,11 @@ fn snapshots_need_the_journal_and_votes() {
     create("limited", &[("commit", "limited"), ("dispatch", "commanded")]);
     let said = operator.snapshot(&["unsafe"], "s").unwrap_err();
     assert!(
-        said.contains("has no journal") && said.contains("`weft volume copy unsafe NEW`"),
+        said.contains("snapshots need a journal") && said.contains("`weft volume copy unsafe NEW`"),
         "{said}"
     );
     let said = operator.snapshot(&["a", "limited"], "s").unwrap_err();
-    assert!(said.contains("`weft volume set limited commit=late` brings them"), "{said}");
+    assert!(said.contains("`weft volume set limited commit=late` enables them"), "{said}");
     assert!(operator.listed(true).is_empty());
     // And it does.
     let set = [("commit".to_string(), "late".to_string())].into();
@@ -484,7 +484,7 @@ fn disks_without_slots_have_no_snapshots() {
     operator.ask(&stop).unwrap();
     let said = operator.snapshot(&["a"], "s").unwrap_err();
     assert!(
-        said.contains("it is not known whether its disk can hold snapshots; start it"),
+        said.contains("it cannot be checked whether its disk can hold snapshots; start it"),
         "{said}"
     );
     let start = Command::Node { action: weft_host::NodeAction::Start, node: 1 };
@@ -534,7 +534,7 @@ fn the_difference_of_snapshots_is_listed_and_nonsense_refused() {
     assert!(ranges(&end).iter().all(|(from, _)| *from >= 150_000), "{end}");
     for (asked, why) in [
         (("a", "three", None, 0), "volume 'a' has no snapshot 'three'; it has: a@one, a@two"),
-        (("a", "b@one", None, 0), "have nothing in common"),
+        (("a", "b@one", None, 0), "share no content"),
         (("a", "two", Some("one"), 0), "give the earlier one first"),
         (("a", "one", Some("a@one"), 0), "is not later"),
         (("a", "one", None, 1 << 40), "'a' ends at"),

@@ -68,7 +68,7 @@ pub enum ConfigError {
     /// The leader would declare a process dead while its nodes may still serve.
     #[error(
         "dead_after ({dead_after} ns) must be longer than lease ({lease} ns) even if one clock runs \
-         {drift_ppm} ppm fast and the other as much slow; use at least {least} ns"
+         {drift_ppm} ppm fast and another equally slow; use at least {least} ns"
     )]
     LeaseOutlivesDeath {
         /// The setting.

@@ -19,8 +19,8 @@ pub struct MemberId(pub u64);
 
 impl fmt::Display for MemberId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let anew = if incarnation_of(*self) > 0 { " (anew)" } else { "" };
-        write!(f, "process {}{anew}", node_of(*self).0)
+        let rejoined = if incarnation_of(*self) > 0 { " (rejoined)" } else { "" };
+        write!(f, "process {}{rejoined}", node_of(*self).0)
     }
 }
 
@@ -116,26 +116,28 @@ pub enum Refusal {
     /// Only the leader changes anything.
     #[error("this process does not lead the cluster; {}", match leader {
         Some(m) => format!("ask {m}"),
-        None => "no process leads now: try again, and see that a majority of them runs".into(),
+        None => "no process leads now: try again, and check that a majority of the processes run".into(),
     })]
     NotLeader {
         /// Who leads, if that is known.
         leader: Option<MemberId>,
     },
     /// The leader that had taken it up leads no more.
-    #[error("the leader changed meanwhile: it may or may not have been done; look, and ask again")]
+    #[error(
+        "the leader changed in the meantime: the change may or may not have been done; check, and try again"
+    )]
     LostLead,
     /// The process is the last one.
     #[error("{0} is the only voter; add another process first")]
     LastVoter(MemberId),
     /// The leader is new and does not know yet who lives.
-    #[error("the leader has just been elected and is finding out which processes live; ask again")]
+    #[error("the leader has just been elected and is finding running processes; try again")]
     Gathering,
     /// The process still has nodes that take part.
     #[error("{0} still runs nodes that are up; drain them and stop it first")]
     HasNodes(MemberId),
     /// The process is the leader, which has now asked another to lead.
-    #[error("{0} leads the cluster and is handing over; ask the new leader")]
+    #[error("{0} leads the cluster and is handing over; try again at the new leader")]
     HandsOver(MemberId),
 }
 

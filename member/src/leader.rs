@@ -58,12 +58,12 @@ fn in_words(map: &ClusterMap, member: MemberId) -> String {
     }
 }
 
-/// What a process says that leads from now on, and so many nodes are in the middle of their work.
+/// The log line of a process that leads from now on, with the number of nodes that continue their work.
 fn leads(ran_on: usize) -> String {
     let nodes = match ran_on {
-        0 => "all nodes have started anew".to_string(),
-        1 => "one node goes on with its work".to_string(),
-        n => format!("{n} nodes go on with their work"),
+        0 => "all nodes have restarted".to_string(),
+        1 => "one node continues its work".to_string(),
+        n => format!("{n} nodes continue their work"),
     };
     format!("this process leads the cluster from now on; {nodes}")
 }
@@ -110,7 +110,7 @@ pub(crate) struct Context<'a> {
     pub config: &'a Config,
     pub codec: &'a dyn MapCodec,
     pub consensus: &'a Consensus,
-    /// What is agreed on, as far as this member knows.
+    /// The agreed state that this member knows.
     pub agreed: &'a Decision,
     /// The leader's first entry is committed, so it knows all that is agreed on.
     pub begun: bool,
@@ -152,7 +152,7 @@ impl Leader {
         self.liveness.dead()
     }
 
-    /// The nodes that are down and not given up, and what is to become of each.
+    /// The nodes that are down and not given up, and the future of each.
     pub fn absences(&self) -> Vec<Absence> {
         if self.is_settled() { self.authority.absences() } else { Vec::new() }
     }
@@ -311,18 +311,18 @@ impl Leader {
         let fates = self.liveness.tick(context.now, context.config, &circle, &mut sends);
         for dead in fates.dead {
             let who = in_words(&context.agreed.map, dead);
-            let text = format!("{who} does not answer and is counted dead");
+            let text = format!("{who} does not answer and is considered failed");
             context.acts.push(Act::Log(Note::warning(text).of(node_of(dead))));
         }
         for other in fates.shut_out {
             let who = in_words(&context.agreed.map, other);
             let text =
-                format!("{who} and others do not hear each other: it is left out until they do");
+                format!("{who} and others cannot reach each other: it is evicted until they can");
             context.acts.push(Act::Log(Note::warning(text).of(node_of(other))));
         }
         if let Some(heirs) = fates.heirs {
             let heir = heirs.into_iter().max_by_key(|m| context.consensus.has_all(*m));
-            let text = "others hear who is not heard here: another had better lead";
+            let text = "others can reach processes that this one cannot: handing over the lead";
             context.acts.push(Act::Log(Note::warning(text)));
             context.acts.extend(heir.map(Act::HandOver));
         }
@@ -332,7 +332,7 @@ impl Leader {
         let probes = !sends.is_empty();
         context.acts.extend(sends.into_iter().map(|(to, m)| Act::Send(to, m)));
         if probes {
-            // What was not acknowledged may have been lost.
+            // Unacknowledged messages may have been lost.
             let unheard: Vec<NodeId> = self.words.keys().copied().collect();
             unheard.into_iter().for_each(|n| self.send_word(n, context));
         }
@@ -401,8 +401,8 @@ impl Leader {
         }
         let (ready, agreed) = (self.ready(), context.agreed);
         let runs_on = |n: &NodeId, s: &NodeState| ran_on(agreed, *n, s.life);
-        // Where most have run on, hosts wait for them; who opens its disk, or has to start anew, comes up
-        // when it has.
+        // Where most have run on, hosts wait for them; a node that opens its disk, or must restart, comes up when it
+        // has.
         let running = ready.iter().filter(|(n, s)| runs_on(n, s)).count();
         let hosts_wait = 2 * running > agreed.map.up().count();
         let anew = |n: &NodeId, s: &NodeState| !runs_on(n, s) && s.heard != FRESH;
@@ -427,7 +427,7 @@ impl Leader {
         self.told = told;
         context.acts.push(Act::Log(Note::info(leads(self.told.len()))));
         if self.told.is_empty() {
-            // All have started anew: nobody went on without anybody.
+            // All have restarted: nobody went on without anybody.
             self.reign = Reign::Settled;
         } else {
             self.reign = Reign::TakingOver;
@@ -435,13 +435,13 @@ impl Leader {
         }
     }
 
-    /// Tells the authority who is up and who is not, as far as it does not know.
+    /// Tells the authority which nodes are up and down, where it does not know.
     fn recount(&mut self, context: &mut Context) {
         if self.reign == Reign::Gathering {
             return;
         }
         let ready = self.ready();
-        // While nodes are taken over, one that starts anew is dead first, and up after.
+        // While nodes are taken over, one that restarts is dead first, and up after.
         let taking_over = self.reign == Reign::TakingOver;
         let lives =
             |n: &NodeId, l: &Life| ready.get(n).is_some_and(|r| r.life == *l || !taking_over);
@@ -462,7 +462,7 @@ impl Leader {
         if self.reign == Reign::Settled {
             for (node, NodeState { life, arrival, heard, .. }) in ready {
                 // Nobody comes back with what it remembers: writes that it had in work were
-                // settled without it and forgotten. It starts anew first.
+                // settled without it and forgotten. It restarts first.
                 let back_as_it_was = fault::comes_back_as_it_was(context.config.bug);
                 if self.told.get(&node) != Some(&life) && (heard == FRESH || back_as_it_was) {
                     self.told.insert(node, life);
@@ -509,7 +509,7 @@ impl Leader {
         }
     }
 
-    /// The reign is over: what was asked for has no answer.
+    /// The reign is over: the request has no answer.
     pub fn end(self) -> Vec<(u64, Refusal)> {
         let given = self.given.into_iter();
         let group = self.group.into_iter().map(|g| g.0);
@@ -525,8 +525,8 @@ mod tests {
 
     #[test]
     fn a_new_leader_says_in_a_sentence_what_becomes_of_the_nodes() {
-        assert!(leads(0).ends_with("from now on; all nodes have started anew"));
-        assert!(leads(1).ends_with("from now on; one node goes on with its work"));
+        assert!(leads(0).ends_with("from now on; all nodes have restarted"));
+        assert!(leads(1).ends_with("from now on; one node continues its work"));
         assert!(leads(3).ends_with("from now on; 3 nodes go on with their work"));
     }
 }

@@ -8,9 +8,9 @@
 //! the processes' stamps and confirms those of the rounds before, of the slow and of the quick.
 //!
 //! A process is dead when it has been silent for long enough. But one that only the leader does not
-//! hear is not gone: the others say so, and then [`misfits`] decides who has to go, the process or
-//! the leader. So it is where two others do not hear each other. Who has to go and still speaks to the leader is
-//! *shut out*: the leader listens to it no more, as if it were silent, until all hear one another
+//! hear is not gone: the others report it, and then [`misfits`] decides which is evicted, the process or the leader.
+//! So it is where two others do not hear each other. An evicted process that still reaches the leader is *shut out*:
+//! the leader listens to it no more, as if it were silent, until all hear one another
 //! again. It gets no lease, and is dead in its time; all that holds of the silent holds of it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -95,7 +95,7 @@ pub(crate) struct Fates {
     pub dead: Vec<MemberId>,
     /// These are listened to no more, because others do not hear them, or they others.
     pub shut_out: Vec<MemberId>,
-    /// If the leader had better be another one, and those are to be asked (again): who may.
+    /// If another process should lead, and these must be asked (again): who may.
     pub heirs: Option<Vec<MemberId>>,
 }
 
@@ -107,7 +107,7 @@ struct View {
     seen: BTreeSet<MemberId>,
     /// They have to go, or may not come.
     misfits: BTreeSet<MemberId>,
-    /// Should the leader be one of them, it leads on all the same: no other can, or none has.
+    /// If the leader is one of them, it continues to lead nevertheless: no other can, or none has.
     stays: bool,
 }
 
@@ -220,7 +220,7 @@ impl Liveness {
         fates
     }
 
-    /// Who is silent, and who has to go for that.
+    /// The silent processes, and those to evict for it.
     fn look(&self, now: Nanos, config: &Config, circle: &Circle) -> View {
         let silent = self.silent(now, config, circle.us);
         let heard_of = silent.iter().copied().filter(|m| self.is_heard_of(*m, &silent, config));
@@ -250,7 +250,7 @@ impl Liveness {
         process.speaks(now, config) && silent < LATE_AT_MOST * config.dead_after
     }
 
-    /// Declares dead who is, and shuts out who has to go. `suffice` says whether those that remain are a
+    /// Declares failed processes dead, and shuts evicted ones out. `suffice` says whether those that remain are a
     /// majority.
     fn put_out(
         &mut self,
@@ -279,7 +279,7 @@ impl Liveness {
         fates
     }
 
-    /// Those that have not answered for so long that they may be dead. While others are late, too, it is
+    /// Those whose silence is long enough that they may be dead. While others are late, too, it is
     /// perhaps they that are going, or it is the leader that hears badly: it waits for them, but not for
     /// ever.
     fn silent(&self, now: Nanos, config: &Config, us: MemberId) -> BTreeSet<MemberId> {
@@ -417,7 +417,7 @@ impl Liveness {
         let stamp =
             |(m, p): (&MemberId, &Process)| p.alive.as_ref().map(|a| (*m, (a.start, a.stamp)));
         let stamps = self.processes.iter().filter_map(stamp).collect();
-        // What was said a lease ago is worth no lease any more.
+        // An answer that is a lease old no longer counts for a lease.
         self.open.retain(|r| now.saturating_sub(r.begun) < config.lease);
         self.open.push_back(Round { number: self.round, begun: now, stamps });
         let probe = |m: &MemberId| (*m, Message::Probe { term: self.term, round: self.round });

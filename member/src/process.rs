@@ -28,7 +28,7 @@ pub fn member_of(process: NodeId) -> MemberId {
 /// The member of the process of this number that comes after one whose log is lost. A later one has a higher
 /// `incarnation`; the first one's is 0.
 pub fn member_anew(process: NodeId, incarnation: u64) -> MemberId {
-    assert!(incarnation >> 32 == 0, "a member's number has room for 32 bits of it");
+    assert!(incarnation >> 32 == 0, "a member's number has 32 bits of it");
     MemberId(incarnation << PROCESS_BITS | member_of(process).0)
 }
 
@@ -198,9 +198,11 @@ impl Process {
                     Output::Restart(node) => Effect::Restart(node),
                     Output::Stop(why) => Effect::Stop(why),
                     Output::Suspend => {
-                        Effect::Log(Note::warning("cut off from the others: serving nobody"))
+                        Effect::Log(Note::warning("not connected to a majority: serving no hosts"))
                     }
-                    Output::Resume => Effect::Log(Note::info("in touch with the others: serving")),
+                    Output::Resume => {
+                        Effect::Log(Note::info("connected to a majority: serving hosts"))
+                    }
                     Output::Log(line) => Effect::Log(line),
                     Output::Agreed(map) => {
                         inputs.extend(self.group_changes(&map));

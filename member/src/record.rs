@@ -51,7 +51,10 @@ pub enum LogError {
         begins: Vec<u8>,
     },
     /// Something in its middle cannot be read.
-    #[error("the member's log is damaged at byte {at} ({why}): what this member promised is lost")]
+    #[error(
+        "the member's log is damaged at byte {at} ({why}): votes or entries that this member \
+             acknowledged are lost"
+    )]
     Damaged {
         /// Where.
         at: usize,
@@ -60,8 +63,8 @@ pub enum LogError {
     },
     /// It ends before what was promised.
     #[error(
-        "the member's log is damaged, or an older copy of itself: it can be read up to frame {frame} and \
-         once held frame {promised}, so what this member promised is lost"
+        "the member's log is damaged, or an older copy of itself: it can be read up to frame \
+         {frame} and once held frame {promised}, so votes or entries that this member acknowledged are lost"
     )]
     Behind {
         /// The last frame that it holds.
@@ -71,17 +74,17 @@ pub enum LogError {
     },
     /// The others have heard of more.
     #[error(
-        "the member's log and its witness are older copies of themselves: the leader counts on what they \
-         once held, so what this member promised is lost"
+        "the member's log and its witness are older copies of themselves: the leader relies on \
+         later entries, so votes or entries that this member acknowledged are lost"
     )]
     Older,
     /// It was never empty.
-    #[error("the member's log is empty: what this member promised is lost")]
+    #[error("the member's log is empty: votes or entries that this member acknowledged are lost")]
     Empty,
     /// What says how far it must go is not there.
     #[error(
-        "the witness of the member's log is damaged or missing: nothing tells whether the log is whole, so \
-         what this member promised may be lost"
+        "the witness of the member's log is damaged or missing: it cannot be determined whether \
+         the log is complete, so votes or entries that this member acknowledged may be lost"
     )]
     NoWitness,
     /// It belongs to another member.
@@ -318,7 +321,7 @@ impl Frame {
     pub fn finish(self, frame: u64, log: &mut LogSpan) -> Vec<u8> {
         let body = self.0.finish();
         if let Err(why) = log.follow_frame(frame, &body) {
-            panic!("frame {frame} of a member's log is to be written and makes no sense: {why}");
+            panic!("an invalid frame {frame} of a member's log would be written: {why}");
         }
         Frame::of(body, frame)
     }

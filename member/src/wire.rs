@@ -179,7 +179,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Read<Message> {
         m.set_snapshot(snapshot);
     }
     r.end()?;
-    ensure(is_sound(&m), "a message of Raft does not fit together")?;
+    ensure(is_sound(&m), "a message of Raft contradicts itself")?;
     Ok(m)
 }
 

@@ -211,7 +211,7 @@ fn a_dead_process_is_out_within_the_time_that_the_settings_say() {
     assert_eq!(map.up().count(), 4);
     let said = |what: &str| world.story.iter().any(|line| line.contains(what));
     let process = node_of(MemberId(victim)).0;
-    let dead = format!("warning: process {process} does not answer and is counted dead");
+    let dead = format!("warning: process {process} does not answer and is considered failed");
     let named = format!("warning: process {process} (");
     assert!(said(&dead) || said(&named), "{}", world.story.join("\n"));
     assert!(said("info: this process leads the cluster from now on; "));
@@ -377,7 +377,7 @@ fn where_no_majority_remembers_nobody_goes_on_and_all_say_so() {
     assert!(member(3).is_stuck());
     let said = |words: &str| world.story.iter().filter(|line| line.contains(words)).count();
     assert_eq!(said("2 of 3 voting members have lost their logs"), 1);
-    assert_eq!(said("not admitted again yet"), 2);
+    assert_eq!(said("not readmitted yet"), 2);
 }
 
 /// Who is left with a log takes up what the new group says, though it had a vote in the old one.

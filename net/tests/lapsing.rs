@@ -62,7 +62,7 @@ fn connections_stand_while_certificates_lapse_and_new_ones_need_renewed_ones() {
         of.renew(dir.path(), &renewed).unwrap();
     };
     renew(&zero);
-    high.logged("by the other side's clock our certificate has lapsed");
+    high.logged("by the other side's clock our certificate has expired");
     low.logged("weft cluster renew");
 
     // Both have run all the time.

@@ -284,6 +284,6 @@ fn a_unix_socket_begins_no_session() {
     for session in [0, 1 << 40] {
         let answer = hello(&mut pair, session);
         let text = String::from_utf8_lossy(&answer);
-        assert!(text.contains("goes on with a session"), "{text}");
+        assert!(text.contains("continues a session"), "{text}");
     }
 }

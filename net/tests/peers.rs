@@ -281,7 +281,7 @@ fn peers_come_and_go_by_order() {
     let mut third = Node::start(cluster.config(2, &addresses));
     addresses.push(third.address());
     for (n, node) in nodes.iter_mut().enumerate() {
-        let said = node.logged("no node of this cluster");
+        let said = node.logged("not a node of this cluster");
         assert!(said.contains("node 2 (n2)"), "{said}");
         let peers = cluster.config(n as u16, &addresses).peers;
         let peer = peers.into_iter().find(|p| p.node == NodeId(2)).unwrap();
@@ -293,7 +293,7 @@ fn peers_come_and_go_by_order() {
     assert_eq!(nodes[0].frame(), (2, Bytes::from(vec![5])));
 
     nodes[0].transport.remove_peer(NodeId(2));
-    assert!(nodes[0].down(2).contains("taken off the list"));
+    assert!(nodes[0].down(2).contains("removed from the list"));
     third.down(0);
     third.send(1, vec![6]).unwrap();
     assert_eq!(nodes[1].frame(), (2, Bytes::from(vec![6])));

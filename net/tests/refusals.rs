@@ -57,7 +57,7 @@ fn a_node_of_another_cluster_is_refused() {
     let other = CertificateAuthority::create(ClusterId(43)).unwrap();
     let node = Node::start(stranger(&other, "n1", 1, addresses[0]));
     // The one that dials sees the wrong certificate first.
-    let said = node.logged("its certificate is of node n0 of cluster");
+    let said = node.logged("its certificate is for node n0 of cluster");
     assert!(said.contains(&ClusterId(42).to_string()), "{said}");
     nodes[0].logged("the other side ended the TLS handshake");
     assert_undisturbed(&mut nodes);
@@ -97,7 +97,7 @@ fn a_client_without_certificate_is_refused() {
     let _ = stream.write_all(b"hello");
     let said = stream.read(&mut [0; 10]).unwrap_err().to_string();
     assert!(said.contains("CertificateRequired"), "{said}");
-    nodes[0].logged("it showed no certificate");
+    nodes[0].logged("it sent no certificate");
     assert_undisturbed(&mut nodes);
 }
 
@@ -108,7 +108,7 @@ fn a_wrong_version_is_refused_and_both_are_named() {
     let mut header = frame::header(1, &[], frame::Way::Bare);
     header[4] = 9;
     socket.write_all(&header).unwrap();
-    nodes[0].logged("speaks version 9 of the protocol and this one version 3");
+    nodes[0].logged("uses version 9 of the protocol and this one version 3");
     let answer = read_to_end(socket);
     let text = String::from_utf8_lossy(&answer);
     assert!(answer.starts_with(b"WEFT") && text.contains("version 9"), "{text}");
@@ -117,7 +117,7 @@ fn a_wrong_version_is_refused_and_both_are_named() {
 
 #[test]
 fn garbage_is_refused_with_and_without_tls() {
-    for (tls, said) in [(true, "what came is not TLS"), (false, "not weft's protocol")] {
+    for (tls, said) in [(true, "the received data are not TLS"), (false, "not weft's protocol")] {
         let (mut nodes, addresses) = Cluster::new(tls, 2).start();
         let mut socket = connect(addresses[0]);
         socket.write_all(b"GET / HTTP/1.1\r\nHost: weft\r\n\r\n").unwrap();
@@ -132,7 +132,7 @@ fn frames_before_the_hello_are_refused() {
     let (mut nodes, addresses) = Cluster::new(false, 2).start();
     let mut socket = connect(addresses[0]);
     socket.write_all(&frame::header(16, &[], frame::Way::Bare)).unwrap();
-    nodes[0].logged("a frame of kind 16 came where none such belongs");
+    nodes[0].logged("a frame of kind 16 arrived at an invalid time");
     read_to_end(socket);
     let mut socket = connect(addresses[0]);
     let payload = vec![0; 5000].into();
@@ -155,7 +155,7 @@ fn one_that_says_nothing_is_dropped_and_blocks_nobody() {
         cluster.limits.handshake = Duration::from_millis(50);
         let impatient = Node::start(cluster.config(0, &[]));
         let silent = connect(impatient.address());
-        impatient.logged("did not say hello in time");
+        impatient.logged("did not send its hello in time");
         read_to_end(silent);
     }
 }
@@ -178,8 +178,8 @@ fn a_node_with_another_name_or_number_is_refused() {
     let cluster = Cluster::new(true, 2);
     let (mut nodes, addresses) = cluster.start();
     let unlisted = Node::start(stranger(&cluster.ca, "n7", 7, addresses[0]));
-    nodes[0].logged("node 7 (n7), which is no node of this cluster");
-    unlisted.logged("the other side refused: it says to be node 7");
+    nodes[0].logged("node 7 (n7), which is not a node of this cluster");
+    unlisted.logged("the other side refused: it claims to be node 7");
     let impostor = Node::start(stranger(&cluster.ca, "n7", 1, addresses[0]));
     nodes[0].logged("node 1 with the name n7, and node 1 is n1");
     impostor.logged("the other side refused");
@@ -211,8 +211,8 @@ fn the_certificate_of_one_that_was_replaced_is_refused_and_its_session_ends() {
     zero.transport.add_peer(listed(Some(after.public().digest())));
     zero.down(1);
     old.down(0);
-    zero.logged("node 1 (n1), whose key is another: its certificate is of one that was removed");
-    old.logged("the other side refused: it says to be node 1 (n1), whose key is another");
+    zero.logged("node 1 (n1), whose key differs: its certificate is for a node that was removed");
+    old.logged("the other side refused: it claims to be node 1 (n1), whose key differs");
     let mut new = Node::start(new);
     zero.up(1);
     new.up(0);
@@ -229,7 +229,7 @@ fn one_that_has_left_begins_no_other_session() {
     nodes[1].send(0, vec![1]).unwrap();
     assert_eq!(nodes[0].frame().1.as_ref(), [1]);
     let again = Node::start(cluster.config(1, &addresses));
-    again.logged("the other side refused: it says to be node 1 (n1), which is no node");
+    again.logged("the other side refused: it claims to be node 1 (n1), which is not a node");
     nodes[0].transport.remove_peer(NodeId(1));
     nodes[0].down(1);
 }
@@ -247,7 +247,7 @@ fn tls_on_one_side_only_is_said_on_both() {
     let (mut nodes, addresses) = Cluster::new(false, 2).start();
     let safe = Node::start(stranger(&cluster.ca, "n1", 1, addresses[0]));
     nodes[0].logged("looks like TLS, which is off on this side");
-    safe.logged("what came is not TLS");
+    safe.logged("the received data are not TLS");
     assert_undisturbed(&mut nodes);
 }
 

@@ -60,7 +60,7 @@ fn who_dies_behind_a_relay_is_down_at_once() {
     drop(nodes.remove(0));
     nodes[0].down(0);
     let why = nodes[1].down(0);
-    assert!(why.contains("its end is gone"), "{why}");
+    assert!(why.contains("its far end is disconnected"), "{why}");
 }
 
 /// A connection in between that can be told to carry nothing, and says nothing of it.

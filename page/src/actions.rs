@@ -70,7 +70,7 @@ impl Action {
             "disconnect" => {
                 Ok(Action::Disconnect { address: text("address", "the form names no address")? })
             }
-            _ => Err("there is no such action"),
+            _ => Err("this action does not exist"),
         }
     }
 
@@ -215,7 +215,7 @@ impl Actions {
             return match stopped {
                 true => notice("done: the scrub ends".to_string(), true),
                 false => {
-                    notice("no scrub of this volume was begun at this page".to_string(), false)
+                    notice("no scrub of this volume was started at this page".to_string(), false)
                 }
             };
         };
@@ -233,7 +233,10 @@ impl Actions {
             Ok(Err(e)) => notice(e.to_string(), false),
             Err(RecvTimeoutError::Timeout) => {
                 self.write(actor, &command, "begun");
-                notice("begun: it goes on, and the events say what comes of it".to_string(), true)
+                notice(
+                    "started: it is in progress, and the events will show its result".to_string(),
+                    true,
+                )
             }
             Err(RecvTimeoutError::Disconnected) => {
                 notice("it ended without an answer; see the log".to_string(), false)
@@ -263,11 +266,11 @@ impl Actions {
         let number = {
             let mut under_way = self.under_way();
             if under_way.all.len() >= MOST {
-                return Err(Error(format!("{MOST} actions are under way; wait for one of them")));
+                return Err(Error(format!("{MOST} actions are in progress; wait for one of them")));
             }
             let is_scrub = matches!(action, Action::Scrub { .. });
             if is_scrub && under_way.all.values().any(|(other, _)| other == action) {
-                return Err(Error("a scrub of this volume goes on already".to_string()));
+                return Err(Error("a scrub of this volume is already in progress".to_string()));
             }
             let number = under_way.next;
             under_way.next += 1;
@@ -356,8 +359,8 @@ mod tests {
     #[test]
     fn bad_forms_are_refused() {
         for (body, why) in [
-            ("", "no such action"),
-            ("action=shutdown", "no such action"),
+            ("", "action does not exist"),
+            ("action=shutdown", "action does not exist"),
             ("action=scrub", "names no volume"),
             ("action=snapshot&volume=v&name=+", "give the snapshot a name"),
             ("action=delete-snapshot&volume=v", "only snapshots"),

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, Stream};
-use weft_host::strangers::{Hurried, Place, Places};
+use weft_host::unauthenticated::{Hurried, Place, Places};
 use weft_host::{About, Control, Error, Level, Log, PageDoor, Result};
 
 use crate::ask::Asker;
@@ -72,7 +72,8 @@ impl Page {
         let asker = Arc::new(Asker::new(connect));
         let site = Site::new(asker, events, log.clone(), dir, address.port(), shown.is_some());
         let users = site.users()?.all().len();
-        let none = if users == 0 { "; nobody can log in before `weft user add`" } else { "" };
+        let none =
+            if users == 0 { "; add a user with `weft user add` before logging in" } else { "" };
         log.say(Level::Info, &About::default(), &format!("page at {scheme}://{address}/{none}"));
         let site = Arc::new(site);
         let sampled = site.clone();

@@ -124,12 +124,12 @@ impl Request {
             let mut those = parsed.headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name));
             let value = those.next().map(|h| String::from_utf8_lossy(h.value).into_owned());
             match those.next() {
-                Some(_) => Err(Refused::Invalid("a line of the head is there twice")),
+                Some(_) => Err(Refused::Invalid("a line of the head appears twice")),
                 None => Ok(value),
             }
         };
         if header("transfer-encoding")?.is_some() {
-            return Err(Refused::Invalid("a body of unknown length is not taken"));
+            return Err(Refused::Invalid("a body of unknown length is not accepted"));
         }
         let length = match header("content-length")? {
             None => 0,

@@ -102,7 +102,7 @@ impl Site {
         let users = match self.users() {
             Ok(users) => users,
             Err(_) => {
-                let text = "The file of users cannot be read; the log of the process says why.";
+                let text = "The file of users cannot be read; see the log of the process.";
                 self.complain(&format!(
                     "page: {}",
                     self.users().err().map_or(String::new(), |e| e.0)
@@ -176,7 +176,7 @@ impl Site {
     /// Does what somebody with a session asks.
     fn act(&self, request: &Request, who: &Who, caller: &Caller) -> Response {
         if !who.gave(request.form.get("csrf")) {
-            let text = "This form is not one of this session, so nothing was done. Go back, load the page again, and retry.";
+            let text = "This form is not from this session, so nothing was done. Go back, reload the page, and retry.";
             return Response::page("403 Forbidden", views::bare("Refused", text));
         }
         if request.path == "/logout" {
@@ -186,7 +186,7 @@ impl Site {
         if request.path != "/do" {
             return Response::page(
                 "404 Not Found",
-                views::bare("Not found", "There is no such page."),
+                views::bare("Not found", "This page does not exist."),
             );
         }
         if who.role < Role::Act {
@@ -216,7 +216,7 @@ impl Site {
         if !is_known {
             return Response::page(
                 "404 Not Found",
-                views::bare("Not found", "There is no such page."),
+                views::bare("Not found", "This page does not exist."),
             );
         }
         let notice = lock(&self.sessions).told(who);

@@ -78,7 +78,10 @@ fn config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>> {
     }
     let mode = fs::metadata(key).map_err(|e| wrong(key, &e))?.mode();
     if mode & 0o007 != 0 {
-        return Err(wrong(key, &"everybody can use this key; `chmod 600` it"));
+        return Err(wrong(
+            key,
+            &"all users of this machine can read this key; run `chmod 600` on it",
+        ));
     }
     let private = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(key, &e))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))

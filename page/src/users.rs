@@ -244,7 +244,7 @@ fn matches(hash: &str, password: &str) -> bool {
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| Error("the kernel gives no random bytes".to_string()))?;
+    filled.map_err(|_| Error("the kernel provides no random bytes".to_string()))?;
     Ok(bytes)
 }
 

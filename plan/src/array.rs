@@ -41,7 +41,7 @@ impl Array {
         let layout = layout.over(design.disks).map_err(|e| fail("disks", format!("{e}")))?;
         if !design.unit_bytes.is_multiple_of(weft_core::SECTOR) {
             let problem = format!(
-                "{} is no multiple of {}; give one such as 65536",
+                "{} is not a multiple of {}; give one such as 65536",
                 design.unit_bytes,
                 weft_core::SECTOR
             );
@@ -110,16 +110,14 @@ type Wrong = (&'static str, String);
 fn boxes(spec: &Spec, design: &Design, geometry: &Geometry) -> Result<usize, Wrong> {
     let Some(all) = &spec.boxes else {
         return match design.boxes {
-            Some(_) => {
-                Err(("boxes", "nothing is said of boxes; add [boxes], or leave this out".into()))
-            }
+            Some(_) => Err(("boxes", "boxes are not described; add [boxes], or omit this".into())),
             None => Ok(0),
         };
     };
     let (count, width) = (design.boxes.unwrap_or(all.count), geometry.layout.width());
     if all.apart && width > count {
         let problem = format!(
-            "{} has {width} columns, each in a box of its own, and there are {count} boxes; give {width} or more, \
+            "{} has {width} columns, each in a separate box, and there are {count} boxes; give {width} or more, \
              a layout with fewer columns, or apart = false in [boxes]",
             design.layout
         );
@@ -147,7 +145,8 @@ fn units(
         if !disks.is_multiple_of(width) {
             let (less, more) = (disks / width * width, (disks / width + 1) * width);
             let problem = format!(
-                "{disks} disks are no groups of {width}; give {less} or {more}, or placement = \"spread\""
+                "{disks} disks cannot be divided into groups of {width}; give {less} or {more}, \
+                 or placement = \"spread\""
             );
             return Err(("disks", problem));
         }
@@ -157,7 +156,7 @@ fn units(
     }
     if boxes > 0 && !disks.is_multiple_of(boxes) {
         let problem =
-            format!("{disks} disks are not as many in each of {boxes} boxes; give a multiple");
+            format!("{disks} disks cannot be divided equally among {boxes} boxes; give a multiple");
         return Err(("disks", problem));
     }
     if boxes > 0 && width.div_ceil(boxes) > disks / boxes {
@@ -181,13 +180,13 @@ fn waiting(design: &Design, unit: &Unit, units: usize) -> Result<Waiting, Wrong>
     let Some(deferred) = design.deferred else { return Ok(Waiting::default()) };
     let geometry = &unit.geometry;
     if !geometry.is_redundant() {
-        let problem = format!("{} has no parity that could wait; leave this out", design.layout);
+        let problem = format!("{} has no parity to defer; omit this", design.layout);
         return Err(("deferred", problem));
     }
     let parities = geometry.layout.seats() - geometry.data_columns();
     if deferred.immediate_parities >= parities {
         let problem = format!(
-            "{} of {parities} parities do not wait, so none does; give 0 to {}",
+            "{} of {parities} parities are immediate, so none is deferred; give 0 to {}",
             deferred.immediate_parities,
             parities - 1
         );
@@ -195,8 +194,7 @@ fn waiting(design: &Design, unit: &Unit, units: usize) -> Result<Waiting, Wrong>
     }
     let unprotected = deferred.unprotected_share;
     if unprotected == 0.0 && deferred.lag_bytes > 0.0 {
-        let problem =
-            "0 says that parity never waits, but lag_bytes that it does; give both as measured";
+        let problem = "0 means that parity is never deferred, but lag_bytes means that it is; give both as measured";
         return Err(("deferred.unprotected_share", problem.into()));
     }
     let k = geometry.data_columns() as f64;

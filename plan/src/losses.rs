@@ -1,4 +1,4 @@
-//! How likely it is that all can be recovered when so many boxes and so many other disks are lost, whichever they are.
+//! The probability that all can be recovered when A boxes and B other disks are lost, whichever they are.
 //!
 //! Which sets of columns are recoverable, the layout says. Sets of a size are counted all, or drawn where there are
 //! more than [`MOST_SETS`]. Of an MDS code one set is like the other, and one is looked at.
@@ -15,7 +15,7 @@ pub const MOST_SETS: u64 = 60_000;
 /// How many are drawn then.
 const DRAWN: u64 = 20_000;
 
-/// What is so of an extent that has lost so many boxes' columns and so many others.
+/// The probabilities for an extent that has lost A boxes' columns and B others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Share {
     /// The share of sets that are not recoverable.
@@ -24,7 +24,7 @@ struct Share {
     data: f64,
 }
 
-/// What is so of a unit that has lost so many boxes and so many disks in others.
+/// The probabilities for a unit that has lost A boxes and B disks in others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// The chance that all can be recovered.
@@ -56,7 +56,7 @@ impl<'a> Losses<'a> {
         self.sampled.get()
     }
 
-    /// What is so with so many boxes lost, and so many disks in others.
+    /// The probabilities with A boxes lost, and B disks in others.
     pub fn state(&self, boxes: usize, disks: usize) -> State {
         let unit = self.unit;
         let left = (unit.disks as f64 - boxes as f64 * unit.disks_in_box()).round() as usize;
@@ -95,7 +95,7 @@ impl<'a> Losses<'a> {
         out
     }
 
-    /// Columns in so many boxes of an extent, on the mean.
+    /// Mean number of columns in this many boxes of an extent.
     fn columns_in(&self, slots: usize) -> usize {
         let all = self.unit.slots().max(1);
         (self.unit.width() * slots + all / 2) / all
@@ -178,7 +178,7 @@ impl Tally {
     }
 }
 
-/// Calls `each` with each set of so many of these columns, as long as it says true.
+/// Calls `each` with each set of this size of these columns, as long as it returns true.
 pub(crate) fn each_set(of: ColumnSet, size: usize, each: &mut impl FnMut(ColumnSet) -> bool) {
     fn go(
         of: &[usize],
@@ -195,7 +195,7 @@ pub(crate) fn each_set(of: ColumnSet, size: usize, each: &mut impl FnMut(ColumnS
     go(&of.iter().collect::<Vec<_>>(), size, ColumnSet::EMPTY, each);
 }
 
-/// So many of these columns, or all.
+/// This many of these columns, or all.
 fn some(of: ColumnSet, size: usize, random: &mut fastrand::Rng) -> ColumnSet {
     let mut columns: Vec<usize> = of.iter().collect();
     random.shuffle(&mut columns);
@@ -207,7 +207,7 @@ fn choose(n: u64, k: u64) -> u64 {
     (0..k).fold(1u64, |ways, i| ways.saturating_mul(n.saturating_sub(i)) / (i + 1))
 }
 
-/// The chance that of `drawn` among `all`, of which `marked` are marked, `hits` are.
+/// The probability that `hits` of `drawn` items are marked, with `marked` among `all`.
 fn hypergeometric(all: usize, marked: usize, drawn: usize, hits: usize) -> f64 {
     if hits > marked || hits > drawn || drawn > all || marked + drawn > all + hits {
         return 0.0;

@@ -9,7 +9,7 @@ use crate::losses::{Losses, State};
 use crate::unit::Unit;
 
 /// What the first loss was, in the order of [`Expected::shares`](crate::chain::Expected::shares).
-pub const KINDS: [&str; 4] = ["disks", "boxes", "unreadable sectors", "parity that waits"];
+pub const KINDS: [&str; 4] = ["disks", "boxes", "unreadable sectors", "deferred parity"];
 const DISKS: usize = 0;
 const BOXES: usize = 1;
 const SECTORS: usize = 2;
@@ -179,7 +179,7 @@ impl Building<'_> {
     fn rebuilt(&mut self, n: usize, to: (usize, usize), rate: f64, critical: f64, place: &Place) {
         let survived = place.state.survived.max(LEAST);
         let unreadable = -libm::expm1(-critical * self.rates.unreadable / survived);
-        let to = self.find(to.0, to.1).expect("what is survived with more lost is with less");
+        let to = self.find(to.0, to.1).expect("a state with fewer losses survives, too");
         self.chain.go(n, to, rate * (1.0 - unreadable));
         // What a sector is in: its place in each column that is lost.
         let columns =

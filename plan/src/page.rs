@@ -140,8 +140,8 @@ pub fn notes(outcomes: &[Outcome]) -> Vec<String> {
     };
     for outcome in outcomes.iter().filter(apart) {
         out.push(format!(
-            "{}: what was played is far from what the chain says. Disks that age, or repairs that are long \
-             against the mission, do that; more trials show whether it was chance.",
+            "{}: simulation and Markov chain differ much. Ageing disks can cause this, or repairs \
+             that are long compared with the mission; more trials show whether it was chance.",
             outcome.name
         ));
     }

@@ -18,7 +18,7 @@ pub struct Spec {
     pub disks: Disks,
     /// The boxes, if any is lost or paid for.
     pub boxes: Option<Boxes>,
-    /// How what is lost is rebuilt.
+    /// How lost content is rebuilt.
     #[serde(default)]
     pub repair: Repair,
     /// How often everything is read to find what cannot be read.
@@ -36,15 +36,15 @@ pub struct Spec {
     pub workload: Workload,
     /// A scenario that says how fast designs are, instead of the plans of their requests.
     pub simulate: Option<Simulate>,
-    /// For how long the array is to be used.
+    /// The mission time of the array.
     #[serde(default)]
     pub mission: Mission,
     /// What may be risked and paid.
     #[serde(default)]
     pub budget: Budget,
-    /// Missions that are played through, beside what is computed.
+    /// Missions that are simulated, besides the computation.
     pub monte_carlo: Option<MonteCarlo>,
-    /// What is compared.
+    /// The designs to compare.
     pub designs: Vec<Design>,
 }
 
@@ -111,7 +111,7 @@ fn yes() -> bool {
     true
 }
 
-/// How what is lost is rebuilt.
+/// How lost content is rebuilt.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Repair {
@@ -212,7 +212,7 @@ pub struct Nvram {
     pub mttf_h: f64,
     /// Megabytes (10^6) in it.
     pub mb: f64,
-    /// Copies of what is in it, each in a memory of its own.
+    /// Copies of its content, each in a separate memory.
     #[serde(default = "one")]
     pub copies: usize,
     /// Hours until another one is there.
@@ -259,12 +259,12 @@ impl Default for Workload {
 pub struct Simulate {
     /// Its file, or the name of one that comes with Weft.
     pub scenario: String,
-    /// What is set in it, each as `KEY=VALUE`.
+    /// The settings in it, each as `KEY=VALUE`.
     #[serde(default)]
     pub set: Vec<String>,
 }
 
-/// For how long the array is to be used.
+/// The mission time of the array.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mission {
@@ -278,7 +278,7 @@ impl Default for Mission {
     }
 }
 
-/// What may be risked and paid. What is not given is not bounded.
+/// What may be risked and paid. Omitted values are not bounded.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Budget {
@@ -364,7 +364,7 @@ pub struct Deferred {
 pub struct Problem {
     /// The key that it is about.
     pub key: String,
-    /// What is wrong, and what would do.
+    /// The problem, and a remedy.
     pub problem: String,
 }
 
@@ -379,7 +379,7 @@ impl Spec {
     /// Reads a file's text, and checks what can be seen in it.
     ///
     /// # Errors
-    /// With the key, what is wrong, and what would do.
+    /// With the key, the problem, and a remedy.
     pub fn parse(text: &str) -> Result<Spec, Problem> {
         let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let table = toml::de::Deserializer::parse(text).map_err(|e| {

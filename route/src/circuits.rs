@@ -249,7 +249,7 @@ impl Circuits {
     pub fn send(&mut self, circuit: Circuit, bytes: Bytes, out: &mut Vec<Output>) {
         let room = self.room(circuit);
         if let Some(Seat::End(end)) = self.seats.get_mut(&circuit) {
-            debug_assert!(bytes.len() <= room, "more than there is room for");
+            debug_assert!(bytes.len() <= room, "more than the buffers hold");
             let at = end.sent;
             end.sent += bytes.len() as u64;
             let carry = Word::Carry { circuit: circuit.number, at, bytes };

@@ -83,7 +83,7 @@ pub fn text(name: &str) -> Result<&'static str> {
 pub(crate) fn like(name: &str) -> String {
     let like = keys::most_like(name, ENTRIES.iter().map(|e| e.name));
     let meant = like.map_or(String::new(), |n| format!("did you mean {n}? "));
-    format!("{meant}`weft sim --list` names all")
+    format!("{meant}`weft sim --list` lists all")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub fn list() -> Result<String> {
     let name = ENTRIES[0].name;
     let keys = key_list()?;
     Ok(format!(
-        "{table}\nRun one by its name: weft sim {name}\n\n{keys}\nWhat a key means: weft sim \
+        "{table}\nRun one by its name: weft sim {name}\n\n{keys}\nExplain a key: weft sim \
          --describe KEY; --describe '' explains all."
     ))
 }
@@ -134,13 +134,13 @@ fn own_rows() -> Vec<Row> {
         source: "Weft",
     };
     vec![
-        row("title", "text", "What the scenario is called."),
-        row("about", "text", "What it shows."),
+        row("title", "text", "Name of the scenario."),
+        row("about", "text", "Purpose of the scenario."),
         row(
             "sweep",
             "a table",
-            "What is varied: KEY = [values]. Of several keys, every combination is run. A name \
-             that is no key has cases: NAME = [{ name = \"...\", KEY = VALUE, ... }, ...].",
+            "Keys to vary: KEY = [values]. With several keys, every combination is run. A name \
+             that is not a key has cases: NAME = [{ name = \"...\", KEY = VALUE, ... }, ...].",
         ),
     ]
 }

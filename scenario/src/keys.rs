@@ -83,7 +83,7 @@ pub fn known(key: &str) -> Result<()> {
         let at = join(&above, name);
         let below = format!("{at}.");
         if !rows.iter().any(|r| r.key == at || r.key.starts_with(&below)) {
-            return Err(anyhow!("{key}: there is no such key; {}", nearest(rows, &above, name)));
+            return Err(anyhow!("{key}: this key does not exist; {}", nearest(rows, &above, name)));
         }
         above = at;
     }

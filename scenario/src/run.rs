@@ -94,7 +94,7 @@ fn bar(length: u64) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(length);
-    let template = "{wide_bar} {human_pos} of {human_len} runs  {elapsed} gone{left}";
+    let template = "{wide_bar} {human_pos} of {human_len} runs  {elapsed} elapsed{left}";
     // Before the first run is done nobody knows.
     let left = |state: &ProgressState, out: &mut dyn Write| {
         let _ = match state.pos() {

@@ -119,7 +119,7 @@ fn parse(path: &Path, text: &str) -> Result<Done> {
     let mut done = Done::new();
     for (n, line) in text.lines().enumerate() {
         let line: Line = serde_json::from_str(line).with_context(|| {
-            format!("{}:{}: this is no result; delete the line", path.display(), n + 1)
+            format!("{}:{}: this is not a result; delete the line", path.display(), n + 1)
         })?;
         done.insert(line.key, line.result);
     }

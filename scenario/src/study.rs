@@ -30,7 +30,7 @@ impl FromStr for Shard {
         let parts = text.split_once('/').map(|(i, n)| (i.parse(), n.parse()));
         match parts {
             Some((Ok(index), Ok(of))) if index < of => Ok(Shard { index, of }),
-            _ => Err(format!("'{text}' is no part; write I/N with I from 0 to N-1, like 0/4")),
+            _ => Err(format!("'{text}' is not a part; write I/N with I from 0 to N-1, like 0/4")),
         }
     }
 }
@@ -118,7 +118,7 @@ pub fn study(world: &World, scenario: &Scenario, points: &[Point]) -> Study {
                 },
                 match first.warm_up {
                     WarmUp::Requests(requests) => requests.to_string(),
-                    WarmUp::Mser5 => "as many as MSER-5 leaves out of a pilot run".to_string(),
+                    WarmUp::Mser5 => "as many as MSER-5 discards from a pilot run".to_string(),
                 },
                 first.seed
             )

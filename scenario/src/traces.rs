@@ -67,7 +67,7 @@ fn survey(trace: &mut Trace, path: &str) -> Result<Extent> {
     let mut reader = trace.reader(path, open(path)?)?;
     trace.survey(&mut reader)?;
     for (what, count) in reader.left_out() {
-        eprintln!("{path}: left out: {count} {what}");
+        eprintln!("{path}: skipped: {count} {what}");
     }
     Ok(trace.surveyed.clone().unwrap_or_default())
 }

@@ -54,7 +54,7 @@ impl World {
         let idle: Vec<&str> =
             real::limits::MEANINGLESS.iter().copied().filter(means_nothing).collect();
         if !idle.is_empty() {
-            eprintln!("in the real world these keys mean nothing: {}", idle.join(", "));
+            eprintln!("real runs ignore these keys: {}", idle.join(", "));
         }
         Ok(())
     }

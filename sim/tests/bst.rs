@@ -504,7 +504,7 @@ fn what_a_dead_host_has_written_in_part_is_made_consistent() {
             bench.world.conditions.drop_ppm = 0;
             bench.rest();
             repaired +=
-                bench.world.story.iter().filter(|line| line.contains("did not fit")).count();
+                bench.world.story.iter().filter(|line| line.contains("did not match")).count();
             let content = bench.all();
             bench.check_parity(&content);
             let mut written = noise(STRIPE * STRIPES, 0);

@@ -57,7 +57,7 @@ pub fn pump(host: &mut Host, depth: usize, work: &mut impl Work) -> Result<()> {
             format!("the array did not finish {n} requests in flight (it is given {s} s)")
         })?;
         let Some((offset, begun)) = in_flight.remove(&completion.cookie) else {
-            bail!("the array answered a request that it was not asked");
+            bail!("the array answered a request that was not sent");
         };
         match completion.result {
             Ok(data) => work.done(offset, data, begun.elapsed())?,

@@ -45,7 +45,7 @@ pub struct Demo {
 /// How the demo's volume is.
 fn mode_of(status: &Status) -> Result<VolumeMode> {
     let volume = status.volumes.iter().find(|v| v.name == VOLUME);
-    Ok(volume.context("the array does not say how its volume is")?.mode)
+    Ok(volume.context("the array does not report the state of its volume")?.mode)
 }
 
 /// How much of everything, in bytes.
@@ -136,11 +136,7 @@ impl Tour {
         ensure!(host.size() >= sizes.image + sizes.data, "the volume is too small for the demo");
         let mut rng = Rng::with_seed(1994);
         let image = image::make(dir, sizes.image, &mut rng)?;
-        say(format!(
-            "What goes on it first: {}; then {} of random data.",
-            image.what,
-            bytes(sizes.data)
-        ))?;
+        say(format!("Written first: {}; then {} of random data.", image.what, bytes(sizes.data)))?;
         let mut shadow = image.content.clone();
         shadow.resize((sizes.image + sizes.data) as usize, 0);
         rng.fill(&mut shadow[sizes.image as usize..]);
@@ -155,8 +151,8 @@ impl Tour {
         self.write("random writes", None)?;
         self.when = When::During;
         self.write_and_kill()?;
-        self.write("random writes, a node gone", None)?;
-        self.compare("read and compare, a node gone")?;
+        self.write("random writes, a node down", None)?;
+        self.compare("read and compare, a node down")?;
         self.start_again()?;
         self.when = When::After;
         self.write("random writes, the node back", None)?;
@@ -223,7 +219,7 @@ impl Tour {
         let wrote = self.write("random writes, a node killed in between", Some(cue));
         let killed = killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))?;
         wrote?;
-        killed.context("nobody was killed")?.context("the node could not be killed")?;
+        killed.context("no node was killed")?.context("the node could not be killed")?;
         let status = Control::connect(&self.dir)?.status()?;
         let mode = mode_of(&status)?;
         ensure!(mode == VolumeMode::Degraded, "the volume should be degraded, and is {mode}");

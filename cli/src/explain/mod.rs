@@ -60,7 +60,7 @@ pub struct Common {
     failed: Vec<usize>,
     #[command(flatten)]
     order: Choices<OfOrder>,
-    /// With --ordering sequencer: number of originators so far, including this one [default: all]
+    /// With --ordering sequencer: number of originators, including this one [default: all]
     #[arg(long, value_name = "N")]
     originators: Option<usize>,
     /// Print the plan as JSON

@@ -220,7 +220,7 @@ fn requests_that_make_no_sense_are_refused() {
         ("read --layout raid5 --offset 0 --length 1 --failed a,b", "is not a column"),
         (
             "read --layout raid0 --offset 0 --length 1 --failed 0",
-            "does not bear the loss of columns 0",
+            "does not tolerate the loss of columns 0",
         ),
         ("read --layout raid5 --offset 0 --length 1 --stripe-unit 0", "multiple of 4096"),
         ("read --layout raid1 --offset 0 --length 1 --stripe-unit 16000P", "at most 1GiB"),

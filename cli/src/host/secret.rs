@@ -28,7 +28,7 @@ pub struct Secret {
     /// File with the secret: 12 to 255 bytes as printable text, or in hexadecimal after 0x [default: $WEFT_HOST_SECRET, or asked for]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// File with a second secret, by which the target proves itself to the host [default: $WEFT_HOST_MUTUAL_SECRET, or none]
+    /// File with a second secret, by which the target authenticates to the host [default: $WEFT_HOST_MUTUAL_SECRET, or none]
     #[arg(long, value_name = "FILE")]
     mutual_file: Option<PathBuf>,
     /// Remove the secrets of the host
@@ -53,7 +53,7 @@ impl Secret {
             }
         };
         let done = match &sealed {
-            None => "has no CHAP secret any more",
+            None => "no longer has a CHAP secret",
             Some(Sealed { mutual: false, .. }) => "has a new CHAP secret",
             Some(Sealed { mutual: true, .. }) => "has new CHAP secrets, its own and the target's",
         };
@@ -77,8 +77,8 @@ impl Secret {
                 "there is no secret; give it in a file (`--file FILE`) or in {SECRET}, or run this command at a terminal"
             );
         };
-        if ask_secret("The same again: ")?.as_ref() != Some(&secret) {
-            bail!("the two are not the same; nothing was changed");
+        if ask_secret("Repeat it: ")?.as_ref() != Some(&secret) {
+            bail!("the two inputs differ; nothing was changed");
         }
         Ok((secret, mutual))
     }

@@ -31,7 +31,7 @@ pub fn simulate(spec: &mut Spec) -> Result<()> {
         if design.deferred.is_some() {
             bail!(
                 "designs[{n}].deferred: deferred parity is simulated; set volume.redundancy instead, as in set = \
-                 [\"volume.redundancy.timing=deferred\"], or give requests_s as measured"
+                 [\"volume.redundancy.timing=deferred\"], or give a measured requests_s"
             );
         }
         let measured = run(&simulate, spec, n, &array).with_context(|| format!("designs[{n}]"))?;

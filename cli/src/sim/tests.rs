@@ -225,7 +225,7 @@ fn what_a_real_array_cannot_be_is_refused_by_key() {
         ("--dir D --set workload.hosts=65", "workload.hosts = 65: each host is a thread"),
         ("--dir D --set volume.size_bytes=100", "volume.size_bytes = 100: give 4096 to"),
         ("--dir D --jobs 2", "--jobs"),
-        ("--dir D/none", "this is no directory"),
+        ("--dir D/none", "this is not a directory"),
         ("", "give one with --dir"),
     ] {
         let more = more.replace('D', &dir.to_string());
@@ -321,7 +321,10 @@ fn what_is_wrong_with_a_trace_is_said_with_its_line_and_the_scenarios() {
     };
     for (trace, why) in [
         (TRACE.replace("8192,4096", "x,4096"), format!("{key}: {dir}/t.csv, line 3: ")),
-        (TRACE.replace("time_ms", "when"), format!("{key}: {dir}/t.csv: it does not begin like")),
+        (
+            TRACE.replace("time_ms", "when"),
+            format!("{key}: {dir}/t.csv: its format cannot be detected"),
+        ),
         (String::new(), format!("{key}: {dir}/t.csv: it is empty")),
         (
             TRACE.replace("1048576", "99999999999999"),
@@ -337,9 +340,9 @@ fn what_is_wrong_with_a_trace_is_said_with_its_line_and_the_scenarios() {
     for (more, why) in [
         ("--set workload.requests.trace.file=none", "/none: No such file"),
         ("--set workload.requests.trace.fit=fold", "fit = fold: give refuse, wrap or scale"),
-        ("--set workload.requests.trace.surveyed=1", "there is no such key"),
+        ("--set workload.requests.trace.surveyed=1", "this key does not exist"),
         ("--set workload.requests.imitation=oltp", "only a trace has times; give requests.trace"),
-        ("--set workload.addresses=sequential", "a trace has its own places; leave it out"),
+        ("--set workload.addresses=sequential", "a trace has its own addresses; omit it"),
         ("--set measure.warm_up=4", "the trace has 4 requests; give less than that"),
         ("--replications 2", "--replications measure.replications=2: measure.replications = 2: a"),
         (

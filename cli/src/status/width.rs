@@ -5,8 +5,9 @@ use super::*;
 /// Twelve disks of six boxes, four of which are away for long reasons.
 #[test]
 fn nothing_is_wider_than_the_terminal() {
-    let why = "there is no connection to its process, and none came about in the last two minutes";
-    let hindrance = "no other box has room for its content; add a disk, or delete something";
+    let why = "there is no connection to its process, and there was none in the last two minutes";
+    let hindrance =
+        "no other box has enough free space for its content; add a disk, or delete something";
     let node = |n: u16| NodeStatus {
         node: n,
         process: Some(n / 2),

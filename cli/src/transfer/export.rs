@@ -99,13 +99,16 @@ impl Export {
                 Some(Base { name: name.into(), identity: identity.into() })
             }
             (None, None) => None,
-            _ => bail!("'{}' is no snapshot; changes since one can be exported", answer["since"]),
+            _ => bail!(
+                "'{}' is not a snapshot; only changes since a snapshot can be exported",
+                answer["since"]
+            ),
         };
         let identity = answer["identity"].as_str();
         let (Some(identity), Some(taken), Some(size)) =
             (identity, answer["taken"].as_u64(), answer["size"].as_u64())
         else {
-            bail!("'{}@{}' is no snapshot", self.volume, self.snapshot);
+            bail!("'{}@{}' is not a snapshot", self.volume, self.snapshot);
         };
         Ok(Header::new((&self.volume, &self.snapshot), identity, taken, size, base))
     }

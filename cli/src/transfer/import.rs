@@ -74,7 +74,7 @@ impl Import {
                 Err(e)
             }
             Err(e) => Err(e.context(format!(
-                "{} are kept; import the same snapshot again to continue, or give up with `weft volume delete {}`",
+                "{} are kept; import the same snapshot again to continue, or delete them with `weft volume delete {}`",
                 bytes(kept),
                 hidden.name
             ))),
@@ -87,7 +87,10 @@ impl Import {
         if let Some(left) = &left
             && left.clients > 0
         {
-            bail!("another import to volume '{}' is under way; wait until it is done", self.volume);
+            bail!(
+                "another import to volume '{}' is in progress; wait until it is done",
+                self.volume
+            );
         }
         let base = header.base.as_ref().map(|base| &base.identity);
         let continues = |left: &VolumeStatus| {
@@ -100,7 +103,7 @@ impl Import {
         match left {
             Some(left) if continues(&left) => return Ok(left),
             _ if header.from > 0 => bail!(
-                "the stream begins at byte {}, and what comes before is not there; export all of it",
+                "the stream begins at byte {}, and the content before that is missing; export the whole snapshot",
                 header.from
             ),
             Some(left) => drop(delete(control, left.name)?),

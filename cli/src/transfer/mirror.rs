@@ -40,7 +40,7 @@ pub struct Mirror {
     /// Name of the volume there [default: the same]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
-    /// Go on, with a round this often, such as 5m; without it, one round. A first round that fails ends the command
+    /// Repeat at this interval, such as 5m; without it, one round. A first round that fails ends the command
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
     #[command(flatten)]

@@ -52,7 +52,7 @@ pub struct Header {
     pub from: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this")]
 fn is_zero(n: &u64) -> bool {
     *n == 0
 }
@@ -180,7 +180,7 @@ impl<R: Read> Reader<R> {
         })?;
         ensure!(
             magic == *MAGIC,
-            "the input is no exported snapshot; `weft volume export` writes them"
+            "the input is not an exported snapshot; `weft volume export` writes one"
         );
         let mut reader = Reader { input, checksum: 0, pieces: 0, at: 0, size: 0 };
         let (kind, body) = reader.frame()?;
@@ -198,7 +198,7 @@ impl<R: Read> Reader<R> {
         let header: Header = serde_json::from_slice(&body).context("the stream's header")?;
         ensure!(
             header.size > 0 && header.size.is_multiple_of(GRAIN),
-            "the stream is of a volume of {} bytes, which none has",
+            "the stream is of a volume of {} bytes, which is not a valid size",
             header.size
         );
         reader.size = header.size;
@@ -211,10 +211,13 @@ impl<R: Read> Reader<R> {
         let piece = match kind {
             END => {
                 let pieces = number(&mut body)?;
-                ensure!(pieces == self.pieces && body.is_empty(), "pieces of the stream are lost");
+                ensure!(
+                    pieces == self.pieces && body.is_empty(),
+                    "pieces of the stream are missing"
+                );
                 let mut rest = [0];
                 let more = self.input.read(&mut rest).context("the stream")?;
-                ensure!(more == 0, "something follows the end of the stream");
+                ensure!(more == 0, "the stream has extra bytes after its end");
                 return Ok(None);
             }
             DATA => Piece::Data(number(&mut body)?, body),
@@ -229,7 +232,7 @@ impl<R: Read> Reader<R> {
         let fits = offset >= self.at && length > 0 && length <= self.size.saturating_sub(offset);
         ensure!(
             fits && offset.is_multiple_of(GRAIN) && length.is_multiple_of(GRAIN),
-            "the stream has content from byte {offset} on that does not fit there"
+            "the stream has content at byte {offset} that overlaps, is not aligned, or exceeds the volume"
         );
         self.at = offset + length;
         self.pieces += 1;

@@ -12,10 +12,10 @@ use crate::choices::{Choices, ForVolumes};
 pub struct Create {
     /// Name of the volume
     name: String,
-    /// Size, such as 1G; 'all' takes all free room (not with --thin)
+    /// Size, such as 1G; 'all' takes all free space (not with --thin)
     #[arg(value_parser = args::volume_size)]
     size: u64,
-    /// Reserve no space: slots of disks are taken when they are first written, and given back when they are discarded
+    /// Reserve no space: disk slots are allocated when first written, and freed when discarded
     #[arg(long)]
     thin: bool,
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub struct Create {
     common: Common,
 }
 
-/// How a new volume is kept.
+/// Layout of a new volume.
 #[derive(Debug, Args)]
 pub struct Kind {
     #[arg(long, value_parser = args::layout, help = args::layout_help_by_default())]

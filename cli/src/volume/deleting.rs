@@ -15,7 +15,7 @@ use crate::confirm::Confirm;
 pub struct Delete {
     /// Name of the volume
     pub(super) name: String,
-    /// Free its room at once, so that it cannot be undeleted; also for a volume already deleted
+    /// Free its space at once, so that it cannot be undeleted; also for a volume already deleted
     #[arg(long)]
     pub(super) now: bool,
     #[command(flatten)]
@@ -41,7 +41,7 @@ fn at_stake(volume: &VolumeStatus, now: bool) -> String {
     let back = match now {
         true => "could not be undeleted".to_string(),
         false => format!(
-            "could be undeleted for a day (`weft volume undelete {}`), until its room is needed",
+            "could be undeleted for a day (`weft volume undelete {}`), until its space is needed",
             volume.name
         ),
     };
@@ -58,7 +58,7 @@ pub(super) fn deleted(name: &str, seconds: Option<u64>) -> String {
         None if name.contains('@') => format!("snapshot {name} is deleted"),
         None => format!("volume {name} is permanently deleted"),
         Some(left) => format!(
-            "volume {name} is deleted; `weft volume undelete {name}` restores it within {}, until its room is needed",
+            "volume {name} is deleted; `weft volume undelete {name}` restores it within {}, until its space is needed",
             in_words(left)
         ),
     }

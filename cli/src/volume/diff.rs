@@ -15,7 +15,7 @@ use crate::args::Common;
 pub struct Diff {
     /// Name of the volume
     name: String,
-    /// Name of the snapshot since which changes are wanted, such as monday or data@monday
+    /// Name of the earlier snapshot, such as monday or data@monday
     #[arg(value_name = "SINCE")]
     since: String,
     /// Name of the later snapshot [default: the volume as it is now]

@@ -65,9 +65,7 @@ impl Flatten {
             }
             let waits = now.percent.is_none();
             if waits && told.is_none() {
-                eprintln!(
-                    "weft: waiting until all disks of the volume are there, with all that they should have"
-                );
+                eprintln!("weft: waiting until all disks of the volume are up and up to date");
             }
             told = waits.then_some(());
             thread::sleep(EVERY);
@@ -87,8 +85,8 @@ pub(super) fn in_words(volume: &VolumeStatus) -> Option<String> {
             "waits for free space on the disks of nodes {}, and then continues automatically",
             nodes.join(", ")
         ),
-        Some(percent) => format!("{percent:.0} % of it have been looked at"),
-        None => "waits until all its disks are there, with all that they should have".to_string(),
+        Some(percent) => format!("{percent:.0} % of it has been processed"),
+        None => "waits until all its disks are up and up to date".to_string(),
     };
     Some(format!("is being flattened: {how}"))
 }

@@ -29,7 +29,7 @@ pub fn promise(volume: &VolumeStatus) -> Option<String> {
     let promise = volume.promise?;
     let missed = match promise.missed_seconds {
         None => "",
-        Some(_) => "; this is not kept at present",
+        Some(_) => "; this is exceeded at present",
     };
     Some(format!(
         "volume {}: 99 % of reads and writes within {}; background work on its disks at {} %{missed}",
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(promise(&volume(None)).unwrap(), said);
         assert_eq!(
             promise(&volume(Some(11))).unwrap(),
-            format!("{said}; this is not kept at present")
+            format!("{said}; this is exceeded at present")
         );
     }
 

@@ -28,7 +28,7 @@ pub struct Allow {
     common: Common,
 }
 
-/// A volume and the host that may not use it any more.
+/// A volume and the host to remove from its list.
 #[derive(Debug, Args)]
 pub struct Deny {
     /// Name of the volume
@@ -76,7 +76,7 @@ pub(super) fn list(volume: &VolumeStatus) -> Result<()> {
     let Some(list) = &volume.hosts else { return Ok(()) };
     let hosts: Vec<String> = list.iter().map(|(host, word)| format!("{host} ({word})")).collect();
     match hosts.is_empty() {
-        true => say("hosts: none may use it; `weft volume allow` lets one"),
+        true => say("hosts: none may use it; `weft volume allow` adds one"),
         false => say(format!("hosts: {}", hosts.join(", "))),
     }
 }
@@ -93,6 +93,6 @@ impl Deny {
 
     pub(super) fn said(&self, answer: &Value) -> Result<()> {
         let map = map_of(answer);
-        say(format!("host '{}' may not use volume '{}' any more ({map})", self.host, self.volume))
+        say(format!("host '{}' may no longer use volume '{}' ({map})", self.host, self.volume))
     }
 }

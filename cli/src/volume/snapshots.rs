@@ -65,7 +65,7 @@ fn names(text: &str) -> Result<Names, String> {
     let names: Vec<String> = text.split(',').map(str::to_string).collect();
     match names.iter().any(String::is_empty) {
         true => Err(format!(
-            "'{text}' lacks a name; write names of volumes like data,log, without spaces"
+            "'{text}' has an empty name; write names of volumes like data,log, without spaces"
         )),
         false => Ok(Names(names)),
     }
@@ -163,15 +163,17 @@ fn to_the_second(stamp: &str) -> String {
 /// What a volume has to do with snapshots, in words.
 pub(super) fn in_words(volume: &VolumeStatus) -> Vec<String> {
     let mut out = Vec::new();
-    let shows = |below| format!("it shows {below} where it was not written since");
+    let shows = |below| format!("sectors not written since are those of {below}");
     match (&volume.snapshot_of, &volume.taken, &volume.below) {
         (Some(of), Some(taken), below) => {
             let mut line = format!("snapshot of volume {of}, taken {}", to_the_second(taken));
             line += " UTC; hosts can only read it";
             out.push(line);
-            out.extend(below.as_ref().map(|below| format!("lies over {below}: {}", shows(below))));
+            out.extend(
+                below.as_ref().map(|below| format!("is based on {below}: {}", shows(below))),
+            );
         }
-        (_, _, Some(below)) => out.push(format!("lies over {below}: {}", shows(below))),
+        (_, _, Some(below)) => out.push(format!("is based on {below}: {}", shows(below))),
         _ => {}
     }
     out.extend(super::flattening::in_words(volume));
@@ -204,8 +206,8 @@ pub fn count_in_words(list: &[VolumeStatus]) -> Option<String> {
     let all: usize = list.iter().map(|volume| volume.snapshots).sum();
     match all {
         0 => None,
-        1 => Some("1 snapshot; `weft volume list --snapshots` shows it".to_string()),
-        n => Some(format!("{n} snapshots; `weft volume list --snapshots` shows them")),
+        1 => Some("1 snapshot; `weft volume list --snapshots` lists it".to_string()),
+        n => Some(format!("{n} snapshots; `weft volume list --snapshots` lists them")),
     }
 }
 
@@ -252,7 +254,7 @@ mod tests {
         let clone = VolumeStatus { below: Some("a@s".into()), ..VolumeStatus::default() };
         assert_eq!(in_words(&clone), [below]);
         let all = [volume, first, second];
-        let count = "2 snapshots; `weft volume list --snapshots` shows them";
+        let count = "2 snapshots; `weft volume list --snapshots` lists them";
         assert_eq!(in_words(&all[0]), [count]);
         assert_eq!(count_in_words(&all).as_deref(), Some(count));
         assert_eq!(count_in_words(&all[1..]), None);

@@ -75,7 +75,7 @@ fn a_volume_that_is_rolled_back_is_not_told_to_be_deleted() {
         snapshots,
         ..VolumeStatus::default()
     };
-    assert!(troubles(&hidden(0))[0].contains("`weft volume delete v` frees its room"));
+    assert!(troubles(&hidden(0))[0].contains("`weft volume delete v` frees its space"));
     let rolled = troubles(&hidden(1));
     assert!(rolled[0].ends_with("repeat `weft volume rollback v SNAPSHOT`"), "{rolled:?}");
 }

@@ -25,7 +25,7 @@ pub struct Export {
     /// File to write, which does not exist yet [default: standard output]
     #[arg(value_name = "FILE", default_value = STANDARD, hide_default_value = true)]
     file: PathBuf,
-    /// Export only what may have changed since this earlier snapshot, such as monday
+    /// Export only changes since this earlier snapshot, such as monday
     #[arg(long, value_name = "SNAPSHOT")]
     since: Option<String>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ impl Export {
             let out = io::stdout();
             ensure!(
                 !out.is_terminal(),
-                "the stream is not for a terminal; give a file, or pipe it to another command"
+                "the stream cannot be written to a terminal; give a file, or pipe it to another command"
             );
             export.write(&mut control, out.lock(), &stopped)?;
         } else {
@@ -103,7 +103,7 @@ impl Import {
             let input = io::stdin();
             ensure!(
                 !input.is_terminal(),
-                "the stream does not come from a terminal; give a file, or pipe it from `weft volume export`"
+                "the stream cannot be read from a terminal; give a file, or pipe it from `weft volume export`"
             );
             Box::new(input.lock())
         } else {

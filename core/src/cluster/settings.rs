@@ -56,11 +56,11 @@ pub enum SettingError {
     #[error("{GIVE_UP_AFTER}: {0}; or never")]
     Time(#[from] NoTime),
     /// The value is no rate.
-    #[error("{0}; or {CONFIGURED}, for what each process's configuration says")]
+    #[error("{0}; or {CONFIGURED}, for the value in each process's configuration")]
     Rate(#[from] PolicyError),
     /// A disk that was lost would take months to be rebuilt.
     #[error(
-        "{key}={word} is too slow to get a lost disk back; give {least} a second at least",
+        "{key}={word} is too slow to rebuild a disk; give {least} a second at least",
         least = bytes_in_words(Settings::LEAST_FLOOR)
     )]
     TooSlow {
@@ -83,8 +83,8 @@ pub enum SettingError {
     },
     /// A node that is only started again would be given up.
     #[error(
-        "{GIVE_UP_AFTER}={0} is too short: a node that is only started again would be given up, and all that is on it \
-         rebuilt; give {least} at least, and what a machine takes to start, such as 10m; or never",
+        "{GIVE_UP_AFTER}={0} is too short: a node that merely restarts would be given up, and all \
+         its content rebuilt; give {least} at least, and the time that a machine takes to start, such as 10m; or never",
         least = in_words(Settings::LEAST / SECOND)
     )]
     TooShort(String),

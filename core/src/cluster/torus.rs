@@ -22,7 +22,7 @@ pub enum TorusError {
     /// The sides do not hold whole cells.
     #[error(
         "by the labels x and y the disks are on a torus of {width} x {height}, and its sides must be multiples \
-         of {cell}; give disks positions from 0 to {} and 0 to {}, or take the labels away",
+         of {cell}; give disks positions from 0 to {} and 0 to {}, or remove the labels",
         width.next_multiple_of(*cell) - 1, height.next_multiple_of(*cell) - 1
     )]
     Sides {

@@ -34,7 +34,7 @@ impl Geometry {
     /// such.
     pub fn new(layout: Layout, unit: u64) -> Self {
         assert!(unit > 0 && unit.is_multiple_of(crate::SECTOR), "unit of {unit} bytes");
-        let code = layout.code().expect("a layout that a code bears");
+        let code = layout.code().expect("a layout that its code supports");
         Geometry { layout, unit, code: Arc::new(code) }
     }
 

@@ -58,7 +58,7 @@ pub enum LayoutError {
     )]
     Unknown(String),
     /// The name of a family of layouts, and not how many columns of which kind.
-    #[error("layout '{0}' does not say its columns: write {1}, such as {2}")]
+    #[error("layout '{0}' needs numbers of columns: write {1}, such as {2}")]
     Counts(String, &'static str, &'static str),
     /// More columns than a code bears, or none.
     #[error(

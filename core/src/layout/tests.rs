@@ -80,13 +80,13 @@ fn names_round_trip_and_bad_ones_are_refused() {
     }
     assert!(matches!("raid7".parse::<LayoutSpec>(), Err(LayoutError::Unknown(_))));
     for (name, said) in [
-        ("rs:4", "layout 'rs:4' does not say its columns: write rs:K+M, such as rs:4+2"),
-        ("rs", "layout 'rs' does not say its columns: write rs:K+M, such as rs:4+2"),
+        ("rs:4", "layout 'rs:4' needs numbers of columns: write rs:K+M, such as rs:4+2"),
+        ("rs", "layout 'rs' needs numbers of columns: write rs:K+M, such as rs:4+2"),
         (
             "lrc:4+2",
-            "layout 'lrc:4+2' does not say its columns: write lrc:K+L+G, such as lrc:12+2+2",
+            "layout 'lrc:4+2' needs numbers of columns: write lrc:K+L+G, such as lrc:12+2+2",
         ),
-        ("grid:4", "layout 'grid:4' does not say its columns: write grid:RxC, such as grid:4x4"),
+        ("grid:4", "layout 'grid:4' needs numbers of columns: write grid:RxC, such as grid:4x4"),
     ] {
         assert_eq!(name.parse::<LayoutSpec>().unwrap_err().to_string(), said);
     }
@@ -96,9 +96,9 @@ fn names_round_trip_and_bad_ones_are_refused() {
     for (name, why) in [
         ("lrc:12+5+2", "must divide into"),
         ("lrc:12+2+4", "at most 3 global"),
-        ("lrc:12+2", "does not say its columns"),
+        ("lrc:12+2", "needs numbers of columns"),
         ("grid:1x5", "each side is 2 or more, such as 2 by 5"),
-        ("grid:4", "does not say its columns"),
+        ("grid:4", "needs numbers of columns"),
         ("grid:4x6", "has 35 columns"),
         ("grid:18446744073709551615x2", "at most 32 columns"),
     ] {

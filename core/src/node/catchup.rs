@@ -1,7 +1,7 @@
 //! Catching up: what a disk missed while its node was away, or has yet to get of extents that
 //! came to it, sector by sector.
 //!
-//! The version table of every disk is the durable record of what was written when. A node
+//! The version table of every disk is the durable record of writes and their times. A node
 //! that is behind asks the others which sectors of the stripes it shares with them were
 //! written since it left; of those, the ones that its own table does not show at that
 //! version are stale. Of an extent that came to it, everything written before counts as missed.
@@ -18,7 +18,7 @@ use crate::units::{ColumnSet, NodeId, Timestamp, VolumeId};
 /// An extent: volume, and number in the stripe map.
 pub(crate) type Place = (VolumeId, usize);
 
-/// An extent of which this disk missed something.
+/// An extent where this disk missed writes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Behind {
     /// The sectors of this disk that hold its column.
@@ -61,20 +61,19 @@ pub(crate) const LOST: Timestamp = Timestamp(u64::MAX);
 /// How a disk stands.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Catchup {
-    /// The extents of which it knows what it misses.
+    /// The extents whose missed writes it knows.
     known: BTreeMap<Place, Behind>,
     /// The stale sectors of those.
     stale: BTreeSet<u64>,
-    /// Those of which this disk had something newer than the disk from which they would be
-    /// copied, and has lost it.
+    /// Those where this disk had newer content than the disk to copy from, and has lost it.
     lost: BTreeSet<u64>,
-    /// Those of which it does not know yet.
+    /// Those whose missed writes it does not know yet.
     asking: Option<Asking>,
     /// Whether the authority has been told that nothing is stale any more.
     reported: bool,
     /// Writes that brought stale sectors up to date and may not be in place yet.
     freshening: BTreeSet<Timestamp>,
-    /// Counts changes of what is stale.
+    /// Counts changes of stale sectors.
     changes: Aside<u64>,
 }
 
@@ -86,17 +85,17 @@ impl<T> std::hash::Hash for Aside<T> {
     fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
 }
 
-/// Finding out what was missed. Until that is known everything counts as stale but what has
+/// Finding missed writes. Until that is known everything counts as stale but what has
 /// been written since.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Asking {
     /// The extents.
     pub extents: BTreeMap<Place, Behind>,
-    /// Who has yet to answer.
+    /// Nodes that have yet to answer.
     pub waiting: BTreeSet<NodeId>,
-    /// Whether one of the volumes is asleep: what was written to it is not known yet.
+    /// Whether one of the volumes is asleep: writes to it are not known yet.
     pub asleep: bool,
-    /// What they said: for sectors of this disk, what was written to their stripe's row.
+    /// What they said: for sectors of this disk, writes to their stripe's row.
     pub listed: BTreeMap<u64, Listed>,
     /// Written since.
     pub fresh: BTreeSet<u64>,
@@ -112,7 +111,7 @@ pub(crate) struct Asking {
 /// What others have written to the row of a sector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Listed {
-    /// The newest version, as far as it says what this disk must have.
+    /// The newest version that this disk must have.
     pub version: Timestamp,
     /// The seats that were written.
     pub by: ColumnSet,
@@ -125,7 +124,7 @@ pub(crate) struct Listed {
 }
 
 impl Catchup {
-    /// A new map says of which extents this disk missed something. Returns whether there is
+    /// A new map says in which extents this disk missed writes. Returns whether there is
     /// something to ask about.
     pub fn enter(&mut self, behind: BTreeMap<Place, Behind>) -> bool {
         self.changes.0 += 1;
@@ -199,7 +198,7 @@ impl Catchup {
         self.lost.contains(&sector) && self.stale.contains(&sector)
     }
 
-    /// How often what is stale has changed.
+    /// How often stale sectors have changed.
     pub fn changes(&self) -> u64 {
         self.changes.0
     }
@@ -243,7 +242,8 @@ impl Catchup {
     /// When everything has been heard, the stale sectors are known. `is_unchanged` says of a sector of
     /// this disk, columns that have said all, and seats that have been written, whether this sector cannot have been:
     /// whatever changes a data unit changes all parity that covers it, so a unit is as it was if
-    /// parity that covers it is. `is_exposed` says that of what was listed too, where parity waits. `is_covered` says of a
+    /// parity that covers it is. `is_exposed` says that of listed sectors, too, where parity is deferred. `is_covered`
+    /// says of a
     /// data sector, columns that have said all, and seats that have been written, whether one of both is parity that covers it.
     pub fn conclude(
         &mut self,
@@ -272,7 +272,7 @@ impl Catchup {
                     && is_exposed(*place, *s, l)
                     && behind.put_back_since().is_none_or(|back| has(s) < back)
             };
-            // What is newer here than all that parity knows of was put back, with the timestamp of that. An earlier write
+            // Content here that is newer than all that parity knows was rebuilt, with its timestamp. An earlier write
             // may have come later where nobody was asked: to all columns but those from which it was put back. Had this disk
             // stayed, the write would have failed; it left, and the write was decided without it.
             let may_lack = |s: &u64, l: &Listed| {
@@ -501,8 +501,8 @@ mod tests {
         }
     }
 
-    /// Timestamps of what was put back on this disk had run ahead of what those who stayed knew of: they went on from 100,
-    /// and it is back since 200.
+    /// Timestamps of content rebuilt on this disk had run ahead of the times known to the other nodes: they went on
+    /// from 100, and it is back since 200.
     #[test]
     fn what_it_shows_from_while_it_was_away_was_there_before() {
         let mut c = Catchup::default();
@@ -521,8 +521,8 @@ mod tests {
         assert_eq!(stale, [0, 1, 4, 5]);
     }
 
-    /// A write with an earlier timestamp than what was put back here came to the parity, column 4, later, and was decided
-    /// without this disk. The column came here at 100, or its node was back at 100.
+    /// A write with an earlier timestamp than the content rebuilt here came to the parity, column 4, later, and was
+    /// decided without this disk. The column came here at 100, or its node was back at 100.
     #[test]
     fn what_was_put_back_is_not_believed_where_parity_was_written_since() {
         let time = TimeAway { from: Timestamp(50), until: Some(Timestamp(100)) };
@@ -533,8 +533,8 @@ mod tests {
             c.enter([(place(0), missed)].into());
             let a = c.asking().unwrap();
             a.witnesses.insert(place(0), [1, 4].into_iter().collect());
-            // 1 was put back when parity had long been as it is, 2 is what was written last, of 3 the
-            // parity was not written, and that of 4 waits.
+            // 1 was rebuilt when parity had long been as it is, 2 is the last write, the parity of 3 was not written,
+            // and that of 4 is deferred.
             a.listed.extend([
                 (0, listed(120)),
                 (1, listed(90)),

@@ -86,7 +86,7 @@ fn a_request_that_comes_twice_happens_once_and_without_its_bytes() {
 #[test]
 fn what_is_repeated_begins_nothing_and_is_asked_for_anew_where_it_is_not_known() {
     let mut bench = controller();
-    let anew = |bench: &Bench| count(bench, |b| matches!(b, Body::Anew { number: 1, .. }));
+    let anew = |bench: &Bench| count(bench, |b| matches!(b, Body::Resend { number: 1, .. }));
     for wish in [Wish::Write(RANGE, None), Wish::Read(RANGE)] {
         bench.sent.clear();
         bench.hear(PEER, staged(1, wish, Stage::Repeated));
@@ -175,7 +175,7 @@ fn bytes_go_to_the_controller_once_and_anew_when_it_asks_for_them() {
     bench.now += NodeConfig::default().patience;
     bench.handle(Input::Timer(Timer::Tick));
     assert_eq!(asked(&bench), (2, Stage::Repeated, 0));
-    let anew = Body::Anew { volume: VOLUME, number: last_asked(&bench).number };
+    let anew = Body::Resend { volume: VOLUME, number: last_asked(&bench).number };
     bench.hear(THIRD, anew.clone());
     assert_eq!((asked(&bench).0, refused(&bench)), (2, 1), "it is not the controller");
     bench.hear(PEER, anew.clone());
@@ -412,7 +412,7 @@ fn a_controller_takes_no_bytes_but_inline_ones() {
 fn what_is_not_heeded_is_counted_and_logged_now_and_then() {
     let mut bench = Bench::new();
     bench.enter(controlled(2, true), at(1));
-    let logged = |bench: &Bench| bench.logged.iter().filter(|l| l.contains("not heeded")).count();
+    let logged = |bench: &Bench| bench.logged.iter().filter(|l| l.contains("is ignored")).count();
     for number in 1..=100 {
         bench.hear(THIRD, ask(number, Wish::Read(RANGE)));
     }

@@ -104,8 +104,9 @@ impl Controlling {
             Wish::Read(_) => true,
         };
         if map.server() != Some(outbox.node()) || controller.is_none() || !fits {
-            outbox
-                .refuse(from, || "asks for what this node does not control, or with bytes".into());
+            outbox.refuse(from, || {
+                "sends a request that this node does not control, or one with data".into()
+            });
             return Answer::Nothing;
         }
         let Ask { number, volume, .. } = ask;
@@ -134,7 +135,7 @@ impl Controlling {
         }
         if ask.stage == Stage::Repeated {
             // It was lost, or its answer was: that would come before this one.
-            outbox.send(from, Body::Anew { volume, number });
+            outbox.send(from, Body::Resend { volume, number });
             return Answer::Nothing;
         }
         self.next += 1;

@@ -31,7 +31,7 @@ pub enum Bug {
     AnyWitness,
     /// What a disk shows as written while its node was away counts as later than what others wrote meanwhile.
     ShownWhileAway,
-    /// What was put back on a disk counts as later than what parity has been told since.
+    /// Content rebuilt on a disk counts as later than updates that parity has received since.
     PutBackWithAll,
     /// Parity waits though a disk is expected to fail.
     SuspectWaits,
@@ -41,7 +41,7 @@ pub enum Bug {
     BeginsEarly,
     /// A volume that rests is written to.
     DisturbsRest,
-    /// What is asked for again is done again, whatever became of it.
+    /// Repeated requests are done again, whatever their outcome.
     RepeatsBlindly,
     /// Writes begin although reservations have changed since they were permitted.
     IgnoresReservations,
@@ -72,15 +72,15 @@ pub enum Bug {
     DropsDeleted,
     /// A node that is frozen tells of the oldest write that is prepared, and leaves out what has only begun.
     OldestPrepared,
-    /// Who catches up is answered although what was aborted here may be in doubt again.
+    /// A node that catches up is answered although writes aborted here may be in doubt again.
     UnsafeAborts,
     /// Parity is put on top of new parity that is undecided.
     OnUndecidedContent,
     /// Nobody is told that a write did not happen.
     SilentAborts,
-    /// What is computed from other disks is put back over an undecided write.
+    /// Content computed from other disks is rebuilt over an undecided write.
     OverUndecidedWrite,
-    /// Who has only marked parity forgets the write though the disk that has its data is away.
+    /// A node that has only marked parity forgets the write though the disk with its data is down.
     LoneSurvivor,
     /// A write relies on marks though parity has been computed since.
     ReliesOnGoneMarks,
@@ -133,7 +133,7 @@ impl NodeConfig {
         self
     }
 
-    /// So many votes may be missing when the host is answered.
+    /// This many votes may be missing when the host is answered.
     pub(super) fn votes_waived(&self) -> usize {
         usize::from(self.has(Bug::AnswerBeforeLastVote))
     }
@@ -168,7 +168,7 @@ impl NodeConfig {
         !self.has(Bug::ShownWhileAway)
     }
 
-    /// Whether what was put back on a disk may lack what parity has been told since.
+    /// Whether content rebuilt on a disk may lack updates that parity has received since.
     pub(super) fn doubts_what_was_put_back(&self) -> bool {
         !self.has(Bug::PutBackWithAll)
     }
@@ -183,7 +183,7 @@ impl NodeConfig {
         !self.has(Bug::DisturbsRest)
     }
 
-    /// Whether it is found out what became of what is asked for again.
+    /// Whether the outcome of repeated requests is determined first.
     pub(super) fn recalls(&self) -> bool {
         !self.has(Bug::RepeatsBlindly)
     }
@@ -268,12 +268,12 @@ impl NodeConfig {
         !self.has(Bug::OverUndecidedWrite)
     }
 
-    /// Whether a write is remembered until who has its data knows of it.
+    /// Whether a write is remembered until the nodes with its data know it.
     pub(super) fn waits_for_holders(&self) -> bool {
         !self.has(Bug::LoneSurvivor)
     }
 
-    /// Whether no parity waits of what is on a disk that is expected to fail.
+    /// Whether no parity of a suspect disk's content is deferred.
     pub(super) fn heeds_suspects(&self) -> bool {
         !self.has(Bug::SuspectWaits)
     }
@@ -283,7 +283,7 @@ impl NodeConfig {
         !self.has(Bug::BeyondBounds)
     }
 
-    /// Whether who is asked to rely on marks looks whether parity has been computed since.
+    /// Whether a node asked to rely on marks checks whether parity has been computed since.
     pub(super) fn heeds_refreshes(&self) -> bool {
         !self.has(Bug::ReliesOnGoneMarks)
     }
@@ -294,7 +294,7 @@ impl NodeConfig {
     }
 
     /// Whether keys are looked at, and who sends something.
-    pub(super) fn checks_strangers(&self) -> bool {
+    pub(super) fn checks_senders(&self) -> bool {
         !self.has(Bug::KeyUnchecked)
     }
 
@@ -303,7 +303,7 @@ impl NodeConfig {
         !self.has(Bug::MissingPiece)
     }
 
-    /// Whether who is told that a write did not happen drops it.
+    /// Whether a node that is told that a write did not happen drops it.
     pub(super) fn heeds_aborts(&self) -> bool {
         !self.has(Bug::SilentAborts)
     }

@@ -107,7 +107,7 @@ pub const MOST_UNCLEAR: usize = 1000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HostError {
     /// The volume is not there.
-    #[error("there is no such volume")]
+    #[error("the volume does not exist")]
     NoVolume,
     /// The snapshot to compare with is deleted, or has no common origin with the volume.
     #[error("the snapshot is deleted, or has no common origin with the volume")]
@@ -116,13 +116,15 @@ pub enum HostError {
     #[error("more columns are lost or unreadable than the layout can recover")]
     TooManyLost,
     /// Tried very often, and each time something came between.
-    #[error("other requests or changes of the cluster came between {attempts} times")]
+    #[error(
+        "gave up after {attempts} attempts, each interrupted by other requests or changes of the cluster"
+    )]
     NoProgress {
         /// How often it was tried.
         attempts: u32,
     },
     /// Past the end.
-    #[error("bytes {offset}+{len} lie past the end of the volume, {size} bytes")]
+    #[error("bytes {offset}+{len} are past the end of the volume, {size} bytes")]
     OutOfRange {
         /// First byte asked for.
         offset: u64,
@@ -132,12 +134,12 @@ pub enum HostError {
         size: u64,
     },
     /// Nobody waits for it any more.
-    #[error("the host has gone away")]
+    #[error("the host has disconnected")]
     Gone,
     /// It was asked for before, and others have written there since; what happened of it is forgotten.
     #[error(
-        "it was asked for before, and nobody can say any more whether it happened; others have written \
-         there since. Read what is there, and write again if need be"
+        "the request was sent before, and its outcome is unknown; others have written to its \
+         range since. Read the range, and write again if needed"
     )]
     OutcomeUnknown,
     /// The node is not part of the cluster now.
@@ -154,7 +156,7 @@ pub enum HostError {
     NotOffered,
     /// The volume's reservations have changed since it was permitted, and nothing of it begins any more. What has begun
     /// may have happened.
-    #[error("the volume's reservations have changed meanwhile")]
+    #[error("the volume's reservations have changed in the meantime")]
     Outdated,
     /// A disk has no free slots for what a thin volume would have to take.
     #[error("a disk of this thin volume is full; delete or discard something, or add disks")]

@@ -24,7 +24,7 @@ pub struct Envelope {
     pub notices: Vec<Notice>,
     /// How far the sender's disk has got.
     pub reached: Reached,
-    /// How far others' disks have got, as far as the sender has heard.
+    /// The positions of others' disks that the sender knows.
     pub heard: Vec<(NodeId, Reached)>,
     /// The message itself; notices may travel alone.
     pub body: Option<Body>,
@@ -74,7 +74,7 @@ pub struct Header {
     pub waits: Waits,
     /// The columns that calculate, where the plan leaves that to one of them for each stripe.
     pub calculators: Calculators,
-    /// What is to be done.
+    /// The operation.
     pub task: Task,
     /// Whose request it is part of, if that has a name.
     pub asker: Option<Asker>,
@@ -107,7 +107,7 @@ pub enum Task {
         /// The bytes of each unit, whole sectors.
         part: Span,
     },
-    /// A column's part of a stripe is lost for good: what it is made of is out of date.
+    /// A column's part of a stripe is permanently lost: what it is made of is out of date.
     Lose {
         /// The stripe.
         stripe: u64,
@@ -116,8 +116,8 @@ pub enum Task {
         /// The bytes of the unit, whole sectors.
         part: Span,
     },
-    /// What of these bytes, whole sectors in one stripe unit, is lost for good is zeros from now on. What a host has written
-    /// there meanwhile stays.
+    /// Permanently lost ones of these bytes, whole sectors in one stripe unit, are zeros from now on. What a host has
+    /// written there meanwhile stays.
     Accept(Range),
     /// Copying a column's part of a stripe from the disk that the column leaves.
     Copy {
@@ -154,7 +154,7 @@ pub enum Wanted {
     Used,
     /// The same, and no write before this read may come later to those that have not.
     UsedBefore,
-    /// Which of these stripes have ever been written, as far as this column's disk has given them a place.
+    /// Which of these stripes have ever been written, by the places on this column's disk.
     Placed,
     /// Which of the range was written in this volume since it lies over others: neither holes nor the content below count.
     Own,
@@ -175,7 +175,7 @@ pub enum Refusal {
         parts: Vec<(u64, Span)>,
         /// Whether the disk has yet to get it, rather than having lost it.
         behind: bool,
-        /// Whether all of it is marked as out of date: parity that waits, or what is lost for good.
+        /// Whether all of it is marked as out of date: deferred parity, or permanently lost content.
         marked: bool,
         /// Whether it is known that the disk has not got it and that no other has it in its place: else it may be there
         /// by and by.
@@ -222,7 +222,7 @@ pub enum Recollection {
     Touched,
 }
 
-/// A sector that one disk has written, or of which it has a mark.
+/// A sector that one disk has written or marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirtySector {
     /// The stripe.
@@ -248,11 +248,11 @@ pub enum Body {
         range: Range,
         /// The columns that are not used.
         avoid: ColumnSet,
-        /// The columns that solve for what is lost, where the plan leaves that to one of them for each stripe.
+        /// The columns that solve for lost ones, where the plan assigns that to one of them for each stripe.
         calculators: Calculators,
-        /// What is asked for.
+        /// The requested operation.
         wanted: Wanted,
-        /// The endpoint at which it is to be placed, if that is not who asks.
+        /// The endpoint where the content goes, if it is not the sender.
         holder: Option<Holder>,
     },
     /// W to W: what lost data of a read is solved from.
@@ -307,7 +307,7 @@ pub enum Body {
     Answer {
         /// The write.
         ts: Timestamp,
-        /// What is known.
+        /// The known outcome.
         standing: Standing,
     },
     /// W to O: do you still wait to hear of this write?
@@ -341,7 +341,7 @@ pub enum Body {
         /// The bytes of it.
         range: Range,
     },
-    /// W to O: it is done, as far as it can be.
+    /// W to O: it is done, except for what cannot be computed.
     Refreshed {
         /// See [`Body::Refresh`].
         id: u64,
@@ -372,7 +372,7 @@ pub enum Body {
     },
     /// Between originators and the lock server.
     Lock(LockMessage),
-    /// A node that is behind to the others: what was written that it may have missed?
+    /// A node that is behind to the others: which writes may it have missed?
     Dirty {
         /// The extents: volume, and number in its stripe map.
         extents: Vec<(VolumeId, usize)>,
@@ -381,14 +381,14 @@ pub enum Body {
     DirtyReply {
         /// Volumes and their sectors.
         found: Vec<(VolumeId, Vec<DirtySector>)>,
-        /// What is marked there as out of date, whenever that was: of whom has been away it says nothing.
+        /// Sectors marked there as stale, whenever that was: of whom has been away it says nothing.
         marked: Vec<(VolumeId, Vec<DirtySector>)>,
         /// What the asker was to write, of writes that have happened and are remembered for its sake.
         owed: Vec<(VolumeId, Vec<DirtySector>)>,
     },
     /// Between the roles that order requests.
     Sequence(SequenceMessage),
-    /// O to W: what of this range is lost for good on your disk?
+    /// O to W: which parts of this range are permanently lost on your disk?
     Lost {
         /// To tell answers apart.
         id: u64,
@@ -432,14 +432,14 @@ pub enum Body {
         volume: VolumeId,
         /// The endpoint's number.
         number: u64,
-        /// What was read, in pieces that follow one another, if it passes the controller.
+        /// The content read, in adjacent pieces, if it passes the controller.
         result: Result<Vec<Buffer>, HostError>,
-        /// The attempts whose pieces count that were placed at the endpoint. Of a write: what stands there may be
-        /// what was to be written, or it is not known what became of it.
+        /// The attempts whose pieces count that were placed at the endpoint. Of a write: the content there may be the
+        /// new one, or its outcome is unknown.
         counted: Vec<Timestamp>,
     },
-    /// Controller to endpoint: what is repeated here I do not know, or not any more. Ask for it anew, whole.
-    Anew {
+    /// Controller to endpoint: I do not know, or no longer know, the request repeated here. Send it again, whole.
+    Resend {
         /// The volume.
         volume: VolumeId,
         /// The endpoint's number.
@@ -452,7 +452,7 @@ pub enum Body {
         /// The column that asks.
         column: usize,
     },
-    /// W to endpoint: what was read.
+    /// W to endpoint: the content read.
     Place {
         /// By what it is known to be asked for.
         holder: Holder,
@@ -464,7 +464,7 @@ pub enum Body {
         range: Range,
         /// The columns that are not used.
         avoid: ColumnSet,
-        /// The columns that solve for what is lost.
+        /// The columns that solve for lost ones.
         calculators: Calculators,
         /// The column that places it.
         column: usize,
@@ -501,7 +501,7 @@ pub enum LockMessage {
         /// The latest timestamp that the originator knows.
         latest: Timestamp,
     },
-    /// S to O: others want what is kept under these numbers.
+    /// S to O: others want the content kept under these numbers.
     Call {
         /// The numbers.
         ids: Vec<u64>,

@@ -317,7 +317,9 @@ impl Node {
             }
             // Of a write whose bytes an endpoint holds only columns gather.
             Body::Part { header, .. } if header.holder.is_some() => {
-                outbox.refuse(from, || format!("is not to send a part of write {}", header.ts));
+                outbox.refuse(from, || {
+                    format!("is not a node that sends a part of write {}", header.ts)
+                });
             }
             Body::Part { header, items, .. } => {
                 originator.hears(from, header.ts, outbox);
@@ -367,7 +369,7 @@ impl Node {
             Body::Done { volume, number, result, counted } => {
                 self.endpoint.on_done(from, (volume, number), result, counted, outbox);
             }
-            Body::Anew { volume, number } => {
+            Body::Resend { volume, number } => {
                 let clock = self.originator.clock();
                 self.endpoint.on_anew(from, (volume, number), clock, &mut self.outbox);
             }
@@ -543,8 +545,8 @@ impl Node {
         if wrong.abs_diff(self.clock_is_ahead) > 1000 * MILLIS {
             let (id, seconds) = (self.id, wrong / MILLIS / 1000);
             self.outbox.log(format!(
-                "the clock of {id}'s machine is {seconds} s ahead of the cluster's time, which is gone by; set it, and \
-                 start the process again"
+                "the clock of {id}'s machine is {seconds} s ahead of the cluster's time, which is \
+                 used instead; set it, and restart the process"
             ));
         }
         self.clock_is_ahead = wrong;

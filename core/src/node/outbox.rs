@@ -283,7 +283,7 @@ impl Outbox {
             self.refusal_logged = Some(self.now);
             let count = self.counters.refused_strangers;
             self.log(format!(
-                "{from} {}, and is not heeded; {count} such messages have come to {} since it was started",
+                "{from} {}; the message is ignored; {count} such messages have reached {} since its start",
                 why(),
                 self.node
             ));

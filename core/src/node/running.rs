@@ -46,8 +46,8 @@ impl Node {
         for unit in self.originator.take_put_back() {
             self.worker.is_put_back(unit);
         }
-        for part in self.originator.take_hopeless() {
-            self.worker.is_hopeless(part);
+        for part in self.originator.take_unrecoverable() {
+            self.worker.note_unrecoverable(part);
         }
     }
 

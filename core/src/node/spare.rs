@@ -11,7 +11,7 @@ const MOST: usize = 32;
 
 /// Envelopes whose messages have been taken out. It makes no difference to a node which there are.
 #[derive(Default)]
-#[expect(clippy::vec_box, reason = "the boxes are what is used again")]
+#[expect(clippy::vec_box, reason = "the boxes themselves are used again")]
 pub(crate) struct Spare(Vec<Box<Envelope>>);
 
 impl Spare {

@@ -70,23 +70,23 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PlaceError {
     /// It names itself.
-    #[error("{0} is to come after itself")]
+    #[error("{0} cannot follow itself")]
     AfterItself(RequestId),
     /// It would have to come before itself.
-    #[error("{0} would close a circle: what it is to come after waits for it")]
+    #[error("{0} would create a cycle: a request that it must follow waits for it")]
     Cycle(RequestId),
     /// The number has been used.
     #[error("{0} has been issued before; number requests one after the other")]
     Reused(RequestId),
     /// It was awaited, and did not come in time.
     #[error(
-        "{0} comes too late: those that waited for it were aborted; issue it with a new number"
+        "{0} arrived too late: requests that waited for it were aborted; issue it with a new number"
     )]
     TooLate(RequestId),
     /// Its number is far beyond those that its host has not heard the end of.
     #[error(
-        "{id} is {bound} or more past its host's oldest incomplete request, {oldest}; wait for that one, or say \
-         that it is over"
+        "{id} is {bound} or more past its host's oldest incomplete request, {oldest}; wait for \
+         that one, or acknowledge it"
     )]
     TooFarAhead {
         /// The request.
@@ -98,7 +98,7 @@ pub enum PlaceError {
     },
     /// Too many requests are awaited that have not been issued.
     #[error(
-        "host {host:016x} waits for {bound} requests that were not issued, and no more are taken; \
+        "host {host:016x} waits for {bound} requests that were not issued, and no more are accepted; \
          issue them first"
     )]
     TooManyUnissued {
@@ -115,7 +115,7 @@ pub enum PlaceError {
     NeverIssued(RequestId),
     /// It names a request of another host, which only a sequencer knows.
     #[error(
-        "{0}, which must come first, is another host's; that takes a volume with \
+        "{0}, which must come first, belongs to another host; this needs a volume with \
          ordering=sequencer"
     )]
     NotOrdered(RequestId),

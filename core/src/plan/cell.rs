@@ -1,7 +1,7 @@
-//! A cell: what one role does for one stripe, as steps in order (DESIGN, section 3).
+//! A cell: what one role does for one stripe, as steps in order (docs/architecture.md, the plan).
 //!
-//! Everything that is sent or written is linear in what the columns hold and in what is new, so a
-//! cell needs no more than five kinds of steps. Who builds cells decides who computes what and where; who
+//! Everything that is sent or written is linear in the columns' content and in the new content, so a cell needs no
+//! more than five kinds of steps. Who builds cells decides who computes what and where; who
 //! carries them out ([`Execution`](super::Execution)), counts them ([`Totals`](super::Totals)) or prints
 //! them ([`explain`](super::explain())) only follows the steps.
 
@@ -46,7 +46,7 @@ pub enum Part {
     },
     /// Lost content of this data unit, solved for.
     Solved(usize),
-    /// What is to be written as it is: finished parity, or a unit that is put back.
+    /// Content that is written unchanged: finished parity, or a unit that is put back.
     Result,
 }
 
@@ -72,9 +72,9 @@ pub enum Value {
     Content,
     /// A part, as it came.
     Given(Part),
-    /// A sum of parts; unless it is what is written, an earlier step awaits or combines them.
+    /// A sum of parts; unless it is the written content, an earlier step awaits or combines them.
     Sum(Vec<Term>),
-    /// Nothing: what is there is marked as out of date.
+    /// Nothing: the content there is marked as stale.
     Mark,
 }
 
@@ -107,7 +107,7 @@ pub struct Write {
     pub value: Value,
     /// Which bytes of the unit: whole sectors.
     pub spans: Spans,
-    /// Whether it is a change to be added to what is there, not content.
+    /// Whether it is a change to add to the content there, not content.
     pub is_change: bool,
 }
 
@@ -138,7 +138,7 @@ pub struct Cell {
     pub holds: Option<ColumnRole>,
     /// The bytes of the own unit that are new.
     pub new: Span,
-    /// What is to be done, in order. Nothing for a role that has no part.
+    /// The steps, in order. Nothing for a role that has no part.
     pub steps: SmallVec<[Step; 3]>,
 }
 
@@ -183,17 +183,17 @@ impl Cell {
         self.write().map_or(Spans::EMPTY, |w| w.spans)
     }
 
-    /// Whether what it writes is added to what is there.
+    /// Whether its write is added to the content there.
     pub fn adds(&self) -> bool {
         self.write().is_some_and(|w| w.is_change)
     }
 
-    /// Whether it marks what is there as out of date, and writes nothing else.
+    /// Whether it marks the content there as stale, and writes nothing else.
     pub fn marks(&self) -> bool {
         self.write().is_some_and(|w| w.value == Value::Mark)
     }
 
-    /// What it waits for before it goes on, in so many words: not what its sums are made of.
+    /// What it explicitly waits for before it continues: not what its sums are made of.
     pub fn awaited(&self) -> &[(Part, Spans)] {
         let find = |s: &'_ Step| matches!(s, Step::Await(_));
         match self.steps.iter().position(find).map(|n| &self.steps[n]) {
@@ -212,8 +212,8 @@ impl Cell {
         Some(last.unwrap_or(1) + 1)
     }
 
-    /// With which message in a chain it has what it sends is made of, besides what other columns send: with that which
-    /// tells it to begin, or with that which brings what is new.
+    /// With which message in a chain it has what it sends is made of, besides what other columns send: with the
+    /// message that tells it to begin, or with the one that brings new content.
     pub(super) fn begun_at(&self, new_at: u8) -> u8 {
         let needs_new = !self.new.is_empty() && self.sends().next().is_some();
         if needs_new { new_at.max(1) } else { 1 }

@@ -1,5 +1,5 @@
-//! The one interpreter of cells (DESIGN, section 4): it is given what arrives, and says what is to be
-//! sent and written. Whoever has a role runs the role's cells by it; disks and messages are the
+//! The one interpreter of cells (docs/architecture.md, the plan): it receives arrivals, and returns what to send and
+//! write. Whoever has a role runs the role's cells by it; disks and messages are the
 //! caller's.
 
 use smallvec::{SmallVec, smallvec};
@@ -12,19 +12,19 @@ use crate::Buffer;
 #[derive(Clone, Debug, Hash)]
 pub struct Execution {
     cell: Cell,
-    /// The step that is to be done next.
+    /// The next step.
     next: usize,
     old: Old,
     /// Parts that are here, but for those that have been added up.
     here: SmallVec<[(Part, Buffer); 1]>,
     sum: Sum,
-    /// The terms of what is written that have been added up, by place.
+    /// The terms of the written content that have been summed, by place.
     summed: u64,
-    /// What is to be written, once it is known.
+    /// The content to write, once it is known.
     content: Option<Buffer>,
     /// Bytes added up that have not been told yet.
     added: u64,
-    /// Those of them that made what is written: nothing that is sent waits for them.
+    /// Those of them that formed the written content: nothing that is sent waits for them.
     summed_to_write: u64,
 }
 
@@ -37,7 +37,7 @@ enum Old {
     Here(Buffer),
 }
 
-/// What has been added up so far of what is written.
+/// The partial sum of the written content.
 #[derive(Clone, Debug, Hash)]
 enum Sum {
     Nothing,
@@ -74,7 +74,7 @@ impl Execution {
         }
     }
 
-    /// What is carried out.
+    /// The cell in execution.
     pub fn cell(&self) -> &Cell {
         &self.cell
     }
@@ -84,7 +84,7 @@ impl Execution {
         std::mem::take(&mut self.added)
     }
 
-    /// The bytes that [`Execution::take_added`] tells of which made what is written: only the disk waits for them.
+    /// The bytes reported by [`Execution::take_added`] that formed the written content: only the disk waits for them.
     pub fn take_summed_to_write(&mut self) -> u64 {
         std::mem::take(&mut self.summed_to_write)
     }
@@ -99,7 +99,7 @@ impl Execution {
         !matches!(self.old, Old::Wanted | Old::Reading(_))
     }
 
-    /// The read has been started, in so many parts.
+    /// The read has been started, in this many parts.
     pub fn reading(&mut self, parts: usize) {
         self.old = Old::Reading(smallvec![None; parts]);
     }
@@ -129,12 +129,12 @@ impl Execution {
         }
     }
 
-    /// Whether all that it waits for in so many words is here.
+    /// Whether everything that it explicitly waits for is here.
     pub fn has_gathered(&self) -> bool {
         self.cell.awaited().iter().all(|(part, _)| self.part(*part).is_some())
     }
 
-    /// Goes on as far as what is here allows, and says what is to be sent.
+    /// Continues as the arrived content allows, and returns what to send.
     pub fn advance(&mut self) -> SmallVec<[Sending; 1]> {
         let mut sent = SmallVec::new();
         while self.next < self.cell.steps.len() {
@@ -165,19 +165,19 @@ impl Execution {
         }
     }
 
-    /// Whether all steps are done, but for the writing of what is prepared.
+    /// Whether all steps are done, except the write of the prepared content.
     pub fn is_done(&self) -> bool {
         self.next == self.cell.steps.len()
     }
 
-    /// What is to be prepared and written, end to end.
+    /// The content to prepare and write, end to end.
     pub fn take_content(&mut self) -> Option<Buffer> {
         self.content.take()
     }
 
     fn carry_out(&mut self, step: &Step, sent: &mut SmallVec<[Sending; 1]>) -> bool {
         match step {
-            // Who runs the cell starts it; the steps that need what is read wait for it.
+            // Who runs the cell starts it; the steps that need the read content wait for it.
             Step::Read(_) => true,
             Step::Await(parts) => parts.iter().all(|(part, _)| self.part(*part).is_some()),
             Step::Combine(part, spans, value) => {
@@ -268,21 +268,21 @@ impl Execution {
     /// A sum of parts that are all here.
     fn sum_of(&mut self, at: Spans, terms: &[Term]) -> Buffer {
         let parts: Vec<Buffer> = terms.iter().map(|t| self.bytes_of(t.part, t.spans)).collect();
-        // What is added to nothing costs nothing, unless it is multiplied.
+        // A first term costs nothing, unless it is multiplied.
         let begins = terms.iter().position(|t| t.coefficient == 1);
         let added = parts.iter().enumerate().filter(|(n, _)| Some(*n) != begins);
         self.added += added.map(|(_, part)| part.len() as u64).sum::<u64>();
         sum(at, terms, &parts)
     }
 
-    /// Which term of what is written an part is, and how long it must be.
+    /// Which term of the written content a part is, and how long it must be.
     fn place_in_sum(&self, part: Part) -> Option<(usize, u64)> {
         let Value::Sum(terms) = &self.cell.write()?.value else { return None };
         let place = terms.iter().position(|t| t.part == part)?;
         Some((place, terms[place].spans.len()))
     }
 
-    /// Adds a term of what is written as it comes, so that not all need be held.
+    /// Adds a term of the written content when it arrives, so that not all need be held.
     fn add(&mut self, place: usize, data: Buffer) {
         let write = self.cell.write().expect("it is a sum");
         let Value::Sum(terms) = &write.value else { unreachable!("it is a sum") };

@@ -78,14 +78,14 @@ pub enum Strategy {
 pub enum PlanError {
     /// What is left does not determine what is lost.
     #[error(
-        "the layout does not bear the loss of columns {lost}: what is left does not determine them"
+        "the layout does not tolerate the loss of columns {lost}: the remaining columns do not determine them"
     )]
     NotRecoverable {
         /// Columns that cannot be used.
         lost: ColumnSet,
     },
     /// Who told of it says nothing of use of who calculates.
-    #[error("no column that can be used is named to calculate for stripe {stripe}")]
+    #[error("no available column is named to calculate for stripe {stripe}")]
     NoCalculator {
         /// The stripe.
         stripe: u64,

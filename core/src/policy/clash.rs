@@ -1,4 +1,4 @@
-//! What is refused: words that there are none, and values that do not go together.
+//! Refusals: words that there are none, and values that do not go together.
 
 use super::redundancy::bytes_in_words;
 use super::time::NoTime;
@@ -6,7 +6,7 @@ use super::{
     CalculatedAt, Commands, Commit, Dispatch, Ordering, Policy, SequencerForm, Setting, choice,
 };
 
-/// Why a policy is refused: what was given, what it does not go with, and what would do.
+/// Why a policy is refused: the given value, the conflict, and an alternative.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// There is no such value.
@@ -14,7 +14,7 @@ pub enum PolicyError {
     Word {
         /// The choice's key.
         key: String,
-        /// What was given.
+        /// The given value.
         word: String,
         /// What there is.
         known: String,
@@ -22,7 +22,7 @@ pub enum PolicyError {
     /// There is no such choice, or not here.
     #[error("'{key}' cannot be set; choose from {known}")]
     Key {
-        /// What was given.
+        /// The given value.
         key: String,
         /// What there is.
         known: String,
@@ -35,18 +35,18 @@ pub enum PolicyError {
     Amount {
         /// The choice's key.
         key: &'static str,
-        /// What was given.
+        /// The given value.
         word: String,
         /// What it is like.
         like: &'static str,
     },
-    /// So many parities cannot take each write at once while others wait.
+    /// This many parities cannot be immediate while others are deferred.
     #[error(
         "{given} leaves no parity of {layout} to defer: it has {parities}, so at most {most} can be immediate; choose \
          redundancy=immediate for all"
     )]
     NoneWaits {
-        /// What was given.
+        /// The given value.
         given: Setting,
         /// The volume's layout.
         layout: String,
@@ -77,7 +77,7 @@ pub enum PolicyError {
     /// A choice that is not about stripes.
     #[error("{given} applies to the whole volume; a range can have its own {known}")]
     NotInRanges {
-        /// What was given.
+        /// The given value.
         given: Setting,
         /// What a range can have.
         known: String,
@@ -98,7 +98,7 @@ pub enum PolicyError {
         "{given} is more than {layout} achieves with immediate parity on these disks: {most} hours; give less, or none"
     )]
     BeyondReach {
-        /// What was given.
+        /// The given value.
         given: Setting,
         /// The volume's layout.
         layout: String,
@@ -111,7 +111,7 @@ pub enum PolicyError {
     /// Two values do not go together.
     #[error("{given} conflicts with {with}: {why}")]
     Clash {
-        /// What was given.
+        /// The given value.
         given: Setting,
         /// What it does not go with.
         with: Setting,
@@ -138,7 +138,7 @@ pub enum PolicyError {
     /// There is no parity to say something of.
     #[error("{given} needs a layout with parity, and {layout} has none; omit it")]
     NoParity {
-        /// What was given.
+        /// The given value.
         given: Setting,
         /// The volume's layout.
         layout: String,
@@ -149,7 +149,7 @@ pub enum PolicyError {
          all with `weft volume set VOLUME sequencer={given}`"
     )]
     OtherForm {
-        /// What was given.
+        /// The given value.
         given: SequencerForm,
         /// What the others have.
         now: SequencerForm,
@@ -157,7 +157,7 @@ pub enum PolicyError {
     /// A value is not for volumes.
     #[error("{given} is for measurements only; choose {instead}")]
     Measuring {
-        /// What was given.
+        /// The given value.
         given: Setting,
         /// What would do.
         instead: String,

@@ -1,4 +1,4 @@
-//! When parity is computed (DESIGN's sixth choice; AFRAID): at once, or later, with bounds on what is exposed meanwhile.
+//! When parity is computed (AFRAID): at once, or later, with bounds on the data exposed in the meantime.
 
 use super::time::{in_words, parse_seconds};
 use super::values::{Row, Valued, row};

@@ -190,7 +190,7 @@ impl Valued for Option<CalculatedAt> {
     const ROWS: &'static [Row<Self>] = &CalculatedAt::CHOICES;
 }
 
-/// Who works out what each worker does (DESIGN, section 4).
+/// Who determines the steps of each worker (docs/architecture.md, the plan).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dispatch {
     /// Each worker, for itself, from the request.
@@ -246,8 +246,8 @@ pub enum Controller {
     InBand,
 }
 
-/// Who holds the host's bytes, who coordinates, and who drives the disks (DESIGN, section 1). The first two
-/// are the kinds of [`Dispatch`], without a controller; each of the others says the dispatch, too.
+/// Who holds the host's bytes, who coordinates, and who drives the disks (docs/architecture.md, the plan). The first
+/// two are the kinds of [`Dispatch`], without a controller; each of the others says the dispatch, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Roles {
     /// The node that the host asks coordinates, and each node drives its own disk.
@@ -295,7 +295,7 @@ impl Valued for Roles {
     const ROWS: &'static [Row<Self>] = &Roles::CHOICES;
 }
 
-/// When a write is decided (DESIGN, section 5).
+/// When a write is decided (docs/architecture.md, commit and settling).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Commit {
     /// When every participant holds its final content. (With the journal on, a parity column
@@ -356,7 +356,7 @@ impl Valued for Commit {
     const ROWS: &'static [Row<Self>] = &Commit::CHOICES;
 }
 
-/// Who goes first among requests that overlap (DESIGN, section 6).
+/// Who goes first among requests that overlap (docs/ordering.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ordering {
     /// Nobody sees to it: the zero-overhead protocol of shared storage 4.1, for comparison.

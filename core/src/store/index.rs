@@ -2,8 +2,8 @@
 //! never was. It is what finds a page that was lost on its way to the disk, and tells zeros that were never
 //! written from damage.
 //!
-//! The superblock has a sum of which versions of its pages there are, so an older copy of a page of the index is
-//! found, too. A page says at which superblocks it was written the last three times, since after a crash it may
+//! The superblock has a sum of the versions of its pages, so an older copy of a page of the index is found, too. A
+//! page says at which superblocks it was written the last three times, since after a crash it may
 //! be newer than the superblock.
 //!
 //! It is in memory, 8 bytes for 255 sectors where anything was ever written. A page of it is written after the pages of the table
@@ -32,7 +32,7 @@ const MARKED: u64 = 1 << 63;
 const NEVER: u64 = 0;
 const UNKNOWN: u64 = u64::MAX;
 
-/// What is known of a page of the table.
+/// The state of a page of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// It was never written: it is all zeros.
@@ -49,7 +49,7 @@ pub struct Index {
     /// The disk's incarnation.
     pub disk: u64,
     entries: Sparse<u64>,
-    /// Pages of it that are to be written.
+    /// Pages of it to write.
     dirty: BTreeSet<u64>,
     /// When each of its pages was written the last three times, the latest first.
     written: Vec<[u64; 3]>,
@@ -60,7 +60,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// The index of a table of so many pages that were never written.
+    /// The index of a table of this many pages that were never written.
     pub fn new(disk: u64, pages: u64) -> Index {
         let written = vec![[0; 3]; (pages as usize).div_ceil(PAGES_PER_INDEX)];
         let (entries, dirty) = (Sparse::new(pages), BTreeSet::new());
@@ -72,9 +72,9 @@ impl Index {
         page::seal(Kind::Index, disk, number, 0, Writer::with_room(SECTOR_BYTES)).into()
     }
 
-    /// Takes in a page of it as read from the disk. The `last` checkpoint, and what it was to make of which pages, is known if the
-    /// journal names it: that may have been cut off while it wrote this one. Of a page that is damaged otherwise nothing is known;
-    /// what is wrong with it is returned.
+    /// Takes in a page of it as read from the disk. The `last` checkpoint, and its pages, are known if the journal
+    /// names it: that may have been cut off while it wrote this one. Of a page that is damaged otherwise nothing is
+    /// known; the reason is returned.
     pub fn load(
         &mut self,
         number: u64,
@@ -107,7 +107,7 @@ impl Index {
     /// Nothing is known of a page of it.
     fn forget(&mut self, number: u64) {
         self.entries_of(number).for_each(|at| self.entries.set(at, UNKNOWN));
-        // No page is written with superblock 1: with this no sum fits until it is written anew.
+        // No page is written with superblock 1: with this no sum matches until it is rewritten.
         self.written[number as usize] = [1, 0, 0];
         self.dirty.insert(number);
         self.damaged = true;
@@ -118,7 +118,7 @@ impl Index {
         (0..self.written.len() as u64).for_each(|n| self.forget(n));
     }
 
-    /// A sum of which versions of its pages there are, for the next superblock.
+    /// A sum of the versions of its pages, for the next superblock.
     pub fn sum(&self) -> u64 {
         self.sum
     }
@@ -135,8 +135,8 @@ impl Index {
         !self.damaged && self.sum_at(sequence) == sum
     }
 
-    /// The disk was opened with the superblock of this sequence, and may be again after the next crash: of each
-    /// page the version that it names is remembered, and none between that and what is there now.
+    /// The disk was opened with the superblock of this sequence, and may be again after the next crash: of each page
+    /// the version that it names is remembered, and none between that and the present one.
     pub fn settle(&mut self, sequence: u64) {
         for written in self.written.iter_mut().filter(|w| w[0] > sequence) {
             let named = written.iter().copied().find(|n| *n <= sequence).unwrap_or(0);
@@ -145,7 +145,7 @@ impl Index {
         self.sum = self.sum_at(u64::MAX);
     }
 
-    /// What is known of a page of the table.
+    /// The state of a page of the table.
     pub fn known(&self, page: u64) -> Known {
         match self.entries.get(page) {
             NEVER => Known::Never,
@@ -154,12 +154,12 @@ impl Index {
         }
     }
 
-    /// Whether a sector of a page of the table may be marked, as far as checkpoints have written it.
+    /// Whether a sector of a page of the table may be marked, by the written checkpoints.
     pub fn may_be_marked(&self, page: u64) -> bool {
         self.entries.get(page) & MARKED != 0
     }
 
-    /// The first of these pages of which that is so. What was never written is passed over in one step.
+    /// The first of these pages where that holds. Pages that were never written are skipped in one step.
     pub fn next_marked(&self, pages: Range<u64>) -> Option<u64> {
         self.entries.within(pages).map(|(page, _)| page).find(|page| self.may_be_marked(*page))
     }
@@ -173,7 +173,7 @@ impl Index {
         self.dirty.insert(index_page(page));
     }
 
-    /// A page was written last at this checkpoint, or never if it is 0; one of which nothing is known is named instead.
+    /// A page was written last at this checkpoint, or never if it is 0; an unknown one is named instead.
     pub fn correct(&mut self, page: u64, checkpoint: u64) {
         assert!(checkpoint < MARKED, "no checkpoint has such a number");
         self.entries.set(page, checkpoint);
@@ -191,7 +191,7 @@ impl Index {
         self.written[page as usize][0]
     }
 
-    /// A page of it is to be written with the next checkpoint.
+    /// Marks a page of it for writing with the next checkpoint.
     pub fn mark_dirty(&mut self, page: u64) {
         self.dirty.insert(page);
     }
@@ -256,7 +256,7 @@ impl Index {
         entries
     }
 
-    /// The pages of it that are to be written, at this checkpoint; they count as written from now on.
+    /// The pages of it to write at this checkpoint; they count as written from now on.
     pub fn take_dirty(&mut self, checkpoint: u64) -> Vec<(u64, Buffer)> {
         let dirty = std::mem::take(&mut self.dirty);
         for n in &dirty {
@@ -301,13 +301,13 @@ fn decode_body(page: &[u8], checkpoint: u64) -> Result<(Vec<u64>, [u64; 2]), &'s
     let mut r: Reader = Reader::new(page);
     let mut numbers = |count| (0..count).map(|_| r.u64()).collect::<Read<Vec<_>>>();
     let (Ok(entries), Ok(earlier)) = (numbers(PAGES_PER_INDEX), numbers(2)) else {
-        return Err("it is no whole sector");
+        return Err("it is not a whole sector");
     };
     let known = entries.iter().filter(|entry| **entry != UNKNOWN).map(|entry| entry & !MARKED);
     let named = known.chain(earlier.iter().copied());
     match checkpoint <= MOST_COUNTED && named.max() <= Some(checkpoint) {
         true => Ok((entries, [earlier[0], earlier[1]])),
-        false => Err("it names checkpoints that have not been"),
+        false => Err("it names checkpoints of the future"),
     }
 }
 
@@ -387,7 +387,7 @@ mod tests {
         let load = |page: Vec<u8>| Index::new(9, 3).load(0, &page, None);
         assert_eq!(load(page(5, 4, 5)), None);
         assert_eq!(load(page(UNKNOWN, 0, 5)), None);
-        let wrong = Some("it names checkpoints that have not been");
+        let wrong = Some("it names checkpoints of the future");
         assert_eq!(load(page(6, 4, 5)), wrong);
         assert_eq!(load(page(5, 6, 5)), wrong);
         assert_eq!(load(page(5, 4, MOST_COUNTED + 1)), wrong);

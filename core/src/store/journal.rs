@@ -24,7 +24,7 @@ struct Pending {
 struct Frame {
     number: u64,
     at: u64,
-    /// Sectors taken, with what was skipped before it at the ring's end.
+    /// Sectors used, including those skipped before it at the ring's end.
     taken: u64,
     /// Prepared writes in it that are still needed.
     pins: u32,
@@ -49,16 +49,16 @@ pub(crate) struct Journal {
     pending: VecDeque<Pending>,
     urgent: bool,
     in_flight: Vec<Entry>,
-    /// Frames that are safe, of which nothing is said before the content of the writes in the first of them is, too: the
+    /// Safe frames that are not reported before the content of the writes in the first of them is safe, too: the
     /// number of each, and its entries.
     landed: VecDeque<(u64, Vec<Entry>)>,
     /// The first frame with a write that was found without its content, until the journal says that it has aborted.
     doubtful: Option<u64>,
-    /// Such writes and their frames, of which nothing may be said yet.
+    /// Such writes and their frames, which may not be reported yet.
     doubted: Vec<(Timestamp, u64)>,
     /// Content of whole slots has become safe, and no frame says so.
     safe_unsaid: bool,
-    /// The first frame that names the known writes; what is older may go, it may not.
+    /// The first frame that names the known writes; older frames may go, this one may not.
     known_from: Option<u64>,
     pub stalled: bool,
     /// No frame begins for the moment.
@@ -95,16 +95,16 @@ impl Journal {
     /// Checks what must hold of the ring.
     pub fn check(&self) {
         let frames: u64 = self.frames.iter().map(|f| f.taken).sum();
-        assert_eq!(self.used, frames + self.leaving, "what is in use are frames, or was");
+        assert_eq!(self.used, frames + self.leaving, "used sectors hold frames, or did");
         assert!(self.used <= self.size, "the ring holds {} of {}", self.used, self.size);
         let end = (self.tail + self.used) % self.size;
-        assert_eq!(end, self.head, "what is in use ends where the next frame goes");
+        assert_eq!(end, self.head, "used sectors end where the next frame begins");
         let first = self.next_frame - self.frames.len() as u64;
         let numbered = self.frames.iter().zip(first..).all(|(f, n)| f.number == n);
         assert!(numbered, "frames are numbered one after the other, up to the next");
         assert!(
             self.known_from.is_none_or(|n| n < self.next_frame),
-            "what is known is named later"
+            "the known frame is named later"
         );
     }
 
@@ -119,7 +119,7 @@ impl Journal {
         self.unsaid().any(|e| matches!(e, Entry::Prepare { ts: t, .. } if *t == ts))
     }
 
-    /// Entries of which nothing has been said yet.
+    /// Entries that have not been reported yet.
     fn unsaid(&self) -> impl Iterator<Item = &Entry> {
         let landed = self.landed.iter().flat_map(|(_, entries)| entries);
         self.pending.iter().map(|p| &p.entry).chain(&self.in_flight).chain(landed)
@@ -176,7 +176,7 @@ impl Journal {
         self.doubted.push((ts, frame));
     }
 
-    /// The frames of writes that were found without their content, of which nothing may be said yet.
+    /// The frames of writes that were found without their content, which may not be reported yet.
     pub fn doubted_frames(&self) -> impl Iterator<Item = u64> + '_ {
         self.doubted.iter().map(|(_, frame)| *frame)
     }
@@ -189,7 +189,7 @@ impl Journal {
         }
     }
 
-    /// The known writes are about to be named anew.
+    /// The known writes are about to be named again.
     pub fn name_known(&mut self, known: impl Iterator<Item = Entry>) {
         self.known_from = None;
         known.for_each(|entry| self.add(entry));
@@ -200,7 +200,7 @@ impl Journal {
         self.known_from = frame;
     }
 
-    /// What waits is to be written now.
+    /// Waiting entries must be written now.
     pub fn urge(&mut self) {
         self.urgent |= !self.pending.is_empty();
     }
@@ -281,7 +281,7 @@ impl Journal {
         self.frames.iter().take_while(|f| f.number < number).map(|f| f.taken).sum()
     }
 
-    /// Whether a frame of so many sectors would take of what is kept for checkpoints.
+    /// Whether a frame of this many sectors would use space reserved for checkpoints.
     pub fn is_tight(&self, sectors: u64) -> bool {
         self.room(sectors, self.size / 4).is_none()
     }
@@ -314,7 +314,7 @@ impl Journal {
 
     /// Takes in a frame found by recovery.
     pub fn found(&mut self, number: u64, at: u64, sectors: u64, pins: u32) {
-        // The first frame of an empty ring begins it anew.
+        // The first frame of an empty ring restarts it.
         let wraps = at < self.head && !self.frames.is_empty();
         let skipped =
             if wraps && self.config.counts_what_is_skipped() { self.size - self.head } else { 0 };
@@ -325,13 +325,13 @@ impl Journal {
         self.next_frame = number + 1;
     }
 
-    /// A frame of so many sectors stands in the ring.
+    /// A frame of this many sectors is in the ring.
     fn take_room(&mut self, frame: Frame, sectors: u64) {
         self.used += frame.taken;
         self.head = (frame.at + sectors) % self.size;
         assert!(self.used <= self.size, "the ring holds {} of {} sectors", self.used, self.size);
         let end = (self.tail + self.used) % self.size;
-        assert_eq!(end, self.head, "what is in use ends where the next frame goes");
+        assert_eq!(end, self.head, "used sectors end where the next frame begins");
         self.frames.push_back(frame);
     }
 
@@ -353,8 +353,8 @@ impl Journal {
         }
     }
 
-    /// The head of the next frame with these entries and so many of what waits, and where it goes: the sectors to be skipped
-    /// before it, if there is room.
+    /// The head of the next frame with these entries and this many waiting ones, and its place: the sectors to be
+    /// skipped before it, if there is room.
     fn frame_of(&self, first: &[Entry], count: usize) -> ((Vec<u8>, FrameHead), Option<u64>) {
         let waiting = self.pending.iter().take(count).map(|p| &p.entry);
         let entries = first.iter().chain(waiting);
@@ -404,7 +404,7 @@ impl JournalStore {
             // An empty ring has all its room in one piece.
             (j.head, j.tail) = (0, 0);
         }
-        // What was heard goes with whatever is written next: it must be safe before what follows from it.
+        // Received positions go with the next frame: it must be safe before what follows from it.
         let mut first: Vec<Entry> = self.life_to_write.map(Entry::Life).into_iter().collect();
         if !self.heard_since.is_empty() {
             first.push(Entry::Heard(self.heard_since.iter().map(|(n, r)| (*n, *r)).collect()));
@@ -436,7 +436,7 @@ impl JournalStore {
         }
         for entry in &entries {
             if let Err(why) = entry.check(j.bounds) {
-                panic!("an entry is to be written that makes no sense: {why}: {entry:?}");
+                panic!("an invalid entry would be written: {why}: {entry:?}");
             }
         }
         let at = if skipped > 0 { 0 } else { j.head };
@@ -476,7 +476,7 @@ impl JournalStore {
         self.pump();
     }
 
-    /// Says what frames promise, one after the other, as far as the content of the writes in them is safe.
+    /// Reports frames, one after the other, up to the first write whose content is not safe.
     pub(super) fn land(&mut self) {
         let waits = |slots: &Slots, entry: &Entry| match entry {
             Entry::Prepare { ts, .. } => slots.is_landing(*ts),

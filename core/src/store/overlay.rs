@@ -16,7 +16,7 @@ pub(crate) enum Content {
         at: u64,
         crc: u32,
     },
-    /// Nothing: what was there is out of date, and so is whatever is added to it.
+    /// Nothing: the content there is stale, and so is any sum with it.
     Mark,
 }
 
@@ -30,8 +30,7 @@ impl Content {
     }
 }
 
-/// What is committed of a sector: content, if any, and deltas on top of it (or of what is
-/// in place).
+/// The committed changes of a sector: content, if any, and deltas on top of it (or of the content in place).
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Over {
     pub content: Option<(Timestamp, Content)>,
@@ -46,7 +45,7 @@ impl Over {
     /// Sums everything up as `content` of the newest write.
     pub fn settle(&mut self, content: Buffer) {
         let newest = self.newest();
-        // What was summed up before counts on.
+        // Earlier sums continue to count.
         if self.settled.is_empty() {
             self.settled = self.writes().collect();
         }
@@ -54,12 +53,12 @@ impl Over {
         self.deltas.clear();
     }
 
-    /// Its content is where it is to be already.
+    /// Its content is at its final place already.
     pub fn settle_in_slot(&mut self) {
         self.settled = self.writes().collect();
     }
 
-    /// The content that it was summed up as, but for content that is where it is to be.
+    /// The content that it was summed up as, except content at its final place.
     pub fn settled(&self) -> Option<&Buffer> {
         self.content.as_ref().and_then(|c| c.1.bytes())
     }
@@ -82,7 +81,7 @@ impl Over {
         names
     }
 
-    /// Whether what is below its deltas must be read, to add them.
+    /// Whether the content below its deltas must be read, to add them.
     pub fn needs_base(&self) -> bool {
         match &self.content {
             None => true,
@@ -91,7 +90,7 @@ impl Over {
         }
     }
 
-    /// Takes out what was there in `earlier` already.
+    /// Removes changes that were in `earlier` already.
     pub fn split_off_earlier(&mut self, earlier: &Over) -> Over {
         let had = |ts: Timestamp| earlier.writes().any(|e| e == ts);
         let content = self.content.take_if(|c| had(c.0));
@@ -166,7 +165,7 @@ impl Overlay {
     /// Adds a committed change. Returns in how many sectors it counts; what it supersedes is
     /// appended to `superseded`, a name for each sector. Without journal (`volatile`) a write
     /// counts until what stands for it is in place. In sectors that were `overtaken` it has no effect; those in which
-    /// it has none because of what is here are appended.
+    /// it has none because of changes here are appended.
     pub fn add(
         &mut self,
         ts: Timestamp,
@@ -229,7 +228,7 @@ impl Overlay {
         self.sectors.range(from..end).find(|(_, over)| over.is_marked()).map(|(s, _)| *s)
     }
 
-    /// The first of these sectors of which anything is here.
+    /// The first of these sectors with a change here.
     pub fn next(&self, sectors: Range<u64>) -> Option<u64> {
         self.sectors.range(sectors).next().map(|(sector, _)| *sector)
     }

@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 /// What is wrong with a page that names a checkpoint of which neither the superblock nor the journal knows.
-pub const UNKNOWN_CHECKPOINT: &str = "it is from a checkpoint of which the journal knows nothing";
+pub const UNKNOWN_CHECKPOINT: &str = "it is from a checkpoint that the journal does not have";
 
 /// The page with this body, as a sector.
 pub fn seal(kind: Kind, disk: u64, number: u64, checkpoint: u64, mut body: Writer) -> Vec<u8> {
@@ -43,13 +43,13 @@ pub fn seal(kind: Kind, disk: u64, number: u64, checkpoint: u64, mut body: Write
 pub fn decode(kind: Kind, disk: u64, number: u64, sector: &[u8]) -> Result<u64, &'static str> {
     let mut r: Reader = Reader::new(sector.get(BODY_BYTES..).unwrap_or_default());
     let (Ok(found), Ok(checkpoint), Ok(crc)) = (r.u32(), r.u64(), r.u32()) else {
-        return Err("it is no whole sector");
+        return Err("it is not a whole sector");
     };
     if crc_of(kind, disk, &sector[..CRC]) != crc {
-        return Err("it does not fit its checksum");
+        return Err("it does not match its checksum");
     }
     if u64::from(found) != number {
-        return Err("another page stands in its place");
+        return Err("another page is in its place");
     }
     Ok(checkpoint)
 }

@@ -43,7 +43,7 @@ impl Base {
             (Some((_, Content::Slot { at, crc })), _) => Base::Disk { at: *at, crc: *crc },
             (None, State::Hole) => Base::Hole,
             (None, State::Written) => {
-                let at = place.expect("what is written is somewhere");
+                let at = place.expect("a written sector has a place");
                 Base::Disk { at, crc: entry.crc }
             }
             (None, State::Bad) => Base::Lost,
@@ -169,7 +169,7 @@ impl JournalStore {
         match self.below(sector).filter(|_| self.config.adds_to_shown()) {
             Some(below) if layers.content.is_none() && entry == TableEntry::FRESH => {
                 let (layers, entry, place) = self.seen(below);
-                assert!(layers.deltas.is_empty(), "what lies below a view is put in place first");
+                assert!(layers.deltas.is_empty(), "content below a view is applied first");
                 Base::of(&layers, entry, place)
             }
             _ => Base::of(layers, entry, self.slots.place_of(sector)),

@@ -1,5 +1,5 @@
-//! Scans: which sectors of a range are of some kind. A scan walks over what is there, and passes over slots that have no
-//! place in one step, however many there are.
+//! Scans: which sectors of a range are of some kind. A scan visits existing content, and skips slots without a place
+//! in one step, however many.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -43,12 +43,12 @@ impl Scan {
 /// Finds the first of some sectors that are of a kind.
 type Finder<'a> = &'a dyn Fn(&JournalStore, Range<u64>) -> Option<Range<u64>>;
 
-/// So many sectors are looked at together, as many as 64 pages of the table speak of,
+/// This many sectors are examined together, as many as 64 pages of the table describe,
 const PIECE: u64 = 64 * ENTRIES_PER_PAGE as u64;
-/// in at most so many runs.
+/// in at most this many runs.
 const RUNS: usize = 64;
 
-/// Of so many marked pages of the table is looked up whose sectors they are.
+/// For this many marked pages of the table, the owners of their sectors are looked up.
 const FEW_MARKED: usize = 64;
 
 #[derive(Clone, Hash)]
@@ -107,8 +107,8 @@ impl JournalStore {
                 self.counters.scanned += 1;
                 let version = self.version(sector, lost);
                 let is_wanted = match what {
-                    // What is marked says nothing of what a disk has missed that was away: that would have been computed.
-                    // But one that has lost what it had cannot tell what it has.
+                    // Marks say nothing about writes that a disk missed while it was down: that would have been
+                    // computed. But one that has lost what it had cannot tell what it has.
                     Scan::Since(since) => {
                         let mut says = || since == Timestamp::ZERO || !self.is_marked(sector);
                         version > Timestamp::ZERO && version >= since && says()
@@ -131,7 +131,7 @@ impl JournalStore {
         }
     }
 
-    /// The next runs of these sectors of which anything is known but that they were never written.
+    /// The next runs of these sectors that are not known to be unwritten.
     fn next_present(&self, sectors: Range<u64>, through: bool) -> Vec<Range<u64>> {
         let (mut runs, mut left) = (Vec::new(), PIECE);
         let mut from = sectors.start;
@@ -165,7 +165,7 @@ impl JournalStore {
         own.into_iter().chain(below).min_by_key(|run| run.start)
     }
 
-    /// The first of these runs, up to so many sectors of it.
+    /// The first of these runs, up to this many sectors of it.
     fn next_run(&self, sectors: Range<u64>, most: u64) -> Option<Range<u64>> {
         if sectors.is_empty() {
             return None;
@@ -226,7 +226,7 @@ impl JournalStore {
         self.overlay.next_mark(from, end).into_iter().chain(placing.map(|(s, _)| s)).min()
     }
 
-    /// The same where there are slots: of a slot, or of what is behind all of them.
+    /// The same where there are slots: of a slot, or of the sectors behind all of them.
     fn next_marked_slot(&self, from: u64, end: u64) -> Option<Range<u64>> {
         let first = self.next_marked_in_memory(from, end);
         let in_place = self.next_marked_in_place(from..first.unwrap_or(end));
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use crate::units::{SECTOR, SECTOR_BYTES};
 
-    /// A disk of 1 TiB. What was never written takes no memory.
+    /// A disk of 1 TiB. Sectors that were never written take no memory.
     const SECTORS: u64 = 1 << 28;
 
     #[derive(Default)]
@@ -369,7 +369,7 @@ mod tests {
         store.release(Timestamp(ts));
     }
 
-    /// What was trials' finding: an empty array took memory and time for all that it could hold.
+    /// Found by trials: an empty array took memory and time for all that it could hold.
     #[test]
     fn an_empty_disk_costs_next_to_nothing_however_large_it_is() {
         let superblock = Superblock::divide(7, 3, 9, SECTORS, 512).expect("it is large enough");
@@ -422,7 +422,7 @@ mod tests {
         );
         assert!(held(&store) <= 5 * 1024, "{} numbers take memory", held(&store));
 
-        // What is zeroed is in use until its zeros are in place.
+        // Zeroed sectors are in use until their zeros are in place.
         write(&mut store, &mut disk, 30, first, Buffer::Zero(SECTOR_BYTES));
         assert_eq!(scan(&mut store, &mut disk, Scan::Content), [last]);
         assert_eq!(scan(&mut store, &mut disk, Scan::Used), both);

@@ -2,12 +2,12 @@
 //! timestamp of the write that made it. Pages are read when needed and kept while there is
 //! room.
 //!
-//! A page says which page of which disk it is and at which checkpoint it was written; the [index](super::index)
+//! A page has the numbers of its disk, of itself and of the checkpoint that wrote it; the [index](super::index)
 //! says at which it was. So zeros, a page of another place, and an older copy are found: all its sectors count as
 //! lost then, and are rebuilt from the other columns.
 //!
 //! Where data has only a length the table has no entries either: every sector of a page is
-//! written, and it takes up its room all the same.
+//! written, and it still uses its space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub const ENTRY_BYTES: usize = 16;
 /// Entries in a page, which is a sector; the last 16 bytes say what page it is.
 pub const ENTRIES_PER_PAGE: usize = page::BODY_BYTES / ENTRY_BYTES;
 
-/// What is known of a sector's place.
+/// The state of a sector's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
@@ -41,7 +41,7 @@ pub enum State {
 }
 
 impl State {
-    /// From its number on disk; what is unknown counts as lost.
+    /// From its number on disk; unknown sectors count as lost.
     pub fn from_byte(byte: u8) -> State {
         match byte {
             0 => State::Hole,
@@ -59,7 +59,7 @@ pub struct TableEntry {
     pub version: Timestamp,
     /// CRC-32C of the content, if written.
     pub crc: u32,
-    /// What is there.
+    /// The content there.
     pub state: State,
     /// Whose sector it was when the entry was written: the lower 24 bits of the logical slot's number, 0 without slots.
     pub slot: u32,
@@ -69,7 +69,7 @@ impl TableEntry {
     /// A sector never written.
     pub const FRESH: TableEntry =
         TableEntry { version: Timestamp::ZERO, crc: 0, state: State::Hole, slot: 0 };
-    /// A sector that is lost, of which nothing is known.
+    /// A lost sector without a known version.
     pub const LOST: TableEntry = TableEntry { state: State::Bad, ..TableEntry::FRESH };
     /// A sector whose content is only a length.
     const LENGTH: TableEntry = TableEntry { state: State::Written, ..TableEntry::FRESH };
@@ -99,13 +99,14 @@ struct Page {
     used: u64,
 }
 
-/// The checkpoints of which a disk knows while it is being opened; afterwards all. A page that was written at another is from one whose apply entry was
+/// The checkpoints that a disk knows while it is being opened; afterwards all. A page that was written at another is
+/// from one whose apply entry was
 /// lost: what it says has been put in place would be put in place again, and changes added twice.
 #[derive(Clone, Hash)]
 pub(crate) struct Numbers {
     /// All up to this one, which the superblock names.
     pub upto: u64,
-    /// Those of which the journal has an apply entry.
+    /// Those with an apply entry in the journal.
     pub applied: BTreeSet<u64>,
 }
 
@@ -116,7 +117,7 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Whether there was such a checkpoint, as far as is known.
+    /// Whether the checkpoint is known to have existed.
     pub fn has(&self, checkpoint: u64) -> bool {
         checkpoint <= self.upto || self.applied.contains(&checkpoint)
     }
@@ -126,14 +127,13 @@ impl Numbers {
 #[derive(Clone, Hash)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Page>,
-    /// Those that are to be written with the next checkpoint.
+    /// Those to write with the next checkpoint.
     dirty: BTreeSet<u64>,
     room: usize,
     clock: u64,
     /// Pages that were seen with a marked sector, since before the index says so.
     marked: BTreeSet<u64>,
-    /// Pages that are from a checkpoint of which nothing is known. They are to be written anew before their number is one
-    /// that counts.
+    /// Pages from an unknown checkpoint. They must be rewritten before their number becomes valid.
     refused: BTreeSet<u64>,
     /// Pages that the last checkpoint may have left torn, while the disk is being opened.
     pub torn: BTreeMap<u64, TornPage>,
@@ -143,7 +143,7 @@ pub(crate) struct Table {
     pub index: Option<Index>,
 }
 
-/// A page that is to be written.
+/// A page to write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DirtyPage {
     pub number: u64,
@@ -218,8 +218,8 @@ impl Table {
         self.index.as_ref().and_then(|index| index.next_marked(unseen)).or(seen)
     }
 
-    /// Takes in a page as read from the disk, unless it is there already. If it is damaged, or could not be
-    /// read, all its sectors are lost, and what is wrong with it is returned.
+    /// Takes in a page as read from the disk, unless it is there already. If it is damaged, or could not be read, all
+    /// its sectors are lost, and the reason is returned.
     pub fn load(&mut self, number: u64, page: Option<&Buffer>) -> Option<&'static str> {
         if self.has(number) {
             return None;
@@ -246,7 +246,7 @@ impl Table {
     }
 
     /// The entries of a page that a power cut tore, if they are those that the last checkpoint was going to write: see
-    /// [`torn`](super::torn). It is to be written again.
+    /// [`torn`](super::torn). It must be written again.
     fn mended(&mut self, number: u64, bytes: &[u8]) -> Option<Vec<TableEntry>> {
         let torn = self.torn.get(&number)?;
         let disk = self.index.as_ref()?.disk;
@@ -284,17 +284,17 @@ impl Table {
         changed.into_iter().map(sum).collect()
     }
 
-    /// What is wrong with a page as it stands on the disk, if it is not the one in memory.
+    /// The difference between a page on the disk and the one in memory, if any.
     pub fn differs(&self, number: u64, bytes: &[u8]) -> Option<&'static str> {
         let clean = |page: &&Page| !self.dirty.contains(&number) && !page.entries.is_empty();
         let page = self.pages.get(&number).filter(clean)?;
         match self.decode(number, bytes) {
             Err(wrong) => Some(wrong),
-            Ok(entries) => (entries != page.entries).then_some("it is not what was written last"),
+            Ok(entries) => (entries != page.entries).then_some("it differs from the last write"),
         }
     }
 
-    /// A page in memory is to be written with the next checkpoint.
+    /// Marks a page in memory for writing with the next checkpoint.
     pub fn mark_dirty(&mut self, number: u64) {
         if self.has(number) {
             self.dirty.insert(number);
@@ -307,7 +307,7 @@ impl Table {
             // Version 1: a page of zeros was never written.
             return match sealed(bytes).is_some() || zeros() {
                 true => decode_entries(bytes),
-                false => Err("it does not fit its checksum"),
+                false => Err("it does not match its checksum"),
             };
         };
         match (page::decode(Kind::Table, index.disk, number, bytes), index.known(number)) {
@@ -340,8 +340,8 @@ impl Table {
         dirty.into_iter().map(|number| self.written(number, checkpoint)).collect()
     }
 
-    /// The pages that were refused as bytes, written at this checkpoint: all their sectors are lost, but for those of which the
-    /// journal has said what they are.
+    /// The pages that were refused as bytes, written at this checkpoint: all their sectors are lost, except those
+    /// whose content the journal has given.
     pub fn take_refused(&mut self, checkpoint: u64) -> Vec<DirtyPage> {
         let refused = std::mem::take(&mut self.refused);
         self.dirty.retain(|number| !refused.contains(number));
@@ -350,7 +350,7 @@ impl Table {
 
     /// A page as it is written at this checkpoint.
     fn written(&mut self, number: u64, checkpoint: u64) -> DirtyPage {
-        let entries = &self.pages.get(&number).expect("what is dirty stays in memory").entries;
+        let entries = &self.pages.get(&number).expect("dirty pages stay in memory").entries;
         let bytes = match entries.is_empty() {
             true => Buffer::Length(SECTOR_BYTES),
             false => encode_page(self.index.as_ref(), number, checkpoint, entries).into(),
@@ -389,7 +389,7 @@ fn encode_page(
 fn decode_entries(page: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
     let mut r = Reader::new(page);
     let entries = (0..ENTRIES_PER_PAGE).map(|_| TableEntry::take(&mut r));
-    entries.collect::<Read<_>>().map_err(|_| "it is no whole sector")
+    entries.collect::<Read<_>>().map_err(|_| "it is not a whole sector")
 }
 
 fn lost_page() -> Vec<TableEntry> {

@@ -125,9 +125,7 @@ impl JournalStore {
         }
         let free: Vec<u64> = unreadable.into_iter().filter(|s| self.journal.is_free(*s)).collect();
         for sector in &free {
-            self.damaged(format!(
-                "sector {sector} of the journal cannot be read; it is written anew"
-            ));
+            self.damaged(format!("sector {sector} of the journal cannot be read; it is rewritten"));
         }
         let zeros = free.into_iter().map(|s| (s, Buffer::Zero(SECTOR_BYTES))).collect();
         let start = self.superblock.journal_start();
@@ -193,7 +191,7 @@ impl JournalStore {
                 let found = Superblock::decode_copy(bytes, place).map(|sb| sb.sequence);
                 let newest = sequence % SUPERBLOCKS == place;
                 let good = found.is_ok_and(|found| found == sequence || !newest);
-                (!good).then_some("it is not the one that was written last")
+                (!good).then_some("it differs from the last write")
             }
         };
         let Some(wrong) = wrong else { return };
@@ -201,23 +199,23 @@ impl JournalStore {
             Part::Table(page) => {
                 self.table.mark_dirty(page);
                 self.damaged(format!(
-                    "page {page} of the checksum table is damaged: {wrong}; it is written anew"
+                    "page {page} of the checksum table is damaged: {wrong}; it is rewritten"
                 ));
             }
             Part::Index(page) => {
                 self.table.index.as_mut().expect("of version 2").mark_dirty(page);
                 self.damaged(format!(
-                    "page {page} of the table's index is damaged: {wrong}; it is written anew"
+                    "page {page} of the table's index is damaged: {wrong}; it is rewritten"
                 ));
             }
             Part::Owners(page) => {
                 self.slots.mark_dirty(page);
                 self.damaged(format!(
-                    "page {page} of the slots' owners is damaged: {wrong}; it is written anew"
+                    "page {page} of the slots' owners is damaged: {wrong}; it is rewritten"
                 ));
             }
             Part::Superblock(place) => {
-                self.damaged(format!("superblock {place} is damaged: {wrong}; it is written anew"));
+                self.damaged(format!("superblock {place} is damaged: {wrong}; it is rewritten"));
                 // They are written in turn.
                 self.verifying.mend += 1;
             }

@@ -87,7 +87,7 @@ pub fn make(
 fn check_kind(source: &VolumeStatus, kind: &Parameters) -> Result<(), Status> {
     let differs = |key: &str, asked: Option<String>, has: &str| match asked {
         Some(asked) if asked != has => Err(Status::invalid_argument(format!(
-            "a copy has the {key} of its source, {has}, and {asked} is asked; use a class with the same"
+            "a copy has the {key} of its source, {has}, and {asked} was requested; use a class with the same value"
         ))),
         _ => Ok(()),
     };
@@ -128,8 +128,8 @@ pub fn release(cluster: &Cluster, snapshot: &str) -> Result<(), Status> {
         if let Some(deleted) = clones.iter().find(|clone| clone.mode == VolumeMode::Deleted) {
             let name = &deleted.name;
             return Err(Status::failed_precondition(format!(
-                "snapshot '{snapshot}' has the clone '{name}', which was deleted and can be brought back for a day; \
-                 `weft volume delete {name} --now` ends that"
+                "snapshot '{snapshot}' has the clone '{name}', which was deleted and can be \
+                 restored for a day; `weft volume delete {name} --now` deletes it permanently"
             )));
         }
         for clone in clones.iter().filter(|clone| clone.flattening.is_none()) {

@@ -43,7 +43,7 @@ pub fn create(
     match wanted == volumes {
         true => Ok(described(&group, &there)),
         false => Err(Status::already_exists(format!(
-            "group snapshot '{group}' is there, of other volumes"
+            "group snapshot '{group}' already exists, of other volumes"
         ))),
     }
 }

@@ -52,18 +52,18 @@ pub fn described(volume: &VolumeStatus) -> VolumeHealth {
             health_statuses.push(entry(
                 VolumeHealthErrorType::Inaccessible,
                 "NodesMissing",
-                format!("more nodes are away than the layout bears: {}", missing.join(", ")),
+                format!("more nodes are down than the layout tolerates: {}", missing.join(", ")),
             ));
         }
         VolumeMode::NotServed => health_statuses.push(entry(
             VolumeHealthErrorType::Inaccessible,
             "CutOff",
-            "the process that the driver asks reaches no majority".to_string(),
+            "the driver's process is not connected to a majority".to_string(),
         )),
         VolumeMode::Degraded | VolumeMode::Reconstructing => health_statuses.push(entry(
             VolumeHealthErrorType::Degraded,
             "Degraded",
-            format!("{} of {} extents lack a column", lacking(volume), volume.extents),
+            format!("{} of {} extents have a missing column", lacking(volume), volume.extents),
         )),
         _ => {}
     }
@@ -72,7 +72,7 @@ pub fn described(volume: &VolumeStatus) -> VolumeHealth {
         health_statuses.push(entry(
             VolumeHealthErrorType::DataLoss,
             "WritesForgotten",
-            format!("disks have lost writes that they had promised, of nodes {}", nodes.join(", ")),
+            format!("disks have lost acknowledged writes, of nodes {}", nodes.join(", ")),
         ));
     }
     VolumeHealth { volume_id: volume.name.clone(), health_statuses }

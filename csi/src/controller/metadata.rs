@@ -48,7 +48,7 @@ impl Comparison {
         }
         if offset > size {
             return Err(Status::out_of_range(format!(
-                "the starting offset {offset} lies beyond the end of the snapshot, {size} bytes"
+                "the starting offset {offset} is beyond the end of the snapshot, {size} bytes"
             )));
         }
         let most = if most == 0 { USUAL } else { most.min(USUAL) };
@@ -77,7 +77,7 @@ impl Comparison {
             }
             match answer["next"].as_u64() {
                 Some(next) if next > offset => offset = next,
-                Some(_) => return Err(Status::internal("the comparison does not go on")),
+                Some(_) => return Err(Status::internal("the comparison makes no progress")),
                 None => return Ok(()),
             }
         }

@@ -28,7 +28,7 @@ pub fn publish(
     let volume = cluster.require_volume(name)?;
     if !cluster.hosts()?.contains(node) {
         return Err(Status::not_found(format!(
-            "the cluster knows no host '{node}'; `weft host create {node}` makes one"
+            "the cluster has no host '{node}'; `weft host create {node}` adds it"
         )));
     }
     let read_only = asked.readonly || wanted.reads_only;

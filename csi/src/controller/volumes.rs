@@ -42,7 +42,7 @@ pub fn create(cluster: &Cluster, asked: &CreateVolumeRequest) -> Result<Volume, 
     };
     if !sizes.fits(there.size) {
         return Err(Status::already_exists(format!(
-            "volume '{name}' is there, with another size: {} bytes",
+            "volume '{name}' already exists, with another size: {} bytes",
             there.size
         )));
     }
@@ -123,8 +123,8 @@ fn check_origin(there: &VolumeStatus, origin: Option<&copies::Origin>) -> Result
     }
     let name = &there.name;
     Err(Status::already_exists(match below {
-        Some(below) => format!("volume '{name}' is there, as a copy of '{below}'"),
-        None => format!("volume '{name}' is there, and is not a copy of that source"),
+        Some(below) => format!("volume '{name}' already exists, as a copy of '{below}'"),
+        None => format!("volume '{name}' already exists, and is not a copy of that source"),
     }))
 }
 

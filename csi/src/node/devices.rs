@@ -196,10 +196,10 @@ impl Device {
                 Ok(again) => begun = Some(again),
                 // Another node may use the volume now. Requests that wait fail, and the device ends.
                 Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-                    self.say(&format!("it is given up: {e}"));
+                    self.say(&format!("it is abandoned: {e}"));
                     if let Err(e) = Netlink::open().and_then(|kernel| kernel.disconnect(self.index))
                     {
-                        self.say(&format!("the kernel does not give it up: {e}"));
+                        self.say(&format!("the kernel does not release it: {e}"));
                     }
                     return;
                 }
@@ -276,7 +276,7 @@ fn size_of(index: u32) -> Option<u64> {
 fn index_of(device: &Path) -> io::Result<u32> {
     let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let index = name.strip_prefix("nbd").and_then(|digits| digits.parse().ok());
-    index.ok_or_else(|| io::Error::other(format!("{} is no NBD device", device.display())))
+    index.ok_or_else(|| io::Error::other(format!("{} is not an NBD device", device.display())))
 }
 
 /// Waits until something is so; whether it is.

@@ -136,7 +136,7 @@ fn read_begin(device: &Path) -> Result<(), Status> {
     let metadata = fs::metadata(device).map_err(|e| cannot("find", device, &e))?;
     if !metadata.file_type().is_block_device() {
         return Err(Status::internal(format!(
-            "{} is no block device (mode {:o})",
+            "{} is not a block device (mode {:o})",
             device.display(),
             metadata.mode()
         )));
@@ -154,7 +154,7 @@ fn no_partitions(device: &Path) -> Result<(), Status> {
     match found.status.code() {
         Some(NOTHING) => Ok(()),
         _ => Err(Status::failed_precondition(format!(
-            "{} holds something that is no file system, and was not changed: {}",
+            "{} has content other than a file system, and was not changed: {}",
             device.display(),
             said(&found)
         ))),

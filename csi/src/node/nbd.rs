@@ -90,7 +90,7 @@ async fn connect_to(
     send_option(&mut stream, START_TLS, &[]).await?;
     match reply(&mut stream, START_TLS).await? {
         (ACKNOWLEDGED, _) => {}
-        (_, why) => return Err(refused("does not speak TLS", &why)),
+        (_, why) => return Err(refused("does not support TLS", &why)),
     }
     // Nodes are known by the cluster's authority, and not by their addresses.
     let anybody = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
@@ -114,7 +114,7 @@ async fn greet(stream: &mut (impl Stream + ?Sized)) -> io::Result<()> {
     stream.read_exact(&mut greeting).await?;
     let flags = stream.read_u16().await?;
     if greeting != *GREETING || flags & FIXED_NEWSTYLE == 0 {
-        return Err(invalid("NBD is not spoken there"));
+        return Err(invalid("the other end does not use NBD"));
     }
     stream.write_u32(CLIENT_FLAGS).await?;
     stream.flush().await
@@ -133,13 +133,13 @@ async fn go(mut stream: impl Stream + 'static, volume: &str) -> io::Result<Link>
             (ACKNOWLEDGED, _) => break,
             (INFO, said) => export = read_export(&said).or(export),
             (NO_RIGHT, why) => {
-                let why = refused("does not let this host use the volume", &why);
+                let why = refused("does not allow this host to use the volume", &why);
                 return Err(io::Error::new(ErrorKind::PermissionDenied, why));
             }
             (_, why) => return Err(refused("does not serve the volume", &why)),
         }
     }
-    let (size, flags) = export.ok_or_else(|| invalid("the size of the volume is not said"))?;
+    let (size, flags) = export.ok_or_else(|| invalid("the size of the volume is missing"))?;
     Ok(Link { stream: Box::new(stream), size, flags })
 }
 
@@ -171,14 +171,14 @@ async fn reply(stream: &mut (impl Stream + ?Sized), option: u32) -> io::Result<(
     let (to, kind, length) =
         (stream.read_u32().await?, stream.read_u32().await?, stream.read_u32().await?);
     if magic != REPLY || to != option || length > LONGEST {
-        return Err(invalid("the answer is not one of NBD"));
+        return Err(invalid("the answer is not valid NBD"));
     }
     let mut said = vec![0; length as usize];
     stream.read_exact(&mut said).await?;
     let is_known = kind == ACKNOWLEDGED || kind == INFO || kind & REFUSED != 0;
     match is_known {
         true => Ok((kind, said)),
-        false => Err(invalid("the answer is not one of NBD")),
+        false => Err(invalid("the answer is not valid NBD")),
     }
 }
 

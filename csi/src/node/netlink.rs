@@ -101,7 +101,9 @@ impl Netlink {
         ];
         let answer = self.ask(CONNECT, &asked.concat())?;
         let index = find(&answer, INDEX).and_then(|n| Some(u32::from_ne_bytes(*n.first_chunk()?)));
-        index.ok_or_else(|| io::Error::other("the kernel does not say which device it has made"))
+        index.ok_or_else(|| {
+            io::Error::other("the kernel does not report which device it has created")
+        })
     }
 
     /// Gives a device another socket, and the size that it has there.

@@ -25,7 +25,7 @@ pub fn stage(machine: &dyn Machine, asked: &NodeStageVolumeRequest) -> Result<()
         Some(there) => there,
         None if wanted.reads_only => {
             return Err(Status::failed_precondition(format!(
-                "volume '{volume}' is empty and asked for read-only: there is no file system to mount"
+                "volume '{volume}' is empty and requested read-only: there is no file system to mount"
             )));
         }
         None => {
@@ -37,7 +37,7 @@ pub fn stage(machine: &dyn Machine, asked: &NodeStageVolumeRequest) -> Result<()
     };
     if !file_system.is_empty() && *file_system != there {
         return Err(Status::failed_precondition(format!(
-            "volume '{volume}' holds {there}, and {file_system} is asked for; nothing was changed"
+            "volume '{volume}' holds {there}, and {file_system} was requested; nothing was changed"
         )));
     }
     match machine.mounted(at)? {

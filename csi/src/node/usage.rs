@@ -73,7 +73,7 @@ pub fn health(
     match machine.file_system(&device) {
         Err(e) => say("DeviceFails", e.message().to_string()),
         Ok(None) if is_mounted && !machine.shown_at(&device)?.is_empty() => {
-            say("FileSystemGone", "there is no file system on the device any more".to_string());
+            say("FileSystemGone", "the file system on the device has disappeared".to_string());
         }
         Ok(_) => {}
     }

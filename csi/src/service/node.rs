@@ -121,7 +121,7 @@ impl Node for Service {
         _: Request<NodeGetStorageHealthRequest>,
     ) -> Answer<NodeGetStorageHealthResponse> {
         Err(Status::unimplemented(
-            "nodes say how each volume is, and nothing of the storage as a whole",
+            "nodes report the condition of each volume, but not of the storage as a whole",
         ))
     }
 

@@ -72,7 +72,7 @@ pub struct Claim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unproved {
     /// It must offer CHAP and does not.
-    #[error("the initiator does not offer CHAP, which it must at this address")]
+    #[error("the initiator does not offer CHAP, which is required at this address")]
     NotOffered,
     /// It offers no known method.
     #[error("the initiator offers no authentication method that this target supports")]

@@ -220,16 +220,16 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// Something else where a login was due.
-    #[error("the connection begins with a unit of kind {0:#04x}, which is no login")]
+    #[error("the connection begins with a unit of kind {0:#04x}, which is not a login")]
     NoLogin(u8),
     /// More data than the initiator was told that it may send.
-    #[error("a unit announces {0} bytes of data, which is more than was agreed on")]
+    #[error("a unit announces {0} bytes of data, more than negotiated")]
     DataLength(usize),
     /// A header that is not what its digest says.
-    #[error("a header does not have the checksum that it should have")]
+    #[error("a header does not match its checksum")]
     HeaderDigest,
     /// Additional header segments that do not fill their room.
-    #[error("additional header segments are not as long as is said")]
+    #[error("additional header segments do not have the length that the header gives")]
     AdditionalHeaders,
     /// A command is missing, and there is no way that it could still come.
     #[error("command {came} came where {due} was due")]

@@ -22,16 +22,17 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// Not a welcome where one was due.
-    #[error("the connection begins with {0:#018x}, so what is there is no node of Weft")]
+    #[error("the connection begins with {0:#018x}, so the other end is not a node of Weft")]
     Welcome(u64),
     /// Another protocol of Weft is spoken there, or of another NBD server.
     #[error(
-        "NBD is spoken there and not Weft's native protocol; the native address is usually the socket weft.sock beside \
+        "the other end uses NBD instead of Weft's native protocol; the native address is usually \
+         the socket weft.sock beside \
          nbd.sock (`weft status` lists addresses, and native ones begin with weft)"
     )]
     Nbd,
     /// A version that was not offered.
-    #[error("the node speaks version {0}, which was not offered")]
+    #[error("the node uses version {0}, which was not offered")]
     Version(u16),
     /// Not an answer where one was due.
     #[error("an answer begins with {0:#06x}")]

@@ -33,7 +33,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// Not a hello where one was due.
-    #[error("the connection begins with {0:#018x}, which is no greeting of weft-client")]
+    #[error("the connection begins with {0:#018x}, which is not a greeting of weft-client")]
     Hello(u64),
     /// Not a request where one was due.
     #[error("a request begins with {0:#06x}")]
@@ -123,7 +123,7 @@ impl Server {
             let text = match hello.host {
                 0 => "a host's number is not 0".to_string(),
                 _ => format!(
-                    "this node speaks version {VERSION} and the host {} to {}; use a client of \
+                    "this node supports version {VERSION}, and the host {} to {}; use a client of \
                      this release",
                     hello.from, hello.to
                 ),
@@ -184,7 +184,7 @@ impl Server {
             return malformed("requests are numbered from 1 on");
         }
         if head.oldest > head.number && verb != Verb::Bye {
-            return malformed("the oldest that is not heard of is at most the request itself");
+            return malformed("the oldest unacknowledged request is at most the request itself");
         }
         let ranged = !matches!(verb, Verb::Flush | Verb::Bye);
         if ranged == (head.length == 0) || (!ranged && head.offset != 0) {

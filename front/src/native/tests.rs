@@ -178,7 +178,7 @@ fn hosts_of_other_versions_and_strangers_are_turned_away() {
     carry(&mut nbd, &mut client, 4);
     let said = client.poll().unwrap_err();
     assert_eq!(said, client::ProtocolError::Nbd, "though it is shorter");
-    assert!(said.to_string().contains("NBD is spoken there"));
+    assert!(said.to_string().contains("the other end uses NBD"));
     let mut client = Client::new(&hello());
     client.space()[..8].fill(0);
     client.filled(8);

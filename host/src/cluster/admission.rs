@@ -35,7 +35,7 @@ use super::new_process::NewProcess;
 use crate::control_protocol::{ControlRequest, NewHome};
 use crate::error::{Error, Result};
 use crate::log::{Log, Sparing};
-use crate::strangers::{Hurried, Place, Places};
+use crate::unauthenticated::{Hurried, Place, Places};
 
 /// How long one side may take for what it has to say, however it comes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -443,7 +443,8 @@ fn be_admitted(
         let (cluster, _) = weft_net::identity::cluster_of(&invitation.certificate).map_err(said)?;
         process.settle(&invitation, Stored::empty(), &key, cluster.0).map_err(|e| {
             No::yet(Error(format!(
-                "{e}. The cluster now expects {}, and nothing has been done here: fix that, and repeat the command with the \
+                "{e}. The cluster now expects {}, and nothing was changed here: fix that, and \
+                 repeat the command with the \
              same token",
                 config.name
             )))

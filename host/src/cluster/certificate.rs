@@ -124,7 +124,7 @@ pub fn join_certified(
     let key = NodeKey::load(&path).map_err(said)?;
     let (cluster, name) = cluster_of(&invitation.certificate).map_err(said)?;
     if name != config.name {
-        return fail(format!("the certificate is of {name}, and the node is {}", config.name));
+        return fail(format!("the certificate is for {name}, and the node is {}", config.name));
     }
     if !key.is_of(&invitation.certificate).map_err(said)? {
         return fail(format!(

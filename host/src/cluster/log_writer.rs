@@ -91,7 +91,7 @@ impl LogWriter {
     }
 
     fn give(&self, work: Work) {
-        self.work.send(work).expect("the thread runs while it has an owner");
+        self.work.send(work).expect("the thread runs as long as its owner exists");
     }
 
     /// What came of it, if that is known.
@@ -118,7 +118,7 @@ impl LogWriter {
                 Ok(Done::Written(Err(Error(why)))) => return (None, self.tell(&why)),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    unreachable!("the thread runs while it has an owner")
+                    unreachable!("the thread runs as long as its owner exists")
                 }
             }
         }

@@ -22,7 +22,8 @@ const OUTDATED: &str = "member.outdated";
 const OUTDATED_SPARE: &str = "member.outdated.new";
 
 /// What to do when a log is lost.
-const REMEDY: &str = "This process does not take part, because it could break earlier promises. If most of the cluster's voting members \
+const REMEDY: &str = "This process does not take part, because it could contradict its earlier \
+                      votes. If most of the cluster's voting members \
      have their logs, `weft cluster readmit --config FILE` and then `weft node --config FILE` readmit it; its disks stay \
      unchanged. If most have lost theirs, `weft recover --config FILE` founds the cluster again with the map on the disks";
 
@@ -128,7 +129,7 @@ impl Memory {
         let witness = read(&dir.join(WITNESS))?;
         let path = dir.join(FILE);
         let Some(bytes) = read(&path)? else {
-            let text = "is missing: this process's promises to the others are lost";
+            let text = "is missing: this process's votes are lost";
             return Err(Trouble::Lost(Error(format!("{} {text}", path.display()))));
         };
         let (stored, notes) = Stored::open(&bytes, witness.as_deref()).map_err(|e| {

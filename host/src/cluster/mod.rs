@@ -16,7 +16,7 @@
 //! | `memory` | the member's log as a file, and its witness |
 //! | `readmit` | a process whose member has lost its log comes back with a new one |
 //! | `refound` | founding a cluster anew when most members have lost their logs |
-//! | `patience` | for how long a silent process is waited for |
+//! | `failure_timeouts` | how long a silent process is waited for |
 //! | `peer_links` | frames between processes: nodes' messages, members' messages, questions |
 //! | `together` | the member of this process and its connections, as the engine uses them |
 
@@ -27,12 +27,12 @@ mod codec;
 mod config;
 mod dialled;
 mod disks;
+mod failure_timeouts;
 mod found;
 mod home;
 mod log_writer;
 mod memory;
 mod new_process;
-mod patience;
 mod peer_links;
 mod readmit;
 mod refound;
@@ -44,11 +44,11 @@ pub use certificate::{JoinRequest, certify, join_certified, join_request, renewe
 pub use config::Configuration;
 pub use dialled::LocalLinks;
 pub(crate) use dialled::refuse_strangers;
+pub use failure_timeouts::FailureTimeouts;
 pub use found::{Invitation, found};
 pub use home::Home;
 pub(crate) use home::Known;
 pub use new_process::NewDirectory;
-pub use patience::Patience;
 pub use readmit::readmit;
 pub use refound::{Remains, refound};
 

@@ -110,7 +110,7 @@ fn check_certificate(invitation: &Invitation, key: &NodeKey) -> Result<()> {
 
 /// The log of a member that has not run yet. From now on its absence means that it is lost.
 pub(super) fn write_first_log(dir: &Path, stored: Stored) -> Result<()> {
-    let Some(id) = stored.member() else { return fail("a log has to be somebody's") };
+    let Some(id) = stored.member() else { return fail("a log has an owner") };
     let mut member = Member::new(id, &[], stored, Config::default(), Arc::new(Codec))
         .map_err(|e| Error(e.to_string()))?;
     let mut out = Vec::new();
@@ -121,7 +121,7 @@ pub(super) fn write_first_log(dir: &Path, stored: Stored) -> Result<()> {
     });
     match first {
         Some(persist) => Memory::new(dir, id)?.write(persist),
-        None => fail("a new member has nothing to remember"),
+        None => fail("a new member has no entries"),
     }
 }
 

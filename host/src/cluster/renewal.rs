@@ -91,7 +91,7 @@ impl Renewal {
                 authority.renew(certificate, address.as_ref(), now, LIFE).map_err(said)?;
             match of.as_str() == name {
                 true => Ok(pem),
-                false => fail(format!("this is the certificate of {of}, not of {name}")),
+                false => fail(format!("this is the certificate for {of}, not for {name}")),
             }
         });
         Some(match renewed {

@@ -53,7 +53,8 @@ fn in_words(map: &ClusterMap, node: NodeId, why: Hindrance) -> String {
             name(volume)
         ),
         Hindrance::NoRoom => {
-            "the others have no room for its content, with each column of an extent in another failure domain; add a disk"
+            "other disks have too little free space for its content, with each column of an \
+             extent in another failure domain; add a disk"
                 .to_string()
         }
         Hindrance::Exposed(volume) => format!(

@@ -170,7 +170,7 @@ impl ControlConnection {
             Outcome::Wait(wait) => self.wait = Some(wait),
             Outcome::Answer(value) => self.answer(value.to_string().as_bytes()),
             Outcome::HandOn(_) | Outcome::Native => {
-                self.answer(error("it was handed on").to_string().as_bytes())
+                self.answer(error("it was passed on").to_string().as_bytes())
             }
         }
     }

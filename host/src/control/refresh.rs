@@ -14,7 +14,7 @@ pub(crate) fn operation(volume: &Volume, offset: u64, length: Option<u64>) -> Re
     let len = length.unwrap_or(rest);
     if len == 0 || len > rest {
         return fail(format!(
-            "the range must not be empty and must lie in the volume, which has {}; it begins at {} and has {}",
+            "the range must not be empty and must be within the volume, which has {}; it begins at {} and has {}",
             exactly(size),
             exactly(offset),
             exactly(len)

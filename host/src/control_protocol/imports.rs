@@ -26,7 +26,7 @@ impl ImportOf {
     pub(crate) fn into_volume(self, name: String, into: Option<VolumeId>) -> Result<Import> {
         if self.taken > LATEST {
             return fail(format!(
-                "a snapshot cannot have been taken {} seconds after 1970",
+                "the snapshot's time is invalid: {} seconds after 1970",
                 self.taken
             ));
         }

@@ -140,12 +140,12 @@ fn size_to_be(path: &Path, there: Option<&Disk>, said: Option<u64>) -> Result<u6
         (Some(disk), None) if disk.block => return disk.len(),
         (Some(disk), Some(_)) if disk.block => {
             return fail(format!(
-                "{} is a block device and is used whole; leave disk_size out",
+                "{} is a block device and is used whole; omit disk_size",
                 path.display()
             ));
         }
         (_, Some(size)) => return require_multiple("a disk size", size, SECTOR).map(|()| size),
-        (Some(_), None) => "is no block device",
+        (Some(_), None) => "is not a block device",
         (None, None) => "is not there",
     };
     fail(format!(
@@ -157,7 +157,7 @@ fn size_to_be(path: &Path, there: Option<&Disk>, said: Option<u64>) -> Result<u6
 /// A file beside the path, to be put in its place when it is whole.
 fn new_file(path: &Path, size: u64) -> Result<(PathBuf, Disk)> {
     let Some(name) = path.file_name() else {
-        return fail(format!("{} is no path of a file", path.display()));
+        return fail(format!("{} is not the path of a file", path.display()));
     };
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);

@@ -1,4 +1,4 @@
-//! Making a disk one of a cluster's, and looking at what is on one before that.
+//! Formatting a disk for a cluster, and checking its content before that.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::size::Size;
 /// How much of a disk must be empty for it to be taken without being asked twice.
 const HEAD: usize = 1 << 20;
 
-/// How a disk of this size is divided, into slots of so many sectors, or none if that is 0.
+/// How a disk of this size is divided, into slots of this many sectors, or none if that is 0.
 fn divided(slot: u64, size: u64) -> Result<Superblock> {
     Superblock::divide_in(slot, 0, 0, 1, size / SECTOR, Superblock::JOURNAL)
         .map_err(|e| too_small(size, &e))
@@ -37,7 +37,7 @@ pub(crate) fn most_data_sectors(size: u64) -> Result<u64> {
     Ok(divided(0, size)?.offered())
 }
 
-/// Makes a disk the empty one of a node, of whose data sectors so many are `needed`. If they are more than slots leave
+/// Formats a disk for a node, with at least `needed` data sectors. If they are more than slots leave
 /// it has no slots, as disks of earlier versions had none. Whatever was on it is lost.
 pub(crate) fn format_disk(
     disk: &Disk,
@@ -58,7 +58,7 @@ pub(crate) fn format_disk(
     disk.sync().map_err(Error)
 }
 
-/// Whether a file or a block device is on a disk that rotates, as far as the system says.
+/// Whether a file or a block device is on a rotating disk, by the system's information.
 pub(crate) fn is_rotating(file: &File) -> bool {
     let Ok(metadata) = file.metadata() else { return false };
     let block = metadata.file_type().is_block_device();
@@ -71,7 +71,7 @@ pub(crate) fn is_rotating(file: &File) -> bool {
     })
 }
 
-/// What tells of what is on a disk: a name, where, and the bytes that are there.
+/// Signatures of content on a disk: a name, where, and the bytes that are there.
 const SIGNATURES: [(&str, usize, &[u8]); 9] = [
     ("a disk of Weft", 0, b"WEFTDISK"),
     ("an XFS file system", 0, b"XFSB"),
@@ -91,7 +91,7 @@ pub(crate) struct Own {
     pub(crate) node: NodeId,
 }
 
-/// Refuses a disk that holds something other than what is its node's own.
+/// Refuses a disk that holds something other than its node's own content.
 pub(crate) fn refuse_used(disk: &Disk, own: Option<Own>) -> Result<()> {
     let head = read_head(&disk.file, HEAD).map_err(at("read", &disk.path))?;
     let is_own = |own: Own| {
@@ -132,12 +132,12 @@ fn read_holder(path: &Path, cluster: u128) -> Result<Option<u16>> {
     Ok(own.map(|superblock| superblock.disk))
 }
 
-/// Refuses to open for a node what is another node's disk: a link to it, or one that was put in the wrong place. The
+/// Refuses to open another node's disk for a node: a link to it, or one that was put in the wrong place. The
 /// other node could not open it meanwhile. A disk that cannot be read is refused too: of that one nobody could tell.
 pub(crate) fn refuse_others(path: &Path, cluster: u128, node: NodeId) -> Result<()> {
     match read_holder(path, cluster)?.filter(|other| *other != node.0) {
         Some(other) => fail(format!(
-            "{} is, or leads to, the disk of node {other}; put the disk of node {} there",
+            "{} is, or links to, the disk of node {other}; replace it by the disk of node {}",
             path.display(),
             node.0
         )),
@@ -154,12 +154,12 @@ pub(crate) fn superblock_in(head: &[u8]) -> Option<Superblock> {
     sectors.filter_map(|sector| Superblock::decode(sector).ok()).next()
 }
 
-/// So many bytes of the beginning of a disk, or all that there are.
+/// The first bytes of a disk, this many or all.
 fn read_head(file: &File, len: usize) -> io::Result<Vec<u8>> {
     read_from(file, 0, len)
 }
 
-/// So many bytes of a disk from an offset on, or all that there are.
+/// This many bytes of a disk from an offset on, or all.
 pub(crate) fn read_from(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let (mut head, mut done) = (vec![0; len], 0);
     while done < len {

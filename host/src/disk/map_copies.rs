@@ -101,8 +101,8 @@ impl Wanted {
         let packed = packed(copy);
         let sectors = packed.encode().ok_or_else(|| {
             format!(
-                "the map is too long for the disks to keep copies of it ({} bytes, packed {}, and there is room for \
-                 {MOST_PAYLOAD}): only its own file has it; copy that now and then",
+                "the map is too large for the disks to keep copies of it ({} bytes, compressed \
+                 {}; at most {MOST_PAYLOAD}): only its own file has it; back up that file regularly",
                 copy.payload.len(),
                 packed.payload.len()
             )

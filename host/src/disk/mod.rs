@@ -87,7 +87,7 @@ impl Disk {
         let file = match options.open(path) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 return fail(format!(
-                    "{} is there already; move it away, or choose another directory",
+                    "{} already exists; move it away, or choose another directory",
                     path.display()
                 ));
             }
@@ -177,7 +177,7 @@ impl Disk {
             return Ok(());
         }
         fail(format!(
-            "{} has {} and this array's disks have {}; put the right disk in its place",
+            "{} has {} and this array's disks have {}; replace it by the right disk",
             self.path.display(),
             exactly(there),
             exactly(size)
@@ -270,7 +270,7 @@ pub(crate) fn refuse_among_devices(path: &Path) -> Result<()> {
     let above = above.unwrap_or_default();
     match above.starts_with(DEVICES) && !above.starts_with(SHARED_MEMORY) {
         true => fail(format!(
-            "there is no device {}, and nothing is made below {DEVICES}; `lsblk --paths` lists the devices",
+            "there is no device {}, and no files are created below {DEVICES}; `lsblk --paths` lists the devices",
             path.display()
         )),
         false => Ok(()),

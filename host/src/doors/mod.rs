@@ -84,8 +84,10 @@ impl Doors {
             How::File => ("tls = \"require\"", "no_auth = true"),
         };
         fail(format!(
-            "{key}: other machines can reach {place}, and nothing would ask them who they are; give `{require}`, and each \
-             host a certificate (`weft host certify`), or `{no_auth}` if all of that network may use every volume without a list"
+            "{key}: other machines can reach {place}, and their hosts would not be authenticated; \
+             give `{require}`, and each \
+             host a certificate (`weft host certify`), or `{no_auth}` if all hosts of that \
+             network may use every volume without a list"
         ))
     }
 

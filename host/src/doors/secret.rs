@@ -34,7 +34,8 @@ impl Secrets {
         let target = target.map(|text| parse("the target's secret", text)).transpose()?;
         if target.as_ref() == Some(&host) {
             return fail(
-                "the secrets of the host and of the target are equal, so that each could answer for the other; choose another for one",
+                "the secrets of the host and of the target are equal, so each could answer for \
+                 the other; change one of them",
             );
         }
         Ok(Secrets { host, target })
@@ -92,7 +93,7 @@ fn parse(what: &str, text: &str) -> Result<Vec<u8>> {
             Some(bytes) => bytes,
             None => {
                 return fail(format!(
-                    "{what} begins with 0x and is not pairs of hexadecimal digits"
+                    "{what} begins with 0x, but pairs of hexadecimal digits do not follow"
                 ));
             }
         },
@@ -106,7 +107,8 @@ fn parse(what: &str, text: &str) -> Result<Vec<u8>> {
     match bytes.len() {
         LEAST..=MOST => Ok(bytes),
         n if n < LEAST => fail(format!(
-            "{what} has {n} bytes, and must have {LEAST} at least (RFC 7143, 9.2.1): whoever overhears a login can try shorter ones \
+            "{what} has {n} bytes, and must have {LEAST} at least (RFC 7143, 9.2.1): shorter ones \
+             can be guessed from an observed login \
              one by one"
         )),
         n => fail(format!("{what} has {n} bytes, and can have {MOST} at most")),

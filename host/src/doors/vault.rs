@@ -104,8 +104,8 @@ impl Vault {
             let key: Option<Key> = unhex(line).and_then(|bytes| bytes.try_into().ok());
             key.map(|key| (number(&key), key)).ok_or_else(|| {
                 Error(format!(
-                    "{} is damaged: a line of it is not a key; remove it, and the other processes give theirs, or set the secrets of \
-                     hosts again (`weft host secret`)",
+                    "{} is damaged: a line of it is not a key; remove it to get the key from \
+                     other processes, or set the secrets of hosts again (`weft host secret`)",
                     path.display()
                 ))
             })
@@ -136,10 +136,10 @@ impl Vault {
     /// written meanwhile.
     pub(crate) fn keep(&self, asked: u64, text: &str) -> Result<bool> {
         let Some(key) = unhex(text).and_then(|bytes| Key::try_from(bytes).ok()) else {
-            return fail("what a process gave is not a key for secrets");
+            return fail("a process sent an invalid key for secrets");
         };
         if number(&key) != asked {
-            return fail("a process gave another key for secrets than it was asked for");
+            return fail("a process sent another key for secrets than requested");
         }
         let mut inside = self.lock();
         let is_new = inside.keys.insert(asked, key).is_none();
@@ -264,7 +264,7 @@ fn cipher(key: &Key) -> LessSafeKey {
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| Error("the system gives no random bytes".to_string()))?;
+    filled.map_err(|_| Error("the system provides no random bytes".to_string()))?;
     Ok(bytes)
 }
 

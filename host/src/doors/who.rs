@@ -133,17 +133,19 @@ impl Who {
         }
         let host = self.known(map)?;
         if volume.import.is_some() {
-            let text = format!("volume '{}' is being imported, and no host sees it", volume.name);
+            let text =
+                format!("volume '{}' is being imported, and is hidden from hosts", volume.name);
             return Err(No { cause: Cause::Unavailable, text });
         }
         volume.access_of(host).ok_or_else(|| {
             let volume = &volume.name;
             let text = match host {
                 Some(host) => format!(
-                    "host '{host}' is not on the list of volume '{volume}'; `weft volume allow {volume} {host}` puts it there"
+                    "host '{host}' is not on the list of volume '{volume}'; `weft volume allow {volume} {host}` adds it"
                 ),
                 None => format!(
-                    "volume '{volume}' serves the hosts on its list only; a host proves who it is by TLS, with its certificate \
+                    "volume '{volume}' serves the hosts on its list only; a host authenticates by \
+                     TLS, with its certificate \
                      (`weft host certify`), or over iSCSI by CHAP (`weft host secret`)"
                 ),
             };

@@ -101,7 +101,7 @@ impl Engine {
         let life = self.errors_of_life(n);
         if let Some(all) = self.instances[n].errors.take_news(life) {
             let disk = self.instances[n].path.display();
-            let text = format!("the disk of node {n} ({disk}) has had {all}");
+            let text = format!("errors of the disk of node {n} ({disk}): {all}");
             self.log.on(About::node(n)).warn(&text);
         }
     }

@@ -74,7 +74,7 @@ impl Engine {
         let Some(trouble) = found else {
             // What keeps a node down is known until it runs again.
             if self.instances[n].runs() && self.instances[n].trouble.take().is_some() {
-                self.log.on(About::node(n)).info(&format!("the disk of node {n} answers again"));
+                self.log.on(About::node(n)).info(&format!("the disk of node {n} responds again"));
             }
             return;
         };
@@ -92,7 +92,8 @@ impl Engine {
             disk.file.hangs();
         }
         // That it runs has been seen.
-        let _ = self.kill_node(n, &format!("{}; it starts again when that is over", trouble.what));
+        let _ =
+            self.kill_node(n, &format!("{}; it starts again when the disk responds", trouble.what));
         let instance = &mut self.instances[n];
         instance.wanted = true;
         (instance.trouble, instance.taken_out) = (Some(trouble), Some(now));
@@ -109,7 +110,7 @@ impl Engine {
         }
         let waited = now.saturating_sub(seat.oldest()?);
         if waited >= self.disk_timeout.of(instance.rotating) {
-            let what = format!("{path} has not answered for {}", seconds(waited));
+            let what = format!("{path} has not responded for {}", seconds(waited));
             return Some(Trouble { what });
         }
         let waited = now.saturating_sub(seat.oldest_write()?);
@@ -143,8 +144,8 @@ impl Engine {
                 && self.instances[n].phase == Phase::Opening
             {
                 let path = self.instances[n].path.display();
-                let what = format!("{path} cannot be opened: it does not answer");
-                let why = format!("{what}; it starts when that is over");
+                let what = format!("{path} cannot be opened: it does not respond");
+                let why = format!("{what}; it starts when the disk responds");
                 self.log.on(About::node(n)).error(&format!("node {n} stays down: {why}"));
                 let instance = &mut self.instances[n];
                 (instance.phase, instance.why) = (Phase::Down, why);

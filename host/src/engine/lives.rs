@@ -51,7 +51,7 @@ impl Engine {
         for name in self.rule.take_given_up() {
             self.log
                 .on(About::volume(&name))
-                .warn(&format!("volume '{name}' was never finished and is given up"));
+                .warn(&format!("the creation of volume '{name}' was not completed; it is removed"));
         }
         for n in 0..self.instances.len() {
             if self.instances[n].phase == Phase::Down {
@@ -71,7 +71,7 @@ impl Engine {
     /// Starts a node that is down.
     pub(crate) fn start_node(&mut self, n: usize) -> Result<()> {
         if self.instance(n)?.phase != Phase::Down {
-            return fail(format!("node {n} runs already"));
+            return fail(format!("node {n} is already running"));
         }
         self.instances[n].failures = Failures::default();
         self.instances[n].back_off = back_off();
@@ -171,7 +171,7 @@ impl Engine {
             return Ok(());
         }
         if was == Phase::Down {
-            return fail(format!("node {n} is down already"));
+            return fail(format!("node {n} is already down"));
         }
         self.keep_measures();
         if let Some(status) = self.status_of(n) {
@@ -189,13 +189,13 @@ impl Engine {
     /// Starts a node anew that the others have gone on without.
     pub(super) fn restart_node(&mut self, n: usize) {
         let stops = self.instances[n].phase == Phase::Draining;
-        if self.kill_node(n, "the others went on without it").is_ok() {
+        if self.kill_node(n, "the other nodes continued without it").is_ok() {
             let now = self.clock.now();
             self.instances[n].wanted = !stops;
             let rest = self.instances[n].rest.begin(now);
             if rest > 0 && !stops {
                 self.log.on(About::node(n)).warn(&format!(
-                    "the others have gone on without node {n} again; it rests for {:.2} s before it starts",
+                    "the other nodes have continued without node {n} again; it waits {:.2} s before it starts",
                     rest as f64 / 1e9
                 ));
             }
@@ -217,9 +217,9 @@ impl Engine {
             Phase::Draining => {}
             // It waits for its disk, or rests, and would start by itself.
             Phase::Down if starts => drop(self.stays_down(n)),
-            Phase::Down => return fail(format!("node {n} is down already")),
+            Phase::Down => return fail(format!("node {n} is already down")),
             Phase::Opening => return fail(format!("node {n} is just starting; wait or kill it")),
-            Phase::Elsewhere => return fail(format!("node {n} is another process's")),
+            Phase::Elsewhere => return fail(format!("node {n} belongs to another process")),
         }
         Ok(())
     }
@@ -239,9 +239,7 @@ impl Engine {
     pub(crate) fn known(&self, n: usize) -> Result<()> {
         let removed = self.map().nodes.get(n).is_some_and(|i| i.removed);
         if removed {
-            fail(format!(
-                "node {n} has left the cluster; `weft node list` says which nodes there are"
-            ))
+            fail(format!("node {n} has left the cluster; `weft node list` lists the nodes"))
         } else {
             self.instance(n).map(drop)
         }
@@ -259,7 +257,7 @@ impl Engine {
         self.instances[n] = self.rule.new_instance(n);
         self.instances[n].life = life;
         self.give_seat(n);
-        self.log.on(About::node(n)).info(&format!("node {n} has got the disk {}", path.display()));
+        self.log.on(About::node(n)).info(&format!("node {n} has the new disk {}", path.display()));
         self.start_node(n)
     }
 
@@ -291,8 +289,8 @@ impl Engine {
         let room = most_data_sectors(size)?.saturating_mul(SECTOR);
         if room < needed {
             return fail(format!(
-                "the disk has room for {}, and node {n} has places in volumes up to {}; take a larger \
-                 one, or have what was on it rebuilt elsewhere (`weft disk fail {n}`)",
+                "the disk has {} of capacity, and volumes use node {n}'s disk up to {}; use a \
+                 larger disk, or rebuild its content elsewhere (`weft disk fail {n}`)",
                 rounded(room),
                 rounded(needed)
             ));
@@ -345,7 +343,7 @@ impl Engine {
         let impatient = instance.patience.is_some_and(|p| p <= self.clock.now());
         let why = match (finished, impatient) {
             (true, _) => "it was stopped",
-            (_, true) => "it was stopped, with work left to the others",
+            (_, true) => "it was stopped; other nodes finish its work",
             _ => return,
         };
         // That it runs has been seen.
@@ -373,8 +371,8 @@ impl Engine {
         let (n, room) = (usize::from(node.0), self.map().has_room_on(node, (disk, sectors)));
         if !room {
             let why = format!(
-                "its new disk has room for {}, and while it was made volumes got places up to {} there; replace it again \
-                 (`weft disk replace {n}`)",
+                "its new disk has {} of capacity, and volumes have grown to {} there in the \
+                 meantime; replace it again (`weft disk replace {n}`)",
                 rounded(sectors * SECTOR),
                 rounded(self.map().needed_on(node) * SECTOR)
             );
@@ -415,7 +413,7 @@ impl Engine {
         self.can_do_without(&[NodeId(n as u16)], accepted)?;
         match phase {
             Phase::Elsewhere if self.runs(NodeId(n as u16)) => fail(format!(
-                "node {n} runs, in another process; stop it first (`weft node stop {n}`)"
+                "node {n} is running in another process; stop it first (`weft node stop {n}`)"
             )),
             Phase::Down | Phase::Elsewhere => Ok(()),
             _ => self.kill_node(n, "its disk was declared lost"),
@@ -445,7 +443,7 @@ impl Engine {
         self.may_replace(n, claim.size(), accepted)?;
         self.make_empty(n, claim)?;
         self.instances[n].errors = Errors::default();
-        self.log.on(About::node(n)).info(&format!("node {n} has got an empty disk"));
+        self.log.on(About::node(n)).info(&format!("node {n} has an empty disk"));
         self.start_node(n)
     }
 

@@ -40,7 +40,7 @@ impl Losses<'_> {
     fn are_borne(&self, accepted: &[String]) -> Result<()> {
         let volumes = || self.map.volumes.values().filter(|v| !v.is_deleted());
         if let Some(name) = accepted.iter().find(|name| !volumes().any(|v| v.name == **name)) {
-            return fail(format!("there is no volume '{name}'; `weft volume list` names them all"));
+            return fail(format!("there is no volume '{name}'; `weft volume list` lists them"));
         }
         let concerned = |v: &Volume| self.nodes.iter().any(|n| v.nodes().contains(n));
         let is_lost = |v: &Volume| concerned(v) && self.are_unborne_by(v);

@@ -1,8 +1,8 @@
 //! What parity that waits has exposed so far on the disks of this process, kept over restarts.
 //!
 //! A disk counts while its node runs. What it has counted is written to a file in the directory every minute, and whenever a node stops.
-//! A node that starts on the same disk counts on from there. After a crash up to a minute is missing, of the time and of
-//! what was exposed in it alike. Nothing else depends on the file: if it is damaged, counting begins anew.
+//! A node that starts on the same disk counts on from there. After a crash up to a minute is missing, of the time and
+//! of the exposure in it alike. Nothing else depends on the file: if it is damaged, counting restarts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,11 +34,11 @@ type Counted = (VolumeId, Area);
 /// A node, the incarnation of its disk, and what of it is counted.
 type Key = (NodeId, u64, Counted);
 
-/// What was measured so far, and the file that has it.
+/// The measurements so far, and their file.
 pub(super) struct Measures {
     dir: PathBuf,
     known: BTreeMap<Key, Exposed>,
-    /// What the file has, as far as is known.
+    /// The known content of the file.
     written: String,
     next: Nanos,
     /// Writes it while nodes go on.
@@ -72,7 +72,7 @@ struct Entry {
 }
 
 impl Measures {
-    /// What the file in a directory has, and what is wrong with it.
+    /// The content of the file in a directory, and any problem with it.
     pub(super) fn open(dir: &Path) -> (Measures, Option<Error>) {
         let (written, known, problem) = match read(&dir.join(FILE)) {
             Ok((text, known)) => (text, known, None),
@@ -82,7 +82,7 @@ impl Measures {
         (Measures { dir, known, written, next: EVERY, writer: None, told: false }, problem)
     }
 
-    /// What was measured on a node's disk.
+    /// The measurements of a node's disk.
     fn of(&self, node: NodeId, disk: u64) -> Vec<(Counted, Exposed)> {
         let (first, last) =
             ((VolumeId(0), Area::Whole), (VolumeId(u32::MAX), Area::Range(u64::MAX)));
@@ -99,8 +99,7 @@ impl Measures {
         self.known.extend(measured.map(|(counted, exposed)| (key(counted), exposed)));
     }
 
-    /// Forgets what is of disks that there are no more, of volumes that have nothing on them any more, and of ranges that are
-    /// none any more.
+    /// Forgets measurements of removed disks, of volumes that no longer have content on them, and of removed ranges.
     fn forget(&mut self, map: &ClusterMap) {
         if map.epoch == 0 {
             return;
@@ -125,7 +124,7 @@ impl Measures {
         })
     }
 
-    /// Waits until what is being written is. Says what went wrong, once.
+    /// Waits until the write in progress is done. Says what went wrong, once.
     fn join(&mut self) -> Option<Error> {
         let ended = self.writer.take()?.join();
         self.tell(ended.unwrap_or_else(|_| Err(Error("the thread that writes it panicked".into()))))
@@ -201,7 +200,7 @@ fn in_words(known: &BTreeMap<Key, Exposed>) -> String {
 }
 
 impl Engine {
-    /// A node counts on from what was measured on its disk before.
+    /// A node continues counting from the earlier measurements of its disk.
     pub(super) fn count_on(&mut self, n: usize) {
         let node = |seat: &Seat| seat.node.as_ref().map(|node| (node.id(), node.disk()));
         let Some((id, disk)) = self.seat(n).and_then(node) else { return };

@@ -110,7 +110,7 @@ impl Engine {
         let before = std::mem::replace(&mut self.slow.said, said);
         for (key, found) in self.slow.said.iter().filter(|(key, _)| !before.contains_key(key)) {
             let then = match key.1 {
-                SlowAt::Reads => "; hosts' reads go round it",
+                SlowAt::Reads => "; hosts' reads avoid it",
                 SlowAt::Writes => "; hosts' writes wait for it",
             };
             let text = format!(
@@ -121,7 +121,7 @@ impl Engine {
             self.log.on(About::node(found.node.0.into())).warn(&text);
         }
         for (node, at) in before.keys().filter(|key| !self.slow.said.contains_key(key)) {
-            let text = format!("node {} is not slow at {} any more", node.0, what(*at));
+            let text = format!("node {} is no longer slow at {}", node.0, what(*at));
             self.log.on(About::node(node.0.into())).info(&text);
         }
     }
@@ -213,7 +213,7 @@ impl Engine {
         };
         if let Some(why) = &refused {
             if self.slow.stays.is_none_or(|(before, _)| before != node) {
-                let text = format!("node {n} is slow and stays: {why}");
+                let text = format!("node {n} is slow, and is not evicted: {why}");
                 self.log.on(About::node(n)).warn(&text);
             }
             self.slow.stays = Some((node, epoch));

@@ -164,7 +164,8 @@ impl Hosts {
             self.hang_up(engine, before, End::Closed);
         }
         let Ok(remembered) = self.numbered.arrive(host, id, volume.id, Instant::now()) else {
-            let text = "a host's number is for one volume; use another for this one".to_string();
+            let text =
+                "a host's number applies to one volume; use another for this one".to_string();
             self.refuse(id, Refused::OtherVolume, (Cause::Unavailable, text));
             return None;
         };

@@ -24,7 +24,7 @@ pub(crate) enum Stage {
 const STAGES: [(Stage, &str); 5] = [
     (Stage::Limited, "waiting for the volume's limits"),
     (Stage::Behind, "waiting for overlapping I/O"),
-    (Stage::Parked, "without a node to take it"),
+    (Stage::Parked, "without a node to serve it"),
     (Stage::Flush, "in a flush"),
     (Stage::Node, "at"),
 ];
@@ -221,7 +221,8 @@ mod tests {
         assert_eq!(course.waited_for_limits(), Duration::ZERO);
         assert_eq!(
             course.explained("v", "a local host", 0),
-            "slow: a flush of volume 'v' by a local host took 1.600 s: 1.000 s without a node to take it, 0.600 s at node 0; passed to nodes 3 times"
+            "slow: a flush of volume 'v' by a local host took 1.600 s: 1.000 s without a node to \
+             serve it, 0.600 s at node 0; passed to nodes 3 times"
         );
         let mut course = Course::new(&HostOp::Flush, at(0));
         course.is_within_limits(at(2000));

@@ -77,7 +77,7 @@ impl Hosts {
             self.complaints.say(now, &why);
         }
         match end {
-            Ok(()) => self.connections.look_at_patience(id, now),
+            Ok(()) => self.connections.check_receive_timeout(id, now),
             Err(end) => self.hang_up(engine, id, end),
         }
     }
@@ -289,7 +289,7 @@ impl Hosts {
             let map = engine.map();
             let name = map.volumes.get(&volume).map_or("?", |v| v.name.as_str());
             let host = conn.and_then(|conn| self.connections.get(conn)).map(|s| s.peer());
-            let host = host.unwrap_or("a host that is gone");
+            let host = host.unwrap_or("a disconnected host");
             let about = About {
                 node: u16::try_from(node).ok(),
                 volume: Some(name.to_string()),

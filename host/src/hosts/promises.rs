@@ -153,11 +153,12 @@ impl Hosts {
                 let about = About { volume: Some(name.to_string()), ..About::default() };
                 match missed {
                     true => engine.log.on(about).warn(&format!(
-                        "more than 1 % of the requests to volume {name} take longer than {within}, though background work \
-                         is at its least: it is the hosts' load, the disks or the network"
+                        "more than 1 % of the requests to volume {name} take longer than \
+                         {within}, though background work is at its minimum: the cause is the \
+                         hosts' load, the disks or the network"
                     )),
                     false => engine.log.on(about).info(&format!(
-                        "99 % of the requests to volume {name} end within {within} again"
+                        "again, 99 % of the requests to volume {name} take at most {within}"
                     )),
                 }
             }

@@ -79,19 +79,19 @@ impl Proofs {
                 self.missing.remove(&key);
                 if is_new {
                     log.info(&format!(
-                        "the process of node {} has given a key for the secrets of hosts",
+                        "the process of node {} has sent a key for the secrets of hosts",
                         node.0
                     ));
                 }
             }
-            Err(e) => log.warn(&format!("a key for the secrets of hosts cannot be kept: {e}")),
+            Err(e) => log.warn(&format!("a key for the secrets of hosts cannot be stored: {e}")),
         }
     }
 
     /// Says why keys are not in their file.
     pub(super) fn complain(&self, log: &Log) {
         if let Some(e) = self.vault.as_ref().and_then(|vault| vault.take_complaint()) {
-            log.warn(&format!("keys for the secrets of hosts cannot be kept: {e}"));
+            log.warn(&format!("keys for the secrets of hosts cannot be stored: {e}"));
         }
     }
 
@@ -110,10 +110,11 @@ impl Proofs {
             .open_sealed(name, sealed)
             .map_err(|e| Disproof { why: e.to_string(), is_guess: false })?;
         let proof = secrets.judge(claim).map_err(|why| match why {
-            Disbelief::Wrong => guess("its answer is of another secret"),
+            Disbelief::Wrong => guess("its answer does not match the secret"),
             Disbelief::OneWay => {
                 let why = format!(
-                    "host '{name}' asks the target to prove itself, which has no secret for that; give it one (`weft host secret {name} \
+                    "host '{name}' requests mutual authentication, and the target has no secret; \
+                     set one (`weft host secret {name} \
                      --mutual-file FILE`)"
                 );
                 Disproof { why, is_guess: false }
@@ -142,7 +143,8 @@ impl Hosts {
             None => {
                 let name = &claim.name;
                 let why = format!(
-                    "there have been too many wrong answers from its address or for host '{name}', and others wait already"
+                    "there were too many wrong answers from its address or for host '{name}', and \
+                     other logins are already delayed"
                 );
                 self.disprove(id, &why);
             }

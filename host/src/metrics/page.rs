@@ -97,7 +97,7 @@ const NODES: [Row<NodeStatus, f64>; 23] = [
     ("disk_mended_sectors", "Bad sectors repaired by rewriting", |n| {
         n.errors.map(|e| e.mended_sectors as f64)
     }),
-    ("disk_passed_errors", "Operations that succeeded at the second try", |n| {
+    ("disk_passed_errors", "Operations that succeeded at the second attempt", |n| {
         n.errors.map(|e| e.passed as f64)
     }),
     ("node_stale_bytes", "Bytes left to catch up", |n| {
@@ -138,9 +138,11 @@ const COUNTERS: [Row<Counters, u64>; 16] = [
     ("node_erasures", "Sectors with read or checksum errors", |c| Some(c.erasures)),
     ("node_damaged", "Damaged pages of the table, superblocks and journals", |c| Some(c.damaged)),
     ("node_rebuilt_sectors", "Rebuilt sectors", |c| Some(c.rebuilt_sectors)),
-    ("node_refused_strangers", "Messages of requests refused for lack of a right", |c| {
-        Some(c.refused_strangers)
-    }),
+    (
+        "node_refused_strangers",
+        "Messages of requests refused because the sender is not authorized",
+        |c| Some(c.refused_strangers),
+    ),
 ];
 
 fn of(counters: &Counters, which: fn(&Totals) -> u64) -> Option<u64> {
@@ -255,7 +257,7 @@ fn logins(registry: &mut Registry, logins: &LoginStatus) {
     registry.register("host_logins", "Hosts that began to use a volume", accepted);
     let delayed: Counter = Counter::default();
     delayed.inc_by(logins.delayed);
-    registry.register("host_logins_delayed", "Logins put off after wrong proofs", delayed);
+    registry.register("host_logins_delayed", "Logins delayed after failed authentication", delayed);
     let family: Family<Labels, Counter> = Family::default();
     for (cause, count) in &logins.refused {
         family.get_or_create(&vec![("cause", cause.clone())]).inc_by(*count);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::page;
 use crate::error::{Error, Result};
 use crate::status::Status;
-use crate::strangers::{Hurried, Place, Places};
+use crate::unauthenticated::{Hurried, Place, Places};
 
 /// The type of the page.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

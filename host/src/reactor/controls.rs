@@ -27,7 +27,7 @@ impl Reactor {
             peer_status: &self.peer_status,
             admission: self.admission.as_ref(),
             listens: self.acceptor.addresses(),
-            uptime: self.lookout.uptime().as_secs_f64(),
+            uptime: self.housekeeping.uptime().as_secs_f64(),
             keeper: &self.keeper,
             vault: &self.vault,
             book: &self.book,

@@ -15,8 +15,8 @@
 //! - [`events`]: waiting for something to happen
 //! - [`accept`]: connections coming in; [`acceptor`] has the sockets that are listened at
 //! - [`controls`]: control connections
-//! - [`lookout`]: what is looked at now and then
-//! - [`leftovers`]: volumes that nobody finishes making or deleting
+//! - [`housekeeping`]: periodic work
+//! - [`orphans`]: volumes whose creation or deletion was interrupted
 //! - [`schedules`]: snapshots that are taken and deleted without an operator
 //! - [`stop`]: the end
 //!
@@ -26,8 +26,8 @@ mod accept;
 mod acceptor;
 mod controls;
 mod events;
-mod leftovers;
-mod lookout;
+mod housekeeping;
+mod orphans;
 mod schedules;
 mod starved;
 mod stop;
@@ -69,7 +69,7 @@ pub(crate) use stop::Stopper;
 
 use acceptor::Acceptor;
 use events::{DISKS, EMULATED, Happened, Poller, SIGNALS};
-use lookout::Lookout;
+use housekeeping::Housekeeping;
 use starved::Starved;
 use stop::Ending;
 
@@ -86,7 +86,7 @@ pub(crate) struct Reactor {
     controls: Controls,
     peer_status: PeerStatus,
     admission: Option<Admission>,
-    lookout: Lookout,
+    housekeeping: Housekeeping,
     /// Whether the machine runs this process, and how much too long it slept last.
     starved: Starved,
     overslept: Duration,
@@ -139,7 +139,7 @@ impl Reactor {
             controls: Controls::default(),
             peer_status: PeerStatus::default(),
             admission,
-            lookout: Lookout::new(),
+            housekeeping: Housekeeping::new(),
             starved: Starved::new(Instant::now()),
             overslept: Duration::ZERO,
             busy_polling: BusyPolling::new(Polling::default()),
@@ -168,7 +168,7 @@ impl Reactor {
 
     /// Lets hosts take so much.
     pub(crate) fn limit(&mut self, limits: Limits) {
-        assert!(!self.acceptor.is_open(), "hosts are let in when it runs");
+        assert!(!self.acceptor.is_open(), "hosts are accepted once it runs");
         self.acceptor.limit(limits);
         self.hosts.limit(limits);
     }
@@ -307,9 +307,9 @@ impl Reactor {
     /// Looks now and then how fast nodes catch up, and for what is left over.
     fn look_around(&mut self) {
         let now = Instant::now();
-        if self.lookout.is_time(now) {
+        if self.housekeeping.is_time(now) {
             self.engine.look_at_pace(now);
-            self.delete_what_is_left_over(now);
+            self.delete_orphans(now);
             self.forget_what_was_deleted(now);
             self.keep_schedules();
             self.hosts.look_around(&self.engine, now);
@@ -338,7 +338,7 @@ impl Reactor {
         }
         let map = self.engine.map();
         let awake = map.volumes.values().all(|v| !map.lacks_nodes(v));
-        let patient = self.lookout.is_gathering();
+        let patient = self.housekeeping.is_gathering();
         if self.engine.rule.together().is_some() && !awake && patient {
             return Ok(());
         }

@@ -52,7 +52,7 @@ impl Reactor {
             return;
         }
         let there = self.engine.map().volumes.values().filter(|v| v.is_snapshot());
-        let taken = self.lookout.schedules().taken(there.map(|v| v.name.as_str()));
+        let taken = self.housekeeping.schedules().taken(there.map(|v| v.name.as_str()));
         for name in taken {
             self.engine.log.info(&format!("scheduled snapshot '{name}' has been taken"));
         }
@@ -74,7 +74,7 @@ impl Reactor {
         if due.is_empty() {
             return false;
         }
-        self.lookout.schedules().taking = due.iter().map(|one| one.name.clone()).collect();
+        self.housekeeping.schedules().taking = due.iter().map(|one| one.name.clone()).collect();
         let take = due.iter().map(|one| (one.of, one.every)).collect();
         let ticket = self.engine.change(Change::TakeScheduled(take, now));
         // A refusal is known at once. Otherwise the map shows whether the change was made.
@@ -86,7 +86,7 @@ impl Reactor {
 
     /// Says once of each snapshot why it cannot be taken.
     fn say_hindered(&mut self, due: &Due, why: &str) {
-        if self.lookout.schedules().is_news((due.of, due.every), &due.name) {
+        if self.housekeeping.schedules().is_news((due.of, due.every), &due.name) {
             let text = format!("scheduled snapshot '{}' cannot be taken: {why}", due.name);
             self.engine.log.on(About::volume(&due.name)).warn(&text);
         }
@@ -95,7 +95,7 @@ impl Reactor {
     /// Deletes one snapshot that is beyond the number that is kept. Those that have clones, and those that hosts use, stay
     /// until then.
     fn delete_over(&mut self, over: &[VolumeId]) {
-        self.lookout.schedules().are_over(over);
+        self.housekeeping.schedules().are_over(over);
         let in_hand = self.controls.volumes_in_hand();
         for id in over.iter().filter(|id| !in_hand.contains(id)) {
             let Some(volume) = self.engine.map().volumes.get(id) else { continue };
@@ -106,7 +106,7 @@ impl Reactor {
                     self.have_done(wait);
                     return;
                 }
-                Err(why) if self.lookout.schedules().kept.insert(*id) => {
+                Err(why) if self.housekeeping.schedules().kept.insert(*id) => {
                     let text = format!("scheduled snapshot '{name}' is not deleted yet: {why}");
                     self.engine.log.on(About::volume(&name)).warn(&text);
                 }

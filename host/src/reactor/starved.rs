@@ -74,7 +74,7 @@ impl Starved {
             true => {
                 "the machine is overloaded; run less on it, or give its processes `patience = \"long\"`"
             }
-            false => "the process or its machine was stopped meanwhile",
+            false => "the process or its machine was suspended",
         };
         (self.longest, self.all, self.queued) = Default::default();
         self.said = Some(now);

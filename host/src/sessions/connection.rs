@@ -12,7 +12,7 @@ use weft_front::{Service, Tls};
 use super::door::Door;
 use super::link::{Bounds, End, Link};
 use super::numbered::Failure;
-use super::patience::Patience;
+use super::receive_timeout::ReceiveTimeout;
 use super::room::Room;
 use super::{Arrival, Asked, Parting, Refused, Said, Session};
 use crate::doors::who::Who;
@@ -364,9 +364,9 @@ impl<P: Protocol> Session for Connection<P> {
         self.login.take()
     }
 
-    fn look_at_patience(&mut self, now: Instant) -> &Patience {
-        self.link.look_at_patience(now);
-        &self.link.patience
+    fn check_receive_timeout(&mut self, now: Instant) -> &ReceiveTimeout {
+        self.link.check_receive_timeout(now);
+        &self.link.receive_timeout
     }
 
     fn leave_room(&mut self, conn: usize, room: &mut Room) {

@@ -271,9 +271,9 @@ impl Connections {
     }
 
     /// Takes note of whether one keeps us waiting.
-    pub(crate) fn look_at_patience(&mut self, id: usize, now: Instant) {
+    pub(crate) fn check_receive_timeout(&mut self, id: usize, now: Instant) {
         if let Some(session) = self.sessions.get_mut(&id)
-            && session.look_at_patience(now).is_tried()
+            && session.check_receive_timeout(now).is_tried()
         {
             self.waited_for.get_or_insert(now + LOOKS);
         }
@@ -291,9 +291,9 @@ impl Connections {
         }
         let (mut over, mut tried) = (Vec::new(), false);
         for (id, session) in &mut self.sessions {
-            let patience = session.look_at_patience(now);
-            tried |= patience.is_tried();
-            if let Some(why) = patience.is_over(&self.limits, now) {
+            let receive_timeout = session.check_receive_timeout(now);
+            tried |= receive_timeout.is_tried();
+            if let Some(why) = receive_timeout.is_over(&self.limits, now) {
                 let why = format!("connection of {}: {why}", session.peer());
                 over.push((*id, End::Failed(why)));
             }

@@ -11,7 +11,7 @@ use weft_front::Service;
 use crate::doors::who::Who;
 use crate::sessions::budget::Use;
 use crate::sessions::door::Door;
-use crate::sessions::patience::Patience;
+use crate::sessions::receive_timeout::ReceiveTimeout;
 use crate::sessions::room::Room;
 use crate::sessions::tls::Secured;
 use crate::socket::{Ready, Stream};
@@ -67,7 +67,7 @@ pub(crate) struct Link<M> {
     memory: Use,
     /// Bytes of a request that has come whole and waits for memory; 0 if none does.
     waits_for_memory: u64,
-    pub(crate) patience: Patience,
+    pub(crate) receive_timeout: ReceiveTimeout,
 }
 
 impl<M: Service> Link<M> {
@@ -97,7 +97,7 @@ impl<M: Service> Link<M> {
             waits_for_room: false,
             memory,
             waits_for_memory: 0,
-            patience: Patience::new(Instant::now()),
+            receive_timeout: ReceiveTimeout::new(Instant::now()),
         }
     }
 
@@ -172,10 +172,10 @@ impl<M: Service> Link<M> {
 
     /// Takes note of what the host keeps us waiting for. One that does not take what it is told keeps
     /// us waiting as well.
-    pub(crate) fn look_at_patience(&mut self, now: Instant) {
+    pub(crate) fn check_receive_timeout(&mut self, now: Instant) {
         let waits = self.waits_for_room || self.waits_for_memory > 0;
         let listens = !self.has_enough_in_work() && !waits;
-        self.patience.look(&self.machine, listens, now);
+        self.receive_timeout.look(&self.machine, listens, now);
     }
 
     /// Whether there may be something to receive and room for it.
@@ -219,7 +219,7 @@ impl<M: Service> Link<M> {
     /// TLS begins.
     fn secure(&mut self) -> Result<(), End> {
         let Some(config) = self.door.close() else {
-            return Err(self.failed("TLS was promised, and there is no certificate for it"));
+            return Err(self.failed("TLS was offered, and there is no certificate for it"));
         };
         self.tls = Some(Box::new(Secured::new(config).map_err(|e| self.failed(e))?));
         self.machine.secured();

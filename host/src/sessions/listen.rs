@@ -82,7 +82,8 @@ impl Listen {
         match is_usable {
             true => Ok(listen),
             false => fail(format!(
-                "hosts cannot be told '{text}'; give HOST:PORT as they reach this process, such as 203.0.113.7:3260 or \
+                "'{text}' cannot be announced to hosts; give HOST:PORT as they reach this \
+                 process, such as 203.0.113.7:3260 or \
                  [2001:db8::7]:3260"
             )),
         }
@@ -255,7 +256,8 @@ impl FromStr for Listen {
                 Ok(Listen { volume, ..path.for_protocol(prefix) })
             }
             _ => fail(format!(
-                "'{place}' is no address for {prefix} give the path of a socket (with a slash, or ending in .sock), \
+                "'{place}' is not an address for {prefix} give the path of a socket (with a \
+                 slash, or ending in .sock), \
                  and the volume behind it, such as ./vm.sock=vol0"
             )),
         }

@@ -15,7 +15,7 @@
 //! | `protocols` | their names, for flags |
 //! | `listen`, `callers` | where connections come in, and how many there may be |
 //! | `numbered` | hosts that number their requests, and come back |
-//! | `room`, `patience` | how much of a request, and for how long, is kept until it is whole |
+//! | `room`, `receive_timeout` | how much of a request, and for how long, is kept until it is whole |
 
 pub(crate) mod budget;
 pub(crate) mod callers;
@@ -28,8 +28,8 @@ pub(crate) mod listen;
 mod native;
 mod nbd;
 pub(crate) mod numbered;
-pub(crate) mod patience;
 pub(crate) mod protocols;
+pub(crate) mod receive_timeout;
 pub(crate) mod room;
 mod tls;
 mod vhost_user;
@@ -48,7 +48,7 @@ use connection::{Connection, Protocol};
 use door::Door;
 use link::End;
 use numbered::Failure;
-use patience::Patience;
+use receive_timeout::ReceiveTimeout;
 use room::Room;
 
 use crate::doors::who::Who;
@@ -237,7 +237,7 @@ pub(crate) trait Session: Send {
     }
 
     /// Takes note of what it keeps us waiting for, and says how patient we are with it.
-    fn look_at_patience(&mut self, now: Instant) -> &Patience;
+    fn check_receive_timeout(&mut self, now: Instant) -> &ReceiveTimeout;
 
     /// It is over, and with it what it had of the room for requests.
     fn leave_room(&mut self, conn: usize, room: &mut Room);

@@ -34,7 +34,7 @@ impl Room {
 
     /// Takes room for a connection, or has it wait.
     pub(crate) fn take(&mut self, conn: usize, bytes: u64) -> bool {
-        assert!(bytes <= self.all, "a request of {bytes} bytes would wait for ever");
+        assert!(bytes <= self.all, "a request of {bytes} bytes would wait forever");
         let place = self.queue.iter().position(|c| *c == conn);
         let turn = self.queue.is_empty() || place == Some(0);
         if !turn || self.taken + bytes > self.all {

@@ -66,7 +66,7 @@ impl Read {
             .filter(|first| first.checked_add(SPACE_SECTORS).is_some());
         let (Some(known), Some(first)) = (known, first) else {
             return Err(Error(format!(
-                "the extents of volume {id} are those of volume {of} in space {space}, which is not there"
+                "the extents of volume {id} are those of volume {of} in space {space}, which does not exist"
             )));
         };
         let placed = |(node, sector): &(u16, u64)| (*node, first + sector % SPACE_SECTORS);

@@ -570,7 +570,7 @@ fn volume(entry: VolumeEntry, nodes: usize) -> Result<Volume> {
     let scheduled = match &entry.scheduled {
         None => None,
         Some(word) => Some(Every::named(word).ok_or_else(|| {
-            Error(format!("'{word}' is no kind of a scheduled snapshot of '{}'", entry.name))
+            Error(format!("'{word}' is not a kind of scheduled snapshot of '{}'", entry.name))
         })?),
     };
     Ok(Volume {

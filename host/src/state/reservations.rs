@@ -54,7 +54,8 @@ pub(super) fn reservations(entry: Option<ReservationsEntry>) -> Result<Reservati
         None => None,
         Some((kind, host, port)) => {
             let known = ReservationKind::ALL.into_iter().find(|k| k.name() == kind);
-            let kind = known.ok_or_else(|| Error(format!("'{kind}' is no kind of reservation")))?;
+            let kind =
+                known.ok_or_else(|| Error(format!("'{kind}' is not a kind of reservation")))?;
             Some(Reservation { kind, holder: registrant(host, port) })
         }
     };

@@ -317,7 +317,7 @@ fn extents_of_a_family_are_written_once() {
         let text = lines.collect::<Vec<_>>().join("\n").replace(from, to) + "\n";
         fs::write(&path, state_file::sealed(&text)).unwrap();
         let err = State::load(dir.path()).unwrap_err();
-        assert!(err.0.contains("which is not there"), "{err}");
+        assert!(err.0.contains("which does not exist"), "{err}");
     }
 }
 

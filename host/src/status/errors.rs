@@ -52,13 +52,13 @@ impl fmt::Display for DiskErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} read, {} write and {} checksum errors; {} sectors mended",
+            "{} read, {} write and {} checksum errors; {} sectors repaired",
             self.read, self.write, self.checksum, self.mended_sectors
         )?;
         match self.passed {
             0 => Ok(()),
-            1 => f.write_str("; 1 operation succeeded at the second try"),
-            n => write!(f, "; {n} operations succeeded at the second try"),
+            1 => f.write_str("; 1 operation succeeded at the second attempt"),
+            n => write!(f, "; {n} operations succeeded at the second attempt"),
         }
     }
 }

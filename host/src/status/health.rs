@@ -162,7 +162,7 @@ impl Status {
         match (node.process, &node.name, &node.address) {
             (Some(_), Some(name), None) => {
                 format!(
-                    "another process has replaced {name}, and its content is rebuilt where there is room"
+                    "another process has replaced {name}, and its content is rebuilt on disks with enough free space"
                 )
             }
             (Some(process), Some(name), _) if !reached(process) => format!(
@@ -197,8 +197,8 @@ fn of_promise(volume: &VolumeStatus) -> Option<(Health, String)> {
     let seconds = volume.promise?.missed_seconds?;
     let (name, within, time) = (&volume.name, volume.choice("p99"), in_words(seconds));
     let text = format!(
-        "more than 1 % of the requests to volume {name} have taken longer than {within} for {time}, though background work \
-         is at its least"
+        "more than 1 % of the requests to volume {name} have taken longer than {within} for \
+         {time}, though background work is at its minimum"
     );
     Some((Health::Degraded, text))
 }

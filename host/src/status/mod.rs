@@ -69,7 +69,7 @@ pub struct Status {
     pub scrubs: Vec<ScrubStatus>,
     /// Whether the disks are equally full.
     pub balance: Evenness,
-    /// What is chosen for the cluster as a whole, as `weft cluster set` takes it.
+    /// The settings of the cluster, as `weft cluster set` takes them.
     pub settings: BTreeMap<String, String>,
     /// What the nodes have done since they were started, all together.
     pub totals: Totals,
@@ -140,7 +140,7 @@ impl Sum for Totals {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// What is added up in the totals.
+    /// The counts summed in the totals.
     #[serde(flatten)]
     pub totals: Totals,
     /// Frames written to its journal; a frame holds one record or more.
@@ -163,11 +163,11 @@ pub struct Counters {
 pub enum NodeState {
     /// It takes part and has all that it should.
     Up,
-    /// It takes part and fetches what was written while it was away.
+    /// It takes part and fetches writes that it missed.
     CatchingUp,
     /// It takes part and its columns move to other nodes.
     Draining,
-    /// It takes part, and its disk is expected to fail: no parity waits of what is on it.
+    /// It takes part, and its disk is expected to fail: no parity of its content is deferred.
     Suspect,
     /// It opens its disk.
     Opening,
@@ -221,7 +221,7 @@ pub struct NodeStatus {
     /// How slow its reads or writes are; only if they take much longer than other nodes', as this process sees it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow: Option<SlowStatus>,
-    /// Since when it is away, and what is to become of it; only if it is down or lost.
+    /// Since when it is down, and its future; only if it is down or lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absence: Option<AbsenceStatus>,
     /// Columns of extents that it has.
@@ -282,7 +282,7 @@ pub struct NodeStatus {
     /// What it has done since it was started; only while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,
-    /// What parity that waits on its disk exposes, of each volume of which it does, or did.
+    /// The exposure by deferred parity on its disk, of each volume that has or had any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exposed: Vec<ExposedStatus>,
     /// Its scrubs that are under way. In a status they are in a list of their own.
@@ -321,7 +321,7 @@ pub struct AbsenceStatus {
     /// Whether its disk has failed; only if it has.
     #[serde(skip_serializing_if = "is_false")]
     pub disk_failed: bool,
-    /// Seconds until it is given up without an operator; only if it is to be.
+    /// Seconds until it is given up without an operator; only if it will be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given_up_in_seconds: Option<u64>,
     /// Why it is not given up though it is time; only then.
@@ -467,11 +467,11 @@ pub struct VolumeStatus {
     pub hosts: Option<BTreeMap<String, String>>,
     /// How it is reserved, and by whom; `null` if it is not.
     pub reservation: Option<String>,
-    /// Who has registered to reserve it.
+    /// The registrants of its reservation.
     pub registrants: Vec<String>,
     /// Whether several hosts may use it though nothing orders their requests.
     pub unordered_sharing: bool,
-    /// What parity that waits exposes now, and has exposed, as far as is known of the nodes; only if parity may wait, or
+    /// The exposure by deferred parity, now and so far, by the nodes' reports; only if parity may wait, or
     /// something is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exposed: Option<ExposedStatus>,
@@ -484,7 +484,7 @@ pub struct VolumeStatus {
     /// The node that is, when the process of that one is lost; only if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_backup: Option<u16>,
-    /// What is to be known of its choices; only if something is.
+    /// Notes on its choices; only if something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
     /// Its other choices, by their names, in words.
@@ -547,11 +547,11 @@ pub struct ClusterStatus {
     pub disowned: bool,
     /// The processes that this one is connected to.
     pub connected: Vec<u16>,
-    /// Whether this process has left for good.
+    /// Whether this process has left permanently.
     pub left: bool,
     /// How this process reaches those that it is connected to.
     pub links: Vec<LinkStatus>,
-    /// Where two processes have no good connection of their own, as far as is known.
+    /// Pairs of processes known to have no good direct connection.
     pub detours: Vec<Detour>,
     /// What an operator should see to.
     pub warnings: Vec<String>,

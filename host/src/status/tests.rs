@@ -136,7 +136,7 @@ fn the_page_names_the_fields_that_there_are() {
             cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
         // It is said of nodes and of volumes.
         let path = match heading {
-            "What parity that waits exposes" => "volumes[].exposed",
+            "Exposure by deferred parity" => "volumes[].exposed",
             heading => in_backticks(heading),
         };
         let fields = at(&status, path).as_object().expect(heading);

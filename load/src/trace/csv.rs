@@ -137,7 +137,7 @@ impl Columns {
 /// Writes a record as a line.
 pub(super) fn show(record: &Record, device: &str) -> Result<String, String> {
     if device.contains([',', '\n', '\r']) || device.trim() != device {
-        return Err(format!("a device named '{device}' cannot stand in a CSV file"));
+        return Err(format!("a CSV file cannot have a device named '{device}'"));
     }
     let letter = match record.kind {
         Kind::Read => 'R',

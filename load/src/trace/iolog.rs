@@ -103,7 +103,7 @@ impl Written {
 
 fn show(record: &Record, device: &str) -> Result<String, String> {
     if device.is_empty() || device.contains(|c: char| c.is_ascii_whitespace()) {
-        return Err(format!("a device named '{device}' cannot stand in an iolog"));
+        return Err(format!("an iolog cannot have a device named '{device}'"));
     }
     let action = match record.kind {
         Kind::Read => "read",

@@ -59,7 +59,7 @@ impl Measured {
 
 /// Writes a record as a line; `gap` is from its end to the next one.
 pub(super) fn show(record: &Record, sector: u64, gap: Nanos) -> Result<String, String> {
-    let response = record.response.ok_or("the trace does not say how long requests took")?;
+    let response = record.response.ok_or("the trace has no response times")?;
     let (block, blocks) = super::writer::sectors(record, sector)?;
     let letter = if record.kind == Kind::Read { 'R' } else { 'W' };
     let time = |t| field::show_time(t, 1000);

@@ -157,7 +157,7 @@ impl std::str::FromStr for Format {
     fn from_str(text: &str) -> Result<Self, String> {
         Format::ALL.into_iter().find(|f| f.name() == text).ok_or_else(|| {
             let names = Format::ALL.map(Format::name).join(", ");
-            format!("'{text}' is no format of traces; choose from {names}")
+            format!("'{text}' is not a format of traces; choose from {names}")
         })
     }
 }

@@ -48,10 +48,10 @@ pub(super) fn line(line: &str, devices: &mut Devices) -> Result<Found, String> {
 
 /// Writes a record as a line.
 pub(super) fn show(record: &Record, device: &str) -> Result<String, String> {
-    let response = record.response.ok_or("the trace does not say how long requests took")?;
+    let response = record.response.ok_or("the trace has no response times")?;
     let (host, disk) = device.rsplit_once('.').unwrap_or(("host", device));
     if device.contains([',', '\n']) {
-        return Err(format!("a device named '{device}' cannot stand in this format"));
+        return Err(format!("this format cannot have a device named '{device}'"));
     }
     let kind = if record.kind == Kind::Read { "Read" } else { "Write" };
     let Record { at, offset, len, .. } = record;

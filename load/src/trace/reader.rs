@@ -69,10 +69,7 @@ pub enum TraceError {
         what: String,
     },
     /// It does not begin as any format does.
-    #[error(
-        "{name}: it does not begin like any format that is known; say which it is: {}",
-        formats()
-    )]
+    #[error("{name}: its format cannot be detected; give one of {}", formats())]
     Unknown {
         /// The trace.
         name: String,

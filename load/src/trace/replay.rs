@@ -60,12 +60,10 @@ pub enum ReplayError {
         volume: u64,
     },
     /// The trace is not the one that was surveyed.
-    #[error("a request reaches beyond what the survey of the trace saw of device {0}")]
+    #[error("a request exceeds the range that the survey of the trace found on device {0}")]
     Unseen(u32),
     /// There is nothing to tell the gaps from.
-    #[error(
-        "the trace does not say how long its requests took; replay it otherwise than as-thought"
-    )]
+    #[error("the trace has no response times; choose another replay than as-thought")]
     NoResponse,
     /// The speed is out of range.
     #[error("speed = {0}: give 0.000001 to 1000000")]

@@ -54,7 +54,7 @@ pub(super) fn record(bytes: &[u8], sector: u64, devices: &mut Devices) -> Result
     match kind {
         SUSPECT => return Ok(Found::LeftOut("requests marked as suspect")),
         REQUEST => {}
-        _ => return Ok(Found::LeftOut("records that are no requests")),
+        _ => return Ok(Found::LeftOut("records other than requests")),
     }
     let expected = if version == 4 { 14 } else { 13 };
     if words.len() != expected {
@@ -77,9 +77,9 @@ pub(super) fn record(bytes: &[u8], sector: u64, devices: &mut Devices) -> Result
 pub(super) fn show(record: &Record, device: u32, sector: u64) -> Result<Vec<u8>, String> {
     if !record.offset.is_multiple_of(sector) {
         let offset = record.offset;
-        return Err(format!("offset {offset} is no multiple of sectors of {sector} bytes"));
+        return Err(format!("offset {offset} is not a multiple of sectors of {sector} bytes"));
     }
-    let response = record.response.ok_or("the trace does not say how long requests took")?;
+    let response = record.response.ok_or("the trace has no response times")?;
     let word = |name: &str, n: u64| {
         u32::try_from(n).map_err(|_| format!("{name} {n} does not fit into 32 bits"))
     };

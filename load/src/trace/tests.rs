@@ -280,7 +280,7 @@ fn srt_with_and_without_a_header() {
         );
         assert_eq!(reader.devices().names(), ["1", "2"]);
         let left_out: Vec<_> = reader.left_out().iter().map(|(w, n)| (*w, *n)).collect();
-        let expected = [("records that are no requests", 1), ("requests marked as suspect", 1)];
+        let expected = [("records other than requests", 1), ("requests marked as suspect", 1)];
         assert_eq!(left_out, expected);
     }
     let cut = &headed[..30];
@@ -399,9 +399,9 @@ fn what_a_format_cannot_hold_is_refused_or_counted() {
             Record { len: 100, ..read },
             "100 bytes at 0 are not whole sectors of 512",
         ),
-        (Format::Msr, read, "does not say how long requests took"),
-        (Format::Measured, Record { device: 1, ..read }, "no room for more than one device"),
-        (Format::Vscsi, Record { device: 1, ..read }, "no room for more than one device"),
+        (Format::Msr, read, "has no response times"),
+        (Format::Measured, Record { device: 1, ..read }, "supports only one device"),
+        (Format::Vscsi, Record { device: 1, ..read }, "supports only one device"),
         (
             Format::Srt,
             Record { offset: 256 << 32, response: Some(0), ..read },
@@ -501,5 +501,5 @@ fn a_trace_is_surveyed_and_replayed() {
     );
     let error = |r: Result<Vec<crate::Ask>, TraceError>| r.unwrap_err().to_string();
     assert!(error(asks(16_383, Pace::AsFast)).contains("covers 16384 bytes"));
-    assert!(error(asks(16_384, Pace::AsThought)).contains("does not say how long"));
+    assert!(error(asks(16_384, Pace::AsThought)).contains("has no response times"));
 }

@@ -57,7 +57,7 @@ pub(super) fn record(bytes: &[u8], sector: u64, devices: &mut Devices) -> Result
 pub(super) fn show(record: &Record, serial: u64, sector: u64) -> Result<Vec<u8>, String> {
     if !record.offset.is_multiple_of(sector) {
         let offset = record.offset;
-        return Err(format!("offset {offset} is no multiple of sectors of {sector} bytes"));
+        return Err(format!("offset {offset} is not a multiple of sectors of {sector} bytes"));
     }
     let len =
         u32::try_from(record.len).map_err(|_| format!("{} bytes are too long", record.len))?;

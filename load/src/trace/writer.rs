@@ -137,7 +137,7 @@ impl<W: Write> Writer<W> {
 fn one_device(record: &Record) -> Result<(), String> {
     match record.device {
         0 => Ok(()),
-        _ => Err("the format has no room for more than one device".into()),
+        _ => Err("the format supports only one device".into()),
     }
 }
 

@@ -26,7 +26,7 @@ const fn parameter(key: &'static str, unit: &'static str, range: &'static str) -
 pub const PARAMETERS: &[Parameter] = &[
     Parameter {
         default: "4",
-        meaning: "hosts, all of which do the same",
+        meaning: "number of hosts; all have this workload",
         source: "TickerTAIP, 4.2",
         ..parameter("hosts", "hosts", "1 to 65536")
     },
@@ -74,15 +74,15 @@ pub const PARAMETERS: &[Parameter] = &[
         ..parameter("arrivals.open.spacing.bursts.gap_ms", "milliseconds", "0 to 86400000")
     },
     Parameter {
-        meaning: "saturating: a host asks on as soon as its request is accepted, answered or not, and is stuck while \
-                  it is not; needs nodes.buffers",
+        meaning: "saturating: a host sends its next request once the last one is accepted, before \
+                  its answer; needs nodes.buffers",
         source: "DR-net, 3.1.1",
         ..parameter("arrivals", "", "saturating, closed, open or traced")
     },
     Parameter {
         default: "1",
-        meaning: "requests come at the times of their trace (requests.trace), answered or not, so \
-                  many times as fast as they were; hosts take turns",
+        meaning: "requests arrive at the times of their trace (requests.trace), whether earlier \
+                  ones are answered or not, sped up by this factor; hosts take turns",
         ..parameter("arrivals.traced.speed", "", "0.000001 to 1000000")
     },
     Parameter {
@@ -111,7 +111,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         meaning: "the imitation of a measured workload",
-        source: "TickerTAIP, 4.6; the tables stand in docs/simulator-workloads.md",
+        source: "TickerTAIP, 4.6; the tables are in docs/simulator-workloads.md",
         ..parameter(
             "requests.imitation",
             "",
@@ -119,8 +119,8 @@ pub const PARAMETERS: &[Parameter] = &[
         )
     },
     Parameter {
-        meaning: "a trace whose requests are made, in its order: a path from the scenario's \
-                  directory, or from the current one; may be packed by gzip",
+        meaning: "the trace whose requests are made, in its order: a path relative to the \
+                  scenario's directory, or to the current one; may be compressed with gzip",
         ..parameter("requests.trace.file", "", "a path")
     },
     Parameter {
@@ -139,23 +139,23 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         default: "all",
-        meaning: "at most so many requests of the trace, from its beginning or after those that are left out",
+        meaning: "most requests of the trace to use, from its beginning or after the skipped ones",
         ..parameter("requests.trace.requests", "requests", "1 or more")
     },
     Parameter {
         default: "0",
-        meaning: "so many requests at the beginning of the trace are left out",
+        meaning: "number of requests to skip at the beginning of the trace",
         ..parameter("requests.trace.skip", "requests", "0 or more")
     },
     Parameter {
         default: "refuse",
-        meaning: "what becomes of a trace that reaches beyond the volume: it is refused, its offsets \
-                  are taken modulo the volume, or scaled to cover it",
+        meaning: "how to fit a trace that exceeds the volume: refuse it, take its offsets modulo \
+                  the volume, or scale them to cover it",
         ..parameter("requests.trace.fit", "", "refuse, wrap or scale")
     },
     Parameter {
         default: "uniform",
-        meaning: "where requests go: anywhere, each host on where it was, to hot spots, or to a part",
+        meaning: "where requests go: anywhere, each host after its last request, to hot spots, or to a part",
         ..parameter("addresses", "", "uniform, sequential, zipf or part")
     },
     Parameter {
@@ -177,7 +177,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         default: "the largest power of two up to 4096 that divides all sizes",
-        meaning: "what offsets are multiples of",
+        meaning: "offsets are multiples of this",
         ..parameter("align_bytes", "bytes", "1 to 1073741824")
     },
 ];

@@ -243,7 +243,7 @@ impl Workload {
                 _ => Ok(()),
             };
         }
-        let own = "a trace has its own places; leave it out";
+        let own = "a trace has its own addresses; omit it";
         if self.addresses != Addresses::default() {
             return Err(Problem::new("addresses", "not uniform", own));
         }

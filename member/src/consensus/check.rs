@@ -10,15 +10,15 @@ impl Consensus {
         let log = self.raft.store();
         log.check();
         let state = &self.raft.raft.raft_log;
-        assert!(state.applied <= state.committed, "what is applied is committed");
-        assert!(state.committed <= state.last_index(), "what is committed is there");
+        assert!(state.applied <= state.committed, "applied entries are committed");
+        assert!(state.committed <= state.last_index(), "committed entries are in the log");
         let restores = self.restoring.is_some();
-        assert!(restores || log.base() <= state.applied, "a snapshot is of what is applied");
+        assert!(restores || log.base() <= state.applied, "a snapshot holds applied entries only");
         let ascends = self.held.iter().zip(self.held.iter().skip(1)).all(|(a, b)| a.0 < b.0);
         assert!(ascends, "messages are held in their order");
         let writes = self.writing.is_some();
         let rests = self.held.is_empty() && !self.gathers && !self.replace;
-        assert!(writes || rests, "what is to be written is being written");
+        assert!(writes || rests, "entries to write are being written");
         assert!(writes || !restores, "a snapshot that is taken up is being written");
         if !self.gathers && !self.replace {
             let held = LogSpan { base: log.base(), last: log.last() };

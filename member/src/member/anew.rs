@@ -57,16 +57,15 @@ impl Member {
         let known = self.anew.get(&process).is_some_and(|m| *m >= from);
         let Some(older) = older.filter(|_| !known && !group.contains(&from)) else { return };
         out.push(Output::Log(
-            Note::warning(format!("the log of {older} is lost; {from} is to take its place"))
-                .of(process),
+            Note::warning(format!("the log of {older} is lost; {from} replaces it")).of(process),
         ));
         self.anew.insert(process, from);
         let (forgotten, voters) = (self.forgotten().len(), self.consensus.group().0.len());
         if self.is_stuck() && forgotten > self.waiting.forgotten {
             self.waiting.forgotten = forgotten;
             out.push(Output::Log(Note::warning(format!(
-                "{forgotten} of {voters} voting members have lost their logs: the others are no majority, and \
-                 nothing can be agreed on any more"
+                "{forgotten} of {voters} voting members have lost their logs: the others are not \
+                 a majority, and cannot agree on changes"
             ))));
         }
     }
@@ -80,7 +79,8 @@ impl Member {
         let since = *self.waiting.since.get_or_insert(now);
         if !self.waiting.said && now.saturating_sub(since) >= self.config.open_patience {
             self.waiting.said = true;
-            let text = "not admitted again yet: that takes a majority of the voting members, with their logs";
+            let text =
+                "not readmitted yet: this needs a majority of the voting members, with their logs";
             out.push(Output::Log(Note::warning(text)));
         }
     }

@@ -31,7 +31,7 @@ pub enum StartError {
     #[error("the cluster map in the log cannot be read; start the version that wrote it")]
     Map,
     /// What the log says does not fit together.
-    #[error("what the log says does not fit together: {0}")]
+    #[error("the log contradicts itself: {0}")]
     State(String),
 }
 
@@ -239,7 +239,8 @@ impl Member {
         match Message::decode(bytes, &*self.codec) {
             Ok((from, ..)) if node_of(from) != node_of(peer) => {
                 out.push(Output::Log(
-                    Note::warning(format!("{peer} spoke as {from}; dropped")).of(node_of(peer)),
+                    Note::warning(format!("{peer} sent a message as {from}; dropped"))
+                        .of(node_of(peer)),
                 ));
             }
             Ok((from, to, _)) if to != self.id => self.misaddressed(from, to, out),
@@ -249,7 +250,7 @@ impl Member {
                 self.message(now, from, message, out);
             }
             Err(why) => {
-                let text = format!("{peer} sent what cannot be read ({why}); dropped");
+                let text = format!("{peer} sent an unreadable message ({why}); dropped");
                 out.push(Output::Log(Note::warning(text).of(node_of(peer))));
             }
         }
@@ -298,7 +299,7 @@ impl Member {
             Message::Outlived { term: of, node, life } => {
                 if let Some(node) = self.holder.outlived(of, node, life, term) {
                     out.push(Output::Log(
-                        Note::warning(format!("the others went on without {node}")).of_node(node),
+                        Note::warning(format!("the others continued without {node}")).of_node(node),
                     ));
                     out.push(Output::Restart(node));
                 }
@@ -388,7 +389,7 @@ impl Member {
             return;
         }
         if let Some(leader) = self.leader.take() {
-            out.push(Output::Log(Note::info("this process leads the cluster no more")));
+            out.push(Output::Log(Note::info("this process no longer leads the cluster")));
             let lost = leader.end();
             out.extend(lost.into_iter().map(|(id, why)| Output::Answer(id, Err(why))));
         }

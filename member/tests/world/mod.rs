@@ -245,7 +245,7 @@ impl World {
         p.anew += 1;
         let member = member_anew(node_of(id), p.anew);
         p.log = LogDisk::new(member);
-        self.tell(format!("{id} is refused: {why}; it comes back anew"));
+        self.tell(format!("{id} is refused: {why}; it rejoins"));
         Stored::anew(member)
     }
 

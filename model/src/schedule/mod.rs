@@ -51,7 +51,7 @@ impl Policy {
 
 /// A name that no policy has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no order of a queue; there are fcfs, sstf, satf, bnn and c-look")]
+#[error("'{0}' is not an order of a queue; choose fcfs, sstf, satf, bnn or c-look")]
 pub struct UnknownPolicy(pub String);
 
 impl std::str::FromStr for Policy {

@@ -99,7 +99,7 @@ fn zone(at: usize, zone: &Zone, heads: u32, from: u32, cylinders: u32) -> Result
         return conflict(key("slipped_tracks"), format!("must ascend within {range}"));
     }
     if slipped.len() as u64 > u64::from(zone.spare_tracks) {
-        return conflict(key("slipped_tracks"), "more than there are spare tracks".into());
+        return conflict(key("slipped_tracks"), "more than the number of spare tracks".into());
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ fn seek(disk: &Mechanical) -> Result<(), SpecError> {
             return conflict(key, format!("the last piece must reach {}", cylinders - 1));
         }
         if !last && piece.up_to.is_none() {
-            return conflict(key, "only the last piece may do without".into());
+            return conflict(key, "only the last piece may omit it".into());
         }
     }
     if !seek.pieces.is_sorted_by_key(|p| p.up_to.unwrap_or(u32::MAX)) {

@@ -99,8 +99,8 @@ const fn row(
 
 #[rustfmt::skip]
 const PARAMETERS: &[Parameter] = &[
-    row("name", "", Range::Text, None, WEFT, "What the device is called."),
-    row("about", "", Range::Text, Some(""), WEFT, "One line on what it is."),
+    row("name", "", Range::Text, None, WEFT, "Name of the device."),
+    row("about", "", Range::Text, Some(""), WEFT, "One-line description."),
 
     row("geometry.sector_bytes", "bytes", Range::Whole(128, 65536), None, RW,
         "Bytes in a sector."),
@@ -125,18 +125,18 @@ const PARAMETERS: &[Parameter] = &[
     row("geometry.zones.spare_tracks", "tracks", Range::Whole(0, 10_000_000), Some("0"), DS,
         "Tracks at the zone's end that are kept for slipped ones."),
     row("geometry.zones.slipped_tracks", "track", Range::Whole(0, 10_000_000), Some("[]"), DS,
-        "Bad tracks that are passed over, counted from the zone's beginning."),
+        "Bad tracks that are skipped, counted from the zone's beginning."),
 
     row("mechanics.rpm", "revolutions/min", Range::Number(60.0, 1_000_000.0), None, RW,
         "Rotation speed."),
     row("mechanics.head_switch_ms", "ms", MS, None, RW,
-        "From one track of a cylinder to another; also the least for a move of the arm."),
+        "From one track of a cylinder to another; also the shortest arm movement."),
     row("mechanics.write_settle_ms", "ms", Range::Number(-10.0, 100.0), Some("0"), TT,
-        "How much longer the arm takes to settle before a write than before a read. Negative where \
-         it was extracted together with an overhead of writes that is too long by as much."),
+        "How much longer the arm takes to settle before a write than before a read. Negative \
+         where it was extracted together with an overhead of writes that is too long by the same time."),
     row("mechanics.seek.table", "[cylinders, ms]", Range::Number(0.0, 1_000_000.0), Some("[]"), DS,
-        "Measured seek times by distance; straight lines in between. Used up to its last \
-         distance, and beyond if there are no pieces."),
+        "Measured seek times by distance, interpolated linearly. Used up to the last distance, \
+         and beyond if there are no pieces."),
     row("mechanics.seek.pieces.up_to", "cylinders", Range::Whole(1, 1_000_000), Some("all"), RW,
         "The longest distance for which the piece holds."),
     row("mechanics.seek.pieces.constant_ms", "ms", Range::Number(-1000.0, 1000.0), Some("0"), RW,
@@ -147,17 +147,17 @@ const PARAMETERS: &[Parameter] = &[
         "Times the distance."),
 
     row("controller.read_miss_ms", "ms", MS, Some("0"), RW,
-        "From a read's arrival until the arm moves, if the buffer has not its data."),
+        "From a read's arrival until the arm moves, if its data are not in the buffer."),
     row("controller.read_miss_after_write_ms", "ms", MS, Some("read_miss_ms"), DS,
-        "The same, if the access before was a write."),
+        "The same, if the previous access was a write."),
     row("controller.read_hit_ms", "ms", MS, Some("0"), RW,
-        "From a read's arrival until its data can cross the bus, if the buffer has them."),
+        "From a read's arrival until its data can be transferred, if they are in the buffer."),
     row("controller.read_hit_after_write_ms", "ms", MS, Some("read_hit_ms"), DS,
-        "The same, if the access before was a write."),
+        "The same, if the previous access was a write."),
     row("controller.write_ms", "ms", MS, Some("0"), RW,
         "From a write's arrival until the arm moves and its data begin to cross the bus."),
     row("controller.write_after_write_ms", "ms", MS, Some("write_ms"), DS,
-        "The same, if the access before was a write."),
+        "The same, if the previous access was a write."),
     row("controller.write_data_delay_ms", "ms", MS, Some("0"), DS,
         "How much later than the arm's move a write's data begin to cross the bus."),
     row("controller.read_completion_ms", "ms", MS, Some("0"), DS,
@@ -165,32 +165,31 @@ const PARAMETERS: &[Parameter] = &[
     row("controller.write_completion_ms", "ms", MS, Some("0"), DS,
         "From a write's last sector on the platter until it is complete."),
     row("controller.flush_ms", "ms", MS, Some("0"), WEFT,
-        "A flush. Writes complete only when on the platter, so there is nothing else to it."),
+        "Time of a flush. Writes complete only when they are on the platter, so a flush has nothing to write."),
 
     row("buffer.bytes", "bytes", Range::Whole(0, 1 << 40), Some("0"), RW,
-        "The buffer for reads: what it holds is one run of sectors. 0: nothing is kept, and \
-         the disk does not read on."),
+        "The buffer for reads, which holds one run of sectors. 0: no buffer and no read-ahead."),
     row("buffer.read_ahead_bytes", "bytes", Range::Whole(0, 1 << 40), Some("0"), RW,
-        "How far beyond the last read an idle disk reads on."),
+        "How far an idle disk reads ahead of the last read."),
     row("buffer.read_ahead_to", "", Range::Word(&["track", "cylinder", "disk"]), Some("disk"), DS,
-        "The end of what it reads on to, if it gets so far."),
+        "Where read-ahead ends at the latest."),
     row("buffer.write_keeps_reads", "", Range::YesNo, Some("false"), DS,
-        "Whether a write elsewhere leaves the reads' buffer as it is, having a segment of its own."),
+        "Whether a write elsewhere preserves the buffer for reads, because writes have a separate segment."),
 
     row("fixed.capacity_bytes", "bytes", Range::Whole(512, EXABYTE), None, DN, "Its size."),
     row("fixed.sector_bytes", "bytes", Range::Whole(128, 65536), None, DN, "Bytes in a sector."),
-    row("fixed.positioning_ms", "ms", MS, None, DN, "What each access takes before it transfers."),
+    row("fixed.positioning_ms", "ms", MS, None, DN, "Time of each access before its transfer."),
     row("fixed.bytes_per_s", "bytes/s", Range::Whole(1, 1 << 50), None, DN, "Transfer rate."),
     row("fixed.flush_ms", "ms", MS, Some("0"), WEFT, "A flush."),
 
     row("flash.capacity_bytes", "bytes", Range::Whole(512, EXABYTE), None, MQ, "Its size."),
     row("flash.sector_bytes", "bytes", Range::Whole(128, 65536), None, MQ, "Bytes in a sector."),
     row("flash.channels", "channels", Range::Whole(1, 65536), None, MQ,
-        "Parts that work at the same time, each on one unit."),
+        "Channels that work in parallel, each on one unit."),
     row("flash.unit_bytes", "bytes", Range::Whole(128, 1 << 30), None, MQ,
-        "What one channel reads or writes at a time; the next unit is on the next channel."),
+        "Bytes that one channel reads or writes at a time; the next unit is on the next channel."),
     row("flash.read_latency.quantile", "", Range::Number(0.0, 1.0), None, WEFT,
-        "The share of unit reads that take no longer than `ms`; straight lines in between."),
+        "The share of unit reads that take no longer than `ms`, interpolated linearly."),
     row("flash.read_latency.ms", "ms", Range::Number(0.0, 1e6), None, MQ, "See quantile."),
     row("flash.write_latency.quantile", "", Range::Number(0.0, 1.0), None, WEFT,
         "The share of unit writes that take no longer than `ms`."),
@@ -200,41 +199,40 @@ const PARAMETERS: &[Parameter] = &[
     row("flash.flush_latency.ms", "ms", Range::Number(0.0, 1e6), None, WEFT, "See quantile."),
 
     row("flash.collection.raw_bytes", "bytes", Range::Whole(512, EXABYTE), None, DY,
-        "Bytes of flash memory. What it has beyond `flash.capacity_bytes` is over-provisioning."),
+        "Bytes of flash memory. The excess over `flash.capacity_bytes` is over-provisioning."),
     row("flash.collection.page_bytes", "bytes", Range::Whole(128, 1 << 30), None, ME,
         "The unit of the mapping. A write of a part of a page counts as a page."),
     row("flash.collection.block_bytes", "bytes", Range::Whole(128, 1 << 40), None, MQ,
-        "What one channel erases at a time. The blocks of all channels that are written together \
-         are a superblock, the unit of garbage collection."),
+        "Bytes that one channel erases at a time. Blocks of all channels that are written \
+         together are a superblock, the unit of garbage collection."),
     row("flash.collection.reserve_superblocks", "superblocks", Range::Whole(2, 1024), Some("2"), WEFT,
         "Garbage is collected while fewer superblocks are free."),
     row("flash.collection.erase_ms", "ms", MS, None, MQ, "How long a channel erases a block."),
     row("flash.collection.suspend_ms", "ms", MS, Some("to its end"), MQ,
         "The longest that a read waits for a program, copy or erase in progress on its channel: \
-         after that time it is suspended, and goes on after the read."),
+         after that time it is suspended, and continues after the read."),
     row("flash.collection.command_ms", "ms", MS, Some("0"), WEFT,
-        "What a read, write or discard takes in the controller."),
+        "Time of a read, write or discard in the controller."),
     row("flash.collection.write_buffer_bytes", "bytes", Range::Whole(128, 1 << 40), None, ME,
-        "The buffer for writes, which outlasts a loss of power. A write is complete when it is there; \
-         its room is free again when the unit has been programmed."),
+        "The buffer for writes, which survives power loss. A write completes once it is in the \
+         buffer; its space is freed once the unit has been programmed."),
     row("flash.collection.start", "", Range::Word(&["preconditioned", "fresh"]), Some("preconditioned"), WEFT,
-        "What it holds when a run begins: all pages, after random overwrites to the steady state; \
-         or nothing."),
+        "Content when a run begins: all pages, after random overwrites to the steady state; or nothing."),
 
     row("bus.read_bytes_per_s", "bytes/s", Range::Whole(0, 1 << 50), Some("0"), TT,
         "The rate from device to host; 0: no time."),
     row("bus.write_bytes_per_s", "bytes/s", Range::Whole(0, 1 << 50), Some("0"), TT,
         "The rate from host to device; 0: no time."),
     row("bus.setup_ms", "ms", MS, Some("0"), TT,
-        "What each piece costs on the bus before its bytes: arbitration and set-up."),
+        "Time of each piece on the bus before its bytes: arbitration and set-up."),
     row("bus.reselect_ms", "ms", MS, Some("0"), DS,
-        "What a read costs once, when it takes the bus after the mechanism had its turn."),
+        "Time that a read needs once to take the bus after its mechanical part."),
     row("bus.piece_bytes", "bytes", Range::Whole(1, 1 << 30), Some("4096"), TT,
-        "Bytes that cross in one go. A piece of a read can go as soon as it is in the buffer, \
+        "Bytes per transfer. A piece of a read can be transferred as soon as it is in the buffer, \
          while the disk reads the next."),
     row("bus.read_watermark", "", Range::Number(0.0, 1.0), Some("0"), DS,
-        "The share of a read that must be in the buffer before its first piece goes."),
+        "The share of a read that must be in the buffer before its first piece is transferred."),
     row("bus.write_watermark", "", Range::Number(0.0, 1.0), Some("0"), WEFT,
-        "The share of a write that must have arrived before its first sector goes to the platter. \
-         If 0, that begins as early as it can without running dry."),
+        "The share of a write that must have arrived before its first sector is written. If 0, \
+         that begins as early as it can without an underrun."),
 ];

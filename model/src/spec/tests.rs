@@ -34,7 +34,7 @@ fn errors_name_key_and_range() {
     let text = problem(&changed("unused_tracks = 4", "slipped_tracks = [9, 9]"));
     assert_eq!(text, "geometry.zones[0].slipped_tracks: must ascend within 0..12274");
     let text = problem(&changed("{ up_to = 12,", "{"));
-    assert_eq!(text, "mechanics.seek.pieces[0].up_to: only the last piece may do without");
+    assert_eq!(text, "mechanics.seek.pieces[0].up_to: only the last piece may omit it");
     let text = problem(&changed("rpm = 4002", "rpms = 4002"));
     assert!(text.contains("unknown field `rpms`") && text.contains("line "), "{text}");
     let text = problem(&changed("bytes = 131072", "bytes = 1024"));

@@ -59,11 +59,12 @@ pub struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Not our protocol at all.
-    #[error("what came is not weft's protocol (it begins with {}){}", hex(.0), hint(.0))]
+    #[error("the received data are not weft's protocol (they begin with {}){}", hex(.0), hint(.0))]
     Magic([u8; 4]),
     /// Another version.
     #[error(
-        "the other side speaks version {theirs} of the protocol and this one version {VERSION}; run the same version of weft on all nodes"
+        "the other side uses version {theirs} of the protocol and this one version {VERSION}; run \
+         the same version of weft on all nodes"
     )]
     Version {
         /// The version that it speaks.
@@ -81,7 +82,7 @@ pub enum FrameError {
         max: usize,
     },
     /// Spoiled on the way.
-    #[error("the frame's checksum is wrong: it was spoiled on the way")]
+    #[error("the frame's checksum is wrong: it was corrupted in transit")]
     Checksum,
 }
 

@@ -41,7 +41,7 @@ impl NodeKey {
         let pem = files::read_private(path)?;
         KeyPair::from_pem(&pem).map(NodeKey).map_err(|e| IdentityError::Content {
             path: path.to_path_buf(),
-            what: format!("no private key in PEM: {e}"),
+            what: format!("not a private key in PEM: {e}"),
         })
     }
 
@@ -176,9 +176,9 @@ impl CertificateAuthority {
         let pem = files::read(&dir.join(CA_FILE))?;
         let key = files::read_private(&dir.join(CA_KEY_FILE))?;
         let key = KeyPair::from_pem(&key)
-            .map_err(|e| content(CA_KEY_FILE, format!("no private key in PEM: {e}")))?;
+            .map_err(|e| content(CA_KEY_FILE, format!("not a private key in PEM: {e}")))?;
         let cluster = CertificateDer::from_pem_slice(pem.as_bytes())
-            .map_err(|e| content(CA_FILE, format!("no certificate in PEM: {e}")))
+            .map_err(|e| content(CA_FILE, format!("not a certificate in PEM: {e}")))
             .and_then(|c| {
                 super::tls::cluster_of_authority(&c).map_err(|e| content(CA_FILE, e.to_string()))
             })?;
@@ -293,7 +293,8 @@ impl CertificateAuthority {
         let (cluster, name) = peer_of(&old).map_err(|e| IdentityError::Tls(e.to_string()))?;
         if cluster != self.cluster {
             let ours = self.cluster;
-            let text = format!("this is a certificate of cluster {cluster}, and here is {ours}");
+            let text =
+                format!("this is a certificate of cluster {cluster}, and this cluster is {ours}");
             return Err(IdentityError::Tls(text));
         }
         lifetime::check_signed(&old, &certificate(&self.pem)?)?;
@@ -334,7 +335,7 @@ pub(super) fn addresses_of(certificate: &CertificateDer<'_>) -> Vec<IpAddr> {
 /// A certificate in PEM.
 pub(super) fn certificate(pem: &str) -> Result<CertificateDer<'static>, IdentityError> {
     CertificateDer::from_pem_slice(pem.as_bytes())
-        .map_err(|e| IdentityError::Tls(format!("no certificate in PEM: {e}")))
+        .map_err(|e| IdentityError::Tls(format!("not a certificate in PEM: {e}")))
 }
 
 pub(super) fn fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {

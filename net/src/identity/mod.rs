@@ -64,7 +64,8 @@ pub enum IdentityError {
     },
     /// A private key that others can read.
     #[error(
-        "{0}: others than its owner can read this private key; do 'chmod 600' on it, and if somebody may have read it, replace it"
+        "{0}: users other than its owner can read this private key; run 'chmod 600' on it, and \
+         replace the key if it may have been read"
     )]
     Exposed(PathBuf),
     /// A file without what it should hold.
@@ -77,22 +78,22 @@ pub enum IdentityError {
     },
     /// A name that no node can have.
     #[error(
-        "'{0}' is no name for a node; use 1 to 32 of a-z, 0-9 and '-', not beginning or ending with '-'"
+        "'{0}' is not a valid name for a node; use 1 to 32 of a-z, 0-9 and '-', not beginning or ending with '-'"
     )]
     Name(String),
     /// A text that is no cluster id.
-    #[error("'{0}' is no cluster id: it has 32 hexadecimal digits")]
+    #[error("'{0}' is not a cluster id, which has 32 hexadecimal digits")]
     Cluster(String),
     /// A public key of the wrong form.
-    #[error("this is no public key: it has {0} bytes and not 65")]
+    #[error("this is not a public key: it has {0} bytes instead of 65")]
     PublicKey(usize),
     /// Making keys or certificates failed.
     #[error("cannot make a key or certificate: {0}")]
     Make(#[from] rcgen::Error),
     /// A renewed certificate that is no better than the one that there is.
     #[error(
-        "the new certificate is good until {}, the one that there is until {}, and the clock here \
-         says {}: whose clock is off?", date(*new), date(*old), date(*now)
+        "the new certificate is valid until {}, the present one until {}, and the clock here says \
+         {}: check the clocks of both machines", date(*new), date(*old), date(*now)
     )]
     NoBetter {
         /// Until when the new one is good, in seconds since 1970.
@@ -106,7 +107,7 @@ pub enum IdentityError {
     #[error("these keys and certificates cannot be used for TLS: {0}")]
     Tls(String),
     /// The system has no random numbers.
-    #[error("the system gives no random numbers")]
+    #[error("the system provides no random numbers")]
     Random,
 }
 
@@ -271,13 +272,13 @@ impl Identity {
             |file: &str, what: String| IdentityError::Content { path: dir.join(file), what };
         let certificate = |file: &str, pem: &str| {
             CertificateDer::from_pem_slice(pem.as_bytes())
-                .map_err(|e| content(file, format!("no certificate in PEM: {e}")))
+                .map_err(|e| content(file, format!("not a certificate in PEM: {e}")))
         };
         let ca_pem = ca.to_string();
         let ca = certificate(CA_FILE, ca)?;
         let certificate = certificate(NODE_FILE, node)?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
-            .map_err(|e| content(NODE_KEY_FILE, format!("no private key in PEM: {e}")))?;
+            .map_err(|e| content(NODE_KEY_FILE, format!("not a private key in PEM: {e}")))?;
         let cluster =
             tls::cluster_of_authority(&ca).map_err(|e| content(CA_FILE, e.to_string()))?;
         let (theirs, name) =

@@ -119,7 +119,7 @@ fn who_joins_trusts_the_authority_of_its_token_alone() {
     };
     assert_eq!(meet(&node(&ours, "b")), (Ok(name("b")), Ok(None)));
     let said = meet(&node(&other, "b")).0.unwrap_err();
-    assert!(said.contains("not the one of the token"), "{said}");
+    assert!(said.contains("not of the token's authority"), "{said}");
 }
 
 #[test]
@@ -231,16 +231,16 @@ fn a_certificate_lapses_and_a_renewed_one_takes_its_place() {
     time.store(NOW + LIFE + 2 * DAY, Ordering::Relaxed);
     let renewed = |of: &Identity| ca.renew(&of.certificate(), None, clock.now(), LIFE).unwrap();
     b.renew(&dir.path().join("b"), &renewed(&b).1).unwrap_err();
-    assert!(meet().0.unwrap_err().contains("lapsed"), "what cannot be kept is not shown");
+    assert!(meet().0.unwrap_err().contains("expired"), "what cannot be kept is not shown");
     b.renew(dir.path(), &renewed(&b).1).unwrap();
     let (said_a, said_b) = meet();
     let said = said_b.unwrap_err();
     assert!(
-        said.contains("lapsed on 2034-05-19") && said.contains("here says 2034-05-20"),
+        said.contains("expired on 2034-05-19") && said.contains("here says 2034-05-20"),
         "{said}"
     );
     assert!(said.contains("weft cluster renew"), "{said}");
-    assert!(said_a.unwrap_err().contains("by the other side's clock our certificate has lapsed"));
+    assert!(said_a.unwrap_err().contains("by the other side's clock our certificate has expired"));
 
     let (who, renewed) = renewed(&a);
     assert_eq!(who.as_str(), "a");

@@ -30,10 +30,10 @@ use super::{ClusterId, Identity, IdentityError, NodeName};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// Not one of ours.
-    #[error("its certificate names no node of a weft cluster")]
+    #[error("its certificate is not for a node of a weft cluster")]
     NoName,
     /// Of another cluster.
-    #[error("its certificate is of node {name} of cluster {theirs}, and this is cluster {ours}")]
+    #[error("its certificate is for node {name} of cluster {theirs}, and this is cluster {ours}")]
     OtherCluster {
         /// The node that it names.
         name: NodeName,
@@ -43,21 +43,23 @@ pub enum PeerError {
         ours: ClusterId,
     },
     /// Forged, or of a cluster that was made anew with the same id.
-    #[error("its certificate says cluster {0}, but this cluster's authority did not sign it")]
+    #[error("its certificate names cluster {0}, but this cluster's authority did not sign it")]
     NotSigned(ClusterId),
     /// A process's, where hosts are served.
     #[error(
-        "its certificate is of the process of node {0}, and hosts have their own (`weft host certify`)"
+        "its certificate is for the process of node {0}, and hosts need their own (`weft host certify`)"
     )]
     Process(NodeName),
     /// A host's, where processes talk.
-    #[error("its certificate is of the host {0}, and processes have their own")]
+    #[error("its certificate is for the host {0}, and processes need their own")]
     Host(NodeName),
     /// Not one of ours, where hosts are served.
-    #[error("its certificate names no host of a weft cluster; make one with `weft host certify`")]
+    #[error(
+        "its certificate is not for a host of a weft cluster; make one with `weft host certify`"
+    )]
     NoHost,
     /// A host of another cluster.
-    #[error("its certificate is of host {name} of cluster {theirs}, and this is cluster {ours}")]
+    #[error("its certificate is for host {name} of cluster {theirs}, and this is cluster {ours}")]
     OtherClusterHost {
         /// The host that it names.
         name: String,
@@ -74,7 +76,8 @@ pub enum PeerError {
     },
     /// The authority is not the one of the token.
     #[error(
-        "the authority of who answers is not the one of the token; it is of another cluster, or not where that cluster lets nodes in"
+        "the certificate there is not of the token's authority: the address belongs to another \
+         cluster, or does not admit nodes"
     )]
     Fingerprint,
 }
@@ -86,36 +89,37 @@ impl From<PeerError> for Error {
 }
 
 /// What to do about a certificate that has lapsed.
-pub const LAPSED: &str = "if one of the two clocks is off, set it right; if that node was off \
-    for longer than its certificate is good, take its `node.pem` to where the authority's key is, do \
-    `weft cluster renew node.pem --out FILE` there, and put FILE in its place";
+pub const LAPSED: &str = "if one of the two clocks is wrong, correct it; if that node was down \
+                          for longer than its certificate is valid, copy its `node.pem` to the \
+                          process with the authority's key, run `weft cluster renew node.pem \
+                          --out FILE` there, and replace it by FILE";
 
 /// A TLS error in words.
 pub fn describe(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(CertificateError::Other(other)) => other.0.to_string(),
         Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after }) => format!(
-            "its certificate lapsed on {}, and the clock here says {}; {LAPSED}",
+            "its certificate expired on {}, and the clock here says {}; {LAPSED}",
             date(not_after.as_secs()),
             date(time.as_secs())
         ),
-        Error::InvalidCertificate(other) => format!("its certificate is not good: {other}"),
-        Error::NoCertificatesPresented => "it showed no certificate".to_string(),
+        Error::InvalidCertificate(other) => format!("its certificate is not valid: {other}"),
+        Error::NoCertificatesPresented => "it sent no certificate".to_string(),
         Error::InvalidMessage(_) => {
-            "what came is not TLS; is TLS off on the other side?".to_string()
+            "the received data are not TLS; is TLS off on the other side?".to_string()
         }
         Error::AlertReceived(alert) => {
             let why = match alert {
-                AlertDescription::CertificateRequired => "it asks for a certificate",
+                AlertDescription::CertificateRequired => "it requires a certificate",
                 AlertDescription::CertificateExpired => {
                     return format!(
-                        "by the other side's clock our certificate has lapsed; {LAPSED}"
+                        "by the other side's clock our certificate has expired; {LAPSED}"
                     );
                 }
                 AlertDescription::CertificateUnknown
                 | AlertDescription::UnknownCA
                 | AlertDescription::BadCertificate => {
-                    "it does not accept our certificate; its log says why"
+                    "it does not accept our certificate; see its log"
                 }
                 _ => "its log says why",
             };

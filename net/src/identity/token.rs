@@ -26,11 +26,11 @@ const PREFIX: &str = "weft1";
 pub enum TokenError {
     /// Not a token.
     #[error(
-        "this is no join token: it should begin with '{PREFIX}-' and have five parts; copy all of it"
+        "this is not a join token: it should begin with '{PREFIX}-' and have five parts; copy all of it"
     )]
     Form,
     /// Mistyped.
-    #[error("this join token has a typing error; copy all of it once more")]
+    #[error("this join token has a typing error; copy all of it again")]
     Typing,
     /// Not issued here, or forgotten.
     #[error("this cluster has issued no such join token; ask for a new one")]
@@ -50,7 +50,7 @@ pub enum TokenError {
     /// Used for a node of this name, which had another key.
     #[error(
         "this join token has been used already, by a node that calls itself {by} and has another key. \
-         A token is for one key: ask for a new one. If it was not you who used it, remove that node \
+         A token is for one key: ask for a new one. If you did not use it, remove that node \
          (`weft node list`, `weft node remove`)"
     )]
     OtherKey {

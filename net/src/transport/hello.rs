@@ -38,10 +38,10 @@ pub(super) struct Hello {
 }
 
 /// What one that is not on the list is told.
-pub(super) const NOT_LISTED: &str = "which is no node of this cluster";
+pub(super) const NOT_LISTED: &str = "which is not a node of this cluster";
 
 /// What one is told whose key is not the one that was admitted.
-pub(super) const OTHER_KEY: &str = "its certificate is of one that was removed or replaced";
+pub(super) const OTHER_KEY: &str = "its certificate is for a node that was removed or replaced";
 
 /// Why one that said hello is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +58,7 @@ pub enum HelloError {
         ours: ClusterId,
     },
     /// Not who its certificate says.
-    #[error("it says to be {said} and its certificate is of {shown}")]
+    #[error("it claims to be {said}, and its certificate is for {shown}")]
     OtherName {
         /// The name that it says.
         said: NodeName,
@@ -66,10 +66,10 @@ pub enum HelloError {
         shown: NodeName,
     },
     /// Our own number.
-    #[error("it says to be node {0}, as we are; two nodes must not have one number")]
+    #[error("it claims to be node {0}, as we are; two nodes must not have the same number")]
     Ourselves(u16),
     /// A number that is not on our list.
-    #[error("it says to be node {number} ({name}), {}", NOT_LISTED)]
+    #[error("it claims to be node {number} ({name}), {}", NOT_LISTED)]
     NotListed {
         /// The number.
         number: u16,
@@ -77,7 +77,7 @@ pub enum HelloError {
         name: NodeName,
     },
     /// The certificate is for another key than the one that the node was admitted with.
-    #[error("it says to be node {number} ({name}), whose key is another: {}", OTHER_KEY)]
+    #[error("it claims to be node {number} ({name}), whose key differs: {}", OTHER_KEY)]
     OtherKey {
         /// The number.
         number: u16,
@@ -85,7 +85,7 @@ pub enum HelloError {
         name: NodeName,
     },
     /// Number and name do not belong together.
-    #[error("it says to be node {number} with the name {said}, and node {number} is {listed}")]
+    #[error("it claims to be node {number} with the name {said}, and node {number} is {listed}")]
     WrongName {
         /// The number.
         number: u16,
@@ -98,7 +98,7 @@ pub enum HelloError {
     #[error("node {0} has dialled us, but we dial it: the node with the higher number dials")]
     WrongWay(u16),
     /// A Unix socket begins no session.
-    #[error("a connection within a machine goes on with a session, and it names another")]
+    #[error("a connection within a machine continues a session, and it names another")]
     NoSession,
     /// Another than the one that was dialled.
     #[error("node {found} answers at the address of node {dialled}; correct the addresses")]

@@ -135,16 +135,16 @@ pub enum Lost {
     #[error("the other side refused: {0}")]
     Refused(String),
     /// A kind of frame that has no place there.
-    #[error("a frame of kind {0} came where none such belongs")]
+    #[error("a frame of kind {0} arrived at an invalid time")]
     Kind(u8),
     /// It took too long to say who it is.
-    #[error("it did not say hello in time")]
+    #[error("it did not send its hello in time")]
     Silent,
     /// More came in than are kept.
-    #[error("too many connections that had not said hello")]
+    #[error("too many connections without a hello")]
     TooMany,
     /// It dialled again.
-    #[error("the node has connected anew")]
+    #[error("the node has reconnected")]
     Replaced,
     /// The other end of a Unix socket.
     #[error("it is of user {0}; processes of one user connect within a machine")]
@@ -153,19 +153,19 @@ pub enum Lost {
     #[error("{0}; processes of this machine connect by TLS")]
     NoSocket(String),
     /// It carries nothing, and there is a circuit that does.
-    #[error("nothing comes over the connection")]
+    #[error("nothing arrives over the connection")]
     Mute,
     /// The circuit under it ended.
     #[error("the circuit has ended: {0}")]
     Circuit(&'static str),
     /// Counts of frames do not fit.
-    #[error("it counts frames that there are not")]
+    #[error("it acknowledges frames that were not sent")]
     Count,
     /// Another way is better.
-    #[error("there is a better way")]
+    #[error("there is a better path")]
     Spare,
     /// The owner has taken it off the list.
-    #[error("the node was taken off the list of peers")]
+    #[error("the node was removed from the list of peers")]
     Removed,
 }
 
@@ -203,7 +203,7 @@ pub enum SendError {
         waiting: usize,
     },
     /// It is longer than any frame.
-    #[error("a frame of {0} bytes is longer than the {MAX_PAYLOAD} that one may have")]
+    #[error("a frame of {0} bytes exceeds the maximum, {MAX_PAYLOAD}")]
     TooLong(usize),
     /// The kind is one of the transport's own.
     #[error("frames of kind {0} are the transport's own; kinds from {FIRST_KIND} on are free")]
@@ -214,7 +214,9 @@ pub enum SendError {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {error}; choose another address, or end what uses it")]
+    #[error(
+        "cannot listen on {address}: {error}; choose another address, or stop the program that uses it"
+    )]
     Listen {
         /// Which.
         address: SocketAddr,
@@ -225,7 +227,7 @@ pub enum StartError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The identity is of another node or cluster than the configuration.
-    #[error("the certificate is of node {shown}, and the configuration of node {configured}")]
+    #[error("the certificate is for node {shown}, and the configuration for node {configured}")]
     OtherIdentity {
         /// In the certificate.
         shown: String,

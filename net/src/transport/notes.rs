@@ -54,7 +54,7 @@ impl fmt::Display for Note {
         let place = &self.place;
         match (self.dialled, place, &self.why) {
             (Some(node), ..) => write!(f, "no connection to {node} at {place}")?,
-            (None, _, Lost::NoSocket(_)) => write!(f, "nobody connects to {place}")?,
+            (None, _, Lost::NoSocket(_)) => write!(f, "no Unix socket at {place}")?,
             (None, Place::Socket(_), _) => write!(f, "refused a connection to {place}")?,
             (None, Place::Address(_), _) => write!(f, "refused a connection from {place}")?,
         }

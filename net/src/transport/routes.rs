@@ -33,10 +33,10 @@ const MOST_WAITING: usize = 1 << 15;
 pub(super) fn words(why: Why) -> &'static str {
     match why {
         Why::Ended => "the other side ended it",
-        Why::Broken => "a connection on the way carries nothing",
-        Why::Gone => "its end is gone",
+        Why::Broken => "a connection on the path carries nothing",
+        Why::Gone => "its far end is disconnected",
         Why::Refused => "it was refused",
-        Why::Spoiled => "what came was not what comes next",
+        Why::Spoiled => "a frame arrived out of order",
     }
 }
 

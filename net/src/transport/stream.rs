@@ -93,8 +93,7 @@ impl Stream {
     pub fn shown(&self) -> Result<Option<ShownIdentity>, Lost> {
         let Some(tls) = &self.tls else { return Ok(None) };
         let certificate = tls.peer_certificates().and_then(<[_]>::first);
-        let certificate =
-            certificate.ok_or_else(|| Lost::Tls("it showed no certificate".into()))?;
+        let certificate = certificate.ok_or_else(|| Lost::Tls("it sent no certificate".into()))?;
         let (cluster, name) = peer_of(certificate).map_err(|e| Lost::Tls(e.to_string()))?;
         let key = PublicKey::of(certificate).map_err(|e| Lost::Tls(e.to_string()))?.digest();
         Ok(Some(ShownIdentity { cluster, name, key }))

@@ -131,7 +131,7 @@ wire_enum!(Body, "body" {
     24 = Fetch { header, column },
     25 = Place { holder, ts, volume, range, avoid, calculators, column, pieces },
     26 = Show { ts, to, items },
-    27 = Anew { volume, number },
+    27 = Resend { volume, number },
     28 = Exposed { id, volume, range },
     29 = ExposedHere { id, until, found },
 });

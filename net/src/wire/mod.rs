@@ -71,7 +71,8 @@ wire_enum!(Message, "message" {
 pub enum WireError {
     /// Another version of the encoding.
     #[error(
-        "the message is encoded in version {theirs} and this program knows version {VERSION}; run the same version of weft on all nodes"
+        "the message has version {theirs}, and this program supports version {VERSION}; run the \
+         same version of weft on all nodes"
     )]
     Version {
         /// The version that it has.

@@ -252,11 +252,11 @@ fn a_scrub_that_was_begun_can_be_stopped() {
         );
         fixture.get("/volume?name=v", &cookie)
     };
-    is(&act("stop-scrub"), "200", "no scrub of this volume was begun");
+    is(&act("stop-scrub"), "200", "no scrub of this volume was started");
     let begun = act("scrub");
-    is(&begun, "200", "begun: it goes on");
+    is(&begun, "200", "started: it is in progress");
     is(&begun, "200", "Stop the scrub");
-    is(&act("scrub"), "200", "goes on already");
+    is(&act("scrub"), "200", "is already in progress");
     is(&act("stop-scrub"), "200", "done: the scrub ends");
     // Its thread finds out by itself.
     while fixture.site.actions.scrubs("v") {
@@ -272,7 +272,7 @@ fn forms_of_others_are_refused() {
     let (_, other) = fixture.log_in("ann");
     for wrong in ["", "00", other.as_str()] {
         let response = fixture.post("/do", &cookie, &format!("csrf={wrong}&action=rebalance"));
-        is(&response, "403", "not one of this session");
+        is(&response, "403", "not from this session");
         is(&fixture.post("/logout", &cookie, &format!("csrf={wrong}")), "403", "");
     }
     let body = format!("csrf={csrf}&action=rebalance");

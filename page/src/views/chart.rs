@@ -51,7 +51,7 @@ pub(super) fn course(label: &str, values: &[Option<f64>], shown: impl Fn(f64) ->
     }
     close(&mut areas, &mut from, first + values.len());
     let said = match known().next() {
-        None => format!("{label}: nothing is known as yet"),
+        None => format!("{label}: no values yet"),
         Some(_) => format!("{label} in the last {time}: at most {}", shown(most)),
     };
     html! {

@@ -18,7 +18,7 @@ pub(crate) fn hosts(frame: &Frame<'_>, status: &Status, known: &[KnownHost], now
         }
         section {
             h2 #known { "Known to the cluster" }
-            @if known.is_empty() { p { "No host has a name. " code { "weft host create NAME" } " gives one." } }
+            @if known.is_empty() { p { "No host has been added. " code { "weft host create NAME" } " adds one." } }
             @else { (scroll("Known hosts", &table(known, now))) }
         }
         section {
@@ -80,7 +80,7 @@ fn table(known: &[KnownHost], now: u64) -> Markup {
             thead {
                 tr {
                     th scope="col" { "Name" }
-                    th scope="col" { "Proves itself by" }
+                    th scope="col" { "Authenticates by" }
                     th scope="col" { "Volumes with a list that it may use" }
                 }
             }

@@ -174,7 +174,7 @@ fn events(events: &[Event]) -> Markup {
     html! {
         section {
             h2 #events { "Events of this process" }
-            @if events.is_empty() { p.faint { "The log of this process has no line as yet." } }
+            @if events.is_empty() { p.faint { "The log of this process is empty." } }
             @else {
                 (scroll("Events", &html! {
                     table aria-labelledby="events" {

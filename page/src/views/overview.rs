@@ -48,8 +48,8 @@ pub(crate) fn overview(frame: &Frame<'_>, overview: &Overview<'_>) -> String {
         }
         (events(overview.events))
         p.faint {
-            @if overview.refreshes { "This page is loaded again every 10 s. " a href="/?refresh=off" { "Stop that" } }
-            @else { a href="/" { "Load this page again every 10 s" } }
+            @if overview.refreshes { "This page reloads every 10 s. " a href="/?refresh=off" { "Stop reloading" } }
+            @else { a href="/" { "Reload this page every 10 s" } }
         }
     };
     frame.page("Overview", &content)
@@ -62,7 +62,7 @@ fn health(status: &Status) -> Markup {
         section class={ "health " (word) } {
             h2 { "Health" }
             p.word { (word) }
-            @if summary.reasons.is_empty() { p { "All data is there and as redundant as it should be." } }
+            @if summary.reasons.is_empty() { p { "All data is available and fully redundant." } }
             @else { ul { @for reason in &summary.reasons { li { (reason) } } } }
         }
     }
@@ -167,7 +167,7 @@ fn progress(status: &Status) -> Markup {
                 (chart::bar(&label, percent))
             }
             @if moving > 0 { p { "Data of " (moving) " volumes moves to other nodes." } }
-            @if rebuilds().next().is_none() && status.scrubs.is_empty() && moving == 0 { p { "Nothing goes on." } }
+            @if rebuilds().next().is_none() && status.scrubs.is_empty() && moving == 0 { p { "No work is in progress." } }
         }
     }
 }
@@ -273,7 +273,7 @@ fn certificates(all: &[Certificate]) -> Markup {
                         }
                     }
                 }
-                @if all.len() > 20 { p.faint { "and " (all.len() - 20) " that are good for longer" } }
+                @if all.len() > 20 { p.faint { "and " (all.len() - 20) " that are valid for longer" } }
             }
         }
     }
@@ -286,7 +286,7 @@ fn logins(overview: &Overview<'_>) -> Markup {
         section {
             h2 { "Logins" }
             dl.numbers {
-                dt { "Hosts let in" } dd { (logins.accepted) }
+                dt { "Accepted hosts" } dd { (logins.accepted) }
                 dt { "Hosts refused" } dd { (refused) }
                 dt { "Wrong passwords at this page" } dd { (overview.wrong) }
                 dt { "Attempts too soon after them" } dd { (overview.early) }

@@ -30,7 +30,7 @@ pub(crate) fn volumes(frame: &Frame<'_>, status: &Status) -> String {
     let content = html! {
         section {
             h2 #volumes { "Volumes" }
-            @if visible(status).next().is_none() { p { "There are none as yet." } }
+            @if visible(status).next().is_none() { p { "There are none yet." } }
             @else { (scroll("Volumes", &table(visible(status)))) }
         }
         @if deleted().next().is_some() {
@@ -41,7 +41,7 @@ pub(crate) fn volumes(frame: &Frame<'_>, status: &Status) -> String {
                         div {
                             p {
                                 (volume.name) ", " (words::bytes(volume.size))
-                                @if let Some(left) = volume.deleted_seconds_left { ": can be brought back for " (words::seconds(left)) }
+                                @if let Some(left) = volume.deleted_seconds_left { ": can be restored for " (words::seconds(left)) }
                             }
                             @if frame.acts() {
                                 (frame.button("Bring back", &Action::Undelete { volume: volume.name.clone() },
@@ -211,7 +211,7 @@ fn scrub(frame: &Frame<'_>, of: &VolumeStatus, scrubs: bool) -> Markup {
             h2 { "Scrub" }
             div.acts {
                 @if scrubs {
-                    p { "A scrub that was begun at this page goes on." }
+                    p { "A scrub that was started at this page is in progress." }
                     (frame.button("Stop the scrub", &Action::StopScrub { volume: volume() },
                         &[("action", "stop-scrub"), ("volume", &of.name)]))
                 } @else {
@@ -227,9 +227,9 @@ fn scrub(frame: &Frame<'_>, of: &VolumeStatus, scrubs: bool) -> Markup {
 fn rights(of: &VolumeStatus) -> Markup {
     html! {
         section {
-            h2 { "Who may use it" }
+            h2 { "Access" }
             @match &of.hosts {
-                None => { p { "All hosts that are let in." } },
+                None => { p { "All accepted hosts." } },
                 Some(hosts) if hosts.is_empty() => { p { "Nobody." } },
                 Some(hosts) => { ul { @for (host, access) in hosts { li { (host) ": " (access) } } } },
             }

@@ -67,7 +67,7 @@ fn disks(spec: &Spec, bounds: &mut Bounds) -> Result<(), Problem> {
     bounds.between("disks.size_gb", disks.size_gb, 1e-3, 1e9);
     let ways = [disks.mttf_h.is_some(), disks.afr_percent.is_some(), disks.weibull.is_some()];
     if ways.iter().filter(|given| **given).count() != 1 {
-        let problem = "say once how they fail: give one of mttf_h, afr_percent, weibull";
+        let problem = "give one of mttf_h, afr_percent, weibull, and only one";
         return Err(Problem::new("disks", problem));
     }
     bounds.positive("disks.mttf_h", disks.mttf_h);

@@ -349,7 +349,7 @@ impl Driver<'_> {
         let completion = self.connection.receive().context("the array does not answer")?;
         let replied = self.common.now();
         let Some((asked, ask)) = self.in_flight.remove(&completion.cookie) else {
-            bail!("the array answered a request that it was not asked");
+            bail!("the array answered a request that was not sent");
         };
         self.bytes -= ask.len;
         if let Err(e) = completion.result {

@@ -80,19 +80,19 @@ pub fn check(system: &System) -> Result<(), Problem> {
         Roles::Central => Some("central"),
     };
     if let Some(word) = other {
-        let expected = "real hosts here ask the array's nodes; leave it out or give array";
+        let expected = "real hosts send requests to the array's nodes; omit it, or give array";
         return no("nodes.roles", &word, expected.into());
     }
     if let Some(seconds) = system.measure.seconds {
-        let expected = "real runs end after measure.requests; leave it out";
+        let expected = "real runs end after measure.requests; omit it";
         return no("measure.seconds", &seconds, expected.into());
     }
     if system.workload.arrivals == Arrivals::Saturating {
-        let expected = "no buffer of real nodes is bounded so; give closed or open arrivals";
+        let expected = "real nodes have no such bound on buffers; give closed or open arrivals";
         return no("workload.arrivals", &"saturating", expected.into());
     }
     if let Some(fault) = system.faults.first() {
-        let expected = "nothing is made to fail on real nodes; leave faults out";
+        let expected = "real nodes have no injected faults; omit faults";
         return no("faults[0].at_s", &fault.at_s, expected.into());
     }
     if system.measure.warm_up == WarmUp::Mser5 {
@@ -106,8 +106,8 @@ pub fn check(system: &System) -> Result<(), Problem> {
     }
     let volume = &system.volume;
     if volume.ordering == Ordering::None && system.workload.hosts > 1 {
-        let expected = "nothing orders the requests of several real hosts, so a volume without \
-                        ordering takes one; give 1, or another volume.ordering";
+        let expected = "with volume.ordering = none, a real volume can have one host only; give \
+                        1, or another volume.ordering";
         return no("workload.hosts", &system.workload.hosts, expected.into());
     }
     let fixed = volume.layout.0.parse().is_ok_and(|l: LayoutSpec| l.names_columns());
@@ -116,7 +116,7 @@ pub fn check(system: &System) -> Result<(), Problem> {
         && !fixed
     {
         let expected = format!(
-            "a real volume's {} is over all nodes; leave it out or give {}",
+            "a real volume's {} covers all nodes; omit it, or give {}",
             volume.layout.0, nodes.workers
         );
         return no("volume.width", &width, expected);
@@ -143,7 +143,7 @@ fn check_emulated(system: &System) -> Result<(), Problem> {
     let disks = &system.disks;
     for (key, value) in [("disks.devices", disks.devices), ("disks.per_bus", disks.per_bus)] {
         if let Some(value) = value {
-            let expected = "emulated disks are a device and have a bus each; leave it out";
+            let expected = "each emulated disk is a device with its own bus; omit it";
             return Err(Problem::new(key, value, expected));
         }
     }
@@ -153,7 +153,7 @@ fn check_emulated(system: &System) -> Result<(), Problem> {
 /// Refuses a directory that has no room for the array, or is not in memory where disks are to be emulated.
 pub fn check_dir(system: &System, dir: &Path) -> Result<()> {
     if !dir.is_dir() {
-        bail!("--dir {}: this is no directory; make it, or give another", dir.display());
+        bail!("--dir {}: this is not a directory; create it, or give another", dir.display());
     }
     if system.disks.emulated && !weft_host::is_in_memory(dir)? {
         bail!(
@@ -168,8 +168,8 @@ pub fn check_dir(system: &System, dir: &Path) -> Result<()> {
     if need > free {
         let size = system.volume.size_bytes.unwrap_or(0);
         bail!(
-            "volume.size_bytes = {size}: the array's disks would take {}, and {} has room for {}; \
-             give a smaller size (a multiple of {SECTOR})",
+            "volume.size_bytes = {size}: the array's disks would take {}, and {} has {} of free \
+             space; give a smaller size (a multiple of {SECTOR})",
             bytes(need),
             dir.display(),
             bytes(free)

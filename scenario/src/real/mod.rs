@@ -98,7 +98,8 @@ struct Machine {
 impl Machine {
     fn now() -> Result<Machine> {
         let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
-        let (busy, processors) = busy_ticks(&text).context("/proc/stat is not as it should be")?;
+        let (busy, processors) =
+            busy_ticks(&text).context("/proc/stat has an unexpected format")?;
         Ok(Machine { at: Instant::now(), busy: busy / TICKS, processors })
     }
 

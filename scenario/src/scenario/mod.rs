@@ -116,7 +116,7 @@ impl Scenario {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => match catalogue::find(name) {
                 Some(entry) => Scenario::parse(&entry.path(), entry.text),
                 None => bail!(
-                    "{name}: there is no such file, and no scenario of that name comes with Weft; {}",
+                    "{name}: this is neither a file nor a built-in scenario; {}",
                     catalogue::like(name)
                 ),
             },
@@ -259,7 +259,7 @@ impl Scenario {
             if let Some((_, choice)) = twice {
                 let (key, label) = (&axis.key, plain(&choice.label));
                 let place = self.document.place(&join("sweep", key));
-                bail!("{place}: sweep.{key}: {label} is there twice; give each once");
+                bail!("{place}: sweep.{key}: {label} appears twice; give each once");
             }
         }
         (0..count).map(|n| self.point(n)).collect()
@@ -281,12 +281,12 @@ impl Scenario {
         }
         for (key, _) in chosen.iter().flat_map(|c| &c.sets) {
             if document.get(key).is_none() {
-                bail!("{}: {key} is swept, but another key takes its place", document.place(key));
+                bail!("{}: {key} is swept, but another key overrides it", document.place(key));
             }
         }
         if let Some(key) = self.set.iter().find(|k| document.get(k).is_none()) {
             let place = document.place(key);
-            bail!("{place}: {key} is set, but another key, set later or swept, takes its place");
+            bail!("{place}: {key} is set, but another key, set later or swept, overrides it");
         }
         let labels = chosen.iter().map(|c| c.label.clone()).collect();
         Ok(Point { labels, system: system(&document, &self.traces)? })
@@ -303,7 +303,7 @@ impl Axis {
         let found = self.choices.iter().find(|c| plain(&c.label) == plain(name));
         found.cloned().ok_or_else(|| {
             let names: Vec<String> = self.choices.iter().map(|c| plain(&c.label)).collect();
-            anyhow!("there is no such case; choose from {}", names.join(", "))
+            anyhow!("this case does not exist; choose from {}", names.join(", "))
         })
     }
 }

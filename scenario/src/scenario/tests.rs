@@ -92,7 +92,7 @@ fn errors_name_file_line_and_range() {
         ("addresses.zipf.regions = 7", "x.toml:6: workload.addresses.zipf.exponent is missing"),
         (
             "[sweep]\na = [{ name = \"b\", nodes.workers = 5 }, { name = \"b\", nodes.workers = 6 }]",
-            "x.toml:7: sweep.a: b is there twice; give each once",
+            "x.toml:7: sweep.a: b appears twice; give each once",
         ),
         (
             "addresses = \"zipf\"",
@@ -139,7 +139,7 @@ fn a_key_that_another_displaces_is_refused() {
     s.sweep(&setting("workload.requests.fixed.bytes=4096,8192")).unwrap();
     s.sweep(&setting("workload.requests.imitation=oltp")).unwrap();
     let said = s.points().unwrap_err().to_string();
-    assert!(said.contains("another key takes its place"), "{said}");
+    assert!(said.contains("another key overrides it"), "{said}");
 }
 
 #[test]

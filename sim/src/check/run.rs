@@ -56,9 +56,10 @@ const PATIENCE: Nanos = 20_000 * MILLIS;
 /// Events in which it must.
 const MOST_EVENTS: u64 = 400_000;
 
-/// So many nodes are few: of more, each talks with all others, and there are more events by the square of their number.
+/// This many nodes are few: of more, each talks with all others, and there are more events by the square of their
+/// number.
 const FEW_NODES: u64 = 8;
-/// How often patience begins anew because a request has ended. Hosts that contend where messages are lost
+/// How often a timeout restarts because a request has ended. Hosts that contend where messages are lost
 /// wait for many leases, one after the other; but not for ever.
 const MOST_PATIENCE: u32 = 400;
 
@@ -67,14 +68,14 @@ struct Run {
     volume: Volume,
     options: Options,
     rng: Rng,
-    /// For what was not drawn from the first day: older seeds stay what they were.
+    /// For draws added later: older seeds stay what they were.
     later_rng: Rng,
-    /// What is drawn of columns that move.
+    /// The draws for moving columns.
     move_rng: Rng,
     suspect_rng: Option<Rng>,
     /// For the sequencer's forms that take over from one another.
     form_rng: Rng,
-    /// For what the volume chooses anew, if somebody changes that in this run.
+    /// For the volume's changed choices, if they change in this run.
     choice_rng: Option<Rng>,
     /// What an operator has ranges of the volume choose is drawn from it, in runs in which he does.
     range_rng: Option<Rng>,
@@ -90,7 +91,7 @@ struct Run {
     slow_disks: Option<SlowDisks>,
     /// For disks that lie.
     damage_rng: Rng,
-    /// For what is drawn in wide runs only, if this is one.
+    /// For draws of wide runs only, if this is one.
     wide_rng: Option<Rng>,
     /// What an operator does in this run, if there is one.
     operator: Option<Operator>,
@@ -99,12 +100,12 @@ struct Run {
     bounds: Bounds,
     /// A request has failed since what it needs is not there.
     lacks: bool,
-    /// The sectors of which that was so when all was read at rest, and the question for those that are lost.
+    /// The sectors where that held when everything was read at rest, and the query for lost ones.
     unreadable: BTreeSet<u64>,
     losses: Option<u32>,
-    /// Disks have been lost for good, or damaged, and with them perhaps what was on them alone.
+    /// Disks have been permanently lost, or damaged, and with them perhaps content only they had.
     loses: bool,
-    /// A node is being taken out for good.
+    /// A node is being removed permanently.
     leaving: bool,
     /// In this phase more may be down than the layout bears.
     beyond: bool,
@@ -121,9 +122,9 @@ struct Run {
     reserving: Option<Reserving>,
     /// When all hosts are silent, if they are at times in this run.
     lulls: Option<Lulls>,
-    /// What is drawn of processes, if the nodes are in some.
+    /// The draws for processes, if the nodes are in some.
     members: Option<Members>,
-    /// What is out of the ordinary, if this is such a run.
+    /// Special settings, if this is such a run.
     rare: Option<Rare>,
     /// The longest time that healing took.
     healing: Nanos,
@@ -365,7 +366,7 @@ impl Run {
         }
     }
 
-    /// What is lost is accepted: it is zeros then, and nothing is lost any more.
+    /// Losses are accepted: it is zeros then, and nothing is lost any more.
     fn accept_losses(&mut self, sectors: BTreeSet<u64>) -> Result<(), String> {
         let all = self.volume.size / BLOCK;
         for sector in &sectors {
@@ -376,9 +377,9 @@ impl Run {
             let zeros = Did::Wrote { zeros: true };
             self.by_operator();
             self.ask(0, &zeros, blocks.clone(), HostOp::Accept(range));
-            self.until("what is lost is accepted", |run| run.clients[0].op.is_none())?;
+            self.until("the loss is accepted", |run| run.clients[0].op.is_none())?;
             self.ask(0, &Did::Read(Vec::new()), blocks, HostOp::Read(range));
-            self.until("what was lost is read", |run| run.clients[0].op.is_none())?;
+            self.until("the lost range is read", |run| run.clients[0].op.is_none())?;
             if self.lacks {
                 return Err(format!("sector {sector} is lost though that was accepted"));
             }
@@ -386,8 +387,8 @@ impl Run {
         self.compare_losses()
     }
 
-    /// What is said to be lost is what could not be read. Reading it has it put back where that can be, and what cannot is
-    /// lost only then; with locks that may take some leases.
+    /// Sectors reported as lost are the unreadable ones. Reading it has it put back where that can be, and what cannot
+    /// is lost only then; with locks that may take some leases.
     fn compare_losses(&mut self) -> Result<(), String> {
         self.until_whole()?;
         let id = self.next_op;
@@ -396,7 +397,7 @@ impl Run {
         let range = Range { offset: 0, len: self.volume.size };
         let node = self.next_node(NodeId(0));
         self.world.host(node, u64::from(id), VOLUME, HostOp::Lost(range));
-        self.until("what is lost is listed", |run| run.losses.is_none())
+        self.until("losses are listed", |run| run.losses.is_none())
     }
 
     pub(super) fn losses_are(&mut self, result: Result<HostData, HostError>) {
@@ -431,8 +432,8 @@ impl Run {
         Ok(())
     }
 
-    /// Whether content of a volume of which parity may wait may be lost for good: a disk was, or those who were left had to
-    /// settle a write without one that was to hold data of it.
+    /// Whether content of a volume with deferred parity may be permanently lost: a disk was, or those who were left
+    /// had to settle a write without one that was to hold data of it.
     fn may_lose(&self) -> bool {
         self.exposes && (self.loses || self.world.settled_in_part() > 0)
     }
@@ -441,7 +442,7 @@ impl Run {
         self.scrubbed = true;
         match result {
             Ok(HostData::Scrubbed(p, _)) if p.is_true() => {}
-            // What is lost for good cannot be looked at.
+            // Permanently lost content cannot be checked.
             Ok(HostData::Scrubbed(p, _))
                 if self.may_lose() && p.mismatched == 0 && p.unclear == 0 => {}
             other => self.error = Some(format!("parity is not true at rest: {other:?}")),

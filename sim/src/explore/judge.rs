@@ -97,7 +97,7 @@ fn disks_agree(state: &State, seen: &[u32]) -> Result<(), String> {
             let expected = &seen[first as usize..(first + UNIT_BLOCKS) as usize];
             if numbers(first, &units[*column]).as_deref() != Ok(expected) {
                 return Err(format!(
-                    "stripe {stripe}, column {column}: the disk does not hold what is read"
+                    "stripe {stripe}, column {column}: the disk's content differs from reads"
                 ));
             }
         }

@@ -10,8 +10,8 @@
 //!   the write. They may commit it only if that disk had prepared it, or the originator is gone too, which may have
 //!   answered its host.
 //!
-//! That is DESIGN's rule (section 5) and TickerTAIP's Table IV with late commit: after a failure
-//! the survivors finish the write if they have what it takes, else it did not happen.
+//! That is the rule of docs/architecture.md (commit and settling) and TickerTAIP's Table IV with late commit: after a
+//! failure the survivors finish the write if they have what it takes, else it did not happen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -197,9 +197,7 @@ impl Entry {
             self.dropped.insert(node);
         }
         if commits && self.given_up && self.committed.len() == 1 {
-            return Err(format!(
-                "{node} commits attempt {ts}, which its originator has begun anew"
-            ));
+            return Err(format!("{node} commits attempt {ts}, which its originator has restarted"));
         }
         let voters = map.voters(volume, 0, &self.participants, ts);
         let missing: Vec<NodeId> =
@@ -208,7 +206,7 @@ impl Entry {
         let unprepared = alone.iter().any(|n| !self.prepared.contains(n));
         if commits && self.committed.len() == 1 && unprepared && !self.orphan {
             return Err(format!(
-                "{node} commits write {ts}, of which {alone:?} have data that nothing else determines"
+                "{node} commits write {ts}, but only {alone:?} determine some of its data"
             ));
         }
         match (commits, missing.is_empty()) {

@@ -164,7 +164,7 @@ fn tell(setup: &Setup, bounds: &Bounds, path: &[Choice]) -> Vec<String> {
         }
     }
     if state.steps().is_empty() {
-        state.tell(|| "nothing more happens; what is left is looked at".into());
+        state.tell(|| "no step is left; the final state is checked".into());
         // That it fails again is known.
         let _ = guarded(|| judge(&mut state));
     }

@@ -223,7 +223,7 @@ impl Metric {
             Metric::ParityLagBytes => "mean parity lag, bytes",
             Metric::MttdlDiskH => "disk-related MTTDL, hours",
             Metric::MttdlH => "MTTDL, hours",
-            Metric::MdlrUnprotectedBH => "MDLR for want of parity, bytes/hour",
+            Metric::MdlrUnprotectedBH => "MDLR due to missing parity, bytes/hour",
             Metric::MdlrBH => "MDLR, bytes/hour",
             Metric::RelativeAvailability => "availability relative to RAID 5",
             Metric::ControllerMbS => "most throughput of a controller, MB/s",

@@ -46,321 +46,339 @@ const fn row(
 #[rustfmt::skip]
 pub const PARAMETERS: &[Parameter] = &[
     row("nodes.roles", "", Range::Word(&["array", "host", "controller", "central"]), BST,
-        "Who takes hosts' requests: nodes of the array, or each host for itself. Then each host is a \
-         node without disk that nobody else asks, and one node more, without disk, serves locks; \
-         nodes.originators has to be 0, and dispatch is best commanded. With controller or central the node more decides for \
-         all hosts: what the volume's choice roles has. No data passes a controller, and all of it one that is central."),
+        "Who takes hosts' requests: nodes of the array, or each host for itself (host). With host, each \
+         host is a node without a disk, used by nobody else, and one more node without a disk serves \
+         locks; nodes.originators must be 0, and dispatch is best commanded. With controller or central, \
+         one more node decides for all hosts, as with the volume's choice roles. Data do not pass through \
+         a controller; with central they all do."),
     row("nodes.workers", "nodes", Range::Whole(1, 16_384), TT,
         "Nodes with a disk."),
     row("nodes.originators", "nodes", Range::Whole(0, 4_000), TT,
-        "How many of the workers take hosts' requests too. 0: a node without disk does it for all \
-         of them, as the controller of a central array."),
+        "How many of the workers also take hosts' requests. 0: one node without a disk takes them all, \
+         like the controller of a central array."),
     row("nodes.controllers", "nodes", Range::Whole(1, 4_000), "DR-net, PRDC 2000",
-        "With nodes.originators = 0: how many nodes without disk take hosts' requests; one if left out. On a torus \
-         they stand in the middle of links and hosts take turns at them; in a hierarchy each is the controller \
-         of the disks behind its intermediate bus."),
+        "With nodes.originators = 0: how many nodes without a disk take hosts' requests; one if left out. \
+         On a torus they are in the middle of links, and hosts use them in turn; in a hierarchy each is \
+         the controller of the disks behind its intermediate bus."),
     row("nodes.lock_servers", "nodes", Range::Whole(1, 64), "shared storage, 4.3",
-        "With nodes.roles = host, and locks that are served: among how many nodes without disk they are divided, each with \
-         those of every n-th disk. Hosts ask one after the other, so that nobody waits in a circle."),
+        "With nodes.roles = host and lock servers: how many nodes without a disk share the locks, each \
+         with those of every n-th disk. A host asks them one after the other, so no circular wait can \
+         arise."),
     row("nodes.buffers", "requests", Range::Whole(1, 1_000_000), "DR-net, PRDC 2000",
-        "With saturating arrivals: how many requests a node that takes them has accepted at most; on a torus without \
-         originators, the disk that a request begins at. A host whose request meets a full one is stuck."),
+        "With saturating arrivals: the most requests that a node which takes them has accepted at any \
+         time; on a torus without originators, the disk at which a request begins. A host whose request \
+         finds no free buffer is blocked."),
     row("nodes.store", "", Range::Word(&["plain", "journalled"]), WEFT,
-        "How a worker keeps what is on its disk: plain, each block is written in its place, as in the \
-         papers; journalled, with journal, checksums and checkpoints, as real nodes do."),
+        "How a worker stores its content: plain, each block is written in place, as in the papers; \
+         journalled, with journal, checksums and checkpoints, as real nodes do."),
     row("nodes.coalesce", "", Range::YesNo, TT,
-        "With nodes.store = plain: whether transfers of a write that follow one another on a disk are one. Otherwise each \
-         unit of a stripe is read and written by itself. A host's read asks a worker for one range either way."),
+        "With nodes.store = plain: whether a write's adjacent transfers on a disk are combined into one. \
+         Otherwise each stripe unit is read and written by itself. A host's read asks a worker for one \
+         range in either case."),
     row("nodes.mips", "10^6 instructions/s", Range::Number(1e-3, 1e9), TT,
         "How fast each node's processor is."),
     row("nodes.processors", "processors", Range::Whole(1, 16_384), WEFT,
-        "How many processors the nodes share, node n on the one of number n modulo so many. If left \
-         out, each has its own; 1 is as nodes in one process."),
+        "Number of processors that the nodes share; with N of them, node n uses processor n modulo N. If \
+         left out, each node has its own; 1 is like nodes in one process."),
     row("nodes.rounds", "", Range::YesNo, WEFT,
-        "Whether processors work in rounds, as real nodes do: what has come is taken in together and \
-         handled, with the messages of nodes that share the processor; then disk operations begin, and \
-         at the end hosts are answered. Otherwise each piece of work takes effect when it is done."),
+        "Whether processors work in rounds, as real nodes do: a round takes in all input and handles it, \
+         with messages between nodes of the same processor; then disk operations begin, and at the end \
+         hosts are answered. Otherwise each piece of work takes effect when it is done."),
     row("nodes.wake_us", "microseconds", MICROS, WEFT,
-        "With rounds: from what an idle processor is to do until it begins."),
+        "With rounds: from the arrival of work at an idle processor until it begins."),
     row("nodes.memory_mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), TPT,
-        "With links.fabric = switch: what passes a machine's memory, in and out together. The data of a message passes that \
-         of who sends it and that of who gets it. If left out, it takes no time."),
+        "With links.fabric = switch: memory bandwidth of a machine, in and out together. The data of a \
+         message use the memory of its sender and of its receiver. If left out, memory takes no time."),
     row("nodes.commands", "", Range::Word(&["column", "block"]), TPT,
-        "As how many commands a message that has another node's worker read or write counts, for nodes.path.command and \
-         nodes.path.execute: one, or one for each stripe unit of data or parity that it is about."),
+        "How many commands a message to another node's worker counts as, for nodes.path.command and \
+         nodes.path.execute: one, or one for each stripe unit of data or parity that it reads or writes."),
     row("nodes.path.command", "instructions", INSTRUCTIONS, TPT,
-        "A command to another node's worker to read or to write: sent, and its end taken in, on top of send."),
+        "A command to another node's worker to read or write: to send it and to receive its completion, \
+         in addition to send."),
     row("nodes.path.execute", "instructions", INSTRUCTIONS, TPT,
-        "Such a command at its worker, on top of receive."),
+        "Such a command at its worker, in addition to receive."),
     row("nodes.path.lock", "instructions", INSTRUCTIONS, BST,
-        "With volume.ordering = device-locks or timestamps: a message with which a worker's locks are asked or given \
-         back, or its timestamps checked and prewrites entered, on top of receive. What comes to the worker meanwhile waits."),
+        "With volume.ordering = device-locks or timestamps: a message that acquires or releases a \
+         worker's locks, or has it check timestamps and enter prewrites, in addition to receive. Work \
+         that arrives at the worker in the meantime waits."),
     row("nodes.path.round", "instructions", INSTRUCTIONS, WEFT,
-        "With rounds: each round, whatever is done in it."),
+        "With rounds: each round, whatever it does."),
     row("nodes.path.sleep", "instructions", INSTRUCTIONS, WEFT,
-        "With rounds: to go to sleep when nothing is left to do, and to wake up again. Nobody waits \
-         for it but what comes meanwhile."),
+        "With rounds: to sleep when there is no work, and to wake up. It delays only work that arrives in \
+         the meantime."),
     row("nodes.path.request", "instructions", INSTRUCTIONS, COSTS,
-        "A host's request: taken in, and its plan made."),
+        "To receive and plan a host's request."),
     row("nodes.path.reply", "instructions", INSTRUCTIONS, COSTS,
-        "A host's request: answered."),
+        "To answer a host's request."),
     row("nodes.path.send", "instructions", INSTRUCTIONS, COSTS,
-        "A message: put together and handed to the link."),
+        "To assemble a message and pass it to the link."),
     row("nodes.path.receive", "instructions", INSTRUCTIONS, COSTS,
-        "A message: its interrupt, and finding whom it is for."),
+        "To receive a message: its interrupt and its dispatch."),
     row("nodes.path.local", "instructions", INSTRUCTIONS, COSTS,
         "A message to a role of the same node."),
     row("nodes.path.disk_start", "instructions", INSTRUCTIONS, COSTS,
-        "A disk operation: set up."),
+        "To set up a disk operation."),
     row("nodes.path.disk_end", "instructions", INSTRUCTIONS, COSTS,
-        "A disk operation: its interrupt."),
+        "The interrupt at the end of a disk operation."),
     row("nodes.path.unit", "instructions", INSTRUCTIONS, COSTS,
-        "Each stripe unit that a message carries or a disk operation moves."),
+        "Each stripe unit that a message or a disk operation transfers."),
     row("nodes.path.copy_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
-        "Each byte that a processor copies: of a message, of a disk operation, and from and to a host. \
-         0 where DMA engines do it."),
+        "Each byte that a processor copies: of messages, of disk operations, and from and to hosts. 0 \
+         where DMA engines copy."),
     row("nodes.path.send_byte", "instructions/byte", Range::Number(0.0, 1e6), TPT,
-        "Each byte of data of a message, at who sends it, on top of copy_byte: making its buffers ready."),
+        "Each data byte of a message, at its sender, in addition to copy_byte: to prepare its buffers."),
     row("nodes.path.host_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
-        "Each byte from and to a host, on top of copy_byte."),
+        "Each byte from and to a host, in addition to copy_byte."),
     row("nodes.path.disk_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
-        "Each byte of a disk operation, on top of copy_byte."),
+        "Each byte of a disk operation, in addition to copy_byte."),
     row("nodes.path.write_byte", "instructions/byte", Range::Number(0.0, 1e6), WEFT,
-        "Each byte of a disk operation that writes, on top of copy_byte and disk_byte."),
+        "Each byte of a disk write, in addition to copy_byte and disk_byte."),
     row("nodes.path.timer", "instructions", INSTRUCTIONS, COSTS,
         "A timer."),
     row("nodes.path.xor_byte", "instructions/byte", Range::Number(0.0, 1e6), COSTS,
-        "Each byte added up for parity."),
+        "Each byte combined into parity."),
 
     row("disks.model", "", Range::Text, TT,
         "The disk: one that comes with Weft, by its name, or the path of a parameter file (from \
          the scenario's directory)."),
     row("disks.devices", "devices", Range::Whole(1, 16_384), WEFT,
-        "How many devices the disks are equal parts of, disk n on the one of number n modulo so many. \
-         If left out, each is a device; 1 is as files on one disk."),
+        "Number of devices that the disks divide into equal parts; with N of them, disk n is on device n \
+         modulo N. If left out, each disk is a device; 1 is like files on one disk."),
     row("disks.per_bus", "devices", Range::Whole(1, 16_384), WEFT,
-        "How many devices share a bus, the first so many on the first and so on: what a piece of data \
-         takes of it is bus.* of disks.model, and what wants it while it is taken waits. If left out, \
-         each device has a bus to itself. Nodes whose disks share a bus share nothing else."),
+        "Number of devices that share a bus, in order of their numbers. bus.* of disks.model says how \
+         long a transfer occupies it; other transfers wait for that time. If left out, each device has \
+         its own bus. Nodes whose disks share a bus share nothing else."),
     row("disks.in_memory", "", Range::YesNo, WEFT,
-        "Whether disk operations are work of the nodes' processors and of nothing else, as those of files \
-         in memory are. Then disks.model says only how large they are."),
+        "Whether disk operations cost only processor time of the nodes, like those of files in memory. \
+         disks.model then gives only the size."),
     row("disks.emulated", "", Range::YesNo, WEFT,
-        "Whether in the real world, too, disks take as long as disks.model says: files in memory, of \
-         which the end of each operation is held back until then. Means nothing on models, which always do."),
+        "Whether disks take as long as disks.model says in real runs, too: they are files in memory, and \
+         the end of each operation is delayed until then. Has no effect in simulated runs, where disks \
+         always do."),
     row("disks.size_bytes", "bytes", Range::Whole(4096, 1 << 60), BST,
-        "How much of each disk the array has, a multiple of 4096, if not all."),
+        "How many bytes of each disk the array uses, a multiple of 4096. If left out, all."),
     row("disks.scheduler", "", Range::Word(&["fcfs", "sstf", "satf", "bnn", "c-look"]), TT,
         "The order in which a disk's queue is served."),
     row("disks.synchronized", "", Range::YesNo, TT,
-        "Whether the platters of all disks turn together."),
+        "Whether the platters of all disks rotate in phase."),
 
     row("links.fabric", "", Range::Word(&["point-to-point", "bus", "switch", "torus", "hierarchy"]), TT,
-        "A link from each node to each other, one link for all, or one from each node to a switch \
-         and one back."),
+        "point-to-point: a link from each node to each other. bus: one link for all. switch: one link \
+         from each node to a switch, and one back. torus and hierarchy: see links.torus and \
+         links.hierarchy."),
     row("links.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), TT,
-        "What one link carries."),
+        "Bandwidth of one link."),
     row("links.latency_us", "microseconds", MICROS, WEFT,
         "From the end of sending to the end of receiving."),
     row("links.latency_most_us", "microseconds", MICROS, BST,
-        "What the latency is at most, if it varies: drawn for each message, all from links.latency_us \
-         to this equally likely. Messages may overtake one another then."),
+        "The highest latency, if it varies: each message draws one between links.latency_us and this, \
+         with equal probability. Messages may then overtake one another."),
     row("links.set_up_us", "microseconds", MICROS, WEFT,
-        "For how long a message takes the link before its first byte (arbitration)."),
+        "How long a message occupies the link before its first byte (arbitration)."),
     row("links.one_sided", "", Range::YesNo, TPT,
-        "With nodes.roles = controller or central: whether a host's processor has nothing to do with what others read of its \
-         memory and write into it, as with RDMA. What answers a Fetch, and a Place, then costs it nothing, and neither do \
-         bytes that it sends or gets."),
+        "With nodes.roles = controller or central: whether others read and write a host's memory without \
+         its processor, as with RDMA. Answers to Fetch and Place then cost the host no processor time, \
+         nor do bytes that it sends or receives."),
     row("links.torus.width", "disks", Range::Whole(3, 16_384), "DR-net, PRDC 2000",
-        "Of a torus: disks in a row. If left out, as many as make it nearest to a square; for drnet both sides are \
+        "Of a torus: disks in a row. If left out, the width nearest to a square; for drnet both sides are \
          multiples of 5."),
     row("links.torus.switching", "", Range::Word(&["cut-through", "store-and-forward"]), WEFT,
-        "Of a torus: whether a message asks for its next link when its head has come to it, after \
-         links.set_up_us, or when all of it has."),
+        "Of a torus: whether a message requests its next link once its head has arrived and \
+         links.set_up_us has passed (cut-through), or once all of it has arrived (store-and-forward)."),
     row("links.hierarchy.intermediate_mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), "DR-net, PRDC 2000",
-        "Of a hierarchy: what the bus of a controller and its back-end buses carries. The front-end bus has \
-         links.mb_s and links.set_up_us."),
+        "Of a hierarchy: bandwidth of the bus between a controller and its back-end buses. The front-end \
+         bus uses links.mb_s and links.set_up_us."),
     row("links.hierarchy.intermediate_set_up_us", "microseconds", MICROS, "DR-net, PRDC 2000",
         "Its set-up time."),
     row("links.hierarchy.back_end_mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), "DR-net, PRDC 2000",
-        "Of a hierarchy: what a bus with disks carries."),
+        "Of a hierarchy: bandwidth of a bus with disks."),
     row("links.hierarchy.back_end_set_up_us", "microseconds", MICROS, "DR-net, PRDC 2000",
         "Its set-up time."),
     row("links.hierarchy.disks_per_bus", "disks", Range::Whole(1, 16_384), "DR-net, PRDC 2000",
-        "Of a hierarchy: disks of neighbouring numbers share a back-end bus."),
+        "Of a hierarchy: number of disks that share a back-end bus, in order of their numbers."),
     row("links.hierarchy.turns", "turns", Range::Whole(1, 10_000), WEFT,
-        "Of a hierarchy: how often a message takes each bus on its way, each time with set-up and for an equal part \
-         of its bytes."),
+        "Of a hierarchy: how often a message occupies each bus on its path; each time includes set-up and \
+         an equal part of its bytes."),
     row("links.hierarchy.arbitration", "", Range::Word(&["random", "fcfs"]), "DR-net, PRDC 2000",
-        "Of a hierarchy: who of those that wait for a bus is next: any, or who came first."),
+        "Of a hierarchy: which waiting message gets a bus next: a random one, or the first to arrive."),
 
     row("hosts.ask_us", "microseconds", MICROS, WEFT,
-        "Time of the host's driver before a request leaves it."),
+        "Time in the host's driver before it sends a request."),
     row("hosts.reply_us", "microseconds", MICROS, WEFT,
-        "Time of the host's driver after the reply."),
+        "Time in the host's driver after the reply."),
 
     row("hosts.threads", "", Range::YesNo, WEFT,
-        "Whether each host is a thread, that does hosts.ask_us and hosts.reply_us of its requests one \
-         after the other. Otherwise each request has them to itself."),
+        "Whether each host is a thread, in which hosts.ask_us and hosts.reply_us of its requests follow \
+         one another. Otherwise requests do not wait for one another there."),
     row("hosts.wake_us", "microseconds", MICROS, WEFT,
-        "Of threads: from a reply until one that slept takes it."),
+        "With threads: from a reply until a sleeping thread takes it."),
     row("hosts.ask_byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
-        "Of threads: more to ask for each byte that is to be written."),
+        "With threads: extra time before a request for each byte to write."),
     row("hosts.reply_byte_ns", "nanoseconds/byte", Range::Number(0.0, 1e6), WEFT,
-        "Of threads: more for each byte of a reply."),
+        "With threads: extra time for each byte of a reply."),
     row("hosts.links.fabric", "", Range::Word(&["point-to-point", "bus", "switch"]), WEFT,
-        "Links between hosts and the nodes that take their requests: one from each host and one back, one \
-         for all, or one from each host and each node to a switch and one back. If no key of hosts.links \
-         is given there are none: nothing waits there, and it takes no time, as in the paper."),
+        "Links between hosts and the nodes that take their requests. point-to-point: one from each host \
+         and one back. bus: one for all. switch: one from each host and each node to a switch, and one \
+         back. Without any key of hosts.links, transfers to and from hosts take no time, as in the paper."),
     row("hosts.links.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), WEFT,
-        "What one link between a host and the array carries."),
+        "Bandwidth of one link between a host and the array."),
     row("hosts.links.latency_us", "microseconds", MICROS, WEFT,
         "From the end of sending to the end of receiving, between a host and the array."),
     row("hosts.links.latency_most_us", "microseconds", MICROS, WEFT,
-        "What that is at most, if it varies: drawn for each request and each reply, all from \
-         hosts.links.latency_us to this equally likely."),
+        "The highest such latency, if it varies: each request and each reply draws one between \
+         hosts.links.latency_us and this, with equal probability."),
     row("hosts.links.set_up_us", "microseconds", MICROS, WEFT,
-        "For how long a request or a reply takes the link before its first byte (arbitration)."),
+        "How long a request or a reply occupies the link before its first byte (arbitration)."),
     row("hosts.at_switch", "", Range::YesNo, TPT,
-        "With links.fabric = switch: whether hosts have a port each at it, too, so that what a node sends its hosts and \
-         what it sends other nodes share its port. With nodes.roles other than array each host is a node, and has one."),
+        "With links.fabric = switch: whether each host, too, has a port at the switch, so that a node's \
+         port carries its traffic with hosts and with nodes. With nodes.roles other than array each host \
+         is a node, and has a port anyway."),
     row("hosts.message_us", "microseconds", MICROS, BST,
-        "With nodes.roles = host: what each message takes of the processor of a host, or of the lock \
-         server, that sends it or takes it in, on average; path lengths come on top."),
+        "With nodes.roles = host: mean processor time of a host or lock server to send or receive a \
+         message; path lengths come in addition."),
     row("hosts.message_times", "", Range::Word(&["constant", "exponential"]), BST,
-        "With nodes.roles = host: whether that is always the same or exponentially distributed."),
+        "With nodes.roles = host: whether hosts.message_us is constant or the mean of an exponential \
+         distribution."),
     row("hosts.admits", "requests", Range::Whole(1, 1_000_000), AFRAID,
-        "How many requests of a host are in the array at once, at most; the others wait in the host's driver. If left \
-         out, none waits there."),
+        "The most requests of a host that the array has at once; further ones wait in the host's driver. \
+         If left out, none waits there."),
     row("hosts.scheduler", "", Range::Word(&["fcfs", "sstf", "c-look"]), AFRAID,
         "With hosts.admits: the order in which requests leave the host's driver."),
     row("hosts.clock_ms", "milliseconds", Range::Number(0.0, 1e9), BST,
-        "With nodes.roles = host: by how much hosts' clocks are off at most, ahead or behind; by how \
-         much each is, is drawn for each run, all equally likely."),
+        "With nodes.roles = host: the most by which a host's clock is ahead or behind. Each run draws \
+         each host's offset, with equal probability."),
 
     row("volume.layout", "", Range::Text, TT,
-        "Where data and parity lie, as `--layout` of `weft volume create`, whose help names all \
+        "Placement of data and parity, as for `--layout` of `weft volume create`, whose help lists all \
          layouts."),
     row("volume.unit", "bytes", Range::Whole(4096, 16 << 20), TT,
         "A stripe unit, a multiple of 4096."),
     row("volume.width", "disks", Range::Whole(1, 16_384), WEFT,
-        "How many disks a stripe is on, if not all; the array's disks form groups of so many."),
+        "Number of disks of a stripe. The array's disks form groups of this size. If left out, all disks."),
     row("volume.size_bytes", "bytes", Range::Whole(4096, 1 << 60), WEFT,
-        "How large the volume is, a multiple of 4096, if it is not to take all the room: it lies at \
-         the beginning of each disk."),
+        "Size of the volume, a multiple of 4096. The volume occupies the beginning of each disk. If left \
+         out, all space."),
     row("volume.calculator", "", Range::Word(&words(&CalculatedAt::CHOICES)), TT,
-        "Where parity is computed: where it costs least, at the originator, or at the parity's \
-         worker from what it is sent (solely) or from partial results of the data's workers \
-         (parity)."),
+        "Where parity is computed: where it costs least, at the originator, or at the parity's worker \
+         from the data that it is sent (solely) or from partial results of the data's workers (parity)."),
     row("volume.stripes", "", Range::Word(&["small", "large"]), TT,
-        "A stripe that is written in part: always by reading what is written over (small), or by \
-         reading the rest where that is less (large)."),
+        "How a write of a part of a stripe computes parity: always from the old content of its range \
+         (small), or from the rest of the stripe if that reads less (large)."),
     row("volume.dispatch", "", Range::Word(&words(&Dispatch::CHOICES)), TT,
-        "Who works out what each worker does for a write: each for itself, or the originator step \
-         by step, as the controller of a central array does; parity is then computed there."),
+        "Who decides the steps of each worker in a write: each worker for itself, or the originator step \
+         by step, like the controller of a central array; the originator then computes parity."),
     row("volume.commit", "", Range::Word(&words(&Commit::CHOICES)), TT,
-        "When a write is decided: by each worker for itself, when it can be finished without any \
-         one node, when only the writes are left to do, or (limited, with commanded dispatch) when the \
-         originator has heard from all devices that nothing stands against it."),
+        "When a write commits: once every node holds its part (late), once no single node is \
+         needed to finish it (early), at each node for itself (none), or, with commanded \
+         dispatch, once every participant has agreed, without votes (limited)."),
 
     row("volume.journal", "", Range::YesNo, WEFT,
-        "With nodes.store = journalled: whether a write is decided when it is in the journals; \
-         otherwise when it is in place."),
+        "With nodes.store = journalled: whether a write commits once it is in the journals; otherwise \
+         once it is in place."),
 
     row("volume.redundancy.timing", "", Range::Word(&["immediate", "deferred", "never"]), AFRAID,
-        "When the parity of a stripe that is written in part is computed: with each write, when its disk is idle or a \
-         bound is reached, or not at all. With nodes.store = plain, marks are in a memory that costs nothing, as the paper's."),
+        "When the parity of a partly written stripe is computed: with each write, when its disk is idle \
+         or a bound is reached, or never. With nodes.store = plain, marks are in a memory that costs \
+         nothing, as in the paper."),
     row("volume.redundancy.refresh", "", Range::Word(&["idle", "busy", "first"]), AFRAID,
-        "When parity that waits is computed: while its disk is idle, also while hosts use it, or before them. How much of it at \
-         once is recovery.at_once_busy, and before hosts recovery.at_once."),
+        "When deferred parity is computed: while its disk is idle, also while hosts use it, or before \
+         hosts' requests. recovery.at_once_busy says how much at once, and before hosts' requests \
+         recovery.at_once."),
     row("volume.redundancy.idle_ms", "milliseconds", Range::Number(1e-3, 1e9), AFRAID,
-        "For how long a disk must have been idle before that."),
+        "How long a disk must have been idle before deferred parity is computed."),
     row("volume.redundancy.start", "", Range::Word(&["eager", "conservative"]), "AFRAID, 5",
-        "Whether parity waits from the beginning on, or once enough idle time was seen."),
+        "Whether parity is deferred from the beginning, or after enough idle time was observed."),
     row("volume.redundancy.exposed_stripes", "stripes", Range::Whole(1, 1_000_000_000_000), AFRAID,
-        "Exposed stripes from which on parity is computed whatever the load; at twice that none waits. If left out, no bound."),
+        "Number of exposed stripes at which parity is computed regardless of load; at twice as many it is \
+         no longer deferred. If left out, no bound."),
     row("volume.redundancy.exposed_s", "seconds", Range::Number(1e-3, 1e9), WEFT,
-        "For how long a stripe may be exposed before its parity is computed whatever the load. If left out, no bound."),
+        "How long a stripe may be exposed before its parity is computed regardless of load. If left out, \
+         no bound."),
     row("volume.redundancy.mttdl_h", "hours", Range::Whole(1, 100_000_000_000_000), "AFRAID, 4.1",
-        "Hours until disks lose data that are to be achieved: while less was, no parity waits, and from 20 exposed stripes on it \
-         is computed whatever the load. If left out, whatever it is."),
+        "Target MTTDL of the disks in hours. Parity is deferred only while the measured MTTDL is above \
+         it; below it, 20 exposed stripes suffice to compute parity regardless of load. If left out, no \
+         target."),
     row("volume.redundancy.disk_mttf_h", "hours", Range::Whole(1, 100_000_000_000_000), "AFRAID, Table 1",
-        "Hours until a disk fails that nobody foresaw: 1M, half of them foreseen."),
+        "Mean time to an unpredicted failure of a disk. The default, 1M, is for disks half of whose \
+         failures are predicted."),
 
     row("volume.ranges.from_bytes", "bytes", Range::Whole(0, 1 << 53), WEFT,
-        "A list, [[volume.ranges]], of whole stripes that have some of volume.redundancy for themselves; what is left out is as \
-         in the rest of the volume. The first byte."),
+        "First byte of the range. [[volume.ranges]] is a list of ranges of whole stripes with their own \
+         values of some keys of volume.redundancy; keys that are left out have the volume's values."),
     row("volume.ranges.to_bytes", "bytes", Range::Whole(1, 1 << 53), WEFT,
-        "The byte after the last."),
+        "The byte after the last one of the range."),
     row("volume.ranges.timing", "", Range::Word(&["immediate", "deferred", "never"]), WEFT,
-        "When parity is computed there."),
+        "When parity of the range is computed."),
     row("volume.ranges.refresh", "", Range::Word(&["idle", "busy", "first"]), WEFT,
-        "When parity that waits there is computed."),
+        "When deferred parity of the range is computed."),
     row("volume.ranges.idle_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
-        "For how long a disk must have been idle before that."),
+        "How long a disk must have been idle before deferred parity of the range is computed."),
     row("volume.ranges.exposed_stripes", "stripes", Range::Whole(1, 1_000_000_000_000), WEFT,
-        "Exposed stripes of the range from which on parity is computed whatever the load."),
+        "Number of exposed stripes of the range at which parity is computed regardless of load."),
     row("volume.ranges.exposed_s", "seconds", Range::Number(1e-3, 1e9), WEFT,
-        "For how long a stripe of the range may be exposed before its parity is computed whatever the load."),
+        "How long a stripe of the range may be exposed before its parity is computed regardless of load."),
 
     row("volume.ordering", "", Range::Word(&words(&Ordering::CHOICES)), BST,
-        "Who goes first of requests that overlap: nobody sees to it (for comparison), a sequencer, a \
-         lock server, a lock server whose locks are kept until called back, locks that each disk's \
-         worker serves, or timestamps that it checks."),
+        "How overlapping requests are ordered: not at all (for comparison), by a sequencer, by a lock \
+         server, by a lock server whose locks are kept until called back, by locks at each disk's worker, \
+         or by timestamps that the worker checks."),
 
     row("volume.sequencer", "", Range::Word(&words(&SequencerForm::CHOICES)), "TickerTAIP 3.4.4",
-        "With a sequencer: who keeps the graph of requests. A primary and its backup; the same, with \
-         each request's end told to all; the originators among themselves; or all nodes with disks. \
-         The paper built the first."),
+        "With a sequencer: who keeps the graph of requests. A primary and its backup, which the paper \
+         built; the same, with the end of each request sent to all; the originators together; or all \
+         nodes with disks."),
 
     row("volume.lock_timeout_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
-        "With device-locks: how long a lock is waited for before deadlock is presumed, and the request \
-         begun again after a pause of an eighth to a quarter of that. The paper has a time-out and \
-         gives no number."),
+        "With device-locks: how long a request waits for a lock until it presumes a deadlock. It starts \
+         again after a pause of an eighth to a quarter of that. The paper has a time-out and gives no \
+         number."),
     row("volume.lease_ms", "milliseconds", Range::Number(1e-3, 1e9), "Highly concurrent shared storage, 4.2.2",
-        "With locks: how long one is good that is not given back."),
+        "With locks: how long a lock is valid if it is not released."),
 
     row("faults.at_s", "seconds", Range::Number(0.0, 1e6), WEFT,
-        "A list, [[faults]], of what happens to nodes and disks. When: from the beginning of the run."),
+        "When it happens, from the beginning of the run. [[faults]] is a list of events at nodes, disks \
+         and links."),
     row("faults.what", "", Range::Word(&["node-dies", "node-returns", "disk-replaced", "link-dies", "link-returns"]), WEFT,
-        "What happens: a node dies, and its disk cannot be reached; one that had died is back with its \
-         disk; or it is back with an empty one, which is filled. With nodes.store = plain nothing says \
-         what a disk has missed, so all of it is put back in either case. Or a link dies, both ways, or is back; \
-         messages take the shortest way round."),
+        "node-dies: a node fails, and its disk is unreachable. node-returns: it is up again with its \
+         disk. disk-replaced: it is up again with an empty disk, which is rebuilt. link-dies, \
+         link-returns: a link fails or works again in both directions; messages take the shortest \
+         remaining path. With nodes.store = plain, nothing records which writes a disk has missed, so a \
+         returned disk, too, is rebuilt as a whole."),
     row("faults.node", "node", Range::Whole(0, 16_383), WEFT,
-        "To which node with a disk, from 0."),
+        "The node, one with a disk, from 0."),
     row("faults.link", "nodes", Range::Text, WEFT,
-        "To the link between which two nodes: [3, 4]. Nodes without disk have the numbers after those with."),
+        "The link, by its two nodes: [3, 4]. Nodes without a disk are numbered after those with one."),
 
     row("recovery.notice_ms", "milliseconds", Range::Number(0.0, 1e6), WEFT,
-        "Until others, and the hosts that it serves, find that a node is dead. Hosts ask another then."),
+        "Time until other nodes, and the hosts that it serves, detect that a node is down. Hosts then use \
+         another node."),
     row("recovery.map_ms", "milliseconds", Range::Number(0.0, 1e6), WEFT,
-        "Until a new map of the cluster is safe, once all nodes have stopped for it."),
+        "Time to store a new cluster map durably, once all nodes have stopped for it."),
     row("recovery.at_once", "stripe units", Range::Whole(1, 65_536), WEFT,
-        "How many units a disk that is filled has put back at once while no host uses it."),
+        "Number of stripe units of a disk that are rebuilt at once while no host uses the disk."),
     row("recovery.at_once_busy", "stripe units", Range::Whole(1, 65_536), WEFT,
-        "How many while hosts use it."),
+        "The same while hosts use the disk."),
     row("recovery.together_bytes", "bytes", Range::Whole(0, 4_194_304), WEFT,
-        "How many bytes of adjacent units are put back together: each helper gets one message for all of them. 0: each unit by \
-         itself."),
+        "Number of bytes of adjacent units that are rebuilt together, with one message to each helper for \
+         all of them. 0: each unit by itself."),
     row("recovery.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), WEFT,
-        "How fast a disk is filled at most. If left out, as fast as it goes."),
+        "The highest rate at which a disk is rebuilt. If left out, no limit."),
 
     row("measure.warm_up", "requests", Range::WholeOr(0, 1_000_000_000_000, "mser-5"), TT,
-        "Requests before measuring begins. mser-5: as many as it takes until the response times of a \
-         pilot run are steady by that test (White 1997); the pilot is a replication of its own that \
-         counts for nothing else."),
+        "Requests before measurement begins. mser-5: as many as the response times of a pilot run need to \
+         become steady by that test (White 1997); the pilot is a replication of its own and is used for \
+         nothing else."),
     row("measure.requests", "requests", Range::Whole(1, 1_000_000_000_000), WEFT,
-        "Requests that are measured in each run."),
+        "Requests measured in each run."),
     row("measure.seconds", "seconds", Range::Number(1e-3, 1e6), BST,
-        "Simulated seconds that are measured in each run, in the place of measure.requests."),
+        "Simulated seconds measured in each run, instead of measure.requests."),
     row("measure.until_whole", "", Range::YesNo, WEFT,
-        "Whether each run is measured until all faults are past and all disks are whole again, in the \
-         place of measure.requests."),
+        "Whether each run is measured until all faults have occurred and no disk is stale or being \
+         rebuilt, instead of measure.requests."),
     row("measure.replications", "runs", Range::Whole(1, 1_000_000), WEFT,
-        "Independent runs. Of one alone there is no confidence interval."),
+        "Independent runs. A single run gives no confidence interval."),
     row("measure.seed", "", Range::Whole(0, i64::MAX as u64), WEFT,
-        "Where chance begins. The same seed gives the same results."),
+        "Seed of the random numbers. The same seed gives the same results."),
 ];
 
 /// A range, with large round numbers as powers of ten.

@@ -352,7 +352,7 @@ impl System {
             None => Ok(room),
             Some(size) if size > 0 && size <= room && size.is_multiple_of(SECTOR) => Ok(size),
             Some(size) => {
-                let expected = format!("give a multiple of {SECTOR}, to the {room} that each has");
+                let expected = format!("give a multiple of {SECTOR}, at most the {room} of each");
                 Err(Problem::new("disks.size_bytes", size, expected))
             }
         }
@@ -384,7 +384,8 @@ impl System {
             None => Ok(room),
             Some(size) if size > 0 && size <= room && size.is_multiple_of(SECTOR) => Ok(size),
             Some(size) => {
-                let expected = format!("give a multiple of {SECTOR}, to the {room} of all disks");
+                let expected =
+                    format!("give a multiple of {SECTOR}, at most the {room} of all disks");
                 Err(Problem::new("volume.size_bytes", size, expected))
             }
         }

@@ -307,7 +307,7 @@ impl Timeline {
         let (Some(begin), Some(end)) =
             (spans.iter().map(|s| s.from).min(), spans.iter().map(|s| s.to).max())
         else {
-            return "this request was not asked before the run was over\n".to_string();
+            return "the run ended before this request was issued\n".to_string();
         };
         let column = |t: Nanos| ((t - begin) as usize * WIDTH) / (end - begin).max(1) as usize;
         let mut out = format!("request {}: {:.3} ms\n", self.request, ms(end - begin));

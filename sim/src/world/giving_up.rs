@@ -24,7 +24,7 @@ impl GivenUp {
 impl World {
     /// Nodes are to be given up when they have been down for so long, or no more by themselves.
     pub fn give_up_after(&mut self, after: Option<Nanos>) {
-        self.tell(|| format!("who is down is given up after {after:?} ns"));
+        self.tell(|| format!("nodes that are down are given up after {after:?} ns"));
         self.operator(Change::Set(ClusterSetting::GiveUpAfter(after)));
         if let Some(after) = after.filter(|_| self.together.is_none()) {
             let every = (after / 4).max(MICROS);
@@ -72,7 +72,7 @@ impl World {
         self.tell(|| format!("{own:?} are given up"));
         assert!(
             after.settings.give_up_after.is_some(),
-            "{own:?} are given up, and nobody is to be"
+            "{own:?} are given up, and the setting says never"
         );
         let domains = after.domains("box");
         let domain = |n: &NodeId| domains[usize::from(n.0)];

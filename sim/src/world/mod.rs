@@ -57,15 +57,15 @@ const CLUSTER: u128 = 0x0057_6566_7400;
 pub struct Conditions {
     /// A message takes between these.
     pub latency: (Nanos, Nanos),
-    /// Of a million messages so many are lost.
+    /// Lost messages of a million.
     pub drop_ppm: u32,
-    /// Of a million messages so many come twice.
+    /// Duplicated messages of a million.
     pub repeat_ppm: u32,
-    /// Of a million messages so many take a hundred times as long.
+    /// Messages of a million that take a hundred times as long.
     pub straggle_ppm: u32,
     /// A disk operation takes between these.
     pub disk: (Nanos, Nanos),
-    /// A node whose disk is so many times slower.
+    /// A node, and the factor by which its disk is slower.
     pub slow: Option<(NodeId, u64)>,
 }
 
@@ -119,7 +119,7 @@ struct Place {
     /// Of no sectors if it has none.
     disk: SimDisk,
     superblock: Option<Superblock>,
-    /// Counts starts; what was on its way to an earlier one is lost.
+    /// Counts starts; messages in transit to an earlier one are lost.
     life: u64,
     /// How fast its clock runs, in parts per million off, and by how much it is off.
     drift_ppm: i64,
@@ -139,7 +139,7 @@ pub struct World {
     pub conditions: Conditions,
     /// Answers to hosts: request, result.
     pub replies: Vec<(u64, Result<HostData, HostError>)>,
-    /// Nodes that have died for their disks' sake or that processes have started anew, for the caller to take.
+    /// Nodes that have died because of their disks or that processes have restarted, for the caller to take.
     pub dead_alone: Vec<NodeId>,
     /// Lines from nodes, and what happened, newest last, as many as are kept.
     pub story: Vec<String>,
@@ -164,7 +164,7 @@ pub struct World {
     clocks_change: bool,
     /// A disk has lost what it promised just before all who had heard of it lost their power: see [`promises`].
     pub unremembered: bool,
-    /// The same of promises of which nobody had heard when the disk's node died. They may have been promises to nobody.
+    /// The same of acknowledgements that no other node knew when the disk's node died. Perhaps none was sent.
     pub unheard: bool,
     /// See [`World::settled_in_part`]: of nodes that run no more.
     settled_in_part: u64,
@@ -349,13 +349,13 @@ impl World {
         self.authority.map()
     }
 
-    /// Sets a node's clock forward by so much, or back.
+    /// Sets a node's clock forward by this amount, or back.
     pub fn shift_clock(&mut self, node: NodeId, by: i64) {
         let place = &mut self.places[usize::from(node.0)];
         place.clock_offset = place.clock_offset.saturating_add_signed(by);
     }
 
-    /// From now on nodes' clocks are up to two hours apart, and set anew whenever a node starts.
+    /// From now on nodes' clocks are up to two hours apart, and set again whenever a node starts.
     pub fn let_clocks_change(&mut self) {
         self.clocks_change = true;
         self.places.iter_mut().for_each(|p| p.clock_offset = any_clock(&mut self.rng));
@@ -403,7 +403,7 @@ impl World {
         nodes.map(|node| node.status().counters.relied_on_marks).sum()
     }
 
-    /// Writes of which parity waits that were taken for done though a disk was not asked that was to hold data of them, by
+    /// Writes with deferred parity that counted as done though a disk that should hold their data was not asked, by
     /// all nodes in all their lives.
     pub fn settled_in_part(&self) -> u64 {
         let nodes = self.places.iter().filter_map(|place| place.node.as_ref());
@@ -426,7 +426,7 @@ impl World {
         }
     }
 
-    /// Has an event of the caller's happen after so long.
+    /// Schedules an event of the caller after this time.
     pub fn call_after(&mut self, after: Nanos, what: u64) {
         self.queue.push(after, Event::Caller(what));
     }
@@ -583,7 +583,7 @@ fn brief(message: &MapMessage) -> String {
             let asleep = map.volumes.values().filter(|v| map.is_asleep(v)).count();
             let rest = map.volumes.values().filter(|v| map.rests(v)).count();
             format!(
-                "enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep of which {rest} rest",
+                "enter epoch {}, up {up:?}, stale {stale:?}, {asleep} asleep, {rest} of them at rest",
                 map.epoch
             )
         }

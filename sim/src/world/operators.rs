@@ -38,7 +38,7 @@ impl World {
     pub fn admit_next(&mut self) {
         let node = NodeId(self.map().nodes.len() as u16);
         let process = Some(self.process_of(node)).filter(|p| *p != node);
-        self.tell(|| format!("{node} is to be admitted"));
+        self.tell(|| format!("{node} will be admitted"));
         self.operator(Change::AddNodes(NewNodes { process, ..NewNodes::one(node) }));
     }
 

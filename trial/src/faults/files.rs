@@ -138,7 +138,7 @@ impl Files {
         let mounted = Mounted::new(device.path(), &dir.join("mnt"), MountFlags::empty(), None)?;
         for (name, content) in &durable {
             let found = fs::read(mounted.0.join(name.to_string()))?;
-            ensure!(found == bytes(*content), "file {name} is not what was made durable last");
+            ensure!(found == bytes(*content), "file {name} differs from its last durable content");
         }
         if fio_runs > 0 {
             fio(&mounted.0, fio_runs - 1, &["--verify_only"])?;

@@ -119,7 +119,7 @@ impl Cluster {
                 match (count("mismatched"), count("skipped")) {
                     (0, 0) => break,
                     (0, _) if left > 0 => _ = self.wait_until_whole(WHOLE, Duration::ZERO)?,
-                    _ => bail!("the scrub of {} found not all parity true: {found}", volume.name),
+                    _ => bail!("the scrub of {} found wrong parity: {found}", volume.name),
                 }
             }
         }

@@ -238,7 +238,7 @@ impl Host {
         let version = self.versions[(from + block) as usize];
         let there = self.version_of(&found[(block * BLOCK) as usize..], from + block, version);
         bail!(
-            "block {} read from node {} is not what was written: expected version {version}, found \
+            "block {} read from node {} differs from the content written: expected version {version}, found \
              {there}",
             self.first + from + block,
             self.node

@@ -178,9 +178,9 @@ impl Taker {
         // One that was asked for before may have been taken, though nobody said so.
         let there = |e: &str| e.contains("there is already a volume or snapshot");
         let refused = |e: &str| {
-            e.contains("which snapshots need")
-                || e.contains("snapshots need the votes")
-                || e.contains("does not go with snapshots")
+            e.contains("snapshots need a journal")
+                || e.contains("snapshots need votes")
+                || e.contains("snapshots need immediate parity")
         };
         let what = format!("for snapshot {VOLUME}@{snapshot}");
         if let Err(e) = self.ask(&request, |e| there(e) || refused(e), &what)?

@@ -189,7 +189,10 @@ impl Seen {
     fn judge(mut self, cluster: &mut Cluster) -> Result<()> {
         let listed = listed(cluster, self.other)?;
         ensure!(!listed.is_empty(), "{} blocks were written, and none is lost", self.written.len());
-        ensure!(self.unreadable()? == listed, "what is listed as lost is not what cannot be read");
+        ensure!(
+            self.unreadable()? == listed,
+            "the blocks listed as lost differ from the unreadable ones"
+        );
         let exposed: BTreeSet<u64> = self.written.keys().map(|b| self.row(*b)).collect();
         let spared = listed.iter().find(|b| !exposed.contains(&self.row(**b)));
         if let Some(spared) = spared {

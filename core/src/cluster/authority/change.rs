@@ -11,7 +11,7 @@ use crate::cluster::map::{
 use crate::policy::Every;
 use crate::units::{MAX_NODES, NodeId, VolumeId};
 
-/// How large a volume is to be.
+/// The new size of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VolumeSize {
     /// Its size in bytes; extents behind it go, and their room may be had by others.
@@ -44,7 +44,7 @@ impl VolumeSize {
     }
 }
 
-/// Nodes that are to be admitted, all in one process.
+/// Nodes to admit, all in one process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NewNodes {
     /// The number of the first, which is the next that is free; if it is not, nothing is done.
@@ -58,7 +58,7 @@ pub struct NewNodes {
     /// The process that serves them, if it has nodes already. If none: it gets the number of the
     /// first, or each has one of its own in an array in one process.
     pub process: Option<NodeId>,
-    /// The process whose place they take, of which no node is up: its nodes are given up, and cannot come back.
+    /// The process that they replace, which has no node up: its nodes are given up, and cannot come back.
     pub replaced: Option<NodeId>,
 }
 
@@ -114,7 +114,7 @@ pub enum Change {
     ///   of it no node takes part in anything new. Volumes' numbers are not used twice.
     /// - Nothing of it is decided any more: each node, as it enters an epoch without the volume,
     ///   aborts what it has prepared, also what it found in its journal when it opened its disk.
-    /// - What was decided is older. A disk orders what is written to a sector by timestamp, whatever
+    /// - The decision is older. A disk orders what is written to a sector by timestamp, whatever
     ///   volume it is of: in memory, in place and in replaying the journal later content stays on top, and
     ///   a sector with an earlier write that is undecided is not put in place before that is decided.
     /// - Whoever gets the room is not seen before all of it has been written to, in whole stripes,
@@ -123,7 +123,7 @@ pub enum Change {
     ///   fresh.
     ///
     /// The same holds of what [`Change::SizeVolume`] cuts off; but where a stripe is cut off and
-    /// others of its extent stay, a write that goes across is decided later all the same. It is older
+    /// others of its extent stay, a write that crosses the cut is decided later nevertheless. It is older
     /// than what has come there since, and makes nothing fresh either.
     RemoveVolume(VolumeId),
     /// An operator deletes a volume that hosts do not see any more, at this time in seconds since 1970. It
@@ -133,7 +133,7 @@ pub enum Change {
     /// An operator has hosts see a deleted volume again. It is not done if it is not deleted, or if another volume
     /// has its name now.
     UndeleteVolume(VolumeId),
-    /// A deleted volume is removed for good. It is not done if it is not deleted: it may have been brought back.
+    /// A deleted volume is removed permanently. It is not done if it is not deleted: it may have been brought back.
     ForgetVolume(VolumeId),
     /// An operator takes a snapshot of volumes, all at one time, under this name
     /// ([`ClusterMap::check_snapshot`]). The time is in seconds since 1970.
@@ -156,23 +156,23 @@ pub enum Change {
     Flatten(VolumeId),
     /// An operator gives a volume another name. It is not done if another volume has that.
     RenameVolume(VolumeId, String),
-    /// An operator has what is on a node's disk moved to others, or that stopped.
+    /// An operator drains a node's disk to others, or stops that.
     Drain(NodeId, bool),
     /// An operator expects a node's disk to fail, or does not any more.
     Suspect(NodeId, bool),
-    /// An operator has columns moved until all disks are equally full, or that stopped: what is
-    /// under way then comes to its end.
+    /// An operator has columns moved until all disks are equally full, or that stopped: moves in progress then finish.
     Rebalance(bool),
     /// An operator admits nodes.
     AddNodes(NewNodes),
-    /// An operator takes a node out for good. It is not done unless the node is down, given up or
+    /// An operator removes a node permanently. It is not done unless the node is down, given up or
     /// drained, and holds nothing.
     RemoveNode(NodeId),
     /// An operator chooses something for the cluster as a whole.
     Set(ClusterSetting),
     /// An operator changes which hosts are known, or what they may do.
     Hosts(HostChange),
-    /// A host registers with a volume, or reserves it. It is done as far as it may be ([`Reservations::outcome`](crate::cluster::Reservations::outcome)).
+    /// A host registers with a volume, or reserves it. It is done if it may be
+    /// ([`Reservations::outcome`](crate::cluster::Reservations::outcome)).
     Reserve(ReservationChange),
 }
 

@@ -1,10 +1,10 @@
-//! Who is given up without an operator: nodes that have been down for as long as the cluster's settings say, and
-//! those whose disks have failed.
+//! Nodes that are given up without an operator: nodes that have been down for as long as the cluster's settings say,
+//! and those whose disks have failed.
 //!
-//! Facts are recounted with every tick and with every new map, and judged anew: so what was true when a change began
-//! need not be true when it is made. A node is given up
+//! Facts are recounted with every tick and with every new map, and judged again: so a condition that held when a
+//! change began need not hold when it is made. A node is given up
 //!
-//! - when what was lost before has been rebuilt, for losses are borne one failure domain at a time;
+//! - when earlier losses have been rebuilt, since losses are tolerated one failure domain at a time;
 //! - if every volume can go on without it, which the code is asked of each;
 //! - if all that is on it has room elsewhere;
 //! - if no parity that waits leaves content on its disk alone, which those know who have the parity.
@@ -22,22 +22,22 @@ use crate::units::{Epoch, Nanos, NodeId, VolumeId};
 /// Why a node is not given up, though it is time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hindrance {
-    /// What was on others that were lost is being rebuilt, or is to be.
+    /// Content of other lost nodes is being rebuilt, or will be.
     Rebuilding,
     /// A volume could not go on without it.
     Needed(VolumeId),
-    /// What is on it has no room on the others, each column of an extent in another failure domain.
+    /// Other disks lack space for its content, with each column of an extent in another failure domain.
     NoRoom,
     /// Parity of a volume is out of date: some content may be on its disk alone.
     Exposed(VolumeId),
 }
 
-/// What is to become of a node that is down.
+/// The future of a node that is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Prospect {
     /// Nothing: nobody is given up without an operator.
     Waits,
-    /// It is given up after so long, if nothing is against it then.
+    /// It is given up after this time, if nothing prevents it then.
     GivenUpIn(Nanos),
     /// It is time, and this is against it.
     Hindered(Hindrance),
@@ -54,11 +54,11 @@ pub struct Absence {
     pub down_for: Nanos,
     /// Whether its process says that its disk has failed.
     pub disk_failed: bool,
-    /// What is to become of it.
+    /// Its future.
     pub prospect: Prospect,
 }
 
-/// Who is down, and what was made of that last.
+/// Nodes that are down, and the last decision about each.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Absences {
     now: Nanos,
@@ -67,13 +67,13 @@ pub(super) struct Absences {
     /// Of these, whose disks have failed.
     failed: BTreeSet<NodeId>,
     judged: Judged,
-    /// The volumes of which parity was out of date when all stopped last, and when that was asked for.
+    /// The volumes with stale parity when all nodes last stopped, and when that was requested.
     exposed: BTreeSet<VolumeId>,
     asked: Option<Nanos>,
     pub bug: Option<AuthorityBug>,
 }
 
-/// What was found of those whose time had come, in a map. It is looked again with another map, or others.
+/// The findings on due nodes, for one map. It is looked again with another map, or others.
 #[derive(Clone, Debug, Default, Hash)]
 struct Judged {
     epoch: Epoch,
@@ -82,7 +82,7 @@ struct Judged {
 }
 
 impl Absences {
-    /// Time has passed: looks who is down now.
+    /// Time has passed: looks for nodes that are down now.
     pub fn look(&mut self, now: Nanos, map: &ClusterMap, runs: impl Fn(NodeId) -> bool) {
         self.now = now;
         for (n, info) in map.nodes.iter().enumerate() {
@@ -105,7 +105,7 @@ impl Absences {
         self.since.remove(&node);
     }
 
-    /// Whether anybody is to be given up. What parity waits for is asked when all stop for the next epoch; if it is
+    /// Whether any node will be given up. What parity waits for is asked when all stop for the next epoch; if it is
     /// against it, again after as long as nodes are waited for.
     pub fn begins(&mut self, map: &ClusterMap) -> bool {
         let due = self.due(map);
@@ -130,7 +130,7 @@ impl Absences {
         begins
     }
 
-    /// Those who are given up with a map that is being made: `exposed` are the volumes of which parity is out of date.
+    /// Those who are given up with a map that is being made: `exposed` are the volumes with stale parity.
     pub fn given_up(&mut self, map: &ClusterMap, exposed: &BTreeSet<VolumeId>) -> Vec<NodeId> {
         self.exposed.clone_from(exposed);
         let due = self.due(map);
@@ -142,8 +142,8 @@ impl Absences {
         going
     }
 
-    /// Those of whom it has turned out since that a volume needs them: others have forgotten what they promised, or
-    /// were not missed when they started anew.
+    /// Those of whom it has turned out since that a volume needs them: others have lost acknowledged content, or were
+    /// not missed when they restarted.
     pub fn needed(&self, map: &ClusterMap, going: &[NodeId]) -> Vec<NodeId> {
         let needed = |n: &&NodeId| needs(map, **n, going, self.bug).is_some();
         going.iter().filter(needed).copied().collect()
@@ -160,7 +160,7 @@ impl Absences {
         self.since.iter().filter_map(is_due).collect()
     }
 
-    /// Who is down, and what is to become of each.
+    /// Nodes that are down, and the future of each.
     pub fn all(&self, map: &ClusterMap) -> Vec<Absence> {
         let due = self.due(map);
         let (_, hindered) = judge(map, &due, &self.exposed, self.bug);
@@ -191,7 +191,7 @@ fn is_missed(info: &NodeInfo) -> bool {
     has_disk(info) && !info.given_up
 }
 
-/// Which of the nodes that are due can be given up together, and what is against the others.
+/// The due nodes that can be given up together, and the reasons against the others.
 fn judge(
     map: &ClusterMap,
     due: &[NodeId],
@@ -217,7 +217,7 @@ fn judge(
     (going, hindered)
 }
 
-/// What is against giving up a node together with those that go.
+/// The reason against giving up a node together with these others.
 fn against(
     map: &ClusterMap,
     node: NodeId,
@@ -255,7 +255,7 @@ fn volumes_on(map: &ClusterMap, node: NodeId) -> impl Iterator<Item = &Volume> {
     map.volumes.values().map(|v| &**v).filter(on_it)
 }
 
-/// Whether a column is computed anew somewhere, or is to be moved from a node that was given up.
+/// Whether a column is being rebuilt somewhere, or must be moved from a node that was given up.
 fn is_rebuilding(map: &ClusterMap) -> bool {
     let filled = |v: &Volume| {
         v.extents.iter().any(|e| e.filling.keys().any(|column| !e.leaving.contains_key(column)))

@@ -1,5 +1,5 @@
-//! How the next map is made: the changes that were asked for, who is up, who takes part in which volume and what
-//! the others miss of it, and which columns move.
+//! How the next map is made: the requested changes, the nodes that are up, the nodes that take part in each volume and
+//! the writes that others miss, and the columns that move.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::cluster::{balance, moves};
 use crate::store::Reached;
 use crate::units::{NodeId, Timestamp, VolumeId};
 
-/// What a new map is made from, besides what is known of the nodes.
+/// The inputs of a new map, besides the state of the nodes.
 pub(super) struct Findings<'a> {
     /// The nodes that take part.
     pub members: &'a [NodeId],
@@ -23,11 +23,11 @@ pub(super) struct Findings<'a> {
     pub idle: bool,
     /// Those whose disks have forgotten something that they had promised.
     pub forgot: &'a BTreeSet<NodeId>,
-    /// Those of which that has just been looked at.
+    /// Those for which that has just been checked.
     pub looked_at: &'a BTreeSet<NodeId>,
     /// Up to when each disk shows writes.
     pub written: &'a BTreeMap<NodeId, Timestamp>,
-    /// Volumes of which parity is out of date.
+    /// Volumes with stale parity.
     pub exposed: &'a BTreeSet<VolumeId>,
 }
 
@@ -56,7 +56,7 @@ impl Authority {
     pub(super) fn make_map(&mut self, findings: &Findings<'_>) {
         let floor = findings.floor;
         let members = findings.members;
-        // Who was down, and is to leave for good, may have come back since that was asked for.
+        // A node that was down, and will be removed permanently, may have returned since the request.
         let is_back = |c: &Change, map: &ClusterMap| match c {
             Change::RemoveNode(n) => members.contains(n),
             Change::AddNodes(new) => !new.can_be_made(map, members),
@@ -127,7 +127,7 @@ impl Authority {
         nodes.iter().copied().filter(|node| self.running.contains_key(node)).collect()
     }
 
-    /// Nodes are not expected back, or all the same.
+    /// Nodes are not expected back, or nevertheless.
     fn give_up(&mut self, nodes: &[NodeId], given_up: bool) {
         for node in nodes {
             self.next.nodes[usize::from(node.0)].given_up = given_up;
@@ -162,15 +162,14 @@ impl Authority {
         empty
     }
 
-    /// Who takes part in a volume from now on, and who has missed what of it.
+    /// The nodes that take part in a volume from now on, and the writes that each has missed.
     fn attend(&self, volume: &Volume, a: &mut Attendance, findings: &Findings<'_>) {
         let Findings { members, floor, .. } = *findings;
         a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
         let behind = a.stale_since.clone();
         let runs = |n: NodeId| members.contains(&n);
         let nodes = volume.nodes();
-        // Who has started again since it was found to have forgotten, and is found not to have, has its disk
-        // back.
+        // A node that was found to have forgotten, has restarted, and has everything now, has its disk back.
         a.forgot.retain(|n| !findings.looked_at.contains(n));
         a.forgot.extend(findings.forgot.iter().filter(|n| nodes.contains(n)));
         let forgot = a.forgot.clone();
@@ -180,8 +179,8 @@ impl Authority {
         if fault::is_lost_with(self.absences.bug, volume, unsound)
             || self.may_rest(volume, a, findings)
         {
-            // It sleeps: nobody goes on without anybody. Who has come back takes part again all the
-            // same: the others may need what it has to catch up.
+            // It sleeps: nobody goes on without anybody. A returned node takes part again nevertheless: the others may
+            // need what it has to catch up.
             a.counts_from.extend(a.away.iter().filter(|n| runs(**n)).map(|n| (*n, floor)));
             a.away.retain(|n| !runs(*n));
             return;
@@ -190,7 +189,7 @@ impl Authority {
         // the volume would then have too few, it is waited for as after a power cut.
         let lapsed = |n: NodeId| runs(n) && self.has_lapsed(volume, n);
         let lapse = !volume.is_lost_with(|n| unsound(n) || lapsed(n));
-        // Who has forgotten may have missed anything, and has no say in what came before.
+        // A node that has forgotten may have missed anything, and has no say in earlier writes.
         for node in std::mem::take(&mut a.forgot) {
             a.stale_since.insert(node, Timestamp::ZERO);
             a.counts_from.insert(node, floor);
@@ -211,10 +210,11 @@ impl Authority {
     }
 
     /// Whether a volume may rest: nodes have left it, and nobody has anything in work. It sleeps then, as
-    /// one that has lost too many, though it could go on: so who has left misses nothing, is current when
-    /// it is back, and may be the one without which others could not be made whole. With anything to write it goes on without them ([`MemberReport::Wake`]).
+    /// one that has lost too many, though it could go on: so a node that has left misses nothing, is current when it
+    /// is back, and may be one that others need to recover. With anything to write it goes on without them
+    /// ([`MemberReport::Wake`]).
     ///
-    /// A volume whose columns are to be moved or rebuilt has no rest.
+    /// A volume whose columns must be moved or rebuilt does not rest.
     fn may_rest(&self, volume: &Volume, a: &Attendance, findings: &Findings<'_>) -> bool {
         let map = &self.next;
         let nodes = volume.nodes();

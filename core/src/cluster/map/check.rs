@@ -59,7 +59,7 @@ impl ClusterMap {
 
     fn wrong_with_node(&self, node: &NodeInfo) -> Option<&'static str> {
         if node.removed && node.up {
-            Some("it is up, and has left for good")
+            Some("it is up, and has left permanently")
         } else if node.process.is_some_and(|process| !self.exists(process)) {
             Some("its process has no number of a node")
         } else {
@@ -71,9 +71,9 @@ impl ClusterMap {
         let firsts = || volume.extents.iter().map(|e| e.first);
         let ascend = firsts().zip(firsts().skip(1)).all(|(a, b)| a < b);
         if volume.id != id {
-            Some("it is kept under another number")
+            Some("it is stored under another number")
         } else if volume.visible > volume.size {
-            Some("hosts see more of it than there is")
+            Some("hosts see more of it than its size")
         } else if volume.is_deleted() && volume.visible > 0 {
             Some("hosts see it, and it is deleted")
         } else if volume.extents.is_empty() && volume.size > 0 {

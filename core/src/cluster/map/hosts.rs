@@ -235,7 +235,7 @@ impl ClusterMap {
     /// The first fault found in the hosts, if any.
     pub(super) fn wrong_with_hosts(&self) -> Option<String> {
         if let Some(name) = self.hosts.keys().find(|name| !is_host_name(name)) {
-            return Some(format!("'{name}' is no name of a host"));
+            return Some(format!("'{name}' is not a valid name of a host"));
         }
         if self.hosts.len() > MOST_HOSTS {
             return Some(format!("there are {} hosts, and {MOST_HOSTS} at most", self.hosts.len()));

@@ -264,7 +264,7 @@ impl Reservations {
             self.act(&change.who, &change.action).err().unwrap_or(ReservationOutcome::Done);
         debug_assert!(
             outcome == ReservationOutcome::Done || self.is_as(&before),
-            "what is refused changes nothing"
+            "a refused command changes nothing"
         );
         self.version += u64::from(!self.is_as(&before));
         if self.outcomes.len() >= OUTCOMES {

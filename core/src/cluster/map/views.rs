@@ -245,7 +245,7 @@ impl ClusterMap {
         let merged: Vec<(VolumeId, VolumeId)> = merged.iter().filter(still).copied().collect();
         for (id, into) in merged {
             let Lineage { below, flattens, .. } = self.volumes[&id].lineage;
-            let volume = self.volumes.get_mut(&into).expect("it lies over it");
+            let volume = self.volumes.get_mut(&into).expect("it is based on it");
             let lineage = &mut Arc::make_mut(volume).lineage;
             lineage.below = below;
             lineage.flattens = (lineage.flattens || flattens) && below.is_some();
@@ -502,12 +502,12 @@ impl ClusterMap {
     pub(super) fn wrong_with_lineage(&self, volume: &Volume) -> Option<&'static str> {
         let below = match volume.lineage.below {
             None if volume.lineage.flattens => {
-                return Some("it is flattened, and lies over nothing");
+                return Some("it is flattened, and based on nothing");
             }
             None => return None,
             Some(below) => self.volumes.get(&below),
         };
-        let Some(below) = below else { return Some("it lies over a volume that does not exist") };
+        let Some(below) = below else { return Some("it is based on a volume that does not exist") };
         let common = volume.extents.iter().zip(&below.extents);
         let place = |(node, sector): &(NodeId, u64)| (*node, sector % SPACE_SECTORS);
         let places = |extent: &Extent| extent.columns.iter().map(place).collect::<Vec<_>>();
@@ -521,13 +521,13 @@ impl ClusterMap {
             a.first == b.first && places(a) == places(b) && copies(a, b) && fills(a, b)
         };
         if volume.space() <= below.space() {
-            Some("it lies over a later volume")
+            Some("it is based on a later volume")
         } else if volume.geometry != below.geometry {
-            Some("it lies over a volume of another layout")
+            Some("it is based on a volume of another layout")
         } else if volume.size < below.size {
-            Some("it lies over a larger volume")
+            Some("it is based on a larger volume")
         } else if !common.into_iter().all(|(a, b)| same(a, b)) {
-            Some("it is not on the disks of the volume that it lies over")
+            Some("it is not on the disks of the volume that it is based on")
         } else {
             None
         }

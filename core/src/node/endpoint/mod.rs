@@ -260,7 +260,9 @@ impl Endpoint {
         outbox: &mut Outbox,
     ) {
         if self.map.server() != Some(from) {
-            outbox.refuse(from, || "is not the controller, and says that a request is over".into());
+            outbox.refuse(from, || {
+                "is not the controller, and reports that a request is done".into()
+            });
             return;
         }
         let Some(part) = self.parts.get_mut(&id).filter(|p| p.asked.is_some()) else { return };
@@ -281,7 +283,9 @@ impl Endpoint {
         outbox: &mut Outbox,
     ) {
         if self.map.server() != Some(from) {
-            outbox.refuse(from, || "is not the controller, and wants to be asked anew".into());
+            outbox.refuse(from, || {
+                "is not the controller, and wants to receive requests again".into()
+            });
             return;
         }
         // What it has said the end of it need not be asked for.
@@ -320,21 +324,19 @@ impl Endpoint {
         let inside = whole.is_some_and(|w| w.offset <= range.offset && range.end() <= w.end());
         if !inside || range.len == 0 || !volume.holds(range) {
             if whole.is_some() {
-                outbox.refuse(from, || {
-                    "wants bytes that are not of the request that it names".into()
-                });
+                outbox.refuse(from, || "fetches bytes outside the request that it names".into());
             }
             return None;
         }
         let extent = volume.extent(range.stripes(&volume.geometry).start);
         let is_worker = extent.columns.iter().any(|c| c.0 == from);
         let has_key = self.parts[&id].key == holder.key && holder.node == self.node;
-        if has_key && is_worker || !self.config.checks_strangers() {
+        if has_key && is_worker || !self.config.checks_senders() {
             return Some(id);
         }
         let name = &volume.name;
         outbox.refuse(from, || {
-            format!("has not the key of a request of volume '{name}' that it acts for")
+            format!("does not have the key of a request of volume '{name}' that it acts for")
         });
         None
     }
@@ -344,9 +346,8 @@ impl Endpoint {
         let Some(id) = self.knows_attempt(from, &header, outbox) else { return };
         let volume = self.map.volumes[&id.0].clone();
         let extent = volume.extent(header.task.first_stripe(&volume));
-        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
-        {
-            outbox.refuse(from, || "fetches for a column that it has not".into());
+        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_senders() {
+            outbox.refuse(from, || "fetches for a column that it does not have".into());
             return;
         }
         let part = self.parts.get_mut(&id).expect("just seen");
@@ -394,9 +395,8 @@ impl Endpoint {
         let Some(id) = self.part_of(from, holder, (volume, attempt.1), outbox) else { return };
         let volume = &self.map.volumes[&id.0];
         let extent = volume.extent(attempt.1.stripes(&volume.geometry).start);
-        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_strangers()
-        {
-            outbox.refuse(from, || "places what is of a column that it has not".into());
+        if extent.columns.get(column).is_none_or(|c| c.0 != from) && self.config.checks_senders() {
+            outbox.refuse(from, || "places content of a column that it does not have".into());
             return;
         }
         let part = self.parts.get_mut(&id).expect("just seen");

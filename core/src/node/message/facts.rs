@@ -42,7 +42,7 @@ impl Body {
             Body::Recall { .. } | Body::Recalled { .. } => None,
             Body::Dirty { .. } | Body::DirtyReply { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
-            Body::Request(_) | Body::Done { .. } | Body::Anew { .. } => None,
+            Body::Request(_) | Body::Done { .. } | Body::Resend { .. } => None,
         }
     }
 
@@ -75,7 +75,7 @@ impl Body {
             Body::Sequence(message) => message.name(),
             Body::Request(_) => "Request",
             Body::Done { .. } => "Done",
-            Body::Anew { .. } => "Anew",
+            Body::Resend { .. } => "Resend",
             Body::Fetch { .. } => "Fetch",
             Body::Place { .. } => "Place",
         }
@@ -101,7 +101,7 @@ impl Body {
                 | Body::Vote { .. }
                 | Body::Request(_)
                 | Body::Done { .. }
-                | Body::Anew { .. }
+                | Body::Resend { .. }
                 | Body::Fetch { .. }
                 | Body::Place { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })

@@ -106,7 +106,7 @@ impl Locks {
 
     /// One more job uses it.
     fn share(&mut self, id: u64) {
-        let held = self.held.get_mut(&id).expect("a lock that is held");
+        let held = self.held.get_mut(&id).expect("a held lock");
         self.in_use += usize::from(held.users == 0);
         held.users += 1;
     }

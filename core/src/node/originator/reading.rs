@@ -197,8 +197,8 @@ impl Originator {
         }
         for range in &unclear {
             outbox.log(format!(
-                "bytes {}+{} of volume '{}': parity does not fit the data, and it cannot be told \
-                 which is wrong; left as it is",
+                "bytes {}+{} of volume '{}': parity does not match the data, and it cannot be \
+                 determined which is wrong; neither is changed",
                 range.offset, range.len, volume.name
             ));
         }
@@ -208,8 +208,8 @@ impl Originator {
                 (g.seat_of(stripe, *code_column), g.column_of(stripe, *code_column));
             let what = if *code_column < g.data_columns() { "data" } else { "parity" };
             outbox.log(format!(
-                "{what} of stripe {stripe}, column {column} of volume '{}', on the disk of node {}, did not \
-                 fit the rest; making it anew",
+                "{what} of stripe {stripe}, column {column} of volume '{}', on the disk of node \
+                 {}, did not match the rest; rewriting it",
                 volume.name,
                 node(code_column).0
             ));

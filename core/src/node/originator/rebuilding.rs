@@ -31,7 +31,7 @@ pub(super) struct Rebuilds {
     /// Rebuilt units, to be reported to the node's disk.
     done: Vec<Unit>,
     /// Parts of columns that are permanently lost, also to be reported to it.
-    hopeless: Vec<(VolumeId, u64, usize, Span)>,
+    unrecoverable: Vec<(VolumeId, u64, usize, Span)>,
 }
 
 impl Rebuilds {
@@ -77,13 +77,13 @@ impl Rebuilds {
 
 impl Originator {
     /// Unrecoverable parts, which the node's own disk should know.
-    pub fn take_hopeless(&mut self) -> Vec<(VolumeId, u64, usize, Span)> {
-        std::mem::take(&mut self.rebuilds.hopeless)
+    pub fn take_unrecoverable(&mut self) -> Vec<(VolumeId, u64, usize, Span)> {
+        std::mem::take(&mut self.rebuilds.unrecoverable)
     }
 
     /// Whether the node's own worker has something to learn.
     pub fn has_news_for_worker(&self) -> bool {
-        !(self.rebuilds.done.is_empty() && self.rebuilds.hopeless.is_empty())
+        !(self.rebuilds.done.is_empty() && self.rebuilds.unrecoverable.is_empty())
     }
 
     /// Rebuilt units, which the node's own disk should know.
@@ -384,7 +384,7 @@ impl Originator {
         let (stripes, column) = match job.what {
             What::Rebuild { stripe, stripes, column, .. } => (stripe..stripe + stripes, column),
             What::Lose { stripe, column, part } => {
-                self.rebuilds.hopeless.push((job.volume, stripe, column, part));
+                self.rebuilds.unrecoverable.push((job.volume, stripe, column, part));
                 (stripe..stripe + 1, column)
             }
             _ => return,

@@ -149,7 +149,7 @@ impl Originator {
         for id in &self.scrubs {
             let request = self.requests.get_mut(id).expect("a request in work");
             let Answer::Scrub(scrub) = &mut request.answer else {
-                unreachable!("what is no scrub is not among them");
+                unreachable!("all of them are scrubs");
             };
             let volume = self.map.volumes.get(&request.volume);
             if !std::mem::replace(&mut scrub.is_open, true) {

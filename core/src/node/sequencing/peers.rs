@@ -160,7 +160,11 @@ impl Peers {
 
     /// What it waits for, in words.
     pub fn waiting(&self) -> String {
-        format!("{} open here, {} refused and unheard", self.owners.len(), self.refused.len())
+        format!(
+            "{} open here, {} refused and unacknowledged",
+            self.owners.len(),
+            self.refused.len()
+        )
     }
 
     /// The requests that are not over as far as it knows, and their originators. What is over it

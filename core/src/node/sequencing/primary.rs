@@ -119,7 +119,7 @@ impl Primary {
     /// What it waits for, in words.
     pub fn waiting(&self) -> String {
         format!(
-            "{} open, {} to be recorded, {} refused and unheard",
+            "{} open, {} to be recorded, {} refused and unacknowledged",
             self.open.len(),
             self.closing.len(),
             self.unheard.len()

@@ -49,7 +49,7 @@ impl Worker {
     /// The exposure of an area that can be computed. Unrecoverable parity does not count: no refresh would help it, and
     /// writes that could do without it would wait forever.
     fn exposed_in_area(&self, volume: &Volume, area: Area) -> Amount {
-        self.exposure.in_area(volume.id, area).map_or((0, 0), |tally| tally.hopeful())
+        self.exposure.in_area(volume.id, area).map_or((0, 0), |tally| tally.recoverable())
     }
 
     /// The most that a write may mark on this disk, which may have all parities of a stripe.

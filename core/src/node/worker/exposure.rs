@@ -25,7 +25,7 @@ pub(super) struct Exposure {
     /// Each with the latest write that marked it, and when this worker first saw the mark.
     pub(super) marks: BTreeMap<u64, (Timestamp, Nanos)>,
     /// Marked sectors that cannot be computed, because data that they cover is permanently lost.
-    hopeless: BTreeSet<u64>,
+    unrecoverable: BTreeSet<u64>,
     /// The counts of each volume, and of the areas of volumes with ranges.
     tallies: BTreeMap<Counted, Tally>,
     /// Measurements from before this node's life, until the volumes on the disk are known.
@@ -40,8 +40,8 @@ pub(super) struct Tally {
     /// Stripes with marked parity here: the number of sectors in each.
     stripes: BTreeMap<u64, u32>,
     /// Those of these sectors that cannot be computed, by stripe, and the bytes that they cover.
-    hopeless: BTreeMap<u64, u32>,
-    hopeless_bytes: u64,
+    unrecoverable: BTreeMap<u64, u32>,
+    unrecoverable_bytes: u64,
     /// When the oldest of them was marked, or earlier.
     oldest: Nanos,
     /// Now and so far.
@@ -86,7 +86,7 @@ impl Exposure {
             return;
         }
         for (sectors, unit) in by_unit(&changed.sectors, unit_at) {
-            self.hope(unit.as_ref(), &sectors);
+            self.retry(unit.as_ref(), &sectors);
             match changed.kind {
                 ChangeKind::Delta => {}
                 ChangeKind::Mark => sectors.for_each(|s| self.mark(unit.as_ref(), s, ts, now)),
@@ -111,7 +111,7 @@ impl Exposure {
     ) {
         for (sector, ts) in found {
             let unit = unit_at(sector);
-            self.hope(unit.as_ref(), &(sector..sector + 1));
+            self.retry(unit.as_ref(), &(sector..sector + 1));
             self.mark(unit.as_ref(), sector, ts, now);
         }
     }
@@ -211,9 +211,9 @@ impl Exposure {
     }
 
     /// The first and the last of a unit's marked sectors that can be computed, and the time of the oldest mark.
-    pub fn hopeful(&self, sectors: Range<u64>) -> Option<(u64, u64, Nanos)> {
-        let hopeful = |(s, _): &(&u64, &(Timestamp, Nanos))| !self.hopeless.contains(s);
-        let mut here = self.marks.range(sectors).filter(hopeful);
+    pub fn recoverable(&self, sectors: Range<u64>) -> Option<(u64, u64, Nanos)> {
+        let recoverable = |(s, _): &(&u64, &(Timestamp, Nanos))| !self.unrecoverable.contains(s);
+        let mut here = self.marks.range(sectors).filter(recoverable);
         let (&first, &(_, since)) = here.next()?;
         let past = |(_, last, since), (&s, m): (&u64, &(Timestamp, Nanos))| {
             (first, s.max(last), m.1.min(since))
@@ -222,14 +222,14 @@ impl Exposure {
     }
 
     /// Marked sectors of a unit that cannot be computed.
-    pub fn hopeless_in(&self, sectors: Range<u64>) -> u64 {
-        self.hopeless.range(sectors).count() as u64
+    pub fn unrecoverable_in(&self, sectors: Range<u64>) -> u64 {
+        self.unrecoverable.range(sectors).count() as u64
     }
 
     /// It is known that these sectors of a unit cannot be computed.
     pub fn give_up(&mut self, unit: &Unit, sectors: Range<u64>) {
         for sector in sectors {
-            let more = self.hopeless.insert(sector) && self.marks.contains_key(&sector);
+            let more = self.unrecoverable.insert(sector) && self.marks.contains_key(&sector);
             self.has_shrunk |= more;
             for counted in unit.counted().filter(|_| more) {
                 if let Some(tally) = self.tallies.get_mut(&counted) {
@@ -240,14 +240,14 @@ impl Exposure {
     }
 
     /// These sectors of a unit may be recoverable again.
-    fn hope(&mut self, unit: Option<&Unit>, sectors: &Range<u64>) {
-        let given_up = self.hopeless.range(sectors.clone()).copied().collect::<Vec<u64>>();
+    fn retry(&mut self, unit: Option<&Unit>, sectors: &Range<u64>) {
+        let given_up = self.unrecoverable.range(sectors.clone()).copied().collect::<Vec<u64>>();
         for sector in given_up {
-            self.hopeless.remove(&sector);
+            self.unrecoverable.remove(&sector);
             let Some(unit) = unit.filter(|_| self.marks.contains_key(&sector)) else { continue };
             for counted in unit.counted() {
                 if let Some(tally) = self.tallies.get_mut(&counted) {
-                    tally.hope(unit);
+                    tally.retry(unit);
                 }
             }
         }
@@ -255,10 +255,10 @@ impl Exposure {
 
     /// Unrecoverable sectors are tried again.
     pub fn look_anew(&mut self) {
-        self.hopeless.clear();
+        self.unrecoverable.clear();
         for tally in self.tallies.values_mut() {
-            tally.hopeless.clear();
-            tally.hopeless_bytes = 0;
+            tally.unrecoverable.clear();
+            tally.unrecoverable_bytes = 0;
         }
     }
 
@@ -286,8 +286,8 @@ impl Exposure {
 
     /// A description for messages.
     pub fn in_words(&self) -> String {
-        let (marked, hopeless) = (self.marks.len(), self.hopeless.len());
-        format!("{marked} sectors marked, {hopeless} of them for good")
+        let (marked, unrecoverable) = (self.marks.len(), self.unrecoverable.len());
+        format!("{marked} sectors marked, {unrecoverable} of them permanently")
     }
 
     /// The invariants that are cheap to see: stripes are counted as they are known.
@@ -302,7 +302,7 @@ impl Exposure {
         for tally in self.tallies.values() {
             assert!(tally.stripes.values().all(|n| *n > 0), "a stripe is exposed by no mark");
             let marked = |(stripe, n): (&u64, &u32)| tally.stripes.get(stripe) >= Some(n);
-            assert!(tally.hopeless.iter().all(marked), "more is given up than is marked");
+            assert!(tally.unrecoverable.iter().all(marked), "more is given up than is marked");
         }
         for (volume, whole) in
             self.tallies.iter().filter(|t| t.0.1 == Area::Whole).map(|t| (t.0.0, t.1))
@@ -352,28 +352,28 @@ impl Tally {
     }
 
     /// The known stripes with marked parity that can be computed, and the bytes that it covers.
-    pub fn hopeful(&self) -> (u64, u64) {
+    pub fn recoverable(&self) -> (u64, u64) {
         let all = |(stripe, n): &(&u64, &u32)| self.stripes.get(stripe) == Some(n);
-        let lost = self.hopeless.iter().filter(all).count() as u64;
-        (self.exposed.stripes - lost, self.exposed.bytes - self.hopeless_bytes)
+        let lost = self.unrecoverable.iter().filter(all).count() as u64;
+        (self.exposed.stripes - lost, self.exposed.bytes - self.unrecoverable_bytes)
     }
 
     /// A marked sector of a unit cannot be computed.
     fn give_up(&mut self, unit: &Unit) {
         let Some(covers) = unit.covers else { return };
-        *self.hopeless.entry(unit.stripe).or_default() += 1;
-        self.hopeless_bytes += covers * SECTOR;
+        *self.unrecoverable.entry(unit.stripe).or_default() += 1;
+        self.unrecoverable_bytes += covers * SECTOR;
     }
 
     /// It may be recoverable again.
-    fn hope(&mut self, unit: &Unit) {
+    fn retry(&mut self, unit: &Unit) {
         let Some(covers) = unit.covers else { return };
-        let Some(left) = self.hopeless.get_mut(&unit.stripe) else { return };
+        let Some(left) = self.unrecoverable.get_mut(&unit.stripe) else { return };
         *left -= 1;
         if *left == 0 {
-            self.hopeless.remove(&unit.stripe);
+            self.unrecoverable.remove(&unit.stripe);
         }
-        self.hopeless_bytes -= covers * SECTOR;
+        self.unrecoverable_bytes -= covers * SECTOR;
     }
 
     /// Marked sectors of parity and of data.
@@ -500,7 +500,7 @@ impl Worker {
     }
 
     /// It is known that a part of this disk's column cannot be computed.
-    pub fn is_hopeless(&mut self, (id, stripe, seat, part): Rebuild) {
+    pub fn note_unrecoverable(&mut self, (id, stripe, seat, part): Rebuild) {
         let Some(volume) = self.map.volumes.get(&id) else { return };
         if volume.seats_on(self.node, stripe).any(|s| s == seat) {
             let first = volume.sector(stripe, seat);

@@ -69,8 +69,9 @@ impl Worker {
         if let Some(bytes) = self.data_at(volume, changed.sectors.start).filter(|_| is_first) {
             let (name, offset) = (&volume.name, bytes.offset);
             outbox.log(format!(
-                "content of volume '{name}' is lost, from byte {offset} and perhaps more: nothing determines it any \
-                 more. Reads of it fail until it is written; `weft volume lost {name}` lists what is lost"
+                "content of volume '{name}' is lost, from byte {offset} and perhaps more: the \
+                 remaining columns do not determine it. Reads of it fail until it is written; \
+                 `weft volume lost {name}` lists lost ranges"
             ));
         }
     }

@@ -7,7 +7,7 @@
 //! - [`beneath`]: what lies beneath volumes with snapshots
 //! - [`calculating`]: computation for other columns
 //! - [`outcome`]: votes, and from prepared to forgotten
-//! - [`strangers`]: checks of senders
+//! - [`authorization`]: checks of senders
 //! - [`tickets`]: operations at the store
 //! - [`entered`]: the epochs that it has entered
 //! - [`fenced`]: writes in which it takes no part any more
@@ -26,6 +26,7 @@
 //! - [`load`]: the use of the disk by hosts
 //! - [`life`]: ticks, epochs, and results of the store
 
+mod authorization;
 mod beneath;
 mod bounds;
 mod calculating;
@@ -51,7 +52,6 @@ mod relying;
 mod settling;
 mod solving;
 mod stalled;
-mod strangers;
 mod target;
 mod tickets;
 mod undecided;
@@ -81,6 +81,7 @@ use crate::store::{
 };
 use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
+use authorization::EarlyParts;
 use catchup::Telling;
 use cells::{Cell, CellNumbers, Ranges};
 use entered::Entered;
@@ -96,7 +97,6 @@ use refreshing::Refreshing;
 use relying::IntoParity;
 use solving::ShownItems;
 use stalled::Stalled;
-use strangers::EarlyParts;
 use target::Targets;
 use tickets::{Ticket, Tickets};
 

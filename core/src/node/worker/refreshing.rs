@@ -160,7 +160,7 @@ impl Worker {
             a.redundancy.timing != Timing::Never || self.may_lose_a_disk(v)
         };
         let hopes = |v: &Volume, a: &Stripes| {
-            a.runs.iter().any(|run| self.hopeful(v, (run.start, 0), run.end).is_some())
+            a.runs.iter().any(|run| self.recoverable(v, (run.start, 0), run.end).is_some())
         };
         !self.exposure.is_empty()
             && self.map.volumes.values().filter(|v| !self.map.is_asleep(v)).any(|v| {
@@ -329,7 +329,7 @@ impl Worker {
         let most = background.most(which, now);
         let (mut from, mut left) = ((stripes.start, 0), 0);
         while self.refreshing.asked.len() + left < most
-            && let Some(unit) = self.hopeful(volume, from, stripes.end)
+            && let Some(unit) = self.recoverable(volume, from, stripes.end)
         {
             from = unit.next();
             let key = (volume.id, unit.stripe, unit.seat);
@@ -364,7 +364,7 @@ impl Worker {
         let mut oldest = now;
         for run in &area.runs {
             let mut from = (run.start, 0);
-            while let Some(unit) = self.hopeful(volume, from, run.end) {
+            while let Some(unit) = self.recoverable(volume, from, run.end) {
                 from = unit.next();
                 if unit.since <= by {
                     let one = unit.stripe..unit.stripe + 1;
@@ -378,7 +378,7 @@ impl Worker {
 
     /// The first unit from this stripe and seat on, before stripe `end`, with marked parity here that can be computed,
     /// as far as known.
-    fn hopeful(&self, volume: &Volume, from: (u64, usize), end: u64) -> Option<Marked> {
+    fn recoverable(&self, volume: &Volume, from: (u64, usize), end: u64) -> Option<Marked> {
         let tally = self.exposure.of(volume.id)?;
         let exposed = tally.stripes(from.0).take_while(|stripe| *stripe < end);
         let seats = |stripe| volume.seats_on(self.node, stripe).map(move |seat| (stripe, seat));
@@ -390,7 +390,7 @@ impl Worker {
     fn marked_of(&self, volume: &Volume, stripe: u64, seat: usize) -> Option<Marked> {
         volume.seats_on(self.node, stripe).find(|s| *s == seat)?;
         let first = volume.sector(stripe, seat);
-        let (lo, hi, since) = self.exposure.hopeful(first..first + volume.unit_sectors())?;
+        let (lo, hi, since) = self.exposure.recoverable(first..first + volume.unit_sectors())?;
         let part = Span::new((lo - first) * SECTOR, (hi + 1 - first) * SECTOR);
         Some(Marked { stripe, seat, part, since })
     }
@@ -470,7 +470,8 @@ impl Worker {
                     Some(unit) => left += unit.part.len() / SECTOR,
                     None => {
                         let first = volume.sector(stripe, seat);
-                        left += self.exposure.hopeless_in(first..first + volume.unit_sectors());
+                        left +=
+                            self.exposure.unrecoverable_in(first..first + volume.unit_sectors());
                     }
                 }
             }

@@ -237,8 +237,9 @@ impl Worker {
         };
         let (Some(solving), Some(volume)) = (&mut job.solving, self.map.volumes.get(&job.volume))
         else {
-            outbox
-                .refuse(from, || format!("shows something of read {ts}, which solves for nothing"));
+            outbox.refuse(from, || {
+                format!("sends content for read {ts}, which does not need to solve")
+            });
             return;
         };
         let shows = |item: &Item| {
@@ -252,8 +253,8 @@ impl Worker {
             let sender = Role::Column(g.seat_of(item.stripe, column));
             node_of(volume, item.stripe, sender, &solving.plan) == Some(from)
         };
-        if self.config.checks_strangers() && !items.iter().all(shows) {
-            outbox.refuse(from, || format!("is not who is to send something of read {ts}"));
+        if self.config.checks_senders() && !items.iter().all(shows) {
+            outbox.refuse(from, || format!("is not a node that sends content for read {ts}"));
             return;
         }
         for mut item in items {

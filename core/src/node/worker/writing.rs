@@ -197,8 +197,8 @@ impl Worker {
         let marks = || txn.ranges.iter().filter(|r| r.kind.is_mark());
         // Here it may still be computable: of two parities that cover different data one may be, and the other
         // not.
-        let must =
-            header.waits.must || marks().any(|r| self.exposure.hopeless_in(r.sectors.clone()) > 0);
+        let must = header.waits.must
+            || marks().any(|r| self.exposure.unrecoverable_in(r.sectors.clone()) > 0);
         let adds = !must && marks().any(|r| !self.exposure.has_all(&r.sectors));
         if volume.defers() {
             self.note_into_parity(header.ts, &txn);

@@ -66,10 +66,10 @@ pub enum FormatError {
         why: &'static str,
     },
     /// Its superblock has its checksum, and makes no sense.
-    #[error("its superblock makes no sense: {0}; nothing is changed on it")]
+    #[error("its superblock is invalid: {0}; the disk is not changed")]
     Superblock(BytesError),
     /// A frame of its journal has its checksum, and makes no sense.
-    #[error("frame {number} of its journal makes no sense: {why}; nothing is changed on it")]
+    #[error("frame {number} of its journal is invalid: {why}; the disk is not changed")]
     Frame {
         /// The frame's number.
         number: u64,
@@ -78,7 +78,7 @@ pub enum FormatError {
     },
     /// An entry of its journal contradicts those before it.
     #[error(
-        "frame {frame} of its journal contradicts what comes before it: write {ts} {what}; nothing is changed on it"
+        "frame {frame} of its journal contradicts earlier frames: write {ts} {what}; the disk is not changed"
     )]
     Contradiction {
         /// The frame's number.
@@ -89,9 +89,7 @@ pub enum FormatError {
         what: &'static str,
     },
     /// A frame of its journal has its checksum, and takes the room of frames that count.
-    #[error(
-        "frame {0} of its journal stands where others do that are needed; nothing is changed on it"
-    )]
+    #[error("frame {0} of its journal overlaps frames that are needed; the disk is not changed")]
     Overlap(u64),
     /// A disk of another cluster.
     #[error("it belongs to cluster {found:032x}, not to {expected:032x}")]

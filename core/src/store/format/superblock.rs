@@ -307,14 +307,14 @@ impl Superblock {
             at_most("the number of spare slots", self.spare, self.slots().saturating_sub(1))?;
             at_most("the data sectors behind the last slot", self.data % self.slot, 0)?;
         }
-        at_most("the number of disks heard of", self.heard.len() as u64, MOST_HEARD as u64)
+        at_most("the number of known disks", self.heard.len() as u64, MOST_HEARD as u64)
     }
 
     /// The superblock as a sector.
     pub fn encode(&self) -> Vec<u8> {
         // A disk with the last numbers that are read counts on.
         if let Err(why) = self.check(2 * MOST_COUNTED) {
-            panic!("a superblock is to be written that makes no sense: {why}: {self:?}");
+            panic!("an invalid superblock would be written: {why}: {self:?}");
         }
         let mut w: Writer = Writer::behind(SUPERBLOCK_MAGIC);
         w.u32(self.version);

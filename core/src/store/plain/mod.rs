@@ -534,7 +534,7 @@ impl Store for PlainStore {
             *users.entry(sector).or_default() += 1;
         }
         let held = self.bases.iter().map(|(sector, base)| (sector, &base.users));
-        assert!(held.eq(&users), "what is added to is held for the writes that add: {users:?}");
+        assert!(held.eq(&users), "bases are held for the writes that add to them: {users:?}");
         let unready = |ts: &Timestamp| self.txns.get(ts).is_some_and(|t| t.waits());
         assert!(self.unready.iter().all(unready), "a write waits for its bases that does not");
     }

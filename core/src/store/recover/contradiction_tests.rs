@@ -146,7 +146,7 @@ fn what_no_store_writes_is_refused() {
                 panic!("{frames:?}: {why}");
             };
             assert_eq!((*ts, *said), (Timestamp(3), what));
-            assert!(why.to_string().contains("nothing is changed on it"), "{why}");
+            assert!(why.to_string().contains("the disk is not changed"), "{why}");
         }
     }
 }

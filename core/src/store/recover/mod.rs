@@ -3,8 +3,8 @@
 //!
 //! A torn tail is what a crash leaves: the frame that was being written, which nobody has been promised. A frame
 //! that is missing before others, or an index that is not the superblock's, is damage. Then nothing in the journal
-//! can be believed, since what it says may have been overtaken: the disk opens with what
-//! is in place, says that it has forgotten what it promised, and is made whole from the others.
+//! can be believed, since what it says may have been overtaken: the disk opens with the content in place, reports that
+//! it has lost acknowledged content, and catches up from the others.
 //!
 //! - [`replay`]: which frames of the journal count, and what their entries say
 //! - [`contradiction`]: what an entry cannot say after those before it
@@ -51,7 +51,7 @@ pub(in crate::store) struct Recovery {
     cluster: u128,
     disk: u16,
     disk_sectors: u64,
-    /// What is being read: superblocks, then the journal, then the index. Zeros where it is yet to be read, or
+    /// The read in progress: superblocks, then the journal, then the index. Zeros where it is yet to be read, or
     /// cannot be.
     part: Part,
     bytes: Vec<u8>,
@@ -61,7 +61,7 @@ pub(in crate::store) struct Recovery {
     unreadable: (BTreeSet<u64>, u64),
     /// A copy of the superblock is damaged: it may have been the later one.
     superblock_is_damaged: bool,
-    /// The frames of the journal, once it is known which: where each begins, and what is in it.
+    /// The frames of the journal, once it is known which: where each begins, and its content.
     journal: Vec<u8>,
     /// What the owners that are on the disk claim.
     claims: Claims,
@@ -69,11 +69,11 @@ pub(in crate::store) struct Recovery {
     other_copy: Vec<u8>,
     /// The frames that count, once that is known: they are replayed when the owners are here.
     frames: Vec<Found>,
-    /// The last checkpoint of which the journal speaks, and what it was to make of which pages: it may have been cut off.
+    /// The last checkpoint that the journal names, and the pages that it was to write: it may have been cut off.
     cut_off: Option<(u64, PageSums)>,
     /// Frames with lower numbers were safe, by the superblock that was found, and the content of their writes was.
     durable_before: u64,
-    /// Writes whose content is not what it is to be.
+    /// Writes whose content is wrong.
     unfounded: BTreeSet<Timestamp>,
     /// What had committed when the last checkpoint began.
     begun: Overlay,
@@ -96,7 +96,7 @@ pub(in crate::store) struct Recovery {
     looked: bool,
 }
 
-/// A checkpoint of which an apply entry was found. It is ended when the disk is open.
+/// A checkpoint whose apply entry was found. It is ended when the disk is open.
 #[derive(Clone, Default, Hash)]
 struct LastCheckpoint {
     /// The sectors that it was to place.
@@ -113,7 +113,7 @@ struct LastCheckpoint {
     known: (Option<u64>, Vec<Timestamp>),
 }
 
-/// What is read one after the other when a disk is opened.
+/// The reads, in order, when a disk is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Part {
     Superblocks,
@@ -229,7 +229,7 @@ impl JournalStore {
         store
     }
 
-    /// The sectors of what is being read.
+    /// The sectors of the read in progress.
     fn part(&self) -> (u64, u64) {
         let sb = &self.superblock;
         match self.recovery.as_ref().expect("opening").part {
@@ -290,7 +290,7 @@ impl JournalStore {
         }
     }
 
-    /// A sector of what is read while opening cannot be read. That may pass: where it is more than a few the disk
+    /// A sector needed for opening cannot be read. That may pass: where it is more than a few the disk
     /// is not opened, and nothing is written to it.
     fn cannot_be_read(&mut self, at: u64, first: u64, error: String) {
         let recovery = self.recovery.as_mut().expect("opening");
@@ -422,8 +422,8 @@ impl JournalStore {
     }
 
     /// Everything that was found is safe. A superblock is written, so that the number of a checkpoint that a crash
-    /// has cut off is not used again: an older page of the table would pass for a newer one. But pages that were refused are
-    /// written anew before, since with that superblock their numbers count.
+    /// has cut off is not used again: an older page of the table would pass for a newer one. But refused pages are
+    /// rewritten before, since with that superblock their numbers count.
     pub(in crate::store) fn recovery_flushed(&mut self) {
         if !self.superblock.has_index() {
             return self.opened();
@@ -455,8 +455,8 @@ impl JournalStore {
         }
     }
 
-    /// Of a journal that is forgotten the disk must know, and not find its frames again; and what is damaged of the index is
-    /// written anew, or it would be found again and again.
+    /// Of a journal that is forgotten the disk must know, and not find its frames again; and damaged pages of the
+    /// index are rewritten, or they would be found again and again.
     fn write_found_index(&mut self) {
         let next = self.superblock.sequence + 1;
         let pages = self.table.index.as_mut().map(|i| i.take_dirty(next)).unwrap_or_default();

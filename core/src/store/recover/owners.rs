@@ -56,7 +56,7 @@ impl JournalStore {
         for (page, wrong) in damaged {
             self.superblock.unclaimed_lost = true;
             self.damaged(format!(
-                "page {page} of the slots' owners is damaged: {wrong}; what was in its slots is lost"
+                "page {page} of the slots' owners is damaged: {wrong}; the content of its slots is lost"
             ));
         }
         self.read_owners(first + pages);

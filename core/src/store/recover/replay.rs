@@ -10,7 +10,7 @@ use super::super::{Change, FormatError, Journal, JournalStore, Reached, Superblo
 use crate::Buffer;
 use crate::units::{Epoch, NodeId, SECTOR, SECTOR_BYTES};
 
-/// A frame that was found: where it begins, in sectors, its head, and what is in it.
+/// A frame that was found: where it begins, in sectors, its head, and its content.
 pub(super) type Found = (u64, FrameHead, Vec<Entry>);
 
 impl JournalStore {
@@ -20,7 +20,7 @@ impl JournalStore {
         let bytes = std::mem::take(&mut recovery.journal);
         let frames = std::mem::take(&mut recovery.frames);
         let missing = self.superblock.tail_frame + frames.len() as u64;
-        // Without an index the disk would be refused: only what is surely a hole counts.
+        // Without an index the disk would be refused: only certain holes count.
         let least = missing + u64::from(!self.superblock.has_index());
         if let Some(later) = later_frame(&self.superblock, &bytes, least) {
             if !self.superblock.has_index() {
@@ -34,7 +34,7 @@ impl JournalStore {
             };
             self.forget_journal(frames, &bytes, what);
         } else if missing < self.superblock.durable_before {
-            let what = format!("frame {missing} of the journal is not there, and has been");
+            let what = format!("frame {missing} of the journal is missing, though it was written");
             self.forget_journal(frames, &bytes, what);
         } else if let Some(sector) = self.ends_unreadable(&frames, &bytes) {
             let what = format!(
@@ -48,7 +48,7 @@ impl JournalStore {
             let what = "the table's index is not the one that the superblock names".to_string();
             self.forget_journal(frames, &bytes, what);
         } else {
-            // It may have died again before the index was written anew.
+            // It may have failed again before the index was rewritten.
             if let Some(index) = self.table.index.as_mut().filter(|_| self.superblock.forgot) {
                 index.forget_all();
             }
@@ -88,8 +88,8 @@ impl JournalStore {
             let frame = decode_frame(sb.incarnation, from, sb.bounds());
             frame.filter(|_| number_of(sb, from) == Some(number)).map(|f| (at, f))
         };
-        // The first frame of an empty ring begins it anew. Another that stands there, with room for it where it should be, went
-        // astray; unless the ring had been emptied as a superblock said that is damaged.
+        // The first frame of an empty ring restarts it. Another that stands there, with room for it where it should
+        // be, went astray; unless the ring had been emptied as a superblock said that is damaged.
         let may_be_empty = self.recovery.as_ref().expect("opening").superblock_is_damaged;
         let at_beginning = |at: u64, number: u64, is_first: bool| {
             let head = decode_head(sb.incarnation, bytes)?.head;
@@ -118,7 +118,7 @@ impl JournalStore {
         let unreadable = &self.recovery.as_ref().expect("opening").unreadable.0;
         let sb = &self.superblock;
         let end = frames.last().map_or(sb.tail, |(at, head, _)| at + head.sectors());
-        // It may also begin anew at the ring's first sector, of which its head says how far it reaches.
+        // It may also restart at the ring's first sector; its head says how far it reaches.
         let missing = sb.tail_frame + frames.len() as u64;
         let anew = decode_head(sb.incarnation, bytes).filter(|fixed| fixed.head.number == missing);
         let anew = anew.map_or(1, |fixed| fixed.head.sectors());
@@ -135,7 +135,7 @@ impl JournalStore {
     }
 
     /// Pages of the index may have been written by a checkpoint whose superblock was not. Its number is not used
-    /// again; the next superblock takes the place of the older copy all the same.
+    /// again; the next superblock replaces the older copy nevertheless.
     fn count_on(&mut self) {
         let Some(index) = &mut self.table.index else { return };
         let sb = &mut self.superblock;
@@ -144,9 +144,9 @@ impl JournalStore {
         sb.sequence += ahead.next_multiple_of(SUPERBLOCKS);
     }
 
-    /// The journal is damaged: what is in place is what this disk has, and it begins a new journal.
+    /// The journal is damaged: this disk has the content in place, and it begins a new journal.
     fn forget_journal(&mut self, frames: Vec<Found>, bytes: &[u8], what: String) {
-        // What was heard of others, and how late the disk's writes are, is true all the same.
+        // Positions of others, and the times of the disk's writes, are right nevertheless.
         for entry in frames.into_iter().flat_map(|f| f.2) {
             match entry {
                 Entry::Prepare { ts, .. } => {
@@ -164,7 +164,7 @@ impl JournalStore {
         sb.tail = 0;
         sb.tail_frame = last.max(sb.tail_frame).max(sb.durable_before).saturating_add(1);
         self.journal = Journal::new(sb, self.config);
-        self.damaged(format!("{what}; what it had promised is forgotten"));
+        self.damaged(format!("{what}; acknowledged writes may be lost"));
     }
 
     fn note_what_was_found(&mut self) {
@@ -309,8 +309,8 @@ impl JournalStore {
         self.superblock.latest = self.superblock.latest.max(applied.version);
         let recovery = self.recovery.as_mut().expect("opening");
         let mut chosen = Over::default();
-        // Without a trace of what was chosen it is either done and gone from the journal, or
-        // what an earlier step did not come to.
+        // Without a trace of the choice it is either done and removed from the journal, or an earlier step did not
+        // reach it.
         if let Some(begun) = recovery.begun.get(sector) {
             let over = self.overlay.get_mut(sector);
             chosen = over.split_off_earlier(begun);
@@ -345,8 +345,8 @@ fn last_frame(sb: &Superblock, bytes: &[u8]) -> u64 {
     bytes.chunks_exact(SECTOR_BYTES).filter_map(|s| number_of(sb, s)).max().unwrap_or(0)
 }
 
-/// The checkpoints of which these entries say what they are about to place. The number stands before that, and may be in the frame
-/// before: what is placed is known only if both are there.
+/// The checkpoints whose placements these entries announce. The number stands before that, and may be in the frame
+/// before: the placements are known only if both are there.
 fn applied<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<u64> {
     let (mut number, mut applied) = (None, Vec::new());
     for entry in entries {

@@ -411,7 +411,7 @@ impl Slots {
     pub fn check(&self, held: impl Iterator<Item = u64>) {
         let mut used = BTreeSet::new();
         for (slot, place) in self.places.all() {
-            let place = number(place).expect("what is kept is none of these");
+            let place = number(place).expect("a kept place is none of these");
             assert_eq!(number(self.owners.get(place)), Some(slot), "slot {slot} has its place");
             used.insert(place);
         }

@@ -15,7 +15,7 @@ use crate::store::table::Numbers;
 use crate::units::SECTOR_BYTES;
 use weft_bytes::{Read, Reader, Writer};
 
-/// A page of the owners that is to be written.
+/// A page of the owners to write.
 pub(in crate::store) struct OwnerPage {
     pub number: u64,
     /// The page's sector, from the first of the owners.
@@ -27,7 +27,7 @@ pub(in crate::store) struct OwnerPage {
 pub(super) type Page = (u64, Vec<u64>);
 
 impl Slots {
-    /// The pages that are to be written, at this checkpoint, each over its older copy.
+    /// The pages to write at this checkpoint, each over its older copy.
     pub fn take_dirty(&mut self, disk: u64, checkpoint: u64) -> Vec<OwnerPage> {
         let pages = self.newer.len() as u64;
         let mut written = Vec::new();
@@ -49,7 +49,7 @@ impl Slots {
 
     /// Copies that take the place of those that were refused, and for each of these pages its checkpoint, for the index. Such a
     /// copy is what the other is: that counts until it is safe, and the journal says what else has been. If neither
-    /// counts, both are written at `checkpoint`, and claim what is known.
+    /// counts, both are written at `checkpoint`, with the known claims.
     pub fn take_refused(
         &mut self,
         disk: u64,
@@ -98,12 +98,12 @@ impl Slots {
         self.place(slot).map(|place| place / OWNERS_PER_PAGE)
     }
 
-    /// A page is to be written with the next checkpoint.
+    /// Marks a page for writing with the next checkpoint.
     pub fn mark_dirty(&mut self, number: u64) {
         self.dirty.insert(number);
     }
 
-    /// What is wrong with a page as it stands on the disk, if it is not the one in memory.
+    /// The difference between a page on the disk and the one in memory, if any.
     pub fn differs(
         &self,
         disk: u64,
@@ -118,20 +118,20 @@ impl Slots {
             Err(wrong) => Some(wrong),
             Ok(found) if found != written => Some("it is an older copy"),
             Ok(_) => (bytes != self.encode(disk, number, written))
-                .then_some("it is not what was written last"),
+                .then_some("it differs from the last write"),
         }
     }
 }
 
-/// What is found of a page.
+/// The state found of a page.
 pub(super) struct Chosen {
-    /// The newer of its copies, if it is what the index says, and which copy that is; or what is wrong, if neither is.
+    /// The newer of its copies, if it is what the index says, and which copy that is; or the problem, if neither is.
     pub newest: Result<(u8, Page), &'static str>,
-    /// What is to be put right, if anything is.
+    /// The repair, if one is needed.
     pub refused: Option<Refused>,
 }
 
-/// What is from a checkpoint of which nothing is known. What that had put in place is still in the journal, so the other copy is
+/// Claims from an unknown checkpoint. What that had put in place is still in the journal, so the other copy is
 /// right.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Refused {
@@ -154,7 +154,7 @@ pub(super) fn choose(
         let written = page::decode(Kind::Owners, index.disk, number, copy)?;
         Ok::<_, &str>((
             written,
-            decode(copy, number, is_slot, places).ok_or("its claims make no sense")?,
+            decode(copy, number, is_slot, places).ok_or("its claims are invalid")?,
         ))
     };
     let whole = (0..OWNER_COPIES as u8)

@@ -104,7 +104,7 @@ impl Slots {
         held.chain(moved).for_each(|place| self.room.set_used(place));
         let mut refused = Vec::new();
         for (slot, place) in self.places.all() {
-            let at = super::number(place).expect("what is kept is none of these");
+            let at = super::number(place).expect("a kept place is none of these");
             match self.owners.get(at) {
                 NONE if !self.room.is_used(at) => self.owners.set(at, slot + 1),
                 _ => refused.push(slot),

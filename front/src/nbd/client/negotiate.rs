@@ -136,7 +136,7 @@ fn go<S: Read + Write>(link: &mut Link<S>, export: &str, opened: &mut Opened) ->
     if sized {
         return Ok(());
     }
-    Err(ClientError::Protocol("server did not tell the size"))
+    Err(ClientError::Protocol("server did not send the size"))
 }
 
 /// Notes a piece of information, and returns of which kind it was.

@@ -35,7 +35,7 @@ impl Pending {
         let start = offset.checked_sub(self.request.offset);
         let start = start.filter(|start| *start <= whole && length <= whole - start);
         let (command::READ, Some(start)) = (self.request.kind, start) else {
-            return Err(ClientError::Protocol("data that were not asked for"));
+            return Err(ClientError::Protocol("data that were not requested"));
         };
         self.told += length;
         if self.read.is_empty() {

@@ -85,7 +85,7 @@ impl Server {
             return Err(Refusal::new(answer::ERR_INVALID, "TLS has begun already"));
         }
         if negotiation.tls == Tls::Off {
-            return Err(Refusal::new(answer::ERR_UNSUP, "this server does not speak TLS"));
+            return Err(Refusal::new(answer::ERR_UNSUP, "this server does not support TLS"));
         }
         no_data(data)?;
         *negotiation = Negotiation {

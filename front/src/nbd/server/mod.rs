@@ -8,9 +8,8 @@
 //! 3. end if [`Server::closing`] and nothing is in flight or unsent;
 //! 4. receive into [`Server::space`] and say so with [`Server::filled`].
 //!
-//! Commands may be answered in any order and at any time. What is malformed,
-//! out of bounds or forbidden is refused here; a driver sees only commands
-//! that make sense on the export it gave. Holding back a client that sends
+//! Commands may be answered in any order and at any time. Malformed, out-of-bounds and forbidden requests are refused
+//! here; a driver sees only commands that make sense on the export it gave. Holding back a client that sends
 //! faster than it is served is the driver's part: it stops doing step 4.
 //!
 //! A driver that serves zeroes, one command at a time:
@@ -89,7 +88,7 @@ pub enum Event {
     /// [`Server::forbid`].
     ///
     /// A client may look at several before it settles on one, so this takes
-    /// nothing into use; [`Server::opened`] tells what is.
+    /// nothing into use; [`Server::opened`] gives the open one.
     Open {
         /// The name asked for; empty for the default export.
         name: String,
@@ -136,13 +135,13 @@ pub enum Op {
     },
     /// The range will be read soon.
     Cache,
-    /// Tell what is known of the range; answered by [`Reply::Extents`], [`Reply::Exposure`] or [`Reply::Changes`], as the
+    /// Report the state of the range; answered by [`Reply::Extents`], [`Reply::Exposure`] or [`Reply::Changes`], as the
     /// context has it.
     /// A client that chose several contexts makes one command of each.
     BlockStatus {
         /// The first extent is enough.
         one: bool,
-        /// Of what it is to be told.
+        /// The contexts to report.
         context: Context,
     },
 }
@@ -155,9 +154,9 @@ pub enum Op {
 pub enum Reply {
     /// Done; nothing to return.
     Done,
-    /// What was read, in order, adding up to the command's length.
+    /// The content read, in order, adding up to the command's length.
     Data(Vec<Bytes>),
-    /// What was read, where the driver knows of zeroes that need not be sent.
+    /// The content read, where the driver knows of zeroes that need not be sent.
     Pieces(Vec<Piece>),
     /// Extents from the command's offset on. They may cover less than was
     /// asked for or more, but cover something.
@@ -168,7 +167,7 @@ pub enum Reply {
     Changes(Vec<Change>),
 }
 
-/// Part of what was read.
+/// Part of the content read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Bytes.
@@ -184,10 +183,10 @@ pub enum ProtocolError {
     #[error("client set unknown handshake flags ({0:#x})")]
     HandshakeFlags(u32),
     /// A client of the oldest kind.
-    #[error("client does not speak fixed newstyle")]
+    #[error("client does not support fixed newstyle")]
     NotFixedNewstyle,
     /// Something in plain behind the wish for TLS, where somebody between may have put it.
-    #[error("client sent bytes behind STARTTLS before TLS began")]
+    #[error("client sent bytes after STARTTLS before TLS began")]
     BehindStartTls,
     /// Not an option where one was due.
     #[error("option begins with {0:#018x}")]
@@ -268,13 +267,13 @@ impl Server {
         server
     }
 
-    /// Whether the client was promised TLS: send the output, begin TLS, and then call [`Server::secured`]. What is
-    /// received before that is none of its words, and is never given to the machine.
+    /// Whether the client was promised TLS: send the output, begin TLS, and then call [`Server::secured`]. Bytes
+    /// received before that are not part of it, and are never given to the machine.
     pub fn begins_tls(&self) -> bool {
         matches!(self.phase, Phase::Securing)
     }
 
-    /// TLS has begun: what is received from now on came by it. Without such a promise, nothing happens.
+    /// TLS has begun: bytes received from now on came by it. Without such a promise, nothing happens.
     pub fn secured(&mut self) {
         if self.begins_tls() {
             self.phase = Phase::Negotiating;
@@ -323,7 +322,7 @@ impl Server {
         }
     }
 
-    /// What is to be sent, as segments for a vectored write, front first.
+    /// The bytes to send, as segments for a vectored write, front first.
     pub fn output(&self) -> impl Iterator<Item = &[u8]> {
         self.outbox.segments()
     }

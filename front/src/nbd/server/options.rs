@@ -264,7 +264,7 @@ fn describe(option: u32, data: &[u8]) -> Result<Question, Refusal> {
     let name = name(r.bytes()?)?;
     let count = r.u16()?;
     if r.left() != 2 * usize::from(count) {
-        return Err(Refusal::invalid("number of requests does not fit the data"));
+        return Err(Refusal::invalid("number of requests does not match the data"));
     }
     let wanted = (0..count).map(|_| r.u16()).collect::<Result<_, _>>()?;
     Ok(Question::Describe { option, name, wanted })

@@ -190,7 +190,7 @@ impl Piece {
 }
 
 fn misfit() -> Errno {
-    Errno::EIO.with("the server's answer did not fit the command")
+    Errno::EIO.with("the server's answer did not match the command")
 }
 
 /// A piece as bytes.

@@ -13,8 +13,8 @@ use weft_net::identity::{NodeName, PublicKey};
 
 use super::dialled::LocalLinks;
 use super::disks::check_distinct;
+use super::failure_timeouts::FailureTimeouts;
 use super::home::refuse_taken;
-use super::patience::Patience;
 use crate::control_protocol::NewHome;
 use crate::disk::queue::DiskQueue;
 use crate::disk_timeout::DiskTimeout;
@@ -74,7 +74,7 @@ pub struct Configuration {
     /// How many threads run its nodes.
     pub lanes: Lanes,
     /// For how long it waits for processes that are silent.
-    pub patience: Patience,
+    pub patience: FailureTimeouts,
     /// How long a disk may take for one operation.
     pub disk_timeout: DiskTimeout,
     /// How long a disk may be slow.
@@ -263,7 +263,7 @@ impl Configuration {
         let only = links.only.map(|only| names(&only, &file.name)).transpose()?;
         let lanes = file.lanes.map_or(Ok(Lanes::default()), Lanes::new);
         let polling = file.polling.map_or(Ok(Polling::default()), |p| p.parse());
-        let patience = file.patience.map_or(Ok(Patience::default()), |p| p.parse());
+        let patience = file.patience.map_or(Ok(FailureTimeouts::default()), |p| p.parse());
         let disk_timeout = file.disk_timeout.map_or(Ok(DiskTimeout::default()), |t| t.parse());
         let slow_disk_timeout =
             file.slow_disk_timeout.map_or(Ok(SlowDiskTimeout::default()), |t| t.parse());
@@ -441,7 +441,8 @@ impl Configuration {
             queue_depth,
             polling: (self.polling != Polling::default()).then(|| self.polling.to_string()),
             lanes: self.lanes.words(),
-            patience: (self.patience != Patience::default()).then(|| self.patience.to_string()),
+            patience: (self.patience != FailureTimeouts::default())
+                .then(|| self.patience.to_string()),
             disk_timeout: self.disk_timeout.words(),
             slow_disk_timeout: self.slow_disk_timeout.words(),
             tls: (self.doors.tls != Tls::default()).then(|| self.doors.tls.to_string()),

@@ -33,7 +33,7 @@ fn other_addresses_can_be_announced_than_are_listened_at() {
     let error = parse("iscsi_announce = ['10.0.0.9:1']").unwrap_err().0;
     assert!(error.contains("iscsi_announce: this process has no address"), "{error}");
     let error = parse("iscsi = ['127.0.0.1:1']\niscsi_announce = ['0.0.0.0:1']").unwrap_err().0;
-    assert!(error.contains("iscsi_announce: hosts cannot be told '0.0.0.0:1'"), "{error}");
+    assert!(error.contains("iscsi_announce: '0.0.0.0:1' cannot be announced"), "{error}");
     let error = parse("nbd_announce = ['10.0.0.9:1']").unwrap_err().0;
     assert!(error.contains("unknown field") && error.contains("`iscsi_announce`"), "{error}");
 }
@@ -169,7 +169,7 @@ fn a_disk_has_a_queue() {
     let sleeps = read("polling = 'off'");
     assert_eq!(sleeps.polling, Polling::Off);
     let patient = read("patience = 'long'");
-    assert_eq!(patient.patience, Patience::Long);
+    assert_eq!(patient.patience, FailureTimeouts::Long);
     let again = Configuration::parse(&patient.to_toml().unwrap(), Path::new("/")).unwrap();
     assert_eq!(again, patient);
     assert_eq!(read("lanes = 3").lanes, Lanes::new(3).unwrap());
@@ -194,7 +194,7 @@ fn what_is_wrong_is_named() {
     for (from, to, why) in [
         ("name =", "nmae =", "unknown field `nmae`"),
         ("name =", "nmae =", "expected one of `name`, `nbd`, `native`, `iscsi`, `iscsi_announce`"),
-        ("'n1'", "'N 1'", "no name for a node"),
+        ("'n1'", "'N 1'", "not a valid name for a node"),
         ("10.0.0.1:10810", "box1:10810", "write it like 192.168.1.11:10810"),
         ("10.0.0.1:10810", "0.0.0.0:10810", "other machines cannot reach"),
         ("'127.0.0.1:10809'", "'10809'", "neither HOST:PORT"),
@@ -228,8 +228,8 @@ fn what_is_wrong_is_named() {
             "less than",
         ),
         ("dir = 'state'", "dir = 'state'\nqueue = 'satf'", "queue: satf chooses by"),
-        ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is no order"),
-        ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: a disk"),
+        ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is not an order"),
+        ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: 1000 operations"),
         ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
         ("[labels]", "[limits]\nhandshake = '0s'\n[labels]", "limits: handshake cannot be 0s"),
         ("[labels]", "[limits]\nclients = 5\n[labels]", "unknown field `clients`"),

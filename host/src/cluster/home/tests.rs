@@ -76,10 +76,10 @@ fn what_would_be_refused_is_said_before() {
     fs::rename(dir.join("a"), dir.join("c")).unwrap();
     contain(&said(&good), &["a: No such file"]);
     fs::rename(dir.join("b"), dir.join("a")).unwrap();
-    contain(&said(&good), &["a is, or leads to, the disk of node 1", "b: No such file"]);
+    contain(&said(&good), &["a is, or links to, the disk of node 1", "b: No such file"]);
     let moved =
         Configuration { disks: ["a", "c", "d"].map(|d| dir.join(d)).into(), ..good.clone() };
-    contain(&said(&moved), &["a is, or leads to, the disk of node 1"]);
+    contain(&said(&moved), &["a is, or links to, the disk of node 1"]);
     fs::remove_file(good.dir.join("member.log")).unwrap();
     contain(&said(&moved), &["a is", "member.log is missing"]);
 }

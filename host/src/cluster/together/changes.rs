@@ -96,7 +96,7 @@ impl Changes {
 
 fn refusal(why: &str) -> Error {
     Error(format!(
-        "the map cannot be changed while the log of the leading process cannot be written: {why}; nothing was changed"
+        "the map cannot be changed, because the leading process cannot write its log: {why}; nothing was changed"
     ))
 }
 

@@ -58,7 +58,7 @@ impl Commands<'_> {
                 } else {
                     self.engine.remove_volume(volume.id);
                 }
-                Outcome::Answer(error(format!("the room could not be zeroed: {e}")))
+                Outcome::Answer(error(format!("the space could not be zeroed: {e}")))
             }
             (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {
                 Outcome::Wait(Wait::LookOn(Box::new(survey.with(&found))))

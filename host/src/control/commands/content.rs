@@ -43,7 +43,8 @@ impl Commands<'_> {
         let Some(since) = since else { return Ok(Diff::of(until, None, from)) };
         if self.engine.map().between(since.id, until.id).is_none() {
             return fail(format!(
-                "'{}' and '{}' have nothing in common; give snapshots of volume '{name}', or of what it was cloned from",
+                "'{}' and '{}' share no content; give snapshots of volume '{name}', or of the \
+                 volume that it was cloned from",
                 since.name, until.name
             ));
         }

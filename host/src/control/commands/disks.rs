@@ -21,13 +21,14 @@ fn does_not_fit(map: &ClusterMap, node: usize, volume: VolumeId) -> String {
     let (name, apart) = (&volume.name, &volume.apart);
     let what = match volume.is_deleted() {
         true => {
-            format!("free the room of the deleted volume (`weft volume delete --now {name}`)")
+            format!("free the space of the deleted volume (`weft volume delete --now {name}`)")
         }
         false => "delete something".to_string(),
     };
     let others = others(map, apart);
     format!(
-        "volume '{name}' has no room for the content of node {node}: {others}; add a disk, or {what}"
+        "there is not enough free space for the content of node {node} in volume '{name}': \
+         {others}; add a disk, or {what}"
     )
 }
 

@@ -179,7 +179,8 @@ fn refuse_too_many(map: &ClusterMap, name: &str, sealed: &SealedSecret) -> Resul
     match map.has_room_for(name, Some(sealed)) {
         true => Ok(()),
         false => fail(format!(
-            "the sealed secrets of all hosts would have more than {MOST_SEALED} bytes, and not fit on the disks; remove others              (`weft host secret NAME --remove`), or choose shorter ones"
+            "the sealed secrets of all hosts would have more than {MOST_SEALED} bytes, more than \
+             the disks can store; remove others              (`weft host secret NAME --remove`), or choose shorter ones"
         )),
     }
 }
@@ -200,8 +201,8 @@ fn refuse_unlisted(volume: &Volume, host: &str) -> Result<()> {
     let name = &volume.name;
     match &volume.hosts {
         None => fail(format!(
-            "volume '{name}' has no list, and serves all hosts; `weft volume allow {name} HOST` begins a list, of those who may \
-             use it"
+            "volume '{name}' has no list, and serves all hosts; `weft volume allow {name} HOST` \
+             begins a list of hosts that may use it"
         )),
         Some(list) if !list.contains_key(host) => {
             let there: Vec<&str> = list.keys().map(String::as_str).collect();

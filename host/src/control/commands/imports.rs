@@ -7,7 +7,7 @@ use weft_core::cluster::{Change, Import, Source, Volume};
 use weft_core::units::VolumeId;
 
 use super::snapshots::{refuse_snapshot, refused};
-use super::{Commands, Farewell, Outcome, Wait, overtaken};
+use super::{Commands, DeletionKind, Outcome, Wait, overtaken};
 use crate::control::diff::Diff;
 use crate::control::status;
 use crate::control_protocol::{ImportOf, ok};
@@ -53,7 +53,8 @@ impl Commands<'_> {
     fn refuse_second_import(&self, name: &str) -> Result<()> {
         match self.imports(name) {
             Some(hidden) => fail(format!(
-                "an import to volume '{name}' is under way, or was interrupted; wait for it, or delete what it has imported \
+                "an import to volume '{name}' is in progress, or was interrupted; wait for it, or \
+                 delete the imported content \
                  (`weft volume delete {}`)",
                 hidden.name
             )),
@@ -130,7 +131,7 @@ impl Commands<'_> {
             }
         };
         self.refuse_while_used(&volume, "and hosts would not notice that its content changes")?;
-        Ok(self.hide(&volume, Farewell::Import(hidden, base)))
+        Ok(self.hide(&volume, DeletionKind::Import(hidden, base)))
     }
 
     /// Looks whether a volume that hosts do not see has been written since a snapshot: an import would drop that.
@@ -141,7 +142,9 @@ impl Commands<'_> {
         (hidden, base): (VolumeId, VolumeId),
     ) -> Result<Outcome> {
         let Some(base) = self.engine.map().volumes.get(&base).map(|v| Volume::clone(v)) else {
-            return Ok(Outcome::Wait(self.keep(volume, Some("its snapshot is gone".into()))));
+            return Ok(Outcome::Wait(
+                self.keep(volume, Some("its snapshot has been deleted".into())),
+            ));
         };
         let volume = Volume { visible: volume.size, ..volume };
         Ok(self.compare_on(conn, Box::new(Diff::of(volume, Some(base), 0)), hidden))
@@ -153,8 +156,9 @@ impl Commands<'_> {
         if !diff.is_empty() {
             let base = base.map_or("", String::as_str);
             let why = format!(
-                "volume '{name}' has been written since snapshot '{base}', which the import is based on, and would lose that; drop \
-                 it with `weft volume rollback {name} {base}`, and import again"
+                "volume '{name}' has been written since snapshot '{base}', on which the import is \
+                 based, and would lose these writes; discard them with `weft volume rollback \
+                 {name} {base}`, and import again"
             );
             return Outcome::Wait(self.keep(diff.volume, Some(why)));
         }

@@ -4,13 +4,13 @@
 //! In a cluster every process answers every question. It hands on what another must do: a
 //! node's own process what concerns the node or its disk, the leader's what changes the map.
 //!
-//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`], [`shrinking`], [`farewells`] and
+//! Nodes are in [`nodes`], their disks in [`disks`], volumes in [`volumes`], [`shrinking`], [`deleting`] and
 //! [`snapshots`], with [`schedules`]; here is whose question it is, and what all have in common.
 
 mod answers;
 mod content;
+mod deleting;
 mod disks;
-mod farewells;
 mod hosts;
 mod imports;
 mod nodes;
@@ -49,7 +49,7 @@ use crate::hosts::Hosts;
 use crate::hosts::requests::Job;
 use crate::policy;
 
-pub(crate) use farewells::{forgettable, seconds_left, time_of_day};
+pub(crate) use deleting::{forgettable, seconds_left, time_of_day};
 pub(crate) use schedules::Due;
 pub(crate) use waits::Wait;
 
@@ -67,16 +67,16 @@ pub(crate) struct NewDisk {
     pub(crate) size: Option<u64>,
 }
 
-/// How a volume goes that hosts do not see any more.
+/// What happens to a volume that is hidden from hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Farewell {
-    /// Its room is given back at once.
-    ForGood,
-    /// It can be brought back as long as nobody needs its room, for a day.
-    ForADay,
-    /// It comes back with the content of this snapshot of it.
+pub(crate) enum DeletionKind {
+    /// Its space is freed at once.
+    Permanent,
+    /// It can be restored for a day, until its space is needed.
+    Restorable,
+    /// It returns with the content of this snapshot of it.
     RollBack(VolumeId),
-    /// It comes back with the content of this hidden volume, which was imported on top of this snapshot of it.
+    /// It returns with the content of this hidden volume, which was imported on top of this snapshot of it.
     Import(VolumeId, VolumeId),
 }
 
@@ -501,7 +501,9 @@ impl Commands<'_> {
             | Wait::Removable(..)
             | Wait::Kept(..)
             | Wait::VolumeGone(..) => self.check_volume(conn, wait),
-            Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => self.check_farewell(wait),
+            Wait::Deleted(..) | Wait::Back(..) | Wait::Renamed(..) => {
+                self.check_deletion_wait(wait)
+            }
             Wait::Snapped(..) | Wait::Cloned(..) | Wait::Flattens(..) | Wait::RolledBack(..) => {
                 self.check_snapshots(wait)
             }
@@ -562,5 +564,5 @@ fn asks_the_leader(request: &ControlRequest) -> bool {
 
 /// The change was not made because another came before it.
 fn overtaken() -> Error {
-    Error("not done, because the cluster changed meanwhile; try again".to_string())
+    Error("not done, because the cluster changed in the meantime; try again".to_string())
 }

@@ -231,7 +231,8 @@ impl Commands<'_> {
         }
         if let Some(volume) = map.volumes.values().find(|v| v.nodes().contains(&id)) {
             return fail(format!(
-                "parts of volume '{}' on node {node} are not yet rebuilt elsewhere; wait, and check that other disks have room \
+                "parts of volume '{}' on node {node} are not yet rebuilt elsewhere; wait, and \
+                 check that other disks have enough free space \
                  (`weft status`)",
                 volume.name
             ));
@@ -391,7 +392,7 @@ fn refuse_removed_key(map: &ClusterMap, key: u128) -> Result<()> {
     match map.served_by(map.process_of(node)).next() {
         Some(_) => Ok(()),
         None => fail(format!(
-            "this key belonged to {node}, which has been removed; remove the directory, and join with another token"
+            "this is the key of {node}, which has been removed; remove the directory, and join with another token"
         )),
     }
 }

@@ -23,7 +23,7 @@ impl Commands<'_> {
             return fail(format!("a host's name has at most {LONGEST_REGISTRANT} bytes"));
         }
         if !self.engine.map().volumes.contains_key(&change.volume) {
-            return fail("there is no such volume any more");
+            return fail("the volume no longer exists");
         }
         // What changes nothing takes no change of the map, if nothing else is on its way.
         let now = &self.engine.map().volumes[&change.volume].reservations;

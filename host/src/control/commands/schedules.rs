@@ -7,7 +7,7 @@ use weft_core::policy::Every;
 use weft_core::units::VolumeId;
 
 use super::Commands;
-use super::farewells::time_of_day;
+use super::deleting::time_of_day;
 use super::snapshots::refused;
 use super::thin::check_views_on;
 use crate::control::status;
@@ -61,7 +61,7 @@ impl Commands<'_> {
         match self.engine.map().check_snapshot(volume.id, &name) {
             Ok(()) => check_views_on(volume, nodes).err().map(|e| e.0),
             Err(ViewError::NameTaken) => {
-                Some(format!("'{full}' is there already, and no schedule had it taken"))
+                Some(format!("'{full}' already exists, and no schedule took it"))
             }
             Err(why) => Some(refused(why, volume, &full).0),
         }

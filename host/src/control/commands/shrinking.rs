@@ -72,7 +72,7 @@ impl Commands<'_> {
         let below = volume.lineage.below.and_then(|id| map.volumes.get(&id));
         match below.filter(|below| size < below.size) {
             Some(below) => fail(format!(
-                "volume '{}' shows content of snapshot '{}' of {}, and cannot be smaller than that",
+                "volume '{}' shares content with snapshot '{}' of {}, and cannot be smaller than that",
                 volume.name,
                 below.name,
                 exactly(below.size)

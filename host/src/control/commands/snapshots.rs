@@ -7,8 +7,8 @@ use serde_json::json;
 use weft_core::cluster::{Change, ClusterMap, MOST_SNAPSHOTS, ViewError, Volume};
 use weft_core::units::VolumeId;
 
-use super::farewells::time_of_day;
-use super::{Commands, Farewell, Outcome, Wait, overtaken};
+use super::deleting::time_of_day;
+use super::{Commands, DeletionKind, Outcome, Wait, overtaken};
 use crate::control::status;
 use crate::control_protocol::ok;
 use crate::error::{Error, Result, fail};
@@ -112,7 +112,7 @@ pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
     let name = &volume.name;
     let origin = name.split(SNAPSHOT_MARK).next().unwrap_or_default();
     Error(match why {
-        ViewError::Unknown => "there is no such volume any more".to_string(),
+        ViewError::Unknown => "the volume no longer exists".to_string(),
         ViewError::NameTaken => {
             format!("there is already a volume or snapshot '{to}'; choose another name")
         }
@@ -126,19 +126,21 @@ pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
             "'{name}' is not a snapshot; take one first (`weft volume snapshot {name} NAME`), and use that"
         ),
         ViewError::OfAnother => format!(
-            "'{to}' is a snapshot of another volume than '{name}'; `weft volume list --snapshots` shows which there are"
+            "'{to}' is a snapshot of another volume than '{name}'; `weft volume list --snapshots` lists them"
         ),
         ViewError::NoClone => format!(
             "volume '{name}' is independent of other volumes already; only a clone can be flattened"
         ),
         ViewError::Policy if !volume.policy.journal => format!(
-            "volume '{name}' has no journal, which snapshots need; copy it to a volume that has (`weft volume copy {name} NEW`)"
+            "snapshots need a journal, and volume '{name}' has none; copy it to a volume with one \
+             (`weft volume copy {name} NEW`)"
         ),
         ViewError::Policy => format!(
-            "snapshots need the votes that volume '{name}' does without; `weft volume set {name} commit=late` brings them"
+            "snapshots need votes, and volume '{name}' does not use them; `weft volume set {name} \
+             commit=late` enables them"
         ),
         ViewError::Defers => format!(
-            "parity of volume '{name}' is deferred, which does not go with snapshots; `weft volume set {name} \
+            "snapshots need immediate parity, and parity of volume '{name}' is deferred; `weft volume set {name} \
              redundancy=immediate` ends that"
         ),
         ViewError::TooMany => format!(
@@ -219,7 +221,7 @@ impl Commands<'_> {
     /// it meanwhile.
     ///
     /// If whoever does this dies between, the process that leads has hosts see the volume again as it was
-    /// ([`Commands::delete_left_over`]), and the same command does it.
+    /// ([`Commands::delete_orphan`]), and the same command does it.
     pub(super) fn roll_back(&mut self, name: &str, snapshot: &str) -> Result<Wait> {
         if name.is_empty() || snapshot.is_empty() {
             return fail("give the names of the volume and of the snapshot");
@@ -237,7 +239,7 @@ impl Commands<'_> {
         let checked = self.engine.map().check_rollback(volume.id, snapshot.id);
         checked.map_err(|why| refused(why, &volume, &snapshot.name))?;
         self.refuse_while_used(&volume, "and hosts would not notice that its content changes")?;
-        Ok(self.hide(&volume, Farewell::RollBack(snapshot.id)))
+        Ok(self.hide(&volume, DeletionKind::RollBack(snapshot.id)))
     }
 
     /// A snapshot as it is named where a volume is: a full name, or one among those of the volume.

@@ -64,7 +64,7 @@ fn check_slots<'a>(
     for node in nodes.into_iter().filter(has) {
         if node.quiet.is_none() {
             return fail(format!(
-                "node {} does not run, so it is not known whether its disk can hold {what}; start it first",
+                "node {} is down, so it cannot be checked whether its disk can hold {what}; start it first",
                 node.node
             ));
         }

@@ -9,7 +9,7 @@ use weft_core::node::HostOp;
 use weft_core::plan::Range;
 
 use super::snapshots::{check_deletion, refuse_snapshot};
-use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
+use super::{Commands, DISCONNECT, DeletionKind, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
 use crate::control_protocol::{ControlRequest, VolumeCreation, ok};
 use crate::error::{Error, Result, fail};
@@ -163,7 +163,7 @@ impl Commands<'_> {
     /// Goes on with what is done about a volume.
     pub(super) fn check_volume(&mut self, conn: usize, mut wait: Wait) -> Result<Outcome> {
         if self.engine.is_settled() && self.engine.originator(0).is_none() {
-            return fail("no node is running any more; start nodes and try again");
+            return fail("no node is running; start nodes and try again");
         }
         if matches!(wait, Wait::LookOn(_) | Wait::Cut(..) | Wait::Cuttable(..)) {
             return self.check_shrinking(conn, wait);
@@ -209,13 +209,13 @@ impl Commands<'_> {
                 self.submit(conn, volume.id, HostOp::WriteZeroes(new));
                 Ok(Outcome::Wait(Wait::Clearing(volume.clone())))
             }
-            Wait::Hidden(id, ticket, farewell) => {
+            Wait::Hidden(id, ticket, kind) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
                 }
-                Ok(Outcome::Wait(Wait::Removable(*id, self.engine.map().epoch, *farewell)))
+                Ok(Outcome::Wait(Wait::Removable(*id, self.engine.map().epoch, *kind)))
             }
-            Wait::Removable(id, epoch, farewell) => {
+            Wait::Removable(id, epoch, kind) => {
                 let hidden = self.engine.map().volumes.get(id).filter(|v| v.visible == 0);
                 // Another process may have led meanwhile, and gone on with it.
                 let Some(volume) = hidden.map(|v| Volume::clone(v)) else {
@@ -225,14 +225,16 @@ impl Commands<'_> {
                     return Ok(Outcome::Wait(wait));
                 }
                 // A snapshot or a clone may have been made just before.
-                let deletes = !matches!(farewell, Farewell::RollBack(_) | Farewell::Import(..));
+                let deletes = !matches!(kind, DeletionKind::RollBack(_) | DeletionKind::Import(..));
                 let needed = deletes && check_deletion(self.engine.map(), &volume).is_err();
                 if self.clients_of(*id) > 0 || needed {
                     return Ok(Outcome::Wait(self.keep(volume, None)));
                 }
-                match *farewell {
-                    Farewell::Import(hidden, base) => self.compare(conn, volume, (hidden, base)),
-                    farewell => Ok(Outcome::Wait(self.part_with(*id, farewell))),
+                match *kind {
+                    DeletionKind::Import(hidden, base) => {
+                        self.compare(conn, volume, (hidden, base))
+                    }
+                    kind => Ok(Outcome::Wait(self.part_with(*id, kind))),
                 }
             }
             Wait::Kept(id, why, ticket) => {

@@ -7,7 +7,7 @@ use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use super::shrinking::Survey;
-use super::{Commands, Farewell};
+use super::{Commands, DeletionKind};
 use crate::control::copying::Copying;
 use crate::control::diff::Diff;
 use crate::control::losses::Losses;
@@ -66,9 +66,9 @@ pub(crate) enum Wait {
     /// All processes have said, in this epoch or a later one, who uses the volume.
     Cuttable(Box<Survey>, Epoch),
     /// Hosts do not see the volume any more, which is to go in this way.
-    Hidden(VolumeId, Ticket, Farewell),
+    Hidden(VolumeId, Ticket, DeletionKind),
     /// All processes have said, in this epoch or a later one, who uses the volume.
-    Removable(VolumeId, Epoch, Farewell),
+    Removable(VolumeId, Epoch, DeletionKind),
     /// The map says that the volume is deleted, and can be brought back.
     Deleted(VolumeId, Ticket),
     /// The map says that the volume is not deleted any more.
@@ -250,7 +250,7 @@ impl Commands<'_> {
                 )
             }
             Wait::Surveying(_) | Wait::LookOn(_) => "a check of the data beyond the new size".to_string(),
-            Wait::Clearing(_) => "the new space of the volume to be zeroed".to_string(),
+            Wait::Clearing(_) => "the added space of the volume to be zeroed".to_string(),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)

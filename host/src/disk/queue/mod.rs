@@ -60,7 +60,7 @@ impl DiskQueue {
         if !POSSIBLE.contains(&policy) {
             let names = POSSIBLE.map(Policy::name).join(", ");
             return fail(format!(
-                "queue: {} chooses by where the platter is, which a disk tells nobody; there are \
+                "queue: {} needs the platter's position, which disks do not report; choose from \
                  {names}",
                 policy.name()
             ));
@@ -69,7 +69,7 @@ impl DiskQueue {
         let depth = depth.unwrap_or(usual);
         if depth == 0 || depth > Self::DEEPEST {
             return fail(format!(
-                "queue_depth: a disk cannot be given {depth} operations at a time; choose 1 to {}",
+                "queue_depth: {depth} operations at a time are not possible; choose 1 to {}",
                 Self::DEEPEST
             ));
         }

@@ -2,25 +2,24 @@
 //! another node when theirs stops.
 //!
 //! A write that is given to another node may take effect twice: all of the first attempt, or
-//! some of its chunks, may have happened, or the survivors may settle that it did. In
-//! between nobody must have seen it and nobody must have written over it, or what was
-//! overwritten would come back. So one rule holds for all requests of this process, whoever
-//! their host and their node: **while a change is in work, no other request that touches the
+//! some of its chunks, may have happened, or the survivors may settle that it did. In between no host must have seen
+//! it and none must have overwritten it, or overwritten content would return. So one rule holds for all requests of
+//! this process, whoever their host and their node: **while a change is in work, no other request that touches the
 //! same bytes is.** Later ones wait here, in the order in which they came, and a change also
 //! waits for earlier ones that wait.
 //!
 //! What follows from it: between a change's beginning and its end nobody reads or writes its
 //! bytes, so that doing it again is the same as doing it once, and to hosts it happens at one
-//! instant before its answer. What is begun after it has a later timestamp than each of its
-//! attempts, also than one that is still being settled, and nodes keep to that order. A
+//! instant before its answer. Requests begun after it have later timestamps than each of its attempts, also than one
+//! that is still being settled, and nodes keep to that order. A
 //! change that nobody waits for any more, because its connection is gone, is not given to
 //! another node nor begun again by its own; it keeps its bytes until its node has answered or
 //! stopped, and what became of it is then for the survivors to settle, before anything later.
 //!
 //! The node of a host that is its own controller may be left out by the others, while the host was
 //! paused, and come back as a new one: there is no other to give its requests to, and they are
-//! *parked* until it is back. Another host may have written over what the others have settled of them. So in
-//! a cluster what is given to a node for a second time is asked after first, by the name that it had
+//! *parked* until it is back. Another host may have written over what the others have settled of them. So in a cluster
+//! the outcome of a request given to a node for a second time is determined first, by the name that it had
 //! the first time, and done only if it has not happened (docs/messages.md).
 //!
 //! Reads may be given to another node as they are: they change nothing. A change may begin
@@ -88,16 +87,16 @@ pub(crate) enum Leave {
     Unsaid,
 }
 
-/// A request that is to be given to a node.
+/// A request to give to a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) volume: VolumeId,
     pub(crate) op: HostOp,
     /// Its place in the graph of requests, if its host gave it one.
     pub(crate) place: Option<Place>,
-    /// What was written before must be safe before it begins.
+    /// Earlier writes must be safe before it begins.
     pub(crate) first_flush: bool,
-    /// The answer waits until what was written is safe.
+    /// The answer waits until the writes are safe.
     pub(crate) then_flush: bool,
     /// Its host has asked for it before, here or in another process.
     pub(crate) again: bool,
@@ -281,7 +280,7 @@ impl Requests {
         its.min().unwrap_or(name.number).min(name.number)
     }
 
-    /// What is known of where a request comes from.
+    /// The known origin of a request.
     fn origin(&mut self, engine: &mut Engine, pending: &mut Pending, oldest: u64) -> Origin {
         let since = *pending.since.get_or_insert_with(|| match pending.job.again {
             // What its host asked of other processes is known by its name only.
@@ -434,7 +433,7 @@ impl Requests {
             return None;
         }
         let result = match result {
-            // It may be permitted all the same. Some of it may have been done before.
+            // It may be permitted nevertheless. Some of it may have been done before.
             Err(HostError::Outdated) if pending.owner.is_some() && !pending.left => {
                 if pending.job.place.is_none() {
                     pending.again = true;
@@ -523,8 +522,8 @@ impl Requests {
     }
 
     /// A host that names its requests is not connected any more. What waits is dropped, and its
-    /// numbers are returned. What is in work goes on, so that the host hears of it when it
-    /// comes back; but if it does not come back, or may elsewhere, no node begins it again. (It
+    /// numbers are returned. Requests in progress continue, so that the host receives their outcomes when it
+    /// reconnects; but if it does not come back, or may elsewhere, no node begins it again. (It
     /// could then happen after what the host asks there.)
     pub(crate) fn leave(&mut self, engine: &mut Engine, host: HostId, how: Leave) -> Vec<u64> {
         let number = |p: &Pending| match p.owner {

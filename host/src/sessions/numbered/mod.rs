@@ -1,9 +1,9 @@
-//! Hosts that say which requests must come first: what is known of the requests of each, in
-//! which order they may begin, and what became of those whose host has not heard of it.
+//! Hosts that say which requests must come first: the known requests of each, the order in which they may begin, and
+//! the outcomes that the host has not acknowledged.
 //!
 //! A host numbers its requests one after the other and says with each which is the oldest that
-//! it has not heard the end of (TickerTAIP, 3.4.3). What is below that is complete, and
-//! forgotten. Here a request *begins*: it is handed to a node when all that must come first are
+//! it has not heard the end of (TickerTAIP, 3.4.3). Everything below that is complete, and forgotten. Here a request
+//! *begins*: it is handed to a node when all that must come first are
 //! complete, so that its effect is as if it began after them (3.4.2). On a volume whose ordering is
 //! the sequencer's, requests of different hosts may depend on one another and the nodes see to
 //! all of it: there nothing is held back here.
@@ -18,8 +18,8 @@
 //! change that is done is answered and not done again. One in work is answered when it ends.
 //! One that was held when the connection broke was given up then, and so is new. So nothing is
 //! done twice while this process remembers the host: as long as it is connected, and
-//! [`REMEMBERED`] after that. A host that comes to another process of a cluster takes with it what
-//! is known of it ([`NumberedHosts::take_leave`], [`NumberedHosts::adopt`]), unless that is lost with a
+//! [`REMEMBERED`] after that. A host that moves to another process of a cluster takes its state along
+//! ([`NumberedHosts::take_leave`], [`NumberedHosts::adopt`]), unless that is lost with a
 //! process; `docs/client-protocol.md` says what follows.
 //!
 //! No I/O and no clock here: the reactor says what time it is and does what comes of it.
@@ -41,8 +41,8 @@ pub(crate) const NEVER_ISSUED: Duration = Duration::from_secs(30);
 /// How many requests that have not been sent a host may name.
 pub(crate) const MOST_UNISSUED: usize = 64;
 
-/// How far a number may be ahead of the oldest that its host has not heard of. What is kept of
-/// the requests of a host is bounded by it.
+/// How far a number may be ahead of the oldest that its host has not heard of. It bounds the state kept of a host's
+/// requests.
 pub(crate) const AHEAD: u64 = 16_384;
 
 /// How long a failure is known after its host has heard of it: requests that name it may be on
@@ -86,7 +86,7 @@ pub(crate) enum Failure {
     Host(HostError),
     /// Its number is too far ahead.
     #[error(
-        "request {number} is {AHEAD} or more ahead of {oldest}, the oldest that the host has not heard of"
+        "request {number} is {AHEAD} or more ahead of {oldest}, the oldest that the host has not acknowledged"
     )]
     TooFarAhead {
         /// The request.
@@ -144,7 +144,7 @@ enum State {
     Failed(Failure, Instant),
 }
 
-/// What is known of a host.
+/// The state of a host.
 struct NumberedHost {
     volume: VolumeId,
     conn: Option<usize>,
@@ -161,7 +161,7 @@ struct NumberedHost {
     names: Names,
 }
 
-/// What is known of all hosts that speak the native protocol.
+/// The state of all hosts that use the native protocol.
 #[derive(Default)]
 pub(crate) struct NumberedHosts {
     hosts: BTreeMap<HostId, NumberedHost>,
@@ -235,8 +235,8 @@ impl NumberedHosts {
         }
     }
 
-    /// A host is at another process now. Once nothing of it is in work here, what was done and it
-    /// may not have heard of; it is not remembered here any more.
+    /// A host is at another process now. Once none of its requests is in progress here, the outcomes that it may not
+    /// have received; it is not remembered here any more.
     pub(crate) fn take_leave(&mut self, host: HostId) -> Option<Vec<u64>> {
         let Some(session) = self.hosts.get(&host) else { return Some(Vec::new()) };
         if session.conn.is_some() || !session.is_idle() {
@@ -345,7 +345,7 @@ impl NumberedHost {
             Some(State::Done) if ask.changes() => {
                 out.push(Step::Answer(host, number, Ok(HostData::Done)));
             }
-            // What was read is not kept, and what was flushed may have grown. All that comes first
+            // Content of reads is not kept, and flushed writes may have grown. All that comes first
             // is complete, since it was done.
             Some(State::Done) => {
                 let ask = Ask { sequenced: false, after: Vec::new(), ..ask };

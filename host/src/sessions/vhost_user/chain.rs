@@ -47,7 +47,7 @@ impl Table {
         }
         let at = self.at.checked_add(u64::from(index) * DESCRIPTOR);
         let read = at.and_then(|at| guest.read_obj(at).ok());
-        read.ok_or(Broken("a descriptor lies outside the memory"))
+        read.ok_or(Broken("a descriptor is outside the memory"))
     }
 }
 
@@ -88,10 +88,10 @@ impl Chain {
         let segment = Segment { at: descriptor.addr(), len: descriptor.len() as usize };
         let is_filled = descriptor.flags() & VRING_DESC_F_WRITE as u16 != 0;
         if descriptor.flags() & VRING_DESC_F_INDIRECT as u16 != 0 {
-            return Err(Broken("a table of descriptors is not where one may be"));
+            return Err(Broken("a table of descriptors is at an invalid place"));
         }
         if !is_filled && !self.to_fill.is_empty() {
-            return Err(Broken("a request goes on behind the room for its answer"));
+            return Err(Broken("a request continues after the buffer for its answer"));
         }
         if segment.len == 0 {
             return Ok(());
@@ -112,7 +112,7 @@ fn indirect(descriptor: Descriptor) -> Result<Table, Broken> {
     let len = u64::from(descriptor.len());
     let is_alone = descriptor.flags() & VRING_DESC_F_NEXT as u16 == 0;
     if !is_alone || !len.is_multiple_of(DESCRIPTOR) || len == 0 {
-        return Err(Broken("a table of descriptors has a wrong form"));
+        return Err(Broken("a table of descriptors is malformed"));
     }
     if len / DESCRIPTOR > MOST_INDIRECT {
         return Err(Broken("a table of descriptors is too long"));

@@ -100,11 +100,11 @@ impl QueueInflight {
     }
 
     fn get<T: vm_memory::ByteValued>(&self, at: usize) -> T {
-        self.slice().read_obj(at).expect("a field lies within")
+        self.slice().read_obj(at).expect("a field is within")
     }
 
     fn put<T: vm_memory::ByteValued>(&self, at: usize, value: T) {
-        self.slice().write_obj(value, at).expect("a field lies within");
+        self.slice().write_obj(value, at).expect("a field is within");
     }
 
     fn entry(head: u16) -> usize {

@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let Some((first, others)) = self.segments.split_first() else {
-                return Err(io::Error::other("more bytes than the request has room for"));
+                return Err(io::Error::other("more bytes than the request's buffers hold"));
             };
             let (now, later) = bytes.split_at(bytes.len().min(first.len - self.filled));
             let at = first.at.unchecked_add(self.filled as u64);

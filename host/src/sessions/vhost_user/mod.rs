@@ -47,7 +47,7 @@ use work::{Begun, Work};
 
 use super::link::End;
 use super::numbered::Failure;
-use super::patience::Patience;
+use super::receive_timeout::ReceiveTimeout;
 use super::room::Room;
 use super::{Arrival, Asked, Attach, FrontEnd, Parting, Refused, Said, Session};
 use crate::doors::who::Who;
@@ -124,7 +124,7 @@ pub(super) struct VhostUser {
     first: usize,
     last_failure: Option<String>,
     complaint: Option<String>,
-    patience: Patience,
+    receive_timeout: ReceiveTimeout,
 }
 
 impl VhostUser {
@@ -160,7 +160,7 @@ impl VhostUser {
             first: 0,
             last_failure: None,
             complaint: None,
-            patience: Patience::with_nobody(),
+            receive_timeout: ReceiveTimeout::with_nobody(),
         }
     }
 
@@ -533,8 +533,8 @@ impl Session for VhostUser {
         self.complaint.take()
     }
 
-    fn look_at_patience(&mut self, _: Instant) -> &Patience {
-        &self.patience
+    fn check_receive_timeout(&mut self, _: Instant) -> &ReceiveTimeout {
+        &self.receive_timeout
     }
 
     fn leave_room(&mut self, _: usize, _: &mut Room) {}

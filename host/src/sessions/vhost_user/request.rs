@@ -86,7 +86,7 @@ impl Parts {
     /// The parts of a chain, and its header. One that has no room for a status cannot be answered.
     pub(super) fn of(guest: &Guest, chain: Chain) -> Result<(Parts, Option<[u8; HEADER]>), Broken> {
         let Chain { mut to_read, mut to_fill } = chain;
-        let last = to_fill.last_mut().ok_or(Broken("a request has no room for its status"))?;
+        let last = to_fill.last_mut().ok_or(Broken("a request has no buffer for its status"))?;
         last.len -= 1;
         let status = last.at.unchecked_add(last.len as u64);
         to_fill.pop_if(|segment| segment.len == 0);
@@ -191,7 +191,7 @@ impl Parts {
     /// Writes how it ended.
     pub(super) fn end(&self, guest: &Guest, status: Status) -> Result<(), Broken> {
         let written = guest.write_obj(status.byte(), self.status);
-        written.map_err(|_| Broken("the room for a status is gone"))
+        written.map_err(|_| Broken("the buffer for a status no longer exists"))
     }
 }
 

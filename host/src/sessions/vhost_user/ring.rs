@@ -84,7 +84,7 @@ impl Ring {
         let Some(places) = self.places else { return };
         let is_there = self.place(places, memory).is_ok() && self.is_sound(memory.guest());
         if self.queue.ready() && !is_there {
-            self.break_off(Broken("its memory has been taken away"));
+            self.break_off(Broken("its memory has been removed"));
         }
     }
 
@@ -175,7 +175,7 @@ impl Ring {
         if let Some(head) = self.again.pop_front() {
             return Ok(Some(head));
         }
-        let wrong = |_| Broken("the ring of requests makes no sense");
+        let wrong = |_| Broken("the ring of requests is invalid");
         // A second look, after the driver has been told that it must say when there is more.
         for _ in 0..2 {
             let next = self.queue.iter(guest).map_err(wrong)?.next();

@@ -178,14 +178,14 @@ fn wrong_descriptors_break_a_queue_and_right_ones_do_not() {
         (vec![(0x9000, 1, NEXT, 1), status], "outside"),
         (vec![(u64::MAX - 3, 16, NEXT, 1), status], "outside"),
         (vec![(0x4000, u32::MAX, NEXT, 1), status], "outside"),
-        (vec![(0x5000, 1, FILLED | NEXT, 1), (0x4000, 16, 0, 0)], "behind the room"),
-        (vec![(0x1000, 24, TABLE, 0)], "wrong form"),
-        (vec![(0x1000, 0, TABLE, 0)], "wrong form"),
-        (vec![(0x1000, 32, TABLE | NEXT, 1), status], "wrong form"),
+        (vec![(0x5000, 1, FILLED | NEXT, 1), (0x4000, 16, 0, 0)], "after the buffer"),
+        (vec![(0x1000, 24, TABLE, 0)], "malformed"),
+        (vec![(0x1000, 0, TABLE, 0)], "malformed"),
+        (vec![(0x1000, 32, TABLE | NEXT, 1), status], "malformed"),
         (vec![(0x1000, 16 * 1025, TABLE, 0)], "too long"),
-        (vec![(0x9000, 32, TABLE, 0)], "lies outside"),
-        (vec![(0x1000, 32, TABLE, 0), status], "not where one may be"),
-        (vec![header, (0x1000, 32, TABLE, 0)], "not where one may be"),
+        (vec![(0x9000, 32, TABLE, 0)], "is outside"),
+        (vec![(0x1000, 32, TABLE, 0), status], "at an invalid place"),
+        (vec![header, (0x1000, 32, TABLE, 0)], "at an invalid place"),
     ] {
         let said = walk(&wrong).unwrap_err();
         assert!(said.0.contains(why), "{wrong:x?}: {said}");

@@ -156,8 +156,9 @@ fn judge_file(dir: &Path, copy: &Content, text: &str, accept_older: bool) -> Res
         Ok(content) => Ok(format!("intact but older: version {}", content.version)),
         Err(e) if state_file::is_sealed(&there) => fail(format!("{}: {e}", path.display())),
         Err(_) if state_file::version_named(&there).is_some_and(newer) => fail(format!(
-            "{} is damaged and had version {}; the newest copy has version {}. With the older map, a node that has been away \
-             since may wrongly count as up to date. Look for missing disks; if there are none, use the older map with \
+            "{} is damaged and had version {}; the newest copy has version {}. With the older \
+             map, a node that has been down since may wrongly count as up to date. Look for \
+             missing disks; if there are none, use the older map with \
              --accept-older, and then run `weft scrub`",
             path.display(),
             state_file::version_named(&there).unwrap_or(0),
@@ -171,7 +172,7 @@ fn shown(disk: &OnDisk, newest: &Newest) -> (PathBuf, Vec<u64>, String) {
     let versions: Vec<u64> = disk.copies.iter().map(|c| c.version).collect();
     let said = match versions.first() {
         Some(version) if *version == newest.copy.version => "has the newest",
-        Some(_) => "has older ones only: it was away",
+        Some(_) => "has older ones only: it was down",
         None => what_of(disk),
     };
     (disk.path.clone(), versions, said.to_string())

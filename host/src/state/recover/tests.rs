@@ -46,7 +46,7 @@ fn the_newest_copy_counts_and_copies_that_contradict_it_are_refused() {
     assert_eq!((read.version, &read.map), (5, &content.map));
     assert_eq!(made.as_bytes(), newer.payload);
     let said: Vec<String> = disks.iter().map(|d| shown(d, &found).2).collect();
-    assert!(said[1].contains("newest") && said[2].contains("was away"), "{said:?}");
+    assert!(said[1].contains("newest") && said[2].contains("was down"), "{said:?}");
 
     let other = MapCopy { payload: new.payload.clone(), ..newer.clone() };
     let both = [(0, &newer), (1, &other)].map(|(n, copy)| disk(n, std::slice::from_ref(copy)));

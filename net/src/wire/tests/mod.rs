@@ -211,7 +211,7 @@ fn body() -> BoxedStrategy<Body> {
         (volume_id(), any::<u64>(), done(), vec(ts(), 0..3)).prop_map(
             |(volume, number, result, counted)| Body::Done { volume, number, result, counted }
         ),
-        (volume_id(), any::<u64>()).prop_map(|(volume, number)| Body::Anew { volume, number }),
+        (volume_id(), any::<u64>()).prop_map(|(volume, number)| Body::Resend { volume, number }),
         (header(), 0..32usize).prop_map(|(header, column)| Body::Fetch { header, column }),
         (holder(), ts(), volume_id(), (range(), any::<u32>(), calculators()), 0..32usize, placed)
             .prop_map(|(holder, ts, volume, (range, avoid, calculators), column, pieces)| {

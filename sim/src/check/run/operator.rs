@@ -1,6 +1,6 @@
 //! What an operator does in a run while hosts work and things fail: has columns moved until disks are
-//! equally full, makes the volume smaller and larger, bounds rates; where there are processes, admits
-//! nodes and takes some out for good.
+//! equally full, makes the volume smaller and larger, bounds rates; where there are processes, admits nodes and
+//! removes some permanently.
 //!
 //! All of it is drawn from a stream of its own, and only in some runs, so that older seeds stay what
 //! they were. In these runs the volume is at first on some of the nodes only.
@@ -24,7 +24,7 @@ pub(super) struct Operator {
     sizing_rng: Rng,
     /// Bytes of an extent's column.
     pub column_bytes: u64,
-    /// Whether the last word was that disks are to be made equally full.
+    /// Whether the last command was to make disks equally full.
     pub evens: bool,
     /// Stripes that the volume had at first.
     pub stripes: u64,
@@ -51,7 +51,7 @@ impl Operator {
         FillRates { floor, ceiling }
     }
 
-    /// When disks are to be made equally full, and when no more.
+    /// When balancing of disks starts, and when it stops.
     pub fn moves(&mut self, span: Nanos) -> Vec<(Nanos, Fault)> {
         let mut plan = Vec::new();
         if self.rng.u8(0..4) > 0 {
@@ -91,7 +91,7 @@ impl Run {
         }
     }
 
-    /// Makes it larger, by whole stripes, and clears what is new.
+    /// Makes it larger, by whole stripes, and clears the new range.
     fn grow(&mut self, stripes: u64) -> Result<(), String> {
         let before = self.volume.size;
         let size = stripes * self.volume.geometry.stripe_bytes();
@@ -114,7 +114,7 @@ impl Run {
         let blocks = before / BLOCK..size / BLOCK;
         self.by_operator();
         self.ask(0, &Did::Wrote { zeros: true }, blocks, HostOp::WriteZeroes(range));
-        self.until("what is new is cleared", |run| run.clients[0].op.is_none())
+        self.until("the added range is cleared", |run| run.clients[0].op.is_none())
     }
 
     /// Has the map say so, while as many nodes die as the layout bears, or all power goes. In half of the cases columns move
@@ -142,8 +142,8 @@ impl Run {
         Ok(())
     }
 
-    /// Perhaps has a node drained of which a column is not drained yet, and waits until its columns are on their way, as far
-    /// as there is room.
+    /// Perhaps drains a node that has a column not being drained, and waits until its columns are moving, if there is
+    /// space.
     fn begin_to_move(&mut self) -> Result<Option<NodeId>, String> {
         let f = self.options.faults;
         let map = self.world.map();
@@ -161,7 +161,7 @@ impl Run {
         Ok(node)
     }
 
-    /// Plans what is to go wrong while the map changes. No host asks for anything then.
+    /// Plans faults while the map changes. No host asks for anything then.
     fn disturb(&mut self) {
         match self.members {
             Some(_) => self.disturb_members(),
@@ -169,8 +169,8 @@ impl Run {
         }
     }
 
-    /// At rest, between phases, where there are processes: perhaps a node leaves for good. What is on it goes
-    /// to the others, it is switched off, and taken out of the map.
+    /// At rest, between phases, where there are processes: perhaps a node leaves permanently. Its content moves to the
+    /// others, it is switched off, and removed from the map.
     pub(super) fn leave(&mut self) -> Result<(), String> {
         let Some(node) = self.draw_leaver() else { return Ok(()) };
         self.leaving = true;
@@ -210,7 +210,7 @@ impl Run {
         let op = self.operator.as_mut().filter(|_| self.options.faults.operator)?;
         let leaves = op.rng.u8(0..3) == 0;
         let map = self.world.map();
-        // So many can hold a column of an extent together.
+        // This many can hold a column of an extent together.
         let places = map.places(&self.volume.apart);
         let domains: BTreeSet<usize> =
             places.iter().filter(|p| p.sectors > 0).map(|p| p.domain).collect();

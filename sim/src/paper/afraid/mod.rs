@@ -56,7 +56,7 @@ const OF_BUSIEST: u64 = 21_134;
 #[rustfmt::skip]
 const SETTINGS: [Setting; 18] = [
     setting("disk MTTF, raw", "1M hours", "1,000,000 hours"),
-    setting("coverage", "0.5", "0.5: 2,000,000 hours until a failure that nobody foresaw"),
+    setting("coverage", "0.5", "0.5: 2,000,000 hours until an unpredicted failure"),
     setting("MTTR", "48 hours", "48 hours"),
     setting("support MTTDL", "2M hours", "2,000,000 hours"),
     setting("stripe unit", "8KB", "8,192 bytes"),

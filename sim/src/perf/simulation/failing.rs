@@ -139,7 +139,7 @@ impl Simulation {
             self.lines_change(|lines, now, out| lines.sets_link(now, ends, dies, out));
             return Ok(());
         }
-        let node = u32::from(node.expect("what is of no link is of a node"));
+        let node = u32::from(node.expect("a fault without a link has a node"));
         let dies = what == FaultKind::NodeDies;
         self.lines_change(|lines, now, out| lines.sets_node(now, node, dies, out));
         let failing = self.failing.as_mut().expect("there are faults");
@@ -295,8 +295,8 @@ impl Simulation {
         if sleeps && map.epoch > 1 {
             let at = self.queue.now() as f64 / 1e9;
             return Err(format!(
-                "at {at:.3} s more columns are lost than the layout can recover: a disk that is filled counts as lost until it is \
-                 whole; let nodes die later, or give another volume.layout"
+                "at {at:.3} s more columns are lost than the layout tolerates: a disk counts as \
+                 lost until it is rebuilt; let nodes die later, or give another volume.layout"
             ));
         }
         Ok(())

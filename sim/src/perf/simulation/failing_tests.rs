@@ -151,7 +151,7 @@ fn a_node_that_dies_while_another_is_filled_ends_the_run_in_words() {
         (9.0, NodeReturns, 2),
     ]);
     let why = Simulation::new(&system, 0).unwrap().run().unwrap_err();
-    assert!(why.contains("more columns are lost than the layout can recover"), "{why}");
+    assert!(why.contains("more columns are lost than the layout tolerates"), "{why}");
 }
 
 #[test]
@@ -167,20 +167,17 @@ fn faults_that_cannot_be_are_refused() {
     );
     assert_eq!(
         problem(&[(1.0, NodeReturns, 2)]),
-        "faults[0].node = 2: node 2 is not dead at 1 s; let it die first"
+        "faults[0].node = 2: node 2 is up at 1 s; let it fail first"
     );
     assert_eq!(
         problem(&[(2.0, NodeDies, 2), (1.0, NodeDies, 2)]),
-        "faults[0].node = 2: node 2 is dead at 2 s; let it return first"
+        "faults[0].node = 2: node 2 is down at 2 s; let it return first"
     );
     let lost = problem(&[(1.0, NodeDies, 2), (2.0, NodeDies, 3)]);
-    assert!(
-        lost.starts_with("faults[1].node = 3: raid5 does not bear what is dead then"),
-        "{lost}"
-    );
+    assert!(lost.starts_with("faults[1].node = 3: raid5 does not tolerate the failures"), "{lost}");
     assert!(problem(&[(-1.0, NodeDies, 2)]).starts_with("faults[0].at_s = -1: give 0 to 1e6"));
     let mut stays = system(&[(1.0, NodeDies, 2)]);
-    assert!(stays.check().unwrap_err().expected.contains("nothing is ever whole again"));
+    assert!(stays.check().unwrap_err().expected.contains("the array never recovers"));
     stays.faults.clear();
-    assert!(stays.check().unwrap_err().expected.contains("nothing is ever lost"));
+    assert!(stays.check().unwrap_err().expected.contains("there are no faults"));
 }

@@ -154,12 +154,12 @@ impl Simulation {
     /// its time went.
     ///
     /// # Errors
-    /// If a request fails, or nothing happens any more.
+    /// If a request fails, or no events are left.
     pub fn trace(mut self, request: u64) -> Result<Timeline, String> {
         self.timeline = Some(Timeline::new(request));
         let mut followed = false;
         loop {
-            let event = self.queue.pop().ok_or("nothing happens any more")?;
+            let event = self.queue.pop().ok_or("no events are left")?;
             self.happens(event)?;
             // It is answered once it is followed no more.
             let follows = self.timeline.as_ref().is_some_and(Timeline::follows);
@@ -178,7 +178,7 @@ impl Simulation {
     /// Runs until enough requests are done, and says how it went.
     ///
     /// # Errors
-    /// If a request fails, or nothing happens any more.
+    /// If a request fails, or no events are left.
     pub fn run(mut self) -> Result<Outcome, String> {
         self.run_to_end()?;
         self.outcome()
@@ -188,7 +188,7 @@ impl Simulation {
     /// were used at all.
     ///
     /// # Errors
-    /// If a request fails, or nothing happens any more.
+    /// If a request fails, or no events are left.
     pub fn resources(mut self) -> Result<Vec<Used>, String> {
         self.run_to_end()?;
         let kinds = [
@@ -206,7 +206,7 @@ impl Simulation {
         let mut warm = self.run.is_warm();
         while !self.has_enough() {
             let Some(event) = self.queue.pop() else {
-                return Err("nothing happens any more, and requests are not done".to_string());
+                return Err("no events are left, and requests are not done".to_string());
             };
             self.events += 1;
             self.happens(event)?;
@@ -248,11 +248,11 @@ impl Simulation {
     /// and says how long requests took, in the order of their replies.
     ///
     /// # Errors
-    /// If a request fails, or nothing happens any more.
+    /// If a request fails, or no events are left.
     pub fn pilot(mut self) -> Result<Batches, String> {
         self.pilot = Some(Batches::default());
         while !self.has_enough() {
-            let event = self.queue.pop().ok_or("nothing happens any more")?;
+            let event = self.queue.pop().ok_or("no events are left")?;
             self.happens(event)?;
         }
         Ok(self.pilot.take().unwrap_or_default())

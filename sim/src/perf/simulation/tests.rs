@@ -360,7 +360,7 @@ fn what_of_a_trace_cannot_be_is_refused() {
             |s| s.measure.warm_up = WarmUp::Requests(13),
             "measure.warm_up = 13: the trace has 13 requests; give less",
         ),
-        (|s| s.measure.replications = 2, "measure.replications = 2: a trace has no chance"),
+        (|s| s.measure.replications = 2, "measure.replications = 2: neither the trace nor"),
         (
             |s| s.volume.size_bytes = Some(1 << 20),
             "workload.requests.trace.file = t.csv: the trace",
@@ -395,7 +395,7 @@ fn a_trace_that_is_no_longer_what_was_read_fails_the_run() {
     let longer = trace().replace(",10999808,", ",19999744,");
     assert_ne!(longer, trace());
     let said = with(longer).unwrap().run().unwrap_err();
-    assert!(said.contains("beyond what the survey"), "{said}");
+    assert!(said.contains("the range that the survey"), "{said}");
     let none = with(String::new()).err().expect("refused").to_string();
     assert!(none.contains("t.csv: it is empty"), "{none}");
 }

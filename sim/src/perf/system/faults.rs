@@ -131,7 +131,7 @@ impl System {
     pub(super) fn check_faults(&self) -> Result<(), Problem> {
         self.recovery.check()?;
         if self.measure.until_whole && self.faults.is_empty() {
-            let expected = "nothing is ever lost; give faults, or false";
+            let expected = "there are no faults; give some, or false";
             return Err(Problem::new("measure.until_whole", true, expected));
         }
         if self.faults.is_empty() {
@@ -140,7 +140,8 @@ impl System {
         let nodes = u64::from(self.nodes.workers) + self.nodes.diskless() as u64;
         if nodes > MOST_TIMESTAMPED {
             let expected = format!(
-                "all nodes of an array with faults need timestamps, which tell {MOST_TIMESTAMPED} apart; give fewer, or no faults"
+                "all nodes of an array with faults need timestamps, which distinguish \
+                 {MOST_TIMESTAMPED} nodes; give fewer, or no faults"
             );
             return Err(Problem::new("nodes.workers", self.nodes.workers, expected));
         }
@@ -164,8 +165,7 @@ impl System {
                 _ => {
                     let (of, other) =
                         if fault.what.is_of_link() { ("link", "node") } else { ("node", "link") };
-                    let expected =
-                        format!("it happens to a {of}; give {of}, and leave {other} out");
+                    let expected = format!("it happens to a {of}; give {of}, and omit {other}");
                     return Err(within_list(Problem::new("what", fault.what.word(), expected)));
                 }
             }
@@ -173,7 +173,7 @@ impl System {
         }
         let dead = standing.dead;
         if self.measure.until_whole && dead.contains(&true) {
-            let expected = "a node stays dead, so nothing is ever whole again; let it return, or \
+            let expected = "a node stays down, so the array never recovers; let it return, or \
                             give false";
             return Err(Problem::new("measure.until_whole", true, expected));
         }
@@ -187,7 +187,7 @@ impl System {
         if node >= workers {
             let last = workers - 1;
             return refuse(match self.nodes.roles.hosts_are_nodes() {
-                true => format!("nodes without disk do not die here; give 0 to {last}"),
+                true => format!("nodes without a disk cannot fail here; give 0 to {last}"),
                 false => format!("there are {workers} nodes with disks; give 0 to {last}"),
             });
         }
@@ -196,8 +196,8 @@ impl System {
         if is_dead == dies {
             let at = fault.at_s;
             return refuse(match is_dead {
-                true => format!("node {node} is dead at {at} s; let it return first"),
-                false => format!("node {node} is not dead at {at} s; let it die first"),
+                true => format!("node {node} is down at {at} s; let it return first"),
+                false => format!("node {node} is up at {at} s; let it fail first"),
             });
         }
         if let Some(graph) = &mut standing.links {
@@ -206,14 +206,14 @@ impl System {
         let lost = |n: NodeId| dead.get(usize::from(n.0)).is_some_and(|dead| *dead);
         if standing.volume.is_lost_with(lost) {
             return refuse(format!(
-                "{} does not bear what is dead then; let others return before, or give another volume.layout",
+                "{} does not tolerate the failures at that time; let others return before, or \
+                 give another volume.layout",
                 self.volume.layout.0
             ));
         }
         let originators = &dead[..usize::from(self.nodes.originators)];
         if !originators.is_empty() && originators.iter().all(|dead| *dead) {
-            let expected =
-                "nobody would take hosts' requests any more; give more nodes.originators";
+            let expected = "no node would take hosts' requests; give more nodes.originators";
             return refuse(expected.to_string());
         }
         Ok(())
@@ -241,8 +241,8 @@ impl Standing {
         let refuse = |expected: String| Err(Problem::new("link", format!("[{a}, {b}]"), expected));
         let Some(graph) = &mut self.links else {
             return refuse(
-                "only a torus, or links between any two nodes of an array, have links that die; let a node die, or \
-                 give links.fabric = torus or point-to-point"
+                "only a torus, or links between any two nodes of an array, have links that fail; \
+                 let a node fail, or give links.fabric = torus or point-to-point"
                     .to_string(),
             );
         };
@@ -253,7 +253,7 @@ impl Standing {
                 true => {
                     let near: Vec<String> =
                         graph.neighbours(ends.0).map(|n| n.to_string()).collect();
-                    format!("there is no such link; node {a} has links to {}", near.join(", "))
+                    format!("this link does not exist; node {a} has links to {}", near.join(", "))
                 }
                 false => format!("give two of the {nodes} nodes, from 0"),
             });
@@ -264,8 +264,8 @@ impl Standing {
         if !changes {
             let at = fault.at_s;
             return refuse(match dies {
-                true => format!("it is dead at {at} s; let it return first"),
-                false => format!("it is not dead at {at} s; let it die first"),
+                true => format!("it is down at {at} s; let it return first"),
+                false => format!("it is up at {at} s; let it fail first"),
             });
         }
         graph.sets_link(ends, dies);
@@ -277,8 +277,8 @@ impl Standing {
         if self.links.as_mut().is_none_or(Graph::is_connected) {
             return Ok(());
         }
-        let expected = "living nodes would have no way to one another then; let others return before, or let nodes die \
-                        whose links are dead";
+        let expected = "nodes that are up would have no path to one another then; let others \
+                        return before, or let nodes fail whose links are down";
         Err(Problem::new("at_s", fault.at_s, expected))
     }
 }

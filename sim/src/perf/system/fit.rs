@@ -32,8 +32,8 @@ impl System {
         }
         let replications = self.measure.replications;
         if replications > 1 && !self.has_chance(disk) {
-            let expected = "a trace has no chance, and nothing else of this system has: all runs \
-                            would be the same; give 1";
+            let expected =
+                "neither the trace nor this system is random: all runs would be the same; give 1";
             return Err(Problem::new("measure.replications", replications, expected));
         }
         Ok(())
@@ -81,8 +81,7 @@ impl System {
             return Ok(());
         }
         if let Some(links) = &hosts.links {
-            let expected =
-                "hosts that are nodes are on the array's own links; leave hosts.links out";
+            let expected = "hosts that are nodes are on the array's own links; omit hosts.links";
             return Err(Problem::new("hosts.links.mb_s", links.mb_s, expected));
         }
         let (word, chosen) = self.nodes.roles.chooses();
@@ -91,15 +90,15 @@ impl System {
             return Err(Problem::new("nodes.originators", self.nodes.originators, expected));
         }
         if chosen.is_some() && self.volume.dispatch != Dispatch::Collaborative {
-            let expected = format!("nodes.roles = {word} settles it; leave it out");
+            let expected = format!("nodes.roles = {word} determines it; omit it");
             return Err(Problem::new("volume.dispatch", self.volume.dispatch, expected));
         }
         let others = u64::from(self.nodes.lock_servers) + u64::from(self.workload.hosts);
         let nodes = u64::from(self.nodes.workers) + others;
         if nodes > MOST_TIMESTAMPED {
             let expected = format!(
-                "with the workers and the lock servers there would be {nodes} nodes, and timestamps \
-                 tell {MOST_TIMESTAMPED} apart; give fewer"
+                "with the workers and the lock servers there would be {nodes} nodes, and \
+                 timestamps distinguish {MOST_TIMESTAMPED}; give fewer"
             );
             return Err(Problem::new("workload.hosts", self.workload.hosts, expected));
         }
@@ -111,8 +110,8 @@ impl System {
         let sector = self.sector_bytes()?;
         if !SECTOR.is_multiple_of(sector) {
             let expected = format!(
-                "its sectors have {sector} bytes, and no whole number of them makes {SECTOR}, which a \
-                 node's sectors have; give a disk with {SECTOR} or a divisor of it"
+                "its sectors have {sector} bytes, which does not divide {SECTOR}, the size of a \
+                 node's sectors; give a disk with {SECTOR} or a divisor of it"
             );
             return Err(Problem::new("disks.model", &self.disks.model, expected));
         }
@@ -133,7 +132,7 @@ impl System {
             within("hosts.admits", f64::from(admits))?;
         }
         if matches!(order, Scheduler::Satf | Scheduler::Bnn) {
-            let expected = "a host knows addresses alone; give fcfs, sstf or c-look";
+            let expected = "a host knows only addresses; give fcfs, sstf or c-look";
             return Err(Problem::new("hosts.scheduler", order.name(), expected));
         }
         match order != Scheduler::Fcfs && admits.is_none() {
@@ -150,7 +149,7 @@ impl System {
     pub(super) fn check_threads(&self) -> Result<(), Problem> {
         let (nodes, hosts) = (&self.nodes, &self.hosts);
         if nodes.rounds && nodes.roles.hosts_are_nodes() {
-            let expected = "hosts that are nodes do one thing after the other; give false";
+            let expected = "hosts that are nodes are sequential already; give false";
             return Err(Problem::new("nodes.rounds", true, expected));
         }
         let rounds = "only a processor that works in rounds has this; give nodes.rounds = true, or";
@@ -168,8 +167,7 @@ impl System {
             }
         }
         if let (Some(so_many), true) = (self.disks.per_bus, self.disks.in_memory) {
-            let expected =
-                "disks in memory have no bus; leave it out, or give disks.in_memory = false";
+            let expected = "disks in memory have no bus; omit it, or give disks.in_memory = false";
             return Err(Problem::new("disks.per_bus", so_many, expected));
         }
         if self.disks.emulated && self.disks.in_memory {
@@ -178,7 +176,7 @@ impl System {
             return Err(Problem::new("disks.emulated", true, expected));
         }
         if let (Some(devices), true) = (self.disks.devices, self.disks.in_memory && !nodes.rounds) {
-            let expected = "disks in memory answer at once and share nothing; leave it out, or give \
+            let expected = "disks in memory answer at once and share nothing; omit it, or give \
                             disks.in_memory = false";
             return Err(Problem::new("disks.devices", devices, expected));
         }
@@ -192,19 +190,18 @@ impl System {
             return Err(Problem::new("hosts.at_switch", true, expected));
         }
         if let (Some(rate), false) = (self.nodes.memory_mb_s, is_switch) {
-            let expected = "memory takes time where machines are at a switch; leave it out, or give \
+            let expected = "memory takes time only where machines are at a switch; omit it, or give \
                             links.fabric = switch";
             return Err(Problem::new("nodes.memory_mb_s", rate, expected));
         }
         if self.links.one_sided && !self.nodes.roles.is_controlled() {
-            let expected = "only hosts that leave the rest to a controller are read and written so; give nodes.roles = \
+            let expected = "only hosts of a controller are read and written this way; give nodes.roles = \
                             controller or central, or false";
             return Err(Problem::new("links.one_sided", true, expected));
         }
         let path = &self.nodes.path;
         if !self.nodes.coalesce && self.nodes.store == Store::Journalled {
-            let expected =
-                "the journal writes together what it has; give true, or nodes.store = plain";
+            let expected = "the journal always combines writes; give true, or nodes.store = plain";
             return Err(Problem::new("nodes.coalesce", false, expected));
         }
         if self.nodes.lock_servers != 1 && !self.nodes.roles.hosts_are_nodes() {
@@ -225,7 +222,7 @@ impl System {
             return Some("only a switch has ports for hosts; give links.fabric = switch, or false");
         }
         if self.hosts.links.is_some() {
-            return Some("hosts have links of their own; leave hosts.links out, or give false");
+            return Some("hosts have separate links; omit hosts.links, or give false");
         }
         let is_node = self.nodes.roles != Roles::Array;
         is_node.then_some("hosts that are nodes have a port each already; give false")

@@ -357,7 +357,7 @@ impl Links {
             return Err(Problem::new(&key("fabric"), word, expected));
         }
         if above == "hosts.links" && self.one_sided {
-            let expected = "only the nodes' own links have it; leave it out";
+            let expected = "only the nodes' own links have it; omit it";
             return Err(Problem::new(&key("one_sided"), true, expected));
         }
         within(&key("set_up_us"), self.set_up_us)

@@ -94,11 +94,11 @@ impl System {
             Err(Problem::new(&key, word, expected))
         };
         if !volume.geometry.is_redundant() {
-            return refuse("volume.layout has no parity; give one that has, or immediate");
+            return refuse("volume.layout has no parity; give a layout with parity, or immediate");
         }
         if !volume.policy.commit.is_voted() {
             return refuse(
-                "without votes nobody knows whether parity was marked; give volume.commit = late, or immediate",
+                "without votes no node knows whether parity was marked; give volume.commit = late, or immediate",
             );
         }
         if self.nodes.store == Store::Journalled && !self.volume.journal {

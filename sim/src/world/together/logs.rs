@@ -26,7 +26,7 @@ impl World {
             let text = format!("the log of {lost} was not damaged, and is refused: {why}");
             self.together_mut().wrong = Some(text);
         }
-        self.tell(|| format!("the process of {id} is refused: {why}; it comes back anew"));
+        self.tell(|| format!("the process of {id} is refused: {why}; it rejoins"));
         Stored::anew(member)
     }
 

@@ -16,7 +16,7 @@ fn ask(r: &mut Reservations, who: &str, action: ReservationAction) -> Reservatio
     let outcome = r.outcome(stamp).expect("the latest is known");
     assert!(
         outcome == ReservationOutcome::Done || r.version == version,
-        "what is refused changes nothing"
+        "a refused command changes nothing"
     );
     outcome
 }

@@ -1,5 +1,4 @@
-//! Runs in which the nodes are in processes that rule together: what is drawn of them, what goes
-//! wrong with them, and what is judged otherwise.
+//! Runs in which the nodes are in processes that rule together: their draws, their faults, and how their checks differ.
 
 mod draw;
 mod judge;
@@ -22,19 +21,19 @@ use crate::world::Conditions;
 /// What happens to processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum MemberFault {
-    /// The process of whoever leads dies, and returns after so long.
+    /// The leading process dies, and returns after this time.
     KillLeader(bool, Nanos),
-    /// A process is stopped for so long, with all that it was about to do.
+    /// A process is stopped for this time, with all its pending work.
     Pause(NodeId, Nanos),
-    /// Whoever leads is stopped for so long.
+    /// The leading process is stopped for this time.
     PauseLeader(Nanos),
     /// Nothing comes through from the first to the second, or everything again.
     Cut(NodeId, NodeId, bool),
-    /// The links of a process lose so many packets of a million.
+    /// The links of a process lose this many packets of a million.
     Lossy(NodeId, u32),
-    /// Much of what other members say to a process comes late: by up to so long.
+    /// Much of what other members say to a process comes late: by up to this time.
     Late(NodeId, Nanos),
-    /// A node dies and its process does not; it opens its disk again after so long.
+    /// A node dies and its process does not; it opens its disk again after this time.
     DieAlone(NodeId, Nanos),
     /// All connections of a process break, and nothing else.
     Disconnect(NodeId),
@@ -50,7 +49,7 @@ pub(super) enum MemberFault {
 /// What a trap does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Snap {
-    /// This process dies, or the leader's, and returns after so long.
+    /// This process dies, or the leader's, and returns after this time.
     Kill(Option<NodeId>, Nanos),
     /// All power is cut.
     Power,
@@ -64,7 +63,7 @@ struct Trap {
     soon: Nanos,
 }
 
-/// What is drawn of processes.
+/// The draws for processes.
 pub(super) struct Members {
     pub config: Config,
     /// How many nodes each process has.
@@ -84,9 +83,9 @@ pub(super) struct Members {
     /// The longest that a host thinks.
     thinks: Nanos,
     traps: Vec<Trap>,
-    /// What is drawn of damage to members' logs while their processes are down, if there is any in this run.
+    /// The draws for damage to members' logs while their processes are down, if there is any in this run.
     pub decay: Option<Rng>,
-    /// What is drawn of links that break, where processes find ways round them.
+    /// The draws for breaking links, where processes find detours.
     pub ways: Option<Rng>,
     /// The processes that alone may suffer in this phase, if it is one of those.
     pub victims: BTreeSet<NodeId>,
@@ -163,15 +162,15 @@ impl Members {
         self.rng.u64(1..2 + self.thinks)
     }
 
-    /// How long a host waits for an answer, if it does not wait for good.
+    /// How long a host waits for an answer, if it does not wait forever.
     pub fn host_patience(&mut self) -> Option<Nanos> {
         let dead_after = self.config.dead_after;
         let most = if self.hot { dead_after / 4 } else { 4 * dead_after };
         (self.hot || self.rng.bool()).then(|| self.rng.u64(MILLIS..most))
     }
 
-    /// So long after the faults have stopped nobody is counted dead any more for having been silent
-    /// before, even if the clocks are as far off as they may be.
+    /// After this time without faults no process is considered failed for earlier silence, even with the largest clock
+    /// error.
     pub fn notices_within(&self) -> Nanos {
         2 * (self.config.dead_after + self.config.probe_every)
     }
@@ -294,7 +293,7 @@ impl Run {
         if changed { done } else { begun }
     }
 
-    /// A process dies, the leader's if none is given, and returns after so long.
+    /// A process dies, the leader's if none is given, and returns after this time.
     fn kill_for(&mut self, node: Option<NodeId>, power: bool, stays: Nanos) {
         let node = node.or(self.world.leader()).filter(|n| self.world.runs(*n));
         if let Some(node) = node {

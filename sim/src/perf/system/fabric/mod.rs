@@ -92,13 +92,14 @@ impl System {
     pub(super) fn check_fabric(&self) -> Result<(), Problem> {
         self.check_diskless()?;
         if self.workload.arrivals == Arrivals::Saturating && self.nodes.buffers.is_none() {
-            let expected = "hosts would ask for ever more; give nodes.buffers, or other arrivals";
+            let expected =
+                "requests would accumulate without bound; give nodes.buffers, or other arrivals";
             return Err(Problem::new("workload.arrivals", "saturating", expected));
         }
         if let Some(buffers) = self.nodes.buffers {
             within("nodes.buffers", f64::from(buffers))?;
             if self.workload.arrivals != Arrivals::Saturating {
-                let expected = "only a host that asks on at once meets a full buffer; leave it out, or give \
+                let expected = "only saturating arrivals fill buffers; omit it, or give \
                                 workload.arrivals = \"saturating\"";
                 return Err(Problem::new("nodes.buffers", buffers, expected));
             }
@@ -110,7 +111,7 @@ impl System {
         ] {
             if is_there && fabric != of {
                 let (name, other) = (key.trim_start_matches("links."), "another fabric");
-                let expected = format!("leave it out, or give links.fabric = {name}");
+                let expected = format!("omit it, or give links.fabric = {name}");
                 return Err(Problem::new(key, other, expected));
             }
         }
@@ -118,7 +119,7 @@ impl System {
             matches!(fabric, Fabric::Torus | Fabric::Hierarchy) || self.has_link_faults();
         if let Some(most) = self.links.latency_most_us.filter(|_| has_queues) {
             let expected =
-                "where messages queue at links, or links die, latencies do not vary; leave it out";
+                "latencies cannot vary where messages queue at links, or links fail; omit it";
             return Err(Problem::new("links.latency_most_us", most, expected));
         }
         match fabric {
@@ -133,7 +134,8 @@ impl System {
         let last = u64::from(self.first_diskless()) + diskless;
         if diskless > 0 && last > MOST_TIMESTAMPED {
             let expected = format!(
-                "those without disk come after them, and timestamps tell {MOST_TIMESTAMPED} nodes apart; give fewer, or \
+                "nodes without a disk are numbered after them, and timestamps distinguish \
+                 {MOST_TIMESTAMPED} nodes; give fewer, or \
                  nodes.originators of the workers"
             );
             return Err(Problem::new("nodes.workers", workers, expected));
@@ -141,7 +143,7 @@ impl System {
         let Some(controllers) = self.nodes.controllers else { return Ok(()) };
         within("nodes.controllers", f64::from(controllers))?;
         if self.nodes.originators > 0 || self.nodes.roles.hosts_are_nodes() {
-            let expected = "only where no worker and no host takes requests are there such; leave it out, or give \
+            let expected = "such nodes exist only if no worker and no host takes requests; omit it, or give \
                             nodes.originators = 0 and nodes.roles = array";
             return Err(Problem::new("nodes.controllers", controllers, expected));
         }
@@ -177,8 +179,7 @@ impl System {
         }
         let (nodes, links) = (self.nodes.diskless(), 2 * usize::from(disks));
         if nodes > links {
-            let expected =
-                format!("each stands in a link, and there are {links}; give at most that");
+            let expected = format!("each is in a link, and there are {links}; give at most that");
             return Err(Problem::new("nodes.controllers", nodes, expected));
         }
         if self.nodes.roles.hosts_are_nodes() {
@@ -205,7 +206,7 @@ impl System {
             return Err(Problem::new("links.fabric", "hierarchy", expected));
         }
         if let Some(links) = self.hosts.links {
-            let expected = "hosts are on the front-end bus; leave hosts.links out";
+            let expected = "hosts are on the front-end bus; omit hosts.links";
             return Err(Problem::new("hosts.links.mb_s", links.mb_s, expected));
         }
         let (disks, per_bus) = (self.nodes.workers, hierarchy.disks_per_bus);

@@ -81,12 +81,11 @@ fn what_cannot_be_is_refused_with_what_would_do() {
     system.links.torus = Some(Torus { width: Some(25), ..Torus::default() });
     assert!(refusal(&system).contains("a torus of 25 by 2, and sides are at least 3"));
     let mut system = drnet(25, Fabric::Torus, 51);
-    assert!(refusal(&system).starts_with("nodes.controllers = 51: each stands in a link"));
+    assert!(refusal(&system).starts_with("nodes.controllers = 51: each is in a link"));
     system.nodes.controllers = None;
     system.nodes.buffers = None;
     assert!(
-        refusal(&system)
-            .starts_with("workload.arrivals = saturating: hosts would ask for ever more")
+        refusal(&system).starts_with("workload.arrivals = saturating: requests would accumulate")
     );
     let mut system = drnet(50, Fabric::Hierarchy, 1);
     system.links.hierarchy = Some(Hierarchy { disks_per_bus: 7, ..Hierarchy::default() });
@@ -125,15 +124,15 @@ fn faults_of_links_are_of_links_that_are_there() {
     assert_eq!(with(Fabric::Torus, &[(LinkDies, [0, 25]), (LinkReturns, [25, 0])]).check(), Ok(()));
     assert_eq!(
         torus(&[(LinkDies, [0, 1])]),
-        "faults[0].link = [0, 1]: there is no such link; node 0 has links to 25, 5, 4, 20"
+        "faults[0].link = [0, 1]: this link does not exist; node 0 has links to 25, 5, 4, 20"
     );
     assert_eq!(
         torus(&[(LinkDies, [0, 30])]),
         "faults[0].link = [0, 30]: give two of the 30 nodes, from 0"
     );
-    assert!(torus(&[(LinkReturns, [0, 25])]).contains("it is not dead at 0 s"));
+    assert!(torus(&[(LinkReturns, [0, 25])]).contains("it is up at 0 s"));
     let cut = torus(&[(LinkDies, [0, 25]), (LinkDies, [25, 1])]);
-    assert!(cut.starts_with("faults[1].at_s = 1: living nodes would have no way"), "{cut}");
+    assert!(cut.starts_with("faults[1].at_s = 1: nodes that are up would have no path"), "{cut}");
     assert!(
         refusal(&with(Fabric::Switch, &[(LinkDies, [0, 1])]))
             .contains("only a torus, or links between")
@@ -155,7 +154,8 @@ fn on_a_large_torus_interface_nodes_come_first_since_they_have_timestamps() {
     assert_eq!((small.first_diskless(), small.first_disk()), (500, 0));
     let switched = drnet(5_000, Fabric::Switch, 1);
     assert!(
-        refusal(&switched).starts_with("nodes.workers = 5000: those without disk come after them")
+        refusal(&switched)
+            .starts_with("nodes.workers = 5000: nodes without a disk are numbered after them")
     );
     let mut fails = large;
     fails.faults = vec![Fault::of_node(1.0, FaultKind::NodeDies, 3)];

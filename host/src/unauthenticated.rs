@@ -1,6 +1,6 @@
-//! Connections of those who want to join, to read metrics or to see the page. They are strangers until they have said what they
-//! want, and anybody can be one: each has so much time, and there are so many places. When all are taken, whoever
-//! has been there longest gives way, of the machine that has most.
+//! Connections of processes that want to join, of readers of metrics and of browsers, before they authenticate. Anyone
+//! may open one, so each has a time limit, and their number is bounded. When all places are taken, the oldest
+//! connection of the machine that has most is closed.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -19,9 +19,9 @@ const LEFT_AFTER: Duration = Duration::from_secs(5);
 
 /// Volumes that hosts do not see and nobody has in hand, since when.
 #[derive(Debug, Default)]
-pub(super) struct LeftOver(BTreeMap<VolumeId, Instant>);
+pub(super) struct Orphans(BTreeMap<VolumeId, Instant>);
 
-impl LeftOver {
+impl Orphans {
     /// Takes note of which there are now. Those that have been there for long enough are to be deleted;
     /// they are told of once, and again if they are still there after as long.
     fn look(&mut self, there: &[VolumeId], now: Instant) -> Vec<VolumeId> {
@@ -36,17 +36,17 @@ impl LeftOver {
 
 impl Reactor {
     /// Deletes the volumes that nobody finishes, if this process leads.
-    pub(super) fn delete_what_is_left_over(&mut self, now: Instant) {
+    pub(super) fn delete_orphans(&mut self, now: Instant) {
         let there = self.hidden_volumes_in_nobodys_hand();
-        for id in self.lookout.left_over().look(&there, now) {
+        for id in self.housekeeping.orphans().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
             let becomes = match self.engine.map().has_any_snapshot(id) {
-                false => "is removed: its creation or deletion was abandoned",
-                true => "is as it was: its rollback was abandoned",
+                false => "is removed: its creation or deletion was interrupted",
+                true => "is unchanged: its rollback was interrupted",
             };
             self.engine.log.on(About::volume(&name)).warn(&format!("volume '{name}' {becomes}"));
-            match self.with_commands(|commands| commands.delete_left_over(id)) {
+            match self.with_commands(|commands| commands.delete_orphan(id)) {
                 Ok(wait) => self.have_done(wait),
                 Err(e) => self
                     .engine
@@ -89,11 +89,11 @@ impl Reactor {
             is_crowded(map) || self.engine.rule.absences().iter().any(no_room)
         };
         let stuck: Vec<VolumeId> = first.filter(|_| lacks_room()).into_iter().collect();
-        let crowding = self.lookout.crowding().look(&stuck, now).pop();
+        let crowding = self.housekeeping.crowding().look(&stuck, now).pop();
         let (id, why) = match (unneeded, over, crowding) {
-            (Some(id), ..) => (id, "no volume shows its content"),
+            (Some(id), ..) => (id, "no volume is based on it"),
             (_, Some(id), _) => (id, "a day has passed"),
-            (_, _, Some(id)) => (id, "content of other disks needs its room"),
+            (_, _, Some(id)) => (id, "its space is needed to rebuild other disks"),
             _ => return,
         };
         self.with_commands(|commands| commands.forget(id, why));
@@ -123,7 +123,7 @@ mod tests {
         let (a, b) = (VolumeId(1), VolumeId(2));
         let begun = Instant::now();
         let after = |seconds: u64| begun + Duration::from_secs(seconds);
-        let mut left = LeftOver::default();
+        let mut left = Orphans::default();
         assert_eq!(left.look(&[a], after(0)), []);
         assert_eq!(left.look(&[a, b], after(4)), []);
         assert_eq!(left.look(&[a, b], after(5)), [a]);

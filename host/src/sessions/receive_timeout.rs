@@ -13,7 +13,7 @@ const MOST_AT_ONCE: Duration = Duration::from_secs(2);
 
 /// How long one connection has kept us waiting.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ReceiveTimeout {
     awaits: Awaits,
     /// Requests that had begun to come.
     begun: u64,
@@ -22,15 +22,20 @@ pub(crate) struct Patience {
     since: Option<Instant>,
 }
 
-impl Patience {
+impl ReceiveTimeout {
     /// With a connection that has just come in.
-    pub(crate) fn new(now: Instant) -> Patience {
-        Patience { awaits: Awaits::Greeting, begun: 0, waited: Duration::ZERO, since: Some(now) }
+    pub(crate) fn new(now: Instant) -> ReceiveTimeout {
+        ReceiveTimeout {
+            awaits: Awaits::Greeting,
+            begun: 0,
+            waited: Duration::ZERO,
+            since: Some(now),
+        }
     }
 
     /// With a connection that keeps nobody waiting, whatever it does.
-    pub(crate) fn with_nobody() -> Patience {
-        Patience { awaits: Awaits::Nothing, begun: 0, waited: Duration::ZERO, since: None }
+    pub(crate) fn with_nobody() -> ReceiveTimeout {
+        ReceiveTimeout { awaits: Awaits::Nothing, begun: 0, waited: Duration::ZERO, since: None }
     }
 
     /// Takes note of what is waited for now, and whether we listen.
@@ -108,38 +113,39 @@ mod tests {
         let limits = Limits::default();
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);
-        let mut patience = Patience::new(start);
+        let mut receive_timeout = ReceiveTimeout::new(start);
         // This process did not run from the fifth second on for a long time.
         let late = |second: u64| at(if second < 5 { second } else { second + 998 });
         for second in 0..9 {
-            patience.look(&Waiting(Awaits::Greeting, 0), true, late(second));
-            assert_eq!(patience.is_over(&limits, late(second)), None);
+            receive_timeout.look(&Waiting(Awaits::Greeting, 0), true, late(second));
+            assert_eq!(receive_timeout.is_over(&limits, late(second)), None);
         }
         // Two seconds of that count.
-        let over = patience.is_over(&limits, late(9)).unwrap();
+        let over = receive_timeout.is_over(&limits, late(9)).unwrap();
         assert!(over.contains("the handshake within 10 s"));
-        patience.look(&Waiting(Awaits::Nothing, 0), true, late(10));
-        assert!(!patience.is_tried());
+        receive_timeout.look(&Waiting(Awaits::Nothing, 0), true, late(10));
+        assert!(!receive_timeout.is_tried());
         assert_eq!(
-            patience.is_over(&limits, late(1000)),
+            receive_timeout.is_over(&limits, late(1000)),
             None,
             "it may be silent between requests"
         );
         // A request of which a byte comes now and then; for a while we do not listen.
-        let drip = |patience: &mut Patience, request, seconds: std::ops::Range<u64>| {
-            seconds.for_each(|s| {
-                patience.look(&Waiting(Awaits::Rest, request), true, at(s));
-                assert_eq!(patience.is_over(&limits, at(s)), None);
-            });
-        };
-        drip(&mut patience, 1, 3000..3041);
-        patience.look(&Waiting(Awaits::Rest, 1), false, at(3040));
-        assert!(!patience.is_tried());
-        assert_eq!(patience.is_over(&limits, at(4000)), None);
-        drip(&mut patience, 1, 4000..4020);
-        assert!(patience.is_over(&limits, at(4020)).unwrap().contains("request"));
+        let drip =
+            |receive_timeout: &mut ReceiveTimeout, request, seconds: std::ops::Range<u64>| {
+                seconds.for_each(|s| {
+                    receive_timeout.look(&Waiting(Awaits::Rest, request), true, at(s));
+                    assert_eq!(receive_timeout.is_over(&limits, at(s)), None);
+                });
+            };
+        drip(&mut receive_timeout, 1, 3000..3041);
+        receive_timeout.look(&Waiting(Awaits::Rest, 1), false, at(3040));
+        assert!(!receive_timeout.is_tried());
+        assert_eq!(receive_timeout.is_over(&limits, at(4000)), None);
+        drip(&mut receive_timeout, 1, 4000..4020);
+        assert!(receive_timeout.is_over(&limits, at(4020)).unwrap().contains("request"));
         // The next one has all of its time.
-        drip(&mut patience, 2, 4020..4080);
-        assert!(patience.is_over(&limits, at(4080)).is_some());
+        drip(&mut receive_timeout, 2, 4020..4080);
+        assert!(receive_timeout.is_over(&limits, at(4080)).is_some());
     }
 }

@@ -1,34 +1,34 @@
-//! What is looked at now and then, though nothing happens.
+//! Periodic work, without an event that causes it.
 
 use std::time::{Duration, Instant};
 
-use super::leftovers::LeftOver;
+use super::orphans::Orphans;
 use super::schedules::Schedules;
 
 /// How long hosts wait for a cluster whose nodes have not all come.
 const GATHERING: Duration = Duration::from_secs(30);
 
-/// How often one looks around: how fast nodes catch up, and what is left over.
+/// The interval: rates of catching up, and abandoned volumes.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// Since when things have been looked at, and when they were last.
-pub(super) struct Lookout {
+/// The state of periodic work: its start, and its last run.
+pub(super) struct Housekeeping {
     started: Instant,
     looked: Instant,
-    left_over: LeftOver,
-    crowding: LeftOver,
+    orphans: Orphans,
+    crowding: Orphans,
     schedules: Schedules,
 }
 
-impl Lookout {
+impl Housekeeping {
     /// It begins now.
-    pub(super) fn new() -> Lookout {
+    pub(super) fn new() -> Housekeeping {
         let now = Instant::now();
-        Lookout {
+        Housekeeping {
             started: now,
             looked: now,
-            left_over: LeftOver::default(),
-            crowding: LeftOver::default(),
+            orphans: Orphans::default(),
+            crowding: Orphans::default(),
             schedules: Schedules::default(),
         }
     }
@@ -53,7 +53,7 @@ impl Lookout {
     }
 
     /// The deleted volume whose room others need, if there is one.
-    pub(super) fn crowding(&mut self) -> &mut LeftOver {
+    pub(super) fn crowding(&mut self) -> &mut Orphans {
         &mut self.crowding
     }
 
@@ -63,7 +63,7 @@ impl Lookout {
     }
 
     /// What is known of volumes that nobody finishes.
-    pub(super) fn left_over(&mut self) -> &mut LeftOver {
-        &mut self.left_over
+    pub(super) fn orphans(&mut self) -> &mut Orphans {
+        &mut self.orphans
     }
 }

@@ -1,7 +1,7 @@
 //! Deleting volumes, bringing them back, and giving them other names.
 //!
 //! A deleted volume stays in the map, where hosts do not see it, and is rebuilt and moved as others are. It goes for
-//! good after a day, or when its room is needed: for a volume that is made or grows, or for what is to be rebuilt or
+//! good after a day, or when its space is needed: for a volume that is made or grows, or for what is to be rebuilt or
 //! moved off a disk. Those that were deleted first go first.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use weft_core::units::VolumeId;
 
 use super::imports::refuse_import;
 use super::snapshots::{check_deletion, refuse_renaming};
-use super::{Commands, DISCONNECT, Farewell, Outcome, Wait, overtaken, used_by};
+use super::{Commands, DISCONNECT, DeletionKind, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
 use crate::control_protocol::{ControlRequest, ok};
 use crate::engine::Ticket;
@@ -58,7 +58,7 @@ impl Commands<'_> {
     /// Unless it is to go at once, it keeps its room and its redundancy then, and can be brought back.
     ///
     /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
-    /// process that leads deletes it ([`Commands::delete_left_over`]).
+    /// process that leads deletes it ([`Commands::delete_orphan`]).
     pub(crate) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
         if name.is_empty() {
             return fail("give the name of the volume to delete");
@@ -88,19 +88,19 @@ impl Commands<'_> {
                 return fail(format!("{} volume '{name}'; {DISCONNECT}", used_by(n)));
             }
         }
-        let farewell = if now { Farewell::ForGood } else { Farewell::ForADay };
-        Ok(self.hide(&volume, farewell))
+        let kind = if now { DeletionKind::Permanent } else { DeletionKind::Restorable };
+        Ok(self.hide(&volume, kind))
     }
 
-    pub(super) fn hide(&mut self, volume: &Volume, farewell: Farewell) -> Wait {
+    pub(super) fn hide(&mut self, volume: &Volume, kind: DeletionKind) -> Wait {
         let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
-        Wait::Hidden(volume.id, self.engine.size_volume(volume.id, to), farewell)
+        Wait::Hidden(volume.id, self.engine.size_volume(volume.id, to), kind)
     }
 
     /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
     /// deleting it died before that was known, hosts see it again; and also if snapshots of it are left, even deleted
     /// ones: it was being rolled back.
-    pub(crate) fn delete_left_over(&mut self, id: VolumeId) -> Result<Wait> {
+    pub(crate) fn delete_orphan(&mut self, id: VolumeId) -> Result<Wait> {
         self.require_ready()?;
         let hidden =
             self.engine.map().volumes.get(&id).filter(|v| v.visible == 0 && !v.is_deleted());
@@ -108,7 +108,7 @@ impl Commands<'_> {
         let map = self.engine.map();
         let is_deletable = check_deletion(map, &volume).is_ok() && !map.has_any_snapshot(id);
         match self.clients_of(id) {
-            0 if is_deletable => Ok(self.hide(&volume, Farewell::ForGood)),
+            0 if is_deletable => Ok(self.hide(&volume, DeletionKind::Permanent)),
             _ => Ok(self.keep(volume, None)),
         }
     }
@@ -125,23 +125,23 @@ impl Commands<'_> {
 
     /// Has a volume go that hosts do not see and do not use. A snapshot whose content others show is only marked as
     /// deleted: it goes when they do not need it any more.
-    pub(super) fn part_with(&mut self, id: VolumeId, farewell: Farewell) -> Wait {
+    pub(super) fn part_with(&mut self, id: VolumeId, kind: DeletionKind) -> Wait {
         let map = self.engine.map();
         let is_snapshot = map.volumes.get(&id).is_some_and(|volume| volume.is_snapshot());
-        let farewell = match map.above(id).next() {
-            Some(_) if is_snapshot => Farewell::ForADay,
-            None if is_snapshot => Farewell::ForGood,
-            _ => farewell,
+        let kind = match map.above(id).next() {
+            Some(_) if is_snapshot => DeletionKind::Restorable,
+            None if is_snapshot => DeletionKind::Permanent,
+            _ => kind,
         };
-        match farewell {
+        match kind {
             // An import is compared first.
-            Farewell::Import(..) => unreachable!("nothing is deleted by an import"),
-            Farewell::RollBack(snapshot) => {
+            DeletionKind::Import(..) => unreachable!("nothing is deleted by an import"),
+            DeletionKind::RollBack(snapshot) => {
                 let ticket = self.engine.change(Change::RollBack(id, snapshot));
                 Wait::RolledBack(id, snapshot, ticket)
             }
-            Farewell::ForGood => Wait::VolumeGone(id, self.engine.remove_volume(id)),
-            Farewell::ForADay => {
+            DeletionKind::Permanent => Wait::VolumeGone(id, self.engine.remove_volume(id)),
+            DeletionKind::Restorable => {
                 Wait::Deleted(id, self.engine.change(Change::DeleteVolume(id, time_of_day())))
             }
         }
@@ -205,7 +205,7 @@ impl Commands<'_> {
     }
 
     /// Goes on with what is done about a volume that goes, comes back, or gets another name.
-    pub(super) fn check_farewell(&mut self, mut wait: Wait) -> Result<Outcome> {
+    pub(super) fn check_deletion_wait(&mut self, mut wait: Wait) -> Result<Outcome> {
         let (id, ticket) = match &mut wait {
             Wait::Deleted(id, ticket) | Wait::Back(id, ticket) | Wait::Renamed(id, _, ticket) => {
                 (*id, ticket)
@@ -246,7 +246,7 @@ impl Commands<'_> {
             map.volumes.remove(&next);
             forgotten.push(next);
         }
-        let tickets = forgotten.iter().map(|id| self.forget(*id, "its room is needed")).collect();
+        let tickets = forgotten.iter().map(|id| self.forget(*id, "its space is needed")).collect();
         Some(Wait::Forgotten(Box::new(request.clone()), tickets))
     }
 

@@ -60,7 +60,7 @@ impl Worker {
         items: &[Item],
     ) -> bool {
         let is_told = self.txns.get(&header.ts).is_some_and(|t| t.is_told);
-        let (Some(to), false, true) = (to, is_told, self.config.checks_strangers()) else {
+        let (Some(to), false, true) = (to, is_told, self.config.checks_senders()) else {
             return false;
         };
         if !items.is_empty()
@@ -90,7 +90,7 @@ impl Worker {
         items: &[Item],
         outbox: &mut Outbox,
     ) -> bool {
-        if !self.config.checks_strangers() {
+        if !self.config.checks_senders() {
             return true;
         }
         let is_held = header.holder.is_some();
@@ -107,7 +107,7 @@ impl Worker {
         if may && is_same {
             return true;
         }
-        outbox.refuse(from, || format!("is not who is to send something of write {}", header.ts));
+        outbox.refuse(from, || format!("is not a node that sends content for write {}", header.ts));
         if may
             && to.is_none()
             && self.txns.get(&header.ts).is_some_and(|t| t.phase == Phase::Working)
