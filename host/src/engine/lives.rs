@@ -173,7 +173,7 @@ impl Engine {
         if was == Phase::Down {
             return fail(format!("node {n} is down already"));
         }
-        self.keep_measures();
+        self.take_measures();
         if let Some(status) = self.status_of(n) {
             self.last_epoch = self.last_epoch.max(status.epoch);
         }
