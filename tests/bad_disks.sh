@@ -245,7 +245,35 @@ errs_at_times() {
     whole
 }
 
-# The file system of a disk is full for a while, and so are those of all disks.
+# A disk that is to be made an empty one hangs. Hosts are served meanwhile, the command ends with an error, and the node starts
+# when the disk answers. Another disk is replaced as ever.
+replaced_while_it_hangs() {
+    local replaces
+    down
+    serve_again
+    up && wait_until answers
+    host 60 fill
+    weft node kill 1 --dir "$DIR"
+    wait_until state_is down
+    hang
+    weft disk replace 1 --dir "$DIR" 2>"$T/said" &
+    replaces=$!
+    sleep 1
+    host 5 write
+    weft node start 1 --dir "$DIR" 2>"$T/said.start" && return 1
+    grep 'the disk of node 1 is being replaced; wait until that is done' "$T/said.start"
+    host 5 write
+    wait $replaces && return 1
+    grep 'disk-1.img has not answered for 20 s, and nothing was changed' "$T/said"
+    go_on
+    wait_until weft node start 1 --dir "$DIR"
+    whole
+    weft node kill 2 --dir "$DIR"
+    weft disk replace 2 --dir "$DIR"
+    whole
+}
+
+# The file system of a disk is full for a while.
 is_full() {
     down
     take_disk_back

@@ -15,6 +15,7 @@ use crate::disk::queue::DiskQueue;
 use crate::engine::errors::Errors;
 use crate::engine::failures::{FailingReads, Failures};
 use crate::engine::hung::{OPENS_WITHIN, OpeningDisk, Trouble};
+use crate::engine::taking::IsTaken;
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,8 @@ pub(crate) struct Instance {
     pub(super) rotating: bool,
     /// Its disk is being opened, which takes long.
     pub(super) opening: Option<OpeningDisk>,
+    /// Whether another disk is being taken for it.
+    pub(super) is_taken: IsTaken,
     /// What keeps its disk from working.
     pub(crate) trouble: Option<Trouble>,
     /// When its node was last taken out because the disk did not answer.
@@ -165,6 +168,7 @@ impl Instance {
             opening: None,
             trouble: None,
             taken_out: None,
+            is_taken: IsTaken::default(),
             back_off: back_off(),
         }
     }

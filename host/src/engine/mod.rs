@@ -20,6 +20,7 @@ mod losing;
 mod measures;
 mod rule;
 mod slow;
+pub(crate) mod taking;
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
