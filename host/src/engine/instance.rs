@@ -105,6 +105,8 @@ pub(crate) struct Instance {
     pub(super) is_taken: IsTaken,
     /// What keeps its disk from working.
     pub(crate) trouble: Option<Trouble>,
+    /// Its node has been told that the disk's file system is full.
+    pub(super) told_full: bool,
     /// When its node was last taken out because the disk did not answer.
     pub(super) taken_out: Option<Nanos>,
     /// When its node was taken out because the disk is slow, and for how long.
@@ -168,6 +170,7 @@ impl Instance {
             opening: None,
             trouble: None,
             taken_out: None,
+            told_full: false,
             is_taken: IsTaken::default(),
             back_off: back_off(),
         }
@@ -199,6 +202,7 @@ impl Instance {
         self.life += 1;
         self.wanted = false;
         self.patience = None;
+        self.told_full = false;
         (self.trouble, self.opening) = (None, None);
         self.why = why.to_string();
     }
