@@ -168,10 +168,10 @@ impl Instance {
             rest: Rest::default(),
             rotating: false,
             opening: None,
-            trouble: None,
-            taken_out: None,
-            told_full: false,
             is_taken: IsTaken::default(),
+            trouble: None,
+            told_full: false,
+            taken_out: None,
             back_off: back_off(),
         }
     }

@@ -5,7 +5,7 @@
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
 //! frame (group commit). The nodes themselves, with their messages and disk operations, are in [`lanes`]. How they start
 //! and stop is in [`lives`], whether they may be given up in [`losing`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
-//! exposes in [`measures`].
+//! exposes in [`measures`], how disks are claimed for nodes in [`taking`].
 
 mod copies;
 mod crank;
