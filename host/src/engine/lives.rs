@@ -429,8 +429,9 @@ impl Engine {
 
     /// A place for a node that is to be added, with its disk, which has been made empty.
     pub(crate) fn add_slot(&mut self, n: usize, held: Held) -> Result<()> {
+        // An earlier one may have been taken back, which the cluster map does not hold.
         if self.instances.len() != n {
-            return fail("another disk was added meanwhile; try again");
+            return fail("another disk was being added, and was not; try again");
         }
         held.keep();
         let instance = self.rule.new_instance(n);

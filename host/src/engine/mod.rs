@@ -50,6 +50,7 @@ pub(crate) use self::lanes::Tally;
 use self::measures::Measures;
 pub(crate) use self::slow::Sighting;
 use self::slow::SlowNodes;
+use self::taking::IsTaken;
 pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
@@ -91,6 +92,8 @@ pub(crate) struct Engine {
     /// It has been said that the map is too long for copies.
     too_long: bool,
     measures: Measures,
+    /// Whether a disk is being taken for a node that is to be added to an array in one process.
+    is_adding: IsTaken,
     /// When it is looked next whether disks had errors.
     next_errors: Nanos,
     /// Nodes that are slow.
@@ -148,6 +151,7 @@ impl Engine {
             answers_went_first: false,
             too_long: false,
             measures,
+            is_adding: IsTaken::default(),
             next_errors: 0,
             slow: SlowNodes::default(),
             next_look: 0,

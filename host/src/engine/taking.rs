@@ -139,13 +139,21 @@ impl Taking {
 }
 
 impl Engine {
-    /// Begins to claim the disk at a path, for this node, which is down, or for a new one.
+    /// Begins to claim the disk at a path: for this node, which is down or to be added, or for one without a number yet.
     pub(crate) fn claim_disk(&mut self, n: Option<usize>, path: &Path, claimer: Claimer) -> Taking {
         let taken = Taken::default();
-        if let Some(instance) = n.and_then(|n| self.instances.get_mut(n)) {
-            instance.is_taken = IsTaken(Arc::downgrade(&taken.0));
+        let is_taken = IsTaken(Arc::downgrade(&taken.0));
+        match n.map(|n| self.instances.get_mut(n)) {
+            Some(Some(instance)) => instance.is_taken = is_taken,
+            Some(None) => self.is_adding = is_taken,
+            None => {}
         }
         Taking::claim(path, claimer, taken)
+    }
+
+    /// Whether a disk is being taken for a node that is to be added. Another would get the same number.
+    pub(crate) fn is_adding(&self) -> bool {
+        self.is_adding.now()
     }
 
     /// Begins to make a disk that was claimed the empty one of a node that is down, or of a new one.

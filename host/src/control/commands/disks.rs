@@ -99,6 +99,9 @@ impl Commands<'_> {
         if node >= MAX_NODES {
             return fail(format!("an array has {MAX_NODES} nodes at most"));
         }
+        if self.engine.is_adding() {
+            return fail("another disk is being added; wait until that is done");
+        }
         let (path, claimer) = self.engine.rule.claimer(node, force)?;
         Ok(self.take(&path, claimer, Taker::New(node)))
     }

@@ -56,8 +56,8 @@ impl Commands<'_> {
     /// Begins to take the disk at a path.
     pub(super) fn take(&mut self, path: &Path, claimer: Claimer, taker: Taker) -> Wait {
         let node = match &taker {
-            Taker::Down { node, .. } => Some(*node),
-            _ => None,
+            Taker::Down { node, .. } | Taker::New(node) | Taker::Numbered(node) => Some(*node),
+            Taker::Unnumbered => None,
         };
         Wait::Taking(Box::new(self.engine.claim_disk(node, path, claimer)), taker)
     }
