@@ -105,7 +105,7 @@ e2e() {
     tests/cluster.sh
     tests/runbook.sh
     tests/reconnect.sh
-    tests/bad_disks.sh
+    FULL_SECONDS=${FULL_SECONDS:-10} tests/bad_disks.sh
     tests/client.sh
     tests/iscsi.sh
     tests/reservations.sh

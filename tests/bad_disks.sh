@@ -71,7 +71,7 @@ serve_again() { serve_no_more && serve_backing "$@"; }
 take_disk_back() { serve_no_more && mv "$T/backing" "$DISK"; }
 clean() {
     trap - EXIT INT TERM
-    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img" "$T/slow/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
+    { go_on; down; fusermount3 -u -z "$DISK"; fusermount3 -u -z "$T/hanging/node-1/disk.img" "$T/slow/node-1/disk.img"; kill "$(cat "$T/kit.pid")"; umount "$T/small" "$T/together"; fsfreeze --unfreeze "$T/state"; umount "$T/state"; } >/dev/null 2>&1
     rm -rf "$T"
 }
 trap clean EXIT
@@ -245,7 +245,35 @@ errs_at_times() {
     whole
 }
 
-# The file system of a disk is full for a while, and so are those of all disks.
+# A disk that is to be made an empty one hangs. Hosts are served meanwhile, the command ends with an error, and the node starts
+# when the disk answers. Another disk is replaced as ever.
+replaced_while_it_hangs() {
+    local replaces
+    down
+    serve_again
+    up && wait_until answers
+    host 60 fill
+    weft node kill 1 --dir "$DIR"
+    wait_until state_is down
+    hang
+    weft disk replace 1 --dir "$DIR" 2>"$T/said" &
+    replaces=$!
+    sleep 1
+    host 5 write
+    weft node start 1 --dir "$DIR" 2>"$T/said.start" && return 1
+    grep 'the disk of node 1 is being replaced; wait until that is done' "$T/said.start"
+    host 5 write
+    wait $replaces && return 1
+    grep 'disk-1.img has not answered for 20 s, and nothing was changed' "$T/said"
+    go_on
+    wait_until weft node start 1 --dir "$DIR"
+    whole
+    weft node kill 2 --dir "$DIR"
+    weft disk replace 2 --dir "$DIR"
+    whole
+}
+
+# The file system of a disk is full for a while.
 is_full() {
     down
     take_disk_back
@@ -269,6 +297,66 @@ is_full() {
     wait_until healthy
     host 60 check
     scrubbed w "$DIR"
+}
+
+# All disks of an array are on one file system, which is full for a while: for FULL_SECONDS, or 60. Reads go on, what hosts write
+# is refused, and no node is taken for failed.
+all_are_full() {
+    local seconds=${FULL_SECONDS:-60} n reader waiter writer end
+    local LIMIT=$((seconds + 120))
+    down
+    DIR=$T/packed URI="nbd+unix:///v?socket=$T/packed/nbd.sock"
+    : >"$T/log"
+    up && wait_until answers && down
+    truncate -s 400M "$T/packed.img"
+    mkfs.ext4 -q "$T/packed.img"
+    mkdir -p "$T/together"
+    mount -o loop "$T/packed.img" "$T/together"
+    for n in {0..4}; do
+        cp --sparse=always "$DIR/disk-$n.img" "$T/together/"
+        ln -sf "$T/together/disk-$n.img" "$DIR/disk-$n.img"
+    done
+    up && wait_until answers
+    host 60 fill
+    weft volume create w 100M --dir "$DIR"
+    weft volume create x 60M --dir "$DIR"
+    host 10 watch $((seconds + 10)) &
+    reader=$!
+    # What finds no room first waits for it.
+    URI=${URI/\/v?/\/w?} host $((seconds + 60)) press $((seconds + 10)) &
+    waiter=$!
+    sleep 1
+    dd if=/dev/zero of="$T/together/filler" bs=1M status=none 2>/dev/null || true
+    dd if=/dev/zero of="$T/together/filler" bs=4k oflag=append conv=notrunc status=none 2>/dev/null || true
+    end=$((SECONDS + seconds))
+    wait_until full_and_there
+    URI=${URI/\/v?/\/x?} host 10 press $((seconds + 10)) >"$T/pressed" &
+    writer=$!
+    while [ $SECONDS -lt $end ]; do
+        full_and_there
+        sleep 1
+    done
+    weft status --dir "$DIR" >"$T/said"
+    grep 'node [0-4]: the file system of .* is full' "$T/said"
+    rm "$T/together/filler"
+    wait $writer
+    cat "$T/pressed"
+    wait $waiter
+    wait $reader
+    wait_until healthy
+    grep '[1-9][0-9]* were refused' "$T/pressed"
+    host 60 check
+    for n in w x; do URI=${URI/\/v?/\/$n?} host 60 check; done
+    for n in v w x; do scrubbed $n "$DIR"; done
+    grep -E 'node [0-4] is down|stays down' "$T/log" && return 1
+    down
+    umount "$T/together"
+}
+# A node says that its disk is full, and none is out.
+full_and_there() {
+    status "
+full = [m for m in s['nodes'] if 'is full' in (m.get('trouble') or '')]
+sys.exit(not full or any(m['state'] != 'up' for m in s['nodes']))"
 }
 
 # What the processes of a cluster promise one another is on a file system that hangs: hosts are served meanwhile, and a
@@ -437,6 +525,6 @@ state_is_full() {
 }
 
 serve_disk || { echo "the disk cannot be served:"; tail -5 "$T/log"; exit 1; }
-for check in ${*:-hangs hangs_under_load hangs_at_start is_slow promises stays_slow errs errs_at_times is_full process_hangs process_is_slow no_false_alarms state_hangs state_is_full}; do t "$check"; done
+for check in ${*:-hangs hangs_under_load hangs_at_start is_slow promises stays_slow errs errs_at_times replaced_while_it_hangs is_full all_are_full process_hangs process_is_slow no_false_alarms state_hangs state_is_full}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

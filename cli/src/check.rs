@@ -391,6 +391,8 @@ fn kinds(options: &Options) -> Vec<&'static str> {
         (faults.refusals, "disks with write errors"),
         (faults.messages, "message faults"),
         (faults.slow, "a slow disk"),
+        (faults.hangs, "hung disks"),
+        (faults.full, "full file systems"),
         (faults.beyond, "more losses than the layout tolerates"),
         (faults.moves, "moving columns"),
         (faults.pauses, "stopped processes"),

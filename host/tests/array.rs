@@ -435,6 +435,33 @@ fn a_disk_is_added_and_takes_what_another_had() {
     array.shutdown().unwrap();
 }
 
+/// One disk is added at a time: another that is added meanwhile is refused, or gets the next number.
+#[test]
+fn disks_that_are_added_at_the_same_time_do_not_share_a_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path(), &spec());
+    let add = || {
+        let mut control = Control::connect(array.dir()).unwrap();
+        control.request(&ControlRequest::DiskAdd { path: None, size: None, force: false })
+    };
+    let all: Vec<_> = thread::scope(|scope| {
+        let each: Vec<_> = (0..4).map(|_| scope.spawn(add)).collect();
+        each.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let mut numbers: Vec<u64> =
+        all.iter().flatten().map(|added| added["node"].as_u64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert!(!numbers.is_empty() && numbers.iter().copied().eq(5..5 + numbers.len() as u64));
+    for refused in all.into_iter().filter_map(Result::err) {
+        assert!(refused.to_string().contains("another disk is being added"), "{refused}");
+    }
+    let mut control = Control::connect(array.dir()).unwrap();
+    let nodes = control.request(&ControlRequest::NodeList).unwrap();
+    let nodes = nodes["nodes"].as_array().unwrap();
+    assert!(nodes.len() == 5 + numbers.len() && nodes.iter().all(|n| n["state"] == "up"));
+    array.shutdown().unwrap();
+}
+
 /// What is exposed of a range is said apart; ranges are there after a restart.
 #[test]
 fn ranges_have_a_redundancy_of_their_own() {

@@ -156,6 +156,11 @@ impl SimDisk {
         matches!(self.started.get(&id), Some(DiskOp::Write { .. }))
     }
 
+    /// Whether an operation that has been started is a write.
+    pub fn writes(&self, id: u64) -> bool {
+        matches!(self.started.get(&id), Some(DiskOp::Write { .. }))
+    }
+
     /// It ends.
     pub fn finish(&mut self, id: u64) -> DiskResult {
         let op = self.started.remove(&id).expect("a started operation");

@@ -21,6 +21,8 @@ pub mod disk;
 pub mod engine;
 pub mod explore;
 #[cfg(test)]
+mod full_tests;
+#[cfg(test)]
 mod lost_tests;
 #[cfg(test)]
 mod modified_tests;

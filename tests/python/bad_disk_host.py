@@ -1,11 +1,12 @@
 """A host of tests/bad_disks.sh. URI SECONDS DOES: no request may take longer, or fail.
 
 `read` reads a little. `fill` writes all of the first 48 MiB, `write` parts of it, and both read them again; `check` reads all, `reads`
-reads at random for 15 s.
+reads at random for 15 s. `watch FOR` reads all again and again for so many seconds. `press FOR` writes for as long; what is refused
+since there is no free space has changed nothing, and is tried again.
 What is expected is kept in a file beside the volume's socket.
 """
 
-import os, random, sys, time, urllib.parse
+import errno, os, random, sys, time, urllib.parse
 
 import nbd
 
@@ -21,6 +22,20 @@ def timed(what, *arguments):
     result = what(*arguments)
     longest = max(longest, time.monotonic() - begun)
     return result
+
+def compare(place, length):
+    if timed(handle.pread, length, place) != expected[place : place + length]:
+        sys.exit(f"at {place}: other bytes than were written")
+
+def written(data, place):
+    """Whether there was space for it."""
+    try:
+        timed(handle.pwrite, data, place)
+    except nbd.Error as error:
+        if error.errnum != errno.ENOSPC:
+            raise
+        return False
+    return True
 
 handle = nbd.NBD()
 handle.connect_uri(uri)
@@ -42,15 +57,30 @@ else:
     expected = bytearray(old)
     chance = random.Random(len(os.listdir(os.path.dirname(path))) + time.monotonic_ns())
     places = range(0, SIZE, PIECE) if does == "fill" else chance.sample(range(0, SIZE - PIECE, 4096), 24)
-    for place in [] if does == "check" else places:
+    end = time.monotonic() + float(sys.argv[4]) if does in ("watch", "press") else 0
+    looks = done = refused = 0
+    while does == "watch" and time.monotonic() < end:
+        compare(looks * PIECE % SIZE, PIECE)
+        looks += 1
+        time.sleep(0.01)
+    while does == "press" and time.monotonic() < end:
+        data, place = chance.randbytes(chance.choice([4096, 65536])), chance.randrange(0, SIZE - PIECE, 4096)
+        if written(data, place):
+            expected[place : place + len(data)] = data
+            done += 1
+        else:
+            refused += 1
+            time.sleep(0.1)
+        compare(place, len(data))
+    if does == "press":
+        print(f"{done} writes were done, {refused} were refused")
+    for place in places if does in ("fill", "write") else []:
         data = chance.randbytes(PIECE if does == "fill" else chance.choice([4096, 65536, PIECE]))
         timed(handle.pwrite, data, place)
         expected[place : place + len(data)] = data
-        if timed(handle.pread, len(data), place) != data:
-            sys.exit(f"at {place}: other bytes than were written")
+        compare(place, len(data))
     for place in range(0, SIZE, PIECE) if does == "check" else []:
-        if timed(handle.pread, PIECE, place) != expected[place : place + PIECE]:
-            sys.exit(f"at {place}: other bytes than were written")
+        compare(place, PIECE)
     with open(path, "wb") as file:
         file.write(expected)
 print(f"longest {longest:.2f} s")

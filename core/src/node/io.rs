@@ -58,6 +58,8 @@ pub enum Input {
     HostGone(u64),
     /// A word of the authority.
     Map(MapMessage),
+    /// Whether writes to its disk wait for free space and the node stays in the map: then what hosts write is refused.
+    Full(bool),
 }
 
 /// What a node wants done, in order.

@@ -222,6 +222,7 @@ impl Node {
                 }
             }
             Input::Map(message) => self.map_message(message),
+            Input::Full(is_full) => self.worker.disk_is_full(is_full),
         }
         self.run();
         self.outbox.finish(self.worker.store.reached(), out);

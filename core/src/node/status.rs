@@ -205,6 +205,7 @@ impl Node {
     /// This part of the work that no host waits for may go on from now on, in thousandths ([`ALL`](super::ALL)).
     pub fn gives_way(&mut self, part: u64) {
         self.background.gives_way(part);
+        self.worker.store.merge_in_part(part);
     }
 
     /// Nodes that are much slower than the others at what its hosts ask.

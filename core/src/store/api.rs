@@ -139,6 +139,8 @@ pub trait Store: Send {
     fn has_merged(&self) -> bool {
         true
     }
+    /// In this part of its turns content is merged or copied from now on, in thousandths.
+    fn merge_in_part(&mut self, _part: u64) {}
     /// Whether clones have content left to copy from what they lie over.
     fn has_to_flatten(&self) -> bool {
         false

@@ -166,6 +166,10 @@ impl Store for JournalStore {
         JournalStore::has_merged(self)
     }
 
+    fn merge_in_part(&mut self, part: u64) {
+        JournalStore::merge_in_part(self, part);
+    }
+
     fn has_to_flatten(&self) -> bool {
         JournalStore::has_to_flatten(self)
     }

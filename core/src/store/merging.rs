@@ -27,6 +27,35 @@ const MOST_GIVEN: usize = 512;
 /// Slots that are looked at for one checkpoint at most.
 const MOST_LOOKED_AT: usize = 1024;
 
+/// All turns, in parts of them.
+const ALL: u64 = 1000;
+
+/// In which turns content is merged, or copied to clones: in all, unless that costs hosts more than a volume promises.
+#[derive(Clone, Hash)]
+pub(super) struct Turns {
+    part: u64,
+    /// Parts of turns that were not used.
+    saved: u64,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns { part: ALL, saved: 0 }
+    }
+}
+
+impl Turns {
+    /// Whether this turn is used.
+    fn take(&mut self) -> bool {
+        self.saved += self.part;
+        let is_used = self.saved >= ALL;
+        if is_used {
+            self.saved -= ALL;
+        }
+        is_used
+    }
+}
+
 /// How far the merging is.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Merging {
@@ -86,6 +115,16 @@ impl JournalStore {
             }
             false => false,
         }
+    }
+
+    /// In this part of its turns content is merged or copied from now on, in thousandths.
+    pub(super) fn merge_in_part(&mut self, part: u64) {
+        self.turns.part = part.clamp(1, ALL);
+    }
+
+    /// Whether a checkpoint, whose turn it is, may merge or flatten.
+    pub(super) fn merges_this_turn(&mut self) -> bool {
+        (self.has_to_merge() || self.has_to_flatten()) && self.turns.take()
     }
 
     /// Whether content is left to merge.

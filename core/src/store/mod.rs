@@ -190,6 +190,7 @@ pub struct JournalStore {
     /// Nothing before the map has said.
     views: Option<Views>,
     merging: merging::Merging,
+    turns: merging::Turns,
     flattening: flattening::Flattening,
     recovery: Option<Recovery>,
     /// Pages of the table that are being read.

@@ -263,7 +263,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
     };
     let is_down =
         matches!(state, NodeState::Hung | NodeState::Slow | NodeState::Lost | NodeState::Down);
-    let trouble = instance.trouble.as_ref().filter(|_| instance.runs()).map(|t| t.what.clone());
+    let trouble = instance.trouble.as_ref().filter(|_| instance.runs()).map(|t| t.in_words());
     let backend = engine.seat(n).and_then(|seat| seat.disk.as_ref());
     let mut status = NodeStatus {
         node: id.0,

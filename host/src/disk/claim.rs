@@ -13,6 +13,9 @@ use crate::durable;
 use crate::error::{Error, Result, at, fail};
 use crate::size::{require_multiple, rounded};
 
+/// How a disk is claimed, by whoever may wait for it.
+pub(crate) type Claimer = Box<dyn Fn() -> Result<Claim> + Send + Sync>;
+
 /// A disk that may be made the empty one of a node. Nobody else can take it as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Claim {

@@ -72,6 +72,8 @@ pub struct Disk {
     pub(crate) queue: DiskQueue,
     /// Whether what is not written reads as zeros: a file made just now.
     fresh: bool,
+    /// The file system that its file is on.
+    on: u64,
     /// Whether its file system is full.
     pub(crate) space: Space,
     /// Its errors that have passed.
@@ -148,6 +150,7 @@ impl Disk {
     fn of(file: File, path: &Path, kind: Kind) -> Result<Disk> {
         let block = kind == Kind::Block;
         let kind = file_system(&file, path)?;
+        let on = rustix::fs::fstat(&file).map_err(at("look at", path))?.st_dev;
         let volatile = !block && IN_MEMORY.contains(&kind);
         let starts_slowly = !block && !volatile && !STARTS_AT_ONCE.contains(&kind);
         let (path, queue) = (path.to_path_buf(), DiskQueue::default());
@@ -161,9 +164,15 @@ impl Disk {
             starts_slowly,
             queue,
             fresh: false,
+            on,
             space: Space::default(),
             passed: Passed::default(),
         })
+    }
+
+    /// Whether its file lacks room where another's does.
+    pub(crate) fn shares_room_with(&self, other: &Disk) -> bool {
+        !self.block && !other.block && self.on == other.on
     }
 
     /// Its bytes.

@@ -5,11 +5,16 @@
 //! node. When all of these operations have ended the node is started again and catches up. A write that somebody waits for
 //! has a shorter time-out, since every participant's disk can hold it up; it counts once a minute for each disk, so that one
 //! whose speed varies is not taken out again and again. A disk that a volume cannot do without stays: then hosts wait for
-//! it. The same holds for a disk that lacks free space to write to; reads of one that
-//! stays are served.
+//! it.
+//!
+//! The same holds for a disk that lacks free space to write to. But all that are on that file system, or lack space as
+//! well, are taken out together or not at all. Of one that stays reads are served, and what hosts write
+//! is refused, once its node has been [told](Input::Full). The writes that wait for room already show when there is some.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use weft_core::node::Input;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::Engine;
@@ -26,7 +31,7 @@ const LOOK: Nanos = 500 * MILLIS;
 /// A disk that was taken out is not taken out again so soon because of writes alone.
 const SOON: Nanos = 60_000 * MILLIS;
 
-/// How long a write may wait for free space before the others go on without it.
+/// How long a write may wait for free space before the others go on without it, or further ones are refused.
 const FULL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the process waits for a disk to be opened before it goes on with other things.
@@ -40,6 +45,20 @@ const STARTS_WITHIN: Nanos = 3_000 * MILLIS;
 pub(crate) struct Trouble {
     /// What it is, in words.
     pub(crate) what: String,
+    /// Its file system is full.
+    pub(crate) is_full: bool,
+}
+
+impl Trouble {
+    fn hangs(what: String) -> Trouble {
+        Trouble { what, is_full: false }
+    }
+
+    /// What it is, and what that means for hosts if the node stays.
+    pub(crate) fn in_words(&self) -> String {
+        let meaning = if self.is_full { "hosts cannot write there" } else { "hosts wait for it" };
+        format!("{}; {meaning}", self.what)
+    }
 }
 
 /// A disk that is being opened by a thread of its own, and since when.
@@ -71,6 +90,7 @@ impl Engine {
 
     fn look_at_disk(&mut self, n: usize, now: Nanos) {
         let found = if self.instances[n].has_disk() { self.trouble_of(n, now) } else { None };
+        self.tell_full(n, found.as_ref().is_some_and(|trouble| trouble.is_full));
         let Some(trouble) = found else {
             // What keeps a node down is known until it runs again.
             if self.instances[n].runs() && self.instances[n].trouble.take().is_some() {
@@ -80,9 +100,13 @@ impl Engine {
         };
         let is_new = self.instances[n].trouble.is_none();
         let serves = self.instances[n].phase != Phase::Opening;
-        if serves && let Err(needed) = self.can_do_without(&[NodeId(n as u16)], &[]) {
+        let alike = if trouble.is_full { self.full_disks() } else { vec![NodeId(n as u16)] };
+        if serves && let Err(needed) = self.can_do_without(&alike, &[]) {
             if is_new {
-                let text = format!("{}; hosts wait for it: {needed}", trouble.what);
+                let text = match trouble.is_full {
+                    true => format!("node {n}: {} until there is free space", trouble.in_words()),
+                    false => format!("{}: {needed}", trouble.in_words()),
+                };
                 self.log.on(About::node(n)).error(&text);
             }
             self.instances[n].trouble = Some(trouble);
@@ -99,26 +123,49 @@ impl Engine {
         (instance.trouble, instance.taken_out) = (Some(trouble), Some(now));
     }
 
+    /// The nodes of this process whose disks lack free space.
+    fn full_disks(&self) -> Vec<NodeId> {
+        let here = (0..self.instances.len()).filter(|n| self.instances[*n].has_disk());
+        here.filter(|n| self.lacks_space(*n).is_some()).map(|n| NodeId(n as u16)).collect()
+    }
+
+    /// For how long writes to a node's disk, or to others on its file system, have waited for free space, if any do.
+    fn lacks_space(&self, n: usize) -> Option<Duration> {
+        let disk = |n| self.seat(n).and_then(|seat| seat.disk.as_ref());
+        let own = disk(n)?;
+        let all = (0..self.instances.len()).filter_map(disk);
+        all.filter(|other| Arc::ptr_eq(own, other) || own.shares_room_with(other))
+            .filter_map(|other| other.space.lacks_for())
+            .max()
+    }
+
+    /// Tells a node that runs whether its disk's file system is full, if that is news to it.
+    fn tell_full(&mut self, n: usize, is_full: bool) {
+        let instance = &mut self.instances[n];
+        if instance.runs() && std::mem::replace(&mut instance.told_full, is_full) != is_full {
+            self.hand(n, Input::Full(is_full));
+        }
+    }
+
     /// What is wrong with the disk of a node that runs.
     fn trouble_of(&self, n: usize, now: Nanos) -> Option<Trouble> {
         let (instance, seat) = (&self.instances[n], self.seat(n)?);
         let path = instance.path.display();
-        if let Some(lacks) = seat.disk.as_ref().and_then(|disk| disk.space.lacks_for()) {
-            let what =
-                format!("the file system of {path} is full, and its writes wait for free space");
-            return (lacks >= FULL_TIMEOUT).then_some(Trouble { what });
+        if let Some(lacks) = self.lacks_space(n) {
+            let what = format!("the file system of {path} is full");
+            return (lacks >= FULL_TIMEOUT).then_some(Trouble { what, is_full: true });
         }
         let waited = now.saturating_sub(seat.oldest()?);
         if waited >= self.disk_timeout.of(instance.rotating) {
             let what = format!("{path} has not responded for {}", seconds(waited));
-            return Some(Trouble { what });
+            return Some(Trouble::hangs(what));
         }
         let waited = now.saturating_sub(seat.oldest_write()?);
         let is_long = waited >= self.disk_timeout.of_writes(instance.rotating);
         let is_first = instance.taken_out.is_none_or(|at| now.saturating_sub(at) >= SOON);
         let what = format!("{path} has not finished a write for {}", seconds(waited));
         (is_long && is_first && self.is_alone_in_waiting(n, now, waited))
-            .then_some(Trouble { what })
+            .then(|| Trouble::hangs(what))
     }
 
     /// Whether no other disk of this process has operations under way that are half as old: else it is the machine that
@@ -149,7 +196,7 @@ impl Engine {
                 self.log.on(About::node(n)).error(&format!("node {n} stays down: {why}"));
                 let instance = &mut self.instances[n];
                 (instance.phase, instance.why) = (Phase::Down, why);
-                instance.trouble = Some(Trouble { what });
+                instance.trouble = Some(Trouble::hangs(what));
                 self.died(n, false);
             }
         }

@@ -15,6 +15,7 @@ use crate::disk::queue::DiskQueue;
 use crate::engine::errors::Errors;
 use crate::engine::failures::{FailingReads, Failures};
 use crate::engine::hung::{OPENS_WITHIN, OpeningDisk, Trouble};
+use crate::engine::taking::IsTaken;
 
 /// How far along in its life a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +101,12 @@ pub(crate) struct Instance {
     pub(super) rotating: bool,
     /// Its disk is being opened, which takes long.
     pub(super) opening: Option<OpeningDisk>,
+    /// Whether another disk is being taken for it.
+    pub(super) is_taken: IsTaken,
     /// What keeps its disk from working.
     pub(crate) trouble: Option<Trouble>,
+    /// Its node has been told that the disk's file system is full.
+    pub(super) told_full: bool,
     /// When its node was last taken out because the disk did not answer.
     pub(super) taken_out: Option<Nanos>,
     /// When its node was taken out because the disk is slow, and for how long.
@@ -163,7 +168,9 @@ impl Instance {
             rest: Rest::default(),
             rotating: false,
             opening: None,
+            is_taken: IsTaken::default(),
             trouble: None,
+            told_full: false,
             taken_out: None,
             back_off: back_off(),
         }
@@ -195,6 +202,7 @@ impl Instance {
         self.life += 1;
         self.wanted = false;
         self.patience = None;
+        self.told_full = false;
         (self.trouble, self.opening) = (None, None);
         self.why = why.to_string();
     }

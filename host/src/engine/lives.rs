@@ -9,7 +9,6 @@ use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::{Engine, Ticket};
-use crate::disk::claim::Claim;
 use crate::disk::format::{is_rotating, most_data_sectors, refuse_others};
 use crate::disk::handle::Aside;
 use crate::disk::{self, Backend, Disk};
@@ -18,6 +17,7 @@ use crate::engine::errors::Errors;
 use crate::engine::failures::Failures;
 use crate::engine::hung::{OPENS_WITHIN, OpeningDisk};
 use crate::engine::instance::{Instance, Phase, back_off};
+use crate::engine::taking::Held;
 use crate::error::{Error, Result, fail};
 use crate::log::About;
 use crate::size::rounded;
@@ -90,6 +90,9 @@ impl Engine {
         let instance = &mut self.instances[n];
         if instance.opening.is_some() {
             return Ok(());
+        }
+        if instance.is_taken.now() {
+            return fail(is_being_replaced(n));
         }
         instance.wanted = false;
         if instance.path.as_os_str().is_empty() {
@@ -173,7 +176,7 @@ impl Engine {
         if was == Phase::Down {
             return fail(format!("node {n} is already down"));
         }
-        self.keep_measures();
+        self.take_measures();
         if let Some(status) = self.status_of(n) {
             self.last_epoch = self.last_epoch.max(status.epoch);
         }
@@ -245,14 +248,14 @@ impl Engine {
         }
     }
 
-    /// Starts a node of this process on a disk that it has not been on before, which is made empty.
-    pub(crate) fn start_on(&mut self, n: usize, claim: Claim) -> Result<()> {
-        let needed = self.map().needed_on(NodeId(n as u16));
+    /// Starts a node of this process on a disk that it has not been on before, which has been made empty.
+    pub(crate) fn start_on(&mut self, n: usize, held: Held) -> Result<()> {
         let Some(together) = self.rule.together_mut() else {
             return fail("an array in one process has its disks in its directory");
         };
-        let path = claim.path().to_path_buf();
-        together.take_disk(NodeId(n as u16), claim, needed)?;
+        let path = held.path();
+        together.take_disk(NodeId(n as u16), path.clone())?;
+        held.keep();
         let life = self.instances[n].life + 1;
         self.instances[n] = self.rule.new_instance(n);
         self.instances[n].life = life;
@@ -261,19 +264,20 @@ impl Engine {
         self.start_node(n)
     }
 
-    /// Puts another disk in the place of one whose node is down, and starts the node.
-    pub(crate) fn exchange_disk(
-        &mut self,
-        n: usize,
-        claim: Claim,
-        accepted: &[String],
-    ) -> Result<()> {
-        self.may_replace(n, claim.size(), accepted)?;
-        self.start_on(n, claim)
+    /// Whether a node that has no disk is known here, and gets none already.
+    pub(crate) fn is_without_disk(&self, n: usize) -> bool {
+        self.instances.get(n).is_some_and(|instance| !instance.is_taken.now())
     }
 
-    /// Refuses if a node is not down.
-    pub(crate) fn must_be_down(&self, n: usize) -> Result<()> {
+    /// Refuses if a node is not down, or gets another disk already.
+    pub(crate) fn may_get_disk(&self, n: usize) -> Result<()> {
+        if self.instance(n)?.is_taken.now() {
+            return fail(is_being_replaced(n));
+        }
+        self.must_be_down(n)
+    }
+
+    fn must_be_down(&self, n: usize) -> Result<()> {
         let instance = self.instance(n)?;
         let is_done = self.disk_ops(n) == 0 || instance.trouble.is_some();
         match instance.phase == Phase::Down && is_done {
@@ -283,7 +287,7 @@ impl Engine {
     }
 
     /// Refuses if the disk of a node that is down cannot be replaced by one of this size.
-    fn may_replace(&self, n: usize, size: u64, accepted: &[String]) -> Result<()> {
+    pub(crate) fn may_replace(&self, n: usize, size: u64, accepted: &[String]) -> Result<()> {
         self.must_be_down(n)?;
         let needed = self.map().needed_on(NodeId(n as u16)) * SECTOR;
         let room = most_data_sectors(size)?.saturating_mul(SECTOR);
@@ -318,6 +322,7 @@ impl Engine {
             let instance = &self.instances[n];
             let waits = instance.rest.is_on(now)
                 || instance.failures.pauses(now)
+                || instance.is_taken.now()
                 || self.stays_away(n, now);
             if instance.wanted && self.disk_ops(n) == 0 && !waits {
                 if let Err(e) = self.open_node(n) {
@@ -420,10 +425,13 @@ impl Engine {
         }
     }
 
-    /// A place, with an empty disk, for a node that is to be added.
-    pub(crate) fn add_slot(&mut self, force: bool) -> Result<()> {
-        let n = self.instances.len();
-        self.make_empty(n, self.rule.claim(n, force)?)?;
+    /// A place for a node that is to be added, with its disk, which has been made empty.
+    pub(crate) fn add_slot(&mut self, n: usize, held: Held) -> Result<()> {
+        // An earlier one may have been taken back, which the cluster map does not hold.
+        if self.instances.len() != n {
+            return fail("another disk was being added, and was not; try again");
+        }
+        held.keep();
         let instance = self.rule.new_instance(n);
         self.instances.push(instance);
         self.give_seat(n);
@@ -431,28 +439,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts an empty disk in the place of one whose node is down, and starts the node.
-    pub(crate) fn replace_disk(
-        &mut self,
-        n: usize,
-        force: bool,
-        accepted: &[String],
-    ) -> Result<()> {
-        self.must_be_down(n)?;
-        let claim = self.rule.claim(n, force)?;
-        self.may_replace(n, claim.size(), accepted)?;
-        self.make_empty(n, claim)?;
+    /// Starts a node that is down on its disk, in whose place an empty one has been made.
+    pub(crate) fn replace_disk(&mut self, n: usize, held: Held) -> Result<()> {
+        held.keep();
         self.instances[n].errors = Errors::default();
         self.log.on(About::node(n)).info(&format!("node {n} has an empty disk"));
         self.start_node(n)
     }
+}
 
-    fn make_empty(&self, n: usize, mut claim: Claim) -> Result<()> {
-        let node = NodeId(n as u16);
-        claim.make(self.rule.cluster(), node, self.map().needed_on(node))?;
-        claim.keep();
-        Ok(())
-    }
+fn is_being_replaced(n: usize) -> String {
+    format!("the disk of node {n} is being replaced; wait until that is done")
 }
 
 /// Numbers in ascending order, in words: those that follow one another as a run.

@@ -1,8 +1,10 @@
 //! What parity that waits has exposed so far on the disks of this process, kept over restarts.
 //!
-//! A disk counts while its node runs. What it has counted is written to a file in the directory every minute, and whenever a node stops.
+//! A disk counts while its node runs. What it has counted is written to a file in the directory every minute, and soon after a node stops.
 //! A node that starts on the same disk counts on from there. After a crash up to a minute is missing, of the time and
 //! of the exposure in it alike. Nothing else depends on the file: if it is damaged, counting restarts.
+//!
+//! A thread of its own writes the file, since the directory's file system may not answer. Only the end of the process waits for it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -222,13 +224,12 @@ impl Engine {
         let failed = self.measures.join();
         self.look_at_measures();
         if let Some(text) = self.measures.next_text() {
-            let (dir, there) = (self.measures.dir.clone(), text.clone());
-            match thread::Builder::new().spawn(move || write(&dir, &there)) {
+            let dir = self.measures.dir.clone();
+            match thread::Builder::new().spawn(move || write(&dir, &text)) {
                 Ok(writer) => self.measures.writer = Some(writer),
-                // Where there is no thread to be had it is written here and now.
-                Err(_) => {
-                    let written = write(&self.measures.dir, &text);
-                    let unkept = self.measures.tell(written);
+                // It is tried again in a minute.
+                Err(e) => {
+                    let unkept = self.measures.tell(Err(Error(format!("no thread starts: {e}"))));
                     self.say_unkept(unkept);
                 }
             }
@@ -236,7 +237,13 @@ impl Engine {
         self.say_unkept(failed);
     }
 
-    /// Keeps it at once: a node is about to end, or the process.
+    /// Takes what the nodes have counted by now, since one is about to end. The file has it soon.
+    pub(super) fn take_measures(&mut self) {
+        self.look_at_measures();
+        self.measures.next = 0;
+    }
+
+    /// Keeps it at once: the process is about to end.
     pub(crate) fn keep_measures(&mut self) {
         let before = self.measures.join();
         self.look_at_measures();

@@ -5,7 +5,7 @@
 //! operations, so that all that a round of messages puts in a journal goes to disk as one
 //! frame (group commit). The nodes themselves, with their messages and disk operations, are in [`lanes`]. How they start
 //! and stop is in [`lives`], whether they may be given up in [`losing`], how the map comes about in [`rule`], what the disks keep of it in [`copies`], what is kept of what parity
-//! exposes in [`measures`].
+//! exposes in [`measures`], how disks are claimed for nodes in [`taking`].
 
 mod copies;
 mod crank;
@@ -20,6 +20,7 @@ mod losing;
 mod measures;
 mod rule;
 mod slow;
+pub(crate) mod taking;
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -49,6 +50,7 @@ pub(crate) use self::lanes::Tally;
 use self::measures::Measures;
 pub(crate) use self::slow::Sighting;
 use self::slow::SlowNodes;
+use self::taking::IsTaken;
 pub(crate) use rule::{Rule, Ticket};
 
 /// An answer for the number that a request was given.
@@ -90,6 +92,8 @@ pub(crate) struct Engine {
     /// It has been said that the map is too long for copies.
     too_long: bool,
     measures: Measures,
+    /// Whether a disk is being taken for a node that is to be added to an array in one process.
+    is_adding: IsTaken,
     /// When it is looked next whether disks had errors.
     next_errors: Nanos,
     /// Nodes that are slow.
@@ -147,6 +151,7 @@ impl Engine {
             answers_went_first: false,
             too_long: false,
             measures,
+            is_adding: IsTaken::default(),
             next_errors: 0,
             slow: SlowNodes::default(),
             next_look: 0,

@@ -5,7 +5,7 @@
 //! difference.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::cluster::{
@@ -19,7 +19,7 @@ use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 use super::Engine;
 use crate::clock::boot_time;
 use crate::cluster::{Effect, Together};
-use crate::disk::claim::Claim;
+use crate::disk::claim::Claimer;
 use crate::doors::keeper::Keeper;
 use crate::doors::vault::Vault;
 use crate::engine::instance::{Instance, Phase};
@@ -171,11 +171,11 @@ impl Rule {
         }
     }
 
-    /// Claims the disk of a node of this process, to make it an empty one.
-    pub(super) fn claim(&self, n: usize, force: bool) -> Result<Claim> {
+    /// Where the disk of a node of this process is, and how it is claimed, to make it an empty one.
+    pub(crate) fn claimer(&self, n: usize, force: bool) -> Result<(PathBuf, Claimer)> {
         match self {
-            Rule::Alone(alone) => alone.state.claim(n, force),
-            Rule::Together(together) => together.home().claim(NodeId(n as u16), force),
+            Rule::Alone(alone) => Ok((alone.state.disk_path(n), alone.state.claimer(n, force))),
+            Rule::Together(together) => together.home().claimer(NodeId(n as u16), force),
         }
     }
 

@@ -1,8 +1,12 @@
 //! Real nodes on real disks, without sockets.
 
+use std::fs::File;
 use std::path::Path;
-use std::thread::sleep;
+use std::sync::mpsc::channel;
+use std::thread::{sleep, spawn};
 use std::time::Duration;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use weft_core::Buffer;
 use weft_core::cluster::Change;
@@ -362,4 +366,38 @@ fn hosts_have_answers_before_disks_are_given_what_nobody_waits_for() {
     engine.run();
     assert!(engine.lanes.own.begins_nothing(), "a host waits for this, too");
     assert!(matches!(engine.take_answers()[..], [(9, Ok(HostData::Done))]));
+}
+
+/// The file of what parity that waits has exposed cannot be written for a while: nothing waits for that but the end.
+#[test]
+fn a_node_ends_while_the_directory_does_not_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let never = BTreeMap::from([("redundancy".to_string(), "never".to_string())]);
+    let policy = crate::policy::given(&never).unwrap();
+    let spec = Spec { nodes: Some(4), disk_size: Some(16 << 20), policy, ..Spec::default() };
+    let mut engine = engine(dir.path(), &spec, 1);
+    write(&mut engine, 0, 7, 4096);
+    let measured = |e: &Engine| {
+        let node = |n| e.seat(n).and_then(|seat| seat.node.as_ref());
+        (0..4).filter_map(node).any(|node| node.exposed().any(|(_, exposed)| exposed.is_measured()))
+    };
+    assert!(measured(&engine), "there is something to write");
+    // Opening a FIFO to write to it waits for somebody who reads.
+    let spare = dir.path().join("exposed.toml.new");
+    mknodat(CWD, &spare, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (go, wait) = channel::<()>();
+    let reader = spare.clone();
+    let reader = spawn(move || {
+        let _ = wait.recv_timeout(Duration::from_secs(20));
+        File::open(reader).map(drop)
+    });
+    let begun = Instant::now();
+    for node in [1, 2] {
+        engine.kill_node(node, "the test kills it").unwrap();
+        engine.run();
+        engine.follow_rule();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    go.send(()).unwrap();
+    reader.join().unwrap().unwrap();
 }

@@ -12,7 +12,7 @@ use weft_core::store::map_area::MapCopy;
 use weft_core::units::{NodeId, VolumeId};
 
 use self::file::{self as state_file, Content};
-use crate::disk::claim::Claim;
+use crate::disk::claim::{Claim, Claimer};
 use crate::disk::format::{Own, data_sectors, format_disk};
 use crate::disk::{Disk, refuse_among_devices};
 use crate::durable;
@@ -211,10 +211,11 @@ impl State {
         format_disk(&disk, self.content.disk_size, whose, 0)
     }
 
-    /// Claims a node's disk, to put an empty one in its place.
-    pub(crate) fn claim(&self, node: usize, force: bool) -> Result<Claim> {
+    /// How a node's disk is claimed, to put an empty one in its place.
+    pub(crate) fn claimer(&self, node: usize, force: bool) -> Claimer {
         let own = Own { cluster: self.content.cluster, node: NodeId(node as u16) };
-        Claim::new(&self.disk_path(node), Some(self.content.disk_size), Some(own), force)
+        let (path, size) = (self.disk_path(node), self.content.disk_size);
+        Box::new(move || Claim::new(&path, Some(size), Some(own), force))
     }
 
     /// Writes the next version. If that fails, the old one is still in force.

@@ -216,7 +216,7 @@ fn of_schedule(volume: &VolumeStatus) -> impl Iterator<Item = (Health, String)> 
 fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
     let n = node.node;
     if let Some(trouble) = &node.trouble {
-        return Some((Health::Degraded, format!("node {n}: {trouble}; hosts wait for it")));
+        return Some((Health::Degraded, format!("node {n}: {trouble}")));
     }
     let text = match node.state {
         // Hosts that are their own controllers come and go.

@@ -215,7 +215,8 @@ pub struct NodeStatus {
     /// Why it is down; only if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What keeps its disk from working while the node takes part: volumes cannot do without it, so hosts wait for it.
+    /// What keeps its disk from working while the node takes part: volumes cannot do without it, so hosts wait for it, or
+    /// cannot write there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// How slow its reads or writes are; only if they take much longer than other nodes', as this process sees it.

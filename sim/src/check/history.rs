@@ -47,7 +47,7 @@ impl Did {
     }
 
     /// Whether it leaves its own number in its blocks.
-    fn is_known_by_number(&self) -> bool {
+    pub fn is_known_by_number(&self) -> bool {
         matches!(self, Did::Wrote { zeros: false } | Did::Replaced(_))
     }
 }

@@ -29,6 +29,8 @@ pub struct Faults {
     pub slow: bool,
     /// Disks end nothing for a while, or until their nodes are taken out. In half of the seeds reads go round them.
     pub hangs: bool,
+    /// The file systems of disks are full for a while: what writes there does not end, and hosts' writes are refused.
+    pub full: bool,
     /// Of the operations of a victim's disk some end with errors that pass, in some runs.
     pub errors: bool,
     /// More nodes are down at once than the layout bears. Requests may then fail, but nothing
@@ -58,6 +60,7 @@ impl Faults {
         messages: true,
         slow: true,
         hangs: true,
+        full: true,
         errors: true,
         beyond: true,
         moves: true,
@@ -77,6 +80,7 @@ impl Faults {
         messages: false,
         slow: false,
         hangs: false,
+        full: false,
         errors: false,
         beyond: false,
         moves: false,
@@ -87,7 +91,7 @@ impl Faults {
     };
 
     /// Each kind alone.
-    pub(super) fn each_left_out(&self) -> [Faults; 15] {
+    pub(super) fn each_left_out(&self) -> [Faults; 16] {
         let none = Faults::NONE;
         [
             Faults { beyond: true, ..none },
@@ -98,6 +102,7 @@ impl Faults {
             Faults { pauses: true, ..none },
             Faults { slow: true, ..none },
             Faults { hangs: true, ..none },
+            Faults { full: true, ..none },
             Faults { errors: true, ..none },
             Faults { rot: true, ..none },
             Faults { damage: true, ..none },
@@ -118,6 +123,7 @@ impl Faults {
             messages: self.messages && !other.messages,
             slow: self.slow && !other.slow,
             hangs: self.hangs && !other.hangs,
+            full: self.full && !other.full,
             errors: self.errors && !other.errors,
             beyond: self.beyond && !other.beyond,
             moves: self.moves && !other.moves,
@@ -289,6 +295,8 @@ pub struct Summary {
     pub rests: (u64, u64),
     /// The run ended early: a disk had lost what it promised just before, and nobody who went on had heard of it.
     pub unremembered: bool,
+    /// Writes that were refused since a disk's file system was full.
+    pub no_space: u64,
     /// Operations of disks that were drawn to end with errors, by rate.
     pub erred: u64,
     /// How often the node of a slow disk was taken out, and how often one came back by itself.

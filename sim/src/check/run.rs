@@ -85,6 +85,12 @@ struct Run {
     refusal_rng: Rng,
     /// Which disks hang, and when.
     hang_rng: Rng,
+    /// Which disks hang when their nodes start, and which of too many before their nodes are taken out.
+    start_rng: Rng,
+    /// Whose file systems are full, and when.
+    full_rng: Rng,
+    /// Writes that were refused for that.
+    no_space: u64,
     /// Which disks have errors by rate, and when, in runs in which some do.
     error_rng: Option<Rng>,
     /// Slow disks whose nodes are taken out, in runs in which they are.
@@ -482,6 +488,7 @@ impl Run {
             detours: self.world.detours(),
             forged: self.world.forged(),
             given_up: self.world.given_up(),
+            no_space: self.no_space,
             taken_out: self.slow_disks.as_ref().map_or((0, 0), |s| s.counts),
             unremembered: self.world.unremembered,
             fingerprint,

@@ -220,7 +220,7 @@ impl Work {
                     work.host_bytes = data.len() as u64;
                 }
             }
-            Input::HostGone(_) | Input::Map(_) => {}
+            Input::HostGone(_) | Input::Map(_) | Input::Full(_) => {}
         }
         work
     }

@@ -1,6 +1,7 @@
 //! Disks that lack content of a volume while a deleted snapshot is merged into it.
 
 use weft_core::cluster::ClusterSetting;
+use weft_core::node::ALL;
 
 use super::*;
 
@@ -39,4 +40,30 @@ fn writes_have_the_volume_rebuilt_and_not_the_merged_snapshot() {
     (0..3).for_each(|seed| write_while_a_disk_is_behind(seed, None));
     let broken = || write_while_a_disk_is_behind(0, Some(Bug::RebuildsMerged));
     assert!(std::panic::catch_unwind(broken).is_err(), "RebuildsMerged is not found");
+}
+
+/// How long it takes until a deleted snapshot is merged while this part of the work that no host waits for goes on.
+fn merges_within(part: u64) -> u64 {
+    let mut trial = Trial::new(4, None);
+    trial.put(FIRST, 0..40, 7);
+    let snapshot = trial.picture("s");
+    trial.put(FIRST, 3..20, 8);
+    trial.models.remove(&snapshot);
+    trial.world.give_way(part);
+    trial.change(&Change::DeleteVolume(snapshot, 0), |w| {
+        w.map().volumes.get(&snapshot).is_none_or(|v| v.is_deleted())
+    });
+    let begun = trial.world.now();
+    trial.until("it is merged", |t| !t.world.map().volumes.contains_key(&snapshot));
+    let took = trial.world.now() - begun;
+    trial.world.give_way(ALL);
+    trial.settle_all();
+    trial.scrub_all();
+    took
+}
+
+#[test]
+fn merging_gives_way_to_what_a_volume_promises() {
+    let (all, least) = (merges_within(ALL), merges_within(ALL / 64));
+    assert!(least > 8 * all, "{all} ns with all, {least} ns with the least");
 }

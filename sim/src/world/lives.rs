@@ -8,6 +8,13 @@ use super::*;
 /// With a deliberate bug: an operation is said to have ended before it has.
 pub(super) const EARLY: u64 = 1 << 63;
 
+/// Operations that would have ended by now: if the disk hangs, and those of them that write if its file system is full.
+#[derive(Default)]
+pub(super) struct Held {
+    hangs: Option<Vec<u64>>,
+    full: Option<Vec<u64>>,
+}
+
 impl World {
     /// Every node starts, and the authority with the map that was last stored.
     pub fn start_everything(&mut self) {
@@ -53,7 +60,7 @@ impl World {
         if config.bug == Some(Bug::LateCompletion) {
             place.disk.tell_late();
         }
-        place.hangs = None;
+        place.held = Held::default();
         place.life += 1;
         if self.clocks_change {
             place.clock_offset = any_clock(&mut self.rng);
@@ -72,7 +79,37 @@ impl World {
     /// The disk of a node that runs ends no operation, until it [answers](World::answer) or the node is started again.
     pub fn hang(&mut self, id: NodeId) {
         self.tell(|| format!("the disk of {id} hangs"));
-        self.places[usize::from(id.0)].hangs.get_or_insert_default();
+        self.places[usize::from(id.0)].held.hangs.get_or_insert_default();
+    }
+
+    /// The file system of a node's disk is full: no write ends until it has [room](World::has_room) or the node is started again.
+    pub fn fill(&mut self, id: NodeId) {
+        self.tell(|| format!("the file system of {id}'s disk is full"));
+        self.places[usize::from(id.0)].held.full.get_or_insert_default();
+    }
+
+    /// A node learns whether the file system of its disk is full.
+    pub fn tell_full(&mut self, id: NodeId) {
+        let is_full = self.places[usize::from(id.0)].held.full.is_some();
+        self.ask_node(id, Input::Full(is_full));
+    }
+
+    /// The file system of a node's disk has room again, if it was full.
+    pub fn has_room(&mut self, id: NodeId) {
+        let place = &mut self.places[usize::from(id.0)];
+        let Some(waiting) = place.held.full.take() else { return };
+        let life = place.life;
+        self.tell(|| format!("there is room on {id}'s disk"));
+        for operation in waiting {
+            let delay = self.rng.u64(0..100 * MICROS);
+            self.queue.push(delay, Event::Disk(id, life, operation));
+        }
+    }
+
+    /// This part of the work that no host waits for may go on at the nodes that run, in thousandths.
+    pub fn give_way(&mut self, part: u64) {
+        let nodes = self.places.iter_mut().filter_map(|place| place.node.as_mut());
+        nodes.for_each(|node| node.gives_way(part));
     }
 
     /// The nodes that originators find slow.
@@ -90,8 +127,13 @@ impl World {
         if operation & EARLY != 0 {
             return self.input(id, Input::Disk(operation & !EARLY, Ok(Buffer::Zero(0))));
         }
-        if let Some(hanging) = &mut place.hangs {
+        if let Some(hanging) = &mut place.held.hangs {
             return hanging.push(operation);
+        }
+        if let Some(waiting) = &mut place.held.full
+            && place.disk.writes(operation)
+        {
+            return waiting.push(operation);
         }
         let result = place.disk.finish(operation);
         if place.disk.is_early(operation) {
@@ -103,7 +145,7 @@ impl World {
     /// A disk ends what it had in work while it hung, if it did.
     pub fn answer(&mut self, id: NodeId) {
         let place = &mut self.places[usize::from(id.0)];
-        let (hanging, life) = (place.hangs.take().unwrap_or_default(), place.life);
+        let (hanging, life) = (place.held.hangs.take().unwrap_or_default(), place.life);
         for operation in hanging {
             let delay = self.rng.u64(0..100 * MICROS);
             self.queue.push(delay, Event::Disk(id, life, operation));
@@ -172,7 +214,7 @@ impl World {
             let counters = place.node.take().map(|node| node.status().counters);
             self.settled_in_part += counters.map_or(0, |c| c.settled_in_part);
             place.life += 1;
-            place.hangs = None;
+            place.held = Held::default();
             if power && self.tears_superblocks {
                 place.disk.tear_started(0..SUPERBLOCKS, &mut self.rng);
             }

@@ -125,8 +125,8 @@ struct Place {
     drift_ppm: i64,
     clock_offset: Nanos,
     promises: Promises,
-    /// If the disk hangs: operations that would have ended meanwhile.
-    hangs: Option<Vec<u64>>,
+    /// Operations that the disk does not end.
+    held: lives::Held,
 }
 
 /// Nodes, disks, network and time.
@@ -275,7 +275,7 @@ impl World {
                     drift_ppm,
                     clock_offset,
                     promises: Promises::default(),
-                    hangs: None,
+                    held: lives::Held::default(),
                 }
             })
             .collect();

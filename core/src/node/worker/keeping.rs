@@ -58,10 +58,20 @@ impl Worker {
         }
     }
 
-    /// Whether the disk has space for a write. Hosts' writes to volumes whose space is reserved always have; but a column
-    /// that comes to a disk may find that thin volumes use the space.
+    /// Whether the file system of the disk is full, as whoever works the disk says.
+    pub fn disk_is_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
+    }
+
+    /// Whether the disk has space for a write. While its file system is full nothing is begun that a host writes: which sectors
+    /// need no more room only the file system knows. What puts content back waits for room at the disk; nobody is refused for it.
+    /// Else hosts' writes to volumes whose space is reserved always have space; but a column that comes to a disk may find that
+    /// thin volumes use it.
     pub(super) fn has_space(&self, ts: Timestamp, changes: &[Change]) -> bool {
         let txn = &self.txns[&ts];
+        if self.is_full && !txn.puts_back {
+            return false;
+        }
         let is_thin = self.map.volumes.get(&txn.volume).is_some_and(|volume| volume.is_thin());
         (!is_thin && !txn.puts_back) || self.store.can_place(changes)
     }

@@ -243,6 +243,8 @@ pub(crate) struct Worker {
     /// The number of those written again since the node started.
     mended: Aside<u64>,
     open: bool,
+    /// Writes to the disk wait for free space on its file system.
+    is_full: bool,
     catchup: Catchup,
     telling: Telling,
     /// Stripes that a lost host may have written in part.
@@ -288,6 +290,7 @@ impl Worker {
             damaged: BTreeSet::new(),
             mended: Aside(0),
             open: false,
+            is_full: false,
             catchup: Catchup::default(),
             telling: Telling::default(),
             half_written: BTreeSet::new(),

@@ -37,8 +37,9 @@ impl JournalStore {
             return;
         }
         let mut dropped = if now || full { self.choose_dropped() } else { BTreeSet::new() };
-        let mut merged = if now && !full { self.choose_merged() } else { Merged::default() };
-        let flattens = now && !full && merged.is_empty() && dropped.is_empty();
+        let merges = now && !full && self.merges_this_turn();
+        let mut merged = if merges { self.choose_merged() } else { Merged::default() };
+        let flattens = merges && merged.is_empty() && dropped.is_empty();
         if flattens {
             merged.given = self.choose_flattened();
         }

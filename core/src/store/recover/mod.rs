@@ -213,6 +213,7 @@ impl JournalStore {
             dropping: super::dropping::Dropping::default(),
             views: None,
             merging: super::merging::Merging::default(),
+            turns: super::merging::Turns::default(),
             flattening: super::flattening::Flattening::default(),
             recovery: Some(recovery),
             loading: BTreeSet::new(),

@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_core::cluster;
@@ -27,8 +28,9 @@ use weft_net::transport::Peer;
 use super::config::Configuration;
 use super::disks::{Kept, take_up};
 use crate::disk;
-use crate::disk::claim::Claim;
+use crate::disk::claim::{Claim, Claimer};
 use crate::disk::format::{Own, holder};
+use crate::disk::handle::within;
 use crate::doors::keeper::Keeper;
 use crate::durable;
 use crate::error::{Error, Result, at, fail};
@@ -36,6 +38,9 @@ use crate::error::{Error, Result, at, fail};
 const FILE: &str = "cluster.toml";
 const SPARE: &str = "cluster.toml.new";
 const FORMAT: u32 = 1;
+
+/// For so long another disk of the process is asked whether it is the one at a path.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(300);
 
 /// The file that is there when a node has been admitted.
 const IDENTITY: &str = "node-key.pem";
@@ -151,25 +156,20 @@ impl Home {
         }
     }
 
-    /// The node of this process that is on the disk at a path, if any.
-    pub(crate) fn on(&self, path: &Path) -> Option<NodeId> {
-        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let path = whole(path);
-        self.content.disk.iter().find(|d| whole(&d.path) == path).map(Kept::node)
+    /// Where the disks of this process are.
+    pub(crate) fn disks(&self) -> Disks {
+        Disks(self.content.disk.iter().map(|d| (d.node(), d.path.clone())).collect())
     }
 
-    /// Takes a disk, which becomes an empty one, for a node; in the place of the one that the node
-    /// had, if it had one. So many of its data sectors are `needed`.
-    pub(crate) fn take_disk(&mut self, node: NodeId, mut claim: Claim, needed: u64) -> Result<()> {
-        claim.make(self.cluster(), node, needed)?;
+    /// Takes note that a node is on the disk at a path, which has been made its empty one; no longer on the one that it had, if
+    /// it had one.
+    pub(crate) fn take_disk(&mut self, node: NodeId, path: PathBuf) -> Result<()> {
         let mut content = self.content.clone();
         content.disk.retain(|d| d.node() != node);
-        let path = claim.path().to_path_buf();
         content.disk.push(Kept { node: node.0, path, by_command: true });
         content.disk.sort_by_key(|d| d.node);
         content.write(self.dir())?;
         self.content = content;
-        claim.keep();
         Ok(())
     }
 
@@ -237,21 +237,41 @@ impl Home {
         self.content.disk.iter().find(|d| d.node() == node).map(|d| &*d.path)
     }
 
-    /// Claims a node's disk, to make it an empty one.
-    pub(crate) fn claim(&self, node: NodeId, force: bool) -> Result<Claim> {
-        let Some(path) = self.path(node) else {
+    /// Where a node's disk is, and how it is claimed, to make it an empty one.
+    pub(crate) fn claimer(&self, node: NodeId, force: bool) -> Result<(PathBuf, Claimer)> {
+        let Some(path) = self.path(node).map(Path::to_path_buf) else {
             return fail(format!("{} has no disk", self.config.name));
         };
-        let size = match disk::is_block(path) {
-            true => None,
-            false => disk::size(path).ok().filter(|size| *size > 0).or(self.config.disk_size),
+        let (own, usual, there) = (self.own(node), self.config.disk_size, path.clone());
+        let claim = move || {
+            let size = match disk::is_block(&there) {
+                true => None,
+                false => disk::size(&there).ok().filter(|size| *size > 0).or(usual),
+            };
+            Claim::new(&there, size, Some(own), force)
         };
-        Claim::new(path, size, Some(self.own(node)), force)
+        Ok((path, Box::new(claim)))
     }
 
     /// Whose a disk is that a node of this process has had.
     pub(crate) fn own(&self, node: NodeId) -> Own {
         Own { cluster: self.cluster(), node }
+    }
+}
+
+/// Where the disks of a process are.
+pub(crate) struct Disks(Vec<(NodeId, PathBuf)>);
+
+impl Disks {
+    /// The node that is on the disk at a path, if any. It may take as long as the disk does to answer; others are not waited for.
+    pub(crate) fn on(&self, path: &Path) -> Option<NodeId> {
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let path = whole(path);
+        let is_there = |other: &PathBuf| {
+            let its = other.clone();
+            *other == path || within(ANSWERS_WITHIN, move || whole(&its)).as_ref() == Some(&path)
+        };
+        self.0.iter().find(|(_, other)| is_there(other)).map(|(node, _)| *node)
     }
 }
 

@@ -114,11 +114,13 @@ fn a_process_finds_its_disks_again() {
     second.disks = vec![dir.join("moved"), dir.join("c"), dir.join("new")];
     let mut home = Home::open(second.clone()).unwrap();
     assert_eq!((home.process, numbers(&home)), (NodeId(2), vec![2, 3]));
-    assert_eq!(home.on(&dir.join("moved")), Some(NodeId(3)));
+    assert_eq!(home.disks().on(&dir.join("moved")), Some(NodeId(3)));
     assert_eq!(home.unused, [dir.join("new")]);
     assert!(home.has(NodeId(3)) && !home.has(NodeId(0)));
-    let claim = Claim::new(&dir.join("new"), Some(32 << 20), None, false).unwrap();
-    home.take_disk(NodeId(7), claim, 0).unwrap();
+    let mut claim = Claim::new(&dir.join("new"), Some(32 << 20), None, false).unwrap();
+    claim.make(cluster, NodeId(7), 0).unwrap();
+    home.take_disk(NodeId(7), dir.join("new")).unwrap();
+    claim.keep();
     assert_eq!(holder(&dir.join("new"), cluster), Some(7));
     home.forget(NodeId(2)).unwrap();
     drop(home);

@@ -8,6 +8,7 @@ mod homes;
 mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mio::{Registry, Token};
@@ -28,7 +29,6 @@ use crate::cluster::log_writer::LogWriter;
 use crate::cluster::memory::{Memory, lost};
 use crate::cluster::peer_links::{PeerEvent, PeerLinks};
 use crate::cluster::renewal::Renewal;
-use crate::disk::claim::Claim;
 use crate::error::{Error, Result, fail};
 use crate::limits::Descriptors;
 use crate::log::Log;
@@ -184,9 +184,9 @@ impl Together {
         &self.home
     }
 
-    /// Takes a disk for a node, which becomes an empty one: see [`Home::take_disk`].
-    pub(crate) fn take_disk(&mut self, node: NodeId, claim: Claim, needed: u64) -> Result<()> {
-        self.home.take_disk(node, claim, needed)
+    /// Takes note that a node is on a disk: see [`Home::take_disk`].
+    pub(crate) fn take_disk(&mut self, node: NodeId, path: PathBuf) -> Result<()> {
+        self.home.take_disk(node, path)
     }
 
     /// A node that the map holds for this process and that has no disk yet.

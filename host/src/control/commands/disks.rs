@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use weft_core::cluster::{APART_BY_NODE, Change, ClusterMap, Home, NewNodes, can_drain};
 use weft_core::units::{MAX_NODES, NodeId, VolumeId};
 
-use super::{Commands, NewDisk, Outcome, Wait, overtaken};
+use super::taking::Taker;
+use super::{Commands, NewDisk, Wait, overtaken};
 use crate::cluster::Together;
 use crate::control_protocol::{ControlRequest, DiskAction};
-use crate::disk::claim::Claim;
 use crate::engine::Ticket;
+use crate::engine::taking::Held;
 use crate::error::{Error, Result, fail};
 
 /// Why a disk cannot be emptied: the volume of which a column has no room elsewhere.
@@ -99,57 +100,36 @@ impl Commands<'_> {
         if node >= MAX_NODES {
             return fail(format!("an array has {MAX_NODES} nodes at most"));
         }
-        self.engine.add_slot(force)?;
-        let change = Change::AddNodes(NewNodes::one(NodeId(node as u16)));
-        Ok(Wait::DiskAdded(node, self.engine.change(change)))
+        if self.engine.is_adding() {
+            return fail("another disk is being added; wait until that is done");
+        }
+        let (path, claimer) = self.engine.rule.claimer(node, force)?;
+        Ok(self.take(&path, claimer, Taker::New(node)))
     }
 
     /// Adds a disk to this process of a cluster: a node more, whose number the leader gives.
-    pub(super) fn add_disk_at(
-        &mut self,
-        conn: usize,
-        new: &NewDisk,
-        force: bool,
-    ) -> Result<Outcome> {
-        let claim = self.claim(new, None, force)?;
-        let Some(together) = self.engine.rule.together() else {
-            return fail("an array in one process creates its own disks; omit --path");
-        };
-        let (us, waits) = (together.us(), together.without_disk().is_some());
-        let ticket = match self.leader()? {
-            // One was admitted before, and got no disk.
-            _ if waits => None,
-            None => {
-                let (_, new) = self.one_more(us)?;
-                Some(self.engine.change(Change::AddNodes(new)))
-            }
-            Some(leader) => {
-                let request = ControlRequest::DiskAdmit { process: us.0 };
-                let request = serde_json::to_vec(&request).map_err(|e| Error(e.to_string()))?;
-                together.ask(leader, conn as u64, &request)?;
-                None
-            }
-        };
-        Ok(Outcome::Wait(Wait::DiskAdmitted(Box::new(claim), ticket, Instant::now())))
+    pub(super) fn add_disk_at(&mut self, new: &NewDisk, force: bool) -> Result<Wait> {
+        let claimer = self.claimer(new, None, force)?;
+        Ok(self.take(&new.path, claimer, Taker::Unnumbered))
     }
 
-    /// Claims a disk for `node` or for a new one.
-    fn claim(&self, new: &NewDisk, node: Option<usize>, force: bool) -> Result<Claim> {
+    /// Has one more node of this process admitted, unless one was before and got no disk.
+    pub(super) fn admit_one(&mut self, conn: usize) -> Result<Option<Ticket>> {
         let Some(together) = self.engine.rule.together() else {
             return fail("an array in one process creates its own disks; omit --path");
         };
-        let (home, path) = (together.home(), new.path.display());
-        if !new.path.is_absolute() {
-            return fail(format!("{path} is not an absolute path; begin it with /"));
+        let us = together.us();
+        if together.without_disk().is_some() {
+            return Ok(None);
         }
-        if home.config.disks.is_empty() {
-            return fail("this process is a controller or an attached host, and has no disks");
-        }
-        if let Some(other) = home.on(&new.path).filter(|n| Some(usize::from(n.0)) != node) {
-            return fail(format!("{path} is the disk of {other}; choose another"));
-        }
-        let own = node.map(|n| home.own(NodeId(n as u16)));
-        Claim::new(&new.path, new.size, own, force)
+        let Some(leader) = self.leader()? else {
+            let (_, new) = self.one_more(us)?;
+            return Ok(Some(self.engine.change(Change::AddNodes(new))));
+        };
+        let request = ControlRequest::DiskAdmit { process: us.0 };
+        let request = serde_json::to_vec(&request).map_err(|e| Error(e.to_string()))?;
+        together.ask(leader, conn as u64, &request)?;
+        Ok(None)
     }
 
     /// One more node of a process, as it is to be admitted, and where it lives.
@@ -187,15 +167,13 @@ impl Commands<'_> {
         accepted: &[String],
     ) -> Result<Wait> {
         self.engine.known(node)?;
-        self.engine.must_be_down(node)?;
-        match new {
-            None => self.engine.replace_disk(node, force, accepted)?,
-            Some(new) => {
-                let claim = self.claim(new, Some(node), force)?;
-                self.engine.exchange_disk(node, claim, accepted)?;
-            }
-        }
-        Ok(Wait::NodeUp(node))
+        self.engine.may_get_disk(node)?;
+        let (path, claimer) = match new {
+            None => self.engine.rule.claimer(node, force)?,
+            Some(new) => (new.path.clone(), self.claimer(new, Some(node), force)?),
+        };
+        let taker = Taker::Down { node, elsewhere: new.is_some(), accepted: accepted.to_vec() };
+        Ok(self.take(&path, claimer, taker))
     }
 
     fn suspect(&mut self, node: usize, on: bool) -> Result<Wait> {
@@ -227,22 +205,22 @@ impl Commands<'_> {
     /// Looks whether there is a number for a new disk; the disk is taken then.
     pub(super) fn check_admitted(
         &mut self,
-        claim: Box<Claim>,
+        held: Box<Held>,
         ticket: Option<Ticket>,
         since: Instant,
     ) -> Result<Wait> {
         let free = self.engine.rule.together().and_then(Together::without_disk);
-        let free = free.map(|n| usize::from(n.0)).filter(|n| *n < self.engine.instances.len());
+        let free = free.map(|n| usize::from(n.0)).filter(|n| self.engine.is_without_disk(*n));
         if let Some(n) = free {
-            self.engine.start_on(n, *claim)?;
-            return Ok(Wait::NodeUp(n));
+            let taking = self.engine.make_disk(n, *held);
+            return Ok(Wait::Taking(Box::new(taking), Taker::Numbered(n)));
         }
         if let Some(made) = ticket.and_then(|ticket| self.engine.outcome(ticket)) {
             made?;
             return Err(overtaken());
         }
         match since.elapsed() < DECIDING {
-            true => Ok(Wait::DiskAdmitted(claim, ticket, since)),
+            true => Ok(Wait::DiskAdmitted(held, ticket, since)),
             false => fail("the cluster has not decided in time; try again"),
         }
     }

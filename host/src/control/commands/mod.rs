@@ -18,6 +18,7 @@ mod reserving;
 mod schedules;
 mod shrinking;
 mod snapshots;
+mod taking;
 mod thin;
 mod volumes;
 mod waits;
@@ -345,7 +346,7 @@ impl Commands<'_> {
                 Outcome::Wait(self.add_disk(force)?)
             }
             ControlRequest::DiskAdd { path: Some(path), size, force } => {
-                self.add_disk_at(conn, &NewDisk { path, size }, force)?
+                Outcome::Wait(self.add_disk_at(&NewDisk { path, size }, force)?)
             }
             ControlRequest::DiskAdmit { process } => Outcome::Wait(self.admit_disk(process)?),
             ControlRequest::DiskReplace { node, path, size, force, accept_loss } => {
@@ -488,9 +489,10 @@ impl Commands<'_> {
             | Wait::NodeAdded(..)
             | Wait::DiskAdded(..)
             | Wait::NodeRemoved(..) => self.check_node(wait),
-            Wait::DiskAdmitted(claim, ticket, since) => {
-                self.check_admitted(claim, ticket, since).map(Outcome::Wait)
+            Wait::DiskAdmitted(held, ticket, since) => {
+                self.check_admitted(held, ticket, since).map(Outcome::Wait)
             }
+            Wait::Taking(taking, taker) => self.check_taking(conn, taking, taker),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)

@@ -7,15 +7,16 @@ use weft_core::order::HostId;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use super::shrinking::Survey;
+use super::taking::Taker;
 use super::{Commands, DeletionKind};
 use crate::control::copying::Copying;
 use crate::control::diff::Diff;
 use crate::control::losses::Losses;
 use crate::control::usage::Usage;
 use crate::control_protocol::ControlRequest;
-use crate::disk::claim::Claim;
 use crate::doors::secret::Secrets;
 use crate::engine::Ticket;
+use crate::engine::taking::{Held, Taking};
 
 /// What a question waits for.
 pub(crate) enum Wait {
@@ -46,7 +47,9 @@ pub(crate) enum Wait {
     /// The map holds the node, so that it can be started on its new disk.
     DiskAdded(usize, Ticket),
     /// The map holds a node of this process that has no disk yet, for this one.
-    DiskAdmitted(Box<Claim>, Option<Ticket>, Instant),
+    DiskAdmitted(Box<Held>, Option<Ticket>, Instant),
+    /// A disk is claimed or made an empty one.
+    Taking(Box<Taking>, Taker),
     /// The map says that the node has left.
     NodeRemoved(usize, Ticket),
     /// The map holds the volume, as it is here.
@@ -187,7 +190,7 @@ impl Wait {
 
     /// Whether time alone may bring it about.
     pub(crate) fn is_timed(&self) -> bool {
-        matches!(self, Wait::Leader(..) | Wait::Parting(..) | Wait::DownHere(..))
+        matches!(self, Wait::Leader(..) | Wait::Parting(..) | Wait::DownHere(..) | Wait::Taking(..))
     }
 }
 
@@ -238,6 +241,7 @@ impl Commands<'_> {
                 let n = self.hosts_in_the_way(request);
                 format!("the hosts that use the volume to disconnect (connections: {n})")
             }
+            Wait::Taking(taking, _) => format!("{} to answer", taking.path().display()),
             Wait::Sealing(..) => {
                 "the key for secrets to be written in this process's directory".to_string()
             }

@@ -25,6 +25,10 @@ pub(super) enum Fault {
     /// A node's disk ends no operation, until it does again or the node is started again.
     Hang(NodeId),
     Answer(NodeId),
+    /// The file system of a node's disk is full, and the node learns of it; then there is room again.
+    Fill(NodeId),
+    TellFull(NodeId),
+    HasRoom(NodeId),
     /// Operations of a node's disk end with errors at these rates, or none does any more.
     Err(NodeId, Option<ErrorRates>),
     /// It is looked whether a node's disk is slow.
@@ -158,6 +162,7 @@ impl Run {
         self.draw_slow_disk(first, span);
         self.draw_form(span);
         self.draw_hangs(span);
+        self.draw_fullness(span);
         self.draw_errors(first, span);
         plan.into_iter().for_each(|(at, fault)| self.plan(at, fault));
     }
@@ -222,7 +227,7 @@ impl Run {
     }
 
     /// Disks hang for a while, which loses nothing.
-    fn draw_hangs(&mut self, span: Nanos) {
+    pub(super) fn draw_hangs(&mut self, span: Nanos) {
         if !self.options.faults.hangs {
             return;
         }
@@ -232,6 +237,34 @@ impl Run {
             let lasts = self.hang_rng.u64(0..60 * MILLIS);
             self.plan(at, Fault::Hang(node));
             self.plan(at + lasts, Fault::Answer(node));
+        }
+    }
+
+    /// The file systems of disks are full for a while, which loses nothing. Their nodes learn of it after a while, or never.
+    pub(super) fn draw_fullness(&mut self, span: Nanos) {
+        if !self.options.faults.full || self.full_rng.bool() {
+            return;
+        }
+        for _ in 0..self.full_rng.u8(1..=3) {
+            let node = NodeId(self.full_rng.u16(0..self.world.with_disks() as u16));
+            let at = self.full_rng.u64(0..span);
+            let told = at + self.full_rng.u64(0..20 * MILLIS);
+            let ends = at + self.full_rng.u64(0..60 * MILLIS);
+            let ends_told = ends + self.full_rng.u64(0..5 * MILLIS);
+            self.plan(at, Fault::Fill(node));
+            self.plan(told, Fault::TellFull(node));
+            self.plan(ends, Fault::HasRoom(node));
+            self.plan(ends_told, Fault::TellFull(node));
+        }
+    }
+
+    /// The disk of a node that starts hangs at once, for a while, in some phases.
+    fn hang_at_start(&mut self, after: Nanos, node: NodeId) {
+        if self.options.faults.hangs && self.start_rng.u8(0..4) == 0 {
+            let begins = after + self.start_rng.u64(0..MILLIS / 2);
+            let ends = begins + self.start_rng.u64(0..60 * MILLIS);
+            self.plan(begins, Fault::Hang(node));
+            self.plan(ends, Fault::Answer(node));
         }
     }
 
@@ -253,12 +286,15 @@ impl Run {
             let before = self.refusal_rng.u64(0..10 * MILLIS);
             self.plan(after.saturating_sub(before), Fault::Refuse(node));
         }
+        if let Fault::Return(node) = fault {
+            self.hang_at_start(after, node);
+        }
         self.pending_faults += 1;
         self.faults.push(fault);
         self.world.call_after(after + 1, FAULT | (self.faults.len() - 1) as u64);
     }
 
-    /// One node more dies than the layout bears, at about the same time.
+    /// One node more dies than the layout bears, at about the same time. Some hang first, until it is said that they do.
     pub(super) fn draw_overload(&mut self, span: Nanos) -> Vec<(Nanos, Fault)> {
         let rng = &mut self.later_rng;
         let mut nodes: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
@@ -269,7 +305,13 @@ impl Run {
         for node in nodes {
             let at = begin + rng.u64(0..span / 4 + 1);
             let stays = rng.u64(0..span / 2 + 1);
-            plan.push((at, Fault::Kill(node, rng.bool())));
+            let power = rng.bool();
+            let hangs = self.options.faults.hangs && self.start_rng.bool();
+            if hangs {
+                let for_long = self.start_rng.u64(20 * MILLIS..200 * MILLIS);
+                plan.push((at.saturating_sub(for_long), Fault::Hang(node)));
+            }
+            plan.push((at, Fault::Kill(node, power && !hangs)));
             plan.push((at + stays, Fault::Return(node)));
         }
         plan
@@ -288,6 +330,9 @@ impl Run {
                 | Fault::Suspect(..)
                 | Fault::Hang(_)
                 | Fault::Answer(_)
+                | Fault::Fill(_)
+                | Fault::TellFull(_)
+                | Fault::HasRoom(_)
                 | Fault::Watch(_)
                 | Fault::Reserve(_)
         );
@@ -340,6 +385,9 @@ impl Run {
             }
             Fault::Hang(node) if self.world.runs(node) => self.world.hang(node),
             Fault::Answer(node) => self.world.answer(node),
+            Fault::Fill(node) if self.world.runs(node) => self.world.fill(node),
+            Fault::TellFull(node) => self.world.tell_full(node),
+            Fault::HasRoom(node) => self.world.has_room(node),
             Fault::Err(node, rates) => self.errs(node, rates),
             Fault::Watch(node) => self.watch(node),
             Fault::Page(node, unreadable) => {
@@ -353,6 +401,7 @@ impl Run {
             | Fault::Replace(_)
             | Fault::GiveUp(_)
             | Fault::Hang(_)
+            | Fault::Fill(_)
             | Fault::Drain(..) => {}
         }
     }

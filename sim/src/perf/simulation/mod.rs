@@ -538,7 +538,9 @@ fn described(input: &Input) -> String {
         },
         Input::Disk(..) => "the disk is done".to_string(),
         Input::Host(..) | Input::Ordered(..) | Input::Named(..) => "the host's request".to_string(),
-        Input::Timer(_) | Input::HostGone(_) | Input::Map(_) => "housekeeping".to_string(),
+        Input::Timer(_) | Input::HostGone(_) | Input::Map(_) | Input::Full(_) => {
+            "housekeeping".to_string()
+        }
     }
 }
 

@@ -70,6 +70,7 @@ impl World {
         let place = &mut self.places[usize::from(id.0)];
         place.node = None;
         place.life += 1;
+        place.held = Default::default();
         place.disk.process_dies(&mut self.rng);
         self.hear(id, Heard::NodeDied(id));
         self.turn(id);
