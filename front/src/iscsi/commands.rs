@@ -233,7 +233,12 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
     cdb.copy_from_slice(&head.0[super::pdu::at::CDB..]);
     let planned = scsi::plan(&cdb, unit);
     if is_unit(head.lun()) {
-        return planned;
+        // A node would refuse it too. Here that comes before faults of the data, and none are asked for.
+        let is_protected = |work: &Work| unit.read_only && work.changes_content();
+        return match planned {
+            Ok(work) if is_protected(&work) => Err(Sense::WRITE_PROTECTED),
+            planned => planned,
+        };
     }
     // Commands for a LUN without unit report that; all others are refused.
     match (cdb[0], planned) {

@@ -141,6 +141,19 @@ pub(super) enum Check {
 }
 
 impl Work {
+    /// Whether it writes to the unit. A copy may write to another unit, so its steps decide.
+    pub(super) fn changes_content(&self) -> bool {
+        matches!(
+            self,
+            Work::Write { .. }
+                | Work::WriteAtomic { .. }
+                | Work::CompareAndWrite { .. }
+                | Work::OrWrite { .. }
+                | Work::Same { .. }
+                | Work::Unmap { .. }
+        )
+    }
+
     /// Bytes that the command brings along.
     pub(super) fn data_out(&self) -> u64 {
         match self {

@@ -352,6 +352,37 @@ fn a_copy_whose_unit_is_reset_writes_no_more() {
     assert!(i.disk[700 * 512..708 * 512].iter().all(|byte| *byte == 0));
 }
 
+/// Write protection is told before faults of the data, and no data are asked for.
+#[test]
+fn nothing_writes_to_a_unit_that_is_only_read() {
+    let mut i = Initiator::logged_in("");
+    i.server.unit.as_mut().unwrap().read_only = true;
+    let unmaps = [0x93, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let compares = [0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let ors = [0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let atomic = [0x9c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let unmap = [0x42, 0, 0, 0, 0, 0, 0, 0, 24];
+    let writes: [&[u8]; 8] = [
+        &write_10(0, 1),
+        &[0x2e, 2, 0, 0, 0, 0, 0, 0, 1],
+        &[0x41, 8, 0, 0, 0, 0, 0, 0, 1],
+        &unmaps,
+        &compares,
+        &ors,
+        &atomic,
+        &unmap,
+    ];
+    for cdb in writes {
+        for expected in [0, 512, 1024] {
+            i.command(FINAL | 0x20, cdb, expected, &[]);
+            assert_eq!(i.one().sense(), (7, 0x27, 0), "{cdb:02x?} {expected}");
+        }
+    }
+    assert_eq!(i.read(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1], 512).1.status(), 0);
+    i.command(FINAL | 0x20, &[0x2f, 2, 0, 0, 0, 0, 0, 0, 1], 512, &[0; 512]);
+    assert_eq!(i.one().status(), 0, "it only compares");
+}
+
 /// However late a request is handed out, it has the count that the driver had when its command came.
 #[test]
 fn requests_say_when_their_command_came() {
