@@ -156,6 +156,13 @@ impl Server {
             task.steps.push_front(further);
             return self.next_step(number);
         }
+        if let Then::Repeat(left) = step.then {
+            let next = scsi::repeated(&step, left);
+            if let Some(task) = self.tasks.get(number).filter(|task| !task.is_cut) {
+                task.steps.extend(next);
+            }
+            return self.next_step(number);
+        }
         match (step.then, reply) {
             (Then::Drop, _) => self.next_step(number),
             (Then::Send, Reply::Pieces(pieces)) if length(&pieces) == step.at.length => {

@@ -78,7 +78,11 @@ impl Task {
 
     /// Whether something is asked for after the request at a node: what a copy has read is still to be written.
     fn goes_on(&self) -> bool {
-        let writes = |step: &Step| matches!(step.then, Then::WriteTo(..));
+        let writes = |step: &Step| match step.then {
+            Then::WriteTo(..) => true,
+            Then::Repeat(left) => left > 0,
+            _ => false,
+        };
         !self.steps.is_empty() || self.step.as_ref().is_some_and(writes)
     }
 
