@@ -299,7 +299,7 @@ impl Hosts {
     }
 
     /// This process closes a connection, and its host is told so.
-    fn let_go(&mut self, engine: &mut Engine, id: usize) {
+    pub(super) fn let_go(&mut self, engine: &mut Engine, id: usize) {
         self.connections.part(id);
         self.hang_up(engine, id, End::Closed);
     }

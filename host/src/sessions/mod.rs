@@ -268,6 +268,8 @@ pub(crate) enum Said {
     Reserve(u64, ReservationAction),
     /// It asks for the registrants of its volume, in a request of this number.
     Registrants(u64),
+    /// It has reset its target: the connections of all hosts that use its volume by the same protocol end.
+    ColdReset,
     /// It will not come back.
     Bye,
 }
