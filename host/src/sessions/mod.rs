@@ -236,6 +236,9 @@ pub(crate) trait Session: Send {
         None
     }
 
+    /// Whether its host has yet to log in.
+    fn is_new(&self) -> bool;
+
     /// Takes note of what it keeps us waiting for, and says how patient we are with it.
     fn look_at_patience(&mut self, now: Instant) -> &Patience;
 

@@ -533,6 +533,10 @@ impl Session for VhostUser {
         self.complaint.take()
     }
 
+    fn is_new(&self) -> bool {
+        false
+    }
+
     fn look_at_patience(&mut self, _: Instant) -> &Patience {
         &self.patience
     }
