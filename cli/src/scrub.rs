@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
-use weft_host::status::{ScrubStatus, Status};
+use weft_host::status::{ScrubStatus, Status, VolumeStatus};
 use weft_host::{Believed, ControlRequest, SCRUB_RATE};
 use weft_terminal::{Counts, Stage, bytes, say, say_json};
 
@@ -19,7 +19,8 @@ use crate::output::NO_THREAD;
 const EVERY: Duration = Duration::from_millis(200);
 
 /// Read and verify every stripe of a volume, and repair unreadable or wrong content. If either data or parity may
-/// be wrong, nothing is changed without --trust. An interrupted scrub can resume with --from.
+/// be wrong, nothing is changed without --trust. An interrupted scrub can resume with --from. Snapshots are volumes of
+/// their own: --snapshots verifies those of the volume as well.
 #[derive(Debug, Args)]
 pub struct Scrub {
     /// Name of the volume
@@ -36,6 +37,9 @@ pub struct Scrub {
     /// With '--trust parity': the node with the wrong data
     #[arg(long, value_name = "NODE")]
     wrong: Option<u16>,
+    /// Scrub the volume's snapshots as well, one after the other
+    #[arg(long, conflicts_with_all = ["from", "trust", "wrong"])]
+    snapshots: bool,
     #[command(flatten)]
     target: Target,
     /// Print the result as JSON
@@ -64,15 +68,47 @@ fn rate(text: &str) -> Result<u64, String> {
 impl Scrub {
     /// Scrubs; fails if redundancy was not true, or could not be looked at.
     pub fn run(&self) -> Result<ExitCode> {
+        let mut answers = Vec::new();
+        for volume in self.volumes()? {
+            let answer = self.scrub(&volume)?;
+            if !self.json {
+                say(describe(&answer))?;
+            }
+            answers.push(answer);
+        }
+        let all_clean = answers.iter().all(is_clean);
+        if self.json {
+            match self.snapshots {
+                true => say_json(json!({ "scrubs": answers }))?,
+                false => answers.into_iter().try_for_each(say_json)?,
+            }
+        }
+        Ok(if all_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The names of the volumes to scrub: the one that was named, and then its snapshots.
+    fn volumes(&self) -> Result<Vec<String>> {
+        let mut names = vec![self.volume.clone()];
+        if self.snapshots {
+            let request = ControlRequest::VolumeList { snapshots: true };
+            let answer = self.target.connect()?.request(&request)?;
+            let all = serde_json::from_value(answer["volumes"].clone())?;
+            names.extend(snapshots_of(&self.volume, all));
+        }
+        Ok(names)
+    }
+
+    /// Scrubs a volume or a snapshot.
+    fn scrub(&self, name: &str) -> Result<Value> {
         let rate = Some(self.rate.unwrap_or(SCRUB_RATE));
         let trust = self.trust.map(|t| match t {
             Trust::Data => Believed::Data,
             Trust::Parity => Believed::Parity,
         });
-        let (volume, from, suspect) = (self.volume.clone(), self.from, self.wrong);
+        let (volume, from, suspect) = (name.to_string(), self.from, self.wrong);
         let request = ControlRequest::Scrub { volume, from, rate, trust, suspect };
         let (mut asks, mut watches) = (self.target.connect()?, self.target.connect()?);
-        let stage = Stage::new(format!("scrubbing {}, stripes", self.volume), 0, Counts::Things);
+        let stage = Stage::new(format!("scrubbing {name}, stripes"), 0, Counts::Things);
         let answer = thread::scope(|scope| {
             let asking = move || asks.request(&request);
             let asked = thread::Builder::new().spawn_scoped(scope, asking).context(NO_THREAD)?;
@@ -80,7 +116,7 @@ impl Scrub {
                 thread::sleep(EVERY);
                 // That there is nothing to be seen just now does not matter.
                 if let Ok(status) = watches.status() {
-                    self.show(&stage, &status);
+                    show(name, &stage, &status);
                 }
             }
             anyhow::Ok(asked.join())
@@ -90,29 +126,33 @@ impl Scrub {
             Err(_) => bail!("the scrub ended without an answer; run it again"),
         };
         stage.done(format!("{} of {}", done(&answer), answer["stripes"]));
-        let clean = is_clean(&answer);
-        if self.json {
-            say_json(answer)?;
-        } else {
-            say(describe(&answer))?;
-        }
-        Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(answer)
     }
+}
 
-    fn show(&self, stage: &Stage, status: &Status) {
-        // Others may be asked of other processes.
-        let here = status.cluster.as_ref().map(|c| &c.nodes);
-        let ours = |s: &&ScrubStatus| {
-            s.volume.as_ref() == Some(&self.volume) && here.is_none_or(|n| n.contains(&s.node))
-        };
-        let Some(scrub) = status.scrubs.iter().find(ours) else { return };
-        stage.bar().set_length(scrub.stripes);
-        stage.at(scrub.done());
-        stage.bar().set_message(format!(
-            "{} rebuilt, {} wrong, {} unclear, {} skipped",
-            scrub.rebuilt, scrub.mismatched, scrub.unclear, scrub.skipped
-        ));
-    }
+/// The names of a volume's snapshots, out of all snapshots, in the order in which they were taken.
+fn snapshots_of(volume: &str, all: Vec<VolumeStatus>) -> Vec<String> {
+    let is_of = |one: &VolumeStatus| one.snapshot_of.as_deref() == Some(volume);
+    let mut found: Vec<_> =
+        all.into_iter().filter(is_of).map(|one| (one.taken, one.name)).collect();
+    found.sort();
+    found.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Shows how far the scrub of a volume is.
+fn show(volume: &str, stage: &Stage, status: &Status) {
+    // Others may be asked of other processes.
+    let here = status.cluster.as_ref().map(|c| &c.nodes);
+    let ours = |s: &&ScrubStatus| {
+        s.volume.as_deref() == Some(volume) && here.is_none_or(|n| n.contains(&s.node))
+    };
+    let Some(scrub) = status.scrubs.iter().find(ours) else { return };
+    stage.bar().set_length(scrub.stripes);
+    stage.at(scrub.done());
+    stage.bar().set_message(format!(
+        "{} rebuilt, {} wrong, {} unclear, {} skipped",
+        scrub.rebuilt, scrub.mismatched, scrub.unclear, scrub.skipped
+    ));
 }
 
 fn number(value: &Value, key: &str) -> u64 {
@@ -201,9 +241,27 @@ pub fn describe(answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn the_snapshots_of_a_volume_are_found_in_the_order_they_were_taken() {
+        let one = |name: &str, of: Option<&str>, taken: &str| VolumeStatus {
+            name: name.to_string(),
+            snapshot_of: of.map(str::to_string),
+            taken: Some(taken.to_string()),
+            ..VolumeStatus::default()
+        };
+        let all = || {
+            vec![
+                one("v@b", Some("v"), "2026-11-29T02:00:00Z"),
+                one("vv@a", Some("vv"), "2026-11-28T00:00:00Z"),
+                one("v@a", Some("v"), "2026-11-29T01:00:00Z"),
+                one("v", None, ""),
+            ]
+        };
+        assert_eq!(snapshots_of("v", all()), ["v@a", "v@b"]);
+        assert!(snapshots_of("w", all()).is_empty());
+    }
 
     #[test]
     fn wrong_parity_is_a_lost_write_unless_nothing_was_ordered() {

@@ -90,6 +90,16 @@ impl<S: Read + Write> Initiator<S> {
         [sense[4], sense[14], sense[15]]
     }
 
+    /// TARGET COLD RESET, which is answered.
+    fn resets_coldly(&mut self) {
+        let mut head = [0; 48];
+        (head[0], head[1], head[19]) = (0x42, 0x80 | 7, 0xee);
+        head[24..28].copy_from_slice(&self.number.to_be_bytes());
+        self.send(head, &[]);
+        let (answer, _) = self.receive().expect("an answer");
+        assert_eq!((answer[0], answer[2]), (0x22, 0), "the function is complete");
+    }
+
     fn write(&mut self, block: u8, data: &[u8]) -> u8 {
         let count = (data.len() / 512) as u8;
         self.command(0x20, &[0x2a, 8, 0, 0, 0, block, 0, 0, count], data.len() as u16, data).0[3]
@@ -133,6 +143,37 @@ fn what_one_session_writes_another_reads() {
     assert_eq!(one.read(17, 1), [0; 512], "a session with another target is another session");
     let strange = Initiator::login(connect(dir), 1, "TargetName=iqn.2026-11.weft:a\0");
     assert_eq!(strange.1, 0x0203);
+    array.shutdown().unwrap();
+}
+
+/// TARGET COLD RESET: all connections to the target end, and none to another. One that may only read resets itself alone.
+#[test]
+fn a_cold_reset_ends_the_connections_of_its_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let array = start(dir, &[]);
+    let (targets, _) = found(dir);
+    let [a, b] = [&targets[0], &targets[1]].map(|target| format!("TargetName={target}\0"));
+    let login = |isid, target: &str| Initiator::login(connect(dir), isid, target).0;
+    let (mut one, mut other, mut elsewhere) = (login(1, &a), login(2, &a), login(3, &b));
+    assert_eq!(one.write(0, &[7; 512]), 0);
+    one.resets_coldly();
+    for session in [&mut one, &mut other] {
+        assert_eq!(session.event()[0], 3, "it is dropped");
+        assert!(session.receive().is_none());
+    }
+    assert_eq!(elsewhere.write(0, &[8; 512]), 0);
+    assert_eq!(login(1, &a).read(0, 1), [7; 512]);
+    let mut control = Control::connect(array.dir()).unwrap();
+    let take = Command::VolumeSnapshot { volumes: vec!["a".into()], snapshot: "s".into() };
+    control.request(&take).unwrap();
+    let picture = control.request(&Command::VolumeShow { name: "a@s".into() }).unwrap();
+    let picture = picture["volume"]["iscsi_target"].as_str().unwrap().to_string();
+    let picture = format!("TargetName={picture}\0");
+    let (mut one, mut other) = (login(1, &picture), login(2, &picture));
+    one.resets_coldly();
+    assert_eq!(one.event()[0], 3);
+    assert_eq!(other.read(0, 1), [7; 512]);
     array.shutdown().unwrap();
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weft_front::native::{Hello, NumberedRequest as Native, Verb, Welcome};
 use weft_front::nbd::client::Client;
@@ -203,6 +203,24 @@ fn connections_are_bounded_and_their_ends_make_room() {
     let lines = lines.lock().unwrap();
     let refused = lines.iter().filter(|l| l.contains("is refused")).count();
     assert!((1..=50).contains(&refused), "{refused} lines for 101 that were refused: {lines:?}");
+}
+
+/// More than may be without a login at once stay silent. A host that comes after them is served long before their time is
+/// up, and one of them has to go for it.
+#[test]
+fn those_who_do_not_log_in_shut_nobody_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = Limits { handshake: Duration::from_secs(50), ..Limits::default() };
+    let array = start(dir.path(), limits, silent());
+    let mut strangers: Vec<_> = (0..80).map(|_| connect(dir.path())).collect();
+    let began = Instant::now();
+    let mut host = open(dir.path(), "a");
+    assert!(began.elapsed() < Duration::from_secs(30), "it waited for {:?}", began.elapsed());
+    host.write_at(0, &[1; 512], false).unwrap();
+    assert!(ends(&mut strangers[0]), "who came first had to go");
+    assert!(began.elapsed() < Duration::from_secs(40), "only its time was up");
+    drop(strangers);
+    array.shutdown().unwrap();
 }
 
 #[test]

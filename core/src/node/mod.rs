@@ -528,7 +528,7 @@ impl Node {
         self.serving = true;
         self.outbox.enter(self.map.epoch);
         self.enter_time(floor);
-        self.originator.max_chunk = self.config.max_chunk.min(self.worker.most_bytes());
+        self.originator.per_disk = self.worker.most_bytes();
         self.background.enter(self.config.fill, &self.map.settings);
         self.worker.enter(&self.map, floor, &mut self.outbox);
         self.lock_server.enter(&self.map, floor, &mut self.outbox);

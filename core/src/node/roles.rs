@@ -3,13 +3,15 @@
 use super::controlling::Answer;
 use super::endpoint::Returned;
 use super::{Ask, HostOp, Node};
+use crate::layout::Geometry;
 use crate::units::{Epoch, NodeId, VolumeId};
 
 impl Node {
     /// Gives a request that has its turn to the endpoint, if there is a controller for it, or to the originator.
     pub(super) fn begin(&mut self, id: u64, volume: VolumeId, op: HostOp) {
         let origin = self.origins.get(&id).copied();
-        let most = self.originator.max_chunk;
+        let originator = &self.originator;
+        let most = |g: &Geometry| originator.most_atomic(g);
         if let Some(op) = self.endpoint.host(id, volume, op, origin, most, &mut self.outbox) {
             self.originator.host(id, volume, op, origin, &self.map, &mut self.outbox);
         }

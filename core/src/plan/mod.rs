@@ -100,6 +100,15 @@ pub fn together(g: &Geometry, commands: Commands, most: u64) -> u64 {
     }
 }
 
+/// Most bytes of an atomic piece: of all of it `total`, and of what one disk journals of it `per_disk`. Of whole stripes a
+/// disk has one unit each.
+pub fn most_atomic(g: &Geometry, total: u64, per_disk: u64) -> u64 {
+    match (total / g.stripe_bytes()).min(per_disk / g.unit) {
+        0 => total.min(per_disk),
+        stripes => stripes * g.stripe_bytes(),
+    }
+}
+
 /// Cuts `range` into pieces of at most `max` bytes that are atomic one by one; inner cuts
 /// fall between stripes where a stripe fits, and always at a multiple of `boundary` stripes
 /// (an extent's end).

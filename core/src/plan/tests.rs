@@ -213,6 +213,31 @@ fn chunks_cut_between_stripes_and_at_extents() {
     assert_eq!(cut(0, s, s / 2, 1000), [(0, s / 2), (s / 2, s / 2)]);
 }
 
+/// No disk has more to journal of a piece than it has room for: of each stripe one unit, of data or of parity.
+#[test]
+fn an_atomic_piece_fits_the_journal_of_each_disk() {
+    const TOTAL: u64 = 4 << 20;
+    const PER_DISK: u64 = 512 << 10;
+    let mut most = Vec::new();
+    for layout in ["raid1", "raid5", "rs:4+2"] {
+        for unit in [4 << 10, 64 << 10, 256 << 10, 512 << 10, 1 << 20] {
+            let layout = layout.parse::<LayoutSpec>().unwrap().over(6).unwrap();
+            let g = Geometry::new(layout, unit);
+            let piece = most_atomic(&g, TOTAL, PER_DISK);
+            most.push(piece >> 10);
+            for offset in [0, 512, unit - 512, 3 * unit + 4096, g.stripe_bytes() - 512] {
+                let range = Range { offset, len: 3 * TOTAL };
+                for chunk in chunks(&g, range, piece, |_| u64::MAX) {
+                    let stripes = chunk.stripes(&g);
+                    let of_a_disk = (stripes.end - stripes.start) * unit;
+                    assert!(of_a_disk.min(chunk.len) <= PER_DISK && chunk.len <= TOTAL);
+                }
+            }
+        }
+    }
+    assert_eq!(most[5..10], [2560, 2560, 2560, 2560, 512], "RAID 5 of six disks");
+}
+
 /// A stripe of `g` with something in it, and 100 bytes that change in each of its data units.
 fn stripe_and_change(g: &Geometry) -> (Array, Vec<u8>, impl Fn(usize) -> (Span, Vec<u8>)) {
     let mut array = Array::new(g.clone(), 1);

@@ -156,6 +156,13 @@ impl Server {
             task.steps.push_front(further);
             return self.next_step(number);
         }
+        if let Then::Repeat(left) = step.then {
+            let next = scsi::repeated(&step, left);
+            if let Some(task) = self.tasks.get(number).filter(|task| !task.is_cut) {
+                task.steps.extend(next);
+            }
+            return self.next_step(number);
+        }
         match (step.then, reply) {
             (Then::Drop, _) => self.next_step(number),
             (Then::Send, Reply::Pieces(pieces)) if length(&pieces) == step.at.length => {
@@ -233,7 +240,12 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
     cdb.copy_from_slice(&head.0[super::pdu::at::CDB..]);
     let planned = scsi::plan(&cdb, unit);
     if is_unit(head.lun()) {
-        return planned;
+        // A node would refuse it too. Here that comes before faults of the data, and none are asked for.
+        let is_protected = |work: &Work| unit.read_only && work.changes_content();
+        return match planned {
+            Ok(work) if is_protected(&work) => Err(Sense::WRITE_PROTECTED),
+            planned => planned,
+        };
     }
     // Commands for a LUN without unit report that; all others are refused.
     match (cdb[0], planned) {

@@ -62,6 +62,8 @@ pub enum Event {
     Unproved(Unproved),
     /// The initiator wants to use a target: call [`Server::admit`] or [`Server::turn_away`].
     Login(Nexus),
+    /// The initiator has reset the target as if its power had been cut, and has been told so: end all connections to it.
+    ColdReset,
     /// Something to carry out: call [`Server::reply`] when it is done.
     Request(Request),
 }

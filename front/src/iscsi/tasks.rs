@@ -6,7 +6,7 @@ use super::pdu::{Head, at, opcode};
 use super::reservation::Action;
 use super::scsi::{Sense, Step, Stretch, Then, Work};
 use super::transfer::Gather;
-use super::{Op, Request, Server};
+use super::{Event, Op, Request, Server};
 
 /// The most commands in progress that have a number of the sequence.
 const WINDOW: u32 = 128;
@@ -76,9 +76,14 @@ impl Task {
         self.head.flags() & 0x20 != 0
     }
 
-    /// Whether something is asked for after the request at a node: what a copy has read is still to be written.
+    /// Whether something is asked for after the request at a node: the write of what a copy has read, or of the same
+    /// block further on.
     fn goes_on(&self) -> bool {
-        let writes = |step: &Step| matches!(step.then, Then::WriteTo(..));
+        let writes = |step: &Step| match step.then {
+            Then::WriteTo(..) => true,
+            Then::Repeat(left) => left > 0,
+            _ => false,
+        };
         !self.steps.is_empty() || self.step.as_ref().is_some_and(writes)
     }
 
@@ -94,6 +99,8 @@ struct Abort {
     waits: BTreeSet<u64>,
     /// What it waits for has failed.
     has_failed: bool,
+    /// All connections of the target end after it.
+    is_cold: bool,
 }
 
 /// All commands, by our own numbers.
@@ -223,7 +230,7 @@ impl Tasks {
             }
             true
         });
-        self.aborts.push(Abort { tag, waits, has_failed: false });
+        self.aborts.push(Abort { tag, waits, has_failed: false, is_cold: false });
     }
 
     /// The reset that this command stands for could not be made.
@@ -244,11 +251,10 @@ impl Tasks {
         self.all.iter().filter(|(_, task)| task.gather.is_some()).map(|(n, _)| *n).collect()
     }
 
-    /// The next abort that is complete, and whether it has failed.
-    fn next_aborted(&mut self) -> Option<(u32, bool)> {
+    /// The next abort that is complete.
+    fn next_aborted(&mut self) -> Option<Abort> {
         let n = self.aborts.iter().position(|abort| abort.waits.is_empty())?;
-        let Abort { tag, has_failed, .. } = self.aborts.remove(n);
-        Some((tag, has_failed))
+        Some(self.aborts.remove(n))
     }
 }
 
@@ -259,6 +265,7 @@ mod function {
     pub(super) const CLEAR_TASK_SET: u8 = 4;
     pub(super) const LOGICAL_UNIT_RESET: u8 = 5;
     pub(super) const TARGET_WARM_RESET: u8 = 6;
+    pub(super) const TARGET_COLD_RESET: u8 = 7;
     pub(super) const TASK_REASSIGN: u8 = 8;
 }
 
@@ -287,7 +294,8 @@ impl Server {
             | function::ABORT_TASK_SET
             | function::CLEAR_TASK_SET
             | function::LOGICAL_UNIT_RESET
-            | function::TARGET_WARM_RESET => None,
+            | function::TARGET_WARM_RESET
+            | function::TARGET_COLD_RESET => None,
             function::TASK_REASSIGN => Some(outcome::NO_REASSIGNMENT),
             _ => Some(outcome::NOT_SUPPORTED),
         };
@@ -299,19 +307,26 @@ impl Server {
                 self.tasks.abort(tag, |task| task.head.tag() == referenced);
             }
             // A target has one unit.
-            (None, function::LOGICAL_UNIT_RESET | function::TARGET_WARM_RESET) => self.reset(head),
+            (None, function::LOGICAL_UNIT_RESET | function::TARGET_WARM_RESET) => {
+                self.reset(head, false);
+            }
+            (None, function::TARGET_COLD_RESET) => self.reset(head, true),
             // Each host has its own task set.
             (None, _) => self.tasks.abort(tag, |_| true),
         }
         self.answer_aborts();
     }
 
-    /// Resets the unit: for this session at once, and for all by the driver.
-    fn reset(&mut self, head: &Head) {
+    /// Resets the unit: for this session at once, and for all by the driver. After a cold reset the driver ends the
+    /// connections.
+    fn reset(&mut self, head: &Head, is_cold: bool) {
         let (task, came) = (Task::resetting(*head, self.count), self.count);
         let op = task.step.as_ref().map(|step| step.op.clone());
         let number = self.tasks.put(task);
         self.tasks.abort(head.tag(), |_| true);
+        if let Some(abort) = self.tasks.aborts.last_mut() {
+            abort.is_cold = is_cold;
+        }
         if let Some(op) = op {
             let request =
                 Request { number, op, offset: 0, length: 0, durable: false, unit: None, came };
@@ -321,9 +336,12 @@ impl Server {
 
     /// Answers completed aborts.
     pub(super) fn answer_aborts(&mut self) {
-        while let Some((tag, has_failed)) = self.tasks.next_aborted() {
+        while let Some(Abort { tag, has_failed, is_cold, .. }) = self.tasks.next_aborted() {
             let outcome = if has_failed { outcome::REJECTED } else { outcome::COMPLETE };
             self.answer_management(tag, outcome);
+            if is_cold && !has_failed {
+                self.events.push_back(Event::ColdReset);
+            }
         }
         self.ask_for_data();
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use weft_core::cluster::Access;
 use weft_core::node::{HostData, HostError};
 use weft_core::order::{HostId, Ordering, Place, RequestId};
 use weft_core::policy::Policy;
@@ -65,6 +66,7 @@ impl Hosts {
                 Said::Unproved(why) => self.note_unproved(id, Cause::Chap, &why),
                 Said::Attach(attach) => self.greet(engine, id, attach),
                 Said::Supersede(name) => self.supersede(engine, id, &name),
+                Said::ColdReset => self.end_all_like(engine, id),
                 Said::Bye => {
                     self.bye(engine, id, now);
                     end = Err(End::Closed);
@@ -97,6 +99,24 @@ impl Hosts {
                 self.hang_up(engine, old, End::Closed);
             }
         }
+    }
+
+    /// A host has reset its target: all connections to its volume by its protocol end, its own too. Its answer is sent
+    /// before. One that may only read resets its session alone.
+    fn end_all_like(&mut self, engine: &mut Engine, id: usize) {
+        let Some(session) = self.connections.get(id) else { return };
+        let (protocol, volume) = (session.protocol(), session.volume());
+        let peer = session.peer().to_string();
+        let is_like = |s: &dyn Session| s.protocol() == protocol && s.volume() == volume;
+        let all = match session.access() {
+            Some(Access::ReadOnly) => vec![id],
+            _ => self.connections.such(is_like),
+        };
+        all.iter().for_each(|like| self.let_go(engine, *like));
+        let count = all.len();
+        let many =
+            if count == 1 { "1 connection ends" } else { &format!("{count} connections end") };
+        engine.log.info(&format!("{peer} has reset its target, and {many}"));
     }
 
     /// Whether a host has given up its connection. Where this process did not run for a while, the poll said so too

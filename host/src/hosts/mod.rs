@@ -149,6 +149,19 @@ impl Hosts {
         self.connections.all().into_iter()
     }
 
+    /// The connections whose hosts have yet to log in.
+    pub(crate) fn new_ones(&self) -> Vec<usize> {
+        self.connections.such(|session| session.is_new())
+    }
+
+    /// A connection whose host has not logged in ends, since others wait for its place.
+    pub(crate) fn give_way(&mut self, engine: &mut Engine, id: usize) {
+        let Some(peer) = self.connections.get(id).map(|s| s.peer().to_string()) else { return };
+        let why =
+            format!("connection of {peer}: it has not logged in, and others wait for its place");
+        self.hang_up(engine, id, End::Failed(why));
+    }
+
     /// How long requests to a volume took lately, if there were any.
     pub(crate) fn latency(&mut self, volume: VolumeId) -> Option<VolumeLatency> {
         self.latencies.of(volume, Instant::now())
@@ -299,7 +312,7 @@ impl Hosts {
     }
 
     /// This process closes a connection, and its host is told so.
-    fn let_go(&mut self, engine: &mut Engine, id: usize) {
+    pub(super) fn let_go(&mut self, engine: &mut Engine, id: usize) {
         self.connections.part(id);
         self.hang_up(engine, id, End::Closed);
     }

@@ -70,7 +70,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 14] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 23] = [
+const NODES: [Row<NodeStatus, f64>; 24] = [
     ("node_down_seconds", "Time since the node went down, until it is given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -88,6 +88,9 @@ const NODES: [Row<NodeStatus, f64>; 23] = [
     ("disk_slots_usable", "Slots that volumes can have", |n| n.slots.map(|s| s.usable as f64)),
     ("disk_slots_promised", "Slots reserved for volumes that are not thin", |n| {
         n.slots.map(|s| s.promised as f64)
+    }),
+    ("disk_slots_reserved", "Free slots reserved for checkpoints", |n| {
+        n.slots.map(|s| s.reserved as f64)
     }),
     ("disk_slots_thin", "Slots in use by thin volumes", |n| n.slots.map(|s| s.thin as f64)),
     ("disk_queued", "Operations in the disk's queue", |n| n.queued.map(|n| n as f64)),

@@ -9,6 +9,7 @@ use crate::doors::book::Entry;
 use crate::doors::who::{Cause, Who};
 use crate::error::{Error, Result};
 use crate::sessions::Session;
+use crate::sessions::callers::Place;
 use crate::sessions::listen::Caller;
 use crate::socket::Stream;
 
@@ -35,6 +36,17 @@ impl Reactor {
     /// Lets in some of those who wait at a listener.
     fn accept(&mut self, listener: usize, now: Instant) -> io::Result<()> {
         for _ in 0..AT_ONCE {
+            match self.acceptor.place(listener, &self.hosts.new_ones(), now) {
+                Place::Free => {}
+                Place::Of(id) => {
+                    self.hosts.give_way(&mut self.engine, id);
+                    self.hosts.take_ended().into_iter().for_each(|id| self.acceptor.leave(id));
+                }
+                Place::Later => {
+                    self.acceptor.try_again(listener, now);
+                    break;
+                }
+            }
             let Some(caller) = self.acceptor.next(listener)? else { break };
             self.let_come(listener, caller, now)?;
         }

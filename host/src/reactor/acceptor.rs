@@ -21,7 +21,7 @@ use crate::doors::keeper::Keeper;
 use crate::error::Result;
 use crate::limits::{Descriptors, Limits};
 use crate::sessions::budget::{Budget, Use};
-use crate::sessions::callers::Callers;
+use crate::sessions::callers::{Callers, Place};
 use crate::sessions::door::Door;
 use crate::sessions::listen::{Caller, Listen, Listener};
 use crate::sessions::{Arrival, Session};
@@ -228,6 +228,14 @@ impl Acceptor {
             ));
         }
         self.callers.enter(id, listener, caller.address, &self.limits)
+    }
+
+    /// Whether there is a place at a listener for another whose host has yet to log in, as these have.
+    pub(super) fn place(&self, listener: usize, new: &[usize], now: Instant) -> Place {
+        match listener {
+            CONTROL_SOCKET => Place::Free,
+            _ => self.callers.place(new, now),
+        }
     }
 
     /// Somebody is gone, and the place free.

@@ -7,7 +7,7 @@ use weft_core::cluster::{Access, Registrant, ReservationOutcome, Volume};
 use weft_core::node::{HostData, HostError};
 use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
-use weft_front::{Service, Tls};
+use weft_front::{Awaits, Service, Tls};
 
 use super::door::Door;
 use super::link::{Bounds, End, Link};
@@ -362,6 +362,10 @@ impl<P: Protocol> Session for Connection<P> {
 
     fn take_login(&mut self) -> Option<VolumeId> {
         self.login.take()
+    }
+
+    fn is_new(&self) -> bool {
+        self.link.machine.awaits() == Awaits::Greeting
     }
 
     fn check_receive_timeout(&mut self, now: Instant) -> &ReceiveTimeout {

@@ -236,6 +236,9 @@ pub(crate) trait Session: Send {
         None
     }
 
+    /// Whether its host has yet to log in.
+    fn is_new(&self) -> bool;
+
     /// Takes note of what it keeps us waiting for, and says how patient we are with it.
     fn check_receive_timeout(&mut self, now: Instant) -> &ReceiveTimeout;
 
@@ -268,6 +271,8 @@ pub(crate) enum Said {
     Reserve(u64, ReservationAction),
     /// It asks for the registrants of its volume, in a request of this number.
     Registrants(u64),
+    /// It has reset its target: the connections of all hosts that use its volume by the same protocol end.
+    ColdReset,
     /// It will not come back.
     Bye,
 }

@@ -12,7 +12,7 @@ impl Trial {
         self.come_back();
         let node = match self.copied {
             Some(node) if self.rng.bool() => node,
-            _ => NodeId(self.rng.u16(0..NODES as u16)),
+            _ => self.any_node(),
         };
         self.kill(node, true);
         self.step(300);
@@ -35,7 +35,7 @@ impl Trial {
         self.until("all is whole after damage", Trial::is_whole);
         self.replace_disks_without_claims();
         self.scrub_until_clean();
-        let copied = NodeId(self.rng.u16(0..NODES as u16));
+        let copied = self.any_node();
         let incarnation = self.world.superblock(copied).expect("it has a disk").incarnation;
         self.world.disk(copied).copy(incarnation);
         self.copied = Some(copied);
@@ -105,7 +105,7 @@ impl Trial {
     /// As the status of such a disk advises.
     fn replace_disks_without_claims(&mut self) {
         let lacks = |t: &Trial, n| t.world.status(n).is_some_and(|status| status.has_lost_claims);
-        for node in (0..NODES as u16).map(NodeId).filter(|n| lacks(self, *n)).collect::<Vec<_>>() {
+        for node in self.all_nodes().filter(|n| lacks(self, *n)).collect::<Vec<_>>() {
             self.tell(|| format!("{node} gets an empty disk, since it has lost claims"));
             self.kill(node, true);
             self.step(300);

@@ -143,7 +143,7 @@ fn without_a_disk_the_difference_is_of_the_stripes_written() {
     let a = trial.picture("a");
     trial.put(FIRST, 5..6, 8);
     let stripe = trial.world.map().volumes[&FIRST].geometry.stripe_bytes() / SECTOR;
-    for node in (0..NODES as u16).map(NodeId) {
+    for node in trial.all_nodes() {
         trial.world.kill(node, true);
         trial.until("it is missed", |t| !t.world.map().is_up(node));
         let changed = trial.is_changed(FIRST, a);

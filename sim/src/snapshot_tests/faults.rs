@@ -14,7 +14,7 @@ impl Trial {
                 self.down.clear();
             }
             1 | 2 if self.down.len() + self.behind() < self.most_down => {
-                let node = NodeId(self.rng.u16(0..NODES as u16));
+                let node = self.any_node();
                 if !self.down.contains(&node) {
                     let power = self.rng.bool();
                     self.tell(|| format!("{node} dies"));
@@ -29,7 +29,7 @@ impl Trial {
             }
             4 if self.down.is_empty() => {
                 self.until("all is whole", Trial::is_whole);
-                let node = NodeId(self.rng.u16(0..NODES as u16));
+                let node = self.any_node();
                 self.tell(|| format!("{node} has an empty disk"));
                 self.kill(node, true);
                 self.step(300);
@@ -37,7 +37,7 @@ impl Trial {
                 self.world.start_node(node);
             }
             5 => {
-                let node = NodeId(self.rng.u16(0..NODES as u16));
+                let node = self.any_node();
                 let on = !self.world.map().nodes[usize::from(node.0)].draining;
                 let drained = self.world.map().nodes.iter().filter(|n| n.draining).count();
                 if !on || drained == 0 {
@@ -62,7 +62,7 @@ impl Trial {
             self.write();
             self.step(16);
         }
-        let other = NodeId(self.rng.u16(0..NODES as u16));
+        let other = self.any_node();
         let may_die = other != node && !self.down.contains(&other);
         if self.rng.bool() && may_die && self.down.len() + self.behind() < self.most_down {
             self.tell(|| format!("{other} dies"));
@@ -79,7 +79,7 @@ impl Trial {
         let map = self.world.map();
         let extents = || map.volumes.values().flat_map(|v| &v.extents);
         let fills = |n: NodeId| extents().any(|e| e.filling_on(n).is_some());
-        let all = (0..NODES as u16).map(NodeId).filter(|n| !self.down.contains(n));
+        let all = self.all_nodes().filter(|n| !self.down.contains(n));
         all.filter(|n| !map.is_up(*n) || map.is_stale(*n) || fills(*n)).count()
     }
 

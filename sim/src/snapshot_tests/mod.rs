@@ -14,9 +14,12 @@ use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
 use crate::world::World;
 
+use draws::{Draws, volumes};
+
 mod bugs;
 mod damaged;
 mod differences;
+mod draws;
 mod faults;
 mod flattening;
 mod imports;
@@ -59,6 +62,7 @@ struct Taking {
 
 struct Trial {
     world: World,
+    nodes: usize,
     rng: Rng,
     next: u64,
     names: u32,
@@ -73,64 +77,6 @@ struct Trial {
     /// The node whose disk was copied.
     copied: Option<NodeId>,
     story: bool,
-}
-
-/// Draws that have been added since the first seeds were pinned. Those go without.
-#[derive(Clone, Copy)]
-struct Draws {
-    /// Views are compared.
-    compares: bool,
-    /// Clones are flattened.
-    flattens: bool,
-    /// Snapshots are imported.
-    imports: bool,
-    /// Disks are so small that they are full at times. Then none is lost, since catching up may have to wait for space.
-    tight: bool,
-    /// Disks are damaged, and scrubbed before anything else happens to one.
-    damages: bool,
-    /// Volumes have any ordering, not timestamps alone.
-    orders: bool,
-}
-
-impl Draws {
-    fn of(seed: u64) -> Draws {
-        let (imports, tight) = (seed % 40 >= 20, seed % 4 == 3);
-        let (damages, orders) = (seed % 8 == 5, seed % 8 == 6);
-        Draws { compares: true, flattens: true, imports, tight, damages, orders }
-    }
-
-    /// As it was before views were compared.
-    const FIRST: Draws = Draws {
-        compares: false,
-        flattens: false,
-        imports: false,
-        tight: false,
-        damages: false,
-        orders: false,
-    };
-}
-
-fn volumes(rng: &mut Rng, data: u64, tight: bool) -> Vec<Volume> {
-    let layout = ["raid5", "rs:3+1", "rs:2+2", "raid1", "raid6"][rng.usize(0..5)];
-    let spec: LayoutSpec = layout.parse().unwrap();
-    let width = if matches!(layout, "raid5" | "raid1" | "raid6") { 4 } else { NODES };
-    let unit = [2, 16, 5][rng.usize(0..3)];
-    let unit = if tight { 16 } else { unit };
-    let geometry = Geometry::new(spec.over(width).unwrap(), unit * SECTOR);
-    let size = STRIPES * geometry.stripe_bytes();
-    let rooms = Room::apart(&[data; NODES]);
-    let column = 8 * geometry.unit;
-    let mut all: Vec<Volume> = Vec::new();
-    for id in [FIRST, OTHER] {
-        let others: Vec<&Volume> = all.iter().collect();
-        let extents = match rng.bool() {
-            true => place_thin(thin_space(id), &geometry, 0..STRIPES, &rooms, &others, column),
-            false => place_volume(&geometry, size, &rooms, &others, column),
-        };
-        let name = format!("v{}", id.0);
-        all.push(Volume::new(id, &name, size, &spec, geometry.clone(), extents.unwrap()));
-    }
-    all
 }
 
 impl Trial {
@@ -148,12 +94,14 @@ impl Trial {
         };
         let mut bears = 1;
         let (sectors, journal) = if draws.tight { (TIGHT, 256) } else { (6000, 512) };
-        let world = World::new(seed, NODES, sectors, journal, config, |data| {
-            let mut all = volumes(&mut rng, data, draws.tight);
+        let layout = draws.layout(&mut rng, seed);
+        let nodes = layout.2;
+        let world = World::new(seed, nodes, sectors, journal, config, |data| {
+            let mut all = volumes(&mut rng, layout, data, draws.tight);
             for volume in all.iter_mut().filter(|_| draws.orders) {
                 volume.policy.ordering = ORDERINGS[rng.usize(0..ORDERINGS.len())];
             }
-            let borne = |v: &Volume| v.geometry.code.columns() - v.geometry.data_columns();
+            let borne = |v: &Volume| v.geometry.any_losses();
             bears = all.iter().map(borne).min().unwrap_or(1).max(1);
             all
         });
@@ -162,6 +110,7 @@ impl Trial {
         let models = models.map(|v| (v.id, fresh(v))).collect();
         let mut trial = Trial {
             world,
+            nodes,
             rng,
             next: 0,
             names: 0,
@@ -185,11 +134,19 @@ impl Trial {
         }
     }
 
+    fn all_nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes as u16).map(NodeId)
+    }
+
+    fn any_node(&mut self) -> NodeId {
+        NodeId(self.rng.u16(0..self.nodes as u16))
+    }
+
     fn is_whole(&self) -> bool {
         let map = self.world.map();
         let whole = |n: NodeId| map.is_up(n) && !map.is_stale(n);
         let quiet = |n: NodeId| self.world.status(n).is_some_and(|s| s.quiet);
-        let all = || (0..NODES as u16).map(NodeId);
+        let all = || self.all_nodes();
         let moves = map.volumes.values().flat_map(|v| &v.extents).any(|e| !e.filling.is_empty());
         self.world.is_settled() && !moves && all().all(|n| whole(n) && quiet(n))
     }
@@ -200,7 +157,7 @@ impl Trial {
             let goes_on = self.world.step().is_some() && self.world.events < limit;
             if !goes_on {
                 let at = |n| self.world.status(NodeId(n)).map(|s| (s.stale_sectors, s.waiting));
-                let all: Vec<_> = (0..NODES as u16).map(at).collect();
+                let all: Vec<_> = (0..self.nodes as u16).map(at).collect();
                 panic!("not yet: {what}; {all:#?}; {:?}", self.world.map().attendance);
             }
             self.hear();
@@ -211,7 +168,7 @@ impl Trial {
         let epoch = self.world.map().epoch;
         let serves =
             |n: &NodeId| self.world.status(*n).is_some_and(|s| s.serving && s.epoch == epoch);
-        (0..NODES as u16).map(NodeId).filter(serves).collect()
+        self.all_nodes().filter(serves).collect()
     }
 
     fn ask(&mut self, volume: VolumeId, op: HostOp) -> u64 {
@@ -473,19 +430,30 @@ impl Trial {
         self.settle_all();
         (0..6).for_each(|_| self.compare_some());
         self.scrub_all();
-        for node in (0..NODES as u16).map(NodeId) {
-            self.world.kill(node, true);
-            self.until("it is missed", |t| !t.world.map().is_up(node));
-            self.settle_all();
-            self.compare_some();
-            self.world.start_node(node);
-            self.until("all is whole", Trial::is_whole);
+        for node in self.all_nodes() {
+            self.look_without(&[node]);
+        }
+        if self.draws.pairs && self.most_down > 1 {
+            let apart = self.rng.u16(1..self.nodes as u16);
+            for node in self.all_nodes().step_by(self.nodes.div_ceil(6)) {
+                self.look_without(&[node, NodeId((node.0 + apart) % self.nodes as u16)]);
+            }
         }
         self.settle_all();
         if self.rng.bool() {
             self.flatten_all();
         }
         self.delete_all_snapshots();
+    }
+
+    /// Every view shows its history while these nodes are down.
+    fn look_without(&mut self, nodes: &[NodeId]) {
+        nodes.iter().for_each(|node| self.world.kill(*node, true));
+        self.until("they are missed", |t| !nodes.iter().any(|node| t.world.map().is_up(*node)));
+        self.settle_all();
+        self.compare_some();
+        nodes.iter().for_each(|node| self.world.start_node(*node));
+        self.until("all is whole", Trial::is_whole);
     }
 
     /// Deleted snapshots are merged and forgotten, but for those with clones; views show what they did.

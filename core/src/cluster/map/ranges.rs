@@ -61,8 +61,10 @@ impl Volume {
     /// The largest power of two such that writes within an aligned stretch of that size are never cut: they take effect
     /// whole or not at all, whatever fails, and no read sees a part. 0 if writes are not atomic.
     pub fn atomic_bytes(&self) -> u64 {
-        /// A quarter of the smallest journal has room for more.
-        const MOST: u64 = 256 << 10;
+        /// What one disk journals of a write: a quarter of the smallest journal has room for more.
+        const MOST_PER_DISK: u64 = 256 << 10;
+        /// What all of them do, which is what a node cuts at.
+        const MOST: u64 = 4 << 20;
         if !self.policy.can_modify() || !self.policy.is_journaled() {
             return 0;
         }
@@ -70,8 +72,12 @@ impl Volume {
         let is_cut = redundancies.chain([self.policy.redundancy]).any(|redundancy| {
             plan::cuts_at_units(&self.geometry, &Policy { redundancy, ..self.policy })
         });
-        let stretch = if is_cut { self.geometry.unit } else { self.geometry.stripe_bytes() };
-        (1 << stretch.trailing_zeros()).min(MOST)
+        let (unit, stripe) = (self.geometry.unit, self.geometry.stripe_bytes());
+        let stretch = 1 << if is_cut { unit } else { stripe }.trailing_zeros();
+        match plan::most_atomic(&self.geometry, MOST, MOST_PER_DISK) >= stripe {
+            true => stretch,
+            false => stretch.min(MOST_PER_DISK),
+        }
     }
 
     /// The stripe from which on a stripe's redundancy may be another.
@@ -213,10 +219,11 @@ mod tests {
 
     /// Into how many transactions a write is cut.
     fn transactions(volume: &Volume, range: Range) -> usize {
-        // The smallest journal of an originator.
-        const LEAST: u64 = 512 << 10;
+        // A quarter of the smallest journal, and the bound of a node.
+        const PER_DISK: u64 = 512 << 10;
+        const TOTAL: u64 = 4 << 20;
         let (g, end) = (&volume.geometry, |s| volume.extent_end(s).min(volume.redundancy_end(s)));
-        let chunks = plan::chunks(g, range, LEAST, end);
+        let chunks = plan::chunks(g, range, plan::most_atomic(g, TOTAL, PER_DISK), end);
         chunks
             .map(|chunk| {
                 let policy = volume.policy_at(chunk.offset / g.stripe_bytes());
@@ -234,10 +241,14 @@ mod tests {
             ("rs:4+2", 6),
             ("rs:5+1", 6),
             ("grid:2x2", 9),
+            ("rs:24+1", 25),
         ];
         let (mut checked, mut found) = (0, Vec::new());
         for (layout, nodes) in layouts {
-            for (unit, deferred) in [(4096, 0), (65536, 0), (65536, 1), (65536, 2), (1 << 20, 0)] {
+            let large = [(1 << 18, 0), (1 << 20, 0)];
+            for (unit, deferred) in
+                [(4096, 0), (65536, 0), (65536, 1), (65536, 2)].into_iter().chain(large)
+            {
                 let mut v = volume(layout, nodes, unit);
                 let waits = Redundancy { timing: Timing::Deferred, ..v.policy.redundancy };
                 match deferred {
@@ -258,8 +269,8 @@ mod tests {
         }
         assert!(checked > 5000);
         // Of RAID 5 with three data columns, and of four of 64 KiB.
-        assert_eq!(found[10..15], [4, 64, 64, 64, 256]);
-        assert_eq!(found[15..20], [16, 256, 64, 64, 256]);
+        assert_eq!(found[12..18], [4, 64, 64, 64, 256, 256]);
+        assert_eq!(found[18..24], [16, 256, 64, 64, 1024, 256]);
     }
 
     #[test]

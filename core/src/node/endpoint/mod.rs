@@ -20,6 +20,7 @@ use super::{
 };
 use crate::Buffer;
 use crate::cluster::{ClusterMap, Volume};
+use crate::layout::Geometry;
 use crate::order::{Again, Asker, HostId, Origin, RequestId};
 use crate::plan::{Calculators, Range, chunks};
 use crate::policy::Controller;
@@ -113,7 +114,7 @@ impl Endpoint {
         volume: VolumeId,
         op: HostOp,
         origin: Option<Origin>,
-        most: u64,
+        most: impl Fn(&Geometry) -> u64,
         outbox: &mut Outbox,
     ) -> Option<HostOp> {
         let controlled = |v: &&Arc<Volume>| v.policy.controller.is_some() && moves_data(&op);
@@ -130,8 +131,8 @@ impl Endpoint {
             _ => return Some(op),
         };
         let origin = origin.unwrap_or_else(|| self.own_origin(outbox.now));
-        let cut: Vec<Range> =
-            chunks(&volume.geometry, range, most, |s| volume.extent_end(s)).collect();
+        let g = &volume.geometry;
+        let cut: Vec<Range> = chunks(g, range, most(g), |s| volume.extent_end(s)).collect();
         for range in &cut {
             let number = self.next.entry(volume.id).or_insert(0);
             *number += 1;

@@ -58,8 +58,9 @@ use super::{
     Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
+use crate::layout::Geometry;
 use crate::order::ByTime;
-use crate::plan::Waits;
+use crate::plan::{self, Waits};
 use crate::policy::Policy;
 use crate::units::{ColumnSet, Nanos, NodeId, Timestamp, VolumeId};
 
@@ -154,8 +155,8 @@ const MOST_DOUBLINGS_BUSY: u32 = 6;
 pub(crate) struct Originator {
     config: NodeConfig,
     clock: NodeClock,
-    /// The most bytes of an atomic piece: a part of it must fit the smallest journal.
-    pub max_chunk: u64,
+    /// The most bytes of an atomic piece that one disk may have to journal: they must fit the smallest journal.
+    pub per_disk: u64,
     map: Arc<ClusterMap>,
     requests: BTreeMap<u64, Box<OpenRequest>>,
     /// Those of them that are scrubs.
@@ -195,7 +196,7 @@ impl Originator {
         Originator {
             config,
             clock: NodeClock::new(node),
-            max_chunk: config.max_chunk,
+            per_disk: config.max_chunk,
             map: Arc::new(ClusterMap::default()),
             requests: BTreeMap::new(),
             scrubs: BTreeSet::new(),
@@ -212,6 +213,11 @@ impl Originator {
             known_marks: KnownMarks::default(),
             detours: Detours::new(config.detours),
         }
+    }
+
+    /// The most bytes of an atomic piece of a request.
+    pub fn most_atomic(&self, g: &Geometry) -> u64 {
+        plan::most_atomic(g, self.config.max_chunk, self.per_disk)
     }
 
     /// Its clock.

@@ -98,7 +98,7 @@ impl Originator {
         what: impl Fn(Range) -> What,
     ) -> Vec<What> {
         let g = &volume.geometry;
-        let most = together(g, volume.policy.commands(), self.max_chunk);
+        let most = together(g, volume.policy.commands(), self.most_atomic(g));
         let cut = chunks(g, range, most, |s| volume.extent_end(s).min(volume.redundancy_end(s)));
         let mut out = Vec::new();
         for chunk in cut {

@@ -283,11 +283,17 @@ pub(super) fn synchronize_cache(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sens
 }
 
 pub(super) fn write_same(cdb: &Cdb<'_>, unit: &Unit) -> Result<Work, Sense> {
-    let at = cdb.stretch(unit, MOST_SAME / unit.block)?;
-    if at.length == 0 {
-        return Err(Sense::field(cdb.fields().count.0 as u16, None));
+    let (first, count, field) = cdb.blocks(unit)?;
+    let count = match count {
+        // All to the end of the unit.
+        0 => unit.blocks() - first,
+        count => count,
+    };
+    if count > MOST_SAME {
+        return Err(Sense::field(field as u16, None));
     }
-    Ok(Work::Same { at, block: unit.block, zeros: cdb.has(0x01) })
+    let at = unit.stretch(first, count);
+    Ok(unless_empty(at, Work::Same { at, block: unit.block, zeros: cdb.has(0x01) }))
 }
 
 pub(super) fn unmap(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {

@@ -119,8 +119,7 @@ fn limits(unit: &Unit) -> Vec<u8> {
     let mut body = vec![0; 60];
     let mut set =
         |at: usize, bytes: &[u8]| body[at - 4..at - 4 + bytes.len()].copy_from_slice(bytes);
-    // WRITE SAME of no blocks does not mean all.
-    set(4, &[1]);
+    // WSNZ is 0: WRITE SAME of zero blocks means all to the end.
     set(5, &[if unit.modifies { MOST_COMPARED as u8 } else { 0 }]);
     set(6, &(blocks(SECTOR) as u16).to_be_bytes());
     set(8, &(unit.most_blocks() as u32).to_be_bytes());
@@ -130,7 +129,7 @@ fn limits(unit: &Unit) -> Vec<u8> {
     set(28, &blocks(SECTOR).to_be_bytes());
     // That granularity begins at the first block.
     set(32, &0x8000_0000_u32.to_be_bytes());
-    set(36, &u64::from(blocks(MOST_SAME)).to_be_bytes());
+    set(36, &MOST_SAME.to_be_bytes());
     set(44, &blocks(unit.atomic).to_be_bytes());
     body
 }

@@ -20,7 +20,7 @@ pub(super) use copying::{CopyState, name as copy_name, result as copy_result, se
 pub(super) use inquiry::{absent, port_groups};
 pub(super) use reserving::{Query, report as reservations};
 pub(super) use sense::Sense;
-pub(super) use steps::{Then, allocation, further};
+pub(super) use steps::{Then, allocation, further, repeated};
 #[cfg(test)]
 pub(super) use unit::BLOCK;
 pub(super) use unit::Designator;
@@ -29,8 +29,9 @@ pub(super) use unit::Designator;
 pub(super) const MOST_BYTES: u64 = 4 << 20;
 /// The longest COMPARE AND WRITE, in blocks: one never lies in two transactions.
 const MOST_COMPARED: u64 = 1;
-/// The longest WRITE SAME, in bytes.
-const MOST_SAME: u64 = 16 << 20;
+/// The longest WRITE SAME, in blocks. libiscsi's suite takes a limit of 65,536 for one of WRITE, too, which would be more
+/// data than a connection may have in work.
+const MOST_SAME: u64 = 32 << 10;
 /// The most bytes of an UNMAP, and the most descriptors.
 const MOST_UNMAPPED: u64 = 512 << 20;
 const MOST_DESCRIPTORS: u64 = 64;
@@ -141,6 +142,19 @@ pub(super) enum Check {
 }
 
 impl Work {
+    /// Whether it writes to the unit. A copy may write to another unit, so its steps decide.
+    pub(super) fn changes_content(&self) -> bool {
+        matches!(
+            self,
+            Work::Write { .. }
+                | Work::WriteAtomic { .. }
+                | Work::CompareAndWrite { .. }
+                | Work::OrWrite { .. }
+                | Work::Same { .. }
+                | Work::Unmap { .. }
+        )
+    }
+
     /// Bytes that the command brings along.
     pub(super) fn data_out(&self) -> u64 {
         match self {

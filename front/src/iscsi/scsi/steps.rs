@@ -24,6 +24,8 @@ pub(in crate::iscsi) enum Then {
     Send,
     /// It must be these bytes.
     Compare(Bytes),
+    /// The same is written behind it, for this many bytes.
+    Repeat(u64),
     /// It is written to this unit, at this offset.
     WriteTo(Designator, u64),
     /// Answer with the allocation status, in at most this many bytes.
@@ -68,7 +70,7 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
         Work::Same { at, zeros, .. } if *zeros || data.iter().all(|byte| *byte == 0) => {
             vec![step(Op::WriteZeroes, *at, Then::Drop)]
         }
-        Work::Same { at, block, .. } => same(*at, *block, &data),
+        Work::Same { at, block, .. } => vec![same(*at, *block, &data)],
         Work::Unmap { .. } => unmap(&data, unit)?,
         Work::Modes { long, .. } => {
             select(&data, *long, unit)?;
@@ -99,17 +101,21 @@ fn look(check: Check, at: Stretch, data: Bytes) -> Option<Step> {
     Some(Step { op: Op::Read, at, durable: false, then, unit: None })
 }
 
-/// Writes a block again and again.
-fn same(at: Stretch, length: u64, block: &[u8]) -> Vec<Step> {
-    let all = Bytes::from(block.repeat((at.length.min(SAME_AT_ONCE) / length) as usize));
-    let pieces = (0..at.length).step_by(SAME_AT_ONCE as usize);
-    let piece = |from: u64| {
-        let length = (at.length - from).min(SAME_AT_ONCE);
-        let op = Op::Write(all.slice(..length as usize));
-        let at = Stretch { offset: at.offset + from, length };
-        Step { op, at, durable: false, then: Then::Drop, unit: None }
-    };
-    pieces.map(piece).collect()
+/// Writes the same block everywhere: the first of the writes.
+fn same(at: Stretch, block: u64, data: &[u8]) -> Step {
+    let length = at.length.min(SAME_AT_ONCE);
+    let op = Op::Write(data.repeat((length / block) as usize).into());
+    let then = Then::Repeat(at.length - length);
+    Step { op, at: Stretch { length, ..at }, durable: false, then, unit: None }
+}
+
+/// The write behind one of the same block, with as many bytes left.
+pub(in crate::iscsi) fn repeated(step: &Step, left: u64) -> Option<Step> {
+    let Op::Write(data) = &step.op else { return None };
+    let length = left.min(step.at.length);
+    let op = Op::Write(data.slice(..length as usize));
+    let at = Stretch { offset: step.at.offset + step.at.length, length };
+    (left > 0).then(|| Step { op, at, then: Then::Repeat(left - length), ..step.clone() })
 }
 
 /// Where the descriptors of an UNMAP begin, and how long one is.

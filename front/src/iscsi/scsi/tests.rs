@@ -56,7 +56,6 @@ fn what_cannot_be_is_refused_and_pointed_at() {
         (&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 4], Sense::field(9, Some(2))),
         (&[0x12, 0, 0x80, 0, 255], Sense::field(2, None)),
         (&[0x12, 1, 0x86, 0, 255], Sense::field(2, None)),
-        (&[0x41, 0, 0, 0, 0, 0, 0, 0, 0], Sense::field(7, None)),
         (&[0x2f, 0x06, 0, 0, 0, 0, 0, 0, 1], Sense::field(1, Some(2))),
         (&[0x9e, 0x11], Sense::field(1, Some(4))),
         (&[0x1a, 0, 0xc8, 0, 255], Sense::NOT_SAVED),
@@ -83,7 +82,7 @@ fn limits_that_are_announced_are_kept() {
         bytes[10..14].copy_from_slice(&(n as u32).to_be_bytes());
         plan(&bytes, &large)
     };
-    for (opcode, most) in [(0x88, MOST_BYTES), (0x8a, MOST_BYTES), (0x93, MOST_SAME)] {
+    for (opcode, most) in [(0x88, MOST_BYTES), (0x8a, MOST_BYTES), (0x93, MOST_SAME * BLOCK)] {
         let most = most / BLOCK;
         assert!(count(opcode, 0, most).is_ok());
         assert_eq!(count(opcode, 0, most + 1), Err(Sense::field(10, None)));
@@ -185,8 +184,14 @@ fn all_commands_that_are_reported_are_there_and_no_others() {
 fn blocks_that_are_the_same_are_written_in_pieces_and_zeros_are_not() {
     let at = Stretch { offset: 512, length: (3 << 20) + 512 };
     let same = |zeros, block: u8| {
-        steps(&Work::Same { at, block: BLOCK, zeros }, Bytes::from(vec![block; 512]), &sample())
-            .unwrap()
+        let work = Work::Same { at, block: BLOCK, zeros };
+        let mut all = steps(&work, Bytes::from(vec![block; 512]), &sample()).unwrap();
+        while let Some(Step { then: Then::Repeat(left), .. }) = all.last()
+            && let Some(next) = repeated(all.last().unwrap(), *left)
+        {
+            all.push(next);
+        }
+        all
     };
     assert_eq!(same(true, 7).len(), 1);
     assert_eq!(same(false, 0)[0].op, crate::iscsi::Op::WriteZeroes);
@@ -198,6 +203,28 @@ fn blocks_that_are_the_same_are_written_in_pieces_and_zeros_are_not() {
         _ => false,
     };
     assert!(pieces.iter().all(written));
+}
+
+#[test]
+fn the_same_block_is_written_to_the_end_if_no_number_is_given() {
+    let blocks = sample().blocks();
+    let same = |at, length, zeros| {
+        Ok(Work::Same { at: Stretch { offset: at, length }, block: BLOCK, zeros })
+    };
+    let size = sample().size;
+    assert_eq!(planned(&[0x41]), same(0, size, false));
+    assert_eq!(planned(&[0x41, 0, 0, 0, 7, 0xff]), same(size - 512, 512, false));
+    let long = [0x93, 1, 0, 0, 0, 0, 0, 0, 7, 0xff, 0, 0, 0, 0, 0, 0];
+    assert_eq!(planned(&long), same(size - 512, 512, true));
+    assert_eq!((blocks, planned(&[0x41, 0, 0, 0, 8, 0])), (2048, Ok(Work::Nothing)));
+    assert_eq!(planned(&[0x41, 0, 0, 0, 8, 1]), Err(Sense::OUT_OF_RANGE));
+    // Also then no more than was announced.
+    let large = Unit { size: (MOST_SAME + 1) * BLOCK, ..sample() };
+    assert_eq!(plan(&cdb(&[0x41]), &large), Err(Sense::field(7, None)));
+    let all = Stretch { offset: 512, length: MOST_SAME * BLOCK };
+    let work = Work::Same { at: all, block: BLOCK, zeros: false };
+    assert_eq!(plan(&cdb(&[0x41, 0, 0, 0, 0, 1]), &large), Ok(work));
+    assert_eq!(data(&[0x12, 1, 0xb0, 0, 255])[4], 0, "WSNZ");
 }
 
 #[test]
@@ -309,7 +336,7 @@ fn a_unit_of_long_blocks_says_so_everywhere() {
     let limits = told(&[0x12, 1, 0xb0, 0, 255]);
     assert_eq!((long(&limits[6..8]), long(&limits[8..12]), long(&limits[12..16])), (1, 2048, 256));
     assert_eq!((long(&limits[20..24]), long(&limits[28..32])), (128 << 10, 1));
-    assert_eq!((long(&limits[36..44]), long(&limits[44..48])), (4096, 16));
+    assert_eq!((long(&limits[36..44]), long(&limits[44..48])), (32 << 10, 16));
     assert_eq!(long(&told(&[0x1a, 0, 0x08, 0, 255])[4..12]), 256 << 32 | 4096);
     let at = |first: u64, count: u64| Stretch { offset: first * 4096, length: count * 4096 };
     assert_eq!(of(&[0x28, 0, 0, 0, 0, 5, 0, 0, 7]), Ok(Work::Read(at(5, 7))));

@@ -66,6 +66,8 @@ pub(super) struct Initiator {
     pub(super) claims: Vec<Claim>,
     /// Logins that it was admitted for.
     pub(super) admitted: usize,
+    /// How often all connections were to end.
+    pub(super) ended: usize,
     /// Where logins are sent instead.
     pub(super) moves: Option<String>,
     pub(super) header_digest: bool,
@@ -89,6 +91,7 @@ impl Initiator {
             unproved: None,
             claims: Vec::new(),
             admitted: 0,
+            ended: 0,
             moves: None,
             header_digest: false,
             data_digest: false,
@@ -219,6 +222,7 @@ impl Initiator {
                     (true, Some(to)) => self.server.turn_away(Refusal::Moved(to.clone())),
                     (false, _) => self.server.turn_away(Refusal::NotFound),
                 },
+                Event::ColdReset => self.ended += 1,
                 Event::Request(request) if self.holds => self.held.push(request),
                 Event::Request(request) => self.carry_out(&request),
             }

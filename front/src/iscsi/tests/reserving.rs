@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::iscsi::Failure;
-use crate::iscsi::pdu::FINAL;
+use crate::iscsi::pdu::{FINAL, opcode};
 use crate::iscsi::reservation::{Action, Kind, Outcome, Registrant, State};
 use crate::iscsi::scsi::unit::sample;
 use crate::iscsi::{Attention, Unit as Disk};
@@ -96,6 +96,26 @@ fn a_unit_that_another_session_resets_is_told_and_cuts_what_has_not_begun() {
     i.holds = false;
     assert_eq!(i.read(&[0; 6], 0).1.sense(), (6, 0x29, 3));
     assert_eq!(i.read(&[0; 6], 0).1.status(), 0);
+}
+
+/// TARGET COLD RESET: the reset, its answer, and then the end of all connections. If the reset fails nothing ends.
+#[test]
+fn connections_end_after_a_cold_reset_and_no_other() {
+    for (function, fails, ended) in [(5, false, 0), (6, false, 0), (7, false, 1), (7, true, 0)] {
+        let mut i = Initiator::logged_in("");
+        i.holds = true;
+        i.command(FINAL | 0x40, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0], 512, &[]);
+        i.manage(function, 0);
+        assert_eq!((i.take().len(), i.ended), (0, 0), "a node has something to do");
+        match fails {
+            true => i.fail(Failure::Busy),
+            false => i.release(),
+        }
+        i.work().expect("nothing is wrong");
+        let answer = i.one();
+        assert_eq!(answer.head.opcode(), opcode::TASK_MANAGEMENT_RESPONSE);
+        assert_eq!((answer.head.0[2], i.ended), (if fails { 255 } else { 0 }, ended));
+    }
 }
 
 /// RESERVE and RELEASE, of SPC-2: with six bytes and with ten. An initiator that is refused by opcode does without them.

@@ -298,7 +298,7 @@ fn aborts_wait_for_what_nodes_have_in_work() {
     assert_eq!(answered, [(opcode::TASK_MANAGEMENT_RESPONSE, abort), (opcode::RESPONSE, other)]);
     assert_eq!(all[0].head.0[2], 0);
     for (function, referenced, outcome) in
-        [(1, 4711, 1), (3, 0, 5), (7, 0, 5), (8, 0, 4), (2, 0, 0), (5, 0, 0), (99, 0, 5)]
+        [(1, 4711, 1), (3, 0, 5), (7, 0, 0), (8, 0, 4), (2, 0, 0), (5, 0, 0), (99, 0, 5)]
     {
         let tag = i.manage(function, referenced);
         let answer = i.one();

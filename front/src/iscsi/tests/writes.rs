@@ -352,6 +352,64 @@ fn a_copy_whose_unit_is_reset_writes_no_more() {
     assert!(i.disk[700 * 512..708 * 512].iter().all(|byte| *byte == 0));
 }
 
+/// WRITE SAME goes on where the write before it ended, unless it is aborted or the unit is reset.
+#[test]
+fn the_same_block_is_written_further_until_a_reset() {
+    let begin = || {
+        let mut i = Initiator::logged_in("");
+        i.server.unit.as_mut().unwrap().size = 3 << 20;
+        i.disk.resize(3 << 20, 0);
+        i.holds = true;
+        let tag = i.command(FINAL | 0x20, &[0x41], 512, &[3; 512]);
+        (i, tag)
+    };
+    let (mut i, _) = begin();
+    assert_eq!(i.held.len(), 1, "one write at a time");
+    i.release();
+    assert_eq!(i.one().status(), 0);
+    assert!(i.disk.iter().all(|byte| *byte == 3));
+    let written = |i: &Initiator| i.disk.iter().filter(|byte| **byte == 3).count();
+    let (mut i, _) = begin();
+    i.server.is_reset(false);
+    i.release();
+    assert_eq!((i.one().sense(), written(&i)), ((0x0b, 0, 0), 1 << 20), "it is cut off");
+    let (mut i, tag) = begin();
+    i.manage(1, tag);
+    i.release();
+    assert_eq!((i.take().len(), written(&i)), (1, 1 << 20));
+}
+
+/// Write protection is told before faults of the data, and no data are asked for.
+#[test]
+fn nothing_writes_to_a_unit_that_is_only_read() {
+    let mut i = Initiator::logged_in("");
+    i.server.unit.as_mut().unwrap().read_only = true;
+    let unmaps = [0x93, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let compares = [0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let ors = [0x8b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let atomic = [0x9c, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0];
+    let unmap = [0x42, 0, 0, 0, 0, 0, 0, 0, 24];
+    let writes: [&[u8]; 8] = [
+        &write_10(0, 1),
+        &[0x2e, 2, 0, 0, 0, 0, 0, 0, 1],
+        &[0x41, 8, 0, 0, 0, 0, 0, 0, 1],
+        &unmaps,
+        &compares,
+        &ors,
+        &atomic,
+        &unmap,
+    ];
+    for cdb in writes {
+        for expected in [0, 512, 1024] {
+            i.command(FINAL | 0x20, cdb, expected, &[]);
+            assert_eq!(i.one().sense(), (7, 0x27, 0), "{cdb:02x?} {expected}");
+        }
+    }
+    assert_eq!(i.read(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1], 512).1.status(), 0);
+    i.command(FINAL | 0x20, &[0x2f, 2, 0, 0, 0, 0, 0, 0, 1], 512, &[0; 512]);
+    assert_eq!(i.one().status(), 0, "it only compares");
+}
+
 /// However late a request is handed out, it has the count that the driver had when its command came.
 #[test]
 fn requests_say_when_their_command_came() {

@@ -136,6 +136,7 @@ impl Protocol for Iscsi {
                     }
                     None => machine.turn_away(Refusal::NotFound),
                 },
+                Some(Event::ColdReset) => return Ok(Some(Said::ColdReset)),
                 Some(Event::Request(request)) => match (&request.op, self.volume) {
                     (Op::Reserve(action), Some(_)) => match self.change(action, exports) {
                         Ok(change) => {

@@ -533,6 +533,10 @@ impl Session for VhostUser {
         self.complaint.take()
     }
 
+    fn is_new(&self) -> bool {
+        false
+    }
+
     fn check_receive_timeout(&mut self, _: Instant) -> &ReceiveTimeout {
         &self.receive_timeout
     }
