@@ -355,6 +355,34 @@ fn the_same_holds_where_the_journal_has_no_room_for_the_result() {
     assert!(cuts > 1_000, "{cuts}");
 }
 
+/// Content without the journal takes room in it for the entries of checkpoints, and frees none. There is always enough for the
+/// checkpoint that does.
+#[test]
+fn a_rebuild_leaves_room_in_the_journal_while_a_write_is_undecided() {
+    let undecided = [UNDECIDED, OTHERS + 1200];
+    for (slot, sector) in [0, 4, 16].into_iter().flat_map(|slot| undecided.map(|s| (slot, s))) {
+        let case =
+            Case { slot, below: Held::Mark, byte: 8, placed: false, settled: false, torn: false };
+        let mut one = One::with_journal(Superblock::LEAST_JOURNAL, case, 1);
+        one.store.begin_life(1);
+        let ts = one.prepare(sector, ChangeKind::Content, 1, true);
+        for _ in 0..100 {
+            one.rebuild(&[], 1100);
+            one.begin_checkpoint();
+            one.rest();
+        }
+        one.store.outcome(ts, true);
+        one.store.release(ts);
+        one.store.flush_outcomes();
+        for _ in 0..10 {
+            one.rest();
+            one.store.checkpoint(true, |_, _, _| false);
+        }
+        assert!(one.store.is_quiet(), "{case:?}, sector {sector}: {}", one.store.waiting());
+        assert_eq!(one.held(sector), Held::Byte(1));
+    }
+}
+
 /// The later content's checksum, or the owner of its slot, is lost to rot. The journal still has the earlier content.
 #[test]
 fn damage_does_not_bring_back_what_unlogged_content_replaced() {
