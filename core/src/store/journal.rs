@@ -281,6 +281,17 @@ impl Journal {
         self.frames.iter().take_while(|f| f.number < number).map(|f| f.taken).sum()
     }
 
+    /// The frames before this one are the oldest, and take an eighth of the ring or all that is in use.
+    pub fn after_oldest(&self) -> u64 {
+        let mut taken = 0;
+        let oldest = self.frames.iter().take_while(|f| {
+            let is_of = taken < self.size / 8;
+            taken += f.taken;
+            is_of
+        });
+        oldest.last().map_or(0, |f| f.number + 1)
+    }
+
     /// Whether a frame of this many sectors would use space reserved for checkpoints.
     pub fn is_tight(&self, sectors: u64) -> bool {
         self.room(sectors, self.size / 4).is_none()

@@ -1,6 +1,6 @@
 //! Committed changes that are not in place yet, sector by sector.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::{Change, ChangeKind};
@@ -79,6 +79,11 @@ impl Over {
         // What a view is given has no write of its own.
         names.retain(|ts| *ts > Timestamp::ZERO);
         names
+    }
+
+    /// Whether any of these writes counts this sector as its own.
+    pub fn is_of(&self, writes: &BTreeSet<Timestamp>) -> bool {
+        self.names().iter().any(|ts| writes.contains(ts))
     }
 
     /// Whether the content below its deltas must be read, to add them.

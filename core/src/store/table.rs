@@ -97,6 +97,8 @@ struct Page {
     /// None if the page has only a length.
     entries: Vec<TableEntry>,
     used: u64,
+    /// The checkpoint at which it had been written when it was read; 0 if that is not known.
+    written: u64,
 }
 
 /// The checkpoints that a disk knows while it is being opened; afterwards all. A page that was written at another is
@@ -224,25 +226,31 @@ impl Table {
         if self.has(number) {
             return None;
         }
-        let entries = match page {
+        let found = match page {
             None => Err("it cannot be read"),
-            Some(Buffer::Length(_)) => Ok(Vec::new()),
+            Some(Buffer::Length(_)) => Ok((0, Vec::new())),
             Some(page) => {
                 let bytes = page.to_bytes();
-                self.decode(number, &bytes).or_else(|why| self.mended(number, &bytes).ok_or(why))
+                let whole = self.decode(number, &bytes);
+                whole.or_else(|why| Ok((0, self.mended(number, &bytes).ok_or(why)?)))
             }
         };
-        let wrong = entries.as_ref().err().copied();
+        let wrong = found.as_ref().err().copied();
         if wrong == Some(page::UNKNOWN_CHECKPOINT) {
             self.refused.insert(number);
         }
-        let entries = entries.unwrap_or_else(|_| lost_page());
+        let (written, entries) = found.unwrap_or_else(|_| (0, lost_page()));
         if entries.iter().any(|e| e.state == State::Marked) {
             self.marked.insert(number);
         }
         self.clock += 1;
-        self.pages.insert(number, Page { entries, used: self.clock });
+        self.pages.insert(number, Page { entries, used: self.clock, written });
         wrong
+    }
+
+    /// The checkpoint at which the page of a sector had been written when it was read; 0 if that is not known.
+    pub fn written_at(&self, sector: u64) -> u64 {
+        self.pages.get(&page_of(sector)).map_or(0, |page| page.written)
     }
 
     /// The entries of a page that a power cut tore, if they are those that the last checkpoint was going to write: see
@@ -290,7 +298,9 @@ impl Table {
         let page = self.pages.get(&number).filter(clean)?;
         match self.decode(number, bytes) {
             Err(wrong) => Some(wrong),
-            Ok(entries) => (entries != page.entries).then_some("it differs from the last write"),
+            Ok((_, entries)) => {
+                (entries != page.entries).then_some("it differs from the last write")
+            }
         }
     }
 
@@ -301,20 +311,21 @@ impl Table {
         }
     }
 
-    fn decode(&self, number: u64, bytes: &[u8]) -> Result<Vec<TableEntry>, &'static str> {
+    /// The checkpoint at which a page was written, if that is known, and its entries.
+    fn decode(&self, number: u64, bytes: &[u8]) -> Result<(u64, Vec<TableEntry>), &'static str> {
         let zeros = || are_zeros(bytes);
         let Some(index) = &self.index else {
             // Version 1: a page of zeros was never written.
             return match sealed(bytes).is_some() || zeros() {
-                true => decode_entries(bytes),
+                true => Ok((0, decode_entries(bytes)?)),
                 false => Err("it does not match its checksum"),
             };
         };
         match (page::decode(Kind::Table, index.disk, number, bytes), index.known(number)) {
             (Ok(written), Known::Written(last)) if written < last => Err("it is an older copy"),
             (Ok(written), _) if !self.numbers.has(written) => Err(page::UNKNOWN_CHECKPOINT),
-            (Ok(_), _) => decode_entries(bytes),
-            (Err(_), Known::Never) if zeros() => Ok(vec![TableEntry::FRESH; ENTRIES_PER_PAGE]),
+            (Ok(written), _) => Ok((written, decode_entries(bytes)?)),
+            (Err(_), Known::Never) if zeros() => Ok((0, vec![TableEntry::FRESH; ENTRIES_PER_PAGE])),
             (Err(_), _) if zeros() => Err("it is all zeros"),
             (Err(wrong), _) => Err(wrong),
         }

@@ -46,7 +46,7 @@ impl JournalStore {
         if self.overlay.is_empty() && !full && dropped.is_empty() && merged.is_empty() {
             return;
         }
-        let (chosen, mut slots, pages) = self.choose(&held_back);
+        let (chosen, mut slots, pages) = self.choose_worth(&held_back);
         match flattens {
             true => self.fit_flattened(&mut merged, &slots),
             false => self.fit_given(&mut merged, &slots),
@@ -59,13 +59,8 @@ impl JournalStore {
             merged = Merged::default();
         }
         let cost = cost_with(&merged);
-        // With nothing to place, room may still be freed. But the checkpoint's frame takes
-        // room itself: one after the other behind a frame that must stay, they would take the
-        // last of it, and no checkpoint could make any again. When little is left only those
-        // begin that free more than they take, or place as much as one can.
-        let (most_sectors, most_pages) = self.most();
-        let whole = chosen.len() >= most_sectors || slots.len() >= most_pages;
-        let sparing = chosen.is_empty() || (self.journal.is_tight(cost) && !whole);
+        // With nothing to place, room may still be freed.
+        let sparing = chosen.is_empty() || self.is_sparing(chosen.len(), slots.len(), cost);
         // What waits for a slot may find one among those that pointers have left.
         let wants_slots = chosen.is_empty() && self.slots.free() == 0 && self.slots.has_leaving();
         let wants_slots = wants_slots || !dropped.is_empty() || !merged.is_empty();
@@ -91,6 +86,45 @@ impl JournalStore {
         self.begin(Checkpoint { dropped, adopted: merged.adopted, ..checkpoint });
     }
 
+    /// Whether a checkpoint of these numbers of sectors and slots must free more than its frame takes. If little room is
+    /// left, others begin only if they place as much as one can, and leave room: for a second apply entry after a crash, and
+    /// for a checkpoint that frees room. Without this limit, checkpoints behind a frame that must stay would take the last
+    /// room, and none could free any again.
+    fn is_sparing(&self, sectors: usize, slots: usize, cost: u64) -> bool {
+        let (most_sectors, most_slots) = self.most();
+        let whole = sectors >= most_sectors || slots >= most_slots;
+        self.journal.is_tight(cost) && !(whole && self.journal.has_room(3 * cost))
+    }
+
+    /// Chooses as [`choose`](Self::choose) does. If the choice is not worth its room in the journal, it is made among the
+    /// sectors for which the oldest frames are kept.
+    fn choose_worth(
+        &self,
+        held_back: &impl Fn(u64, Timestamp, bool) -> bool,
+    ) -> (Vec<u64>, BTreeSet<u64>, usize) {
+        let (chosen, slots, pages) = self.choose(held_back, None);
+        let cost = self.frame_cost(chosen.len(), slots.len(), pages);
+        let is_worth = !self.is_sparing(chosen.len(), slots.len(), cost)
+            || chosen.is_empty()
+            || self.would_free(&chosen) > cost;
+        let oldest = if is_worth { BTreeSet::new() } else { self.unplaced_in_oldest() };
+        match oldest.is_empty() {
+            true => (chosen, slots, pages),
+            false => self.choose(held_back, Some(&oldest)),
+        }
+    }
+
+    /// The writes in the oldest frames that are not in place yet: in those before the first undecided write, since none from
+    /// there on is free before that is decided.
+    fn unplaced_in_oldest(&self) -> BTreeSet<Timestamp> {
+        let undecided = self.writes.values().filter(|w| w.is_undecided());
+        let undecided = undecided.filter_map(|w| w.frame).min().unwrap_or(u64::MAX);
+        let before = undecided.min(self.journal.after_oldest());
+        let is_unplaced = |w: &Write| w.unplaced().is_some_and(|sectors| sectors > 0);
+        let oldest = |w: &Write| w.frame.is_some_and(|frame| frame < before) && is_unplaced(w);
+        self.writes.iter().filter(|(_, w)| oldest(w)).map(|(ts, _)| *ts).collect()
+    }
+
     /// Most sectors and pages in the next checkpoint.
     fn most(&self) -> (usize, usize) {
         let has_room = self.journal.used() == 0 && self.journal.size() >= QUIET_JOURNAL;
@@ -99,10 +133,12 @@ impl JournalStore {
     }
 
     /// The sectors of the next checkpoint, the slots that they are in, and how many pages of the table the others are on. Where a pointer moves all sectors of the slot
-    /// go together. Those of a slot that has no place wait until there is one.
+    /// go together. Those of a slot that has no place wait until there is one. With `of` only those count
+    /// that these writes have changed.
     fn choose(
         &self,
         held_back: &impl Fn(u64, Timestamp, bool) -> bool,
+        of: Option<&BTreeSet<Timestamp>>,
     ) -> (Vec<u64>, BTreeSet<u64>, usize) {
         let (most_sectors, most_pages) = self.most();
         let (mut pages, mut slots) = (BTreeSet::new(), BTreeSet::new());
@@ -118,6 +154,10 @@ impl JournalStore {
             let (held, ready): (Vec<_>, Vec<_>) = of_slot.partition(|(s, over)| {
                 held_back(*s, over.newest(), over.content.is_some()) || self.waits_below(*s, over)
             });
+            let is_of = |of: &BTreeSet<Timestamp>| ready.iter().any(|(_, o)| o.is_of(of));
+            if !of.is_none_or(is_of) {
+                continue;
+            }
             let moves = slot.is_some_and(|slot| self.slots.moved(slot).is_some());
             if ready.is_empty() || (moves && !held.is_empty()) {
                 continue;

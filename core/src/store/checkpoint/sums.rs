@@ -198,7 +198,9 @@ impl JournalStore {
     /// The result of a checkpoint whose apply entry is from before the disk was opened, if it differs from that entry
     /// (`applied`). It does if content that was written without the journal was not in place yet: then earlier content of
     /// the journal counts. A second apply entry must record that. By the first one alone the next opening would take these
-    /// sectors for unfinished, and undo them. If the journal has no room for it, there is none.
+    /// sectors for unfinished, and undo them. A journal as large as any disk's always has room for it, since checkpoints leave
+    /// some. In one that has none, only the numbers of the table's pages tell that the checkpoint has ended, and not of pages
+    /// that are torn.
     fn ends_otherwise(
         &mut self,
         c: &Checkpoint,

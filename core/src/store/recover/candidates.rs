@@ -2,6 +2,7 @@
 //! tell how far it came.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::super::format::Applied;
 use super::super::overlay::{Content, Over};
@@ -9,6 +10,7 @@ use super::super::place::Base;
 use super::super::table::{State, TableEntry};
 use super::super::torn::before_torn_write;
 use super::super::{Change, DiskOp, JournalStore, Purpose, Write};
+use super::Step;
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
 
@@ -50,10 +52,12 @@ impl JournalStore {
         self.set_adopted(adopted);
         for (sector, steps) in candidates {
             let entry = self.entry(sector);
-            let steps = self.drop_done(steps, |applied| entry == entry_of(applied));
+            let ended = self.ended_before(sector).filter(|_| entry.state != State::Bad);
+            let is_ended = |step: &Step| ended.as_ref().is_some_and(|e| e.contains(&step.2));
+            let steps = self.drop_done(steps, |step| entry == entry_of(&step.1) || is_ended(step));
             let steps = if entry.state == State::Bad { self.drop_replaced(steps) } else { steps };
             let steps = self.drop_superseded(steps);
-            let Some((_, last)) = steps.last() else { continue };
+            let Some((_, last, _)) = steps.last() else { continue };
             // Deltas on content in a slot may be in place there, or not.
             let in_slot = steps.iter().find_map(|s| s.0.in_slot());
             let adds = steps.iter().any(|s| !s.0.deltas.is_empty());
@@ -76,12 +80,8 @@ impl JournalStore {
     }
 
     /// Leaves out the steps up to the last that is `done`.
-    fn drop_done(
-        &mut self,
-        mut steps: Vec<(Over, Applied)>,
-        done: impl Fn(&Applied) -> bool,
-    ) -> Vec<(Over, Applied)> {
-        let count = steps.iter().rposition(|s| done(&s.1)).map_or(0, |n| n + 1);
+    fn drop_done(&mut self, mut steps: Vec<Step>, done: impl Fn(&Step) -> bool) -> Vec<Step> {
+        let count = steps.iter().rposition(done).map_or(0, |n| n + 1);
         let rest = steps.split_off(count);
         steps.iter().for_each(|s| self.unpin_all(s.0.names()));
         rest
@@ -89,7 +89,7 @@ impl JournalStore {
 
     /// Leaves out the steps before the last with content. That may stand in another slot than theirs, whose entry in the table
     /// does not say that they were done.
-    fn drop_superseded(&mut self, mut steps: Vec<(Over, Applied)>) -> Vec<(Over, Applied)> {
+    fn drop_superseded(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
         let count = steps.iter().rposition(|s| s.0.content.is_some()).unwrap_or(0);
         let rest = steps.split_off(count);
         steps.iter().for_each(|s| self.unpin_all(s.0.names()));
@@ -98,9 +98,9 @@ impl JournalStore {
 
     /// Leaves out earlier steps that content without the journal has replaced: the journal has no change for the later step,
     /// and its result does not follow from them. The sector is lost then, unless that content is in its place.
-    fn drop_replaced(&mut self, mut steps: Vec<(Over, Applied)>) -> Vec<(Over, Applied)> {
+    fn drop_replaced(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
         let (mut first, mut sum) = (0, Over::default());
-        for (n, (over, applied)) in steps.iter().enumerate() {
+        for (n, (over, applied, _)) in steps.iter().enumerate() {
             if over.is_empty() && !may_give(&sum, applied) {
                 (first, sum) = (n, Over::default());
             }
@@ -114,7 +114,7 @@ impl JournalStore {
     }
 
     /// A sector that has yet to be placed: by the last checkpoint, if that was to place it, or by another.
-    fn put_back(&mut self, sector: u64, steps: Vec<(Over, Applied)>) {
+    fn put_back(&mut self, sector: u64, steps: Vec<Step>) {
         let last = &mut self.recovery.as_mut().expect("opening").last;
         // Without a place, which only damage takes away, it gets one from another checkpoint.
         let ends = last.sectors.contains(&sector) && self.slots.place_of(sector).is_some();
@@ -145,9 +145,11 @@ impl JournalStore {
         };
         let place = self.slots.place_of(sector);
         let torn = data.clone();
-        let untouched = Base::of(&Over::default(), below, place).content(|| data).is_some();
-        let in_place = |a: &Applied| crc == Some(a.crc) && a.state == State::Written as u8;
-        if let Some((_, applied)) = steps.iter().rfind(|s| in_place(&s.1)) {
+        let base = Base::of(&Over::default(), below, place);
+        // A mark loses nothing. If the sector counted as lost, nobody would know that it must be computed.
+        let untouched = base.is_marked() || base.content(|| data).is_some();
+        let in_place = |s: &Step| crc == Some(s.1.crc) && s.1.state == State::Written as u8;
+        if let Some((_, applied, _)) = steps.iter().rfind(|s| in_place(s)) {
             let entry = entry_of(applied);
             self.set_entry(sector, entry);
             let rest = self.drop_done(steps, in_place);
@@ -156,7 +158,7 @@ impl JournalStore {
             self.put_back(sector, steps);
         } else if let Some(content) = self.content_of_torn(&steps, below, torn) {
             // It is put in place again.
-            let (mut over, _) = steps.into_iter().next().expect("there is one");
+            let (mut over, ..) = steps.into_iter().next().expect("there is one");
             over.settle(content);
             let last = &mut self.recovery.as_mut().expect("opening").last;
             last.left.insert(sector, over);
@@ -173,11 +175,11 @@ impl JournalStore {
     /// `below` is what it held before.
     fn content_of_torn(
         &self,
-        steps: &[(Over, Applied)],
+        steps: &[Step],
         below: TableEntry,
         torn: Option<Buffer>,
     ) -> Option<Buffer> {
-        let ([(over, applied)], Some(torn)) = (steps, torn) else { return None };
+        let ([(over, applied, _)], Some(torn)) = (steps, torn) else { return None };
         let last = &self.recovery.as_ref().expect("opening").last;
         let has_sums = below.state == State::Written && applied.state == State::Written as u8;
         if !has_sums || !last.sectors.contains(&applied.sector) || torn.is_length() {
@@ -192,9 +194,9 @@ impl JournalStore {
 
     /// In the places of pointers that the last checkpoint was to write stood other slots before: what the table says of
     /// them counts only if it is what the checkpoint was to make of it.
-    fn forget_what_was_there(&mut self, candidates: &BTreeMap<u64, Vec<(Over, Applied)>>) {
+    fn forget_what_was_there(&mut self, candidates: &BTreeMap<u64, Vec<Step>>) {
         let last = &self.recovery.as_ref().expect("opening").last;
-        let (slots, applied) = (last.pointers.keys(), &last.sectors);
+        let (slots, applied, number) = (last.pointers.keys(), &last.sectors, last.number);
         let sectors: Vec<u64> = slots.flat_map(|slot| self.slots.sectors_of(*slot)).collect();
         let applied = applied.clone();
         for sector in sectors {
@@ -205,10 +207,19 @@ impl JournalStore {
             let unclaimed = self.unclaimed();
             // What a damaged page says is lost stays so: it may have been put in place.
             let is_lost = is.state == State::Bad && !self.is_anothers(sector);
-            if !done && is != unclaimed && !is_lost {
+            let is_ended = self.ended_before(sector).is_some_and(|e| e.contains(&number));
+            if !done && is != unclaimed && !is_lost && !is_ended {
                 self.set_entry(sector, unclaimed);
             }
         }
+    }
+
+    /// The checkpoints that have ended, because the page of the table with a sector's entry was written at a later one. Their
+    /// apply entries say nothing of the sector any more. A damaged page may have been written again since. But then the entry
+    /// says that the sector is lost, unless it is in place.
+    fn ended_before(&self, sector: u64) -> Option<Range<u64>> {
+        let place = self.slots.place_of(sector)?;
+        Some(1..self.table.written_at(place).max(1))
     }
 
     pub(super) fn finish_opening(&mut self) {

@@ -82,11 +82,13 @@ pub(in crate::store) struct Recovery {
     /// Sectors that apply entries name: for each entry what it was to put in place, and the
     /// outcome of that. A crash may have come before an entry took effect, and the sector
     /// been taken up again by a later life's entry; only the table and the place tell.
-    candidates: BTreeMap<u64, Vec<(Over, Applied)>>,
+    candidates: BTreeMap<u64, Vec<Step>>,
     /// Sectors of slots that changed hands, and their places.
     adopted: BTreeMap<u64, (u64, Applied)>,
     /// The last checkpoint that the journal speaks of.
     last: LastCheckpoint,
+    /// The number of the checkpoint whose apply entry is next; 0 if it has none.
+    number: u64,
     /// What has been named as known since a checkpoint began, and the first frame that names any.
     known: (Option<u64>, Vec<Timestamp>),
     /// Those whose place must be looked at.
@@ -96,9 +98,14 @@ pub(in crate::store) struct Recovery {
     looked: bool,
 }
 
+/// What an apply entry was to put in place in a sector, the outcome of that, and the number of its checkpoint, or 0.
+type Step = (Over, Applied, u64);
+
 /// A checkpoint whose apply entry was found. It is ended when the disk is open.
 #[derive(Clone, Default, Hash)]
 struct LastCheckpoint {
+    /// Its number; 0 if it has none.
+    number: u64,
     /// The sectors that it was to place.
     sectors: BTreeSet<u64>,
     /// What those consist of that are not in place.
@@ -185,6 +192,7 @@ impl JournalStore {
             candidates: BTreeMap::new(),
             adopted: BTreeMap::new(),
             last: LastCheckpoint::default(),
+            number: 0,
             known: (None, Vec::new()),
             waiting: 0,
             replayed: false,

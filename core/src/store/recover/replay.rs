@@ -235,6 +235,7 @@ impl JournalStore {
                     }
                     dropped.into_iter().for_each(|(slot, _)| self.replay_drop(slot));
                     let recovery = self.recovery.as_mut().expect("opening");
+                    recovery.last.number = std::mem::take(&mut recovery.number);
                     recovery.last.sectors = sectors.iter().map(|a| a.sector).collect();
                     recovery.last.applied = sectors.clone();
                     recovery.last.sums = sums;
@@ -268,8 +269,9 @@ impl JournalStore {
                         write.overtaken_in(sectors);
                     }
                 }
-                // All of them are known before anything is replayed.
-                Entry::Checkpoint(_) => {}
+                Entry::Checkpoint(number) => {
+                    self.recovery.as_mut().expect("opening").number = number;
+                }
             }
         }
         Ok(())
@@ -292,7 +294,7 @@ impl JournalStore {
         let sectors = self.slots.sectors_of(slot);
         let placed: Vec<u64> = recovery.candidates.range(sectors).map(|(s, _)| *s).collect();
         let steps = placed.iter().filter_map(|s| recovery.candidates.remove(s)).flatten();
-        let names: Vec<_> = steps.flat_map(|(over, _)| over.names()).collect();
+        let names: Vec<_> = steps.flat_map(|(over, ..)| over.names()).collect();
         self.unpin_all(names);
     }
 
@@ -318,7 +320,8 @@ impl JournalStore {
                 self.overlay.remove(sector);
             }
         }
-        recovery.candidates.entry(sector).or_default().push((chosen, applied));
+        let step = (chosen, applied, recovery.last.number);
+        recovery.candidates.entry(sector).or_default().push(step);
     }
 }
 
