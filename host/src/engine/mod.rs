@@ -56,7 +56,7 @@ pub(crate) use rule::{Rule, Ticket};
 /// An answer for the number that a request was given.
 pub(crate) type Answer = (u64, std::result::Result<HostData, HostError>);
 
-/// Most operations that took long of which the engine keeps until it is asked.
+/// The most slow operations that the engine keeps until it is asked.
 const MOST_SLOW: usize = 64;
 
 /// The nodes and what joins them.

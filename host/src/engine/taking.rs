@@ -151,7 +151,7 @@ impl Engine {
         Taking::claim(path, claimer, taken)
     }
 
-    /// Whether a disk is being taken for a node that is to be added. Another would get the same number.
+    /// Whether a disk is being taken for a node that will be added. Another would get the same number.
     pub(crate) fn is_adding(&self) -> bool {
         self.is_adding.now()
     }
