@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(said("disk = 'new'\ndisk_size = '1G'", ""), [""; 0]);
         assert_eq!(
             said("disks = ['new', 'there', 'other']", ""),
-            ["new is not there", "there is no block device", "other is not there"].map(
+            ["new is not there", "there is not a block device", "other is not there"].map(
                 |disk| format!(
                     "D/box1.toml: D/{disk}; give disk_size (or --size) to make a file of that size"
                 )

@@ -186,7 +186,7 @@ mod tests {
         assert!(!is_held_up(&catches_up, FILLING), "that comes about by itself");
         assert_eq!(waits_for(&now(json!([]), 0)), None);
         let said = stuck(&words, 5, &held_up);
-        assert!(said.contains("node 2 (down)") && said.contains("so far: 5"), "{said}");
+        assert!(said.contains("node 2 (down)") && said.contains("columns moved: 5"), "{said}");
         assert!(said.contains("node start 2") && said.contains("--cancel"), "{said}");
     }
 }

@@ -464,8 +464,8 @@ mod tests {
             |errors| NodeStatus { node: 3, disk: disk.clone(), errors, ..NodeStatus::default() };
         assert_eq!(
             super::errors(&had(Some(errors))).unwrap(),
-            "the disk of node 3 (/dev/sdd) has had 0 read, 0 write and 136 checksum errors; 136 sectors mended; `weft disk \
-             clear 3` sets these back to 0"
+            "errors of the disk of node 3 (/dev/sdd): 0 read, 0 write and 136 checksum errors; 136 sectors repaired; `weft \
+             disk clear 3` resets the counts"
         );
         assert_eq!(super::errors(&had(Some(Default::default()))), None);
         assert_eq!(super::errors(&had(None)), None);

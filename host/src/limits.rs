@@ -261,7 +261,10 @@ mod tests {
         refused(LimitsInWords { slow: Some("0s".into()), ..none() }, "slow: too short");
         refused(LimitsInWords { request: Some("soon".into()), ..none() }, "request: 'soon'");
         refused(LimitsInWords { incomplete: Some("1M".into()), ..none() }, "at least 64MiB");
-        refused(LimitsInWords { memory: Some("1M".into()), ..none() }, "memory: 1 MiB are too few");
+        refused(
+            LimitsInWords { memory: Some("1M".into()), ..none() },
+            "memory: 1 MiB is too little",
+        );
     }
 
     #[test]

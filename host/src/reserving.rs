@@ -146,7 +146,7 @@ mod tests {
         let no_kind =
             r#"{"volume":1,"host":"a","port":1,"action":"reserve","kind":"no","stamp":1}"#;
         let no_kind: Reserving = serde_json::from_str(no_kind).unwrap();
-        assert!(no_kind.change().unwrap_err().0.contains("'no' is no kind"));
+        assert!(no_kind.change().unwrap_err().0.contains("'no' is not a kind"));
         let nobody = r#"{"volume":1,"host":"a","port":1,"action":"move","stamp":1}"#;
         let nobody: Reserving = serde_json::from_str(nobody).unwrap();
         assert!(nobody.change().unwrap_err().0.contains("to nobody"));

@@ -563,8 +563,8 @@ mod tests {
         let grown = grow(&volume, 1 << 51, &there).unwrap();
         assert!(grown.extents[volume.extents.len()].columns[0].1 > volume.extents[0].columns[0].1);
         for (refused, why) in [
-            (place(&thin(0), &there), "cannot take all: give its size"),
-            (grow(&volume, 0, &there), "cannot take all: give its size"),
+            (place(&thin(0), &there), "cannot be 'all': give a size"),
+            (grow(&volume, 0, &there), "cannot be 'all': give a size"),
             (place(&thin(1 << 62), &map(&[])), "at most with this layout"),
         ] {
             let err = refused.unwrap_err();

@@ -527,6 +527,6 @@ mod tests {
     fn a_new_leader_says_in_a_sentence_what_becomes_of_the_nodes() {
         assert!(leads(0).ends_with("from now on; all nodes have restarted"));
         assert!(leads(1).ends_with("from now on; one node continues its work"));
-        assert!(leads(3).ends_with("from now on; 3 nodes go on with their work"));
+        assert!(leads(3).ends_with("from now on; 3 nodes continue their work"));
     }
 }

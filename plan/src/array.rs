@@ -265,28 +265,28 @@ mod tests {
             ),
             (
                 "[[designs]]\nlayout = \"rs:4+2\"\ndisks = 20",
-                "no groups of 6; give 18 or 24, or placement = \"spread\"",
+                "cannot be divided into groups of 6; give 18 or 24, or placement = \"spread\"",
             ),
             (
                 "[[designs]]\nlayout = \"rs:4+2\"\ndisks = 12\n[boxes]\ncount = 4",
-                "has 6 columns, each in a box of its own, and there are 4 boxes; give 6 or more",
+                "has 6 columns, each in a separate box, and there are 4 boxes; give 6 or more",
             ),
             (
                 "[[designs]]\nlayout = \"rs:4+2\"\ndisks = 12\nboxes = 4",
-                "add [boxes], or leave this out",
+                "add [boxes], or omit this",
             ),
             (
                 "[[designs]]\nlayout = \"rs:4+2\"\ndisks = 20\nplacement = \"spread\"\n[boxes]\ncount = 6",
-                "20 disks are not as many in each of 6 boxes",
+                "20 disks cannot be divided equally among 6 boxes",
             ),
             (
                 "[[designs]]\nlayout = \"raid0\"\ndisks = 5\ndeferred = { unprotected_share = 0.1, lag_bytes = 1 }",
-                "raid0 has no parity that could wait",
+                "raid0 has no parity to defer",
             ),
             (
                 "[[designs]]\nlayout = \"raid6\"\ndisks = 5\n\
                  deferred = { unprotected_share = 0.1, lag_bytes = 1, immediate_parities = 2 }",
-                "so none does; give 0 to 1",
+                "so none is deferred; give 0 to 1",
             ),
             (
                 "[[designs]]\nlayout = \"raid5\"\ndisks = 5\ndeferred = { unprotected_share = 0, lag_bytes = 1 }",
@@ -294,7 +294,7 @@ mod tests {
             ),
             (
                 "[[designs]]\nlayout = \"raid5\"\ndisks = 5\nunit_bytes = 5000",
-                "no multiple of 4096",
+                "not a multiple of 4096",
             ),
         ] {
             let problem = problem(text);

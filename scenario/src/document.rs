@@ -231,19 +231,19 @@ mod tests {
     fn unknown_keys_are_refused_with_the_nearest() {
         assert_eq!(
             problem("[links]\n\nmb_sec = 1"),
-            "f:3: links.mb_sec: there is no such key; did you mean links.mb_s?"
+            "f:3: links.mb_sec: this key does not exist; did you mean links.mb_s?"
         );
         assert_eq!(
             problem("link.mb_s = 1"),
-            "f:1: link: there is no such key; did you mean links?"
+            "f:1: link: this key does not exist; did you mean links?"
         );
         assert_eq!(
             problem("links.latency = 1"),
-            "f:1: links.latency: there is no such key; its unit is part of its name: links.latency_us"
+            "f:1: links.latency: this key does not exist; its unit is part of its name: links.latency_us"
         );
         assert_eq!(
             problem("workload.requests.fixed.size = 1"),
-            "f:1: workload.requests.fixed.size: there is no such key; workload.requests.fixed has \
+            "f:1: workload.requests.fixed.size: this key does not exist; workload.requests.fixed has \
              bytes, read_share"
         );
         assert!(problem("disks.model.name = 1").contains("has no keys below it"));

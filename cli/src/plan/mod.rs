@@ -142,7 +142,8 @@ mod tests {
         assert!(problem().contains("weft plan --example"));
         fs::write(&file, EXAMPLE.replace("disks = 18", "disks = 17")).unwrap();
         assert!(
-            problem().contains("p.toml: designs[0].disks: 17 disks are no groups of 6"),
+            problem()
+                .contains("p.toml: designs[0].disks: 17 disks cannot be divided into groups of 6"),
             "{}",
             problem()
         );

@@ -154,7 +154,7 @@ mod tests {
             ),
             (ONE, "set = [\"volume.redundancy.timing=sometimes\"]", "volume.redundancy.timing"),
             (ONE, "requests_s = 5\nset = [\"links.mb_s=10\"]", "omit one of them"),
-            ("\"links.speed=1\"", "", "there is no such key"),
+            ("\"links.speed=1\"", "", "this key does not exist"),
             ("\"links\"", "", "is not KEY=VALUE"),
         ] {
             let error = format!("{:#}", simulate(&mut spec(set, design)).unwrap_err());

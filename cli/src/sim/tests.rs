@@ -210,7 +210,7 @@ fn a_real_array_on_emulated_disks_is_as_slow_as_they_are() {
         "disks.emulated=true disks.model=small.toml nodes.store=journalled measure.requests=10";
     weft(&format!("sim {dir}/w.toml --world both --dir {dir} --set {set}")).unwrap();
     let shared = weft(&format!("{line} disks.per_bus=2 --world real --dir {dir}")).unwrap_err();
-    assert!(shared.to_string().contains("disks.per_bus = 2: emulated disks"), "{shared:#}");
+    assert!(shared.to_string().contains("disks.per_bus = 2: each emulated disk"), "{shared:#}");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn what_is_wrong_with_a_trace_is_said_with_its_line_and_the_scenarios() {
         ("--set workload.requests.imitation=oltp", "only a trace has times; give requests.trace"),
         ("--set workload.addresses=sequential", "a trace has its own addresses; omit it"),
         ("--set measure.warm_up=4", "the trace has 4 requests; give less than that"),
-        ("--replications 2", "--replications measure.replications=2: measure.replications = 2: a"),
+        ("--replications 2", "--replications measure.replications=2: measure.replications = 2: "),
         (
             &format!("--world real --dir {dir} --set workload.arrivals.closed.population=1"),
             "real hosts replay a trace at its own times only",

@@ -102,7 +102,7 @@ mod tests {
             in_words(&VolumeStatus { flattening, ..VolumeStatus::default() }).unwrap()
         };
         assert!(words(Some(42.4), Vec::new()).contains(": 42 % of it"));
-        assert!(words(None, Vec::new()).contains("waits until all its disks are there"));
+        assert!(words(None, Vec::new()).contains("waits until all its disks are up"));
         assert!(words(Some(10.0), vec![1, 3]).contains("on the disks of nodes 1, 3"));
         assert_eq!(in_words(&VolumeStatus::default()), None);
     }

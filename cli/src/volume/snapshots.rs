@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(names("a,b").unwrap().0, ["a", "b"]);
         assert_eq!(names("a").unwrap().0, ["a"]);
         for wrong in ["", "a,", ",a", "a,,b"] {
-            assert!(names(wrong).unwrap_err().contains("lacks a name"), "{wrong}");
+            assert!(names(wrong).unwrap_err().contains("has an empty name"), "{wrong}");
         }
     }
 
@@ -249,7 +249,7 @@ mod tests {
         assert!(snapshots(&[], None).contains("take one with"));
         let taken = "snapshot of volume a, taken 2026-11-28 04:05:06 UTC; hosts can only read it";
         assert_eq!(in_words(&first), [taken]);
-        let below = "lies over a@s: it shows a@s where it was not written since";
+        let below = "is based on a@s: sectors not written since are those of a@s";
         assert_eq!(in_words(&second), [taken, below]);
         let clone = VolumeStatus { below: Some("a@s".into()), ..VolumeStatus::default() };
         assert_eq!(in_words(&clone), [below]);

@@ -54,7 +54,7 @@ fn what_a_failed_volume_lacks_is_said() {
         troubles(&failed),
         [
             "volume v: of 40 stripes 10 are degraded, 10 tolerate no more losses",
-            "volume v: 3 of 4 extents (30 of 40 stripes) have failed; they lack node 1 (n1, down; 3 \
+            "volume v: 3 of 4 extents (30 of 40 stripes) have failed; missing: node 1 (n1, down; 3 \
              extents), node 4 (not caught up; 2 extents); requests that need them fail after 20s \
              (lost-wait: 20s)",
         ]

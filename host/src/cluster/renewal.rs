@@ -265,9 +265,9 @@ mod tests {
         scene.pass(40);
         let stolen = scene.process("n2", LIFE).identity.certificate();
         let (answer, line) = keeper.answer(("n1", None), &stolen).unwrap();
-        assert!(line.contains("has not renewed") && line.contains("of n2, not of n1"), "{line}");
+        assert!(line.contains("has not renewed") && line.contains("for n2, not for n1"), "{line}");
         let line = other.take(&answer).unwrap();
-        assert!(line.contains("is not renewed: this is the certificate of n2"), "{line}");
+        assert!(line.contains("is not renewed: this is the certificate for n2"), "{line}");
         assert_eq!(keeper.answer(("n1", None), b"nothing").unwrap().0[0], REFUSED);
     }
 

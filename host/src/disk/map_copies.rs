@@ -301,7 +301,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         let payload = (0..=MOST_PAYLOAD).map(|_| random.u8(..)).collect();
         let long = MapCopy { cluster: 5, version: 1, payload };
-        assert!(Wanted::new(&long).unwrap_err().contains("too long"));
+        assert!(Wanted::new(&long).unwrap_err().contains("too large"));
     }
 
     #[test]

@@ -118,7 +118,7 @@ mod tests {
         }
         let said = starved.take_news(start + PAUSE).unwrap();
         assert!(
-            said.contains("2.0 s at a time, 6.0 s in all") && said.contains("stopped"),
+            said.contains("2.0 s at a time, 6.0 s in all") && said.contains("suspended"),
             "{said}"
         );
         assert_eq!(starved.take_news(start + 3 * PAUSE), None);

@@ -181,7 +181,7 @@ mod tests {
             let _ = theirs.read_tls(&mut wire);
             theirs.process_new_packets().unwrap();
         };
-        assert!(refused.to_string().contains("is of the process of node n1"), "{refused}");
+        assert!(refused.to_string().contains("is for the process of node n1"), "{refused}");
         assert_eq!(ours.shown(), None);
     }
 }

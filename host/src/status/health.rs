@@ -471,7 +471,7 @@ mod tests {
         let replaced = NodeStatus { address: None, ..lost };
         assert_eq!(
             said(&replaced, vec![3]),
-            "degraded: node 9 is lost; another process has replaced box5, and its content is rebuilt where there is room"
+            "degraded: node 9 is lost; another process has replaced box5, and its content is rebuilt on disks with enough free space"
         );
     }
 

@@ -259,7 +259,7 @@ fn nobody_renews_what_it_has_not_made_or_takes_what_is_anothers() {
     let said = other.renew(&a.certificate(), None, NOW, LIFE).unwrap_err().to_string();
     assert!(said.contains("has not signed"), "{said}");
     let said = authority(9).renew(&a.certificate(), None, NOW, LIFE).unwrap_err().to_string();
-    assert!(said.contains("here is"), "{said}");
+    assert!(said.contains("this cluster is"), "{said}");
     let renewed = |ca: &CertificateAuthority, of: &Identity, life: u64| {
         ca.renew(&of.certificate(), None, NOW + DAY, life).unwrap().1
     };

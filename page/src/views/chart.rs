@@ -86,7 +86,7 @@ mod tests {
         );
         assert!(svg.contains("at most 2"));
         let none = course("<x>", &[None; 3], |v| format!("{v}")).into_string();
-        assert!(none.contains("&lt;x&gt;: nothing is known") && none.contains("d=\"\""));
+        assert!(none.contains("&lt;x&gt;: no values yet") && none.contains("d=\"\""));
         assert!(bar("b", 170.0).into_string().contains("width=\"100.0\""));
     }
 }

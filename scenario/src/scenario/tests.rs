@@ -61,7 +61,7 @@ fn errors_name_file_line_and_range() {
         ("[sweep]\nlinks.mb_s = [1,\n-1]", "x.toml:8: links.mb_s = -1: give 0.001 to 1e9"),
         (
             "[sweep]\nlink.mb_s = [1]",
-            "x.toml:7: sweep.link.mb_s: there is no such key; did you mean links?",
+            "x.toml:7: sweep.link.mb_s: this key does not exist; did you mean links?",
         ),
         ("[sweep]\nlinks.mb_s = 1", "x.toml:7: sweep.links.mb_s: give a list of values"),
         ("[sweep]\na = [{ nodes.workers = 1 }]", "x.toml:7: sweep.a: a case needs a name"),
@@ -125,7 +125,7 @@ fn errors_name_the_argument() {
     let said = s.set(&setting("links.mbs=1"), "--set").unwrap_err().to_string();
     assert_eq!(
         said,
-        "--set links.mbs=1: links.mbs: there is no such key; did you mean links.mb_s?"
+        "--set links.mbs=1: links.mbs: this key does not exist; did you mean links.mb_s?"
     );
     s.sweep(&setting("links.mb_s=1,0")).unwrap();
     let said = s.points().unwrap_err().to_string();

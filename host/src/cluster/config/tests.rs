@@ -227,7 +227,7 @@ fn what_is_wrong_is_named() {
             "dir = 'state'\nrebuild_floor = '9M'\nrebuild_ceiling = '8M'",
             "less than",
         ),
-        ("dir = 'state'", "dir = 'state'\nqueue = 'satf'", "queue: satf chooses by"),
+        ("dir = 'state'", "dir = 'state'\nqueue = 'satf'", "queue: satf needs the platter"),
         ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is not an order"),
         ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: 1000 operations"),
         ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),

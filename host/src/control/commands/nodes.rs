@@ -430,9 +430,7 @@ mod tests {
         let refused = |map: &ClusterMap, key| refuse_removed_key(map, key).err().map(|e| e.0);
         assert_eq!((refused(&map, 5), refused(&map, 7)), (None, None));
         let why = refused(&map, 6).unwrap();
-        assert!(
-            why.contains("belonged to node 1, which has been removed") && why.contains("token")
-        );
+        assert!(why.contains("the key of node 1, which has been removed") && why.contains("token"));
         // A process stays that has lost one of its disks.
         map.nodes[1].process = Some(NodeId(0));
         assert_eq!(refused(&map, 6), None);
