@@ -87,13 +87,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster in `dir` and starts it; its volumes have this layout and policy. If `holds_up`, some disks can be held
-    /// up.
+    /// Makes a cluster in `dir` and starts it; its volumes have this layout and policy, and [`VOLUME`] is thin if `thin`. If
+    /// `holds_up`, some disks can be held up.
     pub fn start(
         weft: &Path,
         dir: &Path,
         (nodes, lanes): (usize, Lanes),
-        (layout, policy): (LayoutSpec, &[Setting]),
+        (layout, policy, thin): (LayoutSpec, &[Setting], bool),
         holds_up: bool,
     ) -> Result<Cluster> {
         let code = layout.over(nodes)?.code()?;
@@ -187,15 +187,12 @@ impl Cluster {
             held_up,
             without,
         };
-        let spec = Spec {
-            volumes: vec![
-                (VOLUME.to_string(), VOLUME_BYTES),
-                (FILES_VOLUME.to_string(), FILES_BYTES),
-            ],
-            layout: Some(layout),
-            policy: policy.to_vec(),
-            ..Spec::default()
-        };
+        let mut volumes = vec![(FILES_VOLUME.to_string(), FILES_BYTES)];
+        if !thin {
+            volumes.insert(0, (VOLUME.to_string(), VOLUME_BYTES));
+        }
+        let spec =
+            Spec { volumes, layout: Some(layout), policy: policy.to_vec(), ..Spec::default() };
         found(&cluster.configs, Some(&spec), false)?;
         drop(held);
         for n in 0..nodes {
@@ -205,9 +202,34 @@ impl Cluster {
         }
         let start = START * nodes.div_ceil(5) as u32;
         cluster.wait_until_whole(start, Duration::ZERO)?;
+        if thin {
+            cluster.create_thin(policy)?;
+        }
         cluster.attach()?;
         cluster.wait_until_whole(start, Duration::ZERO)?;
         Ok(cluster)
+    }
+
+    /// Makes the volume that is written and read, as a thin one.
+    fn create_thin(&self, policy: &[Setting]) -> Result<()> {
+        let set = policy.iter().map(|s| (s.key().to_string(), s.word())).collect();
+        let create = ControlRequest::VolumeCreate {
+            name: VOLUME.to_string(),
+            size: VOLUME_BYTES,
+            thin: true,
+            layout: Some(self.layout.to_string()),
+            stripe_unit: None,
+            journal: None,
+            commanded: false,
+            apart: None,
+            ordering: None,
+            sequencer: None,
+            commit: None,
+            lost_wait: None,
+            set,
+            import: None,
+        };
+        self.ask(0, &create).map(drop)
     }
 
     /// How many nodes there are.

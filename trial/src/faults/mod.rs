@@ -176,11 +176,16 @@ impl Trial {
         }
     }
 
+    /// Whether the volume that is written and read is thin: with every other seed.
+    pub fn is_thin(&self) -> bool {
+        self.seed % 2 == 1
+    }
+
     fn run_in(&self, dir: &Path) -> Result<Outcome> {
         let mut rng = Rng::with_seed(self.seed);
         let holds_up = self.faults.iter().any(|f| f.holds_up_disks());
         let size = (self.nodes, self.lanes);
-        let volumes = (self.layout, &self.policy[..]);
+        let volumes = (self.layout, &self.policy[..], self.is_thin());
         let mut cluster = Cluster::start(&self.weft, dir, size, volumes, holds_up)?;
         let possible = self.faults.iter().copied().filter(|f| !cluster.victims(*f).is_empty());
         let mut faults: Vec<(Fault, Tally)> = possible.map(|f| (f, Tally::default())).collect();
