@@ -8,6 +8,8 @@ use weft_core::units::{NodeId, SECTOR, Timestamp};
 
 use crate::disk::{Astray, SimDisk};
 
+mod owners;
+
 const SECTORS: u64 = 1400;
 
 struct One {
@@ -241,22 +243,6 @@ impl One {
         self.store.release(ts);
         self.place();
     }
-}
-
-/// What rots where the owners were never written is read with the pages beside it. It is no loss: what nobody claims is a hole.
-#[test]
-fn of_owners_that_were_never_written_nothing_is_lost() {
-    // With small slots there are several pages.
-    let mut one = One::divided(Superblock::divide_in(1, 1, 0, 1, SECTORS, 0).unwrap());
-    one.write_slot(1, 6);
-    let (pages, owners) = (one.divided.owner_pages(), one.divided.owners());
-    assert!(pages > 1);
-    let mut rng = Rng::with_seed(7);
-    let unwritten = owners.clone().filter(|sector| (sector - owners.start) % pages > 0);
-    unwritten.for_each(|sector| one.disk.rot(sector, &mut rng));
-    one.opened_again();
-    assert_eq!([1, 2].map(|slot| one.read(slot)), [Some(6), Some(0)]);
-    assert_eq!(one.damage_said(), 0);
 }
 
 /// A page of the table is an older copy, and the index that would tell is gone: what it says of a place was said of another

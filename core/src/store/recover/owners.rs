@@ -43,20 +43,28 @@ impl JournalStore {
         let index = self.table.index.as_ref().expect("a disk with slots has an index");
         let known = (index, &self.table.numbers);
         let claims = &mut recovery.claims;
-        let damaged = self.slots.load(known, claims, (table, first), [&other, &bytes]);
+        let found = self.slots.load(known, claims, (table, first), [&other, &bytes]);
         let pages = (bytes.len() / SECTOR_BYTES) as u64;
         for page in self.slots.refused(first..first + pages) {
-            if !damaged.iter().any(|(lost, _)| *lost == page) {
+            if !found.damaged.iter().any(|(lost, _)| *lost == page) {
                 let wrong = page::UNKNOWN_CHECKPOINT;
                 self.damaged(format!(
                     "a copy of page {page} of the slots' owners is damaged: {wrong}; the other is used"
                 ));
             }
         }
-        for (page, wrong) in damaged {
+        for (page, wrong) in found.damaged {
             self.superblock.unclaimed_lost = true;
             self.damaged(format!(
                 "page {page} of the slots' owners is damaged: {wrong}; the content of its slots is lost"
+            ));
+        }
+        for (page, count) in found.stray {
+            // Which slots should stand there nobody knows. Without a claim they must not pass for holes.
+            self.superblock.unclaimed_lost = true;
+            self.damaged(format!(
+                "page {page} of the slots' owners is damaged: {count} of its claims name slots that cannot exist; what was \
+                 in their places is lost"
             ));
         }
         self.read_owners(first + pages);

@@ -6,14 +6,14 @@
 
 use std::ops::Range;
 
-use super::{OWNER_COPIES, OWNERS_PER_PAGE, Slots};
+use super::{NONE, OWNER_COPIES, OWNERS_PER_PAGE, Slots};
 use crate::Buffer;
 use crate::buffer::are_zeros;
 use crate::store::index::{Index, Known};
 use crate::store::page::{self, Kind};
 use crate::store::table::Numbers;
 use crate::units::SECTOR_BYTES;
-use weft_bytes::{Read, Reader, Writer};
+use weft_bytes::{Reader, Writer};
 
 /// A page of the owners to write.
 pub(in crate::store) struct OwnerPage {
@@ -23,8 +23,16 @@ pub(in crate::store) struct OwnerPage {
     pub bytes: Buffer,
 }
 
-/// The claims of a page, and at which checkpoint it was written, 0 if never.
-pub(super) type Page = (u64, Vec<u64>);
+/// A page as it was found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page {
+    /// The checkpoint at which it was written, 0 if never.
+    pub written: u64,
+    /// Its claims.
+    pub owners: Vec<u64>,
+    /// How many of them were ignored, since they name slots that cannot exist.
+    pub stray: u64,
+}
 
 impl Slots {
     /// The pages to write at this checkpoint, each over its older copy.
@@ -152,30 +160,28 @@ pub(super) fn choose(
 ) -> Chosen {
     let claims = |copy: &[u8]| {
         let written = page::decode(Kind::Owners, index.disk, number, copy)?;
-        Ok::<_, &str>((
-            written,
-            decode(copy, number, is_slot, places).ok_or("its claims are invalid")?,
-        ))
+        Ok::<_, &str>(decode(copy, written, number, is_slot, places))
     };
     let whole = (0..OWNER_COPIES as u8)
         .filter_map(|n| claims(copies[usize::from(n)]).ok().map(|page| (n, page)));
-    let (known, refused): (Vec<_>, Vec<_>) = whole.partition(|(_, page)| numbers.has(page.0));
+    let (known, refused): (Vec<_>, Vec<_>) = whole.partition(|(_, page)| numbers.has(page.written));
     let names_unknown = matches!(index.known(entry), Known::Written(last) if !numbers.has(last));
     let zeros = |copy: &&[u8]| are_zeros(copy);
-    let newest = match (known.into_iter().max_by_key(|(_, page)| page.0), index.known(entry)) {
+    let newest = match (known.into_iter().max_by_key(|(_, page)| page.written), index.known(entry))
+    {
         // The index may name a refused copy.
-        (Some((_, page)), Known::Written(last)) if page.0 < last && numbers.has(last) => {
+        (Some((_, page)), Known::Written(last)) if page.written < last && numbers.has(last) => {
             Err("it is an older copy")
         }
         (Some(found), _) => Ok(found),
         // It claims nothing, whatever has become of its sectors: the journal has what a first write said that was cut off.
-        (None, Known::Never) => Ok((1, (0, Vec::new()))),
+        (None, Known::Never) => Ok((1, Page::default())),
         // The same where the index has taken over a first write that does not count.
-        (None, _) if names_unknown && copies.iter().any(zeros) => Ok((1, (0, Vec::new()))),
+        (None, _) if names_unknown && copies.iter().any(zeros) => Ok((1, Page::default())),
         (None, _) if !refused.is_empty() => Err(page::UNKNOWN_CHECKPOINT),
         (None, _) => claims(copies[0]).map(|page| (0, page)),
     };
-    let other = newest.as_ref().ok().map(|(copy, page)| match page.0 {
+    let other = newest.as_ref().ok().map(|(copy, page)| match page.written {
         0 => (0, Buffer::Zero(SECTOR_BYTES)),
         at => (at, Buffer::from(copies[usize::from(*copy)].to_vec())),
     });
@@ -184,17 +190,23 @@ pub(super) fn choose(
     Chosen { newest, refused: is_wrong.then_some(Refused { copies, other }) }
 }
 
-/// The claims of a page, if they name existing slots. The disk has `places` physical slots.
+/// The claims of a page, but for those that name no existing slot. The disk has `places` physical slots.
 fn decode(
     page: &[u8],
+    written: u64,
     number: u64,
     is_slot: &dyn Fn(u64) -> bool,
     places: u64,
-) -> Option<Vec<u64>> {
+) -> Page {
     let count = OWNERS_PER_PAGE.min(places - number * OWNERS_PER_PAGE);
     let mut r: Reader = Reader::new(page);
-    let owners = (0..count).map(|_| r.u64().and_then(|owner| r.u64().map(|_| owner)));
-    let owners: Read<Vec<u64>> = owners.collect();
-    let claim = |owner: u64| super::number(owner).is_none_or(is_slot).then_some(owner);
-    owners.ok()?.into_iter().map(claim).collect()
+    let mut found = Page { written, ..Page::default() };
+    for _ in 0..count {
+        let claim = r.u64().and_then(|owner| r.u64().map(|_| owner));
+        let owner = claim.expect("a page has room for all its claims");
+        let is_stray = super::number(owner).is_some_and(|slot| !is_slot(slot));
+        found.stray += u64::from(is_stray);
+        found.owners.push(if is_stray { NONE } else { owner });
+    }
+    found
 }

@@ -9,7 +9,7 @@ use super::{NONE, OWNER_COPIES, OWNERS_PER_PAGE, Slots, kept};
 use crate::store::index::{Index, Known};
 use crate::store::sparse::Sparse;
 use crate::store::table::Numbers;
-use crate::units::SECTOR_BYTES;
+use crate::units::{LAST_THIN, SECTOR_BYTES, SPACE_SECTORS, thin_space};
 
 /// How late the claims are that have been found.
 #[derive(Clone, Default, Hash)]
@@ -25,22 +25,32 @@ impl Claims {
     }
 }
 
+/// Damage to pages of the owners.
+#[derive(Default)]
+pub(in crate::store) struct Loaded {
+    /// Pages without a copy that can be believed, each with why.
+    pub damaged: Vec<(u64, &'static str)>,
+    /// Those with claims of slots that cannot exist, each with how many.
+    pub stray: Vec<(u64, u64)>,
+}
+
 impl Slots {
     /// Takes in a piece of the owners: both copies of some pages from `first` on. Returns what is wrong with each page
     /// of which neither copy can be believed. Of a page of which the index knows nothing the older copy may have been
     /// taken: the disk has forgotten what it promised, and others know what is missing. The page is written anew before that is
-    /// over, so that the index knows it again.
+    /// over, so that the index knows it again. Claims of slots that cannot exist are ignored and counted.
     pub fn load(
         &mut self,
         (index, numbers): (&Index, &Numbers),
         claims: &mut Claims,
         (table, first): (u64, u64),
         copies: [&[u8]; OWNER_COPIES as usize],
-    ) -> Vec<(u64, &'static str)> {
-        let mut damaged = Vec::new();
+    ) -> Loaded {
+        let mut found = Loaded::default();
+        let end = (thin_space(LAST_THIN) + SPACE_SECTORS) / self.size;
         for (n, number) in (0..copies[0].len() / SECTOR_BYTES).zip(first..) {
             let page = copies.map(|copy| &copy[n * SECTOR_BYTES..(n + 1) * SECTOR_BYTES]);
-            let is_slot = |slot| self.places.is_slot(slot);
+            let is_slot = |slot| self.places.is_slot(slot) && slot < end;
             let slots = (&is_slot as &dyn Fn(u64) -> bool, self.owners.len());
             let chosen = owners::choose(index, numbers, table + number, number, slots, page);
             if let Some(refused) = chosen.refused {
@@ -50,28 +60,32 @@ impl Slots {
                 Ok((copy, page)) => {
                     // A crash may have come before the index said that the page was written.
                     let is_known = match index.known(table + number) {
-                        Known::Written(last) => last == page.0,
-                        Known::Never => page.0 == 0,
+                        Known::Written(last) => last == page.written,
+                        Known::Never => page.written == 0,
                         Known::Nothing => false,
                     };
-                    if !is_known {
+                    if !is_known || page.stray > 0 {
                         self.dirty.insert(number);
+                    }
+                    if page.stray > 0 {
+                        found.stray.push((number, page.stray));
                     }
                     self.newer[number as usize] = copy;
                     self.claim(claims, number, page);
                 }
                 Err(wrong) => {
                     self.dirty.insert(number);
-                    damaged.push((number, wrong));
+                    found.damaged.push((number, wrong));
                 }
             }
         }
-        damaged
+        found
     }
 
     /// Of two slots that claim the same content the one counts whose page was written later: the other had not been written
     /// anew when a crash came.
-    fn claim(&mut self, claims: &mut Claims, number: u64, (written, owners): Page) {
+    fn claim(&mut self, claims: &mut Claims, number: u64, page: Page) {
+        let Page { written, owners, .. } = page;
         claims.pages.insert(number, written);
         for (place, owner) in (number * OWNERS_PER_PAGE..).zip(owners) {
             let Some(slot) = super::number(owner) else { continue };
@@ -155,7 +169,8 @@ mod tests {
                 index.wrote(sb.table_pages() + page, checkpoint, false);
                 let (known, copies) = (Numbers::default(), [&bytes[..]; 2]);
                 let pages = (sb.table_pages(), page);
-                assert!(slots.load((&index, &known), &mut claims, pages, copies).is_empty());
+                let found = slots.load((&index, &known), &mut claims, pages, copies);
+                assert!(found.damaged.is_empty() && found.stray.is_empty());
             }
             let later = usize::from(checkpoints[1] > checkpoints[0]);
             assert_eq!(slots.place(SLOT), Some(places[later]), "written at {checkpoints:?}");
