@@ -339,3 +339,56 @@ fn what_was_discarded_in_a_clone_is_free_when_it_is_flattened() {
     assert!(array.world.map().check_flatten(clone).is_err(), "it is independent");
     assert_eq!(has(&array), 0);
 }
+
+/// An array with two snapshots. These chunks were written before, between and after them.
+fn with_views(layout: &str, chunks: [Vec<usize>; 3]) -> Array {
+    let mut array = Array::new(63, layout, None);
+    let [before, between, after] = chunks;
+    for (name, written) in [("a", before), ("b", between), ("", after)] {
+        for (n, chunk) in written.into_iter().enumerate() {
+            array.write(chunk, (1 + n * 7 % 251) as u8).expect("there is space");
+        }
+        array.rest();
+        if !name.is_empty() {
+            array.world.change(Change::TakeSnapshots(vec![THIN], name.to_string(), 0));
+            array.rest();
+        }
+    }
+    array
+}
+
+/// The slots of each view on each disk.
+fn of_views(array: &Array) -> Vec<Vec<(VolumeId, u64)>> {
+    let all = (0..NODES).filter_map(|n| array.world.status(NodeId(n as u16)));
+    all.map(|status| status.thin).collect()
+}
+
+fn replace(array: &mut Array, node: NodeId) {
+    array.world.kill(node, true);
+    array.rest();
+    array.world.replace_disk(node);
+    array.world.start_node(node);
+    array.rest();
+    array.rest();
+    assert!(array.world.map().is_whole(), "it has been rebuilt");
+}
+
+/// A disk is rebuilt with the slots that it had: of a stripe in which a view shows what lies below it nothing is stored
+/// again.
+#[test]
+fn a_rebuilt_disk_stores_once_what_views_share() {
+    for layout in ["raid5", "raid6"] {
+        let stripe = if layout == "raid5" { 16 } else { 12 };
+        let chunks = [0..12 * stripe, 0..2 * stripe, stripe..4 * stripe];
+        let mut array = with_views(layout, chunks.map(Iterator::collect));
+        let before = of_views(&array);
+        let shares = |thin: &Vec<(VolumeId, u64)>| thin.iter().filter(|(_, n)| *n > 0).count() == 3;
+        assert!(before.iter().all(shares), "{before:?}");
+        for node in (0..NODES as u16).map(NodeId) {
+            replace(&mut array, node);
+            assert_eq!(of_views(&array), before, "{layout}, the disk of {node}");
+        }
+        array.check();
+        array.scrub();
+    }
+}
