@@ -9,7 +9,7 @@ export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
 cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
-checks=${*:-discovery announced copies verified read_back digests replaced extended_copy chap long_blocks suite}
+checks=${*:-discovery announced copies verified read_back digests replaced extended_copy chap read_only to_the_end long_blocks suite}
 T=$(mktemp -d /tmp/weft-iscsi.XXXXXX)
 D=$T/array
 LIMIT=60                        # seconds that anything may take
@@ -53,7 +53,9 @@ start() {
         --listen "$T/nbd.sock" --listen "iscsi:$PORTAL" "${more[@]}" >>"$T/log" 2>&1 9>&- &
     echo $! >"$T/pid"
     wait_until weft status
-    weft volume show long >/dev/null 2>&1 || weft volume create long 32M --block 4096 >/dev/null
+    # Its stripes have 256 blocks, as many as a test of the suite writes atomically.
+    weft volume show long >/dev/null 2>&1 ||
+        weft volume create long 32M --block 4096 --layout rs:4+1 --stripe-unit 256K >/dev/null
     URI=iscsi://$PORTAL/$(target vol0)/0
 }
 
@@ -320,46 +322,70 @@ assert a.copy(units, [(0, 1, 1, 0, 0)])[0] == 0
 PY
 }
 
+# A snapshot is read-only: the suite's test of that is skipped elsewhere.
+read_only() {
+    local uri
+    weft volume snapshot vol0 picture >/dev/null || return 1
+    uri=$(weft volume show vol0@picture | grep -o "iscsi://$PORTAL/[^ ]*" | head -1)
+    [ -n "$uri" ] || { weft volume show vol0@picture; return 1; }
+    timeout -k 2 60 iscsi-test-cu -d -n --test=SCSI.ReadOnly.ReadOnlySBC "$uri" >"$T/out" 2>&1
+    [ "$(result)" = PASS ] || { cat "$T/out"; return 1; }
+    weft volume delete vol0@picture --yes --now >/dev/null
+}
+# WRITE SAME of zero blocks writes to the end. The suite skips that where the limit of WRITE SAME is less than the volume.
+to_the_end() {
+    local name
+    for name in WriteSame10 WriteSame16; do
+        timeout -k 2 60 iscsi-test-cu -d -n --test=SCSI.$name.ZeroBlocks "iscsi://$PORTAL/$(target Vol_B)/0" >"$T/out" 2>&1
+        [ "$(result)" = PASS ] || { cat "$T/out"; return 1; }
+    done
+}
 # Every test of libiscsi's suite in a process of its own, on a volume with blocks of 512 bytes and on one with blocks of 4,096.
 # Left out are those of sanitizing, of several paths (reservations.sh has them), and two that no target can pass:
 #   LUNResetSimpleAsync       asserts that the reset was answered before it waits for the answer
-#   UnmapSingle               of physical blocks larger than logical ones: asks for the status from LBA i+1 on and wants a
-#                             descriptor that begins elsewhere (SBC-4, 5.7.1: it begins where the command says)
-suite() { suite_on "$URI"; }
-# Further ones that no target with blocks of 4,096 bytes can pass:
+#   WriteSame10.UnmapUntilEnd wants zeros after a WRITE SAME of other data with UNMAP (SBC-4, WRITE SAME (10): reads behave as
+#                             if the block of the Data-Out Buffer had been written; WriteSame16.UnmapUntilEnd sends zeros)
+# and one that no target can pass whose physical blocks are larger than its logical ones:
+#   UnmapSingle               asks for the status from LBA i+1 on and wants a descriptor that begins elsewhere (SBC-4, 5.7.1:
+#                             it begins where the command says)
+suite() { suite_on "$URI" .UnmapSingle; }
+# And here one that no target with blocks of 4,096 bytes can pass:
 #   ProutReserve.Access*      write 512 bytes as one block (SPC-4: INVALID FIELD IN COMMAND INFORMATION UNIT)
-#   WriteAtomic16             writes up to 256 blocks whatever MAXIMUM ATOMIC TRANSFER LENGTH says (SBC-4, 6.6.4)
 long_blocks() {
     local uri=iscsi://$PORTAL/$(target long)/0
     iscsi-readcapacity16 "$uri" >"$T/out" 2>&1
     grep -qE '(LENGTH|size|Size).*4096' "$T/out" || { cat "$T/out"; return 1; }
-    suite_on "$uri" ProutReserve.Access WriteAtomic16
+    suite_on "$uri" ProutReserve.Access
+}
+# What became of the test whose output is in $T/out. The program looks for reservations before each test, and says that it
+# found none.
+result() {
+    grep -v 'PERSISTENT RESERVE IN is not implemented' "$T/out" | awk '
+        /\[SKIPPED\]/ { skip = 1 }
+        /^ *asserts / { ran = 1; bad = $5 }
+        END { print (!ran || bad + 0) ? "FAIL" : skip ? "SKIP" : "PASS" }'
 }
 # suite_on URI [NAME...]: without the tests of these names.
 suite_on() {
-    local uri=$1 left_out name result all=0
+    local uri=$1 left_out name found all=0
     shift
     left_out=$(printf '%s\n' "$@") skipped=0 bad=0
     for name in $(iscsi-test-cu --list | grep -E '^(SCSI|iSCSI)\.[^.]+\.[^.]+$'); do
         case $name in
-            *.LUNResetSimpleAsync | *.UnmapSingle | SCSI.Sanitize.* | SCSI.MultipathIO.*) continue ;;
+            *.LUNResetSimpleAsync | *.WriteSame10.UnmapUntilEnd | SCSI.Sanitize.* | SCSI.MultipathIO.*) continue ;;
         esac
         [ -z "$left_out" ] || ! grep -qF "$left_out" <<<"$name" || continue
-        # The program looks for reservations before each test, and says that it found none.
         timeout -k 2 60 iscsi-test-cu -d -n "--test=$name" "$uri" >"$T/out" 2>&1
         case $? in
-            124 | 137) result=TIMEOUT ;;
-            *) result=$(grep -v 'PERSISTENT RESERVE IN is not implemented' "$T/out" | awk '
-                /\[SKIPPED\]/ { skip = 1 }
-                /^ *asserts / { ran = 1; bad = $5 }
-                END { print (!ran || bad + 0) ? "FAIL" : skip ? "SKIP" : "PASS" }') ;;
+            124 | 137) found=TIMEOUT ;;
+            *) found=$(result) ;;
         esac
         all=$((all + 1))
-        case $result in
+        case $found in
             SKIP) skipped=$((skipped + 1)); echo "skipped: $name" >>"$T/skipped" ;;
             FAIL | TIMEOUT)
                 bad=$((bad + 1))
-                echo "$result: $name"
+                echo "$found: $name"
                 grep -vE '^$|\[SKIPPED\]|CUnit' "$T/out" | head -12
                 ;;
         esac
