@@ -158,6 +158,8 @@ pub struct Options {
     pub moves_when_sized: bool,
     /// Whether nodes may be taken out whose disks are slow.
     pub takes_out: bool,
+    /// Whether disks hang also when their nodes start, before too many nodes are lost, and where there are processes.
+    pub hangs_anywhere: bool,
     /// Whether nodes that are down for long are given up by themselves; drawn if open.
     pub gives_up: Option<bool>,
     /// Which controller coordinates, if it is not drawn whether one does.
@@ -221,6 +223,7 @@ impl Options {
         ranges: true,
         moves_when_sized: true,
         takes_out: true,
+        hangs_anywhere: true,
         gives_up: None,
         controller: None,
         columns: true,

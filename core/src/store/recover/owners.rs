@@ -63,7 +63,7 @@ impl JournalStore {
             // Which slots should stand there nobody knows. Without a claim they must not pass for holes.
             self.superblock.unclaimed_lost = true;
             self.damaged(format!(
-                "page {page} of the slots' owners is damaged: {count} of its claims name slots that cannot exist; what was \
+                "page {page} of the slots' owners is damaged: {count} of its claims name slots that cannot exist; the content \
                  in their places is lost"
             ));
         }

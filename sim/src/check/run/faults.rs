@@ -258,9 +258,14 @@ impl Run {
         }
     }
 
+    /// Whether disks hang in all situations.
+    pub(super) fn hangs_anywhere(&self) -> bool {
+        self.options.faults.hangs && self.options.hangs_anywhere
+    }
+
     /// The disk of a node that starts hangs at once, for a while, in some phases.
     fn hang_at_start(&mut self, after: Nanos, node: NodeId) {
-        if self.options.faults.hangs && self.start_rng.u8(0..4) == 0 {
+        if self.hangs_anywhere() && self.start_rng.u8(0..4) == 0 {
             let begins = after + self.start_rng.u64(0..MILLIS / 2);
             let ends = begins + self.start_rng.u64(0..60 * MILLIS);
             self.plan(begins, Fault::Hang(node));
@@ -296,6 +301,7 @@ impl Run {
 
     /// One node more dies than the layout bears, at about the same time. Some hang first, until it is said that they do.
     pub(super) fn draw_overload(&mut self, span: Nanos) -> Vec<(Nanos, Fault)> {
+        let may_hang = self.hangs_anywhere();
         let rng = &mut self.later_rng;
         let mut nodes: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
         rng.shuffle(&mut nodes);
@@ -306,7 +312,7 @@ impl Run {
             let at = begin + rng.u64(0..span / 4 + 1);
             let stays = rng.u64(0..span / 2 + 1);
             let power = rng.bool();
-            let hangs = self.options.faults.hangs && self.start_rng.bool();
+            let hangs = may_hang && self.start_rng.bool();
             if hangs {
                 let for_long = self.start_rng.u64(20 * MILLIS..200 * MILLIS);
                 plan.push((at.saturating_sub(for_long), Fault::Hang(node)));

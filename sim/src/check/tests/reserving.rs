@@ -4,7 +4,7 @@ use super::*;
 
 /// Runs of one authority, or of processes.
 fn options(members: bool) -> Options {
-    Options { members: Some(members), places: false, reserves: Some(true), ..Options::DEFAULT }
+    Options { members: Some(members), places: false, reserves: Some(true), ..ROOMY }
 }
 
 #[test]

@@ -58,7 +58,9 @@ impl Run {
         let span = self.cluster().span;
         self.draw_form(span);
         self.draw_fullness(span);
-        self.draw_hangs(span);
+        if self.hangs_anywhere() {
+            self.draw_hangs(span);
+        }
         let m = self.cluster();
         if f.moves && m.rng.u8(0..4) == 0 {
             let (node, at) = (NodeId(m.rng.u16(0..size)), m.rng.u64(0..m.span));
