@@ -20,7 +20,7 @@ use weft_core::policy::Setting;
 use weft_host::status::Status;
 use weft_host::{
     Configuration, Control, ControlRequest, DiskQueue, Lanes, Limits, Listen, LocalLinks, Polling,
-    Spec, found,
+    Spec, VolumeCreation, found,
 };
 
 use super::device::Device;
@@ -213,22 +213,14 @@ impl Cluster {
     /// Makes the volume that is written and read, as a thin one.
     fn create_thin(&self, policy: &[Setting]) -> Result<()> {
         let set = policy.iter().map(|s| (s.key().to_string(), s.word())).collect();
-        let create = ControlRequest::VolumeCreate {
+        let create = ControlRequest::VolumeCreate(VolumeCreation {
             name: VOLUME.to_string(),
             size: VOLUME_BYTES,
             thin: true,
             layout: Some(self.layout.to_string()),
-            stripe_unit: None,
-            journal: None,
-            commanded: false,
-            apart: None,
-            ordering: None,
-            sequencer: None,
-            commit: None,
-            lost_wait: None,
             set,
-            import: None,
-        };
+            ..VolumeCreation::default()
+        });
         self.ask(0, &create).map(drop)
     }
 
