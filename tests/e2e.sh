@@ -393,6 +393,9 @@ trimmed() {
     weft volume snapshot files with
     taken() { status 'print(sum(n["slots"]["thin"] * n["slots"]["bytes"] for n in s["nodes"]))'; }
     takes_less_than() { [ "$(taken)" -lt "$1" ]; }
+    # What is in journals has yet to be put in its slots.
+    takes_more_than() { [ "$(taken)" -gt "$1" ]; }
+    wait_until takes_more_than $((62 * MIB))
     full=$(taken)
     rm "$T/mnt/c"
     sync -f "$T/mnt"
