@@ -79,7 +79,7 @@ fn the_table_of_messages_has_every_message() {
 #[test]
 fn the_guide_has_every_choice_with_its_values() {
     let guide = read("docs/user-guide.md");
-    let table = guide.split("| key | values | what it says |").nth(1).expect("the table");
+    let table = guide.split("| key | values | meaning |").nth(1).expect("the table");
     let rows: Vec<Vec<&str>> = table
         .lines()
         .skip(2)

@@ -149,6 +149,6 @@ mod tests {
         assert!(no_kind.change().unwrap_err().0.contains("'no' is not a kind"));
         let nobody = r#"{"volume":1,"host":"a","port":1,"action":"move","stamp":1}"#;
         let nobody: Reserving = serde_json::from_str(nobody).unwrap();
-        assert!(nobody.change().unwrap_err().0.contains("to nobody"));
+        assert!(nobody.change().unwrap_err().0.contains("to no registrant"));
     }
 }

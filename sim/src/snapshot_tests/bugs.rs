@@ -10,7 +10,7 @@ const BUGS: [(Bug, u64); 10] = [
     (Bug::ForgetsSnapshots, 0),
     (Bug::WritesToSnapshot, 0),
     (Bug::DropsDeleted, 0),
-    (Bug::PromisesTooMuch, 11),
+    (Bug::PromisesTooMuch, 43),
     (Bug::NoFencing, 8),
     (Bug::Store(StoreBug::DropsShown), 0),
     (Bug::Store(StoreBug::ForgetsBase), 0),
