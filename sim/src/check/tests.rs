@@ -1,8 +1,11 @@
+mod draws;
 mod layouts;
 mod reserving;
 mod roles;
 mod seeds;
 mod waiting;
+
+use draws::*;
 
 use super::*;
 use weft_core::cluster::AuthorityBug;
@@ -11,70 +14,6 @@ use weft_core::order::Ordering;
 use weft_core::order::sequencer::SequencerForm;
 use weft_core::policy::{Commit, Roles};
 use weft_core::store::StoreBug;
-
-/// What was drawn when hosts were never silent all together.
-const WITHOUT_LULLS: Options = Options { lulls: false, ..WITHOUT_REPEATS };
-
-/// What was drawn when no host asked again for anything.
-const WITHOUT_REPEATS: Options = Options { repeats: false, ..USUAL };
-
-/// What was drawn when no rare paths were forced.
-const USUAL: Options = Options { rare: Some(false), ..MDS };
-
-/// What was drawn when parity covered all data of a stripe in all runs.
-const MDS: Options = Options { local: false, ..FIXED };
-
-/// What was drawn when nobody was given up but by an operator.
-const PATIENT: Options = Options { gives_up: Some(false), ..UNCONTROLLED };
-
-/// What was drawn when no controller coordinated.
-const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSELVES };
-
-/// What was drawn when no column calculated for others.
-const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
-
-/// The draw from before file systems of disks were full, and disks hung in all situations.
-const ROOMY: Options = Options {
-    faults: Faults { full: false, ..Faults::ALL },
-    hangs_anywhere: false,
-    ..Options::DEFAULT
-};
-
-/// The draw from before hosts reserved volumes.
-const UNRESERVED: Options = Options { reserves: Some(false), ..ROOMY };
-
-/// Without thin volumes.
-const THICK: Options = Options { thin: false, ..UNRESERVED };
-
-/// The draw from before columns moved while a volume got another size and slow disks left the map.
-const UNMOVED: Options = Options { moves_when_sized: false, takes_out: false, ..THICK };
-
-/// What was drawn when nothing that free slots held was discarded.
-const UNDISCARDED: Options = Options { discards: false, ..UNMOVED };
-
-/// What was drawn when no disk had slots.
-const UNSLOTTED: Options = Options { slots: false, ..UNMOVED };
-
-/// What was drawn when one node served all locks.
-const UNDIVIDED: Options = Options { divides_locks: false, ..UNSLOTTED };
-
-/// What was drawn when nobody changed what a volume chooses.
-const FIXED: Options = Options { choices: false, deferral: Some(false), ..PATIENT };
-
-/// Rare paths in all runs.
-const RARE: Options = Options { rare: Some(true), ..MDS };
-
-/// What was drawn when one authority ruled in all runs.
-const ALONE: Options =
-    Options { members: Some(false), commit: Some(Commit::Late), ..WITHOUT_LULLS };
-
-/// What was drawn when there was no other ordering.
-const BY_TIMESTAMPS: Options = Options {
-    ordering: Some(Ordering::Timestamps),
-    places: false,
-    faults: Faults { operator: false, ..ROOMY.faults },
-    ..ALONE
-};
 
 fn fails(seed: u64, bug: Bug, options: Options) -> bool {
     // A panic of an assertion counts: the node noticed by itself.
