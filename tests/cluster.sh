@@ -649,7 +649,7 @@ adding() {
     nbdcopy "$(uri 0)" - | cmp - "$T/image"
     # One that was away when it was removed hears of it from the others.
     run_node 4
-    wait_until eval "weft status --dir '$T/state4' | grep -c 'warning: .*no node of this cluster.*join again'"
+    wait_until eval "weft status --dir '$T/state4' | grep -c 'warning: .*not a node of this cluster.*join again'"
     kill "$(cat "$T/pid4")"
     wait_until dead "$(cat "$T/pid4")"
 }
