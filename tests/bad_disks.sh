@@ -99,7 +99,7 @@ hangs() {
     state_is hung
     go_on
     whole
-    grep 'node 1 is down: .*disk-1.img has not answered for 3s' "$T/log"
+    grep 'node 1 is down: .*disk-1.img has not responded for 3s' "$T/log"
 }
 
 # A disk hangs under many small reads and writes: each may make the thread wait that starts operations.
@@ -157,7 +157,7 @@ promises() {
     weft status --dir "$DIR" >"$T/said"
     grep 'more than 1 % of the requests to volume v have taken longer than 5ms for' "$T/said"
     weft volume show v --dir "$DIR" >"$T/said"
-    grep 'within 5ms; background work on its disks at 1 %; this is not kept' "$T/said"
+    grep 'within 5ms; background work on its disks at 1 %; this is exceeded at present' "$T/said"
     weft volume set v p99=10s --dir "$DIR"
     wait_until status "sys.exit(s['volumes'][0]['promise'] != {'background_percent': 100})"
     kill "$load"
@@ -484,7 +484,7 @@ no_false_alarms() {
     kill "$load"
     wait "$load" || true
     wait $busy
-    grep -E "its disk is slow|has not answered|has not finished a write|node [0-9] is slow" "$T/log" && return 1
+    grep -E "its disk is slow|has not responded|has not finished a write|node [0-9] is slow" "$T/log" && return 1
     whole
     down
 }

@@ -11,7 +11,7 @@ const BUGS: [(Bug, u64); 10] = [
     (Bug::WritesToSnapshot, 0),
     (Bug::DropsDeleted, 0),
     (Bug::PromisesTooMuch, 43),
-    (Bug::NoFencing, 8),
+    (Bug::NoFencing, 2),
     (Bug::Store(StoreBug::DropsShown), 0),
     (Bug::Store(StoreBug::ForgetsBase), 0),
     (Bug::Store(StoreBug::CopiesSome), 1),

@@ -69,10 +69,13 @@ impl Worker {
     /// thin volumes use it.
     pub(super) fn has_space(&self, ts: Timestamp, changes: &[Change]) -> bool {
         let txn = &self.txns[&ts];
-        if self.is_full && !txn.puts_back {
+        let volume = self.map.volumes.get(&txn.volume);
+        // Without the journal and votes others may have written their parts already.
+        let is_whole = txn.journal && volume.is_some_and(|v| v.policy.commit.is_voted());
+        if self.is_full && is_whole && !txn.puts_back {
             return false;
         }
-        let is_thin = self.map.volumes.get(&txn.volume).is_some_and(|volume| volume.is_thin());
+        let is_thin = volume.is_some_and(|volume| volume.is_thin());
         (!is_thin && !txn.puts_back) || self.store.can_place(changes)
     }
 
