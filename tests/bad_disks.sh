@@ -382,7 +382,7 @@ state_hangs() {
     fsfreeze --freeze "$T/state"
     host 10 write
     weft volume create w 20M --dir "$DIR" 2>"$T/said" && return 1
-    grep 'cannot be written: its file system does not answer; nothing was changed' "$T/said"
+    grep 'cannot write its log: its file system does not answer; nothing was changed' "$T/said"
     host 10 write
     healthy
     fsfreeze --unfreeze "$T/state"
