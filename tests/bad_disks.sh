@@ -180,7 +180,7 @@ stays_slow() {
     load=$!
     wait_until state_is slow
     weft status --dir "$DIR" >"$T/said"
-    grep 'node 1 has been slow for .*its disk is slow: half of its .* take' "$T/said"
+    grep -E 'node 1 (has been slow for|is slow) .*its disk is slow: half of its .* take' "$T/said"
     weft node kill 3 --dir "$DIR"
     wait_until eval '! state_is slow'
     weft node start 3 --dir "$DIR"
@@ -425,7 +425,7 @@ process_is_slow() {
     load=$!
     wait_until state_is slow
     weft status --dir "$DIR" >"$T/said"
-    grep 'node 1 has been slow for .*its disk is slow: half of its .* take' "$T/said"
+    grep -E 'node 1 (has been slow for|is slow) .*its disk is slow: half of its .* take' "$T/said"
     sleep 5
     kill "$load"
     wait "$load" || true
