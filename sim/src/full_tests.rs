@@ -3,7 +3,7 @@
 use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::Range;
-use weft_core::policy::Policy;
+use weft_core::policy::{Commit, Dispatch, Policy};
 use weft_core::units::{MILLIS, NodeId, SECTOR};
 
 use crate::small_worlds::{NODES, VOLUME, is_ready, world};
@@ -34,8 +34,8 @@ struct Array {
 }
 
 impl Array {
-    fn new(seed: u64) -> Array {
-        let mut world = world(seed, Policy::default(), None);
+    fn new(seed: u64, policy: Policy) -> Array {
+        let mut world = world(seed, policy, None);
         while !is_ready(&world) {
             world.step().expect("time goes on");
         }
@@ -79,7 +79,7 @@ impl Array {
 #[test]
 fn a_full_disk_serves_reads_and_refuses_what_hosts_write() {
     for seed in 0..20 {
-        let mut array = Array::new(seed);
+        let mut array = Array::new(seed, Policy::default());
         // The second stripe; the first is that of the write that waits, and others there wait for its outcome.
         let all = STRIPE..2 * STRIPE;
         for at in (0..1).chain(all.clone()) {
@@ -108,5 +108,23 @@ fn a_full_disk_serves_reads_and_refuses_what_hosts_write() {
             assert_eq!(array.answer(asked), DONE);
             array.reads(at, 4);
         }
+    }
+}
+
+/// Others may have written their parts when a disk would refuse: the write would be applied in part.
+#[test]
+fn a_write_without_votes_waits_for_room() {
+    let (commit, dispatch) = (Commit::Limited, Dispatch::Commanded);
+    let policy = Policy { commit, dispatch, ..Policy::default() };
+    for seed in 0..20 {
+        let mut array = Array::new(seed, policy.clone());
+        let full = [NodeId(0), NodeId(1), NodeId(2)];
+        full.into_iter().for_each(|node| array.world.fill(node));
+        full.into_iter().for_each(|node| array.world.tell_full(node));
+        let waiting = array.write(0, 1);
+        assert_eq!(array.answer(waiting), None, "seed {seed}");
+        full.into_iter().for_each(|node| array.world.has_room(node));
+        assert_eq!(array.answer(waiting), DONE, "seed {seed}");
+        array.reads(0, 1);
     }
 }

@@ -116,6 +116,20 @@ impl One {
         self.rest();
     }
 
+    /// The disk is opened: what counts is what was below or what was written over it, and it stays so.
+    fn keeps_what_counts(&mut self, case: Case, first: Epoch) {
+        self.opens(first);
+        let found = self.held(LOOSE);
+        let may_be = [case.below, Held::Byte(case.byte)];
+        assert!(may_be.contains(&found), "{found:?} at first");
+        for epoch in first + 1..first + 3 {
+            self.power_cut();
+            self.opens(epoch);
+            assert_eq!(self.held(LOOSE), found, "it changed by itself");
+            assert_eq!(self.held(NEIGHBOUR), Held::Byte(9));
+        }
+    }
+
     fn prepare(&mut self, sector: u64, kind: ChangeKind, byte: u8, journal: bool) -> Timestamp {
         self.clock += 1;
         let ts = Timestamp::new(self.clock, NodeId(0));
@@ -233,16 +247,7 @@ fn cut_off(case: Case, (at, again): (usize, usize)) -> (bool, bool) {
     one.power_cut();
     let opened = !one.steps(again);
     one.power_cut();
-    one.opens(1);
-    let found = one.held(LOOSE);
-    let may_be = [case.below, Held::Byte(case.byte)];
-    assert!(may_be.contains(&found), "{found:?} at first");
-    for epoch in 2..4 {
-        one.power_cut();
-        one.opens(epoch);
-        assert_eq!(one.held(LOOSE), found, "it changed by itself");
-        assert_eq!(one.held(NEIGHBOUR), Held::Byte(9));
-    }
+    one.keeps_what_counts(case, 1);
     (ended, opened)
 }
 
@@ -295,16 +300,7 @@ fn cut_off_full(case: Case, (at, again): (usize, usize)) -> (bool, bool) {
         one.rest();
     }
     one.power_cut();
-    one.opens(2);
-    let found = one.held(LOOSE);
-    let may_be = [case.below, Held::Byte(case.byte)];
-    assert!(may_be.contains(&found), "{found:?} at first");
-    for epoch in 3..5 {
-        one.power_cut();
-        one.opens(epoch);
-        assert_eq!(one.held(LOOSE), found, "it changed by itself");
-        assert_eq!(one.held(NEIGHBOUR), Held::Byte(9));
-    }
+    one.keeps_what_counts(case, 2);
     (ended, opened)
 }
 

@@ -63,16 +63,16 @@ impl Worker {
         self.is_full = is_full;
     }
 
-    /// Whether the disk has space for a write. While its file system is full nothing is begun that a host writes: which sectors
-    /// need no more room only the file system knows. What puts content back waits for room at the disk; nobody is refused for it.
+    /// Whether the disk has space for a write. While its file system is full, writes of hosts are refused if they are
+    /// voted on: only the file system knows which sectors need no more space. All others, and repairs, wait at the disk.
     /// Else hosts' writes to volumes whose space is reserved always have space; but a column that comes to a disk may find that
     /// thin volumes use it.
     pub(super) fn has_space(&self, ts: Timestamp, changes: &[Change]) -> bool {
         let txn = &self.txns[&ts];
         let volume = self.map.volumes.get(&txn.volume);
-        // Without the journal and votes others may have written their parts already.
-        let is_whole = txn.journal && volume.is_some_and(|v| v.policy.commit.is_voted());
-        if self.is_full && is_whole && !txn.puts_back {
+        // Without the journal and votes, other nodes may have written their parts already.
+        let is_voted = txn.journal && volume.is_some_and(|v| v.policy.commit.is_voted());
+        if self.is_full && is_voted && !txn.puts_back {
             return false;
         }
         let is_thin = volume.is_some_and(|volume| volume.is_thin());
