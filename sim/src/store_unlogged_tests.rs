@@ -116,8 +116,8 @@ impl One {
         self.rest();
     }
 
-    /// The disk is opened: what counts is what was below or what was written over it, and it stays so.
-    fn keeps_what_counts(&mut self, case: Case, first: Epoch) {
+    /// The disk is opened. It has the content from below or the one written over it, and keeps that.
+    fn keeps_its_content(&mut self, case: Case, first: Epoch) {
         self.opens(first);
         let found = self.held(LOOSE);
         let may_be = [case.below, Held::Byte(case.byte)];
@@ -247,7 +247,7 @@ fn cut_off(case: Case, (at, again): (usize, usize)) -> (bool, bool) {
     one.power_cut();
     let opened = !one.steps(again);
     one.power_cut();
-    one.keeps_what_counts(case, 1);
+    one.keeps_its_content(case, 1);
     (ended, opened)
 }
 
@@ -300,7 +300,7 @@ fn cut_off_full(case: Case, (at, again): (usize, usize)) -> (bool, bool) {
         one.rest();
     }
     one.power_cut();
-    one.keeps_what_counts(case, 2);
+    one.keeps_its_content(case, 2);
     (ended, opened)
 }
 
