@@ -117,7 +117,7 @@ fn a_write_without_votes_waits_for_room() {
     let (commit, dispatch) = (Commit::Limited, Dispatch::Commanded);
     let policy = Policy { commit, dispatch, ..Policy::default() };
     for seed in 0..20 {
-        let mut array = Array::new(seed, policy.clone());
+        let mut array = Array::new(seed, policy);
         let full = [NodeId(0), NodeId(1), NodeId(2)];
         full.into_iter().for_each(|node| array.world.fill(node));
         full.into_iter().for_each(|node| array.world.tell_full(node));
