@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::{Range, chunks, together};
-use weft_core::policy::{Commit, Policy};
+use weft_core::policy::Policy;
 use weft_core::units::{MILLIS, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, numbers};
@@ -290,34 +290,16 @@ impl Run {
                 self.error = Some(text);
             }
         }
+        self.judge_refused();
         self.has_seen(pieces.start);
         self.tell_answer(n, pieces);
         true
     }
 
     /// Whether the request of a host may have been asked for more than once: by the host, or by its endpoint.
-    fn may_be_unknown(&self, n: usize) -> bool {
+    pub(super) fn may_be_unknown(&self, n: usize) -> bool {
         let controlled = self.volume.policy.controller.is_some() || self.choice_rng.is_some();
         self.clients[n].has_repeated() || controlled
-    }
-
-    /// Whether a request may be refused since a disk's file system is full: no read is.
-    fn may_find_no_space(&self, request: u32) -> bool {
-        self.options.faults.full && self.ops[&request].did.writes()
-    }
-
-    /// A request was refused since a disk's file system is full. One of a single piece has not happened, but
-    /// zeros are written in pieces that nobody counts.
-    fn found_no_space(&mut self, n: usize, pieces: std::ops::Range<u32>) {
-        self.no_space += 1;
-        let may_have_begun = !self.ops[&pieces.start].did.is_known_by_number()
-            || self.places.is_some()
-            || self.volume.policy.commit == Commit::Limited
-            || self.may_be_unknown(n);
-        match pieces.len() == 1 && !may_have_begun {
-            true => self.did_nothing(pieces),
-            false => self.left_open(pieces),
-        }
     }
 
     fn is_restless(&self) -> bool {
