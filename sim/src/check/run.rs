@@ -158,7 +158,7 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
     let begun = run.begin();
     let phases = begun.and_then(|()| (0..options.phases).try_for_each(|p| run.phase(p)));
     let result = phases.and_then(|()| {
-        run.judge_last_refused();
+        run.judge_refused(Nanos::MAX);
         let mut ops = run.ops.clone();
         run.leave_out_what_clocks_spoil(&mut ops);
         run.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;

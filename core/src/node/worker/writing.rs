@@ -131,14 +131,7 @@ impl Worker {
             space: Some(volume.space()),
             extent: volume.extent_of(stripe),
             column,
-            // A rebuild can be repeated: until it is in place the map, or the table, says that content is missing. But
-            // copied parity must be there if a change on top of it is.
-            journal: volume.policy.is_journaled()
-                && match header.task {
-                    Task::Write(_) | Task::Accept(_) => true,
-                    Task::Refresh { .. } | Task::Rebuild { .. } | Task::Lose { .. } => false,
-                    Task::Copy { .. } => cells.iter().any(Cell::is_parity),
-                },
+            journal: is_journaled(&volume, header.task, &cells),
             alone: !volume.policy.commit.is_voted(),
             originator: coordinator,
             participants,
@@ -561,4 +554,20 @@ impl Participation {
         let to_calculators = self.calculators.iter().map(Calculator::given).sum::<usize>();
         marks || given + to_calculators > here
     }
+}
+
+/// Whether a worker journals its part of a task.
+///
+/// A rebuild can be repeated: until it is in place the map, or the table, says that content is missing. But copied parity
+/// must be there if a change on top of it is. And where no parity covers a column, nobody could tell whether a sector that
+/// a power cut tore was only copied, or written since.
+fn is_journaled(volume: &Volume, task: Task, cells: &[Cell]) -> bool {
+    volume.policy.is_journaled()
+        && match task {
+            Task::Write(_) | Task::Accept(_) => true,
+            Task::Refresh { .. } | Task::Rebuild { .. } | Task::Lose { .. } => false,
+            Task::Copy { .. } => {
+                volume.geometry.code.any_losses() == 0 || cells.iter().any(Cell::is_parity)
+            }
+        }
 }

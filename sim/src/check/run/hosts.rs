@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::{Range, chunks, together};
-use weft_core::policy::Policy;
-use weft_core::units::{MILLIS, NodeId};
+use weft_core::policy::{Commit, Policy};
+use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, numbers};
 use super::members::Members;
@@ -290,16 +290,43 @@ impl Run {
                 self.error = Some(text);
             }
         }
-        self.judge_refused();
+        self.judge_refused(self.world.now());
         self.has_seen(pieces.start);
         self.tell_answer(n, pieces);
         true
     }
 
     /// Whether the request of a host may have been asked for more than once: by the host, or by its endpoint.
-    pub(super) fn may_be_unknown(&self, n: usize) -> bool {
+    fn may_be_unknown(&self, n: usize) -> bool {
         let controlled = self.volume.policy.controller.is_some() || self.choice_rng.is_some();
         self.clients[n].has_repeated() || controlled
+    }
+
+    /// Whether a request may be refused since a disk's file system is full: no read is.
+    fn may_find_no_space(&self, request: u32) -> bool {
+        self.options.faults.full && self.ops[&request].did.writes()
+    }
+
+    /// A request was refused since a disk's file system is full. One of a single piece has not happened, but
+    /// zeros are written in pieces that nobody counts.
+    fn found_no_space(&mut self, n: usize, pieces: std::ops::Range<u32>) {
+        self.no_space.count += 1;
+        let may_have_begun = !self.ops[&pieces.start].did.is_known_by_number()
+            || self.places.is_some()
+            || self.volume.policy.commit == Commit::Limited
+            || self.may_be_unknown(n);
+        match pieces.len() == 1 && !may_have_begun {
+            true => self.no_space.refused(self.world.now(), self.world.lives(), pieces),
+            false => self.left_open(pieces),
+        }
+    }
+
+    /// Removes refused writes that never happen, as is known at a time, from the history.
+    pub(super) fn judge_refused(&mut self, now: Nanos) {
+        let (lives, disks_hang) = (self.world.lives(), self.options.faults.hangs);
+        for pieces in self.no_space.take_settled(now, lives, disks_hang) {
+            self.did_nothing(pieces);
+        }
     }
 
     fn is_restless(&self) -> bool {

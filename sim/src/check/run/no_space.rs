@@ -5,10 +5,7 @@
 
 use std::ops::Range;
 
-use weft_core::policy::Commit;
 use weft_core::units::{MILLIS, Nanos};
-
-use super::Run;
 
 /// The refused writes.
 #[derive(Default)]
@@ -19,49 +16,23 @@ pub struct NoSpace {
     unsure: Vec<(Nanos, u64, Range<u32>)>,
 }
 
-impl Run {
-    /// Whether a request may be refused since a disk's file system is full: no read is.
-    pub(super) fn may_find_no_space(&self, request: u32) -> bool {
-        self.options.faults.full && self.ops[&request].did.writes()
+impl NoSpace {
+    /// A write that has not happened was refused now, after so many deaths and starts of nodes.
+    pub fn refused(&mut self, now: Nanos, lives: u64, pieces: Range<u32>) {
+        self.unsure.push((now, lives, pieces));
     }
 
-    /// A request was refused since a disk's file system is full. One of a single piece has not happened, but
-    /// zeros are written in pieces that nobody counts.
-    pub(super) fn found_no_space(&mut self, n: usize, pieces: Range<u32>) {
-        self.no_space.count += 1;
-        let may_have_begun = !self.ops[&pieces.start].did.is_known_by_number()
-            || self.places.is_some()
-            || self.volume.policy.commit == Commit::Limited
-            || self.may_be_unknown(n);
-        match pieces.len() == 1 && !may_have_begun {
-            true => self.no_space.unsure.push((self.world.now(), self.world.lives(), pieces)),
-            false => self.left_open(pieces),
-        }
-    }
-
-    /// Removes refused writes from the history once their aborts are durable. Those after which a node died or started
-    /// stay there, without an end.
-    pub(super) fn judge_refused(&mut self) {
-        let lives = self.world.lives();
-        // An abort is durable after an operation of the disk, and these may hang.
-        let durable_after = if self.options.faults.hangs { 60_000 * MILLIS } else { 200 * MILLIS };
-        let sure_before = self.world.now().saturating_sub(durable_after);
-        for (at, then, pieces) in std::mem::take(&mut self.no_space.unsure) {
-            match (then == lives, at < sure_before) {
-                (true, true) => self.did_nothing(pieces),
-                (true, false) => self.no_space.unsure.push((at, then, pieces)),
-                (false, _) => {}
-            }
-        }
-    }
-
-    /// At the end of a run the refused writes after which nothing died are removed from the history.
-    pub(super) fn judge_last_refused(&mut self) {
-        let lives = self.world.lives();
-        for (_, then, pieces) in std::mem::take(&mut self.no_space.unsure) {
-            if then == lives {
-                self.did_nothing(pieces);
-            }
-        }
+    /// Removes and returns the refused writes whose aborts are durable by now: they never happen. Those after which a
+    /// node died or started are forgotten: they may happen, and stay in the history without an end.
+    pub fn take_settled(&mut self, now: Nanos, lives: u64, disks_hang: bool) -> Vec<Range<u32>> {
+        // An abort is durable after an operation of the disk.
+        let durable_after = if disks_hang { 60_000 * MILLIS } else { 200 * MILLIS };
+        let (settled, unsure) = std::mem::take(&mut self.unsure)
+            .into_iter()
+            .filter(|(_, then, _)| *then == lives)
+            .partition(|(at, ..)| *at + durable_after < now);
+        self.unsure = unsure;
+        let settled: Vec<(Nanos, u64, Range<u32>)> = settled;
+        settled.into_iter().map(|(.., pieces)| pieces).collect()
     }
 }
