@@ -32,6 +32,8 @@ pub(super) struct Exposure {
     before: BTreeMap<Counted, Exposed>,
     /// Marks were removed, or became unrecoverable, since the last query.
     has_shrunk: bool,
+    /// Sectors that got content while the disk was searched, with its time. The search may have seen their marks before.
+    replaced: BTreeMap<u64, Timestamp>,
 }
 
 /// The exposure of a volume by this disk's parity.
@@ -102,6 +104,14 @@ impl Exposure {
         }
     }
 
+    /// These sectors got content while the disk is searched for marks.
+    fn replaced(&mut self, ts: Timestamp, sectors: &Range<u64>) {
+        for sector in sectors.clone() {
+            let latest = self.replaced.entry(sector).or_default();
+            *latest = ts.max(*latest);
+        }
+    }
+
     /// The scan of the disk has found marks.
     pub fn found(
         &mut self,
@@ -109,7 +119,11 @@ impl Exposure {
         now: Nanos,
         unit_at: impl Fn(u64) -> Option<Unit>,
     ) {
+        let replaced = std::mem::take(&mut self.replaced);
         for (sector, ts) in found {
+            if replaced.get(&sector).is_some_and(|content| *content > ts) {
+                continue;
+            }
             let unit = unit_at(sector);
             self.retry(unit.as_ref(), &(sector..sector + 1));
             self.mark(unit.as_ref(), sector, ts, now);
@@ -491,6 +505,9 @@ impl Worker {
 
     /// A write has happened.
     pub(super) fn count_exposed(&mut self, ts: Timestamp, changed: &Changed, now: Nanos) {
+        if self.is_searched_for_marks() && changed.kind == ChangeKind::Content {
+            self.exposure.replaced(ts, &changed.sectors);
+        }
         if self.exposure.is_empty() && !changed.kind.is_mark() {
             return;
         }
@@ -513,87 +530,4 @@ impl Worker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::{MILLIS, NodeId};
-
-    const VOLUME: VolumeId = VolumeId(7);
-
-    fn unit(sector: u64) -> Option<Unit> {
-        (sector < 8).then_some(Unit {
-            volume: VOLUME,
-            area: None,
-            stripe: 3,
-            sectors: 0..8,
-            covers: Some(4),
-        })
-    }
-
-    fn so_far(exposure: &Exposure, now: Nanos) -> Exposed {
-        let all: Vec<_> = exposure.all(now * MILLIS).collect();
-        assert_eq!(all.len(), 1);
-        all[0].1
-    }
-
-    #[test]
-    fn what_was_measured_in_earlier_lives_counts_with_what_comes() {
-        let ts = Timestamp::new(1, NodeId(0));
-        let mut first = Exposure::default();
-        first.keep([(VOLUME, Area::Whole)].into_iter(), 1_000 * MILLIS);
-        first.found(vec![(0, ts), (1, ts)], 1_500 * MILLIS, unit);
-        let before = so_far(&first, 2_000);
-        assert_eq!((before.watched, before.unprotected), (1_000 * MILLIS, 500 * MILLIS));
-        assert_eq!((before.mean_bytes(), before.most_bytes), (4 * SECTOR, 8 * SECTOR));
-
-        // The next life finds one mark on the disk, at another time of another clock.
-        let mut second = Exposure::default();
-        second.measured_before([
-            ((VOLUME, Area::Whole), before),
-            ((VolumeId(8), Area::Whole), before),
-        ]);
-        second.keep([(VOLUME, Area::Whole)].into_iter(), 100 * MILLIS);
-        second.found(vec![(0, ts)], 100 * MILLIS, unit);
-        let after = so_far(&second, 1_100);
-        assert_eq!(
-            (after.stripes, after.bytes),
-            (1, 4 * SECTOR),
-            "what is on the disk, and no more"
-        );
-        assert_eq!((after.watched, after.unprotected), (2_000 * MILLIS, 1_500 * MILLIS));
-        assert_eq!((after.mean_bytes(), after.most_bytes), (4 * SECTOR, 8 * SECTOR));
-        assert_eq!(second.of(VOLUME).unwrap().watched_now(1_100 * MILLIS), 1_000 * MILLIS);
-
-        // It counts once, however often the map changes.
-        second.keep([(VOLUME, Area::Whole)].into_iter(), 1_200 * MILLIS);
-        assert_eq!(so_far(&second, 1_200).watched, 2_100 * MILLIS);
-        second.keep([].into_iter(), 1_300 * MILLIS);
-        second.keep([(VOLUME, Area::Whole)].into_iter(), 1_300 * MILLIS);
-        assert_eq!(so_far(&second, 1_300).watched, 0, "the column came anew");
-    }
-
-    #[test]
-    fn only_content_that_is_later_than_a_mark_clears_it() {
-        let at = |n| Timestamp::new(n, NodeId(0));
-        let mut exposure = Exposure::default();
-        exposure.found(vec![(2, at(9))], 0, unit);
-        for (ts, is_marked) in [(5, true), (10, false)] {
-            let changed = Changed { sectors: 0..8, kind: ChangeKind::Content };
-            exposure.changed(at(ts), &changed, 0, unit);
-            assert_eq!(exposure.has(&(0..8)), is_marked, "content of {ts}");
-        }
-    }
-
-    #[test]
-    fn a_range_counts_on_unless_it_was_none_meanwhile() {
-        let measured = Exposed { most_bytes: 4096, watched: 100, ..Exposed::default() };
-        let (whole, range) = ((VOLUME, Area::Whole), (VOLUME, Area::Range(3)));
-        let watched = |kept: &[&[Counted]]| {
-            let mut exposure = Exposure::default();
-            exposure.measured_before([(whole, measured), (range, measured)]);
-            kept.iter().for_each(|all| exposure.keep(all.iter().copied(), 10));
-            exposure.all(15).map(|(counted, e)| (counted, e.watched)).collect::<Vec<_>>()
-        };
-        assert_eq!(watched(&[&[], &[whole, range]]), [(whole, 105), (range, 105)]);
-        assert_eq!(watched(&[&[whole], &[whole, range]]), [(whole, 105), (range, 5)]);
-    }
-}
+mod tests;

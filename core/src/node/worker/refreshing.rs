@@ -131,6 +131,11 @@ impl Worker {
         self.stalled.wake();
     }
 
+    /// Whether the disk is being searched for marks.
+    pub(super) fn is_searched_for_marks(&self) -> bool {
+        self.refreshing.search == Search::UnderWay
+    }
+
     /// Whether it is known which sectors of the disk are marked.
     pub(super) fn knows_marks(&self) -> bool {
         self.refreshing.search == Search::Done

@@ -71,6 +71,7 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_816_174, // a sector of RAID 0 that was torn while it was copied was believed to have been written since
         9_824_874, // power failed when a refused write had been answered, and it was committed
         9_825_473, // the same, with two nodes
+        9_827_416, // content came while its disk was searched for marks, and its mark was found after that
     ];
     for seed in seeds {
         assert!(run_seed(seed, Options::DEFAULT).is_ok(), "seed {seed}");
