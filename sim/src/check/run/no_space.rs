@@ -1,4 +1,4 @@
-//! Writes refused because a disk's file system is full: which of them may be seen all the same.
+//! Writes refused because a disk's file system is full: which of them may be seen nevertheless.
 //!
 //! A refused write has not happened. But its abort is not durable yet: after a power cut in the same moment the nodes that
 //! prepared it may be the only ones that know of it, and commit it. So may any write that failed.
