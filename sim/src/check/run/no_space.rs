@@ -1,4 +1,4 @@
-//! Writes refused because a disk's file system is full: which of them may be seen nevertheless.
+//! Writes refused because a disk's file system is full: those that may be seen nevertheless.
 //!
 //! A refused write has not happened. But its abort is not durable yet: after a power cut in the same moment the nodes that
 //! prepared it may be the only ones that know of it, and commit it. So may any write that failed.
@@ -17,7 +17,7 @@ pub struct NoSpace {
 }
 
 impl NoSpace {
-    /// A write that has not happened was refused now, after so many deaths and starts of nodes.
+    /// A write that has not happened was refused now, after that number of deaths and starts of nodes.
     pub fn refused(&mut self, now: Nanos, lives: u64, pieces: Range<u32>) {
         self.unsure.push((now, lives, pieces));
     }
