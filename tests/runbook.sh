@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Plays docs/runbook.md on loopback: for each case a cluster of five processes with two disks each is broken in that way, and
-# the page's commands mend it. In a temporary directory. WEFT chooses the binary. The cases to play may be named, after
-# 'setting_up'. Closing line 'N passed, N failed'.
+# Plays docs/runbook.md: a cluster of five machines with two disks each is broken as each case has it, and the page's
+# commands mend it. A machine is a network namespace with an address of its own at a switch, and a directory of its own. One
+# that loses power falls silent: nothing ends its connections. The commands run on the machines that the page names.
+# As root. WEFT chooses the binary. The cases to play may be named, after 'setting_up'. Closing line 'N passed, N failed'.
 set -u
 unset COLUMNS
 export LC_ALL=C
@@ -9,166 +10,197 @@ cd "$(dirname "$0")/.."
 . tests/lib.sh
 WEFT=$(realpath "${WEFT:-target/release/weft}")
 T=$(mktemp -d /tmp/weft-runbook.XXXXXX)
-export LIMIT=120 WEFT T
+SPACE=wr$$
+# As on the page: machine 10 is 10.0.0.11.
+SUBNET=10.0.0
+export LIMIT=120 WEFT T SPACE ON=$T/bin/on
 PAGE=docs/runbook.md
 libraries=(/usr/lib/*/faketime/libfaketime.so.1)
 export FAKETIME_LIBRARY=${libraries[0]}
 passed=0 failed=0
-read -r -a PORTS < <(python3 tests/python/free_ports.py
-)
 
-weft() { timeout -k 5 $LIMIT "$WEFT" "$@"; }
 clean() {
-    trap - EXIT INT TERM
-    cat "$T"/pid* 2>/dev/null | xargs -r kill -9 2>/dev/null
     mountpoint -q "$T/full" && umount -l "$T/full"
-    rm -rf "$T"
+    clean_spaces
 }
 trap clean EXIT
 trap 'exit 1' INT TERM
-mkdir -p "$T"/{bin,etc,lib,disks,safe}
+needs ip nsenter faketime nbdcopy
+space switch 2>"$T/out" || { echo "skipped: network namespaces cannot be made here: $(cat "$T/out")"; exit 0; }
+mkdir -p "$T"/{bin,safe}
 # The page's commands, as they are on a machine.
 ln -s "$WEFT" "$T/bin/weft"
+cat >"$T/bin/on" <<'END'
+#!/usr/bin/env bash
+# on boxN COMMAND..: on the machine that has this name now
+exec nsenter --net="/run/netns/$SPACE-$(readlink "$T/$1")" "${@:2}"
+END
 cat >"$T/bin/systemctl" <<'END'
 #!/usr/bin/env bash
 # start, stop, restart, or enable --now, of weft-node@NAME
 . tests/lib.sh
-unit=${!#} name=${!#}
-name=${unit#*@}
+name=${!#}
+name=${name#*@}
+machine=$(readlink "$T/$name")
 case $1 in stop | restart)
-    kill "$(cat "$T/pid-$name")"
-    wait_until dead "$(cat "$T/pid-$name")" ;;
+    kill "$(cat "$T/pid$machine")"
+    wait_until dead "$(cat "$T/pid$machine")" ;;
 esac
 case $1 in start | restart | enable)
-    [ ! -e "$T/ahead-$name" ] || export LD_PRELOAD=$FAKETIME_LIBRARY FAKETIME=+30d FAKETIME_DONT_FAKE_MONOTONIC=1
-    "$WEFT" node --config "$T/etc/$name.toml" </dev/null >>"$T/log-$name" 2>&1 & echo $! >"$T/pid-$name" ;;
+    [ ! -e "$T/$name/ahead" ] || export LD_PRELOAD=$FAKETIME_LIBRARY FAKETIME=+30d FAKETIME_DONT_FAKE_MONOTONIC=1
+    "$ON" "$name" "$WEFT" node --config "$T/$name/etc/$name.toml" </dev/null >>"$T/log$machine" 2>&1 & echo $! >"$T/pid$machine" ;;
 esac
 END
-printf '%s\n' '#!/usr/bin/env bash' '# set-ntp true: the clock is right again' 'rm -f "$T"/ahead-*' >"$T/bin/timedatectl"
-chmod +x "$T/bin/systemctl" "$T/bin/timedatectl"
+printf '%s\n' '#!/usr/bin/env bash' '# set-ntp true: the clocks are right again' 'rm -f "$T"/*/ahead' >"$T/bin/timedatectl"
+chmod +x "$T"/bin/{on,systemctl,timedatectl}
 export PATH=$T/bin:$PATH
 
-# config N DISKS ADDRESS [LINES]: the configuration of box N
-config() {
-    printf '%s\n' "${@:4}" "name = \"box$1\"" "dir = \"$T/lib/box$1\"" "disks = [\"$T/disks/$2-0.img\", \"$T/disks/$2-1.img\"]" \
-        'disk_size = "160M"' "address = \"127.0.0.1:${PORTS[$3]}\"" "nbd = [\"$T/box$1.sock\"]" '[labels]' "box = \"box$1\"" \
-        >"$T/etc/box$1.toml"
+# machine M N [LINES]: a new machine with an address of its own and empty disks, called boxN from now on
+machine() {
+    local here=$T/$1
+    space "$1"
+    ip -n "$SPACE-switch" link add "p$1" type veth peer name eth0 netns "$SPACE-$1"
+    ip -n "$SPACE-switch" link set "p$1" master br0 up
+    ip -n "$SPACE-$1" address add "$(address "$1")/24" dev eth0
+    ip -n "$SPACE-$1" link set eth0 up
+    mkdir -p "$here"/{etc,lib,disks}
+    printf '%s\n' "${@:3}" "name = \"box$2\"" "dir = \"$here/lib/box$2\"" "disks = [\"$here/disks/0.img\", \"$here/disks/1.img\"]" \
+        'disk_size = "160M"' "address = \"$(address "$1"):10810\"" "nbd = [\"$here/nbd.sock\"]" '[labels]' "box = \"box$2\"" \
+        >"$here/etc/box$2.toml"
+    ln -sfn "$1" "$T/box$2"
 }
+# crash N: boxN has no power. The others hear nothing from it, not even that its connections end.
+crash() {
+    local machine
+    machine=$(readlink "$T/box$1")
+    ip -n "$SPACE-switch" link set "p$machine" down
+    kill -9 "$(cat "$T/pid$machine")"
+    wait_until dead "$(cat "$T/pid$machine")"
+}
+# powered N: it has power again; its process is not started yet
+powered() { ip -n "$SPACE-switch" link set "p$(readlink "$T/box$1")" up; }
+# on_box N ARGUMENTS..: weft on that box, with its process's directory
+on_box() { "$ON" "box$1" timeout -k 5 $LIMIT "$WEFT" "${@:2}" --dir "$T/box$1/lib/box$1"; }
 play() {
-    python3 tests/python/runbook.py $PAGE "$1" "/etc/weft/=$T/etc/" "/var/lib/weft/=$T/lib/" "/media/safe/=$T/safe/" \
-        "10.0.0.11:10811=127.0.0.1:${PORTS[5]}" "10.0.0.12:10811=127.0.0.1:${PORTS[6]}" \
-        "/srv/disks/=$T/full/" "/dev/disk/by-id/NEW=$T/disks/new.img --size 160M" || return 1
+    python3 tests/python/runbook.py $PAGE "$1" "/etc/weft/=$T/BOX/etc/" "/var/lib/weft/=$T/BOX/lib/" "/media/safe/=$T/safe/" \
+        "/srv/disks/=$T/full/" "/dev/disk/by-id/NEW=$T/BOX/disks/new.img --size 160M" || return 1
     echo "$1" >>"$T/played"
 }
-crash() { kill -9 "$(cat "$T/pid-box$1")" && wait_until dead "$(cat "$T/pid-box$1")"; }
 # status N CODE: the status as box N sees it, as Python's s
-status() { weft status --json --dir "$T/lib/box$1" | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
+status() { on_box "$1" status --json | python3 -c "import json, sys; s = json.load(sys.stdin); $2"; }
 nodes_are() { status "$1" "sys.exit([n['node'] for n in s['nodes']] != [$2])"; }
-healthy() { weft status --check --dir "$T/lib/box$1"; }
+healthy() { on_box "$1" status --check; }
 # There is the same in the volume as there was, as box N has it.
-same() { nbdcopy "nbd+unix:///v?socket=$T/box$1.sock" - | cmp - "$T/image"; }
+same() { nbdcopy "nbd+unix:///v?socket=$T/box$1/nbd.sock" - | cmp - "$T/image"; }
+token() { on_box 1 cluster token --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])'; }
 
 setting_up() {
     local n
-    config 1 box1 0 "admit = \"127.0.0.1:${PORTS[5]}\""
-    weft cluster init --config "$T/etc/box1.toml"
-    cp "$T/lib/box1/ca-key.pem" "$T/safe"
+    ip -n "$SPACE-switch" link add br0 type bridge
+    ip -n "$SPACE-switch" link set br0 up
+    machine 10 1 "admit = \"$(address 10):10811\""
+    "$ON" box1 weft cluster init --config "$T/box1/etc/box1.toml"
+    cp "$T/box1/lib/box1/ca-key.pem" "$T/safe"
     systemctl start weft-node@box1
     wait_until healthy 1
     for n in 2 3 4 5; do
-        config $n box$n $((n - 1))
-        weft cluster join "$(weft cluster token --dir "$T/lib/box1" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')" \
-            --at "127.0.0.1:${PORTS[5]}" --config "$T/etc/box$n.toml"
+        machine $((9 + n)) $n
+        "$ON" box$n weft cluster join "$(token)" --at "$(address 10):10811" --config "$T/box$n/etc/box$n.toml"
         systemctl start weft-node@box$n
     done
-    wait_until status 1 "sys.exit(sum(n['state'] == 'up' for n in s['nodes']) != 10)"
-    weft volume create v 100M --layout rs:2+1 --dir "$T/lib/box1"
+    wait_until up_are 1 10
+    on_box 1 volume create v 100M --layout rs:2+1
     head -c 100M /dev/urandom >"$T/image"
-    nbdcopy "$T/image" "nbd+unix:///v?socket=$T/box1.sock"
+    nbdcopy "$T/image" "nbd+unix:///v?socket=$T/box1/nbd.sock"
 }
-# The machine is taken away with its disks and its directory, another one comes, and then the old one returns.
+# The machine is taken away with all that it has, one with another address comes, and then the old one returns.
 machine_died() {
     local said
     crash 5
-    mv "$T/lib/box5" "$T/lib/old"
-    sed "s|lib/box5|lib/old|; s|box5.sock|old.sock|" "$T/etc/box5.toml" >"$T/etc/old.toml"
     wait_until status 1 "sys.exit(sum(n['state'] == 'down' for n in s['nodes']) != 2)"
     # What cannot be, and what the error advises.
-    config 5 new5 7
-    said=$(weft disk replace 8 --dir "$T/lib/box1" 2>&1) && return 1
+    machine 15 5
+    said=$(on_box 1 disk replace 8 2>&1) && return 1
     grep -F 'weft cluster replace box5' <<<"$said"
     play 'A machine died'
     nodes_are 1 '0, 1, 2, 3, 4, 5, 6, 7, 10, 11'
     same 5
-    "$WEFT" node --config "$T/etc/old.toml" >"$T/log-old" 2>&1 & echo $! >"$T/pid-old"
-    wait_until eval "weft status --dir '$T/lib/old' | grep 'join again'"
+    ip -n "$SPACE-switch" link set p14 up
+    inside 14 "$WEFT" node --config "$T/14/etc/box5.toml" >"$T/log-old" 2>&1 & echo $! >"$T/pid14"
+    wait_until eval "inside 14 '$WEFT' status --dir '$T/14/lib/box5' | grep 'join again'"
     healthy 1
-    kill -9 "$(cat "$T/pid-old")"
-    weft scrub v --dir "$T/lib/box1"
+    kill -9 "$(cat "$T/pid14")"
+    on_box 1 scrub v
 }
 no_machine() {
     crash 4
     play 'No other machine is at hand'
     same 2
+    powered 4
     systemctl start weft-node@box4
-    wait_until status 1 "sys.exit(sum(n['state'] == 'up' for n in s['nodes']) != 10)"
+    wait_until up_are 1 10
     wait_until healthy 1
-    weft scrub v --dir "$T/lib/box1"
+    on_box 1 scrub v
 }
 disk_died() {
     systemctl stop weft-node@box3
-    rm "$T/disks/box3-0.img"
+    rm "$T/box3/disks/0.img"
     systemctl start weft-node@box3
     play 'A disk died'
     same 3
 }
+# Another machine comes in its place, with the same address.
 key_died() {
     crash 1
-    rm -r "$T/lib/box1" "$T/disks/"box1-*
-    config 1 box1 0
+    ip netns delete "$SPACE-10"
+    wait_until eval "! ip -n $SPACE-switch link show p10"
+    mv "$T/10" "$T/gone"
+    machine 10 1
     play "The machine with the authority's key died"
     nodes_are 2 '2, 3, 4, 5, 6, 7, 10, 11, 12, 13'
     same 1
-    weft scrub v --dir "$T/lib/box1"
+    on_box 1 scrub v
 }
+# The machines have power, and none starts a process by itself.
 power_gone() {
     local n
     for n in 1 2 3 4 5; do crash $n; done
+    for n in 1 2 3 4 5; do powered $n; done
     play 'All power has failed'
     same 4
 }
 # Where nothing can be mounted nothing can be filled.
 file_system_full() {
-    if [ "$(id -u)" != 0 ] || ! mount -t tmpfs -o size=8M none "$T/safe" 2>/dev/null; then
-        echo 'skipped: it needs root, and to mount'
+    if ! mount -t tmpfs -o size=8M none "$T/safe" 2>/dev/null; then
+        echo 'skipped: it needs to mount'
         echo 'A file system is full' >>"$T/played"
         return
     fi
     umount "$T/safe"
-    weft node kill 3 --dir "$T/lib/box1"
+    on_box 1 node kill 3
     mkdir "$T/full"
     mount -t tmpfs -o size=200M none "$T/full"
-    cp --sparse=always "$T/disks/box2-1.img" "$T/full/disk.img"
-    ln -sf "$T/full/disk.img" "$T/disks/box2-1.img"
-    weft node start 3 --dir "$T/lib/box1"
+    cp --sparse=always "$T/box2/disks/1.img" "$T/full/disk.img"
+    ln -sf "$T/full/disk.img" "$T/box2/disks/1.img"
+    on_box 1 node start 3
     wait_until healthy 1
     # So large that all disks have some of it.
-    weft volume create w 200M --layout rs:2+1 --dir "$T/lib/box1"
+    on_box 1 volume create w 200M --layout rs:2+1
     cat /dev/zero >"$T/full/large" 2>/dev/null || true
-    head -c 200M /dev/urandom | nbdcopy - "nbd+unix:///w?socket=$T/box1.sock"
+    head -c 200M /dev/urandom | nbdcopy - "nbd+unix:///w?socket=$T/box1/nbd.sock"
     play 'A file system is full'
     same 2
-    weft volume delete w --yes --now --dir "$T/lib/box1"
-    weft node kill 3 --dir "$T/lib/box1"
-    rm "$T/disks/box2-1.img"
-    cp --sparse=always "$T/full/disk.img" "$T/disks/box2-1.img"
+    on_box 1 volume delete w --yes --now
+    on_box 1 node kill 3
+    rm "$T/box2/disks/1.img"
+    cp --sparse=always "$T/full/disk.img" "$T/box2/disks/1.img"
     umount "$T/full"
-    weft node start 3 --dir "$T/lib/box1"
+    on_box 1 node start 3
     wait_until healthy 1
 }
 clock_wrong() {
     systemctl stop weft-node@box4
-    touch "$T/ahead-box4"
+    touch "$T/box4/ahead"
     systemctl start weft-node@box4
     play 'A clock is wrong'
     same 4

@@ -75,6 +75,7 @@ fn main() {
         NodeBug::WritesLater,
         NodeBug::KeyUnchecked,
         NodeBug::MissingPiece,
+        NodeBug::ForgetsALoss,
         NodeBug::Authority(AuthorityBug::ByNumber),
         NodeBug::Authority(AuthorityBug::TwoAtOnce),
         NodeBug::Authority(AuthorityBug::SizeForgetsFilling),

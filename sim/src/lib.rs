@@ -16,6 +16,8 @@ pub mod check;
 mod checked;
 #[cfg(test)]
 mod controlled_tests;
+#[cfg(test)]
+mod cut_rebuild_tests;
 mod damage;
 pub mod disk;
 pub mod engine;

@@ -88,6 +88,8 @@ pub enum Bug {
     CommitsMarks,
     /// An endpoint and workers believe whoever sends them something of a request.
     KeyUnchecked,
+    /// A list of lost data leaves out the last range of each disk.
+    ForgetsALoss,
     /// An endpoint answers its host at the controller's word, though pieces are missing.
     MissingPiece,
 }
@@ -296,6 +298,11 @@ impl NodeConfig {
     /// Whether keys are looked at, and who sends something.
     pub(super) fn checks_senders(&self) -> bool {
         !self.has(Bug::KeyUnchecked)
+    }
+
+    /// Whether every lost range is listed.
+    pub(super) fn lists_all_losses(&self) -> bool {
+        !self.has(Bug::ForgetsALoss)
     }
 
     /// Whether an endpoint waits for all pieces.

@@ -173,6 +173,13 @@ fn a_lost_delta_is_found() {
     seeds_to_find(Bug::LostDelta, 100);
 }
 
+/// Only where parity waits content is lost: what cannot be read at rest is compared with the list.
+#[test]
+fn a_loss_that_is_not_listed_is_found() {
+    let options = Options { deferral: Some(true), ..Options::DEFAULT };
+    assert!((170..270).any(|seed| fails(seed, Bug::ForgetsALoss, options)), "not found");
+}
+
 #[test]
 fn a_child_added_twice_is_found() {
     let options = Options { columns: true, ..ALONE };

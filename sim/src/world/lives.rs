@@ -152,6 +152,11 @@ impl World {
         }
     }
 
+    /// How often nodes have started or died.
+    pub fn lives(&self) -> u64 {
+        self.places.iter().map(|place| place.life).sum()
+    }
+
     /// A node dies, with its process and all nodes of that if it has one. `power` says whether the
     /// disks lose power too. The others find out after a while.
     pub fn kill(&mut self, id: NodeId, power: bool) {

@@ -415,11 +415,6 @@ impl World {
         self.places[node.0 as usize].node.is_some()
     }
 
-    /// How often nodes have started or died.
-    pub fn lives(&self) -> u64 {
-        self.places.iter().map(|place| place.life).sum()
-    }
-
     /// Adds a line to the story.
     pub fn tell(&mut self, line: impl FnOnce() -> String) {
         if self.story_length > 0 {

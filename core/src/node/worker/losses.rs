@@ -28,6 +28,9 @@ impl Worker {
             Some(volume) => self.lost_of(&volume, range),
             None => Vec::new(),
         };
+        if !self.config.lists_all_losses() {
+            all.pop();
+        }
         let bytes = all.iter().map(|l| l.range.len).sum();
         all.truncate(MOST_LOST);
         outbox.send(from, Body::LostHere { id, bytes, found: all });
