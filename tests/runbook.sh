@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plays docs/runbook.md on loopback: for each case a cluster of five processes with two disks each is broken in that way, and
+# Plays docs/use/runbook.md on loopback: for each case a cluster of five processes with two disks each is broken in that way, and
 # the page's commands mend it. In a temporary directory. WEFT chooses the binary. The cases to play may be named, after
 # 'setting_up'. Closing line 'N passed, N failed'.
 set -u
@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 WEFT=$(realpath "${WEFT:-target/release/weft}")
 T=$(mktemp -d /tmp/weft-runbook.XXXXXX)
 export LIMIT=120 WEFT T
-PAGE=docs/runbook.md
+PAGE=docs/use/runbook.md
 libraries=(/usr/lib/*/faketime/libfaketime.so.1)
 export FAKETIME_LIBRARY=${libraries[0]}
 passed=0 failed=0
