@@ -53,8 +53,9 @@ tree() {
         put 644 "$file" "$doc/examples/scenarios/$(basename "$(dirname "$file")")/$(basename "$file")"
     done
     for file in README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT; do put 644 "$root/$file" "$doc/$file"; done
-    for file in "$root"/docs/*.md "$root"/docs/*.svg; do put 644 "$file" "$doc/$(basename "$file")"; done
-    for file in "$root"/docs/papers/* "$root"/docs/results/*; do put 644 "$file" "$doc/${file#"$root"/docs/}"; done
+    for file in "$root"/docs/*.md "$root"/docs/{use,internals,lab,lab/papers,results}/*.*; do
+        put 644 "$file" "$doc/${file#"$root"/docs/}"
+    done
     "$weft" man "$to/usr/share/man/man1" >/dev/null
     gzip -9n "$to"/usr/share/man/man1/*.1
     put_completions "$to"

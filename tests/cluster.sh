@@ -1025,7 +1025,7 @@ by_itself() {
     wait_until has 0 up 4
     for n in 0 1 2 3; do crash $n; done
 }
-# A cluster is upgraded box by box, as docs/upgrades.md has it, while a host writes: each process stops in good order, is
+# A cluster is upgraded box by box, as docs/use/upgrades.md has it, while a host writes: each process stops in good order, is
 # started again, and is waited for.
 upgrading() {
     local n image=$T/upgrading/image S=$T/upgrading binary=$OLD

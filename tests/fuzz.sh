@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes what reads bytes from outside, guided by coverage: each target of fuzz/, from its corpus on. docs/testing.md says
+# Fuzzes what reads bytes from outside, guided by coverage: each target of fuzz/, from its corpus on. docs/internals/testing.md says
 # what the targets are.
 #   tests/fuzz.sh [TARGET]            all targets, or one: as many inputs as take about 20 s, the same each time
 #                                     (member_log: nearly, since the consensus library draws from the system)

@@ -16,8 +16,8 @@ packaging/package.sh tree "$T/tree" # again, over what is there
 for file in usr/bin/weft usr/lib/systemd/system/weft-node@.service usr/lib/systemd/system/weft-attach@.service \
     usr/lib/sysusers.d/weft.conf usr/lib/tmpfiles.d/weft.conf usr/share/man/man1/weft.1.gz \
     usr/share/man/man1/weft-volume-undelete.1.gz usr/share/bash-completion/completions/weft \
-    usr/share/doc/weft/cluster.md usr/share/doc/weft/LICENSE-MIT \
-    usr/share/doc/weft/papers/bst.md usr/share/doc/weft/results/bst-scale.csv \
+    usr/share/doc/weft/use/cluster.md usr/share/doc/weft/LICENSE-MIT \
+    usr/share/doc/weft/lab/papers/bst.md usr/share/doc/weft/results/bst-scale.csv \
     usr/share/doc/weft/examples/monitoring/weft.rules.yml usr/share/doc/weft/examples/three-boxes/box1.toml \
     usr/share/doc/weft/examples/scenarios/tickertaip/reads.toml usr/share/doc/weft/examples/scenarios/examples/replay.csv; do
     [ -s "$T/tree/$file" ] || { echo "$file is missing"; exit 1; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plays docs/runbook.md: a cluster of five machines with two disks each is broken as each case has it, and the page's
+# Plays docs/use/runbook.md: a cluster of five machines with two disks each is broken as each case has it, and the page's
 # commands mend it. A machine is a network namespace with an address of its own at a switch, and a directory of its own. One
 # that loses power falls silent: nothing ends its connections. The commands run on the machines that the page names.
 # As root. WEFT chooses the binary. The cases to play may be named, after 'setting_up'. Closing line 'N passed, N failed'.
@@ -14,7 +14,7 @@ SPACE=wr$$
 # As on the page: machine 10 is 10.0.0.11.
 SUBNET=10.0.0
 export LIMIT=120 WEFT T SPACE ON=$T/bin/on
-PAGE=docs/runbook.md
+PAGE=docs/use/runbook.md
 libraries=(/usr/lib/*/faketime/libfaketime.so.1)
 export FAKETIME_LIBRARY=${libraries[0]}
 passed=0 failed=0

@@ -64,7 +64,7 @@ struct Cli {
     command: Command,
 }
 
-/// The version, and what decides which versions go together (docs/upgrades.md).
+/// The version, and what decides which versions go together (docs/use/upgrades.md).
 fn versions() -> &'static str {
     let oldest =
         weft_core::store::VERSIONS.iter().map(|v| v.number).min().unwrap_or(FORMAT_VERSION);

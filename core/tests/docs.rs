@@ -30,7 +30,7 @@ fn quoted(text: &str) -> Vec<&str> {
 
 #[test]
 fn the_life_of_a_write_is_where_the_architecture_says() {
-    let text = read("docs/architecture.md");
+    let text = read("docs/internals/architecture.md");
     let life = text.split("## The life of a write").nth(1).expect("the chapter");
     let life = life.split("\n## ").next().expect("the chapter");
     let mut found = 0;
@@ -63,13 +63,16 @@ fn the_table_of_messages_has_every_message() {
         .map(|l| l.chars().take_while(|c| c.is_alphanumeric()).collect())
         .collect();
     assert!(variants.len() > 12, "{variants:?}");
-    let table = read("docs/messages.md");
+    let table = read("docs/internals/messages.md");
     let table = table.split("## Bodies").nth(1).expect("the chapter");
     let table = table.split("\n## ").next().expect("the chapter");
     let rows: Vec<&str> = table.lines().filter_map(|l| l.strip_prefix("| `")).collect();
     let names: Vec<&str> = rows.iter().filter_map(|r| r.split('`').next()).collect();
     for variant in &variants {
-        assert!(names.contains(&variant.as_str()), "docs/messages.md does not have {variant}");
+        assert!(
+            names.contains(&variant.as_str()),
+            "docs/internals/messages.md does not have {variant}"
+        );
     }
     for name in names {
         assert!(variants.iter().any(|v| v == name), "there is no message {name}");
@@ -78,7 +81,7 @@ fn the_table_of_messages_has_every_message() {
 
 #[test]
 fn the_guide_has_every_choice_with_its_values() {
-    let guide = read("docs/user-guide.md");
+    let guide = read("docs/use/user-guide.md");
     let table = guide.split("| key | values | meaning |").nth(1).expect("the table");
     let rows: Vec<Vec<&str>> = table
         .lines()

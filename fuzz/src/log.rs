@@ -33,7 +33,7 @@ impl MapCodec for Codec {
     }
 }
 
-/// A log of frames with these bodies, numbered from 1 on: docs/membership.md has the format.
+/// A log of frames with these bodies, numbered from 1 on: docs/internals/membership.md has the format.
 pub fn framed(bodies: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut log: Writer = Writer::default();
     for (n, body) in bodies.enumerate() {

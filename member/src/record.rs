@@ -1,7 +1,7 @@
 //! The log as it is kept on a disk: pure functions between bytes and state.
 //!
 //! A log is frames, one after the other; what the member asks to be made durable at once is one
-//! frame. docs/membership.md has the format with offsets and widths. Replaying stops at the
+//! frame. docs/internals/membership.md has the format with offsets and widths. Replaying stops at the
 //! first frame that is not whole: a torn tail, which nobody was promised. A whole frame *after*
 //! one that is not is another matter: then something that was durable is gone, and the log is
 //! refused. Whether a tail was promised is what the witness tells ([`crate::Witness`]).

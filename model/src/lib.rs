@@ -10,7 +10,7 @@
 //! - [`schedule`]: in which order a disk's queue is served.
 //!
 //! The models and how far each was found from the truth are described in
-//! `docs/simulator-disks.md`.
+//! `docs/lab/simulator-disks.md`.
 
 pub mod disk;
 pub mod schedule;

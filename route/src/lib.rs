@@ -14,7 +14,7 @@
 //! ```
 //!
 //! [`Router`] is a state machine without I/O: it is the same in the transport (`weft-net`) and in the
-//! simulated world (`weft-sim`). What neighbours say is a [`Word`]. docs/transport.md has the format and the
+//! simulated world (`weft-sim`). What neighbours say is a [`Word`]. docs/internals/transport.md has the format and the
 //! argument.
 
 mod circuits;

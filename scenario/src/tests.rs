@@ -161,7 +161,7 @@ fn designs_are_compared_on_common_seeds() {
     // The mean of the differences is the difference of the means; only the interval is another.
     let mean = |n: usize| done[&study.points[n].key].response_ms.mean;
     assert!((late(1) - (mean(1) - mean(0))).abs() < 1e-9, "{csv}");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/differences.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lab/examples/differences.py");
     let ran = std::process::Command::new("python3")
         .arg(script)
         .arg(dir.path())

@@ -1,6 +1,6 @@
 //! What it takes to rebuild a disk, counted at the disks: how much the helpers read, and how evenly.
 //!
-//! DR-net's two parity groups stand beside a wide Reed-Solomon code (`docs/papers/drnet.md`).
+//! DR-net's two parity groups stand beside a wide Reed-Solomon code (`docs/lab/papers/drnet.md`).
 
 use weft_core::Buffer;
 use weft_core::cluster::{ONE_EXTENT, Place as Room, Volume, place_volume};

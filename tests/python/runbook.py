@@ -1,4 +1,4 @@
-"""Plays a section of docs/runbook.md: runs its commands and compares what they say.
+"""Plays a section of docs/use/runbook.md: runs its commands and compares what they say.
 
 Usage: runbook.py PAGE SECTION [FROM=TO]...   plays the blocks of a section, with these words replaced
        runbook.py PAGE                        lists the sections that have commands

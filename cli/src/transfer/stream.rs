@@ -1,4 +1,4 @@
-//! The stream of an exported snapshot: `docs/export-format.md` describes it.
+//! The stream of an exported snapshot: `docs/internals/export-format.md` describes it.
 //!
 //! It begins with a magic number and frames follow: a header, the content in the order of its offsets, and an end. The
 //! checksum of a frame covers all frames before it, so a frame that is changed, lost or moved is found. A stream without

@@ -2,7 +2,7 @@
 //! No I/O here.
 //!
 //! Requests are numbered as they are taken and sent as soon as they may be. Two things hold one
-//! back, so that repeating it at another node does no harm (`docs/client-protocol.md` says why):
+//! back, so that repeating it at another node does no harm (`docs/internals/client-protocol.md` says why):
 //!
 //! - a change waits until no change of the same bytes, taken before it, is still to be answered;
 //! - a request waits until those of this host that it comes after have been sent;

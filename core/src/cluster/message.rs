@@ -1,4 +1,4 @@
-//! What the authority and nodes say to one another. docs/messages.md shows it in sequence.
+//! What the authority and nodes say to one another. docs/internals/messages.md shows it in sequence.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What nodes say to one another. docs/messages.md shows them in sequence.
+//! What nodes say to one another. docs/internals/messages.md shows them in sequence.
 
 mod facts;
 

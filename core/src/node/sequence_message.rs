@@ -141,7 +141,7 @@ pub enum SequenceMessage {
 }
 
 impl SequenceMessage {
-    /// The message's name, as in docs/messages.md.
+    /// The message's name, as in docs/internals/messages.md.
     pub fn name(&self) -> &'static str {
         match self {
             SequenceMessage::Issue { .. } => "Issue",

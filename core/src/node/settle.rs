@@ -4,7 +4,7 @@
 //! Whoever needs to know asks every voter (the participants that had a say in the write and
 //! take part now), and decides by one table. All who ask decide alike: a voter that knows
 //! nothing of the write never will (it fences itself against it), and one that is prepared
-//! stays so until somebody decides (docs/architecture.md, commit and settling; TickerTAIP, Table IV). Where parity
+//! stays so until somebody decides (docs/internals/architecture.md, commit and settling; TickerTAIP, Table IV). Where parity
 //! waits, [`waiting`] has more of that table.
 
 pub(crate) mod waiting;
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     /// Every combination of what three voters may answer has exactly one outcome, and it is
-    /// the one of docs/architecture.md, commit and settling.
+    /// the one of docs/internals/architecture.md, commit and settling.
     #[test]
     fn the_table_over_all_inputs() {
         let standings = [

@@ -1,4 +1,4 @@
-//! A cell: what one role does for one stripe, as steps in order (docs/architecture.md, the plan).
+//! A cell: what one role does for one stripe, as steps in order (docs/internals/architecture.md, the plan).
 //!
 //! Everything that is sent or written is linear in the columns' content and in the new content, so a cell needs no
 //! more than five kinds of steps. Who builds cells decides who computes what and where; who

@@ -1,4 +1,4 @@
-//! The one interpreter of cells (docs/architecture.md, the plan): it receives arrivals, and returns what to send and
+//! The one interpreter of cells (docs/internals/architecture.md, the plan): it receives arrivals, and returns what to send and
 //! write. Whoever has a role runs the role's cells by it; disks and messages are the
 //! caller's.
 

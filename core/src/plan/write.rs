@@ -122,7 +122,7 @@ impl WritePlan {
                 }
                 _ => WriteRow::new(g, range, stripe, avoid, policy, waits)?,
             };
-            // Else nobody left would know of it (docs/architecture.md, "Commit and settling").
+            // Else nobody left would know of it (docs/internals/architecture.md, "Commit and settling").
             let remembered = |i| row.is_remembered(g, i);
             assert!(avoid.is_empty() || row.new_units(g).iter().all(remembered), "{row:?}");
             rows.push(row);

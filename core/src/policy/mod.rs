@@ -1,4 +1,4 @@
-//! A volume's policy: a value for each choice that a volume has (docs/user-guide.md, volume policies), stated once.
+//! A volume's policy: a value for each choice that a volume has (docs/use/user-guide.md, volume policies), stated once.
 //!
 //! - [`values`]: what can be chosen: of each value its word, its number in the encoding of the map, and what it
 //!   means

@@ -190,7 +190,7 @@ impl Valued for Option<CalculatedAt> {
     const ROWS: &'static [Row<Self>] = &CalculatedAt::CHOICES;
 }
 
-/// Who determines the steps of each worker (docs/architecture.md, the plan).
+/// Who determines the steps of each worker (docs/internals/architecture.md, the plan).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dispatch {
     /// Each worker, for itself, from the request.
@@ -246,7 +246,7 @@ pub enum Controller {
     InBand,
 }
 
-/// Who holds the host's bytes, who coordinates, and who drives the disks (docs/architecture.md, the plan). The first
+/// Who holds the host's bytes, who coordinates, and who drives the disks (docs/internals/architecture.md, the plan). The first
 /// two are the kinds of [`Dispatch`], without a controller; each of the others says the dispatch, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Roles {
@@ -295,7 +295,7 @@ impl Valued for Roles {
     const ROWS: &'static [Row<Self>] = &Roles::CHOICES;
 }
 
-/// When a write is decided (docs/architecture.md, commit and settling).
+/// When a write is decided (docs/internals/architecture.md, commit and settling).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Commit {
     /// When every participant holds its final content. (With the journal on, a parity column
@@ -356,7 +356,7 @@ impl Valued for Commit {
     const ROWS: &'static [Row<Self>] = &Commit::CHOICES;
 }
 
-/// Who goes first among requests that overlap (docs/ordering.md).
+/// Who goes first among requests that overlap (docs/internals/ordering.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ordering {
     /// Nobody sees to it: the zero-overhead protocol of shared storage 4.1, for comparison.

@@ -3,7 +3,7 @@
 //! The map says where everything is; so it must not be lost with the one file that holds it. What a copy holds is
 //! not looked at here: it is what whoever keeps the map can make that file anew from. Of two copies the one with
 //! the higher version is the newer; a write goes over the older one, or over one that is broken, so that
-//! a torn write costs the copy that it was to replace and nothing else. docs/disk-format.md has the bytes.
+//! a torn write costs the copy that it was to replace and nothing else. docs/internals/disk-format.md has the bytes.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! The store under a worker: turns reads, prepares and outcomes into raw reads, writes and
-//! flushes of one disk (docs/disk-format.md). It does no I/O itself: it asks for
+//! flushes of one disk (docs/internals/disk-format.md). It does no I/O itself: it asks for
 //! [disk operations](DiskOp), is told of their ends, and answers with [events](Event).
 //!
 //! The life of a change: it is *prepared* (in the journal, durable), *committed* (visible:

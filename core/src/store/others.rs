@@ -1,5 +1,5 @@
 //! What the disk's store knows of other disks, and they of it: how far each has got, and whether this one
-//! has forgotten what it promised (docs/disk-format.md, "What others know of a disk").
+//! has forgotten what it promised (docs/internals/disk-format.md, "What others know of a disk").
 
 use super::format;
 use super::{JournalStore, Reached};

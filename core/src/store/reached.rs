@@ -1,6 +1,6 @@
 //! How far a disk has got: what it has promised, in numbers that only grow. Others hear of it with every
 //! message and keep it on their own disks, so that a disk which opens behind what it had promised is found out
-//! (docs/disk-format.md, "What others know of a disk").
+//! (docs/internals/disk-format.md, "What others know of a disk").
 
 use std::collections::BTreeMap;
 

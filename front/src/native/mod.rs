@@ -8,7 +8,7 @@
 //! repeats what it has not heard the end of under the same numbers.
 //!
 //! [`wire`] is the format, [`server::Server`] and [`client::Client`] are the two
-//! sides as byte machines. `docs/client-protocol.md` says the same in prose.
+//! sides as byte machines. `docs/internals/client-protocol.md` says the same in prose.
 
 pub mod client;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! A status as a page in the OpenMetrics format. Sizes are bytes and times seconds, as the format has it; what is counted
-//! ends with `_total`. The names here are those that `docs/monitoring.md` lists.
+//! ends with `_total`. The names here are those that `docs/use/monitoring.md` lists.
 
 use std::sync::atomic::AtomicU64;
 
@@ -438,8 +438,8 @@ mod tests {
         let page = page(&full).unwrap();
         let lines = page.lines().filter(|l| !l.starts_with('#'));
         let there = names(&lines.collect::<Vec<_>>().join("\n"));
-        let documented = names(include_str!("../../../docs/monitoring.md"));
-        assert_eq!(documented, there, "docs/monitoring.md");
+        let documented = names(include_str!("../../../docs/use/monitoring.md"));
+        assert_eq!(documented, there, "docs/use/monitoring.md");
         for (file, text) in [
             ("weft.rules.yml", include_str!("../../../packaging/monitoring/weft.rules.yml")),
             (

@@ -1,5 +1,5 @@
 //! What `weft status --json` says, field by field. The array makes these, and the commands read them: what
-//! people are shown is printed from the same. `docs/status.md` explains every field, and a test holds it to this.
+//! people are shown is printed from the same. `docs/use/status.md` explains every field, and a test holds it to this.
 //!
 //! An answer of another version of Weft may lack a field: then it has its default.
 

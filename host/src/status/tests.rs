@@ -124,7 +124,7 @@ fn in_backticks(text: &str) -> &str {
 
 #[test]
 fn the_page_names_the_fields_that_there_are() {
-    let (page, status) = (include_str!("../../../docs/status.md"), full());
+    let (page, status) = (include_str!("../../../docs/use/status.md"), full());
     let sections: Vec<&str> = page.split("\n## ").skip(1).collect();
     assert_eq!(sections.len(), 25);
     for section in sections {
@@ -149,7 +149,7 @@ fn the_page_names_the_fields_that_there_are() {
 fn states_and_modes_are_named_on_the_page_and_written_as_they_are_shown() {
     use NodeState as N;
     use VolumeMode as V;
-    let page = include_str!("../../../docs/status.md");
+    let page = include_str!("../../../docs/use/status.md");
     let named = |word: &str| assert!(page.contains(&format!("`{word}`")), "{word}");
     let states = [
         N::Up,

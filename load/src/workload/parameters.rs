@@ -1,5 +1,5 @@
 //! The keys of a workload, for programs that explain them: the same that
-//! `docs/simulator-workloads.md` lists.
+//! `docs/lab/simulator-workloads.md` lists.
 
 /// A key of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub const PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         meaning: "the imitation of a measured workload",
-        source: "TickerTAIP, 4.6; the tables are in docs/simulator-workloads.md",
+        source: "TickerTAIP, 4.6; the tables are in docs/lab/simulator-workloads.md",
         ..parameter(
             "requests.imitation",
             "",
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn every_key_is_documented() {
-        let page = include_str!("../../../docs/simulator-workloads.md");
+        let page = include_str!("../../../docs/lab/simulator-workloads.md");
         for parameter in PARAMETERS {
             assert!(page.contains(&format!("| `{}` |", parameter.key)), "{}", parameter.key);
             assert!(!parameter.range.is_empty() && !parameter.meaning.is_empty());

@@ -10,7 +10,7 @@
 //!   the write. They may commit it only if that disk had prepared it, or the originator is gone too, which may have
 //!   answered its host.
 //!
-//! That is the rule of docs/architecture.md (commit and settling) and TickerTAIP's Table IV with late commit: after a
+//! That is the rule of docs/internals/architecture.md (commit and settling) and TickerTAIP's Table IV with late commit: after a
 //! failure the survivors finish the write if they have what it takes, else it did not happen.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,7 +16,7 @@
 //! - [`search`]: going through all states
 //! - [`story`]: telling what happened
 //!
-//! docs/testing.md says what the bounds are and what has been covered.
+//! docs/internals/testing.md says what the bounds are and what has been covered.
 
 mod disk;
 mod hosts;

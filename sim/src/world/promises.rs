@@ -1,7 +1,7 @@
 //! What disks have promised, and when: to tell a loss that somebody must remember from one of which nobody can know.
 //!
 //! How far a disk has got is known to those who hear from it, in memory, and is on their disks a little later
-//! (docs/disk-format.md, "What others know of a disk"). If a disk loses what it promised last, and all who have heard of
+//! (docs/internals/disk-format.md, "What others know of a disk"). If a disk loses what it promised last, and all who have heard of
 //! it lose their power within that time, nobody is left that knows. So it is if nobody has heard of it yet: a host is answered
 //! by its own node, which needs no message for what its own disk has promised. That is the one damage to a single disk that is
 //! not borne. All that was promised earlier must be remembered.

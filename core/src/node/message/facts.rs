@@ -46,7 +46,7 @@ impl Body {
         }
     }
 
-    /// The message's name, as in docs/messages.md.
+    /// The message's name, as in docs/internals/messages.md.
     pub fn name(&self) -> &'static str {
         match self {
             Body::Read { .. } => "Read",

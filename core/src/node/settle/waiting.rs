@@ -3,7 +3,7 @@
 //! Where all parity takes a write at once, those left always have what it takes: what is missing follows from the
 //! redundancy. Parity that waits says nothing. So two questions come after the answers: is what those had to write who
 //! cannot be asked [undetermined](is_undetermined), and can the host have been answered? Only the originator knows
-//! the latter (docs/architecture.md, "Settling with deferred parity", has the table).
+//! the latter (docs/internals/architecture.md, "Settling with deferred parity", has the table).
 
 use super::Verdict;
 use crate::layout::{ColumnRole, Geometry};

@@ -5,7 +5,7 @@
 //! disk knows of that: after all parity that covers a unit was marked, the first parity is computed from that unit, because
 //! nothing else determines the unit's content. So the disk notes each time when it sends data for
 //! parity, or writes data together with parity. A write that names an earlier time is refused. An admitted one refuses
-//! earlier reads (`order/admission.rs`), and later reads wait until it is decided. docs/architecture.md, "Writes that
+//! earlier reads (`order/admission.rs`), and later reads wait until it is decided. docs/internals/architecture.md, "Writes that
 //! rely on marks", has the argument.
 
 use std::collections::BTreeMap;

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_picture_in_the_docs_has_every_row_and_no_other() {
-        let page = include_str!("../../../../docs/ordering.md");
+        let page = include_str!("../../../../docs/internals/ordering.md");
         let picture = page.split("stateDiagram-v2").nth(1).expect("a picture of states");
         let picture = picture.split("```").next().expect("it ends");
         let name = |s: Option<State>| s.map_or("[*]".to_string(), |s| format!("{s:?}"));

@@ -1,4 +1,4 @@
-//! What stands on the disk, byte by byte. docs/disk-format.md is this file in prose; offsets
+//! What stands on the disk, byte by byte. docs/internals/disk-format.md is this file in prose; offsets
 //! are nowhere else.
 //!
 //! | sectors | what |

@@ -1,7 +1,7 @@
 //! The slots when a disk is opened: the owners are read, the journal's pointers moved, and the content of undecided writes is
 //! looked at. A write whose content is not what its frame says was never prepared: both are written side by side, and
 //! nobody was told before both were safe. Nor was anybody told of what later frames say, so the disk counts as one whose journal ended
-//! there. If more was heard of it, that is found out (docs/disk-format.md, "What others know of a disk").
+//! there. If more was heard of it, that is found out (docs/internals/disk-format.md, "What others know of a disk").
 
 use super::super::format::Redirect;
 use super::super::index::Known;

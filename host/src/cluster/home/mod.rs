@@ -3,11 +3,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `ca.pem`, `node.pem`, `node-key.pem` | its identity (docs/transport.md) |
+//! | `ca.pem`, `node.pem`, `node-key.pem` | its identity (docs/internals/transport.md) |
 //! | `ca-key.pem`, `tokens` | where nodes are admitted: the authority's key, issued tokens and what they were used for |
 //! | `joining-key.pem` | the key of a process that has asked to be admitted, until it is |
 //! | `cluster.toml` | its number, its disks, and the processes that it knew last |
-//! | `member.log`, `member.witness` | the member's log, and how far it must go (docs/membership.md) |
+//! | `member.log`, `member.witness` | the member's log, and how far it must go (docs/internals/membership.md) |
 //! | `member.outdated` | why that log is not to be taken up, if it has turned out to be an older copy of itself |
 //! | `weft.lock`, `control.sock`, `peers.sock` | while it runs: its lock, where commands reach it, where processes of its machine do |
 

@@ -184,7 +184,7 @@ impl Commands<'_> {
             }
             Some(home) => format!(
                 "check that the process of {0} runs. If its machine is lost, `weft cluster replace {0}` on another one replaces it \
-             (docs/runbook.md)",
+             (docs/use/runbook.md)",
                 home.name
             ),
             None => "check that its process runs".to_string(),

@@ -20,7 +20,7 @@
 //! paused, and come back as a new one: there is no other to give its requests to, and they are
 //! *parked* until it is back. Another host may have written over what the others have settled of them. So in a cluster
 //! the outcome of a request given to a node for a second time is determined first, by the name that it had
-//! the first time, and done only if it has not happened (docs/messages.md).
+//! the first time, and done only if it has not happened (docs/internals/messages.md).
 //!
 //! Reads may be given to another node as they are: they change nothing. A change may begin
 //! while a read of its bytes is in work; the read then sees them as before or as after it, or,

@@ -20,7 +20,7 @@
 //! done twice while this process remembers the host: as long as it is connected, and
 //! [`REMEMBERED`] after that. A host that moves to another process of a cluster takes its state along
 //! ([`NumberedHosts::take_leave`], [`NumberedHosts::adopt`]), unless that is lost with a
-//! process; `docs/client-protocol.md` says what follows.
+//! process; `docs/internals/client-protocol.md` says what follows.
 //!
 //! No I/O and no clock here: the reactor says what time it is and does what comes of it.
 

@@ -126,10 +126,10 @@ fn columns_and_nodes_out_of_bounds_are_refused() {
 
 #[test]
 fn the_document_has_the_versions_of_today() {
-    let document = include_str!("../../../../docs/transport.md");
+    let document = include_str!("../../../../docs/internals/transport.md");
     for (what, version) in [("encoding", VERSION.into()), ("protocol", crate::frame::VERSION)] {
         let says = format!("| version of the {what}, {version} |");
-        assert!(document.contains(&says), "docs/transport.md does not say: {says}");
+        assert!(document.contains(&says), "docs/internals/transport.md does not say: {says}");
     }
 }
 

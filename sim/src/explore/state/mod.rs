@@ -2,7 +2,7 @@
 //! and what it becomes then.
 //!
 //! Nothing here is drawn by chance. Links between two nodes, and between a node and the authority,
-//! deliver in order, each packet once (docs/transport.md); between different pairs any order is
+//! deliver in order, each packet once (docs/internals/transport.md); between different pairs any order is
 //! possible. Time stands still while anything else can happen.
 //!
 //! - this file: a state; nodes that start, die and do what they do

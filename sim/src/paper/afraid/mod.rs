@@ -1,7 +1,7 @@
 //! The evaluation of "AFRAID: A Frequently Redundant Array of Independent Disks" (Savage and Wilkes, USENIX 1996), sections
 //! 3 and 4: arrays whose parity waits, beside RAID 5 and the same disks without any.
 //!
-//! What the paper leaves open, what was chosen, and what was calibrated on which of its words is in docs/papers/afraid.md. What
+//! What the paper leaves open, what was chosen, and what was calibrated on which of its words is in docs/lab/papers/afraid.md. What
 //! it says about trading availability for performance is kept back: that is predicted here, and never looked up.
 
 mod derived;
@@ -61,7 +61,7 @@ const SETTINGS: [Setting; 18] = [
     setting("support MTTDL", "2M hours", "2,000,000 hours"),
     setting("stripe unit", "8KB", "8,192 bytes"),
     setting("size of disk", "2GB", "2 * 10^9 bytes in the equations; the model has 2.1"),
-    setting("disks", "not said; examples have 5", "5, and 9 of ATT and the AS400s; docs/papers/afraid.md says why"),
+    setting("disks", "not said; examples have 5", "5, and 9 of ATT and the AS400s; docs/lab/papers/afraid.md says why"),
     setting("disk", "HP C3325", "hp-c3325, a stand-in; spin-synchronised"),
     setting("layout", "left-symmetric RAID 5", "raid5"),
     setting("host's queue", "CLOOK", "c-look; as many requests in the array as it has disks"),

@@ -1,7 +1,7 @@
 //! The ten workloads of section 4.1. Their traces are not to be had, but for one of hplajw: bursts that are drawn stand for them.
 //!
 //! What is known of each, what was chosen, and what the two numbers were calibrated on that are common to all (how fast
-//! bursts come, and how long pauses are) is in docs/papers/afraid.md.
+//! bursts come, and how long pauses are) is in docs/lab/papers/afraid.md.
 
 use weft_load::Kind;
 use weft_load::workload::{Addresses, Arrivals, Class, Requests, Spacing, Workload};

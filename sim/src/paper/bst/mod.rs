@@ -2,7 +2,7 @@
 //! sections 4.2 to 4.6: base storage transactions (BSTs) of hosts that are their own controllers,
 //! under five protocols of concurrency control.
 //!
-//! What the paper leaves open and how it was chosen is in docs/papers/bst.md. One number was
+//! What the paper leaves open and how it was chosen is in docs/lab/papers/bst.md. One number was
 //! fitted, on the text's "about 50% sustained utilization" of the devices at the baseline: how many
 //! operations a host keeps going ([`OUTSTANDING`]).
 
@@ -52,7 +52,7 @@ const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 1_000;
 
 /// Operations that each host keeps going, with a think time after each. Fitted: see
-/// docs/papers/bst.md.
+/// docs/lab/papers/bst.md.
 const OUTSTANDING: u32 = 2;
 
 /// Devices of a parity group: four data and parity (Table 2).

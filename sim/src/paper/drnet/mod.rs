@@ -1,7 +1,7 @@
 //! The evaluation of "A Performance Comparison between the DR-net and a Hierarchical RAID System" (Mimatsu and Yokota,
 //! PRDC 2000), section 4: DR-net's disks on a torus beside the same disks behind controllers and buses.
 //!
-//! What the paper leaves open and how it was chosen is in docs/papers/drnet.md. Nothing was fitted.
+//! What the paper leaves open and how it was chosen is in docs/lab/papers/drnet.md. Nothing was fitted.
 
 use weft_load::workload::{Addresses, Arrivals, Requests, Workload};
 

@@ -1,7 +1,7 @@
 //! The evaluation of "The TickerTAIP parallel RAID architecture" (Cao, Lim, Venkataraman and
 //! Wilkes, ACM TOCS 12(3), August 1994), sections 4.3 to 4.7.
 //!
-//! What the paper leaves open and how it was chosen is in docs/papers/tickertaip.md. Two numbers
+//! What the paper leaves open and how it was chosen is in docs/lab/papers/tickertaip.md. Two numbers
 //! were fitted, on Table VII and the OLTP row of Table VIII: how many requests are outstanding
 //! when the array is "driven to saturation" ([`SATURATED`]), and how many in the imitated
 //! workloads ([`IMITATED`]).

@@ -1,7 +1,7 @@
 //! The evaluation of "TPT-RAID: a High Performance Box-Fault Tolerant Storage System" (Birk and Zilber, 2007), section 4:
 //! a controller that no data passes beside one that all data passes, on the same machines around one switch.
 //!
-//! What the paper leaves open and how it was chosen is in docs/papers/tptraid.md, and so is what was fitted: the
+//! What the paper leaves open and how it was chosen is in docs/lab/papers/tptraid.md, and so is what was fitted: the
 //! [`Costs`] of a controller.
 //!
 //! - [`checklist`]: the sentences of sections 4.1, 4.2 and 5, met or not met
@@ -49,7 +49,7 @@ const KB: u64 = 1024;
 /// Targets of a parity group (Table 1: N = 5).
 const TARGETS: u16 = 5;
 
-/// What a controller's work costs, in nanoseconds: see docs/papers/tptraid.md.
+/// What a controller's work costs, in nanoseconds: see docs/lab/papers/tptraid.md.
 #[derive(Clone, Copy, Debug)]
 struct Costs {
     /// A host's request, from taking it in to its answer.
@@ -82,8 +82,8 @@ const SETTINGS: [Setting; 14] = [
     setting("network", "10 Gb/s full duplex, one switch", "985 MB/s each way, one port for each machine; 3 us"),
     setting("processors", "2 x 3.2 GHz for each machine", "one, in nanoseconds; costs below are of both together"),
     setting("request", "not said", "10 us at the controller"),
-    setting("command", "not said", "see docs/papers/tptraid.md: fitted"),
-    setting("byte sent", "not said", "see docs/papers/tptraid.md: fitted"),
+    setting("command", "not said", "see docs/lab/papers/tptraid.md: fitted"),
+    setting("byte sent", "not said", "see docs/lab/papers/tptraid.md: fitted"),
     setting("XOR", "not said", "0.33 ns a byte"),
     setting("disks", "answer at once", "answer at once"),
     setting("block", "4, 32, 128 KB", "stripe unit of 4, 32, 128 KiB"),

@@ -2,7 +2,7 @@
 """Compares two designs of a sweep, run by run: the n-th runs of two points have met the same requests.
 
     weft sim tickertaip/commit --out results
-    python3 docs/examples/differences.py results volume.commit none late
+    python3 docs/lab/examples/differences.py results volume.commit none late
 
 It takes the directory that `weft sim --out` has written, a key, and two of its values. Nothing but Python is needed;
 `pandas.read_csv("results/results.csv")` and `pandas.DataFrame(points(directory))` read the same into frames.
