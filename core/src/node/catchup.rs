@@ -34,9 +34,24 @@ pub(crate) struct Behind {
     pub runs_since: bool,
     /// When its node was away.
     pub times_away: Vec<TimeAway>,
-    /// Where this disk has the same extent of deleted snapshots that are merged into the volume: the first sectors, and how many.
-    pub merged: Vec<(u64, u64)>,
+    /// Where this disk has the same extent of deleted snapshots that are merged into the volume, from the upper to the lower.
+    pub merged: Vec<Merged>,
 }
+
+/// An extent of a deleted snapshot on a disk, merged into a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Merged {
+    /// The first sector.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// Whether the disk may lack content that hides it: of the volume, or of a snapshot between. Then its versions mean
+    /// nothing: a copy has a later version than the writes that hide it.
+    pub is_hidden: bool,
+}
+
+/// The version of hidden content: older than all writes.
+pub(crate) const HIDDEN: Timestamp = Timestamp(1);
 
 impl Behind {
     /// Since when this disk may have been given what others have: since its column came here, or since its node was back
@@ -103,9 +118,9 @@ pub(crate) struct Asking {
     pub witnesses: BTreeMap<Place, ColumnSet>,
     /// What this disk has, of the extents that it has looked at.
     pub own: BTreeMap<u64, Timestamp>,
-    /// Sectors that it has yet to look at: the extent, the first, and how many. They are the extent's own, or those of a deleted
-    /// snapshot that is merged into it. `None` before it begins.
-    pub to_look_at: Option<Vec<(Place, u64, u64)>>,
+    /// Sectors that it has yet to look at, from the last on: the extent's own, or those of a deleted snapshot that is merged into
+    /// it. `None` before it begins.
+    pub to_look_at: Option<Vec<(Place, Merged)>>,
 }
 
 /// What others have written to the row of a sector.

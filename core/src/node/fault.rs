@@ -64,6 +64,8 @@ pub enum Bug {
     /// A host's request has sectors of a stale disk rebuilt in a deleted snapshot that is being merged, instead of in the
     /// volume that shows it.
     RebuildsMerged,
+    /// A disk that lacks content of a volume believes that what it has of a deleted snapshot is newer.
+    BelievesHidden,
     /// A write that is settled after a snapshot counts as one of the volume, and not of the snapshot.
     SettlesInNewest,
     /// A write that begins soon after a snapshot is in it.
@@ -228,6 +230,11 @@ impl NodeConfig {
     /// Whether hosts' requests have the volume rebuilt into which a snapshot is merged.
     pub(super) fn rebuilds_what_is_shown(&self) -> bool {
         !self.has(Bug::RebuildsMerged)
+    }
+
+    /// Whether a disk doubts what it has of a deleted snapshot while it may lack what hides that.
+    pub(super) fn doubts_what_is_hidden(&self) -> bool {
+        !self.has(Bug::BelievesHidden)
     }
 
     /// Whether writes that are not settled follow the address space that they are in.

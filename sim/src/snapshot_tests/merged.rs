@@ -42,6 +42,39 @@ fn writes_have_the_volume_rebuilt_and_not_the_merged_snapshot() {
     assert!(std::panic::catch_unwind(broken).is_err(), "RebuildsMerged is not found");
 }
 
+/// A column moves. The new disk gets copies of the snapshot, with later timestamps than all writes. Then the snapshot
+/// is deleted, and the later writes to the volume must be copied, too.
+fn move_and_delete(steps: u64, bug: Option<Bug>) {
+    let mut trial = Trial::new(4, bug);
+    trial.put(FIRST, 0..100, 7);
+    let snapshot = trial.picture("s");
+    trial.put(FIRST, 0..100, 8);
+    trial.until("all is in place", Trial::is_whole);
+    let node = trial.world.map().volumes[&FIRST].extents[0].columns[0].0;
+    trial.world.drain(node, true);
+    for _ in 0..steps {
+        trial.world.step();
+    }
+    trial.models.remove(&snapshot);
+    trial.change(&Change::DeleteVolume(snapshot, 0), |w| {
+        w.map().volumes.get(&snapshot).is_none_or(|v| v.is_deleted())
+    });
+    trial.until("all is whole", Trial::is_whole);
+    trial.settle_all();
+    trial.scrub_all();
+}
+
+#[test]
+fn copies_of_a_deleted_snapshot_are_not_newer_than_the_volume() {
+    let steps = || (0..1200).step_by(100);
+    steps().for_each(|steps| move_and_delete(steps, None));
+    let is_found = |steps| {
+        let broken = || move_and_delete(steps, Some(Bug::BelievesHidden));
+        std::panic::catch_unwind(broken).is_err()
+    };
+    assert!(steps().any(is_found), "BelievesHidden is not found");
+}
+
 /// How long it takes until a deleted snapshot is merged while this part of the work that no host waits for goes on.
 fn merges_within(part: u64) -> u64 {
     let mut trial = Trial::new(4, None);

@@ -220,13 +220,16 @@ impl ClusterMap {
     }
 
     /// Where a node's disk has an extent of the deleted snapshots that are merged into a volume, from the upper to the lower:
-    /// the first sector, and how many.
-    pub fn merged_on(&self, volume: &Volume, n: usize, node: NodeId) -> Vec<(u64, u64)> {
-        let of = |below: &Arc<Volume>| {
-            let (_, first) = below.extents.get(n)?.place_on(node)?;
-            Some((first, below.extent_sectors(n).min(volume.extent_sectors(n))))
-        };
-        self.merged_below(volume.id).filter_map(of).collect()
+    /// the snapshot, the first sector, and how many.
+    pub fn merged_on(&self, volume: &Volume, n: usize, node: NodeId) -> Vec<(&Volume, u64, u64)> {
+        let mut all = Vec::new();
+        for below in self.merged_below(volume.id) {
+            if let Some((_, first)) = below.extents.get(n).and_then(|e| e.place_on(node)) {
+                let count = below.extent_sectors(n).min(volume.extent_sectors(n));
+                all.push((&**below, first, count));
+            }
+        }
+        all
     }
 
     /// The deleted snapshots that all their disks have merged, as these nodes have said, each with the volume into which

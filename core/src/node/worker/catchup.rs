@@ -4,7 +4,7 @@
 use super::*;
 use crate::layout::ColumnRole;
 use crate::node::background::{Background, Loop};
-use crate::node::catchup::{Behind, Listed, Place};
+use crate::node::catchup::{Behind, HIDDEN, Listed, Merged, Place};
 use crate::node::{DirtySector, MemberReport};
 use crate::store::Scan;
 use crate::units::ColumnSet;
@@ -104,7 +104,7 @@ impl Worker {
                 let count = volume.extent_sectors(n);
                 let own = Sought { volume: id, at: first, first, count, what: Scan::Since(since) };
                 let merged = self.merged_into(volume, n).into_iter();
-                queue.extend(merged.map(|(first, count)| Sought { first, count, ..own }));
+                queue.extend(merged.map(|m| Sought { first: m.first, count: m.count, ..own }));
                 queue.extend([own, Sought { what: Scan::Marked, ..own }]);
             }
         }
@@ -114,8 +114,16 @@ impl Worker {
     }
 
     /// Where this disk has an extent of the deleted snapshots that are merged into a volume.
-    fn merged_into(&self, volume: &Volume, n: usize) -> Vec<(u64, u64)> {
-        self.map.merged_on(volume, n, self.node)
+    fn merged_into(&self, volume: &Volume, n: usize) -> Vec<Merged> {
+        let lacks = |volume: &Volume| self.map.behind_since(volume, n, self.node).is_some();
+        let mut is_hidden = lacks(volume);
+        let mut merged = Vec::new();
+        for (below, first, count) in self.map.merged_on(volume, n, self.node) {
+            let is_believed = !self.config.doubts_what_is_hidden();
+            merged.push(Merged { first, count, is_hidden: is_hidden && !is_believed });
+            is_hidden |= lacks(below);
+        }
+        merged
     }
 
     fn scan_dirty(&mut self) {
@@ -284,9 +292,10 @@ impl Worker {
         if let Some(a) = self.catchup.asking() {
             if a.to_look_at.is_none() && !undecided {
                 let all = a.extents.iter().flat_map(|(place, behind)| {
-                    let own = (behind.sectors.start, behind.sectors.end - behind.sectors.start);
-                    let all = behind.merged.iter().copied().chain([own]);
-                    all.map(|(first, count)| (*place, first, count))
+                    let Range { start, end } = behind.sectors;
+                    let own = Merged { first: start, count: end - start, is_hidden: false };
+                    let all = behind.merged.iter().rev().copied().chain([own]);
+                    all.map(|merged| (*place, merged))
                 });
                 // The last is looked at first: what the volume has itself counts.
                 a.to_look_at = Some(all.collect());
@@ -344,10 +353,8 @@ impl Worker {
     /// Compares with this disk's own content of the next extent.
     fn look_at_own(&mut self) {
         let Some(a) = self.catchup.asking() else { return };
-        let Some((place, first, count)) = a.to_look_at.as_ref().and_then(|l| l.last()).copied()
-        else {
-            return;
-        };
+        let next = a.to_look_at.as_ref().and_then(|l| l.last()).copied();
+        let Some((place, Merged { first, count, .. })) = next else { return };
         let Behind { since, copied, .. } = a.extents[&place];
         // Content that was written after the column came, and is lost, cannot be copied from the other disk.
         let what = if copied { Scan::Since(since) } else { Scan::Kept(since) };
@@ -357,9 +364,11 @@ impl Worker {
 
     pub(super) fn own_done(&mut self, found: Vec<(u64, Timestamp)>) {
         let Some(a) = self.catchup.asking() else { return };
-        if let Some((place, first, _)) = a.to_look_at.as_mut().and_then(Vec::pop) {
+        if let Some((place, merged)) = a.to_look_at.as_mut().and_then(Vec::pop) {
+            let Merged { first, is_hidden, .. } = merged;
             let at = a.extents[&place].sectors.start;
             for (sector, version) in found {
+                let version = if is_hidden { HIDDEN } else { version };
                 a.own.entry(at + (sector - first)).or_insert(version);
             }
         }
