@@ -13,7 +13,7 @@
 //! ([`wire::Message::encode`], [`transport::Transport::send`]) and gives the node what comes
 //! ([`transport::Transport::next_event`], [`wire::Message::decode`]).
 //!
-//! docs/internals/transport.md has every field with its offset, the handshake, and what is promised.
+//! docs/internals/transport.md has every field with its offset, the handshake, and the guarantees.
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@
 //! holds six units in five stripes. A column stays in its groups all the while; which of them hold two
 //! units changes with the stripe, and with it which losses are recoverable.
 //!
-//! The paper's drawings are lost: docs/lab/papers/drnet.md says what was chosen.
+//! The paper's drawings are lost: docs/lab/papers/drnet.md names our choices.
 
 use super::ColumnRole;
 

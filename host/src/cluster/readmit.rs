@@ -1,7 +1,7 @@
 //! Having a process admitted again whose member has lost its log.
 //!
 //! The process gets a new member, which has promised nothing. The others admit it when they hear of it
-//! (docs/internals/membership.md); until then it has no say. The nodes stay, with what is on their disks.
+//! (docs/internals/membership.md); until then it has no say. The nodes stay, with the content of their disks.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

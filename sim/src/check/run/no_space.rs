@@ -27,12 +27,8 @@ impl NoSpace {
     pub fn take_settled(&mut self, now: Nanos, lives: u64, disks_hang: bool) -> Vec<Range<u32>> {
         // An abort is durable after an operation of the disk.
         let durable_after = if disks_hang { 60_000 * MILLIS } else { 200 * MILLIS };
-        let (settled, unsure) = std::mem::take(&mut self.unsure)
-            .into_iter()
-            .filter(|(_, then, _)| *then == lives)
-            .partition(|(at, ..)| *at + durable_after < now);
-        self.unsure = unsure;
-        let settled: Vec<(Nanos, u64, Range<u32>)> = settled;
-        settled.into_iter().map(|(.., pieces)| pieces).collect()
+        self.unsure.retain(|(_, then, _)| *then == lives);
+        let settled = self.unsure.extract_if(.., |(at, ..)| *at + durable_after < now);
+        settled.map(|(.., pieces)| pieces).collect()
     }
 }
