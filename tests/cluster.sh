@@ -576,6 +576,42 @@ left_over() {
     wait_until has "$other" up 4
     wait_until mode_is 2 fault-free
 }
+# Who deletes a volume that can be restored for a day dies between: it can be restored.
+left_restorable() {
+    local tries leader other slow deleting left=
+    gone() { status "$1" "sys.exit(any(v['name'] == 'w' and v['mode'] == 'fault-free' for v in s['volumes']))"; }
+    shown() { status "$1" "sys.exit(not any(v['name'] == 'w' and v['mode'] == 'fault-free' and v['clients'] == 0 for v in s['volumes']))"; }
+    head -c 10M /dev/urandom >"$T/image.w"
+    for tries in {1..20}; do
+        wait_until status 2 "sys.exit(s['cluster']['leader'] is None)"
+        leader=$(status 2 "print(s['cluster']['leader'])")
+        other=$(((leader + 1) % 4)) slow=$(((leader + 2) % 4))
+        weft volume create w 10M --dir "$T/state$other"
+        nbdcopy "$T/image.w" "nbd+unix:///w?socket=$T/nbd$other.sock"
+        wait_until shown "$other"
+        kill -STOP "$(cat "$T/pid$slow")"
+        weft volume delete w --yes --dir "$T/state$other" & deleting=$!
+        until gone "$other" && kill -9 "$(cat "$T/pid$leader")" && wait_until dead "$(cat "$T/pid$leader")" ||
+            dead $deleting; do :; done
+        kill -CONT "$(cat "$T/pid$slow")"
+        # Unless it was over too soon.
+        wait $deleting || { left=yes; break; }
+        alive "$(cat "$T/pid$leader")" || run_node "$leader"
+        wait_until has 2 up 4
+        wait_until weft volume delete w --yes --now --dir "$T/state$other"
+    done
+    echo "$tries tries"
+    [ "$left" = yes ]
+    run_node "$leader"
+    wait_until has "$other" up 4
+    # Longer than a volume is left that nobody finishes.
+    sleep 8
+    weft volume undelete w --dir "$T/state$other"
+    wait_until shown "$other"
+    nbdcopy "nbd+unix:///w?socket=$T/nbd$other.sock" - | cmp - "$T/image.w"
+    wait_until weft volume delete w --yes --now --dir "$T/state$other"
+    wait_until mode_is 2 fault-free
+}
 # Nodes that a volume cannot do without, and a majority that is gone: what is said, and that a command is
 # not carried out later which was ended while it waited.
 outvoted() {
@@ -1196,7 +1232,7 @@ controlled() {
     for n in 0 1 2 3; do kill "$(cat "$S/pid$n")"; done
     for n in 0 1 2 3; do wait_until dead "$(cat "$S/pid$n")"; done
 }
-all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting snapshotted left_over rolled_half outvoted leaving adding at_once stopping boxes whole_box forgetting by_itself upgrading patience controlled'
+all='founding certified joining renewing configurations anywhere slow modes given_up held_up killed attached wrong_clock alone resizing shrinking deleting snapshotted left_over left_restorable rolled_half outvoted leaving adding at_once stopping boxes whole_box forgetting by_itself upgrading patience controlled'
 for check in ${*:-$all}; do t $check; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

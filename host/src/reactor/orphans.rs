@@ -4,9 +4,10 @@
 //! The process that leads gives their room back, as `weft volume delete` does.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::cluster::{Absence, Hindrance, Prospect, is_crowded};
+use weft_core::cluster::{Absence, Hindrance, Prospect, Volume, is_crowded};
 use weft_core::units::VolumeId;
 
 use super::Reactor;
@@ -41,34 +42,35 @@ impl Reactor {
         for id in self.housekeeping.orphans().look(&there, now) {
             let Some(volume) = self.engine.map().volumes.get(&id) else { continue };
             let name = volume.name.clone();
-            let becomes = match self.engine.map().has_any_snapshot(id) {
-                false => "is removed: its creation or deletion was interrupted",
-                true => "is unchanged: its rollback was interrupted",
+            let becomes = match (volume.is_deleted(), self.engine.map().has_any_snapshot(id)) {
+                (true, _) => "is not deleted: a host uses it, and the deletion was interrupted",
+                (false, false) => "is removed: its creation or deletion was interrupted",
+                (false, true) => "is unchanged: its rollback was interrupted",
             };
             self.engine.log.on(About::volume(&name)).warn(&format!("volume '{name}' {becomes}"));
-            match self.with_commands(|commands| commands.delete_orphan(id)) {
+            match self.with_commands(|commands| commands.finish_orphan(id)) {
                 Ok(wait) => self.have_done(wait),
-                Err(e) => self
-                    .engine
-                    .log
-                    .on(About::volume(&name))
-                    .error(&format!("volume '{name}' cannot be deleted: {e}")),
+                Err(e) => self.engine.log.on(About::volume(&name)).error(&format!(
+                    "the interrupted command for volume '{name}' cannot be ended: {e}"
+                )),
             }
         }
     }
 
     /// Volumes that hosts do not see and nobody does anything about, in any process, if this one is to
     /// see to them.
-    fn hidden_volumes_in_nobodys_hand(&self) -> Vec<VolumeId> {
+    fn hidden_volumes_in_nobodys_hand(&mut self) -> Vec<VolumeId> {
         if !self.engine.rule.together().is_none_or(|t| t.is_in_charge())
             || !self.engine.is_settled()
         {
             return Vec::new();
         }
-        let hidden = self.engine.map().volumes.values();
-        let hidden = hidden.filter(|v| v.visible == 0 && !v.is_deleted()).map(|v| v.id);
+        let hidden = self.with_commands(|commands| {
+            let all = commands.engine.map().volumes.values();
+            all.filter(|v| commands.is_unfinished(v)).map(|v| v.id).collect::<Vec<_>>()
+        });
         let (ours, others) = (self.controls.volumes_in_hand(), &self.peer_status);
-        hidden.filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
+        hidden.into_iter().filter(|id| !ours.contains(id) && !others.has_in_hand(*id)).collect()
     }
 
     /// Removes deleted volumes for good that have been kept for a day. The one that was deleted first goes also if
@@ -79,8 +81,11 @@ impl Reactor {
             return;
         }
         let time = time_of_day();
+        let deleted: Vec<Arc<Volume>> = self.with_commands(|commands| {
+            let all = forgettable(commands.engine.map()).into_iter();
+            all.filter(|volume| commands.is_let_go(volume)).cloned().collect()
+        });
         let map = self.engine.map();
-        let deleted = forgettable(map);
         let unneeded = deleted.iter().find(|v| v.is_snapshot()).map(|v| v.id);
         let over = deleted.iter().find(|v| seconds_left(v, time) == Some(0)).map(|v| v.id);
         let first = deleted.first().map(|v| v.id);

@@ -126,9 +126,9 @@ pub enum Change {
     /// others of its extent stay, a write that crosses the cut is decided later nevertheless. It is older
     /// than what has come there since, and makes nothing fresh either.
     RemoveVolume(VolumeId),
-    /// An operator deletes a volume that hosts do not see any more, at this time in seconds since 1970. It
-    /// keeps its room until it is forgotten. It is not done if hosts see it. A snapshot, unless a clone lies over it, is hidden and
-    /// deleted at once: it is merged into what lies over it, and forgotten.
+    /// An operator deletes a volume, at this time in seconds since 1970. Hosts do not see it any more, and it keeps its room
+    /// until it is forgotten. It is not done if it has snapshots. A snapshot, unless a clone lies over it, is merged into what
+    /// lies over it, and forgotten.
     DeleteVolume(VolumeId, u64),
     /// An operator has hosts see a deleted volume again. It is not done if it is not deleted, or if another volume
     /// has its name now.
@@ -281,8 +281,11 @@ fn remove_volume(map: &mut ClusterMap, id: VolumeId) {
 
 fn delete_volume(map: &mut ClusterMap, id: VolumeId, since: u64) {
     let cloned = map.above(id).any(|volume| map.is_clone_of(volume, id));
-    let may = |v: &Volume| !v.is_deleted() && (v.visible == 0 || v.is_snapshot()) && !cloned;
-    if let Some(volume) = map.volumes.get_mut(&id).filter(|v| may(v)) {
+    let may = |v: &Volume| !v.is_deleted() && !cloned && map.snapshots_of(id).is_empty();
+    if !map.volumes.get(&id).is_some_and(|v| may(v)) {
+        return;
+    }
+    if let Some(volume) = map.volumes.get_mut(&id) {
         let volume = Arc::make_mut(volume);
         (volume.visible, volume.deletion.since) = (0, Some(since));
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 use weft_core::cluster::{Change, ClusterMap, Volume, VolumeSize};
-use weft_core::units::VolumeId;
+use weft_core::units::{Epoch, VolumeId};
 
 use super::imports::refuse_import;
 use super::snapshots::{check_deletion, refuse_renaming};
@@ -24,6 +24,9 @@ use crate::volumes::{SNAPSHOT_MARK, check_name};
 
 /// How long a deleted volume can be brought back.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// By then all processes have said whether a host uses a deleted volume.
+const CERTAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Seconds since 1970, by this machine's clock.
 pub(crate) fn time_of_day() -> u64 {
@@ -55,10 +58,12 @@ impl Commands<'_> {
     /// is forgotten with it, scrubs and rebuilding end, and who gets its room is safe from what was
     /// written before (see [`RemoveVolume`](weft_core::cluster::Change::RemoveVolume)).
     ///
-    /// Unless it is to go at once, it keeps its room and its redundancy then, and can be brought back.
+    /// Unless it is to go at once, it keeps its room and its redundancy then, and can be brought back. So it is hidden
+    /// and deleted by one change of the map: if whoever does this dies between, it can be brought back, too. Until all
+    /// processes have said that no host uses it, its room is not had by others.
     ///
-    /// If whoever does this dies between, the volume is shown as unfinished and keeps its room until the
-    /// process that leads deletes it ([`Commands::delete_orphan`]).
+    /// If it is to go at once, and whoever does this dies between, the volume is shown as unfinished and keeps its room
+    /// until the process that leads deletes it ([`Commands::finish_orphan`]).
     pub(crate) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
         if name.is_empty() {
             return fail("give the name of the volume to delete");
@@ -66,15 +71,14 @@ impl Commands<'_> {
         self.require_ready()?;
         let deleted = self.deleted(name).filter(|_| now && self.volume(name).is_err());
         if let Some(volume) = deleted {
-            return Ok(Wait::VolumeGone(
-                volume.id,
-                self.engine.change(Change::ForgetVolume(volume.id)),
-            ));
+            // It may have been deleted just now.
+            let epoch = self.engine.map().epoch;
+            return Ok(Wait::Removable(volume.id, epoch, DeletionKind::Permanent));
         }
-        // Also one that hosts do not see, because whoever made or deleted it is gone.
-        let volume = match self.hidden(name) {
-            Some(volume) => volume,
-            None => self.volume(name)?,
+        // Also one that hosts do not see, because whoever made or deleted it is gone. What it has may not be its own yet.
+        let (volume, now) = match self.hidden(name) {
+            Some(volume) => (volume, true),
+            None => (self.volume(name)?, now),
         };
         if self.sizing.contains(&volume.id) {
             return fail(format!(
@@ -93,17 +97,31 @@ impl Commands<'_> {
     }
 
     pub(super) fn hide(&mut self, volume: &Volume, kind: DeletionKind) -> Wait {
-        let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
-        Wait::Hidden(volume.id, self.engine.size_volume(volume.id, to), kind)
+        let ticket = match kind {
+            DeletionKind::Restorable if !volume.is_snapshot() => {
+                self.engine.change(Change::DeleteVolume(volume.id, time_of_day()))
+            }
+            _ => {
+                let to = VolumeSize { size: volume.size, visible: 0, more: Vec::new() };
+                self.engine.size_volume(volume.id, to)
+            }
+        };
+        Wait::Hidden(volume.id, ticket, kind)
+    }
+
+    /// Whether nobody finishes a volume that hosts do not see, unless someone has it in hand: it is not deleted, or a
+    /// host uses it.
+    pub(crate) fn is_unfinished(&self, volume: &Volume) -> bool {
+        let is_used = || !volume.is_snapshot() && self.clients_of(volume.id) > 0;
+        volume.visible == 0 && (!volume.is_deleted() || is_used())
     }
 
     /// Deletes a volume that hosts do not see and nobody finishes. If a host uses it, because whoever was
     /// deleting it died before that was known, hosts see it again; and also if snapshots of it are left, even deleted
     /// ones: it was being rolled back.
-    pub(crate) fn delete_orphan(&mut self, id: VolumeId) -> Result<Wait> {
+    pub(crate) fn finish_orphan(&mut self, id: VolumeId) -> Result<Wait> {
         self.require_ready()?;
-        let hidden =
-            self.engine.map().volumes.get(&id).filter(|v| v.visible == 0 && !v.is_deleted());
+        let hidden = self.engine.map().volumes.get(&id).filter(|v| self.is_unfinished(v));
         let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
         let map = self.engine.map();
         let is_deletable = check_deletion(map, &volume).is_ok() && !map.has_any_snapshot(id);
@@ -140,10 +158,43 @@ impl Commands<'_> {
                 let ticket = self.engine.change(Change::RollBack(id, snapshot));
                 Wait::RolledBack(id, snapshot, ticket)
             }
+            DeletionKind::Permanent if map.volumes.get(&id).is_some_and(|v| v.is_deleted()) => {
+                Wait::VolumeGone(id, self.engine.change(Change::ForgetVolume(id)))
+            }
             DeletionKind::Permanent => Wait::VolumeGone(id, self.engine.remove_volume(id)),
             DeletionKind::Restorable => {
                 Wait::Deleted(id, self.engine.change(Change::DeleteVolume(id, time_of_day())))
             }
+        }
+    }
+
+    /// When all processes have said that no host uses a hidden volume, it goes.
+    pub(super) fn check_removable(
+        &mut self,
+        conn: usize,
+        id: VolumeId,
+        epoch: Epoch,
+        kind: DeletionKind,
+    ) -> Result<Outcome> {
+        let hidden = self.engine.map().volumes.get(&id).filter(|v| v.visible == 0);
+        // Another process may have led meanwhile, and gone on with it.
+        let Some(volume) = hidden.map(|v| Volume::clone(v)) else { return Err(overtaken()) };
+        if !self.unheard_since(epoch).is_empty() {
+            return Ok(Outcome::Wait(Wait::Removable(id, epoch, kind)));
+        }
+        // A snapshot or a clone may have been made just before.
+        let deletes = !matches!(kind, DeletionKind::RollBack(_) | DeletionKind::Import(..));
+        let needed = deletes && check_deletion(self.engine.map(), &volume).is_err();
+        if self.clients_of(id) > 0 || needed {
+            return Ok(Outcome::Wait(self.keep(volume, None)));
+        }
+        match kind {
+            DeletionKind::Restorable if volume.is_deleted() && !volume.is_snapshot() => {
+                let left = seconds_left(&volume, time_of_day());
+                Ok(Outcome::Answer(ok(json!({ "seconds_left": left }))))
+            }
+            DeletionKind::Import(hidden, base) => self.compare(conn, volume, (hidden, base)),
+            kind => Ok(Outcome::Wait(self.part_with(id, kind))),
         }
     }
 
@@ -231,6 +282,17 @@ impl Commands<'_> {
         }))
     }
 
+    /// Whether no host uses a deleted volume. That is known for certain if it was not deleted just now.
+    pub(crate) fn is_let_go(&self, volume: &Volume) -> bool {
+        let before = |since: u64| time_of_day().saturating_sub(since) > CERTAIN_AFTER.as_secs();
+        let is_certain = || {
+            volume.is_snapshot()
+                || volume.deletion.since.is_some_and(before)
+                || self.unheard_since(self.engine.map().epoch).is_empty()
+        };
+        self.clients_of(volume.id) == 0 && is_certain()
+    }
+
     /// Has as few deleted volumes forgotten as make room for what is asked, those that were deleted first before
     /// others. None if that would not do, or there are none.
     pub(super) fn forget_for(
@@ -242,7 +304,7 @@ impl Commands<'_> {
         let mut forgotten = Vec::new();
         // What others show stays; when those are forgotten, it can be, too.
         while forgotten.is_empty() || !fits(&map) {
-            let next = forgettable(&map).first().map(|volume| volume.id)?;
+            let next = forgettable(&map).into_iter().find(|v| self.is_let_go(v))?.id;
             map.volumes.remove(&next);
             forgotten.push(next);
         }

@@ -221,7 +221,7 @@ impl Commands<'_> {
     /// it meanwhile.
     ///
     /// If whoever does this dies between, the process that leads has hosts see the volume again as it was
-    /// ([`Commands::delete_orphan`]), and the same command does it.
+    /// ([`Commands::finish_orphan`]), and the same command does it.
     pub(super) fn roll_back(&mut self, name: &str, snapshot: &str) -> Result<Wait> {
         if name.is_empty() || snapshot.is_empty() {
             return fail("give the names of the volume and of the snapshot");

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use weft_core::cluster::{ClusterMap, PolicyChange, Volume, VolumeSize};
+use weft_core::cluster::{Change, ClusterMap, PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
 
-use super::snapshots::{check_deletion, refuse_snapshot};
-use super::{Commands, DISCONNECT, DeletionKind, Outcome, Wait, overtaken, used_by};
+use super::snapshots::refuse_snapshot;
+use super::{Commands, DISCONNECT, Outcome, Wait, overtaken, used_by};
 use crate::control::status;
 use crate::control_protocol::{ControlRequest, VolumeCreation, ok};
 use crate::error::{Error, Result, fail};
@@ -156,8 +156,14 @@ impl Commands<'_> {
     /// Has hosts see a volume again that is not deleted because one uses it.
     /// If it is for another reason, that is the answer.
     pub(super) fn keep(&mut self, volume: Volume, why: Option<String>) -> Wait {
-        let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
-        Wait::Kept(volume.id, why, self.engine.size_volume(volume.id, to))
+        let ticket = match volume.is_deleted() && !volume.is_snapshot() {
+            true => self.engine.change(Change::UndeleteVolume(volume.id)),
+            false => {
+                let to = VolumeSize { size: volume.size, visible: volume.size, more: Vec::new() };
+                self.engine.size_volume(volume.id, to)
+            }
+        };
+        Wait::Kept(volume.id, why, ticket)
     }
 
     /// Goes on with what is done about a volume.
@@ -215,28 +221,7 @@ impl Commands<'_> {
                 }
                 Ok(Outcome::Wait(Wait::Removable(*id, self.engine.map().epoch, *kind)))
             }
-            Wait::Removable(id, epoch, kind) => {
-                let hidden = self.engine.map().volumes.get(id).filter(|v| v.visible == 0);
-                // Another process may have led meanwhile, and gone on with it.
-                let Some(volume) = hidden.map(|v| Volume::clone(v)) else {
-                    return Err(overtaken());
-                };
-                if !self.unheard_since(*epoch).is_empty() {
-                    return Ok(Outcome::Wait(wait));
-                }
-                // A snapshot or a clone may have been made just before.
-                let deletes = !matches!(kind, DeletionKind::RollBack(_) | DeletionKind::Import(..));
-                let needed = deletes && check_deletion(self.engine.map(), &volume).is_err();
-                if self.clients_of(*id) > 0 || needed {
-                    return Ok(Outcome::Wait(self.keep(volume, None)));
-                }
-                match *kind {
-                    DeletionKind::Import(hidden, base) => {
-                        self.compare(conn, volume, (hidden, base))
-                    }
-                    kind => Ok(Outcome::Wait(self.part_with(*id, kind))),
-                }
-            }
+            Wait::Removable(id, epoch, kind) => self.check_removable(conn, *id, *epoch, *kind),
             Wait::Kept(id, why, ticket) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
