@@ -510,22 +510,23 @@ fn a_known_transient_is_left_out() {
 }
 
 /// A hundred writes at once of one stripe, which a disk serves one after the other: each comes too late again and again for
-/// others that are read and written meanwhile, until it gets its turn.
+/// others that are read and written meanwhile, until it gets its turn. With locks of devices it waits too long again and again.
 #[test]
 fn nobody_starves_at_a_stripe_that_all_write_to() {
-    for commit in ["none", "late"] {
+    let all = [("none", "timestamps"), ("late", "timestamps"), ("late", "device-locks")];
+    for (commit, ordering) in all {
         let system: System = toml::from_str(&format!(
             "nodes = {{ workers = 5, originators = 0, mips = 1000 }}\ndisks.model = \"hp-c3325\"\n\
              links = {{ fabric = \"bus\", mb_s = 1000, latency_us = 0 }}\n\
              volume = {{ layout = \"raid5\", unit = 8192, calculator = \"originator\", \
-             dispatch = \"commanded\", commit = \"{commit}\", size_bytes = 32768 }}\n\
+             dispatch = \"commanded\", commit = \"{commit}\", ordering = \"{ordering}\", size_bytes = 32768 }}\n\
              workload = {{ hosts = 1, arrivals.closed.population = 100, \
              requests.fixed = {{ bytes = 4096, read_share = 0.1 }} }}\n\
              measure = {{ warm_up = 0, requests = 300, replications = 1 }}"
         ))
         .unwrap();
         let outcome = Simulation::new(&system, 0).unwrap().run().unwrap();
-        assert!(outcome.all.latency.count() >= 300, "{commit}");
+        assert!(outcome.all.latency.count() >= 300, "{commit}, {ordering}");
     }
 }
 
