@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::checkpoint::consecutive;
 use super::table::State;
-use super::{Change, ChangeKind, JournalStore, Timestamp, Write};
+use super::{Change, ChangeKind, Event, JournalStore, Timestamp, Write};
 use crate::Buffer;
 use crate::units::{SECTOR, SPACE_SECTORS};
 
@@ -301,6 +301,9 @@ impl JournalStore {
         dropped.iter().for_each(|slot| {
             self.dropping.forgotten.remove(slot);
         });
+        let sectors = dropped.iter().flat_map(|slot| self.slots.sectors_of(*slot));
+        let gone: Vec<u64> = sectors.filter(|sector| self.overlay.get(*sector).is_none()).collect();
+        self.events.push_back(Event::Dropped(consecutive(gone).collect()));
         dropped.iter().filter_map(|slot| self.slots.drop_pointer(*slot)).collect()
     }
 }

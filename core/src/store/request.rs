@@ -1,5 +1,7 @@
 //! What a store asks of its disk, and what it has to say to its worker.
 
+use std::ops::Range;
+
 use super::change::Changed;
 use super::format::FormatError;
 use crate::Buffer;
@@ -77,6 +79,8 @@ pub enum Event {
     Flushed(u64),
     /// A scan is done: sectors and their versions.
     Scanned(u64, Vec<(u64, Timestamp)>),
+    /// These sectors belong to no volume any more, and their content is gone.
+    Dropped(Vec<Range<u64>>),
     /// The disk failed; nothing more can be stored.
     Failed(String),
     /// Something on the disk is damaged, in words for the operator. It goes on.

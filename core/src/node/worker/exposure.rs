@@ -112,6 +112,19 @@ impl Exposure {
         }
     }
 
+    /// The content of these sectors is gone, and their marks with it.
+    fn dropped(&mut self, all: &[Range<u64>], now: Nanos, unit_at: impl Fn(u64) -> Option<Unit>) {
+        for (sectors, unit) in all.iter().flat_map(|sectors| by_unit(sectors, &unit_at)) {
+            self.retry(unit.as_ref(), &sectors);
+            let marked = self.marks.range(sectors).map(|(sector, _)| *sector);
+            for sector in marked.collect::<Vec<u64>>() {
+                self.has_shrunk = true;
+                self.marks.remove(&sector);
+                self.count(unit.as_ref(), false, now);
+            }
+        }
+    }
+
     /// The scan of the disk has found marks.
     pub fn found(
         &mut self,
@@ -513,6 +526,18 @@ impl Worker {
         }
         let mut exposure = std::mem::take(&mut self.exposure);
         exposure.changed(ts, changed, now, |sector| self.unit_at(sector));
+        self.exposure = exposure;
+    }
+
+    /// Sectors belonged to no volume, and the store has dropped them. A search under way may have seen their marks.
+    pub(super) fn marks_are_dropped(&mut self, all: &[Range<u64>], now: Nanos) {
+        let mut exposure = std::mem::take(&mut self.exposure);
+        if self.is_searched_for_marks() {
+            all.iter().for_each(|sectors| exposure.replaced(Timestamp(u64::MAX), sectors));
+        }
+        if !exposure.is_empty() {
+            exposure.dropped(all, now, |sector| self.unit_at(sector));
+        }
         self.exposure = exposure;
     }
 

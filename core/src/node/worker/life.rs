@@ -192,6 +192,7 @@ impl Worker {
                 }
             }
             Event::Read(done) => self.read_done(done, outbox),
+            Event::Dropped(sectors) => self.marks_are_dropped(&sectors, outbox.now),
             Event::Scanned(ticket, found) => self.scan_done(ticket, found, outbox),
         }
     }

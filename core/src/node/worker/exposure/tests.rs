@@ -86,3 +86,18 @@ fn a_mark_that_was_replaced_during_the_search_is_gone() {
     exposure.found(vec![(1, at(9))], 0, unit);
     assert!(exposure.has(&(1..2)), "a later search begins again");
 }
+
+#[test]
+fn a_sector_that_is_dropped_has_no_mark_left() {
+    let at = |n| Timestamp::new(n, NodeId(0));
+    let mut exposure = Exposure::default();
+    exposure.keep([(VOLUME, Area::Whole)].into_iter(), 0);
+    exposure.found([1, 2, 9].map(|s| (s, at(9))).to_vec(), 0, unit);
+    exposure.give_up(&unit(1).unwrap(), 1..2);
+    exposure.dropped(&[0..2, 9..10], 0, unit);
+    let marked: Vec<u64> = exposure.marked_since(0..16).map(|(sector, _)| sector).collect();
+    assert_eq!(marked, [2]);
+    assert_eq!(exposure.now(VOLUME), (1, 4 * SECTOR));
+    assert_eq!(exposure.unrecoverable_in(0..8), 0);
+    exposure.check_sums();
+}
