@@ -144,11 +144,7 @@ impl Originator {
             _ => ColumnSet::EMPTY,
         };
         let others = job.avoid.minus(job.bad).minus(of);
-        // Lost content is marked as such where there is a journal; marks may be from before the volume's policy was
-        // changed.
-        let marks = volume.policy.is_journaled();
-        let waits = volume.redundancy_at(stripe).defers() || !job.marked.is_empty();
-        if waits && !others.minus(self.map.lost(&volume, extent)).is_empty() {
+        if !others.minus(self.map.lost(&volume, extent)).is_empty() {
             job.look_anew();
             return self.retry_later(job, outbox);
         }
@@ -161,7 +157,8 @@ impl Originator {
         let known = (!job.bad.is_empty() || !volume.geometry.is_redundant())
             && others.is_empty()
             && job.mistrusts.is_empty();
-        let for_good = known && marks;
+        // Lost content is marked as such where there is a journal.
+        let for_good = known && volume.policy.is_journaled();
         if !for_good || moves || !self.map.lost(&volume, extent).is_empty() {
             return self.lacks_nodes(job, outbox);
         }
@@ -180,10 +177,6 @@ impl Originator {
     /// the content: parity is computed later, from the data of that time.
     pub(super) fn lacks_for_good(&mut self, mut job: Job, column: usize, outbox: &mut Outbox) {
         match job.what {
-            What::Write(..) if job.reads_first() => {
-                job.avoid.insert(column);
-                self.retry(job);
-            }
             What::Write(..) if !job.must_wait => {
                 (job.must_wait, job.must_not_wait) = (true, false);
                 self.retry(job);

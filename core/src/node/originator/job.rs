@@ -173,6 +173,19 @@ impl Job {
         self.modifies.as_ref().is_some_and(|m| !m.has_read) && matches!(self.what, What::Write(..))
     }
 
+    /// Whether it can do without a column's content if the others determine it. One that reads before it writes cannot:
+    /// it writes that column, too.
+    pub fn can_avoid_columns(&self) -> bool {
+        match self.what {
+            What::Read(_)
+            | What::Holes(_)
+            | What::Own(_)
+            | What::Compare(..)
+            | What::Rebuild { .. } => true,
+            What::Used(..) | What::Write(..) | What::Lose { .. } | What::Verify { .. } => false,
+        }
+    }
+
     /// The next attempt reads again.
     pub fn is_to_read(&mut self) {
         if let (Some(m), What::Write(_, data)) = (&mut self.modifies, &mut self.what) {

@@ -128,10 +128,6 @@ impl Originator {
                 return self.retry(job);
             }
             Refusal::MarksAreGone => return self.marks_are_gone(job),
-            // With immediate parity only a disk of an older format reports that: it keeps no marks.
-            Refusal::MustNotWait if job.must_wait && !self.defers(&job) => {
-                return self.lacks_nodes(job, outbox);
-            }
             Refusal::MustNotWait => {
                 self.is_unwilling(&job, outbox.now);
                 job.must_not_wait = true;
@@ -150,7 +146,8 @@ impl Originator {
                 if marked {
                     job.marked.insert(column);
                 }
-                if marked && job.purpose != Purpose::Rebuild && self.is_data(&job, &parts, seat) {
+                let needs_all = job.purpose == Purpose::Rebuild || job.reads_first();
+                if marked && !needs_all && self.is_data(&job, &parts, seat) {
                     return self.lacks_for_good(job, column, outbox);
                 }
                 (seat, column, parts, behind)
@@ -173,30 +170,20 @@ impl Originator {
             job.computes = true;
             return self.retry(job);
         }
-        match job.what {
-            // Readers avoid the column. Writers that need it wait until it is rebuilt, and so do all requests if it is
-            // only copied.
-            What::Read(_)
-            | What::Holes(_)
-            | What::Own(_)
-            | What::Compare(..)
-            | What::Rebuild { .. }
-                if !copied =>
-            {
-                job.avoid.insert(column);
-                self.retry(job);
-            }
-            _ => {
-                job.attempts += 1;
-                if let What::Verify { .. } = job.what {
-                    self.count_rebuilt(&job, parts[0].0, column, parts.len() as u64);
-                }
-                // The rebuild that it waits for needs locks, too.
-                self.unlock_job(&mut job, outbox);
-                let units = lacking.into_iter().map(|id| (id, parts[0].0, seat)).collect();
-                self.rebuilds.waiting.push((units, job));
-            }
+        // Readers avoid the column. Writers that need it wait until it is rebuilt, and so do all requests if it is only
+        // copied.
+        if job.can_avoid_columns() && !copied {
+            job.avoid.insert(column);
+            return self.retry(job);
         }
+        job.attempts += 1;
+        if let What::Verify { .. } = job.what {
+            self.count_rebuilt(&job, parts[0].0, column, parts.len() as u64);
+        }
+        // The rebuild that it waits for needs locks, too.
+        self.unlock_job(&mut job, outbox);
+        let units = lacking.into_iter().map(|id| (id, parts[0].0, seat)).collect();
+        self.rebuilds.waiting.push((units, job));
     }
 
     /// The volumes whose column a disk may lack if it refuses a read of a volume: that volume, or those that it lies over. What
@@ -265,12 +252,6 @@ impl Originator {
                 .map
                 .lost(volume, extent)
                 .contains(volume.geometry.layout.column_at(stripe, seat))
-    }
-
-    /// Whether parity may be deferred in the volume of a job.
-    fn defers(&self, job: &Job) -> bool {
-        let volume = self.map.volumes.get(&job.volume);
-        volume.is_some_and(|v| v.redundancy_at(job.what.first_stripe(v)).defers())
     }
 
     /// Whether a seat holds data in the first of these parts.
@@ -415,9 +396,16 @@ impl Originator {
         }
         let volume = self.map.volumes.get(&unit.0);
         let defers = volume.is_some_and(|v| v.policy.is_journaled());
-        for job in self.rebuilds.take_waiting(unit, good) {
+        let column = volume.map(|v| v.geometry.layout.column_at(unit.1, unit.2));
+        for mut job in self.rebuilds.take_waiting(unit, good) {
             if good {
                 self.jobs.ready(job);
+            } else if let (true, Some(column)) = (job.can_avoid_columns(), column) {
+                // The column stays as it is, so there is nothing to wait for.
+                job.avoid.insert(column);
+                self.retry_later(job, outbox);
+            } else if job.reads_first() {
+                self.lacks_nodes(job, outbox);
             } else if matches!(job.what, What::Write(..)) && !job.must_wait && defers {
                 // The write can go on without the lost content if its parity is computed later, from the new content.
                 self.jobs.ready(Job { must_wait: true, must_not_wait: false, ..job });
@@ -434,6 +422,7 @@ impl Originator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::test_bench;
 
     /// The rebuilds that are ready to begin: units and their parts.
     fn begun(originator: &mut Originator) -> Vec<(u64, usize, Span, Job)> {
@@ -465,5 +454,20 @@ mod tests {
         assert_eq!((second.0, second.1, second.2), (3, 2, Span::new(512, 1536)));
         originator.rebuilt(&second.3, true, &mut outbox);
         assert!(begun(&mut originator).is_empty(), "once");
+    }
+    /// Both disks have lost a column that is being copied. The others may determine what is read.
+    #[test]
+    fn a_read_does_without_a_column_that_could_not_be_copied() {
+        let mut originator = Originator::new(NodeId(0), crate::node::NodeConfig::default());
+        originator.map = test_bench::map(1, crate::cluster::Attendance::default());
+        let mut outbox = Outbox::new(NodeId(0), 1);
+        let range = plan::Range { offset: 0, len: 512 };
+        let read = Job::new(Purpose::Host(7), test_bench::VOLUME, What::Read(range));
+        let unit = (test_bench::VOLUME, 0, 2);
+        originator.rebuilds.waiting.push((BTreeSet::from([unit]), read));
+        let what = What::Rebuild { stripe: 0, stripes: 1, column: 2, part: Span::new(0, 512) };
+        originator.rebuilt(&Job::new(Purpose::Rebuild, unit.0, what), false, &mut outbox);
+        let read = originator.jobs.next(u64::MAX).expect("it begins again");
+        assert_eq!((read.purpose, read.avoid), (Purpose::Host(7), ColumnSet::of(2)));
     }
 }

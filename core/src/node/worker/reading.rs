@@ -81,7 +81,7 @@ impl Worker {
         }
         let first = range.stripes(g).start;
         let Some(column) = volume.extent(first).column_of(self.node) else { return };
-        if self.reads.contains_key(&ts) || self.fenced.contains(&ts) {
+        if self.reads.contains_key(&ts) || self.fenced.has_read(&ts) {
             return;
         }
         if let Wanted::Used | Wanted::UsedBefore | Wanted::UsedOwn | Wanted::Placed = wanted {
@@ -178,7 +178,7 @@ impl Worker {
             outbox.send_after(holder.node, body, hops);
             // A repeated message must not begin it again. The content may be later by then, and the endpoint would take
             // it for a piece of the same attempt.
-            self.fenced.insert(ts);
+            self.fenced.insert_read(ts);
         }
         let body = Body::ReadReply { ts, column: job.column, result };
         outbox.send_after(job.from, body, hops);

@@ -213,7 +213,7 @@ impl Worker {
         }
         let job = self.reads.remove(&ts).expect("just seen");
         // A repeated message must not begin it again: the other messages would not come.
-        self.fenced.insert(ts);
+        self.fenced.insert_read(ts);
         match pieces.is_empty() {
             true => self.lend(ts, outbox.now),
             false => self.reply_read(&job, ts, Ok(pieces), outbox),
@@ -229,7 +229,7 @@ impl Worker {
         items: Vec<Item>,
         outbox: &mut Outbox,
     ) {
-        if self.fenced.contains(&ts) {
+        if self.fenced.has_read(&ts) {
             return;
         }
         let Some(job) = self.reads.get_mut(&ts) else {

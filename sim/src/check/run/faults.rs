@@ -168,18 +168,21 @@ impl Run {
     }
 
     /// Puts those first whose disks were damaged in an earlier phase. What a scrub of the volume did not look at,
-    /// because it was not in use, may be so still; and a column may come there.
+    /// because it was not in use, may be so still.
     pub(super) fn harmed_first(&mut self, victims: &mut [NodeId]) {
-        if self.may_be_harmed_still() {
-            victims.sort_by_key(|v| !self.world.disk(*v).harmed);
-        }
+        victims.sort_by_cached_key(|victim| !self.may_be_harmed(*victim));
     }
 
     /// Whether a disk may be damaged where no scrub has looked.
     pub(super) fn may_be_harmed_still(&mut self) -> bool {
+        (0..self.world.size() as u16).map(NodeId).any(|node| self.may_be_harmed(node))
+    }
+
+    /// Whether a node's disk may be: where a column may come to it, or where it has lost which slots are in use.
+    fn may_be_harmed(&mut self, node: NodeId) -> bool {
         let spare = self.world.with_disks() > self.volume.geometry.layout.width();
-        let nodes = 0..self.world.size() as u16;
-        spare && nodes.map(NodeId).any(|n| self.world.disk(n).harmed)
+        (spare && self.world.disk(node).harmed)
+            || self.world.status(node).is_some_and(|status| status.has_lost_claims)
     }
 
     /// The first of these that may be victims together: as many as any that may be lost, and where columns

@@ -72,6 +72,10 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_824_874, // power failed when a refused write had been answered, and it was committed
         9_825_473, // the same, with two nodes
         9_827_416, // content came while its disk was searched for marks, and its mark was found after that
+        9_814_071, // a mark stayed known when the store had dropped its slot, which another column got
+        9_823_534, // a node that had computed lost content for a conditional write took no part in writing it
+        9_823_915, // a conditional write of content that is permanently lost began again a thousand times
+        9_825_381, // the same
     ];
     for seed in seeds {
         assert!(run_seed(seed, Options::DEFAULT).is_ok(), "seed {seed}");
