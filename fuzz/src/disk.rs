@@ -32,23 +32,18 @@ pub struct Disk {
 const SLOT: u64 = 4;
 const SPARE: u64 = 2;
 
-/// Disks without an index of the table and with one: fresh, and used. Then those with slots.
+/// Disks of several versions, fresh and used; those from version 4 on have slots.
 pub static DISKS: LazyLock<Vec<Disk>> = LazyLock::new(|| {
     let both = |version| [Disk::fresh(version), Disk::fresh(version).used()];
-    let ([one, used_one], [two, used_two]) = (both(1), both(2));
-    [one, two, used_one, used_two].into_iter().chain(both(4)).collect()
+    [3, 4, 6].into_iter().flat_map(both).collect()
 });
 
 impl Disk {
     fn fresh(version: u32) -> Disk {
-        let (slot, spare) = if version == 4 { (SLOT, SPARE) } else { (0, 0) };
+        let (slot, spare) = if version >= 4 { (SLOT, SPARE) } else { (0, 0) };
         let divided = Superblock::divide_in(slot, CLUSTER, NUMBER, 9, 1400, 0);
         let divided = divided.expect("it is large enough");
-        let mut superblock =
-            Superblock { version, journal: 48, data: 48, map: 0, spare, ..divided };
-        if version == 1 {
-            superblock.durable_before = 0;
-        }
+        let superblock = Superblock { version, journal: 48, data: 48, map: 0, spare, ..divided };
         let bytes = vec![0; superblock.sectors() as usize * SECTOR_BYTES];
         let mut disk = Disk { superblock, bytes };
         for op in JournalStore::format(&disk.superblock) {

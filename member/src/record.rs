@@ -34,8 +34,6 @@ pub struct Stored {
     pub(crate) entries: Vec<Entry>,
     /// The number of the last frame.
     pub(crate) frame: u64,
-    /// A frame is of a version that has a witness.
-    pub(crate) witnessed: bool,
 }
 
 /// Why a log cannot be used.
@@ -78,9 +76,6 @@ pub enum LogError {
          later entries, so votes or entries that this member acknowledged are lost"
     )]
     Older,
-    /// It was never empty.
-    #[error("the member's log is empty: votes or entries that this member acknowledged are lost")]
-    Empty,
     /// What says how far it must go is not there.
     #[error(
         "the witness of the member's log is damaged or missing: it cannot be determined whether \
@@ -201,7 +196,7 @@ impl Stored {
         let (stored, at) = Stored::read(log)?;
         let begin = &log[..log.len().min(4)];
         let known = |n: usize, b: u8| match n {
-            3 => b <= VERSION,
+            3 => b == VERSION || b == 0,
             _ => b == MAGIC[n] || b == 0,
         };
         if at == 0 && !begin.iter().enumerate().all(|(n, b)| known(n, *b)) {
@@ -223,7 +218,6 @@ impl Stored {
         let mut at = 0;
         let fits = |n: u64, before: u64| n.checked_sub(1) == Some(before);
         while let Some((number, body)) = frame_at(log, at, |n| at == 0 || fits(n, stored.frame)) {
-            stored.witnessed |= log[at + 3] == VERSION;
             stored.frame = number;
             let applied = at_most("the number of a frame", number, Most::READ.others);
             let applied = applied.and_then(|()| stored.apply(body));
@@ -264,7 +258,7 @@ impl Stored {
 /// Number and body of the frame that begins at `at`, if there is a whole one with a number that fits.
 fn frame_at(log: &[u8], at: usize, fits: impl Fn(u64) -> bool) -> Option<(u64, &[u8])> {
     let header = log.get(at..at.checked_add(HEADER)?)?;
-    if header[..3] != MAGIC || !(1..=VERSION).contains(&header[3]) {
+    if header[..3] != MAGIC || header[3] != VERSION {
         return None;
     }
     let mut r: Reader = Reader::new(&header[4..]);
@@ -483,20 +477,11 @@ mod tests {
             .into()
     }
 
-    /// Logs of these versions must stay readable: these bytes are what they wrote.
+    /// Logs of this version must stay readable: these bytes are what it wrote.
     #[test]
-    fn logs_of_versions_1_and_2() {
-        let now = include_str!("images/member-log-2.hex");
-        fixture::check(now, &samples(), |_, log| anew(&Stored::replay(log).expect("whole")));
-        let before = fixture::images(include_str!("images/member-log-1.hex"));
-        let now = fixture::images(now);
-        assert!(before.keys().eq(now.keys()), "an image of each kind");
-        for (name, log) in before {
-            let earlier = Stored::replay(&log).expect("whole");
-            assert!(!earlier.witnessed, "{name}");
-            let now = Stored::replay(&now[&name]).expect("whole");
-            assert_eq!(Stored { witnessed: true, ..earlier }, now, "{name}");
-        }
+    fn logs_of_version_2() {
+        let images = include_str!("images/member-log-2.hex");
+        fixture::check(images, &samples(), |_, log| anew(&Stored::replay(log).expect("whole")));
     }
 
     /// Found in reading: a log with a gap was taken up as if it had none.
@@ -521,9 +506,9 @@ mod tests {
         frame.finish(2, &mut span);
     }
 
-    /// Logs of these versions must stay readable: these bytes are what they wrote.
+    /// Logs of this version must stay readable, and those of no other are read: these bytes are what it wrote.
     #[test]
-    fn the_first_frame_of_versions_1_and_2() {
+    fn the_first_frame_of_version_2() {
         let mut frame = Frame::default();
         frame.started(MemberId(3), 2);
         frame.hard_state(&HardState { term: 4, vote: 5, commit: 6, ..HardState::default() });
@@ -535,7 +520,6 @@ mod tests {
         assert_eq!(written, expected);
         assert_eq!(Stored::replay(&written).unwrap().starts, 2);
         expected[3] = 1;
-        let first = Stored::replay(&expected).unwrap();
-        assert_eq!((first.starts, first.witnessed), (2, false));
+        assert!(matches!(Stored::replay(&expected), Err(LogError::Foreign { .. })));
     }
 }

@@ -107,11 +107,9 @@ fn read_slot(bytes: &[u8]) -> Read<(MemberId, u64)> {
 }
 
 impl Stored {
-    /// Takes up a log with its witness; refuses what is damaged and not merely torn. A log of version 1 has no
-    /// witness yet: the one that is returned has to be made durable, whole, before the log is written to.
+    /// Takes up a log with its witness; refuses what is damaged and not merely torn.
     pub fn open(log: &[u8], witness: Option<&[u8]>) -> Result<(Stored, Witness), LogError> {
-        let Some(witness) = witness else { return without_witness(log) };
-        let witness = Witness::read(witness).ok_or(LogError::NoWitness)?;
+        let witness = witness.and_then(Witness::read).ok_or(LogError::NoWitness)?;
         let stored = Stored::replay(log).map_err(|e| match e {
             LogError::Foreign { .. } => {
                 LogError::Damaged { at: 0, why: BytesError::Magic("a member's log") }
@@ -129,18 +127,6 @@ impl Stored {
             (false, _) => Ok((stored, witness)),
         }
     }
-}
-
-/// A log of version 1 is taken up as that version did, except that it cannot be empty: it began with
-/// a frame before the process was let in.
-fn without_witness(log: &[u8]) -> Result<(Stored, Witness), LogError> {
-    let stored = Stored::replay(log)?;
-    let member = stored.member.ok_or(LogError::Empty)?;
-    if stored.witnessed {
-        return Err(LogError::NoWitness);
-    }
-    let witness = Witness::new(member, stored.frame);
-    Ok((stored, witness))
 }
 
 #[cfg(test)]
@@ -272,17 +258,6 @@ mod tests {
         assert_eq!(Stored::open(&log, None), Err(LogError::NoWitness));
         let other = Witness::new(MemberId(4), 0).bytes();
         assert!(matches!(Stored::open(&log, Some(&other)), Err(LogError::OtherMember { .. })));
-    }
-
-    #[test]
-    fn a_log_of_version_1_is_taken_up_once_without_and_is_never_empty() {
-        let mut old = frame(7, true);
-        old[3] = 1;
-        let (stored, witness) = Stored::open(&old, None).unwrap();
-        assert_eq!((stored.frame, witness.least()), (7, 7));
-        assert_eq!(Stored::open(&old, Some(&witness.bytes())).unwrap().0.frame, 7);
-        assert_eq!(Stored::open(b"", None), Err(LogError::Empty));
-        assert_eq!(Stored::open(&[0; 64], None), Err(LogError::Empty));
     }
 
     /// Witnesses of this version must stay readable: these bytes are what it wrote.

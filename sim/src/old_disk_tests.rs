@@ -1,5 +1,5 @@
-//! Disks of each version of the format that Weft has written, kept in `tests/fixtures`: each opens, holds what was written, can be
-//! written to, and stays of its version or becomes one of the version that its entry in `VERSIONS` names. So does each that was
+//! Disks of each version of the format that Weft opens, kept in `tests/fixtures`: each opens, holds what was written, can be
+//! written to, and becomes one of the newest version. So does each that was
 //! cut off in a checkpoint, after any of the sectors that it writes.
 
 use weft_core::Buffer;
@@ -189,7 +189,6 @@ impl Opened {
 const THIN: (VolumeId, u8) = (VolumeId(1), 0x31);
 
 fn works_as_before(fixture: &[u8], version: u32) {
-    let becomes = if version == 1 { 1 } else { FORMAT_VERSION };
     let mut disk = load(&sectors(fixture));
     let before = superblock(&mut disk);
     assert_eq!(before.version, version);
@@ -223,7 +222,7 @@ fn works_as_before(fixture: &[u8], version: u32) {
     assert_eq!(raw(&mut opened.disk, place), [0x4b; SECTOR_BYTES], "it has been put in place");
 
     let after = &opened.superblock;
-    assert_eq!(after.version, becomes);
+    assert_eq!(after.version, FORMAT_VERSION);
     assert_eq!(after.incarnation, before.incarnation);
     assert!(after.sequence > before.sequence, "its superblock has been written");
     assert_eq!(opened.store.counters().damaged, 0);
@@ -264,9 +263,7 @@ fn opens_wherever_it_is_cut_off(fixture: &[u8], version: u32) {
             let thin = opened.read_from(thin_space(THIN.0), 1);
             assert_eq!(thin, [0], "its slot is dropped, cut off after {cut} sectors");
         }
-        if version > 1 {
-            assert!(opened.is_erased(MARKED), "cut off after {cut} sectors");
-        }
+        assert!(opened.is_erased(MARKED), "cut off after {cut} sectors");
         opened.write(5, ChangeKind::Content, 0x55);
         expected[5] = 0x55;
         let mut opened = opened.crash();
@@ -281,8 +278,6 @@ fn opens_wherever_it_is_cut_off(fixture: &[u8], version: u32) {
 
 #[test]
 fn disks_of_each_version_work_as_before_and_become_newer_ones() {
-    works_as_before(include_bytes!("../tests/fixtures/disk-v1.sectors"), 1);
-    works_as_before(include_bytes!("../tests/fixtures/disk-v2.sectors"), 2);
     works_as_before(include_bytes!("../tests/fixtures/disk-v3.sectors"), 3);
     works_as_before(include_bytes!("../tests/fixtures/disk-v4.sectors"), 4);
     works_as_before(include_bytes!("../tests/fixtures/disk-v5.sectors"), 5);
@@ -291,7 +286,6 @@ fn disks_of_each_version_work_as_before_and_become_newer_ones() {
 
 #[test]
 fn disks_of_each_version_open_wherever_a_checkpoint_was_cut_off() {
-    opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v1-checkpoint.sectors"), 1);
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v3-checkpoint.sectors"), 3);
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v4-checkpoint.sectors"), 4);
     opens_wherever_it_is_cut_off(include_bytes!("../tests/fixtures/disk-v5-checkpoint.sectors"), 5);

@@ -66,11 +66,6 @@ pub trait Store: Send {
     /// How far another disk has got.
     fn hear(&mut self, _: NodeId, _: Reached) {}
 
-    /// Whether it can mark sectors as out of date.
-    fn has_marks(&self) -> bool {
-        true
-    }
-
     /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
     fn read(&mut self, ticket: u64, first: u64, count: u64);
     /// The same, with the versions of the sectors.

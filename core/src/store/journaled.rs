@@ -25,12 +25,6 @@ impl Store for JournalStore {
         self.superblock.incarnation
     }
 
-    /// Marks are found again by the index. (Before any volume can be given parity that waits, disks get a version of
-    /// their own for them: an earlier Weft would take a marked sector for a lost one.)
-    fn has_marks(&self) -> bool {
-        self.superblock.has_marks()
-    }
-
     fn latest(&self) -> Timestamp {
         self.superblock.latest
     }

@@ -20,7 +20,7 @@ pub(super) const NOTHING_PROMISED: (u64, u64) = (u64::MAX, u64::MAX);
 impl JournalStore {
     /// Whether it keeps what it hears of others, and says how far it has got itself.
     pub(super) fn keeps_heard(&self) -> bool {
-        self.config.keeps_heard && self.superblock.has_index()
+        self.config.keeps_heard
     }
 
     /// Its node enters an epoch: what is promised from now on is promised in it.

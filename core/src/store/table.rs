@@ -141,7 +141,7 @@ pub(crate) struct Table {
     pub torn: BTreeMap<u64, TornPage>,
     /// At which checkpoints there may be pages.
     pub numbers: Numbers,
-    /// Which pages there must be; none on disks of version 1, and where data has only a length.
+    /// Which pages there must be; none before the disk is open, and where data has only a length.
     pub index: Option<Index>,
 }
 

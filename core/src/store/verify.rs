@@ -44,7 +44,7 @@ impl JournalStore {
     /// Sectors are scrubbed: looks at what belongs to them, if that has not been done just now.
     pub(super) fn verify(&mut self, first: u64, count: u64) {
         // What is being written may be read before or after it is.
-        if !self.superblock.has_index() || self.checkpoint.is_some() || count == 0 {
+        if self.checkpoint.is_some() || count == 0 {
             return;
         }
         let index_of = |page: u64| page / super::index::PAGES_PER_INDEX as u64;
@@ -170,7 +170,7 @@ impl JournalStore {
             (_, Err(wrong)) => Some(wrong),
             (Part::Table(page), Ok(bytes)) => self.table.differs(page, bytes),
             (Part::Index(page), Ok(bytes)) => {
-                let index = self.table.index.as_ref().expect("of version 2");
+                let index = self.table.index.as_ref().expect("the disk is open");
                 let written = page::decode(Kind::Index, index.disk, page, bytes);
                 match written {
                     Ok(written) => {
@@ -180,7 +180,7 @@ impl JournalStore {
                 }
             }
             (Part::Owners(page), Ok(bytes)) => {
-                let index = self.table.index.as_ref().expect("a disk with slots has an index");
+                let index = self.table.index.as_ref().expect("the disk is open");
                 match index.known(self.superblock.table_pages() + page) {
                     Known::Written(last) => self.slots.differs(index.disk, page, last, bytes),
                     // It is as it was formatted, or nobody can say.
@@ -203,7 +203,7 @@ impl JournalStore {
                 ));
             }
             Part::Index(page) => {
-                self.table.index.as_mut().expect("of version 2").mark_dirty(page);
+                self.table.index.as_mut().expect("the disk is open").mark_dirty(page);
                 self.damaged(format!(
                     "page {page} of the table's index is damaged: {wrong}; it is rewritten"
                 ));

@@ -212,7 +212,7 @@ impl JournalStore {
         let journaled = write.journaled;
         let overtaken = self.decide(ts, commit);
         if journaled {
-            if !overtaken.is_empty() && self.superblock.has_index() {
+            if !overtaken.is_empty() {
                 self.journal.add(Entry::Overtaken { ts, sectors: overtaken });
             }
             self.journal.add_outcome(ts, commit);
@@ -303,8 +303,8 @@ impl JournalStore {
             self.unlogged -= 1;
             match &mut self.checkpoint {
                 // Only the superblock shows, to who has heard of it, that the disk has this.
-                Some(checkpoint) if self.superblock.has_index() => checkpoint.placed(ts),
-                _ => self.events.push_back(Event::Placed(ts)),
+                Some(checkpoint) => checkpoint.placed(ts),
+                None => self.events.push_back(Event::Placed(ts)),
             }
         }
         if matches!(write.life, Life::Released { .. }) {

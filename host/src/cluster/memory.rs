@@ -92,12 +92,8 @@ struct Failed {
 impl Memory {
     /// The log in `dir`, and what it says.
     pub(super) fn open(dir: &Path) -> std::result::Result<(Memory, Stored), Trouble> {
-        let (stored, notes, is_witnessed) = Memory::read(dir)?;
-        let memory = Memory::of(dir, notes);
-        if !is_witnessed {
-            memory.write_witness().map_err(Trouble::Other)?;
-        }
-        Ok((memory, stored))
+        let (stored, witness) = Memory::read(dir)?;
+        Ok((Memory::of(dir, witness), stored))
     }
 
     /// A log of this member that is to be made, in the place of any that is there.
@@ -116,12 +112,11 @@ impl Memory {
 
     /// What the log in `dir` says, also while its process runs. Nothing is changed.
     pub(super) fn look(dir: &Path) -> Result<Stored> {
-        let (stored, ..) = Memory::read(dir)?;
-        Ok(stored)
+        Ok(Memory::read(dir)?.0)
     }
 
-    /// What the log says, what the witness is to say of it, and whether there was one.
-    fn read(dir: &Path) -> std::result::Result<(Stored, Witness, bool), Trouble> {
+    /// What the log says, and its witness.
+    fn read(dir: &Path) -> std::result::Result<(Stored, Witness), Trouble> {
         if let Some(why) = read(&dir.join(OUTDATED))? {
             return Err(Trouble::Lost(Error(String::from_utf8_lossy(&why).into_owned())));
         }
@@ -132,11 +127,10 @@ impl Memory {
             let text = "is missing: this process's votes are lost";
             return Err(Trouble::Lost(Error(format!("{} {text}", path.display()))));
         };
-        let (stored, notes) = Stored::open(&bytes, witness.as_deref()).map_err(|e| {
+        Stored::open(&bytes, witness.as_deref()).map_err(|e| {
             let error = Error(format!("{}: {e}", path.display()));
             if e.is_loss() { Trouble::Lost(error) } else { Trouble::Other(error) }
-        })?;
-        Ok((stored, notes, witness.is_some()))
+        })
     }
 
     /// What can be read of a log that is lost: for its map, and never to go on with.

@@ -146,11 +146,8 @@ fn read(path: &Path) -> Result<(String, BTreeMap<Key, Exposed>)> {
     };
     let wrong = |why: String| Error(format!("{}: {why}", path.display()));
     let file: File = toml::from_str(&text).map_err(|e| wrong(e.message().to_string()))?;
-    if !(1..=FORMAT).contains(&file.format) {
-        return Err(wrong(format!(
-            "it has format {}; this program reads 1 to {FORMAT}",
-            file.format
-        )));
+    if file.format != FORMAT {
+        return Err(wrong(format!("it has format {}; this program reads {FORMAT}", file.format)));
     }
     let known = file.exposed.iter().map(measured).collect::<Result<_>>();
     Ok((text, known.map_err(|Error(why)| wrong(why))?))
@@ -320,7 +317,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let entry = |disk: &str, watched: u64, byte_ns: &str| {
             format!(
-                "format = 1\n[[exposed]]\nnode = 1\ndisk = \"{disk}\"\nvolume = 2\nmost_bytes = 4096\n\
+                "format = 2\n[[exposed]]\nnode = 1\ndisk = \"{disk}\"\nvolume = 2\nmost_bytes = 4096\n\
                  watched_ns = {watched}\nunprotected_ns = 5\nbyte_ns = \"{byte_ns}\"\n"
             )
         };

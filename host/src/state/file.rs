@@ -33,9 +33,6 @@ pub(crate) const FORMAT: i64 = 4;
 /// The one before, in which every volume's extents are written out.
 const WRITTEN_OUT: i64 = 3;
 
-/// The one before that, which has neither checksum nor version. It is read, and written again at once.
-const WITHOUT_CHECKSUM: i64 = 2;
-
 const SECOND: Nanos = 1000 * MILLIS;
 
 /// How the line begins that holds the checksum.
@@ -44,7 +41,7 @@ const CHECKSUM: &str = "checksum = ";
 /// The file's content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Content {
-    /// Grows with each time that the content is written; 0 if it never was, or not with a version.
+    /// Grows with each time that the content is written; 0 if it never was.
     pub(crate) version: u64,
     pub(crate) cluster: u128,
     pub(crate) disk_size: u64,
@@ -57,7 +54,6 @@ pub(crate) struct Content {
 #[serde(deny_unknown_fields)]
 struct File {
     format: i64,
-    #[serde(default)]
     version: u64,
     cluster: String,
     nodes: usize,
@@ -422,10 +418,10 @@ pub(crate) fn read(text: &str) -> Result<Content> {
         Some(FORMAT | WRITTEN_OUT) if whole.is_none() => {
             return fail("its checksum is missing: it is damaged");
         }
-        Some(FORMAT | WRITTEN_OUT | WITHOUT_CHECKSUM) => {}
+        Some(FORMAT | WRITTEN_OUT) => {}
         Some(other) => {
             return fail(format!(
-                "it has format version {other}, and this program reads version {FORMAT}; use the program that wrote it"
+                "it has format version {other}, and this program reads versions {WRITTEN_OUT} and {FORMAT}; use the program that wrote it"
             ));
         }
         None => return fail("it has no format version, so it is not a Weft state file"),

@@ -136,9 +136,6 @@ impl State {
         recover::refuse_older(dir, &content, &text)?;
         let given_up = Vec::new();
         let mut state = State { dir: dir.to_path_buf(), _lock: lock, content, text, given_up };
-        if state.content.version == 0 {
-            state.save(state.content.clone())?;
-        }
         state.given_up = give_up_half_made(&mut state.content);
         Ok(state)
     }

@@ -342,23 +342,6 @@ fn a_file_of_the_version_before_is_read() {
     assert!(err.0.contains("its checksum is missing"), "{err}");
 }
 
-/// A file of before is opened once as it is, and has a checksum from then on.
-#[test]
-fn a_file_without_checksum_gets_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let map = State::create(dir.path(), &small()).unwrap().content.map.clone();
-    let path = dir.path().join("weft.toml");
-    let text = fs::read_to_string(&path).unwrap().replace("format = 4", "format = 2");
-    let old = text.lines().filter(|l| !l.starts_with("checksum") && !l.starts_with("version"));
-    fs::write(&path, old.collect::<Vec<_>>().join("\n")).unwrap();
-    let state = State::load(dir.path()).unwrap();
-    assert_eq!((state.content.version, &state.content.map), (1, &map));
-    drop(state);
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains("\nchecksum = \"") && text.contains("\nformat = 4\n"), "{text}");
-    assert_eq!(State::load(dir.path()).unwrap().content.version, 1);
-}
-
 /// Others on the machine read neither what hosts have stored nor what leads there.
 #[test]
 fn what_an_array_is_made_of_is_its_owners_alone() {

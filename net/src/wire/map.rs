@@ -23,21 +23,6 @@ use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 const MAX_UNIT: u64 = 1 << 32;
 const MAX_VOLUME: u64 = 1 << 60;
 
-/// The first version whose maps have settings of the cluster.
-const WITH_SETTINGS: u8 = 13;
-
-/// The first version whose volumes can be deleted and brought back.
-const WITH_DELETIONS: u8 = 13;
-
-/// The first version whose maps say when nodes were away.
-const WITH_TIMES_AWAY: u8 = 14;
-
-/// The first version whose maps say which disks are expected to fail.
-const WITH_SUSPECTS: u8 = 15;
-
-/// The first version whose maps have the rates at which disks are filled.
-const WITH_RATES: u8 = 16;
-
 /// The first version whose maps have the keys that nodes were admitted with.
 const WITH_KEYS: u8 = 18;
 
@@ -147,46 +132,17 @@ impl Wire for NodeInfo {
             removed: Wire::take(r)?,
             home: Wire::take(r)?,
             process: Wire::take(r)?,
-            suspect: r.version >= WITH_SUSPECTS && Wire::take(r)?,
+            suspect: Wire::take(r)?,
         })
     }
 }
 
-// The first two are what was a flag: whether it is a host.
+// The first two were a flag: whether it is a host.
 wire_enum!(NodeKind, "kind of node" { 0 = Disk, 1 = Host, 2 = Controller });
 
-/// Maps that were kept before there were any have none.
-impl Wire for Settings {
-    fn put(&self, w: &mut Writer) {
-        self.give_up_after.put(w);
-        self.rebuild_floor.put(w);
-        self.rebuild_ceiling.put(w);
-    }
-    fn take(r: &mut Reader<'_>) -> Read<Self> {
-        if r.version < WITH_SETTINGS {
-            return Ok(Settings::default());
-        }
-        let give_up_after = Wire::take(r)?;
-        let (rebuild_floor, rebuild_ceiling) = match r.version < WITH_RATES {
-            true => (None, None),
-            false => (Wire::take(r)?, Wire::take(r)?),
-        };
-        Ok(Settings { give_up_after, rebuild_floor, rebuild_ceiling })
-    }
-}
+wire_struct!(Settings { give_up_after, rebuild_floor, rebuild_ceiling });
 
-/// In maps of before no volume could be brought back.
-impl Wire for Deletion {
-    fn put(&self, w: &mut Writer) {
-        self.since.put(w);
-    }
-    fn take(r: &mut Reader<'_>) -> Read<Self> {
-        match r.version < WITH_DELETIONS {
-            true => Ok(Deletion::default()),
-            false => Ok(Deletion { since: Wire::take(r)? }),
-        }
-    }
-}
+wire_struct!(Deletion { since });
 
 /// In maps of before no keys are known.
 impl Wire for Home {
@@ -206,35 +162,11 @@ impl Wire for Home {
     }
 }
 
-/// Of maps of before it is not known when nodes were away.
-impl Wire for Attendance {
-    fn put(&self, w: &mut Writer) {
-        self.away.put(w);
-        self.stale_since.put(w);
-        self.counts_from.put(w);
-        self.forgot.put(w);
-        self.times_away.put(w);
-    }
-    fn take(r: &mut Reader<'_>) -> Read<Self> {
-        Ok(Attendance {
-            away: Wire::take(r)?,
-            stale_since: Wire::take(r)?,
-            counts_from: Wire::take(r)?,
-            forgot: Wire::take(r)?,
-            times_away: match r.version < WITH_TIMES_AWAY {
-                true => BTreeMap::new(),
-                false => Wire::take(r)?,
-            },
-        })
-    }
-}
+wire_struct!(Attendance { away, stale_since, counts_from, forgot, times_away });
 
 wire_struct!(TimeAway { from, until });
 
 wire_struct!(Extent { first, columns, filling, leaving });
-
-/// The first version whose volumes have ranges with a redundancy of their own.
-const WITH_RANGES: u8 = 17;
 
 wire_struct!(PolicyRange { first, end, redundancy });
 
@@ -271,10 +203,7 @@ impl Wire for Volume {
             visible: Wire::take(r)?,
             unordered_sharing: Wire::take(r)?,
             deletion: Wire::take(r)?,
-            ranges: match r.version < WITH_RANGES {
-                true => Vec::new(),
-                false => Wire::take(r)?,
-            },
+            ranges: Wire::take(r)?,
             hosts: match r.version < WITH_HOSTS {
                 true => None,
                 false => Wire::take(r)?,

@@ -42,7 +42,7 @@ use code::{Reader, Wire, Writer, wire_enum};
 pub const VERSION: u8 = 23;
 
 /// The oldest version whose maps are read: they have the encoding that maps have now, but for what came later.
-const OLDEST_KEPT: u8 = 11;
+const OLDEST_KEPT: u8 = 17;
 
 /// The most bulk data, real bytes and runs of zeros together, in one message.
 pub const MAX_BULK: usize = 16 << 20;

@@ -10,9 +10,6 @@ use weft_bytes::{BytesError, Read, at_most};
 use super::code::{Reader, Wire, Writer, wire_enum, wire_struct};
 use super::map::{WITH_BLOCKS, WITH_SCHEDULES};
 
-/// Policies may have commands block by block since this version.
-const WITH_COMMANDS: u8 = 15;
-
 /// Policies may have limits since this version.
 const WITH_LIMITS: u8 = 19;
 
@@ -85,12 +82,11 @@ impl Wire for Policy {
         let (ordering, sequencer) = (Wire::take(r)?, Wire::take(r)?);
         let flags = u8::take(r)?;
         let since = |version: u8, flag: u8| if r.version < version { 0 } else { flag };
-        let later = since(WITH_COMMANDS, BY_BLOCK)
-            | since(WITH_LIMITS, LIMITED)
+        let later = since(WITH_LIMITS, LIMITED)
             | since(WITH_P99, PROMISED)
             | since(WITH_SCHEDULES, SCHEDULED)
             | since(WITH_BLOCKS, LONG_BLOCKS);
-        let all = 1 | DEFERS | CONTROLLED | later;
+        let all = 1 | DEFERS | CONTROLLED | BY_BLOCK | later;
         at_most("the flags of a policy", flags.into(), all.into())?;
         let lost_wait = Wire::take(r)?;
         let redundancy = match flags & DEFERS {

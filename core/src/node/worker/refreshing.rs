@@ -114,7 +114,7 @@ impl Worker {
         if self.refreshing.search != Search::ToBegin {
             return;
         }
-        if self.store.data_sectors() == 0 || !self.store.has_marks() {
+        if self.store.data_sectors() == 0 {
             self.refreshing.search = Search::Done;
             return;
         }
@@ -196,7 +196,7 @@ impl Worker {
         let redundancy = *volume.redundancy_at(stripes.start);
         let (timing, area) = (redundancy.timing, volume.area_of(stripes.start));
         if timing == Timing::Immediate {
-            return self.store.has_marks();
+            return true;
         }
         let at_risk =
             self.config.heeds_suspects() && self.map.may_lose_a_disk(volume, stripes.clone());
@@ -212,8 +212,7 @@ impl Worker {
         let meets = |w: &Wanted| {
             w.volume == volume.id && w.stripes.start < stripes.end && stripes.start < w.stripes.end
         };
-        self.store.has_marks()
-            && !self.refreshing.wanted.iter().any(meets)
+        !self.refreshing.wanted.iter().any(meets)
             && (!adds
                 || never
                 || !self.would_exceed(ts, volume, area.unwrap_or(Area::Whole), &redundancy))

@@ -209,11 +209,6 @@ impl Worker {
             self.refuse(header.ts, Refusal::MarksAreGone, outbox);
             return false;
         }
-        // A disk of an older format keeps no marks: lost content can only be written in whole stripes.
-        if matches!(header.task, Task::Lose { .. }) && !self.store.has_marks() {
-            self.refuse(header.ts, Refusal::Aborted, outbox);
-            return false;
-        }
         if marked.is_some_and(|stripes| {
             !self.may_wait(&volume, (header.ts, stripes), adds, must, outbox.now)
         }) {

@@ -280,12 +280,8 @@ impl JournalStore {
     fn move_tail(&mut self) {
         let (tail, frame) = self.journal.advance();
         let sb = &mut self.superblock;
-        let moved = (sb.tail, sb.tail_frame) != (tail, frame);
         (sb.tail, sb.tail_frame) = (tail, frame);
-        match moved || sb.has_index() {
-            true => self.write_superblock(Purpose::Checkpoint, true),
-            false => self.next_stage(),
-        }
+        self.write_superblock(Purpose::Checkpoint, true);
     }
 
     /// What the superblock says is safe.

@@ -143,9 +143,8 @@ impl JournalStore {
         }
         if again && otherwise.is_none() {
             // The superblock names its number, as an apply entry would.
-            let mark = self.superblock.has_index();
             self.checkpoint = Some(c);
-            return self.place(mark);
+            return self.place(true);
         }
         if again && self.has_promised_nothing() {
             c.stage = Stage::Epoch;
@@ -174,8 +173,7 @@ impl JournalStore {
         let moves = !c.pointers.is_empty() || !c.dropped.is_empty();
         if !logged && sums.is_empty() && self.journal.used() == 0 && !moves {
             self.checkpoint = Some(c);
-            let has_index = self.superblock.has_index();
-            self.place(has_index || self.superblock.latest > self.latest_kept);
+            self.place(true);
             return;
         }
         let dropped = c.dropped.iter().map(|slot| (*slot, NOWHERE));
@@ -187,9 +185,7 @@ impl JournalStore {
         let entries = known().map(|(ts, w)| Entry::Known { ts: *ts, meta: w.meta.clone() });
         self.journal.name_known(entries);
         self.checkpoint = Some(c);
-        if self.superblock.has_index() {
-            self.journal.add(Entry::Checkpoint(self.superblock.sequence + 1));
-        }
+        self.journal.add(Entry::Checkpoint(self.superblock.sequence + 1));
         self.journal.add(Entry::Apply { sectors, pointers, sums });
         self.journal.urge();
         self.pump();
@@ -206,7 +202,7 @@ impl JournalStore {
         c: &Checkpoint,
         applied: Option<Vec<Applied>>,
     ) -> Option<Vec<Applied>> {
-        let applied = applied.filter(|_| self.superblock.has_index())?;
+        let applied = applied?;
         let computed: BTreeMap<u64, Applied> = c.finals.iter().map(|f| (f.sector, *f)).collect();
         let mut finals = Vec::with_capacity(applied.len());
         let mut same = true;

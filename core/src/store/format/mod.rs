@@ -4,9 +4,9 @@
 //! | sectors | what |
 //! |---|---|
 //! | 0, 1 | superblock, written in turn |
-//! | then 2 M | copies of the cluster map, from version 2 on |
+//! | then 2 M | copies of the cluster map |
 //! | then J | journal |
-//! | then I | index of the table, from version 2 on |
+//! | then I | index of the table |
 //! | then T | table: 16 bytes for each data sector |
 //! | then D | data |
 //! | then 2 O | owners of the slots, two copies, from version 4 on |
@@ -114,16 +114,6 @@ pub enum FormatError {
         expected: u64,
         /// Sectors that there are.
         found: u64,
-    },
-    /// Frames are missing between others, on a disk of version 1.
-    #[error(
-        "its journal is corrupt: frame {missing} is unreadable though frame {later} follows it"
-    )]
-    Hole {
-        /// The first frame that cannot be read.
-        missing: u64,
-        /// A later one that can.
-        later: u64,
     },
     /// Too small to hold anything.
     #[error(

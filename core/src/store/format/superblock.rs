@@ -39,7 +39,7 @@ pub struct Superblock {
     pub tail_frame: u64,
     /// No write prepared on this disk before the tail has a later timestamp.
     pub latest: Timestamp,
-    /// Sectors of each of the two copies of the cluster map; 0 on small disks and those of version 1.
+    /// Sectors of each of the two copies of the cluster map; 0 on small disks.
     pub map: u64,
     /// The last epoch that the disk's node had entered.
     pub life: Epoch,
@@ -178,16 +178,6 @@ impl Superblock {
         }
     }
 
-    /// Whether the disk has an index of its table, and keeps what others have reached.
-    pub fn has_index(&self) -> bool {
-        Version::of(self.version).is_ok_and(|v| v.has_index)
-    }
-
-    /// Whether sectors can be marked as out of date.
-    pub fn has_marks(&self) -> bool {
-        Version::of(self.version).is_ok_and(|v| v.has_marks)
-    }
-
     /// Whether the journal has checksums of the pages that a checkpoint writes.
     pub fn has_page_sums(&self) -> bool {
         Version::of(self.version).is_ok_and(|v| v.has_page_sums)
@@ -246,10 +236,7 @@ impl Superblock {
 
     /// Pages (sectors) of the index.
     pub fn index_pages(&self) -> u64 {
-        match self.has_index() {
-            true => (self.table_pages() + self.owner_pages()).div_ceil(PAGES_PER_INDEX as u64),
-            false => 0,
-        }
+        (self.table_pages() + self.owner_pages()).div_ceil(PAGES_PER_INDEX as u64)
     }
 
     /// First sector of the table.
@@ -326,14 +313,12 @@ impl Superblock {
             w.u64(field);
         }
         w.u64(self.latest.0);
-        if self.has_index() {
-            w.u64(self.map);
-            w.u64(self.life);
-            w.u64(self.index_sum);
-            w.u32(u32::from(self.forgot));
-            put_heard(&mut w, self.heard.iter().map(|(n, r)| (*n, *r)));
-            w.u64(self.durable_before);
-        }
+        w.u64(self.map);
+        w.u64(self.life);
+        w.u64(self.index_sum);
+        w.u32(u32::from(self.forgot));
+        put_heard(&mut w, self.heard.iter().map(|(n, r)| (*n, *r)));
+        w.u64(self.durable_before);
         if Version::of(self.version).is_ok_and(|v| v.has_slots) {
             w.u64(self.slot);
             w.u64(self.spare);
@@ -374,14 +359,14 @@ impl Superblock {
             tail: r.u64()?,
             tail_frame: r.u64()?,
             latest: Timestamp(r.u64()?),
+            map: r.u64()?,
+            life: r.u64()?,
+            index_sum: r.u64()?,
+            forgot: r.u32()? != 0,
+            heard: take_heard(r)?.into_iter().collect(),
+            durable_before: r.u64()?,
             ..Superblock::unread()
         };
-        if version.has_index {
-            (sb.map, sb.life, sb.index_sum) = (r.u64()?, r.u64()?, r.u64()?);
-            sb.forgot = r.u32()? != 0;
-            sb.heard = take_heard(r)?.into_iter().collect();
-            sb.durable_before = r.u64()?;
-        }
         if version.has_slots {
             (sb.slot, sb.spare) = (r.u64()?, r.u64()?);
             sb.unclaimed_lost = r.u64()? != 0;
@@ -452,19 +437,5 @@ mod tests {
                 Err(BytesError::Bounds { value: u64::MAX, .. })
             ));
         }
-    }
-
-    #[test]
-    fn a_disk_of_version_1_is_divided_as_it_always_was() {
-        let sb = Superblock {
-            version: 1,
-            map: 0,
-            durable_before: 0,
-            slot: 0,
-            spare: 0,
-            ..Superblock::divide(7, 3, 9, 100_000, 4096).unwrap()
-        };
-        assert_eq!((sb.journal_start(), sb.table_start()), (2, 4098));
-        assert_eq!(Superblock::decode(&sb.encode()), Ok(sb));
     }
 }

@@ -13,16 +13,12 @@ use super::superblock::Superblock;
 /// Version of the format that new disks get.
 pub const FORMAT_VERSION: u32 = 6;
 /// The oldest version that this code reads, and writes on disks that have it.
-pub const OLDEST_VERSION: u32 = 1;
+pub const OLDEST_VERSION: u32 = 3;
 
 /// A version of the format.
 pub struct Version {
     /// The number that superblocks name.
     pub number: u32,
-    /// Whether its disks have an index of the table, copies of the cluster map, and what others know.
-    pub has_index: bool,
-    /// Whether sectors of its disks can be marked as out of date.
-    pub has_marks: bool,
     /// Whether its disks are divided into slots, if they are large enough.
     pub has_slots: bool,
     /// Whether its journal has checksums of the pages that a checkpoint writes.
@@ -46,25 +42,10 @@ pub enum Opening {
 
 /// All versions that there have been.
 pub const VERSIONS: &[Version] = &[
-    version(1, Opening::AsItIs),
-    Version { has_index: true, ..version(2, Opening::Convert(to_newest)) },
-    Version { has_index: true, has_marks: true, ..version(3, Opening::Convert(to_newest)) },
+    version(3, Opening::Convert(to_newest)),
+    Version { has_slots: true, ..version(4, Opening::Convert(to_newest)) },
+    Version { has_slots: true, has_page_sums: true, ..version(5, Opening::Convert(to_newest)) },
     Version {
-        has_index: true,
-        has_marks: true,
-        has_slots: true,
-        ..version(4, Opening::Convert(to_newest))
-    },
-    Version {
-        has_index: true,
-        has_marks: true,
-        has_slots: true,
-        has_page_sums: true,
-        ..version(5, Opening::Convert(to_newest))
-    },
-    Version {
-        has_index: true,
-        has_marks: true,
         has_slots: true,
         has_page_sums: true,
         has_spaces: true,
@@ -78,19 +59,10 @@ pub const VERSIONS: &[Version] = &[
 
 /// A version whose disks have none of what came later.
 const fn version(number: u32, opening: Opening) -> Version {
-    Version {
-        number,
-        has_index: false,
-        has_marks: false,
-        has_slots: false,
-        has_page_sums: false,
-        has_spaces: false,
-        opening,
-    }
+    Version { number, has_slots: false, has_page_sums: false, has_spaces: false, opening }
 }
 
-/// A disk without marks is one on which none stands yet, one without slots says so with zeros, and one without address spaces has
-/// no thin volumes. From the next checkpoint on the journal has checksums of pages.
+/// A disk without slots says so with zeros, and one without address spaces has no thin volumes. From the next checkpoint on the journal has checksums of pages.
 fn to_newest(superblock: Superblock) -> Superblock {
     Superblock { version: FORMAT_VERSION, ..superblock }
 }
@@ -129,13 +101,8 @@ mod tests {
     use weft_bytes::checksum;
 
     /// A version whose superblock is converted, and that differs in nothing else.
-    pub const CONVERTED: Version =
-        Version { has_index: true, has_marks: true, ..version(900, Opening::Convert(to_newest)) };
-    pub const REFUSED: Version = Version {
-        has_index: true,
-        has_marks: true,
-        ..version(901, Opening::Refuse("it was a draft"))
-    };
+    pub const CONVERTED: Version = version(900, Opening::Convert(to_newest));
+    pub const REFUSED: Version = Version { ..version(901, Opening::Refuse("it was a draft")) };
 
     fn disk_of(version: u32) -> Vec<u8> {
         let fresh = Superblock::divide(7, 3, 9, 700, 512).expect("it is large enough");
@@ -187,7 +154,9 @@ mod tests {
             released.collect::<Vec<_>>(),
             (OLDEST_VERSION..=FORMAT_VERSION).collect::<Vec<_>>()
         );
-        assert_eq!(Version::of(77).err(), Some(FormatError::Version(77)));
+        for unknown in [1, 2, 77] {
+            assert_eq!(Version::of(unknown).err(), Some(FormatError::Version(unknown)));
+        }
     }
 
     #[test]
@@ -206,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_refused_is_left_as_it_is() {
-        let mut disk = disk_of(2);
+        let mut disk = disk_of(3);
         for copy in disk[..2 * SECTOR_BYTES].chunks_exact_mut(SECTOR_BYTES) {
             copy[8..12].copy_from_slice(&REFUSED.number.to_le_bytes());
             let crc = checksum::crc32c(&copy[..SECTOR_BYTES - 4]);
@@ -220,7 +189,7 @@ mod tests {
         assert_eq!(refused(&mut disk), "its format is version 901: it was a draft");
         assert!(disk == before);
         // One copy is enough: a newer Weft has begun to write this disk.
-        disk[..SECTOR_BYTES].copy_from_slice(&disk_of(2)[..SECTOR_BYTES]);
+        disk[..SECTOR_BYTES].copy_from_slice(&disk_of(3)[..SECTOR_BYTES]);
         assert_eq!(refused(&mut disk), "its format is version 901: it was a draft");
     }
 }

@@ -309,7 +309,7 @@ impl JournalStore {
         if of_journal {
             recovery.unreadable.0.insert(at - first);
         }
-        if recovery.unreadable.1 > MOST_UNREADABLE || (of_journal && !self.superblock.has_index()) {
+        if recovery.unreadable.1 > MOST_UNREADABLE {
             return self.fail(error);
         }
         self.damaged(format!("sector {at} cannot be read: {error}"));
@@ -361,10 +361,8 @@ impl JournalStore {
         let recovery = self.recovery.as_mut().expect("opening");
         recovery.cut_off = last_sums(frames.iter().flat_map(|(_, _, entries)| entries));
         (recovery.frames, recovery.journal) = (frames, bytes);
-        if self.superblock.has_index() {
-            let pages = self.superblock.table_pages() + self.superblock.owner_pages();
-            self.table.index = Some(Index::new(self.superblock.incarnation, pages));
-        }
+        let pages = self.superblock.table_pages() + self.superblock.owner_pages();
+        self.table.index = Some(Index::new(self.superblock.incarnation, pages));
         self.read_index(0);
     }
 
@@ -434,9 +432,6 @@ impl JournalStore {
     /// has cut off is not used again: an older page of the table would pass for a newer one. But refused pages are
     /// rewritten before, since with that superblock their numbers count.
     pub(in crate::store) fn recovery_flushed(&mut self) {
-        if !self.superblock.has_index() {
-            return self.opened();
-        }
         if self.write_refused() == 0 {
             self.write_found_index();
         }

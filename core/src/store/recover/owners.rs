@@ -40,7 +40,7 @@ impl JournalStore {
             return self.read_copy(first, 1);
         }
         let other = std::mem::take(&mut recovery.other_copy);
-        let index = self.table.index.as_ref().expect("a disk with slots has an index");
+        let index = self.table.index.as_ref().expect("it has been read");
         let known = (index, &self.table.numbers);
         let claims = &mut recovery.claims;
         let found = self.slots.load(known, claims, (table, first), [&other, &bytes]);

@@ -20,12 +20,7 @@ impl JournalStore {
         let bytes = std::mem::take(&mut recovery.journal);
         let frames = std::mem::take(&mut recovery.frames);
         let missing = self.superblock.tail_frame + frames.len() as u64;
-        // Without an index the disk would be refused: only certain holes count.
-        let least = missing + u64::from(!self.superblock.has_index());
-        if let Some(later) = later_frame(&self.superblock, &bytes, least) {
-            if !self.superblock.has_index() {
-                return self.refuse(FormatError::Hole { missing, later });
-            }
+        if let Some(later) = later_frame(&self.superblock, &bytes, missing) {
             let what = match later == missing {
                 true => format!("frame {missing} of the journal is not where it should be"),
                 false => format!(
@@ -124,7 +119,7 @@ impl JournalStore {
         let anew = anew.map_or(1, |fixed| fixed.head.sectors());
         let first =
             unreadable.iter().find(|s| **s >= end || **s < anew || **s == end % sb.journal.max(1));
-        first.copied().filter(|_| sb.has_index())
+        first.copied()
     }
 
     /// Whether the index, or a page of it, is older than the superblock, or damaged: then some pages of the table

@@ -181,7 +181,7 @@ fn shown(disk: &OnDisk, newest: &Newest) -> (PathBuf, Vec<u64>, String) {
 fn what_of(disk: &OnDisk) -> &'static str {
     match (disk.of, disk.keeps) {
         (None, _) => "is not a readable Weft disk",
-        (_, false) => "has no copies: it is small, or of an older format",
+        (_, false) => "has no copies: it is too small",
         (_, true) => "has no intact copy",
     }
 }

@@ -7,8 +7,9 @@ use super::*;
 /// What a layout is in a map, which must never change either.
 #[test]
 fn grids_have_their_bytes_and_others_are_refused() {
-    let taken =
-        |bytes: [u8; 13]| Layout::take(&mut Reader::new(WITH_SETTINGS, &bytes, Bytes::new()));
+    let taken = |bytes: [u8; 13]| {
+        Layout::take(&mut Reader::new(super::super::VERSION, &bytes, Bytes::new()))
+    };
     let bytes = |data: u32, parity: u32, rows: u32| {
         let mut out = [0; 13];
         out[..4].copy_from_slice(&data.to_le_bytes());
@@ -25,7 +26,8 @@ fn grids_have_their_bytes_and_others_are_refused() {
     Layout::DrNet.put(&mut w);
     let drnet = [20, 0, 0, 0, 10, 0, 0, 0, 8];
     assert_eq!(w.finish().0, drnet);
-    let whole = |bytes: &[u8]| Layout::take(&mut Reader::new(WITH_SETTINGS, bytes, Bytes::new()));
+    let whole =
+        |bytes: &[u8]| Layout::take(&mut Reader::new(super::super::VERSION, bytes, Bytes::new()));
     assert_eq!(whole(&drnet), Ok(Layout::DrNet));
     assert!(whole(&[19, 0, 0, 0, 10, 0, 0, 0, 8]).is_err());
     assert_eq!(taken(bytes(6, 6, 2)).unwrap(), grid);
