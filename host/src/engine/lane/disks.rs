@@ -67,7 +67,7 @@ impl Disks {
 
     /// Whether a disk's operations end by themselves, so that the time until then is the disk's.
     pub(super) fn are_timed(&self, disk: &Disk) -> bool {
-        self.emulated.is_some() || !disk.volatile
+        self.are_emulated() || !disk.volatile
     }
 
     /// Begins an operation. One that is done at once has ended by the next [`Disks::collect`].

@@ -297,7 +297,7 @@ impl Lane {
                 seat.begins(&request, begun);
             }
             let Some(disk) = seat.disk.as_ref().filter(|_| lives) else { continue };
-            self.waiting.begun(tag);
+            self.waiting.begun(tag, disks.are_emulated());
             disks.begin(tag, disk, request, &mut self.ended);
         }
         disks.collect(&mut self.ended)?;
@@ -312,10 +312,12 @@ impl Lane {
 
     /// An operation has ended.
     pub(super) fn feed_ended(&mut self, tag: Tag, result: DiskResult) {
-        self.waiting.ended(tag);
         let now = self.clock.now();
-        let Some(seat) = self.seats.get_mut(tag.node).and_then(Option::as_mut) else { return };
-        if let Some(took) = seat.ends((tag.life, tag.id), now).filter(|took| *took >= SLOW_DISK) {
+        let seat = self.seats.get_mut(tag.node).and_then(Option::as_mut);
+        let Some(seat) = seat else { return self.waiting.ended(tag, None) };
+        let took = seat.ends((tag.life, tag.id), now);
+        self.waiting.ended(tag, took);
+        if let Some(took) = took.filter(|took| *took >= SLOW_DISK) {
             self.said.push_back(Said::SlowDisk(tag.node, took));
         }
         if seat.life != tag.life {

@@ -1,11 +1,13 @@
 //! Disk operations that wait to be begun. Those that somebody waits for go first and all at once. Those that put in
 //! place what is durable already go in small portions, and between two portions sockets have their turn: a
 //! checkpoint of a thousand sectors would otherwise be a pause of many milliseconds for every host of the process. Each disk
-//! has placing operations of its own in work, so one that does not answer does not stop the others' checkpoints.
+//! has placing operations of its own in work, so one that does not answer does not stop the others' checkpoints. A slow
+//! disk is given few at a time: what somebody waits for would have to wait for them, too.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use weft_core::store::{DiskOp, DiskRequest, Urgency};
+use weft_core::units::{MILLIS, Nanos};
 
 use crate::disk::queue::DiskQueue;
 use crate::disk::uring::Tag;
@@ -16,6 +18,10 @@ const PORTION_BYTES: u64 = 256 << 10;
 
 /// The most placing operations of a disk in work: a quarter of what a device is given at a time.
 const MOST_PLACING: usize = DiskQueue::DEEPEST as usize / 4;
+
+/// The most of a slow disk: one whose placing operations take longer than this.
+const FEWEST_PLACING: usize = 4;
+const SLOW: Nanos = 2 * MILLIS;
 
 /// See the module.
 #[derive(Default)]
@@ -28,15 +34,34 @@ pub(super) struct Waiting {
 }
 
 /// Placing operations of a disk.
-#[derive(Default)]
 struct Placing {
     waiting: VecDeque<(Tag, DiskRequest)>,
     in_work: usize,
+    /// How many may be: fewer after each that took long, one more after each that did not.
+    most: usize,
+    /// That number stays, so that the disk takes the time that its model says.
+    is_emulated: bool,
+}
+
+impl Default for Placing {
+    fn default() -> Placing {
+        Placing { waiting: VecDeque::new(), in_work: 0, most: MOST_PLACING, is_emulated: false }
+    }
 }
 
 impl Placing {
     fn next(&mut self) -> Option<(Tag, DiskRequest)> {
-        if self.in_work < MOST_PLACING { self.waiting.pop_front() } else { None }
+        if self.in_work < self.most { self.waiting.pop_front() } else { None }
+    }
+
+    fn ended(&mut self, took: Option<Nanos>) {
+        self.in_work -= 1;
+        self.most = match took {
+            _ if self.is_emulated => MOST_PLACING,
+            None => self.most,
+            Some(took) if took > SLOW => (self.most * 3 / 4).max(FEWEST_PLACING),
+            Some(_) => (self.most + 1).min(MOST_PLACING),
+        };
     }
 }
 
@@ -91,17 +116,19 @@ impl Waiting {
         Some(next)
     }
 
-    /// An operation with this tag has been begun.
-    pub fn begun(&mut self, tag: Tag) {
+    /// An operation with this tag has been begun, perhaps on an emulated disk.
+    pub fn begun(&mut self, tag: Tag, is_emulated: bool) {
         if tag.urgency == Urgency::Placing {
-            self.placing.entry(tag.node).or_default().in_work += 1;
+            let placing = self.placing.entry(tag.node).or_default();
+            placing.in_work += 1;
+            placing.is_emulated = is_emulated;
         }
     }
 
-    /// One has ended.
-    pub fn ended(&mut self, tag: Tag) {
+    /// One has ended, after this time, if that is known.
+    pub fn ended(&mut self, tag: Tag, took: Option<Nanos>) {
         if tag.urgency == Urgency::Placing {
-            self.placing.get_mut(&tag.node).expect("it has been begun").in_work -= 1;
+            self.placing.get_mut(&tag.node).expect("it has been begun").ended(took);
         }
     }
 
@@ -117,7 +144,7 @@ impl Waiting {
 
     /// Whether something waits that could be begun now.
     pub fn has_work(&self) -> bool {
-        let placing = |p: &Placing| !p.waiting.is_empty() && p.in_work < MOST_PLACING;
+        let placing = |p: &Placing| !p.waiting.is_empty() && p.in_work < p.most;
         !self.awaited.is_empty() || self.placing.values().any(placing)
     }
 }
@@ -147,7 +174,7 @@ mod tests {
         let mut portion = Portion::default();
         let mut begun = Vec::new();
         while let Some((tag, _)) = waiting.next(&mut portion) {
-            waiting.begun(tag);
+            waiting.begun(tag, false);
             begun.push(tag);
         }
         begun
@@ -170,9 +197,9 @@ mod tests {
             "enough are in work"
         );
         assert!(!waiting.is_empty());
-        waiting.ended(second[0]);
+        waiting.ended(second[0], None);
         assert_eq!(begin(&mut waiting).len(), 1);
-        first[100..].iter().chain(&second[1..]).for_each(|tag| waiting.ended(*tag));
+        first[100..].iter().chain(&second[1..]).for_each(|tag| waiting.ended(*tag, None));
         assert_eq!(begin(&mut waiting).len(), PORTION);
         assert_eq!(begin(&mut waiting).len(), 100 - 3 * PORTION - 1);
         assert!(waiting.is_empty());
@@ -189,7 +216,7 @@ mod tests {
         while waiting.has_work() {
             let begun = begin(&mut waiting);
             ended += begun.len();
-            begun.iter().for_each(|tag| waiting.ended(*tag));
+            begun.iter().for_each(|tag| waiting.ended(*tag, None));
         }
         assert_eq!(ended, 1000);
         assert!(!waiting.is_empty());
@@ -210,5 +237,25 @@ mod tests {
         let mut waiting = Waiting::default();
         (0..8).for_each(|id| push(&mut waiting, id, Urgency::Placing, PORTION_BYTES / 2));
         assert_eq!(begin(&mut waiting).len(), 2);
+    }
+
+    #[test]
+    fn a_slow_disk_is_given_few_at_a_time_until_it_is_fast_again() {
+        let mut placing = Placing::default();
+        let mut most_after = |operations: usize, took: Nanos| {
+            for _ in 0..operations {
+                placing.in_work += 1;
+                placing.ended(Some(took));
+            }
+            placing.most
+        };
+        assert_eq!(most_after(100, SLOW), MOST_PLACING);
+        assert_eq!(most_after(1, SLOW + 1), MOST_PLACING * 3 / 4);
+        assert_eq!(most_after(100, SLOW + 1), FEWEST_PLACING);
+        assert_eq!(most_after(20, 0), FEWEST_PLACING + 20);
+        let mut waiting = Waiting { placing: [(0, placing)].into(), ..Waiting::default() };
+        (0..100).for_each(|id| push(&mut waiting, id, Urgency::Placing, 1));
+        assert_eq!(begin(&mut waiting).len(), FEWEST_PLACING + 20);
+        assert!(!waiting.has_work());
     }
 }
