@@ -184,6 +184,10 @@ pub trait Store: Send {
     fn checkpoint(&mut self, now: bool, held_back: HeldBack<'_>);
     /// The oldest prepared write that was aborted without that being safe yet: after a crash it is prepared again.
     fn oldest_abort(&self) -> Option<Timestamp>;
+    /// All such writes.
+    fn unsafe_aborts(&self) -> Vec<Timestamp> {
+        Vec::new()
+    }
     /// Writes outcomes that no prepare has carried along.
     fn flush_outcomes(&mut self);
 

@@ -205,13 +205,17 @@ impl Journal {
         self.urgent |= !self.pending.is_empty();
     }
 
-    /// The oldest write whose abort is not safe yet.
-    pub fn oldest_abort(&self) -> Option<Timestamp> {
-        let aborts = self.unsaid().filter_map(|e| match e {
+    /// The writes whose aborts are not safe yet.
+    pub fn unsafe_aborts(&self) -> impl Iterator<Item = Timestamp> + '_ {
+        self.unsaid().filter_map(|e| match e {
             Entry::Outcome { ts, commit: false } => Some(*ts),
             _ => None,
-        });
-        aborts.min()
+        })
+    }
+
+    /// The oldest of them.
+    pub fn oldest_abort(&self) -> Option<Timestamp> {
+        self.unsafe_aborts().min()
     }
 
     /// Nothing waits that anyone must be told of, and nothing is being written.

@@ -216,6 +216,10 @@ impl Store for JournalStore {
         self.journal.oldest_abort()
     }
 
+    fn unsafe_aborts(&self) -> Vec<Timestamp> {
+        self.journal.unsafe_aborts().collect()
+    }
+
     fn flush_outcomes(&mut self) {
         JournalStore::flush_outcomes(self);
     }

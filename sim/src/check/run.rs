@@ -10,7 +10,6 @@ mod giving_up;
 mod hosts;
 mod lulls;
 mod members;
-mod no_space;
 mod operator;
 mod ranges;
 mod rare;
@@ -34,7 +33,6 @@ use self::giving_up::GivingUp;
 use self::hosts::Client;
 use self::lulls::Lulls;
 use self::members::Members;
-use self::no_space::NoSpace;
 use self::operator::Operator;
 use self::rare::Rare;
 use self::reserving::Reserving;
@@ -92,7 +90,7 @@ struct Run {
     /// Whose file systems are full, and when.
     full_rng: Rng,
     /// Writes that were refused for that.
-    no_space: NoSpace,
+    no_space: u64,
     /// Which disks have errors by rate, and when, in runs in which some do.
     error_rng: Option<Rng>,
     /// Slow disks whose nodes are taken out, in runs in which they are.
@@ -158,7 +156,6 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
     let begun = run.begin();
     let phases = begun.and_then(|()| (0..options.phases).try_for_each(|p| run.phase(p)));
     let result = phases.and_then(|()| {
-        run.judge_refused(Nanos::MAX);
         let mut ops = run.ops.clone();
         run.leave_out_what_clocks_spoil(&mut ops);
         run.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
@@ -491,7 +488,7 @@ impl Run {
             detours: self.world.detours(),
             forged: self.world.forged(),
             given_up: self.world.given_up(),
-            no_space: self.no_space.count,
+            no_space: self.no_space,
             taken_out: self.slow_disks.as_ref().map_or((0, 0), |s| s.counts),
             unremembered: self.world.unremembered,
             fingerprint,

@@ -1,14 +1,15 @@
 //! Requests of a host to all disks at once: to make written content durable (a flush), to compute deferred parity, or
-//! to list exposed or lost data. They are done when each disk has reported its part.
+//! to list exposed or lost data. Also flushes of aborts before a write is refused. They are done when each disk has reported its part.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use super::Originator;
 use super::requests::{Answer, OpenRequest, joined};
+use super::{Job, Originator};
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::worker::joined_losses;
-use crate::node::{Body, HostData, LostRange, MOST_LOST};
+use crate::node::{Body, HostData, HostError, LostRange, MOST_LOST};
 use crate::plan::Range;
 use crate::policy;
 use crate::units::{Nanos, NodeId, VolumeId};
@@ -16,10 +17,19 @@ use crate::units::{Nanos, NodeId, VolumeId};
 /// A flush, or the refreshing of a range, in progress.
 #[derive(Clone, Hash)]
 pub(super) struct Flush {
-    request: u64,
+    then: Then,
     asks: Asks,
     left: BTreeSet<NodeId>,
     asked: Nanos,
+}
+
+/// The next step when all disks have answered.
+#[derive(Clone, Hash)]
+enum Then {
+    /// A host's request is answered.
+    Answer(u64),
+    /// A write fails, which has not happened and must not.
+    Refuse(Box<Job>, HostError),
 }
 
 /// The request to the disks.
@@ -81,11 +91,40 @@ impl Originator {
         self.ask_disks(id, Asks::Exposed(volume.id, range), outbox);
     }
 
+    /// A host's write fails, and must never happen. An attempt at it may have been prepared by some nodes, whose aborts are
+    /// not durable: if all power failed now they would commit it. So it fails when they are.
+    pub(super) fn refuse(&mut self, job: Job, error: HostError, outbox: &mut Outbox) {
+        let is_voted = |v: &&Arc<Volume>| v.policy.is_journaled() && v.policy.commit.is_voted();
+        match self.map.volumes.get(&job.volume).filter(is_voted) {
+            Some(_) => {
+                self.ask_for(Then::Refuse(Box::new(job), error), Asks::Flush, outbox);
+            }
+            None => self.finish(job, Err(error), outbox),
+        }
+    }
+
+    /// The disks that have to answer.
+    fn disks_asked(&self, then: &Then) -> BTreeSet<NodeId> {
+        let all = self.map.with_disks();
+        let Then::Refuse(job, _) = then else { return all.collect() };
+        let Some(volume) = self.map.volumes.get(&job.volume) else { return BTreeSet::new() };
+        let extent = volume.extent_of(job.what.first_stripe(volume));
+        let its = |node: &NodeId| {
+            volume.extents.get(extent).is_some_and(|extent| extent.column_of(*node).is_some())
+        };
+        all.filter(its).collect()
+    }
+
     fn ask_disks(&mut self, request: u64, asks: Asks, outbox: &mut Outbox) {
-        let left = self.map.with_disks().collect();
-        let id = self.flushes.add(Flush { request, asks, left, asked: outbox.now });
+        self.ask_for(Then::Answer(request), asks, outbox);
+    }
+
+    fn ask_for(&mut self, then: Then, asks: Asks, outbox: &mut Outbox) {
+        let left = self.disks_asked(&then);
+        let request = then.request();
+        let id = self.flushes.add(Flush { then, asks, left, asked: outbox.now });
         // In a new epoch all disks are asked again, and earlier answers do not count.
-        match self.requests.get_mut(&request).map(|r| &mut r.answer) {
+        match request.and_then(|id| self.requests.get_mut(&id)).map(|r| &mut r.answer) {
             Some(Answer::Refreshed(left)) => *left = 0,
             Some(Answer::Lost(bytes, found)) => (*bytes, *found) = (0, Vec::new()),
             Some(Answer::Exposed(range, found)) => {
@@ -109,7 +148,7 @@ impl Originator {
     /// In a new epoch all disks are asked again.
     pub(super) fn enter_flushes(&mut self, outbox: &mut Outbox) {
         for flush in self.flushes.take_all() {
-            self.ask_disks(flush.request, flush.asks, outbox);
+            self.ask_for(flush.then, flush.asks, outbox);
         }
     }
 
@@ -125,7 +164,7 @@ impl Originator {
     pub fn on_refreshed(&mut self, from: NodeId, id: u64, left: u64, outbox: &mut Outbox) {
         let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
-            && let Some(request) = self.requests.get_mut(&flush.request)
+            && let Some(request) = flush.then.request().and_then(|id| self.requests.get_mut(&id))
             && let Answer::Refreshed(sum) = &mut request.answer
         {
             *sum += left;
@@ -144,7 +183,7 @@ impl Originator {
     ) {
         let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
-            && let Some(request) = self.requests.get_mut(&flush.request)
+            && let Some(request) = flush.then.request().and_then(|id| self.requests.get_mut(&id))
             && let Answer::Lost(sum, all) = &mut request.answer
         {
             *sum += bytes;
@@ -167,7 +206,7 @@ impl Originator {
     ) {
         let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
-            && let Some(request) = self.requests.get_mut(&flush.request)
+            && let Some(request) = flush.then.request().and_then(|id| self.requests.get_mut(&id))
             && let Answer::Exposed(range, all) = &mut request.answer
         {
             range.len = range.len.min(until.saturating_sub(range.offset));
@@ -178,10 +217,24 @@ impl Originator {
 
     /// Ends the request when it waits for no disk any more.
     fn end_flush(&mut self, id: u64, outbox: &mut Outbox) {
-        if let Some(flush) = self.flushes.take_if(id, |f| f.left.is_empty())
-            && let Some(request) = self.requests.remove(&flush.request)
-        {
-            outbox.reply(flush.request, request.result());
+        match self.flushes.take_if(id, |f| f.left.is_empty()).map(|flush| flush.then) {
+            Some(Then::Answer(id)) => {
+                if let Some(request) = self.requests.remove(&id) {
+                    outbox.reply(id, request.result());
+                }
+            }
+            Some(Then::Refuse(job, error)) => self.finish(*job, Err(error), outbox),
+            None => {}
+        }
+    }
+}
+
+impl Then {
+    /// The host's request that is answered.
+    fn request(&self) -> Option<u64> {
+        match self {
+            Then::Answer(id) => Some(*id),
+            Then::Refuse(..) => None,
         }
     }
 }

@@ -68,7 +68,7 @@ impl Originator {
             (Purpose::Host(_), What::Verify { .. }) | (Purpose::Repair, _) => {
                 self.retry_later(job, outbox);
             }
-            (Purpose::Host(_), _) => self.finish(job, Err(HostError::NoSpace), outbox),
+            (Purpose::Host(_), _) => self.refuse(job, HostError::NoSpace, outbox),
             (Purpose::Rebuild, _) => {
                 for waiting in self.take_waiting_for(&job) {
                     self.lacks_space(waiting, outbox);

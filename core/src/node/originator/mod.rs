@@ -329,7 +329,7 @@ impl Originator {
             return self.recall(job, which, &volume, outbox);
         }
         if writes && self.is_outdated(&job, &volume) {
-            return self.finish(job, Err(HostError::Outdated), outbox);
+            return self.refuse(job, HostError::Outdated, outbox);
         }
         if job.locked.as_ref().is_some_and(|l| l.avoid != avoid) {
             self.unlock_job(&mut job, outbox);

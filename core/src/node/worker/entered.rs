@@ -8,6 +8,8 @@ pub(super) struct Entered {
     /// Zero before it has entered one.
     first: Timestamp,
     floor: Timestamp,
+    /// Writes from before may be undecided, or their aborts not durable.
+    settles: bool,
 }
 
 impl Entered {
@@ -17,7 +19,17 @@ impl Entered {
         if self.first == Timestamp::ZERO {
             self.first = floor;
         }
-        self.floor = floor;
+        (self.floor, self.settles) = (floor, true);
+    }
+
+    /// Whether writes from before it may be undecided, or their aborts not durable.
+    pub fn settles(&self) -> bool {
+        self.settles
+    }
+
+    /// All writes from before it are durably decided.
+    pub fn is_settled(&mut self) {
+        self.settles = false;
     }
 
     /// The time of the first epoch that it entered; zero before.

@@ -108,6 +108,9 @@ impl Worker {
         let begun: Vec<_> = begun.map(|(ts, _)| *ts).collect();
         begun.into_iter().for_each(|ts| self.drop_txn(ts));
         self.entered.enter(floor);
+        // Their originators ask again.
+        self.tickets.forget_flushes();
+        self.stalled.forget_flushes();
         self.remember_less();
         self.remember_less_of_relying(&before);
         self.admission.raise_floor(floor);
@@ -212,9 +215,18 @@ impl Worker {
         self.txns.insert(found.ts, Box::new(txn));
     }
 
-    /// Make what has been written safe.
+    /// Make what has been written safe, and the aborts of writes that have not happened.
     pub fn on_flush(&mut self, from: NodeId, id: u64) {
-        let ticket = self.tickets.issue(Ticket::Flush { to: from, id });
+        let aborts = self.store.unsafe_aborts();
+        if aborts.is_empty() {
+            return self.begin_flush(from, id);
+        }
+        self.stalled.flush((from, id), aborts);
+        self.store.flush_outcomes();
+    }
+
+    pub(super) fn begin_flush(&mut self, to: NodeId, id: u64) {
+        let ticket = self.tickets.issue(Ticket::Flush { to, id });
         self.store.flush(ticket);
     }
 }

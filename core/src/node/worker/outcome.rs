@@ -136,6 +136,12 @@ impl Worker {
 
     /// The outcome of a write is durable on this disk.
     pub(super) fn on_outcome_safe(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        if self.entered.settles() {
+            self.stalled.wake();
+        }
+        for (to, id) in self.stalled.outcome_is_safe(ts) {
+            self.begin_flush(to, id);
+        }
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let Phase::Committed { safe } = &mut txn.phase else { return };
         *safe = true;

@@ -193,6 +193,10 @@ impl Worker {
         {
             return;
         }
+        if self.awaits_safe_aborts() {
+            return self.stalled.read(ts);
+        }
+        let job = &self.reads[&ts];
         let before = self.before_read(ts, job.ordering, job.ranges());
         if before == Before::Undecided {
             let ranges: Vec<Range<u64>> = job.ranges().collect();

@@ -28,6 +28,24 @@ impl Worker {
         outbox.send(from, Body::Answer { ts, standing });
     }
 
+    /// Whether a read has to wait until aborts from before this epoch are durable. If all power failed before that, their
+    /// writes would be prepared again at all participants, and commit: a reader must not have seen that they had not
+    /// happened.
+    pub(super) fn awaits_safe_aborts(&mut self) -> bool {
+        if !self.entered.settles() || !self.config.waits_for_safe_aborts() {
+            return false;
+        }
+        let floor = self.entered.floor();
+        if self.store.oldest_abort().is_some_and(|ts| ts <= floor) {
+            self.store.flush_outcomes();
+            return true;
+        }
+        if self.txns.keys().next().is_none_or(|ts| *ts > floor) {
+            self.entered.is_settled();
+        }
+        false
+    }
+
     /// The other participants with a say in a write, unless too much of its volume is lost to decide anything.
     pub(super) fn voters(&self, ts: Timestamp) -> Option<Vec<NodeId>> {
         let txn = &self.txns[&ts];

@@ -1,14 +1,16 @@
-//! Writes and reads that wait for earlier writes, and are checked again when one is decided.
+//! Writes and reads that wait for earlier writes, and are checked again when one is decided; flushes that wait for aborts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::units::Timestamp;
+use crate::units::{NodeId, Timestamp};
 
 /// Writes and reads that waited at the last check. Some may have ended.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Stalled {
     writes: BTreeSet<Timestamp>,
     reads: BTreeSet<Timestamp>,
+    /// Flushes of other nodes, by their numbers there, and the aborts that must be durable before them.
+    flushes: BTreeMap<(NodeId, u64), BTreeSet<Timestamp>>,
     /// Something that they may wait for has changed.
     has_changed: bool,
 }
@@ -22,6 +24,25 @@ impl Stalled {
     /// A read waits.
     pub fn read(&mut self, ts: Timestamp) {
         self.reads.insert(ts);
+    }
+
+    /// A flush waits until these aborts are durable.
+    pub fn flush(&mut self, flush: (NodeId, u64), aborts: Vec<Timestamp>) {
+        self.flushes.entry(flush).or_insert_with(|| aborts.into_iter().collect());
+    }
+
+    /// Nobody waits for flushes any more.
+    pub fn forget_flushes(&mut self) {
+        self.flushes.clear();
+    }
+
+    /// The outcome of a write is durable. Returns the flushes that have waited for that, and wait for no other.
+    pub fn outcome_is_safe(&mut self, ts: Timestamp) -> Vec<(NodeId, u64)> {
+        if self.flushes.is_empty() {
+            return Vec::new();
+        }
+        self.flushes.values_mut().for_each(|aborts| _ = aborts.remove(&ts));
+        self.flushes.extract_if(.., |_, aborts| aborts.is_empty()).map(|(flush, _)| flush).collect()
     }
 
     /// Something that they may wait for has changed.
@@ -47,5 +68,27 @@ impl Stalled {
     /// The writes and the reads that look again now.
     pub fn take(&mut self) -> (BTreeSet<Timestamp>, BTreeSet<Timestamp>) {
         (std::mem::take(&mut self.writes), std::mem::take(&mut self.reads))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_waits_for_all_its_aborts() {
+        let at = |n| Timestamp::new(n, NodeId(0));
+        let (one, two) = ((NodeId(1), 7), (NodeId(2), 7));
+        let mut stalled = Stalled::default();
+        stalled.flush(one, vec![at(1), at(2)]);
+        stalled.flush(two, vec![at(2)]);
+        // Repeated: the aborts since then are not its own.
+        stalled.flush(one, vec![at(3)]);
+        assert_eq!(stalled.outcome_is_safe(at(1)), []);
+        assert_eq!(stalled.outcome_is_safe(at(2)), [one, two]);
+        assert_eq!(stalled.outcome_is_safe(at(3)), []);
+        stalled.flush(one, vec![at(4)]);
+        stalled.forget_flushes();
+        assert_eq!(stalled.outcome_is_safe(at(4)), []);
     }
 }

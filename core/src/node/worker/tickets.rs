@@ -74,9 +74,17 @@ impl Tickets {
 
     /// The results of searches for stale nodes are not needed any more.
     pub fn forget_scans(&mut self) {
-        let is_scan = |(_, what): &mut (u64, Ticket)| matches!(what, Ticket::Dirty | Ticket::Own);
+        self.forget(|what| matches!(what, Ticket::Dirty | Ticket::Own));
+    }
+
+    /// Nobody waits for flushes any more. The numbers of a node that has restarted begin again.
+    pub fn forget_flushes(&mut self) {
+        self.forget(|what| matches!(what, Ticket::Flush { .. }));
+    }
+
+    fn forget(&mut self, which: impl Fn(&Ticket) -> bool) {
         for (place, there) in self.issued.iter_mut().enumerate() {
-            if there.take_if(is_scan).is_some() {
+            if there.take_if(|(_, what)| which(what)).is_some() {
                 self.free.push(place as u32);
             }
         }
@@ -100,6 +108,9 @@ mod tests {
         let flush = tickets.issue(Ticket::Flush { to: NodeId(0), id: 7 });
         assert!(matches!(tickets.take(marks), Some(Ticket::Marks)));
         assert!(matches!(tickets.take(flush), Some(Ticket::Flush { id: 7, .. })));
+        let flush = tickets.issue(Ticket::Flush { to: NodeId(0), id: 8 });
+        tickets.forget_flushes();
+        assert!(tickets.take(flush).is_none(), "it is asked for again");
         assert!(tickets.take(u64::MAX).is_none());
     }
 }

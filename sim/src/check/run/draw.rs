@@ -24,7 +24,6 @@ use super::giving_up::GivingUp;
 use super::hosts::Client;
 use super::lulls::Lulls;
 use super::members::Members;
-use super::no_space::NoSpace;
 use super::operator::Operator;
 use super::rare::Rare;
 use super::reserving::Reserving;
@@ -260,7 +259,7 @@ impl Run {
             hang_rng: Rng::with_seed(seed ^ 0x0000_a4a6),
             start_rng: Rng::with_seed(seed ^ 0x0005_7a47),
             full_rng: Rng::with_seed(seed ^ 0x000f_0111),
-            no_space: NoSpace::default(),
+            no_space: 0,
             error_rng: erring::rng(seed, options.faults.errors),
             slow_disks: options.takes_out.then(|| SlowDisks::draw(seed)),
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),

@@ -6,7 +6,7 @@ use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::{Range, chunks, together};
 use weft_core::policy::{Commit, Policy};
-use weft_core::units::{MILLIS, Nanos, NodeId};
+use weft_core::units::{MILLIS, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, numbers};
 use super::members::Members;
@@ -290,7 +290,6 @@ impl Run {
                 self.error = Some(text);
             }
         }
-        self.judge_refused(self.world.now());
         self.has_seen(pieces.start);
         self.tell_answer(n, pieces);
         true
@@ -310,22 +309,14 @@ impl Run {
     /// A request was refused since a disk's file system is full. One of a single piece has not happened, but
     /// zeros are written in pieces that nobody counts.
     fn found_no_space(&mut self, n: usize, pieces: std::ops::Range<u32>) {
-        self.no_space.count += 1;
+        self.no_space += 1;
         let may_have_begun = !self.ops[&pieces.start].did.is_known_by_number()
             || self.places.is_some()
             || self.volume.policy.commit == Commit::Limited
             || self.may_be_unknown(n);
         match pieces.len() == 1 && !may_have_begun {
-            true => self.no_space.refused(self.world.now(), self.world.lives(), pieces),
+            true => self.did_nothing(pieces),
             false => self.left_open(pieces),
-        }
-    }
-
-    /// Removes refused writes that never happen, as is known at a time, from the history.
-    pub(super) fn judge_refused(&mut self, now: Nanos) {
-        let (lives, disks_hang) = (self.world.lives(), self.options.faults.hangs);
-        for pieces in self.no_space.take_settled(now, lives, disks_hang) {
-            self.did_nothing(pieces);
         }
     }
 
