@@ -186,6 +186,11 @@ impl Job {
         }
     }
 
+    /// Whether it goes round columns that are there.
+    pub fn takes_detour(&self) -> bool {
+        self.detour.is_some_and(|columns| !columns.is_empty())
+    }
+
     /// The next attempt reads again.
     pub fn is_to_read(&mut self) {
         if let (Some(m), What::Write(_, data)) = (&mut self.modifies, &mut self.what) {

@@ -137,6 +137,11 @@ impl Originator {
             Refusal::Erased { column: seat, parts, .. } if self.is_away(&job, parts[0].0, seat) => {
                 return self.retry(job);
             }
+            // What a detour needs may be out of date where the column itself is not, and other stripes may need it.
+            Refusal::Erased { .. } if job.takes_detour() => {
+                job.detour = Some(ColumnSet::EMPTY);
+                return self.retry(job);
+            }
             Refusal::Erased { column: seat, parts, behind, marked, known } => {
                 let volume = self.map.volumes.get(&job.volume);
                 let column = volume.map_or(seat, |v| v.geometry.layout.column_at(parts[0].0, seat));

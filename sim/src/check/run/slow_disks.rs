@@ -20,6 +20,8 @@ pub(super) struct SlowDisks {
     /// How long a disk may be slow in this phase.
     after: Nanos,
     back_off: BackOff,
+    /// Until when it is looked in this phase.
+    until: Nanos,
     /// Since when no disk has been out or behind.
     whole_since: Option<Nanos>,
     /// How often a node was taken out, and how often one came back before the faults stopped.
@@ -30,7 +32,7 @@ impl SlowDisks {
     pub fn draw(seed: u64) -> SlowDisks {
         let rng = Rng::with_seed(seed ^ 0x0051_0bd1_5c00);
         let back_off = BackOff::new(MILLIS, MILLIS);
-        SlowDisks { rng, after: 0, back_off, whole_since: None, counts: (0, 0) }
+        SlowDisks { rng, after: 0, back_off, until: 0, whole_since: None, counts: (0, 0) }
     }
 
     fn whole_for(&mut self, is_whole: bool, now: Nanos) -> Nanos {
@@ -49,6 +51,7 @@ impl Run {
         slow.after = slow.rng.u64(MILLIS..5 * MILLIS);
         let shortest = slow.rng.u64(MILLIS..15 * MILLIS);
         slow.back_off = BackOff::new(shortest, 4 * shortest);
+        slow.until = self.world.now() + 2 * span;
         self.world.conditions.slow = Some((victim, TIMES));
         (0..2 * span / LOOK).for_each(|n| self.plan(n * LOOK, Fault::Watch(victim)));
     }
@@ -79,6 +82,11 @@ impl Run {
             if let Some(slow) = self.slow_disks.as_mut() {
                 slow.back_off.goes(now);
                 slow.counts.0 += 1;
+                // Hosts may wait for it: what it has may be exposed.
+                let left = slow.back_off.left(now).unwrap_or(0);
+                if now + left >= slow.until {
+                    self.plan(left, Fault::Watch(node));
+                }
             }
             self.fault(Fault::Kill(node, false));
         }

@@ -76,6 +76,11 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_823_534, // a node that had computed lost content for a conditional write took no part in writing it
         9_823_915, // a conditional write of content that is permanently lost began again a thousand times
         9_825_381, // the same
+        9_836_293, // a slow disk was taken out for as long as the phase lasted
+        9_836_792, // a read round a slow disk met parity that is never computed
+        9_813_258, // a disk that had lost claims to slots counted as whole in the next phase
+        9_839_536, // all power failed after a write had been refused, and it happened
+        9_842_920, // the same
     ];
     for seed in seeds {
         assert!(run_seed(seed, Options::DEFAULT).is_ok(), "seed {seed}");
