@@ -19,6 +19,23 @@ type UnitPart = (VolumeId, u64, usize, Span);
 /// A unit of a volume: volume, stripe, seat.
 type Unit = (VolumeId, u64, usize);
 
+/// What a column lacks, as its node says ([`Refusal::Erased`]).
+struct Lacked {
+    seat: usize,
+    parts: Vec<(u64, Span)>,
+    why: Lack,
+}
+
+#[derive(PartialEq)]
+enum Lack {
+    /// It has missed writes.
+    Behind,
+    /// It has missed writes, and does not know yet which.
+    Unknown,
+    Lost,
+    Marked,
+}
+
 /// Content being rebuilt, and the jobs that wait for it.
 #[derive(Clone, Default, Hash)]
 pub(super) struct Rebuilds {
@@ -99,65 +116,77 @@ impl Originator {
             }
             return self.part(job, outbox);
         }
-        let (seat, column, parts, behind) = match refusal {
+        match refusal {
             Refusal::Late(latest) => {
                 self.clock.see(latest);
                 self.is_passed_over(&mut job);
-                return self.retry_later(job, outbox);
+                self.retry_later(job, outbox);
             }
             Refusal::Busy => {
                 job.doubts_loss();
                 // Jobs that conflict with each other are refused at about the same time. They would conflict again
                 // without pauses that grow and differ.
                 let most = (self.config.lock_timeout / 4) << job.attempts.min(MOST_DOUBLINGS_BUSY);
-                return self.retry_after(job, most, outbox);
+                self.retry_after(job, most, outbox);
             }
             // The content to copy is there by now.
             Refusal::Aborted if self.is_copied(&job) => {
-                return self.finish(job, Ok(HostData::Done), outbox);
+                self.finish(job, Ok(HostData::Done), outbox);
             }
             // Nothing there is lost or needs a mark any more.
             Refusal::Aborted if job.accepts || matches!(job.what, What::Lose { .. }) => {
-                return self.finish(job, Ok(HostData::Done), outbox);
+                self.finish(job, Ok(HostData::Done), outbox);
             }
-            Refusal::Aborted => return self.retry(job),
-            Refusal::Full => return self.lacks_space(job, outbox),
+            Refusal::Aborted => self.retry(job),
+            Refusal::Full => self.lacks_space(job, outbox),
             // Single stripes may be computable, from other columns.
             _ if !job.with.is_empty() => {
                 job.with = ColumnSet::EMPTY;
-                return self.retry(job);
+                self.retry(job);
             }
-            Refusal::MarksAreGone => return self.marks_are_gone(job),
+            Refusal::MarksAreGone => self.marks_are_gone(job),
             Refusal::MustNotWait => {
                 self.is_unwilling(&job, outbox.now);
                 job.must_not_wait = true;
-                return self.retry(job);
-            }
-            // The column's node said so before it was lost, and the map knows now: the column is avoided.
-            Refusal::Erased { column: seat, parts, .. } if self.is_away(&job, parts[0].0, seat) => {
-                return self.retry(job);
-            }
-            // What a detour needs may be out of date where the column itself is not, and other stripes may need it.
-            Refusal::Erased { .. } if job.takes_detour() => {
-                job.detour = Some(ColumnSet::EMPTY);
-                return self.retry(job);
+                self.retry(job);
             }
             Refusal::Erased { column: seat, parts, behind, marked, known } => {
-                let volume = self.map.volumes.get(&job.volume);
-                let column = volume.map_or(seat, |v| v.geometry.layout.column_at(parts[0].0, seat));
-                if known {
-                    job.bad.insert(column);
-                }
-                if marked {
-                    job.marked.insert(column);
-                }
-                let needs_all = job.purpose == Purpose::Rebuild || job.reads_first();
-                if marked && !needs_all && self.is_data(&job, &parts, seat) {
-                    return self.lacks_for_good(job, column, outbox);
-                }
-                (seat, column, parts, behind)
+                let why = match (behind, marked) {
+                    (true, _) if known => Lack::Behind,
+                    (true, _) => Lack::Unknown,
+                    (false, true) => Lack::Marked,
+                    (false, false) => Lack::Lost,
+                };
+                self.lacks_content(job, Lacked { seat, parts, why }, outbox);
             }
-        };
+        }
+    }
+
+    /// A column lacks the content that a job needs.
+    fn lacks_content(&mut self, mut job: Job, lacked: Lacked, outbox: &mut Outbox) {
+        let Lacked { seat, parts, why } = lacked;
+        let behind = matches!(why, Lack::Behind | Lack::Unknown);
+        // The column's node said so before it was lost, and the map knows now: the column is avoided.
+        if self.is_away(&job, parts[0].0, seat) {
+            return self.retry(job);
+        }
+        // What a detour needs may be out of date where the column itself is not, and other stripes may need it.
+        if job.takes_detour() {
+            job.detour = Some(ColumnSet::EMPTY);
+            return self.retry(job);
+        }
+        let volume = self.map.volumes.get(&job.volume);
+        let column = volume.map_or(seat, |v| v.geometry.layout.column_at(parts[0].0, seat));
+        if why != Lack::Unknown {
+            job.bad.insert(column);
+        }
+        if why == Lack::Marked {
+            job.marked.insert(column);
+        }
+        let needs_all = job.purpose == Purpose::Rebuild || job.reads_first();
+        if why == Lack::Marked && !needs_all && self.is_data(&job, &parts, seat) {
+            return self.lacks_for_good(job, column, outbox);
+        }
         let lacking = self.volumes_lacking(job.volume, parts[0].0, column, behind);
         let copied = lacking.iter().any(|id| self.copies_column(*id, parts[0].0, column));
         // A rebuild avoids missing columns. If it had those rebuilt first, two columns of one stripe could wait for
