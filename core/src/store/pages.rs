@@ -14,25 +14,35 @@ impl JournalStore {
     /// The pages of the table for the places of these sectors and of those below them, each once and in order.
     pub(super) fn pages_of(&self, first: u64, count: u64) -> Vec<u64> {
         let mut pages = Vec::new();
-        self.add_pages_of(first..first + count, &mut pages);
-        for below in self.all_below(first..first + count) {
-            self.add_pages_of(below, &mut pages);
+        let mut sectors = first..first + count;
+        while !sectors.is_empty() {
+            let run = self.slots.run_of(sectors.clone());
+            sectors.start = run.end;
+            self.add_pages_of(run.clone(), &mut pages);
+            match self.placed_beneath(run.start) {
+                Some(placed) => {
+                    let in_slot = |slot| self.slots.in_slot(run.start, slot);
+                    let below = placed.into_iter().map(in_slot);
+                    below.for_each(|at| {
+                        self.add_pages_of(at..at + (run.end - run.start), &mut pages)
+                    });
+                }
+                None => {
+                    let below = self.all_below(run).into_iter();
+                    below.for_each(|sectors| self.add_pages_of(sectors, &mut pages));
+                }
+            }
         }
         pages.sort_unstable();
         pages.dedup();
         pages
     }
 
+    /// Adds those of sectors that are in one slot, or in none.
     fn add_pages_of(&self, sectors: Range<u64>, pages: &mut Vec<u64>) {
-        let (mut sector, end) = (sectors.start, sectors.end);
-        while sector < end {
-            // In a slot, and behind all of them, what follows on a sector follows on its place.
-            let slot = self.slots.slot_of(sector);
-            let next = slot.map_or(end, |slot| self.slots.sectors_of(slot).end.min(end));
-            if let Some(place) = self.slots.place_of(sector) {
-                pages.extend(page_of(place)..=page_of(place + (next - sector) - 1));
-            }
-            sector = next;
+        if let Some(place) = self.slots.place_of(sectors.start) {
+            // What follows on a sector follows on its place.
+            pages.extend(page_of(place)..=page_of(place + (sectors.end - sectors.start) - 1));
         }
     }
 

@@ -102,8 +102,40 @@ impl JournalStore {
     /// What a sector shows: its own layers and entry, with those of the sectors below it unless it has content of its
     /// own. Also its place, or that of the sector whose entry it is. All their pages are in memory.
     pub(super) fn seen(&mut self, sector: u64) -> (Over, TableEntry, Option<u64>) {
-        let (mut layers, mut entry) = self.layers(sector);
+        self.seen_over(sector, self.placed_beneath(sector).as_deref())
+    }
+
+    /// The same over these slots with a place, if they are known.
+    pub(super) fn seen_over(
+        &mut self,
+        sector: u64,
+        placed: Option<&[u64]>,
+    ) -> (Over, TableEntry, Option<u64>) {
+        let (mut layers, entry) = self.layers(sector);
+        if layers.content.is_some() || entry != TableEntry::FRESH {
+            return (layers, entry, self.slots.place_of(sector));
+        }
+        let (under, entry, place) = self.shown_beneath(sector, placed);
+        layers.underlay(under);
+        (layers, entry, place)
+    }
+
+    /// What the sectors below one show, over these slots with a place, if they are known.
+    fn shown_beneath(
+        &mut self,
+        sector: u64,
+        placed: Option<&[u64]>,
+    ) -> (Over, TableEntry, Option<u64>) {
+        let (mut layers, mut entry) = (Over::default(), TableEntry::FRESH);
         let mut at = sector;
+        if let Some(placed) = placed {
+            let mut slots = placed.iter();
+            while let Some(slot) = slots.next().filter(|_| entry == TableEntry::FRESH) {
+                at = self.slots.in_slot(sector, *slot);
+                entry = self.entry(at);
+            }
+            return (layers, entry, self.slots.place_of(at));
+        }
         while layers.content.is_none() && entry == TableEntry::FRESH {
             let Some(below) = self.below(at) else { break };
             let (under, of_below) = self.layers(below);
@@ -167,8 +199,9 @@ impl JournalStore {
     pub(super) fn base(&mut self, layers: &Over, sector: u64) -> Base {
         let entry = self.entry(sector);
         match self.below(sector).filter(|_| self.config.adds_to_shown()) {
-            Some(below) if layers.content.is_none() && entry == TableEntry::FRESH => {
-                let (layers, entry, place) = self.seen(below);
+            Some(_) if layers.content.is_none() && entry == TableEntry::FRESH => {
+                let placed = self.placed_beneath(sector);
+                let (layers, entry, place) = self.shown_beneath(sector, placed.as_deref());
                 assert!(layers.deltas.is_empty(), "content below a view is applied first");
                 Base::of(&layers, entry, place)
             }

@@ -103,11 +103,19 @@ impl JournalStore {
     fn step_read(&mut self, ticket: u64) {
         let Some(job) = self.reads.get(&ticket) else { return };
         let (first, count) = (job.first, job.count);
+        self.look_beneath(first..first + count);
         if !self.want(self.pages_of(first, count)) {
             self.reads.get_mut(&ticket).expect("just seen").deferred = true;
             return;
         }
-        let sources: Vec<Source> = (first..first + count).map(|s| self.source(s)).collect();
+        let mut sources = Vec::with_capacity(count as usize);
+        let mut next = first;
+        while next < first + count {
+            let run = self.slots.run_of(next..first + count);
+            let placed = self.placed_beneath(run.start);
+            next = run.end;
+            sources.extend(run.map(|sector| self.source_over(sector, placed.as_deref())));
+        }
         if first >= SPACE_SECTORS && sources.iter().all(|source| matches!(source.base, Base::Hole))
         {
             self.look_for_empty(first..first + count);
@@ -130,7 +138,12 @@ impl JournalStore {
 
     /// What a sector consists of right now.
     pub(super) fn source(&mut self, sector: u64) -> Source {
-        let (layers, entry, place) = self.seen(sector);
+        self.source_over(sector, self.placed_beneath(sector).as_deref())
+    }
+
+    /// The same over these slots with a place, if they are known.
+    fn source_over(&mut self, sector: u64, placed: Option<&[u64]>) -> Source {
+        let (layers, entry, place) = self.seen_over(sector, placed);
         Source {
             version: layers.newest().max(entry.version),
             base: Base::of(&layers, entry, place),

@@ -86,6 +86,9 @@ impl JournalStore {
                 self.events.push_back(Event::Scanned(ticket, job.found));
                 return;
             };
+            if what.sees_through() {
+                runs.iter().for_each(|run| self.look_beneath(run.clone()));
+            }
             let mut pages: Vec<u64> =
                 runs.iter().flat_map(|r| self.pages_of(r.start, r.end - r.start)).collect();
             pages.sort_unstable();

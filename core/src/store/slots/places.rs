@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::beneath::{self, Beneath};
 use super::shown::{Placed, Shown};
 use crate::store::sparse::Sparse;
 use crate::store::views::Views;
@@ -26,6 +27,7 @@ pub(super) struct Places {
     /// The same of all others.
     placed_thin: u64,
     shown: Shown,
+    beneath: Beneath,
 }
 
 /// An address space of a thin volume.
@@ -41,7 +43,8 @@ impl Places {
     pub fn new(slots: u64, size: u64, has_spaces: bool) -> Places {
         let per_space = if has_spaces { SPACE_SECTORS.checked_div(size).unwrap_or(0) } else { 0 };
         let (own, thin) = (Sparse::new(slots), BTreeMap::new());
-        Places { own, thin, per_space, placed: 0, placed_thin: 0, shown: Shown::default() }
+        let (shown, beneath) = (Shown::default(), Beneath::default());
+        Places { own, thin, per_space, placed: 0, placed_thin: 0, shown, beneath }
     }
 
     /// Slots of space 0.
@@ -120,6 +123,7 @@ impl Places {
             let mut shown = std::mem::take(&mut self.shown);
             shown.changed(at, to != 0, self);
             self.shown = shown;
+            self.beneath.changed(at.1);
         }
     }
 
@@ -129,6 +133,37 @@ impl Places {
             let mut shown = std::mem::take(&mut self.shown);
             shown.set_views(views, size, self);
             self.shown = shown;
+            self.beneath.clear();
+        }
+    }
+
+    /// Whether a slot has a place, if there is one of this number.
+    fn is_placed(&self, slot: u64) -> Option<bool> {
+        self.is_slot(slot).then(|| self.get(slot) != 0)
+    }
+
+    /// Finds the slots with a place below one, if that is not known yet. A slot has `size` sectors.
+    pub fn look_beneath(&mut self, slot: u64, views: &Views, size: u64) {
+        let Some((space, at)) = self.space_of(slot) else { return };
+        // Where nothing lies over anything, changes of places are not followed.
+        if !self.shown.is_empty() && !self.beneath.has(space, at) {
+            let found = beneath::look(slot, size, views, |below| self.is_placed(below));
+            self.beneath.insert(space, at, found);
+        }
+    }
+
+    /// The slots with a place below one, from the upper to the lower, if they have been found.
+    pub fn beneath(&self, slot: u64) -> Option<&[u64]> {
+        let (space, at) = self.space_of(slot)?;
+        self.beneath.get(space, at)
+    }
+
+    /// Checks the remembered slots below others by looking again.
+    pub fn check_beneath(&self, views: &Views, size: u64) {
+        for (space, at, found) in self.beneath.all() {
+            let slot = space * self.per_space + at;
+            let again = beneath::look(slot, size, views, |below| self.is_placed(below));
+            assert_eq!(found, again.as_deref(), "slots with a place below slot {slot}");
         }
     }
 
@@ -213,7 +248,7 @@ mod tests {
     use crate::store::View;
 
     /// Slots get and lose places at random, and spaces come to lie over others: the numbers are those that a count of all
-    /// finds.
+    /// finds, and the remembered slots below others are those that another look finds.
     #[test]
     fn slots_that_are_shown_are_counted() {
         const SIZE: u64 = 16;
@@ -230,6 +265,7 @@ mod tests {
             Views::new(over_0.into_iter().flatten().chain(over_1).collect())
         };
         let mut places = Places::new(100, SIZE, true);
+        let (mut views, mut found) = (Views::default(), [0; 4]);
         let mut draw = 1_u64;
         for round in 0..4000 {
             draw = draw
@@ -238,10 +274,17 @@ mod tests {
             let (space, slot, place) = (draw >> 33 & 3, draw >> 40 & 31, draw >> 50 & 1);
             places.set(space * per_space + slot, place as u32);
             if round % 100 == 50 {
-                places.set_views(&all(if round % 200 == 50 { 1 } else { 2 }), SIZE);
+                views = all(if round % 200 == 50 { 1 } else { 2 });
+                places.set_views(&views, SIZE);
             }
             places.check_shown();
+            let above = (draw >> 35 & 3) * per_space + (draw >> 42 & 31);
+            places.look_beneath(above, &views, SIZE);
+            places.check_beneath(&views, SIZE);
+            let beneath = places.beneath(above);
+            found[beneath.map_or(3, <[u64]>::len)] += 1;
         }
+        assert!(found.iter().all(|count| *count > 50), "{found:?}");
         let shown = |space, below| {
             let within = (4..8).chain(20..30);
             let mut shows = within.filter(|at| places.has(below, *at) && !places.has(space, *at));

@@ -3,6 +3,7 @@
 //! is prepared; so whatever was prepared finds a place.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::Slots;
 use crate::store::views::Views;
@@ -144,6 +145,23 @@ impl Slots {
     /// Address spaces lie over one another like this now.
     pub fn set_views(&mut self, views: &Views) {
         self.places.set_views(views, self.size);
+    }
+
+    /// Finds the slots with a place that those of these sectors may show, so that it is known afterwards.
+    pub fn look_beneath(&mut self, sectors: Range<u64>, views: &Views) {
+        for slot in sectors.start / self.size..sectors.end.div_ceil(self.size) {
+            self.places.look_beneath(slot, views, self.size);
+        }
+    }
+
+    /// Checks the remembered slots below others.
+    pub fn check_beneath(&self, views: &Views) {
+        self.places.check_beneath(views, self.size);
+    }
+
+    /// The slots with a place below one that was looked at, from the upper to the lower.
+    pub fn placed_beneath(&self, slot: u64) -> Option<&[u64]> {
+        self.places.beneath(slot)
     }
 }
 
