@@ -14,23 +14,32 @@ impl JournalStore {
     /// The pages of the table for the places of these sectors and of those below them, each once and in order.
     pub(super) fn pages_of(&self, first: u64, count: u64) -> Vec<u64> {
         let mut pages = Vec::new();
-        let mut sectors = first..first + count;
-        while !sectors.is_empty() {
-            let run = self.slots.run_of(sectors.clone());
-            sectors.start = run.end;
-            self.add_pages_of(run.clone(), &mut pages);
-            match self.placed_beneath(run.start) {
-                Some(placed) => {
-                    let in_slot = |slot| self.slots.in_slot(run.start, slot);
-                    let below = placed.into_iter().map(in_slot);
-                    below.for_each(|at| {
-                        self.add_pages_of(at..at + (run.end - run.start), &mut pages)
-                    });
+        self.add_pages_of(first..first + count, &mut pages);
+        for below in self.all_below(first..first + count) {
+            self.add_pages_of(below, &mut pages);
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    /// The pages for the places of these sectors and of those that they show; of all below them where it is not known which they
+    /// show.
+    pub(super) fn pages_shown(&self, sectors: Range<u64>) -> Vec<u64> {
+        let mut pages = Vec::new();
+        let mut left = sectors;
+        while !left.is_empty() {
+            let sectors = self.slots.run_of(left.clone());
+            left.start = sectors.end;
+            match self.runs_beneath(sectors.start) {
+                Some(runs) if runs.is_empty() => self.add_pages_of(sectors, &mut pages),
+                Some(runs) => {
+                    self.add_pages_of(sectors.clone(), &mut pages);
+                    for shown in sectors.filter_map(|sector| self.shown_by(sector, &runs)) {
+                        pages.extend(self.slots.place_of(shown).map(page_of));
+                    }
                 }
-                None => {
-                    let below = self.all_below(run).into_iter();
-                    below.for_each(|sectors| self.add_pages_of(sectors, &mut pages));
-                }
+                None => pages.extend(self.pages_of(sectors.start, sectors.end - sectors.start)),
             }
         }
         pages.sort_unstable();
@@ -38,11 +47,16 @@ impl JournalStore {
         pages
     }
 
-    /// Adds those of sectors that are in one slot, or in none.
-    fn add_pages_of(&self, sectors: Range<u64>, pages: &mut Vec<u64>) {
-        if let Some(place) = self.slots.place_of(sectors.start) {
-            // What follows on a sector follows on its place.
-            pages.extend(page_of(place)..=page_of(place + (sectors.end - sectors.start) - 1));
+    pub(super) fn add_pages_of(&self, sectors: Range<u64>, pages: &mut Vec<u64>) {
+        let (mut sector, end) = (sectors.start, sectors.end);
+        while sector < end {
+            // In a slot, and behind all of them, what follows on a sector follows on its place.
+            let slot = self.slots.slot_of(sector);
+            let next = slot.map_or(end, |slot| self.slots.sectors_of(slot).end.min(end));
+            if let Some(place) = self.slots.place_of(sector) {
+                pages.extend(page_of(place)..=page_of(place + (next - sector) - 1));
+            }
+            sector = next;
         }
     }
 

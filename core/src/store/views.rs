@@ -13,8 +13,12 @@ use smallvec::SmallVec;
 
 use super::JournalStore;
 use super::overlay::Over;
+use super::slots::Run;
 use super::table::TableEntry;
 use crate::units::SPACE_SECTORS;
+
+/// The runs of a slot whose sectors show the same slots below.
+pub(super) type Runs = SmallVec<[Run; 3]>;
 
 /// Sectors of a view that lie over another view's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -204,22 +208,55 @@ impl JournalStore {
             || (over.needs_base() && self.views.as_ref().is_some_and(any_waits))
     }
 
-    /// Finds the slots with a place that these sectors may show, so that it is known afterwards.
-    pub(super) fn look_beneath(&mut self, sectors: Range<u64>) {
-        if let Some(views) = self.views.as_ref().filter(|_| self.lies_over(sectors.start)) {
-            self.slots.look_beneath(sectors, views);
+    /// Finds the slots below that these sectors show, so that it is known afterwards. Whether it is; else pages of the table are
+    /// on their way.
+    pub(super) fn look_beneath(&mut self, sectors: Range<u64>) -> bool {
+        if !self.lies_over(sectors.start) {
+            return true;
         }
+        let mut all = true;
+        let mut left = sectors;
+        while !left.is_empty() {
+            let slot = self.slots.slot_of(left.start);
+            let unknown = slot.filter(|slot| !self.slots.knows_beneath(*slot));
+            all &= unknown.is_none_or(|slot| self.look_beneath_slot(slot));
+            left.start = self.slots.run_of(left.clone()).end;
+        }
+        all
     }
 
-    /// The slots with a place below that of a sector, from the upper to the lower, if nothing else below it has content, and
-    /// they are known.
-    pub(super) fn placed_beneath(&self, sector: u64) -> Option<SmallVec<[u64; 6]>> {
+    fn look_beneath_slot(&mut self, slot: u64) -> bool {
+        let views = self.views.as_ref().expect("it lies over another");
+        let Some(placed) = self.slots.placed_beneath(slot, views) else {
+            self.slots.found_beneath(slot, None);
+            return true;
+        };
+        let mut pages = Vec::new();
+        placed.iter().for_each(|slot| self.add_pages_of(self.slots.sectors_of(*slot), &mut pages));
+        pages.sort_unstable();
+        pages.dedup();
+        if !self.want(pages) {
+            return false;
+        }
+        let mut shown = vec![None; self.superblock.slot() as usize];
+        for below in placed {
+            let sectors = self.slots.sectors_of(below);
+            for (sector, shown) in sectors.zip(&mut shown).filter(|(_, shown)| shown.is_none()) {
+                *shown = (self.entry(sector) != TableEntry::FRESH).then_some(below);
+            }
+        }
+        self.slots.found_beneath(slot, Some(&shown));
+        true
+    }
+
+    /// The runs of a sector's slot that show the same slots below, if they are known, and nothing else below has content.
+    pub(super) fn runs_beneath(&self, sector: u64) -> Option<Runs> {
         let views = self.views.as_ref()?;
         if !self.lies_over(sector) {
-            return Some(SmallVec::new());
+            return Some(Runs::new());
         }
         let slot = self.slots.slot_of(sector)?;
-        let placed = self.slots.placed_beneath(slot)?;
+        let runs = self.slots.runs_beneath(slot)?;
         let placing = |sectors| self.checkpoint.as_ref().and_then(|c| c.next(sectors)).is_some();
         let waits = |s: Range<u64>| self.overlay.next(s.clone()).is_some() || placing(s);
         let space = sector / SPACE_SECTORS;
@@ -227,7 +264,35 @@ impl JournalStore {
         let spaces = self.overlay.spaces_before(space).chain(of_checkpoint);
         let is_all = self.unclaimed() == TableEntry::FRESH
             && !views.any_below(self.slots.sectors_of(slot), spaces, waits);
-        is_all.then(|| placed.into())
+        is_all.then(|| runs.into())
+    }
+
+    /// The sector below that a sector shows, by the runs of its slot.
+    pub(super) fn shown_by(&self, sector: u64, runs: &[Run]) -> Option<u64> {
+        let at = sector % self.superblock.slot().max(1);
+        let run = runs[..runs.partition_point(|run| run.first <= at)].last()?;
+        run.slot.map(|slot| self.slots.sectors_of(slot).start + at)
+    }
+
+    /// Checks the remembered runs against the entries that are in memory.
+    pub(super) fn check_beneath(&self) {
+        let Some(views) = &self.views else { return };
+        for (slot, runs) in self.slots.all_beneath() {
+            let placed = self.slots.placed_beneath(slot, views);
+            assert_eq!(runs.is_some(), placed.is_some(), "slot {slot} lies over single slots");
+            let (Some(runs), Some(placed)) = (runs, placed) else { continue };
+            for sector in self.slots.sectors_of(slot) {
+                let shown = self.shown_by(sector, runs);
+                for below in placed.iter().map(|slot| self.slots.in_slot(sector, *slot)) {
+                    let (entry, is_it) = (self.entry_in_memory(below), Some(below) == shown);
+                    let fits = entry.is_none_or(|entry| (entry != TableEntry::FRESH) == is_it);
+                    assert!(fits, "sector {sector} shows {shown:?}, and {below} has {entry:?}");
+                    if is_it {
+                        break;
+                    }
+                }
+            }
+        }
     }
 
     /// Whether a slot shows content of others, or may.

@@ -7,7 +7,7 @@ use super::super::DiskResult;
 use super::super::format::{Applied, Entry, NOWHERE};
 use super::super::overlay::Over;
 use super::super::place::Base;
-use super::super::table::State;
+use super::super::table::{State, page_of};
 use super::{Checkpoint, JournalStore, Purpose, Stage, consecutive};
 use crate::Buffer;
 use crate::units::SECTOR_BYTES;
@@ -19,14 +19,9 @@ impl JournalStore {
         if c.stage != Stage::Pages || c.sectors.iter().any(|(s, over)| self.needs_views(*s, over)) {
             return;
         }
-        let is_needy = |sector: u64, over: &Over| self.lies_over(sector) && over.needs_base();
-        let needy = c.sectors.iter().filter(|(sector, over)| is_needy(**sector, over));
-        let needy: Vec<u64> = needy.map(|(sector, _)| *sector).collect();
-        let mut below = Vec::new();
-        for sector in needy {
-            self.look_beneath(sector..sector + 1);
-            below.extend(self.pages_of(sector, 1));
-        }
+        let needy = c.sectors.iter().filter(|(_, over)| over.needs_base());
+        let below = needy.flat_map(|(sector, _)| self.all_below(*sector..*sector + 1)).flatten();
+        let below: Vec<u64> = below.filter_map(|s| self.slots.place_of(s)).map(page_of).collect();
         let c = self.checkpoint.as_mut().expect("just seen");
         c.pages.extend(below);
         let pages = c.pages.iter().copied().collect();

@@ -1,5 +1,6 @@
-//! Which slots with a place lie below one. A volume with many snapshots lies over as many views, and most of them have
-//! no place for most slots. So the result of a search below a slot is remembered, until one below it gets a place or loses it.
+//! Which slot below one each of its sectors shows. A volume with many snapshots lies over as many views, and a sector that was
+//! not written in the volume shows the uppermost view that has it. So the result of a search below a slot is remembered, until
+//! a slot below gets a place, loses it, or changes.
 //!
 //! The memory for this is bounded, whatever volumes hold.
 
@@ -8,16 +9,25 @@ use std::hash::{Hash, Hasher};
 
 use crate::store::views::Views;
 
-/// Most slots that are remembered, with those below them.
+/// Most runs that are remembered, and a slot counts as one, too.
 const MOST: usize = 1 << 16;
+
+/// Sectors of a slot that follow one another and show the same slot below, if any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Run {
+    /// The first of them: its number in the slot.
+    pub first: u64,
+    /// The slot that has what they show.
+    pub slot: Option<u64>,
+}
 
 /// The results of searches.
 #[derive(Clone, Default)]
 pub(super) struct Beneath {
-    /// By the number in its space, which is the same for those that lie over one another, and the space: the slots with a
-    /// place, from the upper to the lower. Nothing if views end within one of the slots.
-    found: BTreeMap<(u64, u64), Option<Box<[u64]>>>,
-    /// How many slots that makes.
+    /// By the number in its space, which is the same for those that lie over one another, and the space: the runs of a slot, in
+    /// order. Nothing if views end within one of the slots.
+    found: BTreeMap<(u64, u64), Option<Box<[Run]>>>,
+    /// How many runs and slots that makes.
     count: usize,
 }
 
@@ -27,7 +37,7 @@ impl Hash for Beneath {
 }
 
 impl Beneath {
-    pub fn get(&self, space: u64, at: u64) -> Option<&[u64]> {
+    pub fn get(&self, space: u64, at: u64) -> Option<&[Run]> {
         self.found.get(&(at, space))?.as_deref()
     }
 
@@ -36,7 +46,7 @@ impl Beneath {
     }
 
     /// Remembers the result of a search.
-    pub fn insert(&mut self, space: u64, at: u64, found: Option<Vec<u64>>) {
+    pub fn insert(&mut self, space: u64, at: u64, found: Option<Vec<Run>>) {
         let count = 1 + found.as_ref().map_or(0, Vec::len);
         if self.count + count > MOST {
             self.clear();
@@ -45,9 +55,9 @@ impl Beneath {
         self.found.insert((at, space), found.map(Vec::into_boxed_slice));
     }
 
-    /// A slot of this number in its space has got a place, or lost it.
-    pub fn changed(&mut self, at: u64) {
-        while let Some((&key, _)) = self.found.range((at, 0)..(at + 1, 0)).next() {
+    /// A slot has changed: those of this number in spaces above may show another.
+    pub fn changed(&mut self, space: u64, at: u64) {
+        while let Some((&key, _)) = self.found.range((at, space + 1)..(at + 1, 0)).next() {
             let found = self.found.remove(&key).expect("just seen");
             self.count -= 1 + found.map_or(0, |found| found.len());
         }
@@ -58,8 +68,8 @@ impl Beneath {
         *self = Beneath::default();
     }
 
-    /// Everything that is remembered: the space, the number there, and the slots found.
-    pub fn all(&self) -> impl Iterator<Item = (u64, u64, Option<&[u64]>)> {
+    /// Everything that is remembered: the space, the number there, and the runs.
+    pub fn all(&self) -> impl Iterator<Item = (u64, u64, Option<&[Run]>)> {
         self.found.iter().map(|((at, space), found)| (*space, *at, found.as_deref()))
     }
 }
@@ -87,25 +97,46 @@ pub(super) fn look(
     Some(placed)
 }
 
+/// The runs of a slot, of whose sectors each shows the slot that it is listed with.
+pub(super) fn runs(shown: &[Option<u64>]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (first, slot) in (0..).zip(shown) {
+        if runs.last().is_none_or(|last| last.slot != *slot) {
+            runs.push(Run { first, slot: *slot });
+        }
+    }
+    runs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_remembered_is_bounded_and_forgotten_with_its_slot() {
+    fn what_is_remembered_is_bounded_and_forgotten_with_a_slot_below() {
         let mut beneath = Beneath::default();
+        let run = Run { first: 0, slot: Some(70) };
         for at in 0..MOST as u64 {
-            beneath.insert(at % 3, at, Some(vec![at; 4]));
+            beneath.insert(at % 3, at, Some(vec![run; 4]));
             assert!(beneath.count <= MOST && beneath.has(at % 3, at));
         }
         beneath.clear();
-        beneath.insert(1, 7, Some(vec![70]));
+        beneath.insert(1, 7, Some(vec![run]));
         beneath.insert(2, 7, None);
-        beneath.insert(1, 8, Some(Vec::new()));
-        assert_eq!(beneath.get(1, 7), Some(&[70][..]));
-        assert_eq!((beneath.get(2, 7), beneath.has(2, 7)), (None, true));
-        beneath.changed(7);
-        assert_eq!(beneath.all().collect::<Vec<_>>(), [(1, 8, Some(&[][..]))]);
-        assert_eq!(beneath.count, 1);
+        beneath.insert(4, 7, Some(vec![run; 3]));
+        beneath.insert(4, 8, Some(Vec::new()));
+        assert_eq!(beneath.get(1, 7), Some(&[run][..]));
+        assert_eq!((beneath.get(2, 7), beneath.has(2, 7), beneath.count), (None, true, 8));
+        beneath.changed(1, 7);
+        let left: Vec<(u64, u64)> = beneath.all().map(|(space, at, _)| (space, at)).collect();
+        assert_eq!((left, beneath.count), (vec![(1, 7), (4, 8)], 3));
+    }
+
+    #[test]
+    fn sectors_side_by_side_that_show_the_same_are_one_run() {
+        let shown = [None, None, Some(4), Some(4), Some(2), None];
+        let firsts: Vec<(u64, Option<u64>)> =
+            runs(&shown).into_iter().map(|run| (run.first, run.slot)).collect();
+        assert_eq!(firsts, [(0, None), (2, Some(4)), (4, Some(2)), (5, None)]);
     }
 }

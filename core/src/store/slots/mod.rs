@@ -18,7 +18,7 @@
 //! 6. Versions and checksums are those of the physical slot, and so go where the content goes. They say which logical slot
 //!    they were written for, and count for no other.
 //!
-//! - [`places`]: which logical slot is where; [`beneath`]: which lie below one
+//! - [`places`]: which logical slot is where; [`beneath`]: which of those below one it shows
 //! - [`owners`]: the pointers on the disk
 //! - [`promised`]: how many slots are promised to whom
 //! - [`room`]: which slots are free
@@ -42,6 +42,7 @@ use super::page;
 use super::sparse::Sparse;
 use crate::units::{SECTOR, SPACE_SECTORS, Timestamp};
 
+pub(in crate::store) use beneath::Run;
 pub(in crate::store) use reopened::Claims;
 pub(in crate::store) use room::kept_of;
 

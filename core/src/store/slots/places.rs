@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::beneath::{self, Beneath};
+use super::beneath::{self, Beneath, Run};
 use super::shown::{Placed, Shown};
 use crate::store::sparse::Sparse;
 use crate::store::views::Views;
@@ -123,8 +123,8 @@ impl Places {
             let mut shown = std::mem::take(&mut self.shown);
             shown.changed(at, to != 0, self);
             self.shown = shown;
-            self.beneath.changed(at.1);
         }
+        self.changed(slot);
     }
 
     /// Spaces lie over one another like this now. A slot has `size` sectors.
@@ -142,29 +142,42 @@ impl Places {
         self.is_slot(slot).then(|| self.get(slot) != 0)
     }
 
-    /// Finds the slots with a place below one, if that is not known yet. A slot has `size` sectors.
-    pub fn look_beneath(&mut self, slot: u64, views: &Views, size: u64) {
-        let Some((space, at)) = self.space_of(slot) else { return };
-        // Where nothing lies over anything, changes of places are not followed.
-        if !self.shown.is_empty() && !self.beneath.has(space, at) {
-            let found = beneath::look(slot, size, views, |below| self.is_placed(below));
-            self.beneath.insert(space, at, found);
+    /// The slots with a place below one, from the upper to the lower; nothing if its sectors lie over different ones. A slot has
+    /// `size` sectors.
+    pub fn placed_beneath(&self, slot: u64, views: &Views, size: u64) -> Option<Vec<u64>> {
+        beneath::look(slot, size, views, |below| self.is_placed(below))
+    }
+
+    /// Whether it is known which slots below one its sectors show.
+    pub fn knows_beneath(&self, slot: u64) -> bool {
+        self.space_of(slot).is_none_or(|(space, at)| self.beneath.has(space, at))
+    }
+
+    /// Remembers the slots that the sectors of one show; nothing if they lie over different ones.
+    pub fn found_beneath(&mut self, slot: u64, shown: Option<&[Option<u64>]>) {
+        if let Some((space, at)) = self.space_of(slot) {
+            self.beneath.insert(space, at, shown.map(beneath::runs));
         }
     }
 
-    /// The slots with a place below one, from the upper to the lower, if they have been found.
-    pub fn beneath(&self, slot: u64) -> Option<&[u64]> {
+    /// The runs of a slot whose sectors show the same slots below, if they have been found.
+    pub fn runs_beneath(&self, slot: u64) -> Option<&[Run]> {
         let (space, at) = self.space_of(slot)?;
         self.beneath.get(space, at)
     }
 
-    /// Checks the remembered slots below others by looking again.
-    pub fn check_beneath(&self, views: &Views, size: u64) {
-        for (space, at, found) in self.beneath.all() {
-            let slot = space * self.per_space + at;
-            let again = beneath::look(slot, size, views, |below| self.is_placed(below));
-            assert_eq!(found, again.as_deref(), "slots with a place below slot {slot}");
+    /// A slot has got a place, lost it, or changed there: those above it may show another.
+    pub fn changed(&mut self, slot: u64) {
+        if let Some((space, at)) =
+            self.space_of(slot).filter(|(space, _)| self.shown.has_above(*space))
+        {
+            self.beneath.changed(space, at);
         }
+    }
+
+    /// The slots whose runs are remembered.
+    pub fn all_beneath(&self) -> impl Iterator<Item = (u64, Option<&[Run]>)> {
+        self.beneath.all().map(|(space, at, runs)| (space * self.per_space + at, runs))
     }
 
     /// How many slots each space shows of the one that it lies over, by its number.
@@ -279,10 +292,19 @@ mod tests {
             }
             places.check_shown();
             let above = (draw >> 35 & 3) * per_space + (draw >> 42 & 31);
-            places.look_beneath(above, &views, SIZE);
-            places.check_beneath(&views, SIZE);
-            let beneath = places.beneath(above);
-            found[beneath.map_or(3, <[u64]>::len)] += 1;
+            let look = |places: &Places, slot| places.placed_beneath(slot, &views, SIZE);
+            // As if every sector showed the uppermost slot.
+            let shown = |placed: Vec<u64>| placed.first().copied();
+            let beneath = look(&places, above);
+            found[beneath.as_ref().map_or(3, Vec::len)] += 1;
+            places.found_beneath(
+                above,
+                beneath.map(|placed| [shown(placed)]).as_ref().map(|s| &s[..]),
+            );
+            for (slot, runs) in places.all_beneath() {
+                let again = look(&places, slot).map(shown);
+                assert_eq!(runs.map(|runs| runs[0].slot), again, "slot {slot} in round {round}");
+            }
         }
         assert!(found.iter().all(|count| *count > 50), "{found:?}");
         let shown = |space, below| {

@@ -3,9 +3,8 @@
 //! is prepared; so whatever was prepared finds a place.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
-use super::Slots;
+use super::{Run, Slots};
 use crate::store::views::Views;
 use crate::units::SPACE_SECTORS;
 
@@ -147,21 +146,34 @@ impl Slots {
         self.places.set_views(views, self.size);
     }
 
-    /// Finds the slots with a place that those of these sectors may show, so that it is known afterwards.
-    pub fn look_beneath(&mut self, sectors: Range<u64>, views: &Views) {
-        for slot in sectors.start / self.size..sectors.end.div_ceil(self.size) {
-            self.places.look_beneath(slot, views, self.size);
-        }
+    /// Whether it is known which slots below one its sectors show.
+    pub fn knows_beneath(&self, slot: u64) -> bool {
+        self.places.knows_beneath(slot)
     }
 
-    /// Checks the remembered slots below others.
-    pub fn check_beneath(&self, views: &Views) {
-        self.places.check_beneath(views, self.size);
+    /// The slots with a place below one, from the upper to the lower; nothing if its sectors lie over different ones.
+    pub fn placed_beneath(&self, slot: u64, views: &Views) -> Option<Vec<u64>> {
+        self.places.placed_beneath(slot, views, self.size)
     }
 
-    /// The slots with a place below one that was looked at, from the upper to the lower.
-    pub fn placed_beneath(&self, slot: u64) -> Option<&[u64]> {
-        self.places.beneath(slot)
+    /// The slots that the sectors of one show are found: nothing if they lie over different ones.
+    pub fn found_beneath(&mut self, slot: u64, shown: Option<&[Option<u64>]>) {
+        self.places.found_beneath(slot, shown);
+    }
+
+    /// The runs of a slot whose sectors show the same slots below, if they have been found.
+    pub fn runs_beneath(&self, slot: u64) -> Option<&[Run]> {
+        self.places.runs_beneath(slot)
+    }
+
+    /// The entries of a slot's sectors have changed.
+    pub fn changed(&mut self, slot: u64) {
+        self.places.changed(slot);
+    }
+
+    /// The slots whose runs are remembered.
+    pub fn all_beneath(&self) -> impl Iterator<Item = (u64, Option<&[Run]>)> {
+        self.places.all_beneath()
     }
 }
 
