@@ -140,7 +140,7 @@ reads() {
     fill array pictured
     for n in $(seq 100); do
         weft volume snapshot pictured "s$n" --dir "$T/array" >/dev/null
-        work array pictured randwrite "$T/w" --ramp_time=0 --time_based=0 --runtime=0 --number_ios=300 --randseed="$n"
+        work array pictured randwrite "$T/w" --ramp_time=0 --time_based=0 --runtime=0 --number_ios=300 --randrepeat=0 --randseed="$n"
     done
     settled array
     for turn in $(seq "$TURNS"); do

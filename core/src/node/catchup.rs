@@ -230,6 +230,11 @@ impl Catchup {
         self.changes.0 += 1;
     }
 
+    /// Whether any sector may be stale.
+    pub fn lacks_any(&self) -> bool {
+        !self.stale.is_empty() || self.is_asking()
+    }
+
     /// Whether a sector in the range is stale.
     pub fn is_stale(&self, range: Range<u64>) -> bool {
         if self.stale.range(range.clone()).next().is_some() {

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::units::Timestamp;
+use crate::units::{SPACE_SECTORS, Timestamp};
 
 const GRANULE: u64 = 16;
 
@@ -92,7 +92,7 @@ impl Granule {
         self.writes.as_ref().map_or(&[], |w| &w[within])
     }
 
-    /// Notes an access to the places `within` it; `range` is all that the access is to.
+    /// Notes an access to the places `within` it; `range` is all that the access is to. It is a prewrite unless it is a read.
     fn stamp(&mut self, ts: Timestamp, within: Range<usize>, range: Range<u64>, access: Access) {
         self.newest = self.newest.max(ts);
         if access == Access::Read {
@@ -108,14 +108,16 @@ impl Granule {
         self.prewrites.push(Prewrite { ts, lo: range.start, hi: range.end, delta });
     }
 
-    /// The prewrite `ts` of the places `within` is decided.
-    fn resolve(&mut self, ts: Timestamp, within: Range<usize>, committed: bool) {
+    /// The prewrite `ts` of the places `within` is decided. Returns how many prewrites that was here.
+    fn resolve(&mut self, ts: Timestamp, within: Range<usize>, committed: bool) -> usize {
+        let before = self.prewrites.len();
         self.prewrites.retain(|p| p.ts != ts);
         if committed {
             self.newest = self.newest.max(ts);
             let writes = &mut self.writes.get_or_insert_default()[within];
             writes.iter_mut().for_each(|w| w.committed = ts.max(w.committed));
         }
+        before - self.prewrites.len()
     }
 }
 
@@ -138,6 +140,8 @@ struct Swept {
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Admission {
     granules: BTreeMap<u64, Granule>,
+    /// The address spaces with unresolved prewrites: how many, a prewrite once in each granule.
+    unresolved: BTreeMap<u64, usize>,
     swept: Vec<Swept>,
     floor: Timestamp,
 }
@@ -255,6 +259,8 @@ impl Admission {
         for (_, access) in accesses {
             granule.stamp(ts, within.clone(), range.clone(), *access);
         }
+        let prewrites = accesses.iter().filter(|a| a.1 != Access::Read).count();
+        self.expect(range.start, prewrites);
         Some(Admittance::Admitted)
     }
 
@@ -279,7 +285,20 @@ impl Admission {
     fn stamp(&mut self, ts: Timestamp, range: Range<u64>, access: Access) {
         for (number, within) in granules(range.clone()) {
             self.granules.entry(number).or_default().stamp(ts, within, range.clone(), access);
+            self.expect(range.start, usize::from(access != Access::Read));
         }
+    }
+
+    /// This many more prewrites in the address space of a sector are unresolved.
+    fn expect(&mut self, sector: u64, prewrites: usize) {
+        if prewrites > 0 {
+            *self.unresolved.entry(sector / SPACE_SECTORS).or_default() += prewrites;
+        }
+    }
+
+    /// The address spaces with unresolved prewrites.
+    pub fn unresolved_spaces(&self) -> impl Iterator<Item = u64> + '_ {
+        self.unresolved.keys().copied()
     }
 
     /// What a read at `ts` finds: whether it must wait, and the latest write that has committed, or
@@ -347,11 +366,33 @@ impl Admission {
 
     /// The prewrite of `ts` in `range` is committed or aborted.
     pub fn resolve(&mut self, ts: Timestamp, range: Range<u64>, committed: bool) {
+        let space = range.start / SPACE_SECTORS;
+        let mut resolved = 0;
         for (number, within) in granules(range) {
             if let Some(granule) = self.granules.get_mut(&number) {
-                granule.resolve(ts, within, committed);
+                resolved += granule.resolve(ts, within, committed);
             }
         }
+        if let Some(left) = self.unresolved.get_mut(&space).filter(|_| resolved > 0) {
+            *left -= resolved;
+            if *left == 0 {
+                self.unresolved.remove(&space);
+            }
+        }
+    }
+
+    /// Checks what takes a walk over all sectors.
+    ///
+    /// # Panics
+    ///
+    /// If it does not hold.
+    pub fn check_sums(&self) {
+        let mut unresolved = BTreeMap::new();
+        for (number, granule) in self.granules.iter().filter(|(_, g)| !g.prewrites.is_empty()) {
+            *unresolved.entry(number * GRANULE / SPACE_SECTORS).or_default() +=
+                granule.prewrites.len();
+        }
+        assert_eq!(unresolved, self.unresolved, "unresolved prewrites of each space");
     }
 
     /// A prewrite that was admitted before a crash and is still in doubt stands again.

@@ -117,6 +117,7 @@ impl JournalStore {
             _ => None,
         });
         self.slots.check(undecided.chain(checkpoint).chain(discarded));
+        self.check_beneath();
         if self.superblock.has_spaces() {
             let undecided = self.writes.values().filter(|write| write.is_undecided());
             let undecided = undecided.flat_map(|write| self.slots_of_write(write));

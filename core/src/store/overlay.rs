@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Change, ChangeKind};
 use crate::Buffer;
-use crate::units::{SECTOR_BYTES, Timestamp};
+use crate::units::{SECTOR_BYTES, SPACE_SECTORS, Timestamp};
 
 /// What takes the place of what a sector held.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -160,6 +160,19 @@ impl Over {
     }
 }
 
+/// The address spaces of these sectors that come before one, from the last.
+pub(super) fn spaces_before(
+    sectors: &BTreeMap<u64, Over>,
+    space: u64,
+) -> impl Iterator<Item = u64> + '_ {
+    let mut end = space * SPACE_SECTORS;
+    std::iter::from_fn(move || {
+        let space = sectors.range(..end).next_back()?.0 / SPACE_SECTORS;
+        end = space * SPACE_SECTORS;
+        Some(space)
+    })
+}
+
 /// The committed sectors that are not in place.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Overlay {
@@ -236,6 +249,11 @@ impl Overlay {
     /// The first of these sectors with a change here.
     pub fn next(&self, sectors: Range<u64>) -> Option<u64> {
         self.sectors.range(sectors).next().map(|(sector, _)| *sector)
+    }
+
+    /// The address spaces before one in which sectors have changes here, from the last.
+    pub fn spaces_before(&self, space: u64) -> impl Iterator<Item = u64> + '_ {
+        spaces_before(&self.sectors, space)
     }
 
     pub fn get(&self, sector: u64) -> Option<&Over> {

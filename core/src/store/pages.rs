@@ -23,7 +23,31 @@ impl JournalStore {
         pages
     }
 
-    fn add_pages_of(&self, sectors: Range<u64>, pages: &mut Vec<u64>) {
+    /// The pages for the places of these sectors and of those that they show; of all below them where it is not known which they
+    /// show.
+    pub(super) fn pages_shown(&self, sectors: Range<u64>) -> Vec<u64> {
+        let mut pages = Vec::new();
+        let mut left = sectors;
+        while !left.is_empty() {
+            let sectors = self.slots.run_of(left.clone());
+            left.start = sectors.end;
+            match self.runs_beneath(sectors.start) {
+                Some(runs) if runs.is_empty() => self.add_pages_of(sectors, &mut pages),
+                Some(runs) => {
+                    self.add_pages_of(sectors.clone(), &mut pages);
+                    for shown in sectors.filter_map(|sector| self.shown_by(sector, &runs)) {
+                        pages.extend(self.slots.place_of(shown).map(page_of));
+                    }
+                }
+                None => pages.extend(self.pages_of(sectors.start, sectors.end - sectors.start)),
+            }
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    pub(super) fn add_pages_of(&self, sectors: Range<u64>, pages: &mut Vec<u64>) {
         let (mut sector, end) = (sectors.start, sectors.end);
         while sector < end {
             // In a slot, and behind all of them, what follows on a sector follows on its place.

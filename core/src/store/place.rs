@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::overlay::{Content, Over};
+use super::slots::Run;
 use super::table::{State, TableEntry};
 use super::{DiskOp, JournalStore, Purpose};
 use crate::Buffer;
@@ -102,7 +103,36 @@ impl JournalStore {
     /// What a sector shows: its own layers and entry, with those of the sectors below it unless it has content of its
     /// own. Also its place, or that of the sector whose entry it is. All their pages are in memory.
     pub(super) fn seen(&mut self, sector: u64) -> (Over, TableEntry, Option<u64>) {
-        let (mut layers, mut entry) = self.layers(sector);
+        self.seen_by(sector, self.runs_beneath(sector).as_deref())
+    }
+
+    /// The same by the runs of its slot, if they are known.
+    pub(super) fn seen_by(
+        &mut self,
+        sector: u64,
+        runs: Option<&[Run]>,
+    ) -> (Over, TableEntry, Option<u64>) {
+        let (mut layers, entry) = self.layers(sector);
+        if layers.content.is_some() || entry != TableEntry::FRESH {
+            return (layers, entry, self.slots.place_of(sector));
+        }
+        let (under, entry, place) = self.shown_beneath(sector, runs);
+        layers.underlay(under);
+        (layers, entry, place)
+    }
+
+    /// What the sectors below one show: by the runs of its slot, if they are known.
+    fn shown_beneath(
+        &mut self,
+        sector: u64,
+        runs: Option<&[Run]>,
+    ) -> (Over, TableEntry, Option<u64>) {
+        let (mut layers, mut entry) = (Over::default(), TableEntry::FRESH);
+        if let Some(runs) = runs {
+            let shown = self.shown_by(sector, runs);
+            let entry = shown.map_or(entry, |shown| self.entry(shown));
+            return (layers, entry, shown.and_then(|shown| self.slots.place_of(shown)));
+        }
         let mut at = sector;
         while layers.content.is_none() && entry == TableEntry::FRESH {
             let Some(below) = self.below(at) else { break };
@@ -125,6 +155,17 @@ impl JournalStore {
             };
         };
         let entry = self.table.get(place);
+        self.entry_of(sector, entry)
+    }
+
+    /// The same of a sector that has a place, if its page is in memory.
+    pub(super) fn entry_in_memory(&self, sector: u64) -> Option<TableEntry> {
+        let entry = self.table.peek(self.slots.place_of(sector)?)?;
+        Some(self.entry_of(sector, entry))
+    }
+
+    /// What an entry says of the sector at whose place it stands.
+    fn entry_of(&self, sector: u64, entry: TableEntry) -> TableEntry {
         match self.speaks_of_another(sector, entry) {
             true => TableEntry::LOST,
             false => TableEntry { slot: 0, ..entry },
@@ -148,6 +189,7 @@ impl JournalStore {
         let place = self.slots.place_of(sector).expect("a sector in place has one");
         let slot = self.slots.mark_of(sector).unwrap_or(0);
         self.table.set(place, TableEntry { slot, ..entry });
+        self.slots.slot_of(sector).into_iter().for_each(|slot| self.slots.changed(slot));
     }
 
     /// Whether pages of the owners were damaged.
@@ -167,8 +209,9 @@ impl JournalStore {
     pub(super) fn base(&mut self, layers: &Over, sector: u64) -> Base {
         let entry = self.entry(sector);
         match self.below(sector).filter(|_| self.config.adds_to_shown()) {
-            Some(below) if layers.content.is_none() && entry == TableEntry::FRESH => {
-                let (layers, entry, place) = self.seen(below);
+            Some(_) if layers.content.is_none() && entry == TableEntry::FRESH => {
+                let runs = self.runs_beneath(sector);
+                let (layers, entry, place) = self.shown_beneath(sector, runs.as_deref());
                 assert!(layers.deltas.is_empty(), "content below a view is applied first");
                 Base::of(&layers, entry, place)
             }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::place::Base;
+use super::slots::Run;
 use super::{DiskResult, Event, JournalStore, Purpose, ReadDone};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp};
@@ -103,11 +104,19 @@ impl JournalStore {
     fn step_read(&mut self, ticket: u64) {
         let Some(job) = self.reads.get(&ticket) else { return };
         let (first, count) = (job.first, job.count);
-        if !self.want(self.pages_of(first, count)) {
+        let knows = self.look_beneath(first..first + count);
+        if !self.want(self.pages_shown(first..first + count)) || !knows {
             self.reads.get_mut(&ticket).expect("just seen").deferred = true;
             return;
         }
-        let sources: Vec<Source> = (first..first + count).map(|s| self.source(s)).collect();
+        let mut sources = Vec::with_capacity(count as usize);
+        let mut next = first;
+        while next < first + count {
+            let run = self.slots.run_of(next..first + count);
+            let runs = self.runs_beneath(run.start);
+            next = run.end;
+            sources.extend(run.map(|sector| self.source_by(sector, runs.as_deref())));
+        }
         if first >= SPACE_SECTORS && sources.iter().all(|source| matches!(source.base, Base::Hole))
         {
             self.look_for_empty(first..first + count);
@@ -130,7 +139,12 @@ impl JournalStore {
 
     /// What a sector consists of right now.
     pub(super) fn source(&mut self, sector: u64) -> Source {
-        let (layers, entry, place) = self.seen(sector);
+        self.source_by(sector, self.runs_beneath(sector).as_deref())
+    }
+
+    /// The same by the runs of its slot, if they are known.
+    fn source_by(&mut self, sector: u64, runs: Option<&[Run]>) -> Source {
+        let (layers, entry, place) = self.seen_by(sector, runs);
         Source {
             version: layers.newest().max(entry.version),
             base: Base::of(&layers, entry, place),

@@ -86,11 +86,15 @@ impl JournalStore {
                 self.events.push_back(Event::Scanned(ticket, job.found));
                 return;
             };
+            let mut knows = true;
+            if what.sees_through() {
+                runs.iter().for_each(|run| knows &= self.look_beneath(run.clone()));
+            }
             let mut pages: Vec<u64> =
                 runs.iter().flat_map(|r| self.pages_of(r.start, r.end - r.start)).collect();
             pages.sort_unstable();
             pages.dedup();
-            if what != Scan::Placed && !self.want(pages) {
+            if what != Scan::Placed && (!self.want(pages) || !knows) {
                 return;
             }
             // Of a lost sector nobody knows when it was written last. One that is marked since then was.

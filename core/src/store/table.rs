@@ -197,6 +197,13 @@ impl Table {
         page.entries.get(sector as usize % ENTRIES_PER_PAGE).copied().unwrap_or(TableEntry::LENGTH)
     }
 
+    /// The same, if the page is in memory. The page does not count as used.
+    pub fn peek(&self, sector: u64) -> Option<TableEntry> {
+        let page = self.pages.get(&page_of(sector))?;
+        let entry = page.entries.get(sector as usize % ENTRIES_PER_PAGE).copied();
+        Some(entry.unwrap_or(TableEntry::LENGTH))
+    }
+
     pub fn set(&mut self, sector: u64, entry: TableEntry) {
         let page = self.pages.get_mut(&page_of(sector)).expect("page in memory");
         self.dirty.insert(page_of(sector));

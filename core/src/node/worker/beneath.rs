@@ -86,11 +86,17 @@ impl Worker {
 
     /// Whether this disk lacks what they show of views below.
     pub(super) fn is_stale_beneath(&self, sectors: Range<u64>) -> bool {
-        self.views.all_below(sectors).into_iter().any(|below| self.catchup.is_stale(below))
+        self.catchup.lacks_any()
+            && self.views.all_below(sectors).into_iter().any(|below| self.catchup.is_stale(below))
     }
 
     /// The undecided writes to what these sectors show that are earlier than `ts`, but for those to themselves.
     pub(super) fn undecided_beneath(&self, ts: Timestamp, sectors: Range<u64>) -> Vec<Timestamp> {
+        let spaces = self.admission.unresolved_spaces();
+        let waits = |below: Range<u64>| self.admission.must_wait(ts, below);
+        if !self.views.any_below(sectors.clone(), spaces, waits) {
+            return Vec::new();
+        }
         let below = self.views.all_below(sectors).into_iter();
         below.flat_map(|sectors| self.admission.earlier_unresolved(ts, sectors)).collect()
     }

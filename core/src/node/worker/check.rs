@@ -25,6 +25,7 @@ impl Worker {
     /// If it does not hold.
     pub fn check_sums(&self) {
         self.store.check_sums();
+        self.admission.check_sums();
         self.exposure.check_sums();
     }
 }

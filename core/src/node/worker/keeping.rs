@@ -89,7 +89,8 @@ impl Worker {
         // A discard hides what this disk has yet to catch up on below.
         let (views, catchup) = (&self.views, &self.catchup);
         let is_stale_beneath = |sectors: Range<u64>| {
-            views.all_below(sectors).into_iter().any(|below| catchup.is_stale(below))
+            catchup.lacks_any()
+                && views.all_below(sectors).into_iter().any(|below| catchup.is_stale(below))
         };
         // Extents side by side may share a slot.
         self.store.forget_empty(oldest, &|first| {

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::format::Applied;
-use super::overlay::Over;
+use super::overlay::{Over, spaces_before};
 use super::table::TableEntry;
 use super::{JournalStore, Purpose};
 use crate::Buffer;
@@ -121,6 +121,11 @@ impl Checkpoint {
     /// The first of these sectors that it is to put in place.
     pub fn next(&self, sectors: Range<u64>) -> Option<u64> {
         self.sectors.range(sectors).next().map(|(sector, _)| *sector)
+    }
+
+    /// The address spaces before one in which it is to put sectors in place, from the last.
+    pub fn spaces_before(&self, space: u64) -> impl Iterator<Item = u64> + '_ {
+        spaces_before(&self.sectors, space)
     }
 
     /// How far it is, in words.

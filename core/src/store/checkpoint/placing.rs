@@ -184,6 +184,10 @@ impl JournalStore {
         for (at, entry) in std::mem::take(&mut c.entries) {
             self.table.set(at, entry);
         }
+        let mut slots: Vec<u64> =
+            c.finals.iter().filter_map(|f| self.slots.slot_of(f.sector)).collect();
+        slots.dedup();
+        slots.into_iter().for_each(|slot| self.slots.changed(slot));
         let drops = !c.dropped.is_empty();
         let uncovered = self.sectors_over(&c.dropped);
         for before in self.slots_are_dropped(&c.dropped) {

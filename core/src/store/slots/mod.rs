@@ -18,13 +18,14 @@
 //! 6. Versions and checksums are those of the physical slot, and so go where the content goes. They say which logical slot
 //!    they were written for, and count for no other.
 //!
-//! - [`places`]: which logical slot is where
+//! - [`places`]: which logical slot is where; [`beneath`]: which of those below one it shows
 //! - [`owners`]: the pointers on the disk
 //! - [`promised`]: how many slots are promised to whom
 //! - [`room`]: which slots are free
 //! - [`redirect`]: whole slots of new content: prepared, committed, aborted
 //! - [`reopened`]: what of all this is found when a disk is opened
 
+mod beneath;
 mod owners;
 mod places;
 mod promised;
@@ -41,6 +42,7 @@ use super::page;
 use super::sparse::Sparse;
 use crate::units::{SECTOR, SPACE_SECTORS, Timestamp};
 
+pub(in crate::store) use beneath::Run;
 pub(in crate::store) use reopened::Claims;
 pub(in crate::store) use room::kept_of;
 
@@ -202,6 +204,18 @@ impl Slots {
     /// The sectors of a slot.
     pub fn sectors_of(&self, slot: u64) -> Range<u64> {
         slot * self.size..(slot + 1) * self.size
+    }
+
+    /// The first of these sectors, with those that follow it in its slot; all if they are in none.
+    pub fn run_of(&self, sectors: Range<u64>) -> Range<u64> {
+        let slot = self.slot_of(sectors.start);
+        let end = slot.map_or(sectors.end, |slot| self.sectors_of(slot).end.min(sectors.end));
+        sectors.start..end
+    }
+
+    /// The sector of a slot that is where another sector is in its own.
+    pub fn in_slot(&self, sector: u64, slot: u64) -> u64 {
+        slot * self.size + sector % self.size
     }
 
     /// Where the checkpoint before has put a sector; nowhere if nothing has been written to its slot.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::beneath::{self, Beneath, Run};
 use super::shown::{Placed, Shown};
 use crate::store::sparse::Sparse;
 use crate::store::views::Views;
@@ -26,6 +27,7 @@ pub(super) struct Places {
     /// The same of all others.
     placed_thin: u64,
     shown: Shown,
+    beneath: Beneath,
 }
 
 /// An address space of a thin volume.
@@ -41,7 +43,8 @@ impl Places {
     pub fn new(slots: u64, size: u64, has_spaces: bool) -> Places {
         let per_space = if has_spaces { SPACE_SECTORS.checked_div(size).unwrap_or(0) } else { 0 };
         let (own, thin) = (Sparse::new(slots), BTreeMap::new());
-        Places { own, thin, per_space, placed: 0, placed_thin: 0, shown: Shown::default() }
+        let (shown, beneath) = (Shown::default(), Beneath::default());
+        Places { own, thin, per_space, placed: 0, placed_thin: 0, shown, beneath }
     }
 
     /// Slots of space 0.
@@ -121,6 +124,7 @@ impl Places {
             shown.changed(at, to != 0, self);
             self.shown = shown;
         }
+        self.changed(slot);
     }
 
     /// Spaces lie over one another like this now. A slot has `size` sectors.
@@ -129,7 +133,51 @@ impl Places {
             let mut shown = std::mem::take(&mut self.shown);
             shown.set_views(views, size, self);
             self.shown = shown;
+            self.beneath.clear();
         }
+    }
+
+    /// Whether a slot has a place, if there is one of this number.
+    fn is_placed(&self, slot: u64) -> Option<bool> {
+        self.is_slot(slot).then(|| self.get(slot) != 0)
+    }
+
+    /// The slots with a place below one, from the upper to the lower; nothing if its sectors lie over different ones. A slot has
+    /// `size` sectors.
+    pub fn placed_beneath(&self, slot: u64, views: &Views, size: u64) -> Option<Vec<u64>> {
+        beneath::look(slot, size, views, |below| self.is_placed(below))
+    }
+
+    /// Whether it is known which slots below one its sectors show.
+    pub fn knows_beneath(&self, slot: u64) -> bool {
+        self.space_of(slot).is_none_or(|(space, at)| self.beneath.has(space, at))
+    }
+
+    /// Remembers the slots that the sectors of one show; nothing if they lie over different ones.
+    pub fn found_beneath(&mut self, slot: u64, shown: Option<&[Option<u64>]>) {
+        if let Some((space, at)) = self.space_of(slot) {
+            self.beneath.insert(space, at, shown.map(beneath::runs));
+        }
+    }
+
+    /// The runs of a slot whose sectors show the same slots below, if they have been found.
+    pub fn runs_beneath(&self, slot: u64) -> Option<&[Run]> {
+        let (space, at) = self.space_of(slot)?;
+        self.beneath.get(space, at)
+    }
+
+    /// A slot has got a place, lost it, or changed there: those above it may show another.
+    pub fn changed(&mut self, slot: u64) {
+        if let Some((space, at)) =
+            self.space_of(slot).filter(|(space, _)| self.shown.has_above(*space))
+        {
+            self.beneath.changed(space, at);
+        }
+    }
+
+    /// The slots whose runs are remembered.
+    pub fn all_beneath(&self) -> impl Iterator<Item = (u64, Option<&[Run]>)> {
+        self.beneath.all().map(|(space, at, runs)| (space * self.per_space + at, runs))
     }
 
     /// How many slots each space shows of the one that it lies over, by its number.
@@ -213,7 +261,7 @@ mod tests {
     use crate::store::View;
 
     /// Slots get and lose places at random, and spaces come to lie over others: the numbers are those that a count of all
-    /// finds.
+    /// finds, and the remembered slots below others are those that another look finds.
     #[test]
     fn slots_that_are_shown_are_counted() {
         const SIZE: u64 = 16;
@@ -230,6 +278,7 @@ mod tests {
             Views::new(over_0.into_iter().flatten().chain(over_1).collect())
         };
         let mut places = Places::new(100, SIZE, true);
+        let (mut views, mut found) = (Views::default(), [0; 4]);
         let mut draw = 1_u64;
         for round in 0..4000 {
             draw = draw
@@ -238,10 +287,26 @@ mod tests {
             let (space, slot, place) = (draw >> 33 & 3, draw >> 40 & 31, draw >> 50 & 1);
             places.set(space * per_space + slot, place as u32);
             if round % 100 == 50 {
-                places.set_views(&all(if round % 200 == 50 { 1 } else { 2 }), SIZE);
+                views = all(if round % 200 == 50 { 1 } else { 2 });
+                places.set_views(&views, SIZE);
             }
             places.check_shown();
+            let above = (draw >> 35 & 3) * per_space + (draw >> 42 & 31);
+            let look = |places: &Places, slot| places.placed_beneath(slot, &views, SIZE);
+            // As if every sector showed the uppermost slot.
+            let shown = |placed: Vec<u64>| placed.first().copied();
+            let beneath = look(&places, above);
+            found[beneath.as_ref().map_or(3, Vec::len)] += 1;
+            places.found_beneath(
+                above,
+                beneath.map(|placed| [shown(placed)]).as_ref().map(|s| &s[..]),
+            );
+            for (slot, runs) in places.all_beneath() {
+                let again = look(&places, slot).map(shown);
+                assert_eq!(runs.map(|runs| runs[0].slot), again, "slot {slot} in round {round}");
+            }
         }
+        assert!(found.iter().all(|count| *count > 50), "{found:?}");
         let shown = |space, below| {
             let within = (4..8).chain(20..30);
             let mut shows = within.filter(|at| places.has(below, *at) && !places.has(space, *at));

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Slots;
+use super::{Run, Slots};
 use crate::store::views::Views;
 use crate::units::SPACE_SECTORS;
 
@@ -144,6 +144,36 @@ impl Slots {
     /// Address spaces lie over one another like this now.
     pub fn set_views(&mut self, views: &Views) {
         self.places.set_views(views, self.size);
+    }
+
+    /// Whether it is known which slots below one its sectors show.
+    pub fn knows_beneath(&self, slot: u64) -> bool {
+        self.places.knows_beneath(slot)
+    }
+
+    /// The slots with a place below one, from the upper to the lower; nothing if its sectors lie over different ones.
+    pub fn placed_beneath(&self, slot: u64, views: &Views) -> Option<Vec<u64>> {
+        self.places.placed_beneath(slot, views, self.size)
+    }
+
+    /// The slots that the sectors of one show are found: nothing if they lie over different ones.
+    pub fn found_beneath(&mut self, slot: u64, shown: Option<&[Option<u64>]>) {
+        self.places.found_beneath(slot, shown);
+    }
+
+    /// The runs of a slot whose sectors show the same slots below, if they have been found.
+    pub fn runs_beneath(&self, slot: u64) -> Option<&[Run]> {
+        self.places.runs_beneath(slot)
+    }
+
+    /// The entries of a slot's sectors have changed.
+    pub fn changed(&mut self, slot: u64) {
+        self.places.changed(slot);
+    }
+
+    /// The slots whose runs are remembered.
+    pub fn all_beneath(&self) -> impl Iterator<Item = (u64, Option<&[Run]>)> {
+        self.places.all_beneath()
     }
 }
 

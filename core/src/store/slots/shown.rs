@@ -109,6 +109,11 @@ impl Shown {
         }
     }
 
+    /// Whether others lie over a space.
+    pub fn has_above(&self, space: u64) -> bool {
+        self.above.contains_key(&space)
+    }
+
     /// Whether nothing lies over anything.
     pub fn is_empty(&self) -> bool {
         self.over.is_empty()
