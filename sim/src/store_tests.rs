@@ -169,6 +169,7 @@ impl Trial {
             }
             Event::Refused(why) => panic!("refused: {why}"),
             Event::Failed(why) => panic!("failed: {why}"),
+            Event::Dropped(_) => {}
             Event::Damaged(_) if self.is_damaged => {}
             other => panic!("nobody asked for {other:?}"),
         }

@@ -497,7 +497,7 @@ fn authority_bug_is_found(bug: AuthorityBug, seed: u64, options: Options) {
 #[test]
 fn giving_up_two_failure_domains_at_once_is_found() {
     let options = Options { gives_up: Some(true), members: Some(false), ..UNSLOTTED };
-    authority_bug_is_found(AuthorityBug::TwoAtOnce, 194, options);
+    authority_bug_is_found(AuthorityBug::TwoAtOnce, 45, options);
 }
 
 /// Columns are on their way to other disks while the volume gets another size.
@@ -545,5 +545,5 @@ fn harm_by_hosts_that_are_their_own_controllers_is_found() {
     let by_themselves = Options { columns: false, ..ATTACHED };
     found_together(weft_member::Bug::NeedsHosts, 627..628, by_themselves);
     found_together(weft_member::Bug::ServesWithoutLease, 3..4, by_themselves);
-    found_together(weft_member::Bug::ComesBackAsItWas, 363..364, by_themselves);
+    found_together(weft_member::Bug::ComesBackAsItWas, 31..32, by_themselves);
 }

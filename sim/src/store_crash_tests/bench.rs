@@ -474,6 +474,7 @@ impl Bench {
                 self.reads.push((done.ticket, done.data.to_bytes().to_vec(), done.erased));
             }
             Event::Scanned(_, found) => self.scanned = found,
+            Event::Dropped(_) => {}
             Event::Damaged(_) if self.has_lied => {}
             // What came to another place came to both superblocks.
             Event::Refused(_) if self.has_lied => self.is_missed = true,
