@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::Originator;
 use super::requests::{Answer, OpenRequest, joined};
 use crate::cluster::Volume;
+use crate::node::account::LEARNS;
 use crate::node::outbox::Outbox;
 use crate::node::worker::joined_losses;
 use crate::node::{Body, HostData, LostRange, MOST_LOST};
@@ -96,7 +97,19 @@ impl Originator {
             _ => {}
         }
         self.flushes.get_mut(id).expect("just added").ask(id, outbox);
+        self.tell_controller(id, asks, outbox);
         self.end_flush(id, outbox);
+    }
+
+    /// A controller without a disk has parity computed, too. It answers at once, and its answer does not count.
+    fn tell_controller(&self, id: u64, asks: Asks, outbox: &mut Outbox) {
+        let Asks::Refresh(volume, range) = asks else { return };
+        let is_central = self.map.volumes.get(&volume).is_some_and(|v| v.has_one_account());
+        let server =
+            self.map.server().filter(|n| is_central && self.map.with_disks().all(|d| d != *n));
+        if let Some(node) = server {
+            outbox.send(node, Body::Refresh { id, volume, range });
+        }
     }
 
     /// Repeats the request to disks without an answer.
@@ -165,6 +178,9 @@ impl Originator {
         found: Vec<Range>,
         outbox: &mut Outbox,
     ) {
+        if id & LEARNS != 0 {
+            return self.accounts.hears(from, id, (until, found), outbox);
+        }
         let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
             && let Some(request) = self.requests.get_mut(&flush.request)
