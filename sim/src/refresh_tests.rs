@@ -6,7 +6,7 @@ use weft_core::cluster::{Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostOp, NodeConfig};
 use weft_core::plan::Range;
-use weft_core::policy::{Policy, Redundancy, Timing};
+use weft_core::policy::{Policy, Redundancy, Roles, Setting, Timing};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
 
 use crate::world::World;
@@ -25,17 +25,21 @@ struct Bench {
 
 impl Bench {
     fn new(layout: &str, nodes: usize, immediate_parities: u8) -> Bench {
-        let layout: LayoutSpec = layout.parse().unwrap();
-        let geometry = Geometry::new(layout.over(nodes).unwrap(), UNIT);
         let (timing, idle) = (Timing::Deferred, 200 * MILLIS);
         let redundancy = Redundancy { timing, idle, immediate_parities, ..Redundancy::default() };
-        let size = 4 * geometry.stripe_bytes();
+        Bench::with(layout, nodes, 4, Policy { redundancy, ..Policy::default() })
+    }
+
+    fn with(layout: &str, nodes: usize, stripes: u64, policy: Policy) -> Bench {
+        let layout: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(layout.over(nodes).unwrap(), UNIT);
+        let size = stripes * geometry.stripe_bytes();
         let of_volume = geometry.clone();
         let volumes = |data| {
             let rooms = Room::apart(&vec![data; nodes]);
             let extents = place_volume(&of_volume, size, &rooms, &[], size).unwrap();
             let made = Volume::new(VOLUME, "v", size, &layout, of_volume.clone(), extents);
-            vec![Volume { policy: Policy { redundancy, ..Policy::default() }, ..made }]
+            vec![Volume { policy, ..made }]
         };
         let world = World::new(5, nodes, 4800, 512, NodeConfig::default(), volumes);
         let mut bench =
@@ -101,6 +105,12 @@ impl Bench {
     fn transfers(&self) -> (u64, u64) {
         let of = |n| self.world.status(NodeId(n)).expect("it runs").counters.totals;
         (0..self.nodes).map(of).fold((0, 0), |sum, t| (sum.0 + t.disk_reads, sum.1 + t.disk_writes))
+    }
+
+    /// Stripes that are exposed on all disks together.
+    fn exposed_stripes(&self) -> u64 {
+        let of = |n| self.world.exposed(NodeId(n), VOLUME).expect("it runs").2.0;
+        (0..self.nodes).map(of).sum()
     }
 
     fn relied(&self) -> u64 {
@@ -172,5 +182,31 @@ fn what_is_exposed_is_told_to_the_sector_and_no_more_once_it_is_computed() {
         assert_eq!(bench.exposed(part.clone()), (within, part.end), "{layout}");
         bench.refresh();
         assert_eq!(bench.exposed(all.clone()), (BTreeSet::new(), all.end), "{layout}");
+    }
+}
+
+/// All writes go to stripes with their parity on one disk, whose share of the bound would be one stripe.
+#[test]
+fn a_controller_keeps_to_a_bound_exactly() {
+    for roles in [Roles::Controller, Roles::Central] {
+        let bound = 6;
+        let redundancy = Redundancy {
+            timing: Timing::Deferred,
+            idle: 2_000 * MILLIS,
+            exposed_stripes: bound,
+            ..Redundancy::default()
+        };
+        let policy = Policy { redundancy, ..Policy::default() };
+        let mut bench = Bench::with("raid5", 5, 40, policy.with([Setting::Roles(roles)]));
+        let stripe = bench.geometry.stripe_bytes();
+        let mut seen = Vec::new();
+        for n in 0..40 {
+            bench.write(n * 5 % 40 * stripe + n / 8 * SECTOR);
+            seen.push(bench.exposed_stripes());
+        }
+        // Disks hear a little later of what has happened.
+        let most = seen.iter().copied().max().unwrap_or(0);
+        assert!((bound..=2 * bound).contains(&most), "{roles:?}: all of it can be used: {seen:?}");
+        bench.until(|b| b.exposed_stripes() == 0);
     }
 }

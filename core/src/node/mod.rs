@@ -5,6 +5,7 @@
 //! The life of a write: [`originator`] cuts it into chunks, plans each and tells the workers; each [`worker`] reads,
 //! sends, combines and prepares its own cells; the originator counts the votes and answers; the outcome follows.
 
+mod account;
 mod assembly;
 #[cfg(test)]
 mod away_tests;
@@ -341,6 +342,7 @@ impl Node {
             Body::Flush { id } => worker.on_flush(from, id),
             Body::Flushed { id } => originator.on_flushed(from, id, outbox),
             Body::Refresh { id, volume, range } => {
+                originator.wants_redundant(volume, range, outbox.now);
                 worker.on_refresh(from, id, volume, range, outbox);
             }
             Body::Refreshed { id, left } => originator.on_refreshed(from, id, left, outbox),
@@ -374,9 +376,7 @@ impl Node {
                 let clock = self.originator.clock();
                 self.endpoint.on_anew(from, (volume, number), clock, &mut self.outbox);
             }
-            Body::Fetch { header, column } => {
-                self.endpoint.on_fetch(from, header, column, outbox);
-            }
+            Body::Fetch { header, column } => self.endpoint.on_fetch(from, header, column, outbox),
             Body::Place { holder, ts, volume, range, avoid, calculators, column, pieces } => {
                 let attempt = (ts, range, avoid, calculators);
                 self.endpoint.on_place(from, holder, volume, attempt, (column, pieces), outbox);

@@ -202,6 +202,12 @@ impl Node {
         all.filter(|((_, area), _)| *area == Area::Whole).map(|((id, _), exposed)| (id, exposed))
     }
 
+    /// Stripes and bytes of a volume that are exposed on all disks now, by the account that it keeps as the controller.
+    pub fn exposed_by_account(&self, volume: VolumeId) -> Option<(u64, u64)> {
+        let exposed = self.originator.accounted(volume, self.outbox.now)?;
+        Some((exposed.stripes, exposed.bytes))
+    }
+
     /// This part of the work that no host waits for may go on from now on, in thousandths ([`ALL`](super::ALL)).
     pub fn gives_way(&mut self, part: u64) {
         self.background.gives_way(part);

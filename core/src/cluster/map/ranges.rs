@@ -96,6 +96,11 @@ impl Volume {
         self.redundancies().any(|r| r.defers())
     }
 
+    /// Whether one node keeps the account of its deferred parity: its controller, which sees every request.
+    pub fn has_one_account(&self) -> bool {
+        self.policy.controller.is_some() && self.defers()
+    }
+
     /// Whether writes to some of it may rely on marks that are there already.
     pub fn relies_on_marks(&self) -> bool {
         self.policies().any(|policy| policy.relies_on_marks())

@@ -19,6 +19,7 @@ impl Originator {
             let all = |node| settling.participants.contains(node);
             assert!(settling.left.iter().all(all), "{ts} waits for one that does not take part");
         }
+        self.accounts.check();
         for id in &self.scrubs {
             assert!(self.requests.contains_key(id), "a scrub of no request");
         }

@@ -1,15 +1,17 @@
 //! Deferred parity at the originator (AFRAID): the deferred parities of a write, how its request is cut, when an
-//! attempt is given up after a failure, and content that nothing determines any more.
+//! attempt is given up after a failure, and content that nothing determines any more. Of volumes that this node controls
+//! the account (`node/account`) is asked and told.
 
 use super::{Job, Originator, Purpose, What};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
+use crate::node::background::Background;
 use crate::node::outbox::Outbox;
 use crate::node::settle::waiting;
-use crate::node::{HostError, Task};
+use crate::node::{Exposed, HostError, Task};
 use crate::plan::{self, Range, Span, Waits};
-use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR};
+use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 /// For this time a refused deferral is not tried again.
 const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
@@ -34,7 +36,7 @@ impl Originator {
     /// The deferred parities of an attempt at a job. There are none while a disk of the extent is lost or stale,
     /// because parity determines its content, nor while one may be lost soon.
     pub(super) fn parities_that_wait(
-        &self,
+        &mut self,
         job: &Job,
         volume: &Volume,
         extent: usize,
@@ -59,10 +61,58 @@ impl Originator {
         let at_risk = !job.must_wait
             && self.config.heeds_suspects()
             && self.map.may_lose_a_disk(volume, stripe..stripe + 1);
-        match waits.is_empty() || (!at_risk && self.is_whole(volume, extent)) {
-            true => waits,
-            false => ColumnSet::EMPTY,
+        let may = waits.is_empty()
+            || (!at_risk
+                && self.is_whole(volume, extent)
+                && (job.must_wait || self.account_allows(job, volume, waits, now)));
+        if may { waits } else { ColumnSet::EMPTY }
+    }
+
+    /// Whether the controller, if the volume has one, lets a write defer these parities.
+    pub(super) fn account_allows(
+        &mut self,
+        job: &Job,
+        volume: &Volume,
+        parities: ColumnSet,
+        now: Nanos,
+    ) -> bool {
+        let What::Write(range, _) = job.what else { return true };
+        if !volume.has_one_account() {
+            return true;
         }
+        let g = &volume.geometry;
+        let policy = volume.policy_at(job.what.first_stripe(volume));
+        // It was not cut, since nothing was to be deferred.
+        if plan::cuts_at_units(g, &policy) && plan::cut(g, &policy, range).len() > 1 {
+            return false;
+        }
+        let txns = &self.txns;
+        self.accounts.keep_coming(volume.id, |ts| txns.contains_key(&ts));
+        self.accounts.may_defer(volume, range, parities, now)
+    }
+
+    /// Has the next parity computed, if some is due.
+    pub(super) fn refresh_next(&mut self, background: &mut Background, outbox: &mut Outbox) {
+        let (now, is_busy) = (outbox.now, self.requests.len() > self.scrubs.len());
+        let rebuilds = &self.rebuilds;
+        let is_in_work = |place| rebuilds.has_in_work(&place);
+        if let Some(unit) = self.accounts.next(&self.map, is_busy, is_in_work, background, now) {
+            self.forget_marks(unit.0, unit.1);
+            self.refresh_unit(unit);
+        }
+        if let Some(at) = self.accounts.next_look(is_busy, now) {
+            outbox.want_refresh(at);
+        }
+    }
+
+    /// The exposure of a volume that this node controls, now and so far.
+    pub fn accounted(&self, volume: VolumeId, now: Nanos) -> Option<Exposed> {
+        self.accounts.exposed(volume, now)
+    }
+
+    /// A request waits until a range is redundant.
+    pub fn wants_redundant(&mut self, volume: VolumeId, range: Range, now: Nanos) {
+        self.accounts.wants(volume, range, now);
     }
 
     /// The nodes with the deferred parities of a job's first stripe. Jobs without an immediate parity have one stripe.
@@ -85,13 +135,18 @@ impl Originator {
     pub(super) fn is_unwilling(&mut self, job: &Job, now: Nanos) {
         let Some(volume) = self.map.volumes.get(&job.volume) else { return };
         for node in Originator::waiting_nodes(job, volume) {
-            self.unwilling.insert((job.volume, node), now.saturating_add(NOT_ASKED_FOR));
+            self.known_marks
+                .unwilling
+                .insert((job.volume, node), now.saturating_add(NOT_ASKED_FOR));
         }
     }
 
     fn meets_unwilling(&self, job: &Job, volume: &Volume, now: Nanos) -> bool {
-        let is = |n: NodeId| self.unwilling.get(&(volume.id, n)).is_some_and(|until| now < *until);
-        !self.unwilling.is_empty() && Originator::waiting_nodes(job, volume).into_iter().any(is)
+        let is = |n: NodeId| {
+            self.known_marks.unwilling.get(&(volume.id, n)).is_some_and(|until| now < *until)
+        };
+        !self.known_marks.unwilling.is_empty()
+            && Originator::waiting_nodes(job, volume).into_iter().any(is)
     }
 
     /// Whether all disks of an extent are present and have missed nothing.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::requests::{Answer, OpenRequest, joined};
 use super::{Job, Originator};
 use crate::cluster::Volume;
+use crate::node::account::LEARNS;
 use crate::node::outbox::Outbox;
 use crate::node::worker::joined_losses;
 use crate::node::{Body, HostData, HostError, LostRange, MOST_LOST};
@@ -135,7 +136,19 @@ impl Originator {
             _ => {}
         }
         self.flushes.get_mut(id).expect("just added").ask(id, outbox);
+        self.tell_controller(id, asks, outbox);
         self.end_flush(id, outbox);
+    }
+
+    /// A controller without a disk has parity computed, too. It answers at once, and its answer does not count.
+    fn tell_controller(&self, id: u64, asks: Asks, outbox: &mut Outbox) {
+        let Asks::Refresh(volume, range) = asks else { return };
+        let is_central = self.map.volumes.get(&volume).is_some_and(|v| v.has_one_account());
+        let server =
+            self.map.server().filter(|n| is_central && self.map.with_disks().all(|d| d != *n));
+        if let Some(node) = server {
+            outbox.send(node, Body::Refresh { id, volume, range });
+        }
     }
 
     /// Repeats the request to disks without an answer.
@@ -204,6 +217,9 @@ impl Originator {
         found: Vec<Range>,
         outbox: &mut Outbox,
     ) {
+        if id & LEARNS != 0 {
+            return self.accounts.hears(from, id, (until, found), outbox);
+        }
         let Some(flush) = self.flushes.get_mut(id) else { return };
         if flush.left.remove(&from)
             && let Some(request) = flush.then.request().and_then(|id| self.requests.get_mut(&id))

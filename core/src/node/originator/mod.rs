@@ -50,12 +50,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::account::Accounts;
 use super::background::Background;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
 use super::{
     Body, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
-    Trust,
 };
 use crate::cluster::{ClusterMap, Volume};
 use crate::layout::Geometry;
@@ -172,11 +172,11 @@ pub(crate) struct Originator {
     locks: Locks,
     precedence: Precedence,
     rebuilds: Rebuilds,
-    /// Where parity was last not deferred although it should be, and until when that is not tried again.
-    unwilling: BTreeMap<(VolumeId, NodeId), Nanos>,
     /// Parity that is known to be marked.
     known_marks: KnownMarks,
     detours: Detours,
+    /// The deferred parity of volumes that this node controls.
+    accounts: Accounts,
 }
 
 #[derive(Clone, Hash)]
@@ -209,9 +209,9 @@ impl Originator {
             locks: Locks::default(),
             precedence: Precedence::default(),
             rebuilds: Rebuilds::default(),
-            unwilling: BTreeMap::new(),
             known_marks: KnownMarks::default(),
             detours: Detours::new(config.detours),
+            accounts: Accounts::new(config),
         }
     }
 
@@ -244,6 +244,7 @@ impl Originator {
             && self.recalls.is_empty()
             && !self.locks.is_busy()
             && self.precedence.is_empty()
+            && !self.accounts.is_learning()
             && self.rebuilds.are_awaited_by() == 0)
     }
 
@@ -263,6 +264,9 @@ impl Originator {
     pub fn run(&mut self, background: &mut Background, outbox: &mut Outbox) {
         if !self.scrubs.is_empty() || background.has_scrubs() {
             self.feed_scrubs(background, outbox);
+        }
+        if !self.accounts.is_empty() {
+            self.refresh_next(background, outbox);
         }
         while let Some(job) = self.jobs.next(self.config.max_in_flight) {
             self.launch(job, outbox);
@@ -432,17 +436,9 @@ impl Originator {
             Purpose::Repair => {}
             Purpose::Host(id) => {
                 self.jobs.give_room(&mut job);
+                self.accounts.used(outbox.now);
                 self.part_done(id, &job, result, outbox);
             }
-        }
-    }
-
-    /// Verifies stripes that a lost host may have written in part, and makes their parity match the data (shared
-    /// storage 3.2.3).
-    pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
-        for (volume, stripe) in stripes {
-            let what = What::Verify { stripe, trust: Trust::Data };
-            self.jobs.ready(Job::new(Purpose::Repair, volume, what));
         }
     }
 
@@ -475,6 +471,7 @@ impl Originator {
         self.tick_recalls(outbox);
         self.tick_locks(outbox);
         self.tick_waiting(outbox);
+        self.accounts.tick(outbox);
         for (ts, settling) in self.settling.iter_mut() {
             if now.saturating_sub(settling.since) >= patience {
                 settling.since = now;
@@ -503,6 +500,7 @@ impl Originator {
         self.leave_removed(outbox);
         self.enter_recalls();
         self.known_marks.enter();
+        self.accounts.enter(map, outbox);
         self.enter_detours();
         self.enter_waiting(outbox.now);
         for (ts, settling) in std::mem::take(&mut self.settling) {

@@ -9,7 +9,7 @@ use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::worker::Run;
-use crate::node::{HostData, Refusal};
+use crate::node::{HostData, Refusal, Trust};
 use crate::plan::{self, Span};
 use crate::units::{ColumnSet, NodeId, VolumeId};
 
@@ -52,6 +52,11 @@ pub(super) struct Rebuilds {
 }
 
 impl Rebuilds {
+    /// Whether a unit is being rebuilt.
+    pub fn has_in_work(&self, unit: &Unit) -> bool {
+        self.in_work.contains(unit)
+    }
+
     /// The number of jobs that wait for a rebuild.
     pub fn are_awaited_by(&self) -> usize {
         self.waiting.len()
@@ -326,6 +331,15 @@ impl Originator {
         }
     }
 
+    /// Verifies stripes that a lost host may have written in part, and makes their parity match the data (shared
+    /// storage 3.2.3).
+    pub fn repair(&mut self, stripes: impl IntoIterator<Item = (VolumeId, u64)>) {
+        for (volume, stripe) in stripes {
+            let what = What::Verify { stripe, trust: Trust::Data };
+            self.jobs.ready(Job::new(Purpose::Repair, volume, what));
+        }
+    }
+
     /// Computes deferred parity, a part of a column; if that column has the first of the parities that are computed
     /// together, the others too.
     pub fn refresh_unit(&mut self, (id, stripe, column, part): UnitPart) {
@@ -400,6 +414,7 @@ impl Originator {
             What::Rebuild { stripe, stripes, column, .. } => (stripe..stripe + stripes, column),
             What::Lose { stripe, column, part } => {
                 self.rebuilds.unrecoverable.push((job.volume, stripe, column, part));
+                self.accounts.give_up((job.volume, stripe, column, part));
                 (stripe..stripe + 1, column)
             }
             _ => return,
@@ -422,6 +437,7 @@ impl Originator {
 
     fn unit_rebuilt(&mut self, unit: Unit, good: bool, outbox: &mut Outbox) {
         self.rebuilds.in_work.remove(&unit);
+        self.accounts.ended(unit, good, outbox.now);
         if let Some(job) = self.rebuilds.again.remove(&unit) {
             self.begin_rebuild(job);
         }

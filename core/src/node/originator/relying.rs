@@ -16,6 +16,8 @@ const MOST: usize = 1 << 17;
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct KnownMarks {
     sectors: BTreeMap<(VolumeId, u64, u64), (ColumnSet, Timestamp)>,
+    /// Where parity was last not deferred although it should be, and until when that is not tried again.
+    pub unwilling: BTreeMap<(VolumeId, NodeId), Nanos>,
     /// When each volume was last written.
     written: BTreeMap<VolumeId, Nanos>,
 }
@@ -112,8 +114,12 @@ impl Originator {
         }
         let redundancy = policy.redundancy;
         let before = self.known_marks.written.insert(volume.id, now).unwrap_or(now);
-        // It has been computed by now, or is about to be.
-        if redundancy.timing == Timing::Deferred && now.saturating_sub(before) >= redundancy.idle {
+        // It has been computed by now, or is about to be. A controller knows.
+        let is_told = volume.has_one_account();
+        if redundancy.timing == Timing::Deferred
+            && now.saturating_sub(before) >= redundancy.idle
+            && !is_told
+        {
             self.known_marks.forget(volume.id, 0..u64::MAX);
         }
         let covering = covering(volume, range);
@@ -132,6 +138,11 @@ impl Originator {
             let marked = parities.intersection(covering(&txn.volume, range));
             self.known_marks.learn(&txn.volume, range, marked, ts);
         }
+    }
+
+    /// The parity of a stripe is about to be computed.
+    pub(super) fn forget_marks(&mut self, volume: VolumeId, stripe: u64) {
+        self.known_marks.forget(volume, stripe..stripe + 1);
     }
 
     /// A write relied on marks that may be gone.

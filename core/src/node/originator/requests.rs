@@ -187,6 +187,7 @@ impl Originator {
     /// A request arrives, with this operation.
     fn take(&mut self, (id, now): (u64, Nanos), volume: &Volume, answer: Answer, what: Vec<What>) {
         let course = Course::new(now);
+        self.accounts.used(now);
         let left = what.len();
         let job = |what| Job { course, ..Job::new(Purpose::Host(id), volume.id, what) };
         self.jobs.queue(what.into_iter().map(job));

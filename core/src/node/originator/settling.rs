@@ -316,6 +316,7 @@ impl Originator {
     ) {
         unlock(ts, &txn, outbox);
         self.learn_marks(ts, &txn);
+        self.accounts.happened(ts, txn.job.volume, outbox.now);
         outbox.tell_each_other(&participants);
         witnesses(&txn).into_iter().for_each(|node| outbox.tell_of(node, &participants));
         for node in &participants {

@@ -105,6 +105,10 @@ impl Originator {
             match what(chunk) {
                 What::Write(..) => {
                     let policy = volume.policy_at(chunk.offset / g.stripe_bytes());
+                    if self.accounts.is_closed(volume, chunk) {
+                        out.push(what(chunk));
+                        continue;
+                    }
                     out.extend(plan::cut(g, &policy, chunk).into_iter().map(&what));
                 }
                 other => out.push(other),

@@ -100,6 +100,7 @@ impl Originator {
             false => task.plan(volume, avoid, waits),
         };
         let mut plan = plan.map_err(|_| Unplanned::Undetermined)?;
+        self.accounts.begins(ts, volume.id, &plan);
         let (calculators, given) = self.choose_calculators(&mut plan, volume, extent);
         let node_of = |c: usize| (c, volume.extents[extent].columns[c].0);
         let participants: Vec<_> = plan.participants(g).iter().map(node_of).collect();

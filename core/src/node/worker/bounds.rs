@@ -1,7 +1,8 @@
 //! Bounds of the exposure by deferred parity (AFRAID 2): how much of them this disk's parity uses.
 //!
-//! No node knows a volume's total exposure. Each disk keeps to its share of a bound: at the bound its parity is
-//! computed under any load, at twice the bound parity is immediate.
+//! Without a controller no node knows a volume's total exposure. Each disk keeps to its share of a bound: at the bound
+//! its parity is computed under any load, at twice the bound parity is immediate. With one, the controller keeps the
+//! account (`node/account`), and no disk decides by its share.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +12,43 @@ use crate::policy::Redundancy;
 use crate::units::{SECTOR, Timestamp};
 
 /// Stripes and bytes.
-type Amount = (u64, u64);
+pub(in crate::node) type Amount = (u64, u64);
+
+/// The part of a volume's bounds that an account keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::node) enum Part {
+    /// All of it: it has the parity of all disks.
+    All,
+    /// The share of a disk that holds some of the parity.
+    Disk { parities: u64, width: u64 },
+}
+
+impl Part {
+    /// That of one disk of a volume.
+    pub fn of_disk(volume: &Volume) -> Part {
+        let parities = volume.geometry.code.parity_columns().max(1) as u64;
+        Part::Disk { parities, width: volume.geometry.layout.width() as u64 }
+    }
+
+    /// That part of a bound.
+    pub fn of(self, bound: u64) -> u64 {
+        match (self, bound) {
+            (_, Redundancy::UNBOUNDED) | (Part::All, _) => bound,
+            (Part::Disk { parities, width }, _) => (bound.saturating_mul(parities) / width).max(1),
+        }
+    }
+
+    /// Whether this much is at least this many times that part of one of the bounds.
+    pub fn is_used_up(self, (stripes, bytes): Amount, bounds: &Redundancy, times: u64) -> bool {
+        let at = |bound: u64| self.of(bound.saturating_mul(times));
+        stripes >= at(bounds.exposed_stripes) || bytes >= at(bounds.exposed_bytes)
+    }
+}
 
 impl Worker {
     /// Whether this disk's share of one of an area's bounds is exposed.
     pub(super) fn exceeds(&self, volume: &Volume, area: Area, bounds: &Redundancy) -> bool {
-        self.is_at(self.exposed_in_area(volume, area), volume, bounds, 1)
+        Part::of_disk(volume).is_used_up(self.exposed_in_area(volume, area), bounds, 1)
     }
 
     /// Whether this disk's share of twice one of an area's bounds is exposed before a write, counting all other writes
@@ -39,11 +71,12 @@ impl Worker {
             now.0.saturating_add(others.saturating_mul(stripes)),
             now.1.saturating_add(others.saturating_mul(bytes)),
         );
-        if !self.is_at(most, volume, bounds, 2) {
+        let part = Part::of_disk(volume);
+        if !part.is_used_up(most, bounds, 2) {
             return false;
         }
         let more = self.coming(ts, volume, area);
-        self.is_at((now.0 + more.0, now.1 + more.1), volume, bounds, 2)
+        part.is_used_up((now.0 + more.0, now.1 + more.1), bounds, 2)
     }
 
     /// The exposure of an area that can be computed. Unrecoverable parity does not count: no refresh would help it, and
@@ -80,25 +113,8 @@ impl Worker {
         (stripes.len() as u64, bytes)
     }
 
-    /// Whether this much is at least this disk's share of this many times one of the bounds.
-    fn is_at(
-        &self,
-        (stripes, bytes): Amount,
-        volume: &Volume,
-        bounds: &Redundancy,
-        times: u64,
-    ) -> bool {
-        let share = |bound: u64| match bound {
-            Redundancy::UNBOUNDED => bound,
-            _ => self.share_of(volume, bound.saturating_mul(times)),
-        };
-        stripes >= share(bounds.exposed_stripes) || bytes >= share(bounds.exposed_bytes)
-    }
-
     /// This disk's share of a bound.
     pub(super) fn share_of(&self, volume: &Volume, bound: u64) -> u64 {
-        let (parities, width) =
-            (volume.geometry.code.parity_columns().max(1), volume.geometry.layout.width());
-        (bound.saturating_mul(parities as u64) / width as u64).max(1)
+        Part::of_disk(volume).of(bound)
     }
 }

@@ -17,13 +17,13 @@ use crate::store::ChangeKind;
 use crate::units::{Nanos, SECTOR, Timestamp, VolumeId};
 
 /// The subject of a count: a volume, and which part of it.
-pub(super) type Counted = (VolumeId, Area);
+pub(in crate::node) type Counted = (VolumeId, Area);
 
 /// The known marked sectors of a disk.
 #[derive(Clone, Default, Hash)]
-pub(super) struct Exposure {
+pub(in crate::node) struct Exposure {
     /// Each with the latest write that marked it, and when this worker first saw the mark.
-    pub(super) marks: BTreeMap<u64, (Timestamp, Nanos)>,
+    pub(in crate::node) marks: BTreeMap<u64, (Timestamp, Nanos)>,
     /// Marked sectors that cannot be computed, because data that they cover is permanently lost.
     unrecoverable: BTreeSet<u64>,
     /// The counts of each volume, and of the areas of volumes with ranges.
@@ -38,7 +38,7 @@ pub(super) struct Exposure {
 
 /// The exposure of a volume by this disk's parity.
 #[derive(Clone, Default, Hash)]
-pub(super) struct Tally {
+pub(in crate::node) struct Tally {
     /// Stripes with marked parity here: the number of sectors in each.
     stripes: BTreeMap<u64, u32>,
     /// Those of these sectors that cannot be computed, by stripe, and the bytes that they cover.
@@ -56,7 +56,7 @@ pub(super) struct Tally {
 
 /// The unit of a volume with a sector of the disk.
 #[derive(Clone, Debug)]
-pub(super) struct Unit {
+pub(in crate::node) struct Unit {
     pub volume: VolumeId,
     /// The area in which its stripe is counted, besides the whole volume.
     pub area: Option<Area>,

@@ -4,7 +4,7 @@ use crate::units::{MILLIS, Nanos};
 
 /// Counts since the last tick.
 #[derive(Clone, Default, Hash)]
-pub(super) struct Load {
+pub(in crate::node) struct Load {
     commits: u64,
     commits_at_tick: u64,
     /// Ticks since the last checkpoint.
@@ -14,6 +14,10 @@ pub(super) struct Load {
     hosts_are_busy: bool,
     /// When the last came.
     last_part: Nanos,
+    /// When the present burst of parts began: there was no pause of [`LULL`] since.
+    burst_began: Nanos,
+    /// The longest of the bursts before; each that is shorter takes an eighth of it off.
+    longest_burst: Nanos,
     /// Since when idle time is counted.
     began: Option<Nanos>,
     /// The sum of the pauses between parts of at least [`LULL`].
@@ -36,6 +40,11 @@ impl Load {
     pub fn host_part(&mut self, now: Nanos) {
         self.host_parts += 1;
         self.lulls = self.idle(now);
+        if now.saturating_sub(self.last_part) >= LULL {
+            let length = self.last_part - self.burst_began;
+            self.longest_burst = length.max(self.longest_burst - self.longest_burst / 8);
+            self.burst_began = now;
+        }
         self.last_part = now;
     }
 
@@ -49,6 +58,13 @@ impl Load {
         self.hosts_are_busy
     }
 
+    /// The length of bursts of parts lately.
+    pub fn burst(&self, now: Nanos) -> Nanos {
+        let is_over = now.saturating_sub(self.last_part) >= LULL;
+        let present = if is_over { self.last_part } else { now } - self.burst_began;
+        self.longest_burst.max(present)
+    }
+
     /// When the last part of a host's request came.
     pub fn last_part(&self) -> Nanos {
         self.last_part
@@ -58,6 +74,11 @@ impl Load {
     pub fn idle(&self, now: Nanos) -> Nanos {
         let pause = now.saturating_sub(self.last_part.max(self.began.unwrap_or(now)));
         self.lulls + if pause >= LULL { pause } else { 0 }
+    }
+
+    /// Since when idle time counts.
+    pub fn began(&self) -> Option<Nanos> {
+        self.began
     }
 
     /// For how long no part of a host's request has come.
@@ -86,6 +107,21 @@ impl Load {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_length_of_bursts_is_that_of_the_longest_lately() {
+        let ms = |n: u64| n * MILLIS;
+        let mut load = Load::default();
+        let mut burst = |from: u64, to: u64| {
+            (from..=to).step_by(50).for_each(|at| load.host_part(ms(at)));
+            load.burst(ms(to) + 1)
+        };
+        assert_eq!(burst(1_000, 1_800), ms(800) + 1);
+        assert_eq!(burst(3_000, 3_100), ms(800), "the last one was longer");
+        assert_eq!(burst(5_000, 5_100), ms(700));
+        assert_eq!(burst(7_000, 8_000), ms(1_000) + 1);
+        assert_eq!(load.burst(ms(20_000)), ms(1_000), "a pause is none");
+    }
 
     #[test]
     fn idle_time_is_pauses_of_some_length_in_this_life() {

@@ -12,7 +12,7 @@ use crate::node::Body;
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
 use crate::plan::{self, Span};
-use crate::policy::{Refresh, Timing};
+use crate::policy::{Redundancy, Refresh, Timing};
 use crate::store::Scan;
 use crate::units::{MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
@@ -36,6 +36,9 @@ pub(super) struct Refreshing {
 
 /// How long due parity is left to other nodes.
 const LEFT_FOR: Nanos = 50 * MILLIS;
+
+/// Parity that the controller has not had computed is due in idle time after this many times a node's patience.
+const MISSED_AFTER: Nanos = 30;
 
 /// A unit: its volume, stripe and seat.
 type Place = (VolumeId, u64, usize);
@@ -204,8 +207,11 @@ impl Worker {
             return false;
         }
         let never = timing == Timing::Never;
-        let is_time =
-            |w: &mut Worker| w.has_started(volume, now) && w.target_allows(volume.id, now);
+        // Of a volume with a controller that node has looked at bounds and target.
+        let is_decided = volume.has_one_account();
+        let is_time = |w: &mut Worker| {
+            is_decided || (w.has_started(volume, now) && w.target_allows(volume.id, now))
+        };
         if !(must || never || is_time(self)) {
             return false;
         }
@@ -215,6 +221,7 @@ impl Worker {
         !self.refreshing.wanted.iter().any(meets)
             && (!adds
                 || never
+                || is_decided
                 || !self.would_exceed(ts, volume, area.unwrap_or(Area::Whole), &redundancy))
     }
 
@@ -231,6 +238,9 @@ impl Worker {
             (_, Refresh::First) => return Due::All(Loop::RefreshFirst),
             (Timing::Deferred, Refresh::Idle) => {}
         }
+        if volume.has_one_account() {
+            return self.due_without_account(redundancy, now);
+        }
         if for_target || self.exceeds(volume, area.area, redundancy) {
             return Due::All(Loop::RefreshFirst);
         }
@@ -243,9 +253,18 @@ impl Worker {
         }
     }
 
+    /// The due parity of a volume whose controller has it computed: only what that node does not seem to know.
+    fn due_without_account(&self, redundancy: &Redundancy, now: Nanos) -> Due {
+        let is_idle = self.load.quiet_since(now) >= redundancy.idle;
+        let missed = now.checked_sub(self.config.patience * MISSED_AFTER).filter(|_| is_idle);
+        let old = now.checked_sub(redundancy.exposed_for.saturating_mul(2));
+        missed.max(old).map_or(Due::Nothing, Due::MarkedBy)
+    }
+
     /// Requests the due parity.
     pub(super) fn ask_refresh(&mut self, background: &mut Background, now: Nanos) {
         if self.exposure.is_empty() {
+            self.note_redundant(now);
             return self.refreshing.nothing_is_exposed();
         }
         self.forget_asked(now);
@@ -331,13 +350,18 @@ impl Worker {
         now: Nanos,
     ) {
         let most = background.most(which, now);
+        // A controller has it computed, one unit after the other, unless it does not know of it.
+        let marked_by = match volume.has_one_account() {
+            true => now.checked_sub(self.config.patience),
+            false => Some(now),
+        };
         let (mut from, mut left) = ((stripes.start, 0), 0);
         while self.refreshing.asked.len() + left < most
             && let Some(unit) = self.recoverable(volume, from, stripes.end)
         {
             from = unit.next();
             let key = (volume.id, unit.stripe, unit.seat);
-            if self.refreshing.asked.contains_key(&key) {
+            if self.refreshing.asked.contains_key(&key) || Some(unit.since) > marked_by {
                 continue;
             }
             if self.is_left_to_another(volume, &unit, now) {

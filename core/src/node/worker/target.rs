@@ -1,8 +1,8 @@
 //! A target MTTDL (AFRAID 4.1, MTTDL_x), and a start that waits for idle time (AFRAID 5), on this disk.
 //!
-//! Each disk measures the share of time with deferred parity on it, and keeps it within its part of the volume's
-//! allowed share; all disks have equal parts. Data of the volume is exposed for at most the sum of their shares, so the
-//! target is met without communication. While a disk's share is used up, its parity takes each write, and marked parity
+//! Of a volume with a controller that node keeps the target (`node/account`). Else each disk measures the share of time
+//! with deferred parity on it, and keeps it within its part of the volume's allowed share; all disks have equal parts.
+//! Data of the volume is exposed for at most the sum of their shares, so the target is met without communication. While a disk's share is used up, its parity takes each write, and marked parity
 //! is computed before hosts are served. That takes time, in which the data stays exposed; so a reserve is kept for it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,12 @@ const WHOLE: u128 = 1_000_000_000_000;
 const LEAST_RESERVE: Nanos = 100 * MILLIS;
 const MOST_RESERVE: Nanos = 10_000 * MILLIS;
 
-/// The allowed exposure by parity on this disk.
+/// The maximum of the time for which data is expected to be exposed.
+const MOST_EXPECTED: Nanos = 600_000 * MILLIS;
+
+/// The allowed exposure by parity on this disk, or on all disks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Target {
+pub(in crate::node) struct Target {
     /// The share of time, in parts of [`WHOLE`].
     share: u128,
     /// The longest time to compute the exposed parity once the share was used up.
@@ -32,13 +35,18 @@ pub(super) struct Target {
     /// It was used up, and there is not enough for another burst yet: parity that is deferred for a moment costs more
     /// than immediate parity.
     is_closed: bool,
-    /// What suffices for that: the time that a disk must be idle, and the reserve again.
+    /// What suffices for that: a burst of hosts' requests, the time that a disk must be idle, which this is, and the
+    /// reserve again.
     enough: Nanos,
+    /// The usual time for which data is exposed at a time: that suffices, too.
+    expected: Nanos,
+    /// Since when data is exposed.
+    exposed_since: Option<Nanos>,
 }
 
 impl Target {
-    /// Of a volume with a target.
-    fn of(volume: &Volume) -> Option<Target> {
+    /// Of a volume with a target, for one of several accounts that share the allowed time.
+    pub fn of(volume: &Volume, accounts: f64) -> Option<Target> {
         let mttdl = volume.policy.redundancy.mttdl;
         if volume.redundancies().all(|r| r.timing != Timing::Deferred)
             || mttdl == Redundancy::UNBOUNDED
@@ -46,47 +54,87 @@ impl Target {
             return None;
         }
         let of_volume = volume.rates().exposed_share(mttdl as f64).max(0.0);
-        let share = of_volume / volume.disks().count * WHOLE as f64;
+        let share = of_volume / accounts * WHOLE as f64;
         Some(Target {
             share: share as u128,
             reserve: LEAST_RESERVE,
             late_since: None,
             is_closed: true,
             enough: volume.redundancies().map(|r| r.idle).max().unwrap_or(0),
+            expected: 0,
+            exposed_since: None,
         })
     }
 
+    /// The known state of the same target, if there is one.
+    pub fn or_known(self, known: Option<&Target>) -> Target {
+        let same = |t: &&Target| (t.share, t.enough) == (self.share, self.enough);
+        known.filter(same).cloned().unwrap_or(self)
+    }
+
+    /// Whether the idle time suffices to defer parity: at least half of the time, or as much as the target requires if
+    /// the rest were exposed.
+    pub fn has_enough_idle(target: Option<&Target>, watched: Nanos, idle: Nanos) -> bool {
+        let busy = u128::from(watched.saturating_sub(idle));
+        let most = target.map_or(WHOLE / 2, |t| t.share);
+        watched >= SEEN && busy * WHOLE <= most * u128::from(watched)
+    }
+
     /// How much longer data may be exposed after this exposure so far; `None` if it was exposed for too long.
-    fn left(&self, so_far: &Exposed) -> Option<Nanos> {
+    pub fn left(&self, so_far: &Exposed) -> Option<Nanos> {
         let allowed = u128::from(so_far.watched) * self.share / WHOLE;
         let left = allowed.checked_sub(u128::from(so_far.unprotected + self.reserve))?;
         // The allowance grows while that time passes.
         Some((left * WHOLE / (WHOLE - self.share).max(1)).min(u128::from(Nanos::MAX / 4)) as Nanos)
     }
 
-    /// Whether parity that is not deferred yet may be.
-    fn is_open(&mut self, so_far: &Exposed) -> bool {
+    /// Whether parity that is not deferred yet may be, with bursts of requests of this length.
+    pub fn is_open(&mut self, so_far: &Exposed, burst: Nanos) -> bool {
+        let enough = self.expected.max(burst + self.enough + self.reserve);
         match self.left(so_far) {
             None => self.is_closed = true,
-            Some(left) if left >= self.enough + self.reserve => self.is_closed = false,
+            Some(left) if left >= enough => self.is_closed = false,
             Some(_) => {}
         }
         !self.is_closed
     }
 
-    /// Updates whether the share is used up, and for how long it was. Returns whether it is.
-    fn look(&mut self, so_far: &Exposed, now: Nanos) -> bool {
+    /// Whether parity that is not deferred yet may not be, as of the last look.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// The computation of the exposed stripes takes this time.
+    pub fn keep_reserve(&mut self, takes: Nanos) {
+        self.reserve = takes.clamp(LEAST_RESERVE, MOST_RESERVE);
+    }
+
+    /// Updates whether the share is used up, and for how long data was exposed. Returns whether it is.
+    pub fn look(&mut self, so_far: &Exposed, now: Nanos) -> bool {
         let is_exposed = so_far.stripes > 0;
         let used_up = self.left(so_far).is_none();
         self.is_closed |= used_up;
-        if let Some(since) = self.late_since.filter(|_| !is_exposed) {
-            self.reserve = self.reserve.max(now.saturating_sub(since)).min(MOST_RESERVE);
-            self.late_since = None;
+        match is_exposed {
+            true => drop(self.exposed_since.get_or_insert(now)),
+            false => self.is_redundant(now),
         }
         if used_up && is_exposed {
             self.late_since.get_or_insert(now);
         }
         used_up
+    }
+
+    /// Nothing is exposed any more. An exposure that was cut short would have taken longer.
+    pub fn is_redundant(&mut self, now: Nanos) {
+        let Some(since) = self.exposed_since.take() else { return };
+        let length = now.saturating_sub(since);
+        self.expected = match self.late_since.take() {
+            Some(since) => {
+                self.reserve = self.reserve.max(now.saturating_sub(since)).min(MOST_RESERVE);
+                self.expected.max(length).saturating_mul(2).min(MOST_EXPECTED)
+            }
+            None => length.max(self.expected - self.expected / 8),
+        };
     }
 }
 
@@ -103,12 +151,16 @@ impl Worker {
     pub(super) fn set_targets(&mut self) {
         let before = std::mem::take(&mut self.targets.of);
         let of = |v: &std::sync::Arc<Volume>| {
-            let target = Target::of(v)?;
-            let known =
-                before.get(&v.id).filter(|t| (t.share, t.enough) == (target.share, target.enough));
-            Some((v.id, known.cloned().unwrap_or(target)))
+            let target = Target::of(v, v.disks().count)?;
+            Some((v.id, target.or_known(before.get(&v.id))))
         };
-        self.targets.of = self.map.volumes.values().filter_map(of).collect();
+        let here = self.map.volumes.values().filter(|v| !v.has_one_account());
+        self.targets.of = here.filter_map(of).collect();
+    }
+
+    /// Nothing is exposed on this disk.
+    pub(super) fn note_redundant(&mut self, now: Nanos) {
+        self.targets.of.values_mut().for_each(|target| target.is_redundant(now));
     }
 
     /// The exposure of a volume here so far.
@@ -121,11 +173,10 @@ impl Worker {
     pub(super) fn target_allows(&mut self, volume: VolumeId, now: Nanos) -> bool {
         let so_far = self.exposed_so_far(volume, now);
         let Some(target) = self.targets.of.get_mut(&volume) else { return true };
-        so_far.is_some_and(|so_far| target.is_open(&so_far))
+        so_far.is_some_and(|so_far| target.is_open(&so_far, self.load.burst(now)))
     }
 
-    /// Whether enough idle time was seen to defer a volume's parity: at least half of the time, or as much as the
-    /// target requires if the rest were exposed. Once it was enough, it stays so.
+    /// Whether enough idle time was seen to defer a volume's parity. Once it was enough, it stays so.
     pub(super) fn has_started(&mut self, volume: &Volume, now: Nanos) -> bool {
         if volume.policy.redundancy.start == Start::Eager
             || self.targets.started.contains(&volume.id)
@@ -134,9 +185,8 @@ impl Worker {
         }
         // Only idle time of this life counts.
         let watched = self.exposure.of(volume.id).map_or(0, |tally| tally.watched_now(now));
-        let busy = u128::from(watched.saturating_sub(self.load.idle(now)));
-        let most = self.targets.of.get(&volume.id).map_or(WHOLE / 2, |t| t.share);
-        let enough = watched >= SEEN && busy * WHOLE <= most * u128::from(watched);
+        let target = self.targets.of.get(&volume.id);
+        let enough = Target::has_enough_idle(target, watched, self.load.idle(now));
         if enough {
             self.targets.started.insert(volume.id);
         }
@@ -169,7 +219,12 @@ impl Worker {
             let age = its.filter(|e| e.stripes > 0)?.age;
             let so_far = self.exposed_so_far(volume.id, now)?;
             let idle = self.load.last_part().saturating_add(redundancy.idle);
-            let old = now.saturating_sub(age).checked_add(redundancy.exposed_for);
+            let is_central = volume.has_one_account();
+            let old_at = redundancy.exposed_for.saturating_mul(if is_central { 2 } else { 1 });
+            let old = now.saturating_sub(age).checked_add(old_at);
+            if is_central {
+                return old.filter(|at| *at > now);
+            }
             let left = self.targets.of.get(&volume.id).and_then(|t| t.left(&so_far));
             let used_up = left.map(|left| now.saturating_add(left.max(1)));
             [Some(idle), old, used_up].into_iter().flatten().filter(|at| *at > now).min()
@@ -196,6 +251,8 @@ mod tests {
             late_since: None,
             is_closed: true,
             enough: 100 * MILLIS,
+            expected: 0,
+            exposed_since: None,
         }
     }
 
@@ -221,11 +278,36 @@ mod tests {
     #[test]
     fn parity_waits_again_when_there_is_enough_for_a_burst() {
         let mut target = target(10);
-        assert!(!target.is_open(&so_far(15_000, 0, 0)), "there is something, and not enough");
-        assert!(target.is_open(&so_far(40_000, 0, 0)));
-        assert!(target.is_open(&so_far(40_000, 250, 1)), "as long as there is anything");
-        assert!(!target.is_open(&so_far(40_000, 350, 1)));
-        assert!(!target.is_open(&so_far(50_000, 350, 0)));
+        assert!(!target.is_open(&so_far(15_000, 0, 0), 0), "there is something, and not enough");
+        assert!(!target.is_open(&so_far(40_000, 0, 0), 150 * MILLIS), "bursts are long");
+        assert!(target.is_open(&so_far(40_000, 0, 0), 50 * MILLIS));
+        assert!(target.is_open(&so_far(40_000, 250, 1), MILLIS), "as long as there is anything");
+        assert!(!target.is_open(&so_far(40_000, 350, 1), 0));
+        assert!(!target.is_open(&so_far(50_000, 350, 0), 0));
+    }
+
+    /// To compute parity in the middle of a burst costs more than not to defer it.
+    #[test]
+    fn parity_waits_again_when_there_is_enough_for_what_was_cut_short() {
+        let mut target = target(10);
+        target.look(&so_far(100_000, 0, 1), 0);
+        target.is_redundant(3_000 * MILLIS);
+        assert!(target.is_open(&so_far(400_000, 900, 0), 0), "3 s and the reserve");
+        target.is_closed = true;
+        assert!(!target.is_open(&so_far(400_000, 1_000, 0), 0));
+        // The next one was longer than the time left: nobody knows its length.
+        target.look(&so_far(400_000, 1_000, 1), 0);
+        assert!(target.look(&so_far(400_000, 4_000, 1), 3_000 * MILLIS), "it is used up");
+        target.is_redundant(3_500 * MILLIS);
+        assert!(!target.is_open(&so_far(800_000, 4_000, 0), 0));
+        assert!(target.is_open(&so_far(1_200_000, 4_000, 0), 0));
+        // They become shorter.
+        for _ in 0..20 {
+            target.look(&so_far(1_200_000, 4_000, 1), 0);
+            target.is_redundant(200 * MILLIS);
+        }
+        target.is_closed = true;
+        assert!(target.is_open(&so_far(600_000, 4_000, 0), 0));
     }
 
     #[test]

@@ -7,9 +7,9 @@ use weft_load::Kind;
 use weft_load::workload::{Addresses, Arrivals, Class, Requests, Spacing, Workload};
 
 /// Of all bursts, by how much faster requests come than is written below.
-const HASTE: f64 = 1.06;
+const HASTE: f64 = 1.05;
 /// Of all workloads, by how much more seldom requests come than is written below.
-const LEISURE: f64 = 2.0;
+const LEISURE: f64 = 2.25;
 
 /// A workload.
 pub struct Load {

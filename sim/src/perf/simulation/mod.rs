@@ -495,7 +495,12 @@ impl Simulation {
         let mut outputs = self.used_lists.pop().unwrap_or_default();
         place.node.handle(self.diskless.clock(node, at), input, &mut outputs);
         if self.defers {
-            self.exposure.is(node as usize, place.node.exposed_now(VOLUME).0, at);
+            // A controller's account has the exposure of all disks, at once.
+            let exposed = match self.volume.has_one_account() {
+                true => place.node.exposed_by_account(VOLUME).unwrap_or_default(),
+                false => place.node.exposed_now(VOLUME),
+            };
+            self.exposure.is(node as usize, exposed.0, at);
         }
         if let Some(request) = request {
             self.delays.answered(request, &outputs);
