@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 /// Who may speak of the number of parities: layouts, the code, plans (which go through them), the encoding, and
 /// what shows them.
-const MAY: [&str; 14] = [
+const MAY: [&str; 15] = [
     "code/",
     "core/src/layout/",
     "core/src/plan/",
     "net/src/wire/",
     "cli/src/explain/",
     // Which parities wait, and how many may.
+    "core/src/node/account/",
     "core/src/node/originator/deferring.rs",
     "core/src/node/worker/bounds.rs",
     "core/src/cluster/authority/policy.rs",
