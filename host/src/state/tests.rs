@@ -254,7 +254,7 @@ fn other_versions_and_damage_are_refused() {
     };
     assert_eq!(sealed("", ""), text);
     let cases = [
-        (sealed("format = 4", "format = 5"), "version 5, and this program reads version 4"),
+        (sealed("format = 4", "format = 5"), "version 5, and this program reads versions 3 and 4"),
         (sealed("format = 4", ""), "no format version"),
         (sealed("nodes = 5", "nodes = 6"), "6 nodes but lists 5"),
         (sealed("extents = [[0, [[0, ", "extents = [[0, [[9, "), "extents"),
