@@ -41,7 +41,8 @@ impl Load {
         self.host_parts += 1;
         self.lulls = self.idle(now);
         if now.saturating_sub(self.last_part) >= LULL {
-            let length = self.last_part - self.burst_began;
+            // A clock may have been set back within it.
+            let length = self.last_part.saturating_sub(self.burst_began);
             self.longest_burst = length.max(self.longest_burst - self.longest_burst / 8);
             self.burst_began = now;
         }
@@ -61,7 +62,8 @@ impl Load {
     /// The length of bursts of parts lately.
     pub fn burst(&self, now: Nanos) -> Nanos {
         let is_over = now.saturating_sub(self.last_part) >= LULL;
-        let present = if is_over { self.last_part } else { now } - self.burst_began;
+        let end = if is_over { self.last_part } else { now };
+        let present = end.saturating_sub(self.burst_began);
         self.longest_burst.max(present)
     }
 
