@@ -90,7 +90,8 @@ impl Target {
 
     /// Whether parity that is not deferred yet may be, with bursts of requests of this length.
     pub fn is_open(&mut self, so_far: &Exposed, burst: Nanos) -> bool {
-        let enough = self.expected.max(burst + self.enough + self.reserve);
+        let enough = burst.saturating_add(self.enough).saturating_add(self.reserve);
+        let enough = self.expected.max(enough);
         match self.left(so_far) {
             None => self.is_closed = true,
             Some(left) if left >= enough => self.is_closed = false,
