@@ -37,6 +37,8 @@ fn most(volume: &Volume, bounds: &Redundancy, max_chunk: u64) -> (u64, u64) {
     let (parities, width) = (g.code.parity_columns().max(1) as u64, g.layout.width() as u64);
     let share = |bound: u64| match bound {
         Redundancy::UNBOUNDED => bound,
+        // Its controller decides for all disks together.
+        _ if volume.has_one_account() => bound.saturating_mul(2),
         _ => (bound.saturating_mul(2 * parities) / width).max(1),
     };
     // A write of which no parity is computed at once is cut where units end.
