@@ -152,7 +152,7 @@ impl Disk {
         let disk = sb.incarnation.to_le_bytes();
         for page in sb.index_start()..sb.data_start() {
             let kind: &[u8] = if page < sb.table_start() { &[2] } else { &[1] };
-            let begin = if sb.has_index() { [kind, &disk].concat() } else { Vec::new() };
+            let begin = [kind, &disk].concat();
             seal(self.sector(page), &begin);
         }
         for page in sb.owners() {
