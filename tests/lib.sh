@@ -57,6 +57,10 @@ t() {
     fi
 }
 
+# For scripts that measure: whether nothing else runs, and the median of a COLUMN of a FILE.
+machine_is_quiet() { awk '{ exit !($1 < 0.5) }' /proc/loadavg; }
+median() { cut -d ' ' -f "$2" "$1" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
+
 # What follows is for scripts whose processes stand in network namespaces of their own. WEFT: the binary, T: a directory for
 # what they leave, SPACE: what the namespaces' names begin with, SUBNET: the first three numbers of their addresses.
 

@@ -17,7 +17,6 @@ IOPS=500
 trap clean EXIT
 trap 'exit 1' INT TERM
 
-quiet() { awk '{ exit !($1 < 0.5) }' /proc/loadavg; }
 up() {
     "$WEFT" up --dir "$T/array" --listen "$T/nbd.sock" --disk-size 2G "$@" >"$T/log" 2>&1 &
     echo $! >"$T/up.pid"
@@ -46,8 +45,6 @@ for what in sys.argv[2:]:
         print(round(job[what]["clat_ns"]["percentile"]["99.000000"] / 1e6, 3))
 EOF
 }
-# median FILE COLUMN
-median() { cut -d ' ' -f "$2" "$1" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f\n", a / b }'; }
 
 limits() {
@@ -93,5 +90,5 @@ promise() {
     down
 }
 
-quiet || { echo "the load is $(cut -d ' ' -f 1 /proc/loadavg): nothing can be measured"; exit 1; }
+machine_is_quiet || { echo "the load is $(cut -d ' ' -f 1 /proc/loadavg): nothing can be measured"; exit 1; }
 for what in ${*:-limits promise}; do $what; done

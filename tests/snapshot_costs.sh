@@ -23,7 +23,6 @@ SECONDS_OF_EACH=${SECONDS_OF_EACH:-6}
 trap clean EXIT
 trap 'exit 1' INT TERM
 
-quiet() { awk '{ exit !($1 < 0.5) }' /proc/loadavg; }
 # up DIR [OPTION..]: an array by $WEFT in T/DIR
 up() {
     "$WEFT" up --dir "$T/$1" --listen "$T/$1.sock" --disk-size 8G "${@:2}" >"$T/log-$1" 2>&1 &
@@ -65,8 +64,6 @@ took() {
     "$@" >/dev/null
     echo $((($(date +%s%N) - begun) / 1000000))
 }
-# median FILE COLUMN
-median() { cut -d ' ' -f "$2" "$1" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
 # of_medians FILE COLUMN COLUMN: the first over the second
 of_medians() { awk -v a="$(median "$1" "$2")" -v b="$(median "$1" "$3")" 'BEGIN { printf "%.3f\n", a / b }'; }
 # No background work of this array is left.
@@ -167,5 +164,5 @@ sparse() {
     echo "a clone of it (goal: below 100 ms): $(median "$T/sparse" 2) ms"
 }
 
-quiet || [ -n "${ANYWAY:-}" ] || { echo "the load is $(cut -d ' ' -f 1 /proc/loadavg): nothing can be measured"; exit 1; }
+machine_is_quiet || [ -n "${ANYWAY:-}" ] || { echo "the load is $(cut -d ' ' -f 1 /proc/loadavg): nothing can be measured"; exit 1; }
 for what in ${*:-before writes pause reads sparse}; do $what; done

@@ -107,7 +107,7 @@ fn read_slot(bytes: &[u8]) -> Read<(MemberId, u64)> {
 }
 
 impl Stored {
-    /// Takes up a log with its witness; refuses what is damaged and not merely torn.
+    /// Takes up a log with its witness; refuses damage other than a torn end.
     pub fn open(log: &[u8], witness: Option<&[u8]>) -> Result<(Stored, Witness), LogError> {
         let witness = witness.and_then(Witness::read).ok_or(LogError::NoWitness)?;
         let stored = Stored::replay(log).map_err(|e| match e {

@@ -1,5 +1,6 @@
 //! Requests of a host to all disks at once: to make written content durable (a flush), to compute deferred parity, or
-//! to list exposed or lost data. Also flushes of aborts before a write is refused. They are done when each disk has reported its part.
+//! to list exposed or lost data. Also flushes of aborts before a write is refused. They are done when each disk has
+//! reported its part.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -95,13 +96,11 @@ impl Originator {
     /// A host's write fails, and must never happen. An attempt at it may have been prepared by some nodes, whose aborts are
     /// not durable: if all power failed now they would commit it. So it fails when they are.
     pub(super) fn refuse(&mut self, job: Job, error: HostError, outbox: &mut Outbox) {
-        let is_voted = |v: &&Arc<Volume>| v.policy.is_journaled() && v.policy.commit.is_voted();
-        match self.map.volumes.get(&job.volume).filter(is_voted) {
-            Some(_) => {
-                self.ask_for(Then::Refuse(Box::new(job), error), Asks::Flush, outbox);
-            }
-            None => self.finish(job, Err(error), outbox),
+        let is_voted = |v: &Arc<Volume>| v.policy.is_journaled() && v.policy.commit.is_voted();
+        if self.map.volumes.get(&job.volume).is_some_and(is_voted) {
+            return self.ask_for(Then::Refuse(Box::new(job), error), Asks::Flush, outbox);
         }
+        self.finish(job, Err(error), outbox);
     }
 
     /// The disks that have to answer.

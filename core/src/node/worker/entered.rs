@@ -28,7 +28,7 @@ impl Entered {
     }
 
     /// All writes from before it are durably decided.
-    pub fn is_settled(&mut self) {
+    pub fn set_settled(&mut self) {
         self.settles = false;
     }
 

@@ -41,7 +41,7 @@ impl Worker {
             return true;
         }
         if self.txns.keys().next().is_none_or(|ts| *ts > floor) {
-            self.entered.is_settled();
+            self.entered.set_settled();
         }
         false
     }

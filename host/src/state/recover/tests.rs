@@ -1,4 +1,4 @@
-//! What is made of the copies that disks have, read as from areas: small disks have none.
+//! Recovery from the copies that disks have, read as from areas: small disks have none.
 
 use weft_core::cluster::ClusterMap;
 use weft_core::store::map_area::MapCopy;
