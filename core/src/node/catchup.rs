@@ -176,6 +176,11 @@ impl Catchup {
         self.asking.is_some()
     }
 
+    /// Whether it is finding out what it missed, and no volume that sleeps keeps it from that.
+    pub fn will_know(&self) -> bool {
+        self.asking.as_ref().is_some_and(|asking| !asking.asleep)
+    }
+
     /// Whether anything is behind that the authority has not been told is whole again.
     pub fn is_behind(&self) -> bool {
         self.is_asking() || (!self.known.is_empty() && !self.reported)

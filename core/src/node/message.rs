@@ -212,7 +212,7 @@ pub enum Standing {
 /// What a worker remembers of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recollection {
-    /// Something that is or may be part of it is undecided: ask again.
+    /// Something that is or may be part of it is undecided, or it is finding out what it has: ask again.
     Undecided,
     /// All that became of it here.
     All,

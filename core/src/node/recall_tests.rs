@@ -1,12 +1,14 @@
 //! A host, or the node that has its requests, was stopped, and asks again for a write that the others have settled.
 
+use std::collections::BTreeMap;
+
 use super::test_bench::*;
 use super::*;
 use crate::Buffer;
-use crate::cluster::Attendance;
+use crate::cluster::{Attendance, Extent, Volume};
 use crate::order::{Again, Asker, HostId, Origin, RequestId};
 use crate::plan::{Calculators, Part, Range};
-use crate::units::ColumnSet;
+use crate::units::{ColumnSet, MILLIS};
 
 const RANGE: Range = Range { offset: 0, len: UNIT };
 
@@ -140,4 +142,61 @@ fn a_participant_remembers_what_has_happened() {
     // Also when the others have gone on meanwhile.
     bench.enter(map(3, Attendance::default()), at(2000));
     assert_eq!(recollects(&mut bench, 3, 900), Some((1, Recollection::All)));
+}
+
+/// The answer of this node, which was away from 500 to 1500, on a request of 900 for its disk.
+fn recollects_after_absence(bench: &mut Bench) -> Option<Recollection> {
+    bench.sent.clear();
+    let (request, since, volume, range) = (id(), at(900), VOLUME, RANGE);
+    bench.hear(PEER, Body::Recall { id: 9, request, since, volume, range });
+    while bench.disk_works().is_some() {}
+    bench.sent.iter().find_map(|b| match b {
+        Body::Recalled { recollection, .. } => Some(*recollection),
+        _ => None,
+    })
+}
+
+fn was_away() -> Attendance {
+    Attendance {
+        stale_since: BTreeMap::from([(US, at(500))]),
+        counts_from: BTreeMap::from([(US, at(1500))]),
+        ..Attendance::default()
+    }
+}
+
+/// A node that is back asks what it has missed. After that it knows whether its disk was written.
+#[test]
+fn a_participant_that_will_know_is_asked_again() {
+    let mut bench = Bench::new();
+    bench.enter(map(2, was_away()), at(1500));
+    assert_eq!(recollects_after_absence(&mut bench), Some(Recollection::Undecided));
+    for node in [PEER, THIRD] {
+        assert_eq!(recollects_after_absence(&mut bench), Some(Recollection::Undecided));
+        bench.hear(node, Body::DirtyReply { found: vec![], marked: vec![], owed: vec![] });
+    }
+    for _ in 0..20 {
+        if bench.node.stale_sectors().is_none() && bench.disk_works().is_none() {
+            bench.now += 100 * MILLIS;
+            bench.handle(Input::Timer(Timer::Tick));
+        }
+    }
+    assert_eq!(bench.node.stale_sectors(), Some(0));
+    assert_eq!(recollects_after_absence(&mut bench), Some(Recollection::Untouched));
+}
+
+/// While a volume sleeps, its writes are unknown, perhaps for long.
+#[test]
+fn a_participant_that_may_never_know_says_so() {
+    let mut bench = Bench::new();
+    let mut asleep = ClusterMap::clone(&map(2, was_away()));
+    asleep.nodes[usize::from(THIRD.0)].up = false;
+    asleep.attendance.get_mut(&VOLUME).expect("its own").away.insert(THIRD);
+    let mut other = Volume::clone(&asleep.volumes[&VOLUME]);
+    (other.id, other.name) = (VolumeId(2), "other".into());
+    other.extents = vec![Extent::new(1, (0..3).map(|n| (NodeId(n), 2048)).collect())];
+    asleep.attendance.insert(other.id, was_away());
+    asleep.volumes.insert(other.id, Arc::new(other));
+    bench.enter(Arc::new(asleep), at(1500));
+    bench.hear(PEER, Body::DirtyReply { found: vec![], marked: vec![], owed: vec![] });
+    assert_eq!(recollects_after_absence(&mut bench), Some(Recollection::Touched));
 }

@@ -7,7 +7,7 @@
 //!
 //! | answers | result for the part |
 //! |---|---|
-//! | one has something undecided | they are asked again |
+//! | one has something undecided, or is finding out what it has | they are asked again |
 //! | it has happened | it is done |
 //! | in every stripe a parity worker, or all data workers, remember all that far back | it has not happened, and is begun |
 //! | the data workers that do not remember report no write there since | the same |

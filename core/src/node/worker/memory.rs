@@ -175,10 +175,11 @@ impl Worker {
             Recollection::Touched
         } else if self.memory.reaches(request, since) {
             Recollection::All
+        } else if self.catchup.will_know() || !self.knows_marks() {
+            Recollection::Undecided
         } else if let Some(sectors) = self.sectors_changed(volume, range)
             && !self.catchup.is_asking()
             && !self.is_stale(sectors.clone())
-            && self.knows_marks()
             && !self.exposure.has(&sectors)
         {
             // A mark is no version: marked content may have been changed by any number of writes.

@@ -81,6 +81,7 @@ fn seeds_that_failed_with_all_that_is_drawn() {
         9_813_258, // a disk that had lost claims to slots counted as whole in the next phase
         9_839_536, // all power failed after a write had been refused, and it happened
         9_842_920, // the same
+        9_838_095, // a node that was back did not know yet what had become of a write, and its host was told that nobody does
     ];
     for seed in seeds {
         assert!(run_seed(seed, Options::DEFAULT).is_ok(), "seed {seed}");
