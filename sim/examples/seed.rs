@@ -9,13 +9,14 @@
 //! command draws; with `steady` hosts are never silent all together; with `layout=NAME` all volumes have it; with
 //! `undivided` there is one lock server; with `unslotted` disks have no slots; with `uncolumned` no column calculates for
 //! others; with `reserved` hosts reserve the volume in all runs that can have it (more with `unplaced`), and
-//! with `unreserved` in none; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with `once` the story is told of the run as it is.
+//! with `unreserved` in none; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with
+//! `lasting` no node leaves again just when it has what it missed; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::{Commit, Roles};
 use weft_core::store::StoreBug;
 use weft_member::Bug;
-use weft_sim::check::{Options, run_once, run_seed};
+use weft_sim::check::{Latest, Options, run_once, run_seed};
 
 fn main() {
     let all: Vec<String> = std::env::args().skip(1).collect();
@@ -133,6 +134,7 @@ fn main() {
         local: !has("mds"),
         ranges: !has("unranged"),
         moves_when_sized: !has("unmoved"),
+        latest: if has("lasting") { Latest::HangsAnywhere } else { Latest::Relapses },
         ..Options::default()
     };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();

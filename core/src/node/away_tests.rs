@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::test_bench::{Bench, PEER, THIRD, UNIT, US, at, map};
+use super::test_bench::{Bench, PEER, THIRD, UNIT, US, VOLUME, at, header_of, map};
 use super::*;
 use crate::cluster::{Attendance, Extent, Volume};
 use crate::layout::{ColumnRole, Geometry, LayoutSpec};
+use crate::plan::{Part, Range};
 use crate::units::MILLIS;
 
 const FOURTH: NodeId = NodeId(3);
@@ -62,5 +63,40 @@ fn a_mark_proves_nothing_if_its_disk_was_away_too() {
         }
         let stale = bench.node.stale_sectors();
         assert_eq!(stale, Some(u64::from(is_away)), "the third was away: {is_away}");
+    }
+}
+
+/// A write at 100 was the oldest that was unsettled when this node left, and changed its parity. Other parity was only
+/// marked, and the data is on a disk that missed it: then this disk alone has it, and must be believed.
+#[test]
+fn parity_that_shows_the_only_write_it_may_have_missed_is_believed() {
+    let (stripe, ts) = (2, at(100));
+    for (marked, stale) in [(ts, 0), (at(101), 1)] {
+        let mut bench = Bench::new();
+        let range = Range { offset: 4 * UNIT, len: 2 * UNIT };
+        let data = crate::Buffer::Length(UNIT as usize);
+        let items = vec![Item { stripe, part: Part::Result, data }];
+        let header = header_of(ts, range);
+        bench.hear(PEER, Body::Write { header, items });
+        while bench.disk_works().is_some() {}
+        bench.hear_with(PEER, vec![Notice::Commit(ts)], None);
+        while bench.disk_works().is_some() {}
+        let attendance = Attendance {
+            stale_since: BTreeMap::from([(US, ts)]),
+            counts_from: BTreeMap::from([(US, at(150))]),
+            ..Attendance::default()
+        };
+        bench.enter(map(2, attendance), at(150));
+        let mark = DirtySector { stripe, seat: 1, within: 0, version: marked };
+        let marked = vec![(VOLUME, vec![mark])];
+        bench.hear(PEER, Body::DirtyReply { found: vec![], marked, owed: vec![] });
+        bench.hear(THIRD, Body::DirtyReply { found: vec![], marked: vec![], owed: vec![] });
+        for _ in 0..20 {
+            if bench.node.stale_sectors().is_none() && bench.disk_works().is_none() {
+                bench.now += 100 * MILLIS;
+                bench.handle(Input::Timer(Timer::Tick));
+            }
+        }
+        assert_eq!(bench.node.stale_sectors(), Some(stale), "{mark:?}");
     }
 }

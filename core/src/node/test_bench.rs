@@ -156,7 +156,7 @@ impl Bench {
     }
 }
 
-fn header_of(ts: Timestamp, range: Range) -> Header {
+pub(super) fn header_of(ts: Timestamp, range: Range) -> Header {
     Header {
         ts,
         volume: VOLUME,

@@ -18,7 +18,7 @@ mod run;
 pub use crate::world::Comings;
 pub use history::{BLOCK, Did, Op, check as check_history, check_limited};
 pub(crate) use history::{content, numbers};
-pub use options::{Faults, Options, Reserved, Summary};
+pub use options::{Faults, Latest, Options, Reserved, Summary};
 
 /// A seed that failed.
 #[derive(Clone, Debug)]

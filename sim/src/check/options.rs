@@ -135,6 +135,17 @@ impl Faults {
     }
 }
 
+/// The latest additions to the draw, each with all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Latest {
+    /// None of it.
+    Nothing,
+    /// Disks hang also when their nodes start, before too many nodes are lost, and where there are processes.
+    HangsAnywhere,
+    /// Nodes may leave again just when they have caught up.
+    Relapses,
+}
+
 /// How a seed is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -158,8 +169,8 @@ pub struct Options {
     pub moves_when_sized: bool,
     /// Whether nodes may be taken out whose disks are slow.
     pub takes_out: bool,
-    /// Whether disks hang also when their nodes start, before too many nodes are lost, and where there are processes.
-    pub hangs_anywhere: bool,
+    /// The latest addition that is drawn.
+    pub latest: Latest,
     /// Whether nodes that are down for long are given up by themselves; drawn if open.
     pub gives_up: Option<bool>,
     /// Which controller coordinates, if it is not drawn whether one does.
@@ -223,7 +234,7 @@ impl Options {
         ranges: true,
         moves_when_sized: true,
         takes_out: true,
-        hangs_anywhere: true,
+        latest: Latest::Relapses,
         gives_up: None,
         controller: None,
         columns: true,

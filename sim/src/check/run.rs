@@ -13,6 +13,7 @@ mod members;
 mod operator;
 mod ranges;
 mod rare;
+mod relapses;
 mod repeats;
 mod reserving;
 mod slow_disks;
@@ -35,6 +36,7 @@ use self::lulls::Lulls;
 use self::members::Members;
 use self::operator::Operator;
 use self::rare::Rare;
+use self::relapses::Relapses;
 use self::reserving::Reserving;
 use self::slow_disks::SlowDisks;
 use super::history::{BLOCK, Did, Op, check, check_limited};
@@ -63,6 +65,14 @@ const FEW_NODES: u64 = 8;
 /// wait for many leases, one after the other; but not for ever.
 const MOST_PATIENCE: u32 = 400;
 
+/// Full file systems.
+struct Full {
+    /// Whose are full, and when.
+    rng: Rng,
+    /// Writes that were refused for that.
+    refused: u64,
+}
+
 struct Run {
     world: World,
     volume: Volume,
@@ -87,14 +97,13 @@ struct Run {
     hang_rng: Rng,
     /// Which disks hang when their nodes start, and which of too many before their nodes are taken out.
     start_rng: Rng,
-    /// Whose file systems are full, and when.
-    full_rng: Rng,
-    /// Writes that were refused for that.
-    no_space: u64,
+    full: Full,
     /// Which disks have errors by rate, and when, in runs in which some do.
     error_rng: Option<Rng>,
     /// Slow disks whose nodes are taken out, in runs in which they are.
     slow_disks: Option<SlowDisks>,
+    /// Nodes that leave again just when they have what they missed, in runs in which some do.
+    relapses: Option<Relapses>,
     /// For disks that lie.
     damage_rng: Rng,
     /// For draws of wide runs only, if this is one.
@@ -234,6 +243,7 @@ impl Run {
             }
             self.look_at_members();
             self.look_at_rare();
+            self.look_at_relapse();
             if self.world.unremembered {
                 return Err(UNREMEMBERED.to_string());
             }
@@ -488,7 +498,7 @@ impl Run {
             detours: self.world.detours(),
             forged: self.world.forged(),
             given_up: self.world.given_up(),
-            no_space: self.no_space,
+            no_space: self.full.refused,
             taken_out: self.slow_disks.as_ref().map_or((0, 0), |s| s.counts),
             unremembered: self.world.unremembered,
             fingerprint,

@@ -64,6 +64,8 @@ fn what_a_disk_shows_from_while_it_was_away_is_not_believed() {
     let controller = Some(Some(Roles::Controller));
     let options = Options { controller, deferral: Some(false), ..UNDIVIDED };
     passed(seed, options);
+    passed(288, Options::DEFAULT);
+    assert!(fails(288, Bug::ShownWhileAway, Options::DEFAULT));
 }
 
 /// Parity waits, so a write is cut into pieces, each with an attempt of its own: the endpoint gives away the bytes of all.

@@ -62,6 +62,9 @@ impl Environment for World {
 
     fn report(&mut self, id: NodeId, report: MemberReport) {
         self.rests.1 += u64::from(matches!(report, MemberReport::Wake { .. }));
+        if let MemberReport::CaughtUp { .. } = report {
+            self.places[usize::from(id.0)].caught_up = true;
+        }
         if self.together.is_some() {
             return self.hear(id, Heard::Report(id, report));
         }
@@ -130,8 +133,14 @@ impl World {
         assert!(!forgot || self.disk(id).harmed, "{id}: an undamaged disk has forgotten something");
     }
 
-    pub(super) fn send_letter(&mut self, envelope: Envelope) {
+    pub(super) fn send_letter(&mut self, mut envelope: Envelope) {
         let c = self.conditions;
+        let lateness = c.lateness(&envelope);
+        if lateness > 0 && !envelope.notices.is_empty() {
+            // They go by themselves.
+            let notices = std::mem::take(&mut envelope.notices);
+            self.send_letter(Envelope { notices, body: None, ..envelope.clone() });
+        }
         let life = self.places[envelope.to.0 as usize].life;
         self.forge(&envelope, life, self.conditions.latency.1);
         if envelope.from == envelope.to {
@@ -152,6 +161,7 @@ impl World {
         if self.chance(c.straggle_ppm) {
             delay *= 100;
         }
+        delay += lateness;
         let delay = self.over_lossy_link(envelope.from, envelope.to, delay);
         self.queue.push(delay, Event::Deliver(envelope, life));
     }

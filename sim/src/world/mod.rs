@@ -12,6 +12,7 @@
 //! - [`promises`]: what disks have promised
 
 mod authority;
+mod conditions;
 mod crew;
 mod environment;
 mod forger;
@@ -45,42 +46,13 @@ use self::together::Together;
 use crate::disk::SimDisk;
 use crate::engine::Queue;
 
+pub use self::conditions::Conditions;
 pub use self::crew::{Comings, Crew};
 pub use self::together::Happens;
 
 const MICROS: Nanos = 1000;
 /// The cluster that all simulated disks belong to.
 const CLUSTER: u128 = 0x0057_6566_7400;
-
-/// How the network and the disks behave.
-#[derive(Clone, Copy, Debug)]
-pub struct Conditions {
-    /// A message takes between these.
-    pub latency: (Nanos, Nanos),
-    /// Lost messages of a million.
-    pub drop_ppm: u32,
-    /// Duplicated messages of a million.
-    pub repeat_ppm: u32,
-    /// Messages of a million that take a hundred times as long.
-    pub straggle_ppm: u32,
-    /// A disk operation takes between these.
-    pub disk: (Nanos, Nanos),
-    /// A node, and the factor by which its disk is slower.
-    pub slow: Option<(NodeId, u64)>,
-}
-
-impl Default for Conditions {
-    fn default() -> Self {
-        Conditions {
-            latency: (20 * MICROS, 100 * MICROS),
-            drop_ppm: 0,
-            repeat_ppm: 0,
-            straggle_ppm: 0,
-            disk: (50 * MICROS, 300 * MICROS),
-            slow: None,
-        }
-    }
-}
 
 /// What clocks show at the beginning, and how far they may be apart where they change.
 const MANY_HOURS: Nanos = 1_000_000_000 * MILLIS;
@@ -127,6 +99,8 @@ struct Place {
     promises: Promises,
     /// Operations that the disk does not end.
     held: lives::Held,
+    /// It has said that it has caught up.
+    caught_up: bool,
 }
 
 /// Nodes, disks, network and time.
@@ -249,8 +223,7 @@ impl World {
         volumes: impl FnOnce(u64) -> Vec<Volume>,
     ) -> World {
         let mut rng = Rng::with_seed(seed);
-        let mut offered = 0;
-        let mut data = (0, 0);
+        let (mut offered, mut data) = (0, (0, 0));
         let places = (0..nodes + attached)
             .map(|n| {
                 let (mut disk, mut superblock) = (SimDisk::new(0), None);
@@ -276,6 +249,7 @@ impl World {
                     clock_offset,
                     promises: Promises::default(),
                     held: lives::Held::default(),
+                    caught_up: false,
                 }
             })
             .collect();
@@ -382,6 +356,16 @@ impl World {
     /// A node's state, if it runs.
     pub fn status(&self, node: NodeId) -> Option<NodeStatus> {
         self.places[node.0 as usize].node.as_ref().map(Node::status)
+    }
+
+    /// How many sectors are stale on a node's disk, if it runs and knows that.
+    pub fn stale_sectors(&self, node: NodeId) -> Option<u64> {
+        self.places[usize::from(node.0)].node.as_ref()?.stale_sectors()
+    }
+
+    /// Whether a node has said that it has caught up since this was last asked.
+    pub fn has_caught_up(&mut self, node: NodeId) -> bool {
+        std::mem::take(&mut self.places[usize::from(node.0)].caught_up)
     }
 
     /// Of a volume in a node's map, if it runs: in which epoch, and stripes and bytes that its disk's parity exposes.

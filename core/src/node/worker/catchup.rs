@@ -182,11 +182,11 @@ impl Worker {
                 // A write that others have marked may have changed data that no node shows now. Then any node whose
                 // parity covers this data has missed that write as well.
                 let place = (id, volume.extent_of(stripe));
-                let missed = asking.extents.get(&place).is_some_and(|b| version >= b.since);
-                for own in volume.seats_on(self.node, stripe).filter(|_| missed) {
+                let needed = asking.extents.get(&place).and_then(|b| b.needed_for(version));
+                for own in volume.seats_on(self.node, stripe).filter(|_| needed.is_some()) {
                     if let ColumnRole::Parity(_) = volume.geometry.layout.role(stripe, own) {
                         let sector = volume.sector(stripe, own) + within;
-                        asking.listed.entry(sector).or_default().version = Timestamp(u64::MAX);
+                        asking.listed.entry(sector).or_default().needs(needed);
                     }
                 }
                 // The marks of a node that was away itself may have been cleared by writes that it missed.

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use weft_core::cluster::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_thin, place_volume,
 };
-use weft_core::layout::{Geometry, LayoutSpec};
+use weft_core::layout::Geometry;
 use weft_core::node::{FillRates, NodeConfig};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
@@ -26,15 +26,16 @@ use super::lulls::Lulls;
 use super::members::Members;
 use super::operator::Operator;
 use super::rare::Rare;
+use super::relapses::Relapses;
 use super::reserving::Reserving;
 use super::slow_disks::SlowDisks;
 use super::suspects;
-use super::{Run, VOLUME};
+use super::{Full, Run, VOLUME};
 use super::{choices, erring, ranges};
 use crate::world::{Crew, Sizes, World};
 
 impl Run {
-    pub(super) fn draw(seed: u64, options: Options, story: usize) -> Run {
+    pub(super) fn draw(seed: u64, mut options: Options, story: usize) -> Run {
         let mut wide_rng = Rng::with_seed(seed ^ 0x0071_de00);
         let mut wide_rng = (options.wide && wide_rng.bool()).then_some(wide_rng);
         let mut rng = Rng::with_seed(seed ^ 0x05ee_d0fc_1a55);
@@ -51,15 +52,15 @@ impl Run {
             "rs:2+3",
         ];
         let drawn = layouts[rng.usize(0..layouts.len())];
-        let other = draw_drnet(seed).or(draw_grid(seed)).or(draw_local(seed));
-        let local = other.filter(|_| options.local);
-        let drawn = local.unwrap_or(drawn).parse().expect("a known name");
-        let spec: LayoutSpec = options.layout.unwrap_or(drawn);
-        let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
-        let unit = SECTOR << rng.u64(0..=2);
-        let mut options = options;
         let mut rare = Rare::draw(seed, &options);
         let members = Members::draw(seed, &mut options, rare.as_ref());
+        let other = draw_drnet(seed).or(draw_grid(seed)).or(draw_local(seed));
+        let mut relapses = Relapses::draw(seed, &options, members.is_some());
+        let copies = relapses.as_mut().and_then(Relapses::layout);
+        let local = copies.or(other.filter(|_| options.local)).unwrap_or(drawn);
+        let spec = options.layout.unwrap_or(local.parse().expect("a known name"));
+        let nodes = spec.least_nodes().max(2) + rng.usize(0..=2);
+        let unit = SECTOR << rng.u64(0..=2);
         let commit = options.commit.unwrap_or_else(|| draw_commit(seed));
         if commit == Commit::Limited {
             // A column that moves counts as lost (see `Run::bears`).
@@ -258,10 +259,10 @@ impl Run {
             refusal_rng: Rng::with_seed(seed ^ 0x0ef5_5a15),
             hang_rng: Rng::with_seed(seed ^ 0x0000_a4a6),
             start_rng: Rng::with_seed(seed ^ 0x0005_7a47),
-            full_rng: Rng::with_seed(seed ^ 0x000f_0111),
-            no_space: 0,
+            full: Full { rng: Rng::with_seed(seed ^ 0x000f_0111), refused: 0 },
             error_rng: erring::rng(seed, options.faults.errors),
             slow_disks: options.takes_out.then(|| SlowDisks::draw(seed)),
+            relapses,
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,
             repeat_rng: repeat_rng.filter(|_| places.is_none()),

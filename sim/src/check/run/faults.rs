@@ -6,9 +6,11 @@ use weft_core::policy::{Commit, Setting};
 use weft_core::units::{ColumnSet, MILLIS, Nanos, NodeId};
 
 use super::super::history::{Did, Op};
+use super::super::options::Latest;
 use super::damage::{self, Damage};
 use super::hosts::Client;
 use super::members::MemberFault;
+use super::relapses::Step;
 use super::{CLIENT, FAULT, Run, VOLUME};
 use crate::disk::ErrorRates;
 use crate::world::Conditions;
@@ -57,6 +59,8 @@ pub(super) enum Fault {
     ChooseIn(u64, u64, [Setting; 2]),
     /// A host asks for a change of reservations.
     Reserve(usize),
+    /// A node is back, or leaves again.
+    Relapse(Step),
     /// What happens to processes.
     Member(MemberFault),
 }
@@ -71,9 +75,9 @@ impl Run {
         let span = MILLIS * u64::from(self.options.operations) / 2;
         let mut plan: Vec<(Nanos, Fault)> = Vec::new();
         self.beyond = f.beyond && self.later_rng.u8(0..4) == 0 && !self.may_be_harmed_still();
-        if self.beyond {
-            plan = self.draw_overload(span);
-            victims.clear();
+        match self.beyond {
+            true => plan.extend(self.draw_overload(span, &mut victims)),
+            false => plan.extend(self.draw_relapse(span, &mut victims)),
         }
         self.draw_giving_up(span, &victims);
         let first = victims.first().copied();
@@ -245,15 +249,15 @@ impl Run {
 
     /// The file systems of disks are full for a while, which loses nothing. Their nodes learn of it after a while, or never.
     pub(super) fn draw_fullness(&mut self, span: Nanos) {
-        if !self.options.faults.full || self.full_rng.bool() {
+        if !self.options.faults.full || self.full.rng.bool() {
             return;
         }
-        for _ in 0..self.full_rng.u8(1..=3) {
-            let node = NodeId(self.full_rng.u16(0..self.world.with_disks() as u16));
-            let at = self.full_rng.u64(0..span);
-            let told = at + self.full_rng.u64(0..20 * MILLIS);
-            let ends = at + self.full_rng.u64(0..60 * MILLIS);
-            let ends_told = ends + self.full_rng.u64(0..5 * MILLIS);
+        for _ in 0..self.full.rng.u8(1..=3) {
+            let node = NodeId(self.full.rng.u16(0..self.world.with_disks() as u16));
+            let at = self.full.rng.u64(0..span);
+            let told = at + self.full.rng.u64(0..20 * MILLIS);
+            let ends = at + self.full.rng.u64(0..60 * MILLIS);
+            let ends_told = ends + self.full.rng.u64(0..5 * MILLIS);
             self.plan(at, Fault::Fill(node));
             self.plan(told, Fault::TellFull(node));
             self.plan(ends, Fault::HasRoom(node));
@@ -263,7 +267,7 @@ impl Run {
 
     /// Whether disks hang in all situations.
     pub(super) fn hangs_anywhere(&self) -> bool {
-        self.options.faults.hangs && self.options.hangs_anywhere
+        self.options.faults.hangs && self.options.latest >= Latest::HangsAnywhere
     }
 
     /// The disk of a node that starts hangs at once, for a while, in some phases.
@@ -303,7 +307,8 @@ impl Run {
     }
 
     /// One node more dies than the layout bears, at about the same time. Some hang first, until it is said that they do.
-    pub(super) fn draw_overload(&mut self, span: Nanos) -> Vec<(Nanos, Fault)> {
+    fn draw_overload(&mut self, span: Nanos, victims: &mut Vec<NodeId>) -> Vec<(Nanos, Fault)> {
+        victims.clear();
         let may_hang = self.hangs_anywhere();
         let rng = &mut self.later_rng;
         let mut nodes: Vec<NodeId> = (0..self.world.size() as u16).map(NodeId).collect();
@@ -344,25 +349,14 @@ impl Run {
                 | Fault::HasRoom(_)
                 | Fault::Watch(_)
                 | Fault::Reserve(_)
+                | Fault::Relapse(_)
         );
         self.loses |= !spares;
         match fault {
-            Fault::Kill(node, power) if self.world.runs(node) => {
-                self.crashes += 1;
-                self.world.kill(node, power);
-                let gone = self.world.hosted_with(node);
-                self.abandon(|c| gone.contains(&c.node));
-            }
+            Fault::Kill(node, power) if self.world.runs(node) => self.dies(node, power),
             Fault::Return(node) if !self.world.runs(node) => self.returns(node),
-            Fault::Power => {
-                self.crashes += 1;
-                self.world.power_cut();
-                self.abandon(|_| true);
-                match self.members {
-                    Some(_) => self.restart_processes(),
-                    None => self.world.start_everything(),
-                }
-            }
+            Fault::Power => self.power_goes(),
+            Fault::Relapse(step) => self.relapse(step),
             Fault::Member(fault) => self.member_fault(fault),
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
             Fault::GiveUp(node) if !self.world.runs(node) && self.world.belongs(node) => {
@@ -415,8 +409,27 @@ impl Run {
         }
     }
 
+    /// A node dies, with its process.
+    pub(super) fn dies(&mut self, node: NodeId, power: bool) {
+        self.crashes += 1;
+        self.world.kill(node, power);
+        let gone = self.world.hosted_with(node);
+        self.abandon(|c| gone.contains(&c.node));
+    }
+
+    /// All power goes, and comes back.
+    pub(super) fn power_goes(&mut self) {
+        self.crashes += 1;
+        self.world.power_cut();
+        self.abandon(|_| true);
+        match self.members {
+            Some(_) => self.restart_processes(),
+            None => self.world.start_everything(),
+        }
+    }
+
     /// A node returns. Something may have become of its member's log meanwhile.
-    fn returns(&mut self, node: NodeId) {
+    pub(super) fn returns(&mut self, node: NodeId) {
         // While one leaves for good a vote is lost by that alone.
         if let Some(decay) = self.members.as_mut().and_then(|m| m.decay.as_mut())
             && !self.leaving

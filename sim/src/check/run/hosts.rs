@@ -48,6 +48,11 @@ impl Run {
             self.world.call_after(wait, CLIENT | n as u64);
             return;
         }
+        let (left, all) = (self.to_issue, self.options.operations);
+        if let Some(wait) = self.relapses.as_ref().and_then(|r| r.wait(now, left, all)) {
+            self.world.call_after(wait, CLIENT | n as u64);
+            return;
+        }
         let node = self.clients[n].node;
         if !self.world.is_open(node) {
             self.clients[n].node = self.next_node(node);
@@ -309,7 +314,7 @@ impl Run {
     /// A request was refused since a disk's file system is full. One of a single piece has not happened, but
     /// zeros are written in pieces that nobody counts.
     fn found_no_space(&mut self, n: usize, pieces: std::ops::Range<u32>) {
-        self.no_space += 1;
+        self.full.refused += 1;
         let may_have_begun = !self.ops[&pieces.start].did.is_known_by_number()
             || self.places.is_some()
             || self.volume.policy.commit == Commit::Limited

@@ -13,6 +13,7 @@ use super::super::options::Options;
 use super::Run;
 use super::faults::Fault;
 use super::members::MemberFault;
+use super::relapses::{PATIENT, Relapse, Stage, Step};
 
 /// What is out of the ordinary in a run.
 pub(super) struct Rare {
@@ -123,6 +124,99 @@ impl Run {
     pub(super) fn mend_rare(&mut self) {
         if let Some(rare) = &mut self.rare {
             rare.traps.clear();
+        }
+    }
+
+    /// In most phases of such runs the victims are nodes that leave again, or leave with one.
+    pub(super) fn draw_relapse(
+        &mut self,
+        span: Nanos,
+        victims: &mut Vec<NodeId>,
+    ) -> Vec<(Nanos, Fault)> {
+        let f = self.options.faults;
+        let apart = f.crashes && self.volume.policy.is_journaled();
+        let Some(relapses) = self.relapses.as_mut().filter(|_| apart && !victims.is_empty()) else {
+            return Vec::new();
+        };
+        let rng = &mut relapses.rng;
+        if rng.u8(0..4) == 0 {
+            return Vec::new();
+        }
+        let node = victims.remove(0);
+        let others = std::mem::take(victims);
+        let power = f.power && (others.is_empty() || rng.bool());
+        let ahead = if rng.u8(0..4) == 0 { 0 } else { rng.u64(20 * MILLIS..400 * MILLIS) };
+        relapses.phase = Some(Relapse { node, others, power, ahead, stage: Stage::Away });
+        let at = rng.u64(0..span / 3 + 1);
+        let back = at + rng.u64(MILLIS..30 * MILLIS);
+        let leaves = back + rng.u64(PATIENT / 2..2 * PATIENT);
+        vec![
+            (at, Fault::Kill(node, rng.bool())),
+            (back, Fault::Relapse(Step::Returns)),
+            (leaves, Fault::Relapse(Step::Leaves)),
+        ]
+    }
+
+    pub(super) fn relapse(&mut self, step: Step) {
+        let Some(relapses) = self.relapses.as_mut() else { return };
+        let Some(relapse) = relapses.phase.as_mut() else { return };
+        let (rng, now) = (&mut relapses.rng, self.world.now());
+        let node = relapse.node;
+        match step {
+            Step::Returns => {
+                relapse.stage = Stage::Back;
+                self.world.has_caught_up(node);
+                if relapse.power {
+                    relapses.silent_until = now + PATIENT;
+                } else {
+                    let victims = relapse.others.iter().chain([&node]);
+                    let bits = victims.fold(0, |bits, n| bits | 1 << n.0);
+                    self.world.conditions.late_writes = Some((bits, PATIENT));
+                }
+                self.world.shift_clock(node, relapse.ahead as i64);
+                if !self.world.runs(node) {
+                    self.returns(node);
+                }
+            }
+            Step::Leaves => {
+                let away = |rng: &mut Rng| rng.u64(5 * MILLIS..80 * MILLIS);
+                let (mut victims, power) = (vec![(node, away(rng), rng.bool())], relapse.power);
+                if !power {
+                    let others = std::mem::take(&mut relapse.others).into_iter();
+                    victims.extend(others.map(|n| (n, away(rng), rng.bool())));
+                }
+                relapses.phase = None;
+                relapses.silent_until = 0;
+                self.world.conditions.late_writes = None;
+                if power {
+                    self.power_goes();
+                }
+                for (victim, away, loses_power) in victims {
+                    if self.world.runs(victim) {
+                        self.dies(victim, loses_power);
+                    }
+                    self.plan(away, Fault::Return(victim));
+                }
+            }
+        }
+    }
+
+    /// A node that is back leaves again when it has caught up, before anybody hears of that. If writes reach
+    /// it late, they do so from its return on.
+    pub(super) fn look_at_relapse(&mut self) {
+        let Some(relapses) = self.relapses.as_mut() else { return };
+        let back = Stage::Back..Stage::Leaves;
+        let Some(relapse) = relapses.phase.as_mut().filter(|r| back.contains(&r.stage)) else {
+            return;
+        };
+        let node = relapse.node;
+        if self.world.stale_sectors(node).is_some_and(|stale| stale > 0) {
+            relapse.stage = Stage::Knows;
+        }
+        if self.world.has_caught_up(node) {
+            relapse.stage = Stage::Leaves;
+            let soon = relapses.rng.u64(0..MILLIS / 10);
+            self.plan(soon, Fault::Relapse(Step::Leaves));
         }
     }
 }

@@ -26,12 +26,12 @@ pub const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSEL
 /// What was drawn when no column calculated for others.
 pub const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
+/// The draw from before nodes left again just when they had what they missed.
+pub const LASTING: Options = Options { latest: Latest::HangsAnywhere, ..Options::DEFAULT };
+
 /// The draw from before file systems of disks were full, and disks hung in all situations.
-pub const ROOMY: Options = Options {
-    faults: Faults { full: false, ..Faults::ALL },
-    hangs_anywhere: false,
-    ..Options::DEFAULT
-};
+pub const ROOMY: Options =
+    Options { faults: Faults { full: false, ..Faults::ALL }, latest: Latest::Nothing, ..LASTING };
 
 /// The draw from before hosts reserved volumes.
 pub const UNRESERVED: Options = Options { reserves: Some(false), ..ROOMY };
