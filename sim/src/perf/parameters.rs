@@ -91,7 +91,9 @@ pub const PARAMETERS: &[Parameter] = &[
          message use the memory of its sender and of its receiver. If left out, memory takes no time."),
     row("nodes.commands", "", Range::Word(&["column", "block"]), TPT,
         "How many commands a message to another node's worker counts as, for nodes.path.command and \
-         nodes.path.execute: one, or one for each stripe unit of data or parity that it reads or writes."),
+         nodes.path.execute: one, or as TPT-RAID 3.2 sends them. There a read has one for each stripe unit. \
+         A write has two for each unit of data, one for each unit of parity, and one for each transfer to \
+         who computes parity: for each block of a stripe written in part, for each target of full ones."),
     row("nodes.path.command", "instructions", INSTRUCTIONS, TPT,
         "A command to another node's worker to read or write: to send it and to receive its completion, \
          in addition to send."),

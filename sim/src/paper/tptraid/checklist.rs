@@ -278,7 +278,7 @@ fn of_writes(found: &Found) -> Vec<Sentence> {
         ),
         at_least(
             "4.1 figure 6",
-            "baseline, 4 MB: share of XOR in the processor's work",
+            "baseline, 4 MB: share of XOR in the processor's work (fitted)",
             0.5,
             BLOCKS.map(by_xor),
         ),
@@ -303,7 +303,7 @@ fn of_writes(found: &Found) -> Vec<Sentence> {
         ),
         at_most(
             "4.1 figure 6",
-            "4 KB blocks, to 64 KB: almost the same (64 KB fitted)",
+            "4 KB blocks, to 64 KB: almost the same",
             ABOUT,
             small.iter().map(apart),
         ),

@@ -4,7 +4,8 @@ use weft_load::workload::{Arrivals, Think};
 
 use super::*;
 use crate::perf::{
-    CalculatedAt, Commands, Dispatch, Fabric, Layout, Machines, Measure, PathLengths, Roles, WarmUp,
+    CalculatedAt, Commands, Dispatch, Fabric, Fault, FaultKind, Layout, Machines, Measure,
+    PathLengths, Roles, Stripes, WarmUp,
 };
 
 /// A controller at a switch with hosts and workers, disks that answer at once. A byte takes a nanosecond of a port, and
@@ -119,21 +120,46 @@ fn a_read_past_a_controller_costs_its_host_nothing_where_links_are_one_sided() {
 }
 
 #[test]
-fn a_command_for_each_unit_costs_as_many_as_there_are() {
-    let with = |commands, read_share| {
-        let mut system = system("raid5", 5, 8 * 4096, read_share);
-        system.nodes.commands = commands;
+fn commands_for_each_block_are_those_of_the_papers_controller() {
+    let with = |commands, stripes, blocks: u64, reads: bool, lost: bool| {
+        let mut system = central("raid5", 5, blocks * 4096, if reads { 1.0 } else { 0.0 });
+        (system.nodes.roles, system.nodes.commands) = (Roles::Controller, commands);
+        (system.volume.stripes, system.volume.calculated_at) =
+            (stripes, Some(CalculatedAt::Parity));
+        if lost {
+            system.faults = vec![Fault::of_node(0.0, FaultKind::NodeDies, 0)];
+            // Each disk holds the parity of a fifth of these stripes.
+            (system.volume.size_bytes, system.measure.requests) = (Some(5 * 4 * 4096), 400);
+        }
         let outcome = run(&system);
-        (outcome.work.commands / 10, outcome.work.executed / 10, outcome.all.latency.mean())
+        assert_eq!(outcome.work.commands, outcome.work.executed);
+        (outcome.work.commands as f64 / system.measure.requests as f64, outcome.all.latency.mean())
     };
-    // Eight units of data are two stripes on five disks, with two units of parity.
-    for (read_share, blocks) in [(1.0, 8), (0.0, 10)] {
-        let (column, block) =
-            (with(Commands::Column, read_share), with(Commands::Block, read_share));
-        assert_eq!((column.0, column.1), (5, 5), "{read_share}");
-        assert_eq!((block.0, block.1), (blocks, blocks), "{read_share}");
-        assert!(block.2 >= column.2 + (blocks - 5) as f64 * 5_000.0);
+    // Four blocks are a full stripe on five disks.
+    for (blocks, reads, by_block) in [
+        (8, true, 8.0),
+        // Each block is fetched, what it changes is sent, and it is written, as is the parity: 3b + 1.
+        (1, false, 4.0),
+        (2, false, 7.0),
+        // Of full stripes each block is fetched and written, and each parity written, but sent by target: F(2k + 1) + k.
+        (4, false, 13.0),
+        (8, false, 2.0 * 9.0 + 4.0),
+        (24, false, 6.0 * 9.0 + 4.0),
+    ] {
+        let with = |commands| with(commands, Stripes::Small, blocks, reads, false);
+        let (column, block) = (with(Commands::Column), with(Commands::Block));
+        assert!(column.0 <= 5.0, "{blocks}: one for each worker");
+        assert_eq!(block.0, by_block, "{blocks}");
+        assert!(block.1 >= column.1 + (by_block - column.0) * 300.0);
     }
+    // Parity from the rest of the stripe has that sent as well.
+    assert_eq!(with(Commands::Block, Stripes::Large, 2, false, false).0, 7.0 + 2.0);
+    // Of four stripes of five a block is lost, which the other four columns are asked for; else all is there.
+    let read = with(Commands::Block, Stripes::Small, 4, true, true).0;
+    assert!((read - (4.0 / 5.0 * 7.0 + 1.0 / 5.0 * 4.0)).abs() < 0.2, "{read}");
+    // A write fetches and writes the three that are there, with the parity; or four, without one.
+    let write = with(Commands::Block, Stripes::Small, 4, false, true).0;
+    assert!((write - (4.0 / 5.0 * 11.0 + 1.0 / 5.0 * 8.0)).abs() < 0.2, "{write}");
 }
 
 #[test]

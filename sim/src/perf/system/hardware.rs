@@ -111,7 +111,8 @@ pub enum Commands {
     /// As one.
     #[default]
     Column,
-    /// As one for each stripe unit that it is about, of data and of parity (TPT-RAID, 3.2).
+    /// As TPT-RAID's controller sends them (3.2): a read one for each stripe unit; a write one to fetch each unit from
+    /// the host, one for each transfer to who computes parity, and one to write each unit of data and parity.
     Block,
 }
 
