@@ -5,7 +5,8 @@
 use weft_core::Buffer;
 use weft_core::cluster::{ONE_EXTENT, Place as Room, Volume, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
-use weft_core::node::{HostOp, NodeConfig};
+use weft_core::node::{HostOp, NodeConfig, Rebuilding};
+use weft_core::policy::{Policy, Roles, Setting};
 use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
 
 use crate::world::World;
@@ -26,6 +27,10 @@ struct Rebuild {
 
 impl Rebuild {
     fn new(layout: &str, victim: NodeId, config: NodeConfig) -> Rebuild {
+        Rebuild::with(layout, Policy::default(), victim, config)
+    }
+
+    fn with(layout: &str, policy: Policy, victim: NodeId, config: NodeConfig) -> Rebuild {
         let layout: LayoutSpec = layout.parse().unwrap();
         let nodes = layout.least_nodes();
         let geometry = Geometry::new(layout.over(nodes).unwrap(), UNIT * SECTOR);
@@ -33,7 +38,8 @@ impl Rebuild {
         let world = World::new(7, nodes, 4800, 1024, config, |data| {
             let rooms = Room::apart(&vec![data; nodes]);
             let extents = place_volume(&geometry, size, &rooms, &[], ONE_EXTENT).unwrap();
-            vec![Volume::new(VOLUME, "v", size, &layout, geometry, extents)]
+            let made = Volume::new(VOLUME, "v", size, &layout, geometry, extents);
+            vec![Volume { policy, ..made }]
         });
         let volume = world.map().volumes[&VOLUME].clone();
         let column =
@@ -79,16 +85,25 @@ impl Rebuild {
         asked.map(|asked| (asked.reads, asked.read_bytes)).collect()
     }
 
-    /// Fills an empty disk in the place of the victim's, and says what that took.
-    fn run(mut self, victim: NodeId) -> Cost {
-        self.world.kill(victim, false);
-        self.rest();
-        let (before, sent) = (self.read(), self.world.sent);
+    fn fill(&mut self, victim: NodeId) {
         self.world.replace_disk(victim);
         self.world.start_node(victim);
         self.rest();
         let map = self.world.map();
         assert!(map.is_up(victim) && !map.is_stale(victim), "it is filled");
+    }
+
+    /// Bytes that a node has added up since it started.
+    fn added(&self, node: NodeId) -> u64 {
+        self.world.status(node).expect("it is up").counters.xor_bytes
+    }
+
+    /// Fills an empty disk in the place of the victim's, and says what that took.
+    fn run(mut self, victim: NodeId) -> Cost {
+        self.world.kill(victim, false);
+        self.rest();
+        let (before, sent) = (self.read(), self.world.sent);
+        self.fill(victim);
         let messages = self.world.sent - sent;
         let after = self.read();
         let others = (0..self.nodes).filter(|n| *n != usize::from(victim.0));
@@ -127,13 +142,34 @@ fn a_rebuild_of_drnet_reads_a_third_of_what_a_wide_code_does_and_loads_its_helpe
     }
 }
 
+/// A disk's own node leads its rebuild and adds up; where all data passes a controller that does.
+#[test]
+fn a_central_controller_leads_the_rebuild_of_a_disk_and_adds_up() {
+    let (controller, victim) = (NodeId(0), NodeId(2));
+    for (roles, its, controllers) in [(Roles::Node, 1, 0), (Roles::Central, 0, 1)] {
+        let policy = Policy::default().with([Setting::Roles(roles)]);
+        let mut rebuild = Rebuild::with("raid5", policy, victim, NodeConfig::default());
+        rebuild.world.kill(victim, false);
+        rebuild.rest();
+        let before = rebuild.added(controller);
+        rebuild.fill(victim);
+        // Of as many helpers as there are all but the first are added to it.
+        let all = rebuild.lost_bytes * (rebuild.nodes as u64 - 2);
+        let added = (rebuild.added(victim), rebuild.added(controller) - before);
+        assert_eq!(added, (its * all, controllers * all), "{roles:?}");
+    }
+}
+
 #[test]
 fn adjacent_units_that_are_rebuilt_together_take_fewer_messages_and_reads() {
     // As many units at once as without hosts, and as few as while they use the disk.
     for rebuilds in [64, 8] {
         for layout in ["raid5", "rs:4+2", "rs:12+4", "lrc:12+2+2", "grid:3x3", "drnet"] {
             let together = NodeConfig { rebuilds, ..NodeConfig::default() };
-            let alone = NodeConfig { rebuilt_together: 0, ..together };
+            let alone = NodeConfig {
+                rebuilding: Rebuilding { together: 0, ..Rebuilding::default() },
+                ..together
+            };
             let of = |config| cost(layout, NodeId(1), config);
             let (alone, together) = (of(alone), of(together));
             assert_eq!(alone.bytes, together.bytes, "{layout}: the same of the same helpers");
@@ -151,7 +187,11 @@ fn adjacent_units_that_are_rebuilt_together_take_fewer_messages_and_reads() {
 fn what_cannot_be_rebuilt_together_is_rebuilt_stripe_by_stripe() {
     let (victim, helper) = (NodeId(1), NodeId(2));
     let together = NodeConfig::default();
-    let alone = cost("rs:4+2", victim, NodeConfig { rebuilt_together: 0, ..together });
+    let alone = cost(
+        "rs:4+2",
+        victim,
+        NodeConfig { rebuilding: Rebuilding { together: 0, ..Rebuilding::default() }, ..together },
+    );
     let whole = cost("rs:4+2", victim, together);
     let mut rebuild = Rebuild::new("rs:4+2", victim, together);
     (0..6).for_each(|stripe| rebuild.spoil(helper, 8 + stripe));

@@ -3,7 +3,7 @@
 use super::{Bug, FillRates};
 use crate::order::sequencer::Limits;
 use crate::store::StoreConfig;
-use crate::units::{MILLIS, Nanos};
+use crate::units::{MILLIS, Nanos, NodeId};
 
 /// How a node is run.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -39,8 +39,8 @@ pub struct NodeConfig {
     pub rebuilds: usize,
     /// Those while hosts use it, and stripes being verified at once by a scrub.
     pub rebuilds_busy: usize,
-    /// Most bytes of adjacent units that are rebuilt together, if it is more than one unit.
-    pub rebuilt_together: u64,
+    /// How a disk gets the content that it lacks.
+    pub rebuilding: Rebuilding,
     /// How fast the disk is filled by catching up.
     pub fill: FillRates,
     /// The bounds of the graph of requests.
@@ -52,6 +52,24 @@ pub struct NodeConfig {
     pub secret: u128,
     /// A deliberate bug, for tests that prove that the checker bites.
     pub bug: Option<Bug>,
+}
+
+/// How a disk gets the content that it lacks.
+#[derive(Clone, Copy, Debug, Hash)]
+pub struct Rebuilding {
+    /// Most bytes of adjacent units that are rebuilt together, if it is more than one unit.
+    pub together: u64,
+    /// Whether content that a read lacks is rebuilt first. Else reads go round it: for simulations (DR-net 4.2).
+    pub on_demand: bool,
+    /// Who leads the rebuilds of the node's disk, if it is another also where no controller computes parity: for
+    /// simulations (DR-net 4.2). That node has itself here.
+    pub led_by: Option<NodeId>,
+}
+
+impl Default for Rebuilding {
+    fn default() -> Self {
+        Rebuilding { together: 256 << 10, on_demand: true, led_by: None }
+    }
 }
 
 impl Default for NodeConfig {
@@ -71,7 +89,7 @@ impl Default for NodeConfig {
             place_after: 100 * MILLIS,
             rebuilds: 64,
             rebuilds_busy: 8,
-            rebuilt_together: 256 << 10,
+            rebuilding: Rebuilding::default(),
             fill: FillRates::default(),
             sequencer: Limits::default(),
             detours: None,

@@ -222,6 +222,21 @@ pub enum Recollection {
     Touched,
 }
 
+/// A part of a column's unit that its disk lacks, in adjacent stripes, to be rebuilt together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Run {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The first stripe.
+    pub stripe: u64,
+    /// How many stripes.
+    pub stripes: u64,
+    /// The unit's seat in them.
+    pub seat: usize,
+    /// The bytes of each unit.
+    pub part: Span,
+}
+
 /// A sector that one disk has written or marked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirtySector {
@@ -297,6 +312,11 @@ pub enum Body {
         column: usize,
         /// The vote.
         vote: Result<(), Refusal>,
+    },
+    /// W to a controller: lead the rebuild of these parts of my column.
+    PutBack {
+        /// The parts.
+        runs: Vec<Run>,
     },
     /// Anyone to a participant: what do you know of this write?
     Ask {

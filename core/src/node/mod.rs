@@ -29,6 +29,8 @@ mod host_op;
 mod io;
 mod judge;
 mod key;
+#[cfg(test)]
+mod leading_tests;
 mod lock_server;
 mod message;
 mod originator;
@@ -59,14 +61,13 @@ use std::sync::Arc;
 
 use crate::cluster::{Attendance, ClusterMap};
 use crate::order::{Clock, Origin, Place};
-use crate::plan::Role;
 use crate::store::Reached;
 use crate::units::{Epoch, MILLIS, Nanos, NodeId, Timestamp, VolumeId};
 
 pub use crate::cluster::{MapMessage, MemberReport, Memory};
 pub use back_off::BackOff;
 pub use background::ALL;
-pub use config::NodeConfig;
+pub use config::{NodeConfig, Rebuilding};
 pub use environment::{Environment, drive};
 pub use fault::Bug;
 pub use host_op::{HostData, HostError, HostOp, LostRange, MOST_LOST, MOST_UNCLEAR, Modification};
@@ -74,7 +75,7 @@ pub use io::{Input, Output, Timer};
 pub use judge::Trust;
 pub use key::Key;
 pub use message::{
-    Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal,
+    Body, DirtySector, Envelope, Header, Item, LockMessage, Notice, Recollection, Refusal, Run,
     Standing, Task, Wanted,
 };
 pub use originator::{RunningMedian, ScrubFindings, ScrubProgress, Spent};
@@ -309,12 +310,7 @@ impl Node {
                 worker.on_part(from, header, None, items, outbox);
                 worker.hear_early(header.ts, outbox);
             }
-            Body::Part { header, to: to @ (Role::Column(_) | Role::Source(_)), items } => {
-                worker.on_part(from, header, Some(to), items, outbox);
-            }
-            Body::Part { header, to: to @ Role::Calculator, items }
-                if !header.calculators.is_empty() =>
-            {
+            Body::Part { header, to, items } if header.is_for_column(to) => {
                 worker.on_part(from, header, Some(to), items, outbox);
             }
             // Of a write whose bytes an endpoint holds only columns gather.
@@ -331,6 +327,7 @@ impl Node {
                 originator.hears(from, ts, outbox);
                 originator.on_vote(from, ts, column, vote, outbox);
             }
+            Body::PutBack { runs } => originator.on_put_back(from, runs, outbox),
             Body::Query { ts } => originator.on_query(from, ts, outbox),
             Body::QueryReply { ts, waiting } => worker.on_query_reply(ts, waiting, outbox),
             Body::Ask { ts } => worker.on_ask(from, ts, outbox),

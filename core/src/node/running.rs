@@ -54,7 +54,7 @@ impl Node {
     /// What the worker wants put back, refreshed or verified.
     #[cold]
     fn tell_originator(&mut self) {
-        self.worker.take_rebuilds().into_iter().for_each(|r| self.originator.rebuild(r));
+        self.originator.lead(self.worker.take_rebuilds(), &mut self.outbox);
         let refreshes = self.worker.take_refreshes().into_iter();
         refreshes.for_each(|unit| self.originator.refresh_unit(unit));
         self.originator.repair(self.worker.take_half_written());

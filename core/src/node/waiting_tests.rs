@@ -5,7 +5,6 @@ mod relying;
 use std::collections::BTreeSet;
 
 use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, map};
-use super::worker::Run;
 use super::*;
 use crate::Buffer;
 use crate::cluster::Attendance;

@@ -2,8 +2,8 @@
 
 use weft_core::node::{
     Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
-    LockMessage, LostRange, Notice, Recollection, Refusal, SequenceMessage, SequenceReport, Stage,
-    Standing, Task, Wanted, Wish,
+    LockMessage, LostRange, Notice, Recollection, Refusal, Run, SequenceMessage, SequenceReport,
+    Stage, Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
 use weft_core::order::{Again, Asker, Origin, Place, PlaceError, RequestId};
@@ -31,6 +31,8 @@ wire_struct!(Asker { id, oldest });
 wire_struct!(DirtySector { stripe, seat, within, version });
 
 wire_struct!(LostRange { range, since });
+
+wire_struct!(Run { volume, stripe, stripes, seat, part });
 
 wire_struct!(Item { stripe, part, data });
 
@@ -134,6 +136,7 @@ wire_enum!(Body, "body" {
     27 = Resend { volume, number },
     28 = Exposed { id, volume, range },
     29 = ExposedHere { id, until, found },
+    30 = PutBack { runs },
 });
 
 wire_struct!(Ask { number, oldest, key, volume, wish, origin, after, stage });

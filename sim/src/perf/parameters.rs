@@ -187,8 +187,11 @@ pub const PARAMETERS: &[Parameter] = &[
     row("links.torus.switching", "", Range::Word(&["cut-through", "store-and-forward"]), WEFT,
         "Of a torus: whether a message requests its next link once its head has arrived and \
          links.set_up_us has passed (cut-through), or once all of it has arrived (store-and-forward)."),
+    row("links.hierarchy.intermediate_buses", "buses", Range::Whole(1, 1_000), "DR-net, PRDC 2000",
+        "Of a hierarchy: number of buses between each controller and its back-end buses, which they share \
+         evenly in order of their numbers."),
     row("links.hierarchy.intermediate_mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), "DR-net, PRDC 2000",
-        "Of a hierarchy: bandwidth of the bus between a controller and its back-end buses. The front-end \
+        "Of a hierarchy: bandwidth of a bus between a controller and its back-end buses. The front-end \
          bus uses links.mb_s and links.set_up_us."),
     row("links.hierarchy.intermediate_set_up_us", "microseconds", MICROS, "DR-net, PRDC 2000",
         "Its set-up time."),
@@ -363,6 +366,9 @@ pub const PARAMETERS: &[Parameter] = &[
     row("recovery.together_bytes", "bytes", Range::Whole(0, 4_194_304), WEFT,
         "Number of bytes of adjacent units that are rebuilt together, with one message to each helper for \
          all of them. 0: each unit by itself."),
+    row("recovery.on_demand", "", Range::YesNo, WEFT,
+        "Whether content that a host reads before it is back is rebuilt first, as by real nodes. Otherwise \
+         reads solve for it, and the disk is rebuilt in order."),
     row("recovery.mb_s", "10^6 bytes/s", Range::Number(1e-3, 1e9), WEFT,
         "The highest rate at which a disk is rebuilt. If left out, no limit."),
 

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::Geometry;
-use weft_core::node::{FillRates, NodeConfig, UNBOUNDED};
+use weft_core::node::{FillRates, NodeConfig, Rebuilding, UNBOUNDED};
 use weft_core::store::{PlainConfig, StoreConfig, Superblock};
 use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
 use weft_load::random::Streams;
@@ -56,7 +56,11 @@ pub(super) fn config(system: &System, gap: u64) -> NodeConfig {
     let filling = NodeConfig {
         rebuilds: recovery.at_once as usize,
         rebuilds_busy: recovery.at_once_busy as usize,
-        rebuilt_together: recovery.together_bytes,
+        rebuilding: Rebuilding {
+            together: recovery.together_bytes,
+            on_demand: recovery.on_demand,
+            led_by: None,
+        },
         fill: FillRates { floor: rate, ceiling: rate },
         ..NodeConfig::default()
     };

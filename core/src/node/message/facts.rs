@@ -1,6 +1,7 @@
 //! What can be said of any message.
 
-use super::{Body, LockMessage};
+use super::{Body, Header, LockMessage};
+use crate::plan::Role;
 use crate::units::Timestamp;
 
 impl Body {
@@ -40,7 +41,7 @@ impl Body {
             Body::Lost { .. } | Body::LostHere { .. } => None,
             Body::Exposed { .. } | Body::ExposedHere { .. } => None,
             Body::Recall { .. } | Body::Recalled { .. } => None,
-            Body::Dirty { .. } | Body::DirtyReply { .. } => None,
+            Body::Dirty { .. } | Body::DirtyReply { .. } | Body::PutBack { .. } => None,
             Body::Lock(_) | Body::Sequence(_) => None,
             Body::Request(_) | Body::Done { .. } | Body::Resend { .. } => None,
         }
@@ -57,6 +58,7 @@ impl Body {
             Body::Vote { .. } => "Vote",
             Body::Ask { .. } => "Ask",
             Body::Answer { .. } => "Answer",
+            Body::PutBack { .. } => "PutBack",
             Body::Query { .. } => "Query",
             Body::QueryReply { .. } => "QueryReply",
             Body::Flush { .. } => "Flush",
@@ -106,5 +108,16 @@ impl Body {
                 | Body::Place { .. }
                 | Body::Lock(LockMessage::Ask { .. } | LockMessage::Grant { .. })
         )
+    }
+}
+
+impl Header {
+    /// Whether a cell of this role is a column's: calculators are, where the plan assigns that to columns.
+    pub(crate) fn is_for_column(&self, role: Role) -> bool {
+        match role {
+            Role::Column(_) | Role::Source(_) => true,
+            Role::Calculator => !self.calculators.is_empty(),
+            Role::Endpoint | Role::Coordinator => false,
+        }
     }
 }

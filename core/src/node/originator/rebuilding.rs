@@ -1,5 +1,6 @@
 //! Jobs that a worker has refused, and rebuilds of content that a disk lacks: copied from the disk that the column
 //! leaves, if there is one, or computed from the other columns.
+//! The disk's own node leads that, or a controller that computes parity (`roles=central`; DR-net 4.2).
 
 use super::{Job, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,10 +9,11 @@ use std::sync::Arc;
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
-use crate::node::worker::Run;
-use crate::node::{HostData, Refusal, Trust};
+use crate::node::task::joins;
+use crate::node::{Body, HostData, Refusal, Run, Trust};
 use crate::plan::{self, Span};
-use crate::units::{ColumnSet, NodeId, VolumeId};
+use crate::policy::Controller;
+use crate::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 
 /// A part of a unit: volume, stripe, seat, bytes of the unit.
 type UnitPart = (VolumeId, u64, usize, Span);
@@ -197,7 +199,8 @@ impl Originator {
         // A rebuild avoids missing columns. If it had those rebuilt first, two columns of one stripe could wait for
         // each other forever; a copy waits for no other.
         let own = matches!(job.what, What::Rebuild { column: its, .. } if its == seat);
-        if job.purpose != Purpose::Rebuild || (copied && !own) {
+        let goes_round = job.can_avoid_columns() && !copied && !self.config.rebuilding.on_demand;
+        if (job.purpose != Purpose::Rebuild && !goes_round) || (copied && !own) {
             for id in &lacking {
                 for (stripe, part) in &parts {
                     self.put_back(*id, *stripe, seat, *part, !behind);
@@ -329,6 +332,55 @@ impl Originator {
             let what = What::Rebuild { stripe, stripes, column, part };
             self.jobs.ready(Job::new(Purpose::Rebuild, volume, what));
         }
+    }
+
+    /// The node that leads a volume's rebuilds, if it is not each disk's own.
+    fn leader(&self, volume: &Volume) -> Option<NodeId> {
+        match volume.policy.controller {
+            Some(Controller::InBand) => self.map.server(),
+            _ => self.config.rebuilding.led_by,
+        }
+    }
+
+    /// Has parts of the node's own column put back. Those that another leads are asked for again at each tick while they
+    /// are missing.
+    pub fn lead(&mut self, runs: Vec<Run>, outbox: &mut Outbox) {
+        let mut of_others: BTreeMap<NodeId, Vec<Run>> = BTreeMap::new();
+        for run in runs {
+            let volume = self.map.volumes.get(&run.volume);
+            match volume.and_then(|v| self.leader(v)) {
+                Some(leader) if leader != outbox.node() => {
+                    of_others.entry(leader).or_default().push(run);
+                }
+                _ => self.rebuild(run),
+            }
+        }
+        for (leader, runs) in of_others {
+            outbox.send(leader, Body::PutBack { runs });
+        }
+    }
+
+    /// Another node lacks parts of its column, and this one leads their rebuild.
+    pub fn on_put_back(&mut self, from: NodeId, runs: Vec<Run>, outbox: &mut Outbox) {
+        for run in runs {
+            if !self.may_lead(from, &run, outbox.node()) {
+                outbox.refuse(from, || "asks to rebuild what this node does not lead".into());
+                return;
+            }
+            self.rebuild(run);
+        }
+    }
+
+    /// Whether a run is of the node's column, and of a volume that this node leads.
+    fn may_lead(&self, from: NodeId, run: &Run, own: NodeId) -> bool {
+        let Run { stripe, stripes, seat, part, .. } = *run;
+        let Some(volume) = self.map.volumes.get(&run.volume) else { return false };
+        self.leader(volume) == Some(own)
+            && joins(volume, stripe, stripes, seat, part)
+            && volume.seats_on(from, stripe).any(|its| its == seat)
+            && part.lo < part.hi
+            && part.hi <= volume.unit_sectors() * SECTOR
+            && part == part.sectors_out()
     }
 
     /// Verifies stripes that a lost host may have written in part, and makes their parity match the data (shared
@@ -472,7 +524,7 @@ impl Originator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::test_bench;
+    use crate::node::{NodeConfig, Rebuilding, test_bench};
 
     /// The rebuilds that are ready to begin: units and their parts.
     fn begun(originator: &mut Originator) -> Vec<(u64, usize, Span, Job)> {
@@ -487,10 +539,8 @@ mod tests {
     /// A rebuild in progress has read the other columns before the unit was found wrong once more.
     #[test]
     fn a_unit_found_wrong_during_its_rebuild_is_rebuilt_again() {
-        let (mut originator, mut outbox) = (
-            Originator::new(NodeId(0), crate::node::NodeConfig::default()),
-            Outbox::new(NodeId(0), 1),
-        );
+        let (mut originator, mut outbox) =
+            (Originator::new(NodeId(0), NodeConfig::default()), Outbox::new(NodeId(0), 1));
         let find = |originator: &mut Originator, lo, hi| {
             originator.make_anew(VolumeId(1), 3, 2, Span::new(lo, hi), ColumnSet::EMPTY);
         };
@@ -505,10 +555,37 @@ mod tests {
         originator.rebuilt(&second.3, true, &mut outbox);
         assert!(begun(&mut originator).is_empty(), "once");
     }
+
+    /// The disk of a column lacks content that a job needs: whether that is rebuilt, and whether the job goes on.
+    #[test]
+    fn reads_go_round_what_is_not_rebuilt_on_demand() {
+        let range = plan::Range { offset: 0, len: 4096 };
+        let write = What::Write(range, crate::Buffer::Length(4096));
+        for (on_demand, what, expected) in [
+            (true, What::Read(range), (1, 1)),
+            (false, What::Read(range), (0, 1)),
+            (false, write, (1, 0)),
+        ] {
+            let rebuilding = Rebuilding { on_demand, ..Rebuilding::default() };
+            let config = NodeConfig { rebuilding, ..NodeConfig::default() };
+            let mut originator = Originator::new(NodeId(0), config);
+            originator.map = test_bench::map(1, crate::cluster::Attendance::default());
+            let parts = vec![(0, Span::new(0, 4096))];
+            let refusal =
+                Refusal::Erased { column: 2, parts, behind: true, marked: false, known: true };
+            let job = Job::new(Purpose::Host(7), test_bench::VOLUME, what);
+            originator.refused(job, refusal, &mut Outbox::new(NodeId(0), 1));
+            let next = || originator.jobs.next(u64::MAX);
+            let (rebuilds, others): (Vec<Job>, Vec<Job>) =
+                std::iter::from_fn(next).partition(|job| job.purpose == Purpose::Rebuild);
+            assert_eq!((rebuilds.len(), others.len()), expected, "{on_demand}");
+        }
+    }
+
     /// Both disks have lost a column that is being copied. The others may determine what is read.
     #[test]
     fn a_read_does_without_a_column_that_could_not_be_copied() {
-        let mut originator = Originator::new(NodeId(0), crate::node::NodeConfig::default());
+        let mut originator = Originator::new(NodeId(0), NodeConfig::default());
         originator.map = test_bench::map(1, crate::cluster::Attendance::default());
         let mut outbox = Outbox::new(NodeId(0), 1);
         let range = plan::Range { offset: 0, len: 512 };

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Run, Worker};
+use super::Worker;
 use crate::cluster::{ClusterMap, Volume};
+use crate::node::Run;
 use crate::node::background::{Background, Loop};
 use crate::node::catchup::Aside;
 use crate::node::task::joins;
@@ -123,7 +124,7 @@ impl Worker {
         let homeless = self.ask_more(most, now, background);
         for unit in again {
             if let Some((run, _)) = stale_part(self.catchup.stale(), &map, self.node, unit) {
-                self.filling.ask(run, &map.volumes[&unit.0], self.config.rebuilt_together);
+                self.filling.ask(run, &map.volumes[&unit.0], self.config.rebuilding.together);
             }
         }
         background.has_in_work(Loop::Fill, self.filling.in_work.len());
@@ -134,7 +135,7 @@ impl Worker {
     /// Requests stale units that are not in progress, up to a number. Returns the stale sectors that no volume has.
     fn ask_more(&mut self, most: usize, now: Nanos, background: &mut Background) -> Vec<u64> {
         let (stale, map) = (self.catchup.stale(), self.map.clone());
-        let together = self.config.rebuilt_together;
+        let together = self.config.rebuilding.together;
         let (mut from, mut homeless, mut up_to) = (0, Vec::new(), None);
         while let Some(&sector) = stale.range(from..).next() {
             let home = map.volumes.values().find_map(|v| {

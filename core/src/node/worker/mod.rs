@@ -190,18 +190,6 @@ impl Shares {
     }
 }
 
-/// Parts of units to be rebuilt together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Run {
-    pub volume: VolumeId,
-    /// The first stripe, and their number.
-    pub stripe: u64,
-    pub stripes: u64,
-    pub seat: usize,
-    /// The bytes of each unit.
-    pub part: Span,
-}
-
 /// A part of a unit to be rebuilt: volume, stripe, seat, bytes of the unit.
 pub(crate) type Rebuild = (VolumeId, u64, usize, Span);
 
@@ -400,7 +388,7 @@ impl Worker {
         self.filling.has_asked() || self.refreshing.has_to_ask() || !self.half_written.is_empty()
     }
 
-    pub fn take_rebuilds(&mut self) -> Vec<Run> {
+    pub fn take_rebuilds(&mut self) -> Vec<crate::node::Run> {
         self.filling.take_asked()
     }
 

@@ -22,7 +22,7 @@ use weft_core::cluster::{
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{
     Account, Ask, Body, Claim, DirtySector, Envelope, Header, Holder, HostError, Item, Key,
-    LockMessage, LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal,
+    LockMessage, LostRange, MapMessage, MemberReport, Memory, Notice, Recollection, Refusal, Run,
     SequenceMessage, SequenceReport, Stage, Standing, Task, Wanted, Wish,
 };
 use weft_core::order::sequencer::Reach;
@@ -67,6 +67,13 @@ fn range() -> impl Strategy<Value = Range> {
 
 fn span() -> impl Strategy<Value = Span> {
     (any::<u64>(), any::<u64>()).prop_map(|(a, b)| Span { lo: a.min(b), hi: a.max(b) })
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    let stripes = (any::<u64>(), any::<u64>());
+    (volume_id(), stripes, 0..32usize, span()).prop_map(
+        |(volume, (stripe, stripes), seat, part)| Run { volume, stripe, stripes, seat, part },
+    )
 }
 
 fn items() -> impl Strategy<Value = Vec<Item>> {
@@ -163,6 +170,7 @@ fn body() -> BoxedStrategy<Body> {
         ts().prop_map(|ts| Body::Ask { ts }),
         (ts(), standing).prop_map(|(ts, standing)| Body::Answer { ts, standing }),
         ts().prop_map(|ts| Body::Query { ts }),
+        vec(run(), 0..3).prop_map(|runs| Body::PutBack { runs }),
         (ts(), any::<bool>()).prop_map(|(ts, waiting)| Body::QueryReply { ts, waiting }),
         any::<u64>().prop_map(|id| Body::Flush { id }),
         any::<u64>().prop_map(|id| Body::Flushed { id }),

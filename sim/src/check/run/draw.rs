@@ -7,7 +7,7 @@ use weft_core::cluster::{
     EXTENT_COLUMN_BYTES, ONE_EXTENT, Place, Volume, place_thin, place_volume,
 };
 use weft_core::layout::Geometry;
-use weft_core::node::{FillRates, NodeConfig};
+use weft_core::node::{FillRates, NodeConfig, Rebuilding};
 use weft_core::order::Ordering;
 use weft_core::order::sequencer::{Limits, SequencerForm};
 use weft_core::policy::{
@@ -143,7 +143,7 @@ impl Run {
             place_after: rng.u64(MILLIS..20 * MILLIS),
             rebuilds: rng.usize(1..=4),
             rebuilds_busy: 1,
-            rebuilt_together: 0,
+            rebuilding: Rebuilding { together: 0, ..Rebuilding::default() },
             fill: operator.as_mut().map_or(FillRates::UNBOUNDED, Operator::fill),
             sequencer: Limits { issue_within: 300 * MILLIS, ..Limits::default() },
             secret: u128::from(seed) << 64 | 0x5ec2e7,
@@ -151,7 +151,7 @@ impl Run {
         };
         // Where several units are rebuilt at once, adjacent ones are rebuilt together in half of all runs.
         if config.rebuilds.is_multiple_of(2) {
-            config.rebuilt_together = NodeConfig::default().rebuilt_together;
+            config.rebuilding = Rebuilding::default();
         }
         let mut repeat_rng = Rng::with_seed(seed ^ 0x000a_6a14_0e9e);
         let mut repeat_rng = (options.repeats && repeat_rng.bool()).then_some(repeat_rng);

@@ -56,3 +56,25 @@ fn throughput_is_the_disks_and_a_write_costs_as_much_as_six_reads() {
     assert!((1.9..2.1).contains(&(hundred / fifty)), "{fifty} {hundred}");
     assert!((4.0..9.0).contains(&(fifty / run(50, 0.0))));
 }
+
+/// In the hierarchy the controller adds up rebuilt content, and on the torus the helpers do.
+#[test]
+fn who_leads_a_rebuild_adds_up() {
+    let busy = |form| {
+        let setup = Setup { failed: 1, ..setup(form, 50, 1.0) };
+        let system = system(&setup, measure(&setup, Effort::Quick));
+        // Only rebuilds: nobody asks for long.
+        let system =
+            System { workload: Workload { hosts: 1, ..system.workload.clone() }, ..system };
+        let used = Simulation::new(&system, 0).unwrap().resources().unwrap();
+        let of = |name: String| {
+            let is_it = |u: &&crate::perf::Used| u.kind == "processor" && u.name == name;
+            used.iter().find(is_it).map_or(0.0, |u| u.utilisation)
+        };
+        (of("0".into()), of("50".into()), (1..50).map(|n| of(n.to_string())).fold(0.0, f64::max))
+    };
+    let (filled, controller, others) = busy(Form::Hierarchy);
+    assert!(filled == 0.0 && controller > 0.0 && others == 0.0, "{filled} {controller} {others}");
+    let (filled, _, others) = busy(Form::DrNet);
+    assert!(filled == 0.0 && others > 0.0, "{filled} {others}");
+}

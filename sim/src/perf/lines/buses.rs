@@ -12,6 +12,9 @@ pub(in crate::perf) struct Buses {
     disks_per_bus: u32,
     controllers: u32,
     buses_per_controller: u32,
+    /// Of each controller, and the back-end buses of each.
+    intermediates: u32,
+    buses_per_intermediate: u32,
     backs: u32,
 }
 
@@ -23,7 +26,16 @@ impl Buses {
         let controllers = system.nodes.diskless() as u32;
         let backs = disks.div_ceil(disks_per_bus);
         let buses_per_controller = backs.div_ceil(controllers);
-        Buses { disks, disks_per_bus, controllers, buses_per_controller, backs }
+        let intermediates = u32::from(hierarchy.intermediate_buses);
+        Buses {
+            disks,
+            disks_per_bus,
+            controllers,
+            buses_per_controller,
+            intermediates,
+            buses_per_intermediate: buses_per_controller.div_ceil(intermediates),
+            backs,
+        }
     }
 
     /// The controller of a disk, from 0.
@@ -37,16 +49,21 @@ impl Buses {
         let middle = (hierarchy.intermediate_mb_s, hierarchy.intermediate_set_up_us);
         let back = (hierarchy.back_end_mb_s, hierarchy.back_end_set_up_us);
         std::iter::once((links.mb_s, links.set_up_us))
-            .chain((0..self.controllers).map(move |_| middle))
+            .chain((0..self.all_intermediates()).map(move |_| middle))
             .chain((0..self.backs).map(move |_| back))
     }
 
-    /// From an end up to the front-end bus: its bus, and its controller's intermediate one.
+    fn all_intermediates(&self) -> u32 {
+        self.controllers * self.intermediates
+    }
+
+    /// From an end up to the front-end bus: its bus, and the intermediate one above that.
     fn up(&self, end: u32) -> SmallVec<[u32; 2]> {
         let mut lines = SmallVec::new();
         if end < self.disks {
-            lines.push(1 + self.controllers + end / self.disks_per_bus);
-            lines.push(1 + self.controller_of(end));
+            let bus = end / self.disks_per_bus;
+            lines.push(1 + self.all_intermediates() + bus);
+            lines.push(1 + bus / self.buses_per_intermediate);
         }
         lines
     }
@@ -65,7 +82,7 @@ impl Buses {
         let mut legs = SmallVec::new();
         if self.controller(from) == self.controller(to) {
             // What lies on one bus goes over it alone, and the rest over the intermediate bus once.
-            if up.len() == 2 && down.len() == 2 {
+            if up.len() == 2 && down.len() == 2 && up[1] == down[1] {
                 if up[0] == down[0] {
                     down.clear();
                     up.truncate(1);
@@ -87,11 +104,11 @@ impl Buses {
     }
 
     pub fn name(&self, line: usize) -> String {
-        let controllers = self.controllers as usize;
+        let intermediates = self.all_intermediates() as usize;
         match line {
             0 => "front-end bus".to_string(),
-            n if n <= controllers => format!("intermediate bus {}", n - 1),
-            n => format!("back-end bus {}", n - 1 - controllers),
+            n if n <= intermediates => format!("intermediate bus {}", n - 1),
+            n => format!("back-end bus {}", n - 1 - intermediates),
         }
     }
 }
@@ -102,7 +119,15 @@ mod tests {
 
     /// Two controllers with five buses each of ten disks; hosts from 102 on.
     fn buses() -> Buses {
-        Buses { disks: 100, disks_per_bus: 10, controllers: 2, buses_per_controller: 5, backs: 10 }
+        Buses {
+            disks: 100,
+            disks_per_bus: 10,
+            controllers: 2,
+            buses_per_controller: 5,
+            intermediates: 1,
+            buses_per_intermediate: 5,
+            backs: 10,
+        }
     }
 
     #[test]
@@ -116,5 +141,28 @@ mod tests {
         assert_eq!(legs(0, 10), [3, 1, 4], "of one controller");
         assert_eq!(legs(0, 50), [3, 1, 0, 2, 8]);
         assert_eq!(legs(0, 103), [3, 1, 0]);
+    }
+
+    /// The same disks on buses of five: ten for each controller, at two intermediate buses.
+    #[test]
+    fn a_controller_with_several_intermediate_buses_is_between_them() {
+        let buses = Buses {
+            disks_per_bus: 5,
+            buses_per_controller: 10,
+            intermediates: 2,
+            backs: 20,
+            ..buses()
+        };
+        let legs = |from, to| buses.legs(from, to).to_vec();
+        assert_eq!(legs(100, 0), [1, 5], "a controller and its disk");
+        assert_eq!(legs(100, 49), [2, 14], "by the other bus");
+        assert_eq!(legs(101, 99), [4, 24]);
+        assert_eq!(legs(0, 5), [5, 1, 6], "disks of one intermediate bus");
+        assert_eq!(legs(0, 49), [5, 1, 2, 14], "of one controller");
+        assert_eq!(legs(0, 50), [5, 1, 0, 3, 15]);
+        assert_eq!(
+            (buses.name(4), buses.name(5)),
+            ("intermediate bus 3".into(), "back-end bus 0".into())
+        );
     }
 }

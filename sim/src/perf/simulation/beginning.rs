@@ -4,7 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use weft_core::cluster::{ClusterMap, NodeInfo, NodeKind, Volume};
-use weft_core::node::MapMessage;
+use weft_core::node::{MapMessage, NodeConfig, Rebuilding};
 use weft_core::units::{SECTOR, Timestamp};
 use weft_load::random::Streams;
 use weft_load::stats::Level;
@@ -12,7 +12,7 @@ use weft_load::workload::{Arrivals, Generator};
 use weft_model::disk::{Disk, Model};
 
 use super::super::setup::{config, disks, of_trace, replay, volume};
-use super::super::system::Problem;
+use super::super::system::{Fabric, Problem};
 use super::environment::AtFirst;
 use super::*;
 
@@ -55,7 +55,7 @@ impl Simulation {
         let sectors = |n: usize| if diskless.has(n as u32) { 0 } else { disk_bytes / SECTOR };
         let first_disk = usize::from(system.first_disk());
         let place = |n: usize| Place {
-            node: Node::new(NodeId(n as u16), 1, sectors(n), config(system, gap)),
+            node: node(system, n as u16, sectors(n), gap),
             processor: (n % processors) as u32,
             disk: n
                 .checked_sub(first_disk)
@@ -150,6 +150,23 @@ impl Simulation {
         }
         Ok(())
     }
+}
+
+fn node(system: &System, number: u16, sectors: u64, gap: u64) -> Node {
+    Node::new(NodeId(number), 1, sectors, led(system, number.into(), config(system, gap)))
+}
+
+/// A node's configuration, with who leads the rebuilds of its disk: where buses are over one another, its controller
+/// (DR-net 4.2).
+pub(super) fn led(system: &System, node: u32, config: NodeConfig) -> NodeConfig {
+    let workers = system.nodes.workers;
+    let leader = |node: u16| match node < workers {
+        true => workers + system.controller_of(node) as u16,
+        false => node,
+    };
+    let is_below = system.links.fabric == Fabric::Hierarchy;
+    let led_by = is_below.then(|| NodeId(leader(node as u16)));
+    NodeConfig { rebuilding: Rebuilding { led_by, ..config.rebuilding }, ..config }
 }
 
 /// Reads go on through parity.

@@ -12,6 +12,7 @@ use weft_core::node::{HostError, NodeConfig};
 use super::super::recovered::{Phase, Phases};
 use super::super::setup::VOLUME;
 use super::super::system::{Fault, FaultKind};
+use super::beginning::led;
 use super::*;
 
 /// What is known of faults.
@@ -190,7 +191,8 @@ impl Simulation {
         let place = &mut self.places[node as usize];
         failing.rebuilt += place.node.status().counters.rebuilt_sectors as i64;
         let sectors = self.system.disk_bytes().map_err(|p| p.to_string())? / SECTOR;
-        place.node = Node::new(NodeId(node as u16), 1, sectors, failing.config);
+        let config = led(&self.system, node, failing.config);
+        place.node = Node::new(NodeId(node as u16), 1, sectors, config);
         (place.life, place.soon) = (place.life + 1, None);
         let mut out = Vec::new();
         place.node.start(&mut out);

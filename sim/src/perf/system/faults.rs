@@ -88,6 +88,8 @@ pub struct Recovery {
     pub at_once_busy: u32,
     /// Bytes of adjacent units that are put back together at most, if it is more than one unit.
     pub together_bytes: u64,
+    /// Whether content that a host reads before it is back is rebuilt first.
+    pub on_demand: bool,
     /// 10^6 bytes a second at which a disk is filled at most; as fast as it goes if left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mb_s: Option<f64>,
@@ -102,7 +104,8 @@ impl Default for Recovery {
             map_ms: 10.0,
             at_once: real.rebuilds as u32,
             at_once_busy: real.rebuilds_busy as u32,
-            together_bytes: real.rebuilt_together,
+            together_bytes: real.rebuilding.together,
+            on_demand: real.rebuilding.on_demand,
             mb_s: None,
         }
     }

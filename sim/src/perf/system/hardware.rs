@@ -266,7 +266,9 @@ pub enum Switching {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hierarchy {
-    /// Millions of bytes a second on the bus of a controller and its back-end buses.
+    /// Buses between a controller and its back-end buses, which they share evenly.
+    pub intermediate_buses: u16,
+    /// Millions of bytes a second on one.
     pub intermediate_mb_s: f64,
     /// Microseconds for which a message takes it before its first byte.
     pub intermediate_set_up_us: f64,
@@ -285,6 +287,7 @@ pub struct Hierarchy {
 impl Default for Hierarchy {
     fn default() -> Self {
         Hierarchy {
+            intermediate_buses: 1,
             intermediate_mb_s: 400.0,
             intermediate_set_up_us: 1.0,
             back_end_mb_s: 100.0,

@@ -192,6 +192,7 @@ impl System {
     fn check_hierarchy(&self) -> Result<(), Problem> {
         let hierarchy = self.links.hierarchy.unwrap_or_default();
         for (name, value) in [
+            ("intermediate_buses", f64::from(hierarchy.intermediate_buses)),
             ("intermediate_mb_s", hierarchy.intermediate_mb_s),
             ("intermediate_set_up_us", hierarchy.intermediate_set_up_us),
             ("back_end_mb_s", hierarchy.back_end_mb_s),
@@ -220,6 +221,12 @@ impl System {
             let expected = format!("give a number that divides the {buses} back-end buses");
             return Err(Problem::new("nodes.controllers", controllers, expected));
         }
+        let (each, between) = (buses / controllers, hierarchy.intermediate_buses);
+        if !each.is_multiple_of(between) {
+            let expected =
+                format!("give a number that divides a controller's {each} back-end buses");
+            return Err(Problem::new("links.hierarchy.intermediate_buses", between, expected));
+        }
         if !self.is_of_cells() {
             return Ok(());
         }
@@ -227,13 +234,17 @@ impl System {
             let expected = "drnet has second groups of five disks on a bus; give a multiple of 5";
             return Err(Problem::new(key, per_bus, expected));
         }
-        if !(buses / controllers).is_multiple_of(five) {
+        if !(each / between).is_multiple_of(five) {
             let expected = format!(
-                "drnet has first groups across five buses of a controller, and there would be {} for each; give \
-                 another number",
-                buses / controllers
+                "drnet has first groups across five buses of an intermediate bus, and there would be {} for each; \
+                 give another number",
+                each / between
             );
-            return Err(Problem::new("nodes.controllers", controllers, expected));
+            let (key, value) = match each.is_multiple_of(five) {
+                true => ("links.hierarchy.intermediate_buses", between),
+                false => ("nodes.controllers", controllers),
+            };
+            return Err(Problem::new(key, value, expected));
         }
         Ok(())
     }

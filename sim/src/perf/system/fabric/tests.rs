@@ -100,9 +100,21 @@ fn what_cannot_be_is_refused_with_what_would_do() {
     );
     system.nodes.controllers = Some(5);
     assert!(
-        refusal(&system)
-            .contains("first groups across five buses of a controller, and there would be 1")
+        refusal(&system).contains(
+            "first groups across five buses of an intermediate bus, and there would be 1"
+        )
     );
+    let with = |intermediate_buses| {
+        let mut system = drnet(100, Fabric::Hierarchy, 1);
+        system.links.hierarchy = Some(Hierarchy { intermediate_buses, ..Hierarchy::default() });
+        system
+    };
+    assert_eq!(with(2).check(), Ok(()));
+    assert!(
+        refusal(&with(3))
+            .starts_with("links.hierarchy.intermediate_buses = 3: give a number that divides")
+    );
+    assert!(refusal(&with(5)).starts_with("links.hierarchy.intermediate_buses = 5: drnet has"));
     let mut system = drnet(50, Fabric::Switch, 1);
     system.links.torus = Some(Torus::default());
     assert!(refusal(&system).contains("give links.fabric = torus"));
