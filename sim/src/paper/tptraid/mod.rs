@@ -13,7 +13,8 @@ use weft_load::workload::{Addresses, Arrivals, Requests, Think, Workload};
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
 use crate::perf::{
     CalculatedAt, Commands, Commit, Disks, Fabric, Fault, FaultKind, Hosts, Layout, Links, Machine,
-    Measure, Nodes, Ordering, Outcome, PathLengths, Roles, Stripes, System, VolumeSpec, WarmUp,
+    Measure, Nodes, Ordering, Outcome, PathLengths, Recovery, Roles, Stripes, System, VolumeSpec,
+    WarmUp,
 };
 
 /// All of it.
@@ -376,6 +377,8 @@ fn system(setup: &Setup, costs: &Costs, measure: Measure) -> System {
             ..VolumeSpec::default()
         },
         faults: faults(setup.loss),
+        // "Only control messages pass through the controller" (3.1): it would add up content that is rebuilt on demand.
+        recovery: Recovery { on_demand: false, ..Recovery::default() },
         measure,
         ..System::under(Workload {
             hosts: setup.hosts.max(1),
