@@ -241,6 +241,10 @@ fn all_volumes_with_a_sequencer_have_one_form_of_it() {
     array.shutdown().unwrap();
 }
 
+/// Where small writes are copied.
+const COPIED: [(&str, &str); 3] =
+    [("commit", "late"), ("ordering", "timestamps"), ("roles", "node")];
+
 /// Every value of every choice that can be changed in use, one after the other, under a host that writes; what does not
 /// go together is refused in the core's words, and nothing changes.
 #[test]
@@ -297,6 +301,8 @@ fn every_choice_is_made_for_a_volume_and_changed_in_use() {
                 "sequencer" => &[("ordering", "sequencer")][..],
                 "calculator" => &[("dispatch", "collaborative")],
                 "dispatch" | "roles" => &[("calculator", "auto")],
+                "redundancy" if word == "copied" => &COPIED,
+                "refresh" => &[("redundancy", "immediate")],
                 "inline" if word != "0" => &[("roles", "controller"), ("commands", "column")],
                 "burst" if word != "0s" => &[("iops", "500")],
                 "commands" if word != "column" => &[("roles", "controller"), ("inline", "0")],

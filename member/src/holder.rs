@@ -67,8 +67,8 @@ impl Holder {
         (local.opening, local.entered, local.failed) = (false, false, false);
         let life = Life { start: self.start, number: local.number };
         let heard = (0, 0);
-        let (frozen, caught_up, wakes) = (None, None, None);
-        local.state = Some(NodeState { arrival, life, heard, frozen, caught_up, wakes });
+        let (frozen, caught_up, wakes, folded) = (None, None, None, None);
+        local.state = Some(NodeState { arrival, life, heard, frozen, caught_up, wakes, folded });
     }
 
     pub fn died(&mut self, node: NodeId) {
@@ -89,6 +89,7 @@ impl Holder {
             // A node merges only when it has caught up, so it reports one of the two in an epoch.
             MemberReport::CaughtUp { .. } | MemberReport::Merged { .. } => &mut state.caught_up,
             MemberReport::Wake { .. } => &mut state.wakes,
+            MemberReport::Folded { .. } => &mut state.folded,
         };
         if kept.as_ref().is_none_or(|k| epoch_of(k) <= epoch_of(&report)) {
             *kept = Some(report);
@@ -207,6 +208,7 @@ fn epoch_of(report: &MemberReport) -> Epoch {
         MemberReport::Frozen { epoch, .. }
         | MemberReport::CaughtUp { epoch }
         | MemberReport::Merged { epoch, .. }
+        | MemberReport::Folded { epoch }
         | MemberReport::Wake { epoch } => *epoch,
     }
 }

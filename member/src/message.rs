@@ -14,7 +14,7 @@ use crate::hearing::Unheard;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
 /// Since version 4 a message says which members it is from and for.
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
 
 /// A message between members.
 #[derive(Clone, Debug)]
@@ -68,6 +68,7 @@ pub(crate) struct NodeState {
     pub frozen: Option<MemberReport>,
     pub caught_up: Option<MemberReport>,
     pub wakes: Option<MemberReport>,
+    pub folded: Option<MemberReport>,
 }
 
 /// A word of the authority on its way to a life of a node.
@@ -95,6 +96,7 @@ const FROZEN: u8 = 1;
 const CAUGHT_UP: u8 = 2;
 const WAKE: u8 = 3;
 const MERGED: u8 = 5;
+const FOLDED: u8 = 6;
 
 impl Message {
     pub fn encode(&self, from: MemberId, to: MemberId, codec: &dyn MapCodec) -> Vec<u8> {
@@ -179,6 +181,7 @@ impl Alive {
             w.option(node.frozen.as_ref(), write_report);
             w.option(node.caught_up.as_ref(), write_report);
             w.option(node.wakes.as_ref(), write_report);
+            w.option(node.folded.as_ref(), write_report);
         });
         write_unheard(w, &self.unheard);
         w.list(self.failed.iter(), |w, node| w.u16(node.0));
@@ -202,6 +205,7 @@ impl Alive {
                     frozen: r.option(read_report)?,
                     caught_up: r.option(read_report)?,
                     wakes: r.option(read_report)?,
+                    folded: r.option(read_report)?,
                 })
             })?,
             unheard: read_unheard(r)?,
@@ -224,7 +228,17 @@ fn read_unheard(r: &mut Reader) -> Read<Vec<Unheard>> {
 
 fn write_report(w: &mut Writer, report: &MemberReport) {
     match report {
-        MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed } => {
+        MemberReport::Frozen {
+            epoch,
+            oldest,
+            clock,
+            written,
+            busy,
+            memory,
+            heard,
+            exposed,
+            copied,
+        } => {
             w.u8(FROZEN);
             w.u64(*epoch);
             w.u64(oldest.0);
@@ -240,6 +254,11 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
                 write_reached(w, reached);
             });
             w.list(exposed.iter(), |w, volume| w.u32(volume.0));
+            w.list(copied.iter(), |w, volume| w.u32(volume.0));
+        }
+        MemberReport::Folded { epoch } => {
+            w.u8(FOLDED);
+            w.u64(*epoch);
         }
         MemberReport::CaughtUp { epoch } => {
             w.u8(CAUGHT_UP);
@@ -280,10 +299,22 @@ fn read_report(r: &mut Reader) -> Read<MemberReport> {
             let memory = Memory { found, reached, began: r.u64()?, forgot: r.bool()? };
             let heard = r.list(34, |r| Ok((NodeId(r.u16()?), read_reached(r)?)))?;
             let exposed = r.list(4, |r| Ok(VolumeId(r.u32()?)))?;
-            Ok(MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed })
+            let copied = r.list(4, |r| Ok(VolumeId(r.u32()?)))?;
+            Ok(MemberReport::Frozen {
+                epoch,
+                oldest,
+                clock,
+                written,
+                busy,
+                memory,
+                heard,
+                exposed,
+                copied,
+            })
         }
         CAUGHT_UP => Ok(MemberReport::CaughtUp { epoch }),
         WAKE => Ok(MemberReport::Wake { epoch }),
+        FOLDED => Ok(MemberReport::Folded { epoch }),
         MERGED => Ok(MemberReport::Merged { epoch, merged: r.bool()?, flattened: r.bool()? }),
         value => Err(BytesError::Unknown { what: "report", value }),
     }

@@ -114,7 +114,7 @@ impl Bench {
     }
 
     fn relied(&self) -> u64 {
-        self.world.relied_on_marks()
+        self.world.counted(|c| c.relied_on_marks)
     }
 }
 

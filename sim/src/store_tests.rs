@@ -449,6 +449,7 @@ fn apply(content: &mut BTreeMap<u64, (Held, Timestamp)>, ts: Timestamp, write: &
             (ChangeKind::Content, _) => (Held::Byte(*byte), ts),
             (ChangeKind::Mark, _) | (ChangeKind::Delta, Held::Mark) => (Held::Mark, ts),
             (ChangeKind::Delta, Held::Byte(before)) => (Held::Byte(before ^ byte), ts),
+            (ChangeKind::Copy(_) | ChangeKind::Fold(_), _) => unreachable!("no copies are drawn"),
         };
     }
 }

@@ -58,6 +58,8 @@ pub enum MemberReport {
         heard: Vec<(NodeId, Reached)>,
         /// Volumes of which parity is out of date on its disk, or may be.
         exposed: Vec<VolumeId>,
+        /// Volumes with copies on its disk that no parity describes yet, or that may get some.
+        copied: Vec<VolumeId>,
     },
     /// Its disk has everything that it missed.
     CaughtUp {
@@ -72,6 +74,11 @@ pub enum MemberReport {
         merged: bool,
         /// All that clones show which are flattened.
         flattened: bool,
+    },
+    /// There are no copies on its disk any more.
+    Folded {
+        /// In this epoch.
+        epoch: Epoch,
     },
     /// There is something to be written to a volume that rests.
     Wake {

@@ -50,8 +50,14 @@ pub(super) fn fill(volume: &mut Arc<Volume>, node: NodeId, from: Timestamp) {
 /// Gives columns of nodes that are given up to disks that have room, where the volume goes on
 /// without those nodes; and columns of nodes that are being drained, from which they are copied. These
 /// do not go to a disk that has missed something: until that has caught up its columns count for nothing,
-/// and what the volume has now it would not have any more.
-pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
+/// and what the volume has now it would not have any more. Nor are columns copied of volumes that are `copied`; says whether
+/// any would be.
+pub(super) fn move_columns(
+    map: &mut ClusterMap,
+    from: Timestamp,
+    copied: &BTreeSet<VolumeId>,
+) -> bool {
+    let mut waits = false;
     let mut targets = targets(map);
     let goes_on = |v: &&Arc<Volume>| !map.is_asleep(v);
     let mut ids: Vec<VolumeId> = map.volumes.values().filter(goes_on).map(|v| v.id).collect();
@@ -60,13 +66,17 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
     for id in ids {
         for n in 0..map.volumes[&id].extents.len() {
             if targets.values().all(|filling| *filling >= FILLED_AT_ONCE) {
-                return;
+                return waits;
             }
             if !map.leads(id, n) {
                 continue;
             }
             let given_up = given_up_column(map, id, n);
             let Some(column) = given_up.or_else(|| drained_column(map, id, n)) else { continue };
+            if given_up.is_none() && copied.contains(&id) {
+                waits = true;
+                continue;
+            }
             let suits = |node| given_up.is_some() || !map.has_missed(id, node);
             let place = choose(map, &map.volumes[&id], n, column, &targets, suits);
             let Some(place) = place else { continue };
@@ -75,6 +85,7 @@ pub(super) fn move_columns(map: &mut ClusterMap, from: Timestamp) {
             map.move_family((id, n), column, place, from, given_up.is_none());
         }
     }
+    waits
 }
 
 /// Whether all that is on a node's disk has a place on others, beside what is still on nodes that are

@@ -94,6 +94,18 @@ pub enum Bug {
     ForgetsALoss,
     /// An endpoint answers its host at the controller's word, though pieces are missing.
     MissingPiece,
+    /// A cell sees copies where it should see what parity describes.
+    CellsSeeCopies,
+    /// A fold is not refused though the copies have been replaced.
+    FoldsWhatIsGone,
+    /// A write that replaces copies does not wait for earlier ones that are undecided.
+    FoldsTooEarly,
+    /// A disk that gets back what it has missed keeps the copies that it had before.
+    KeepsMissedCopies,
+    /// A disk is given what it has missed though others have copies of it.
+    ShowsBesideCopies,
+    /// A write that parity takes in leaves earlier copies of the same data there.
+    LeavesCopies,
 }
 
 /// What a worker has sent and taken so far: now and then a bug makes nothing of it.
@@ -310,6 +322,36 @@ impl NodeConfig {
     /// Whether every lost range is listed.
     pub(super) fn lists_all_losses(&self) -> bool {
         !self.has(Bug::ForgetsALoss)
+    }
+
+    /// Whether cells see what parity describes, and no copies above it.
+    pub(super) fn sees_what_parity_describes(&self) -> bool {
+        !self.has(Bug::CellsSeeCopies)
+    }
+
+    /// Whether a fold is refused if the copies are not there any more.
+    pub(super) fn checks_folds(&self) -> bool {
+        !self.has(Bug::FoldsWhatIsGone)
+    }
+
+    /// Whether what replaces copies waits for those that are undecided.
+    pub(super) fn waits_for_undecided_copies(&self) -> bool {
+        !self.has(Bug::FoldsTooEarly)
+    }
+
+    /// Whether a disk drops its copies where it gets back what it has missed.
+    pub(super) fn drops_missed_copies(&self) -> bool {
+        !self.has(Bug::KeepsMissedCopies)
+    }
+
+    /// Whether what a disk has missed is computed only where nobody has copies.
+    pub(super) fn folds_before_it_shows(&self) -> bool {
+        !self.has(Bug::ShowsBesideCopies)
+    }
+
+    /// Whether a write that parity takes in drops earlier copies.
+    pub(super) fn drops_replaced_copies(&self) -> bool {
+        !self.has(Bug::LeavesCopies)
     }
 
     /// Whether an endpoint waits for all pieces.

@@ -116,6 +116,13 @@ pub enum Task {
         /// The bytes of the unit, whole sectors.
         part: Span,
     },
+    /// Putting copies in place, and into parity: these bytes, whole sectors in one stripe unit.
+    Fold {
+        /// The bytes.
+        range: Range,
+        /// The write that was copied. If there is a later copy nothing is done.
+        of: Timestamp,
+    },
     /// Permanently lost ones of these bytes, whole sectors in one stripe unit, are zeros from now on. What a host has
     /// written there meanwhile stays.
     Accept(Range),
@@ -191,6 +198,8 @@ pub enum Refusal {
     Busy,
     /// The disk has no free slots for it.
     Full,
+    /// The copies that it folds are not there any more.
+    NotCopied,
 }
 
 /// What a participant knows of a write.

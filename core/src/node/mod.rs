@@ -472,6 +472,7 @@ impl Node {
                     || self.worker.oldest_unsettled().is_some();
                 let (memory, heard) = (self.memory(), self.outbox.witness.known());
                 let exposed = self.worker.may_be_exposed();
+                let copied = self.worker.copied_volumes();
                 self.outbox.report(MemberReport::Frozen {
                     epoch,
                     oldest,
@@ -481,6 +482,7 @@ impl Node {
                     memory,
                     heard,
                     exposed,
+                    copied,
                 });
             }
             MapMessage::Enter { map, floor } => {

@@ -46,6 +46,9 @@ impl Node {
         for unit in self.originator.take_put_back() {
             self.worker.is_put_back(unit);
         }
+        for (of, kept) in self.originator.take_folded() {
+            self.worker.is_folded(of, kept);
+        }
         for part in self.originator.take_unrecoverable() {
             self.worker.note_unrecoverable(part);
         }
@@ -57,6 +60,7 @@ impl Node {
         self.originator.lead(self.worker.take_rebuilds(), &mut self.outbox);
         let refreshes = self.worker.take_refreshes().into_iter();
         refreshes.for_each(|unit| self.originator.refresh_unit(unit));
+        self.worker.take_folds().into_iter().for_each(|fold| self.originator.fold(fold));
         self.originator.repair(self.worker.take_half_written());
     }
 

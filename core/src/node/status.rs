@@ -28,6 +28,8 @@ pub struct NodeCounters {
     pub controlled_bytes: u64,
     /// Writes of which parity was not told, since it was marked as out of date already.
     pub relied_on_marks: u64,
+    /// Attempts at writes that were kept as copies, and folds begun.
+    pub copied: (u64, u64),
     /// Writes that were taken for done without their originator, while a disk could not be asked that was to hold data of
     /// them, and parity waited: nothing may determine what it was to hold.
     pub settled_in_part: u64,
@@ -102,6 +104,8 @@ pub struct NodeStatus {
     pub serving: bool,
     /// Sectors of its disk that it has yet to catch up on; `None` until it knows.
     pub stale_sectors: Option<u64>,
+    /// Bytes of copies on its disk that no parity describes yet.
+    pub copied_bytes: u64,
     /// How many slots of its disk are used for what, if it has any.
     pub slots: Option<SlotCounts>,
     /// How many slots of its disk each thin volume has.
@@ -244,6 +248,7 @@ impl Node {
             epoch: self.map.epoch,
             serving: self.serving,
             stale_sectors: self.stale_sectors(),
+            copied_bytes: self.worker.store.copied_bytes(),
             slots: self.worker.store.slots(),
             thin: self.used_by_volume(),
             shown: self.shown_by_volume(),

@@ -3,8 +3,9 @@
 
 use super::{Item, Task};
 use crate::cluster::Volume;
-use crate::plan::{Calculators, Part, PlanError, Role, Span, Waits, WritePlan};
-use crate::units::{ColumnSet, NodeId};
+use crate::plan::{Calculators, Part, PlanError, Range, Role, Span, Waits, WritePlan};
+use crate::policy::{Policy, Preference};
+use crate::units::{ColumnSet, NodeId, SECTOR};
 
 impl Task {
     /// The number in a chain of messages of that which brings a column what is new: it comes with the word to begin, or is
@@ -13,6 +14,16 @@ impl Task {
         match *self {
             Task::Write(range) if is_held && range.len > volume.policy.inline => 3,
             _ => 1,
+        }
+    }
+
+    /// The range of the volume whose content a host changes; none if it changes no content of hosts.
+    pub fn host_range(&self) -> Option<Range> {
+        match *self {
+            Task::Write(range) | Task::Accept(range) | Task::Fold { range, .. } => Some(range),
+            Task::Refresh { .. } | Task::Rebuild { .. } | Task::Lose { .. } | Task::Copy { .. } => {
+                None
+            }
         }
     }
 
@@ -25,7 +36,9 @@ impl Task {
     /// The first stripe that it is about.
     pub fn first_stripe(&self, volume: &Volume) -> u64 {
         match *self {
-            Task::Write(range) | Task::Accept(range) => range.stripes(&volume.geometry).start,
+            Task::Write(range) | Task::Accept(range) | Task::Fold { range, .. } => {
+                range.stripes(&volume.geometry).start
+            }
             Task::Refresh { stripe, .. }
             | Task::Rebuild { stripe, .. }
             | Task::Lose { stripe, .. }
@@ -38,6 +51,11 @@ impl Task {
         let g = &volume.geometry;
         match *self {
             Task::Write(range) | Task::Accept(range) => volume.holds(range),
+            Task::Fold { range, .. } => {
+                let unit = range.offset / g.unit;
+                let whole = range.offset % SECTOR == 0 && range.len % SECTOR == 0;
+                volume.holds(range) && whole && range.len > 0 && (range.end() - 1) / g.unit == unit
+            }
             Task::Refresh { stripe, part, parities, .. } => {
                 let known = g.code.has_parities(parities) && g.code.covers_all();
                 stripe < volume.stripes() && part.hi <= g.unit && known
@@ -62,6 +80,11 @@ impl Task {
         match *self {
             Task::Write(range) | Task::Accept(range) => {
                 WritePlan::deferring(g, range, avoid, volume.policy, waits)
+            }
+            // A change of parity needs nothing of the other data, whose copies may wait for a fold, too.
+            Task::Fold { range, .. } => {
+                let policy = Policy { strategy: Some(Preference::Small), ..volume.policy };
+                WritePlan::deferring(g, range, avoid, policy, waits)
             }
             Task::Refresh { stripe, part, parities, .. } => {
                 Ok(WritePlan::refresh(g, stripe, part, parities))

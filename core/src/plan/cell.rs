@@ -107,8 +107,26 @@ pub struct Write {
     pub value: Value,
     /// Which bytes of the unit: whole sectors.
     pub spans: Spans,
-    /// Whether it is a change to add to the content there, not content.
-    pub is_change: bool,
+    /// What it does to the content there.
+    pub how: How,
+}
+
+/// What a write does to the content there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    /// It takes its place.
+    Content,
+    /// It is added.
+    Change,
+    /// It is kept beside it, as a copy of this data unit.
+    Copy(usize),
+}
+
+impl How {
+    /// A change, or content.
+    pub(super) fn of_change(is_change: bool) -> How {
+        if is_change { How::Change } else { How::Content }
+    }
 }
 
 /// Parts that are waited for, and which bytes of the unit each of them has.
@@ -185,7 +203,15 @@ impl Cell {
 
     /// Whether its write is added to the content there.
     pub fn adds(&self) -> bool {
-        self.write().is_some_and(|w| w.is_change)
+        self.write().is_some_and(|w| w.how == How::Change)
+    }
+
+    /// The data unit that it keeps a copy of, if it does.
+    pub fn copies(&self) -> Option<usize> {
+        match self.write()?.how {
+            How::Copy(unit) => Some(unit),
+            How::Content | How::Change => None,
+        }
     }
 
     /// Whether it marks the content there as stale, and writes nothing else.

@@ -1,9 +1,9 @@
 //! A plan for people, drawn as TickerTAIP's Figure 7: stripes down, columns across.
 
 use super::{
-    Cell, Destination, Part, PlanError, Range, ReadPlan, Role, Send, Span, Step, Strategy, Totals,
-    Value, Waits, WritePlan, WriteRow, chunks, controlled::AROUND, cut, refreshes, together,
-    waiting,
+    Cell, Destination, How, Part, PlanError, Range, ReadPlan, Role, Send, Span, Step, Strategy,
+    Totals, Value, Waits, WritePlan, WriteRow, chunks, controlled::AROUND, cut, refreshes,
+    together, waiting,
 };
 use crate::layout::{ColumnRole, Geometry};
 use crate::order::Ordering;
@@ -155,6 +155,7 @@ fn waits_of(g: &Geometry, asked_for: Asked, avoid: ColumnSet, policy: &Policy) -
     };
     let writes = matches!(asked_for, Asked::Write | Asked::WriteToMarked);
     match writes && avoid.is_empty() && policy.is_journaled() {
+        true if policy.redundancy.copies() => Waits::COPIED,
         true => Waits { marked_since, ..waiting(g, policy).into() },
         false => Waits::NONE,
     }
@@ -318,10 +319,11 @@ impl Cell {
                     if policy.commit.is_voted() {
                         words.push("prepare".to_string());
                     }
-                    let what = match (&write.value, write.is_change) {
+                    let what = match (&write.value, write.how) {
                         (Value::Mark, _) => "mark",
-                        (_, true) => "fold",
-                        (_, false) => "write",
+                        (_, How::Change) => "fold",
+                        (_, How::Content) => "write",
+                        (_, How::Copy(_)) => "keep",
                     };
                     words.push(format!("{what} {}", write.spans.len()));
                 }

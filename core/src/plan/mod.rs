@@ -33,7 +33,7 @@ mod write;
 
 pub use crate::units::Range;
 pub use calculator::Calculators;
-pub use cell::{Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value, Write};
+pub use cell::{Awaited, Cell, Destination, How, Part, Role, Send, Step, Term, Value, Write};
 pub use execution::{Execution, Sending};
 pub use explain::{Asked, Explanation, explain};
 pub use read::{ReadPlan, ReadRow, runs};

@@ -26,8 +26,8 @@ struct Run<'a> {
     done: Vec<usize>,
     /// What has come to whom.
     parts: BTreeMap<(Role, Part), Vec<u8>>,
-    /// What is written: seat, where, whether it is a change, content.
-    written: Vec<(usize, Spans, bool, Vec<u8>)>,
+    /// What is written: seat, where, what it does there, content.
+    written: Vec<(usize, Spans, How, Vec<u8>)>,
     /// The same cells by the interpreter.
     executions: Vec<Execution>,
 }
@@ -156,14 +156,15 @@ impl Array {
             }
         }
         run.finish();
-        for (seat, spans, is_change, unit) in run.written {
+        for (seat, spans, how, unit) in run.written {
             let (column, base) = self.place(stripe, seat);
             for s in spans.iter() {
                 let (lo, hi) = (s.lo as usize, s.hi as usize);
                 let place = &mut self.columns[column][base + lo..base + hi];
-                match is_change {
-                    true => add(place, &unit[lo..hi], 1),
-                    false => place.copy_from_slice(&unit[lo..hi]),
+                match how {
+                    How::Change => add(place, &unit[lo..hi], 1),
+                    How::Content => place.copy_from_slice(&unit[lo..hi]),
+                    How::Copy(_) => {}
                 }
             }
         }
@@ -229,7 +230,7 @@ impl<'a> Run<'a> {
             Step::Write(write) => {
                 let Some(unit) = self.value(&cell, &write.value, write.spans) else { return false };
                 let Role::Column(seat) = cell.at else { panic!("only columns write") };
-                self.written.push((seat, write.spans, write.is_change, unit));
+                self.written.push((seat, write.spans, write.how, unit));
             }
         }
         self.done[n] += 1;

@@ -8,7 +8,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::cell::{
-    Awaited, Cell, Destination, Part, Role, Send, Step, Term, Value, Write, solution,
+    Awaited, Cell, Destination, How, Part, Role, Send, Step, Term, Value, Write, solution,
 };
 use super::{Spans, WriteRow};
 use crate::layout::{ColumnRole, Geometry};
@@ -68,7 +68,12 @@ impl WriteRow {
             }
             ColumnRole::Parity(j) if self.marked.contains(j) => {
                 let (value, spans) = (Value::Mark, self.spans(g, j));
-                cell.steps.push(Step::Write(Write { value, spans, is_change: false }));
+                cell.steps.push(Step::Write(Write { value, spans, how: How::Content }));
+            }
+            ColumnRole::Parity(j) if self.copied.contains(j) => {
+                let (unit, _) = self.units(g);
+                let (value, spans) = (Value::Given(Part::NewOf(unit)), self.cover(g, unit).into());
+                cell.steps.push(Step::Write(Write { value, spans, how: How::Copy(unit) }));
             }
             ColumnRole::Parity(_) => {}
         }
@@ -125,8 +130,8 @@ impl WriteRow {
             cell.steps.push(Step::Send(Send { value, spans, part: Part::From(i), to }));
         }
         if !write.is_empty() {
-            let (value, is_change) = (Value::Content, false);
-            cell.steps.push(Step::Write(Write { value, spans: write, is_change }));
+            let how = if self.copied.is_empty() { How::Content } else { How::Copy(i) };
+            cell.steps.push(Step::Write(Write { value: Value::Content, spans: write, how }));
         }
     }
 
@@ -197,15 +202,16 @@ impl WriteRow {
                 cell.steps.push(Step::Read(spans));
                 cell.steps.push(Step::Send(self.show(g.data_columns() + j, spans)));
             }
-            let is_change = is_change && !old_is_shown;
-            cell.steps.push(Step::Write(Write { is_change, ..self.result(spans) }));
+            let how = How::of_change(is_change && !old_is_shown);
+            cell.steps.push(Step::Write(Write { how, ..self.result(spans) }));
             return;
         }
         let terms = match self.calculated_at {
             CalculatedAt::Tree => self.sum_of_tree(g, g.data_columns() + j),
             _ => self.terms_at_parity(g, j),
         };
-        cell.steps.push(Step::Write(Write { value: Value::Sum(terms), spans, is_change }));
+        let how = How::of_change(is_change);
+        cell.steps.push(Step::Write(Write { value: Value::Sum(terms), spans, how }));
     }
 
     /// What the column of parity `j` adds up, where it does so itself: what the data columns send, and
@@ -381,6 +387,10 @@ impl WriteRow {
                 let to = Destination::Columns(self.seats_of(g, adding));
                 cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
             }
+            if !self.copied.is_empty() {
+                let to = Destination::Columns(self.seats_of(g, self.copied));
+                cell.steps.push(Step::Send(self.hand_on(g, i, Part::NewOf(i), to)));
+            }
         }
         cell
     }
@@ -408,7 +418,7 @@ impl WriteRow {
 
     /// What a column writes as it gets it.
     fn result(&self, spans: Spans) -> Write {
-        Write { value: Value::Given(Part::Result), spans, is_change: false }
+        Write { value: Value::Given(Part::Result), spans, how: How::Content }
     }
 
     /// What the calculator sends a column to be written.

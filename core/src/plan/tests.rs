@@ -9,6 +9,8 @@ use crate::units::{ColumnSet, SECTOR};
 use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_oneof, proptest};
 use proptest::strategy::Strategy as Strategy_;
 
+mod copied;
+
 pub(super) const U: u64 = 16384;
 
 fn raid5(k: usize) -> Geometry {
@@ -269,8 +271,8 @@ fn data_cells(
         let mut cell = Cell { new: span, ..Cell::idle(Role::Column(g.layout.data_column(0, i))) };
         cell.steps.push(Step::Read(sectors));
         add(i, span, &mut cell);
-        let (value, is_change) = (Value::Content, false);
-        cell.steps.push(Step::Write(Write { value, spans: sectors, is_change }));
+        let (value, how) = (Value::Content, How::Content);
+        cell.steps.push(Step::Write(Write { value, spans: sectors, how }));
         cell
     };
     let hand_out = |i: usize| {
@@ -284,7 +286,7 @@ fn data_cells(
 }
 
 fn parity_cell(g: &Geometry, j: usize, spans: Spans, value: Value) -> Cell {
-    let write = Step::Write(Write { value, spans, is_change: true });
+    let write = Step::Write(Write { value, spans, how: How::Change });
     let at = Role::Column(g.layout.parity_column(0, j));
     Cell { steps: [write].into_iter().collect(), ..Cell::idle(at) }
 }

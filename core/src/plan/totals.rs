@@ -176,7 +176,7 @@ impl<'a> Tally<'a> {
             self.begun.insert(column);
         }
         self.read[column].extend(on_disk(cell.reads()));
-        if !cell.marks() {
+        if !cell.marks() && cell.copies().is_none() {
             self.written[column].extend(on_disk(cell.writes()));
         }
         if cell.adds() {

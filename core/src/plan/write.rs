@@ -22,11 +22,18 @@ pub struct Waits {
     /// Whether they wait because nothing determines one of them, rather than by the volume's policy: then no bound of that keeps
     /// the others from it.
     pub must: bool,
+    /// Whether instead all parities keep a copy of the new content, where the write lies in whole sectors of one unit, and no column
+    /// is avoided.
+    pub copied: bool,
 }
 
 impl Waits {
     /// No parity waits.
-    pub const NONE: Waits = Waits { parities: ColumnSet::EMPTY, marked_since: None, must: false };
+    pub const NONE: Waits =
+        Waits { parities: ColumnSet::EMPTY, marked_since: None, must: false, copied: false };
+
+    /// The parities keep copies.
+    pub const COPIED: Waits = Waits { copied: true, ..Waits::NONE };
 }
 
 impl From<ColumnSet> for Waits {
@@ -61,6 +68,8 @@ pub struct WriteRow {
     pub marked: ColumnSet,
     /// Those that are marked already, so that nothing happens to them: there the write relies on their marks.
     pub relied_on: ColumnSet,
+    /// The parities, counted from 0, that keep a copy of the new content, and take it in later (`redundancy=copied`).
+    pub copied: ColumnSet,
     /// Where parity is computed.
     pub calculated_at: CalculatedAt,
     /// The column whose node is the calculator; the originator's is if there is none.
@@ -209,6 +218,7 @@ impl WriteRow {
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
             relied_on: ColumnSet::EMPTY,
+            copied: ColumnSet::EMPTY,
             calculated_at: CalculatedAt::Parity,
             calculator: None,
             commanded: policy.dispatch == Dispatch::Commanded,
@@ -219,6 +229,11 @@ impl WriteRow {
             loses: false,
         };
         row.parity = row.spans_over(g, ColumnSet::first(g.data_columns()));
+        if waits.copied && row.can_be_copied(g) {
+            let (unit, _) = row.units(g);
+            row.copied = g.code.parities_of(unit);
+            return Ok(row);
+        }
         let waiting = row.waiting(g, waits.parities);
         match waits.marked_since {
             None => row.marked = waiting,
@@ -268,6 +283,7 @@ impl WriteRow {
             afresh: ColumnSet::EMPTY,
             marked: ColumnSet::EMPTY,
             relied_on: ColumnSet::EMPTY,
+            copied: ColumnSet::EMPTY,
             calculated_at: CalculatedAt::Originator,
             calculator: None,
             commanded: false,
@@ -298,6 +314,18 @@ impl WriteRow {
     /// Whether all data of the stripe is new.
     fn is_whole(&self, g: &Geometry) -> bool {
         self.lo == 0 && self.hi == g.stripe_bytes()
+    }
+
+    /// Whether the new content can be kept as copies: whole sectors of one unit, and all columns there.
+    fn can_be_copied(&self, g: &Geometry) -> bool {
+        let (first, last) = self.units(g);
+        let cover = self.cover(g, first);
+        first == last
+            && self.avoid.is_empty()
+            && !self.is_whole(g)
+            && cover == cover.sectors_out()
+            // A copy names its unit by a byte, and the last byte stands for all units.
+            && first < usize::from(u8::MAX)
     }
 
     /// The first and the last data unit with new bytes.
@@ -349,7 +377,8 @@ impl WriteRow {
 
     /// Whether the column of data unit `i`, or of a parity that covers it, can be used.
     fn is_remembered(&self, g: &Geometry, i: usize) -> bool {
-        !self.data_lost(g, i) || !self.parities().intersection(g.code.parities_of(i)).is_empty()
+        let known = self.parities().union(self.copied);
+        !self.data_lost(g, i) || !known.intersection(g.code.parities_of(i)).is_empty()
     }
 
     /// The parities, counted from 0, that are out of date after it.
@@ -513,7 +542,8 @@ impl WriteRow {
     /// The seats of which something changes.
     pub fn changed_seats(&self, g: &Geometry) -> ColumnSet {
         let data = self.new_units(g).iter().map(|i| g.layout.data_column(self.stripe, i));
-        let parity = self.seats_of(g, self.parities().union(self.marked));
+        let kept = self.marked.union(self.copied);
+        let parity = self.seats_of(g, self.parities().union(kept));
         let target = self.target.filter(|_| !self.parity.is_empty());
         data.collect::<ColumnSet>()
             .union(parity)

@@ -132,7 +132,7 @@ pub enum PolicyError {
     Thin(Setting),
     /// It has snapshots, or is a clone, and parity would be deferred.
     #[error(
-        "a volume with snapshots, and a clone, cannot have deferred parity; omit it, or copy the volume to a new one"
+        "a volume with snapshots, and a clone, can have only redundancy=immediate; omit it, or copy the volume to a new one"
     )]
     Snapshots,
     /// There is no parity to say something of.
@@ -218,7 +218,7 @@ impl Clash {
     }
 }
 
-const CLASHES: [Clash; 16] = [
+const CLASHES: [Clash; 20] = [
     Clash {
         one: |p| p.redundancy.defers().then_some(Setting::Redundancy(p.redundancy.timing)),
         other: |p| (!p.commit.is_voted()).then_some(Setting::Commit(p.commit)),
@@ -324,7 +324,45 @@ const CLASHES: [Clash; 16] = [
         if_said: false,
         why: "a volume with snapshots cannot have deferred parity; also set redundancy=immediate, or snapshots=none",
     },
+    Clash {
+        one: scheduled,
+        other: copied,
+        if_said: false,
+        why: "a snapshot does not show copies; also set redundancy=immediate, or snapshots=none",
+    },
+    Clash {
+        one: copied,
+        other: |p| {
+            (!p.is_journaled()).then_some(match p.journal {
+                true => Setting::Commit(p.commit),
+                false => Setting::Journal(false),
+            })
+        },
+        if_said: false,
+        why: "copies are in the journal; leave it on, with commit=late",
+    },
+    Clash {
+        one: copied,
+        other: |p| (p.ordering != Ordering::Timestamps).then_some(Setting::Ordering(p.ordering)),
+        if_said: false,
+        why: "copies are put into parity at timestamps; choose ordering=timestamps",
+    },
+    Clash {
+        one: copied,
+        other: |p| {
+            (p.controller.is_some() || p.dispatch == Dispatch::Commanded)
+                .then_some(Setting::Roles(p.roles()))
+        },
+        if_said: false,
+        why: "the node that a host uses sends the copies; choose roles=node",
+    },
 ];
+
+/// That small writes are copied, if they are.
+fn copied(policy: &Policy) -> Option<Setting> {
+    let redundancy = &policy.redundancy;
+    redundancy.copies().then_some(Setting::Redundancy(redundancy.timing))
+}
 
 /// The schedule of snapshots, if there is one.
 fn scheduled(policy: &Policy) -> Option<Setting> {

@@ -57,9 +57,14 @@ impl Redundancy {
     /// AFRAID's Table 1: 1M hours, of which failures half are predicted.
     pub const DISK_MTTF: u64 = 2_000_000;
 
-    /// Whether parity may wait.
+    /// Whether parity may wait, and be marked meanwhile.
     pub fn defers(&self) -> bool {
-        self.timing != Timing::Immediate
+        matches!(self.timing, Timing::Deferred | Timing::Never)
+    }
+
+    /// Whether what parity does not describe yet is copied to its disks.
+    pub fn copies(&self) -> bool {
+        self.timing == Timing::Copied
     }
 }
 
@@ -90,6 +95,8 @@ pub enum Timing {
     Deferred,
     /// Not at all, until this is chosen otherwise.
     Never,
+    /// Later, and until then parity's disks have copies of the new content.
+    Copied,
 }
 
 impl Valued for Timing {
@@ -112,6 +119,12 @@ impl Valued for Timing {
             help: "not until this setting changes",
             kind: Kind::Warned("if a disk fails, all data written to it since is lost"),
         },
+        row(
+            Timing::Copied,
+            "copied",
+            3,
+            "later; until then parity's disks keep copies of small writes",
+        ),
     ];
 }
 

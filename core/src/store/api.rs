@@ -5,12 +5,13 @@
 //! were asked for: that of the papers' arrays.
 
 use super::{
-    Change, DiskRequest, DiskResult, Event, Heard, Reached, Scan, SlotCounts, StoreCounters,
-    Timestamp, Views,
+    Change, Copy, DiskRequest, DiskResult, Event, Heard, Kept, Reached, Scan, SlotCounts,
+    StoreCounters, Timestamp, Views,
 };
 use std::ops::Range;
 
-use crate::units::{Epoch, NodeId};
+use crate::Buffer;
+use crate::units::{Epoch, NodeId, VolumeId};
 
 /// Says of a sector, its newest write and whether it has content, that an earlier write of it is
 /// undecided.
@@ -71,6 +72,44 @@ pub trait Store: Send {
     /// The same, with the versions of the sectors.
     fn read_versions(&mut self, ticket: u64, first: u64, count: u64) {
         self.read(ticket, first, count);
+    }
+    /// The same with a volume's copies of the sectors' own content above it.
+    fn read_newest(&mut self, ticket: u64, first: u64, count: u64, _volume: VolumeId) {
+        self.read(ticket, first, count);
+    }
+    /// Whether the content of these sectors, or of data whose parity they are, may be kept as a copy.
+    fn may_copy(&self, _sectors: Range<u64>) -> bool {
+        false
+    }
+    /// The oldest copies that come after this one.
+    fn copies_after(&self, _after: Option<Copy>, _most: usize) -> Vec<Copy> {
+        Vec::new()
+    }
+    /// The copies in these sectors.
+    fn copies_in(&self, _sectors: Range<u64>) -> Vec<Copy> {
+        Vec::new()
+    }
+    /// The copy of a volume's data unit in a sector, and its write.
+    fn copied(&self, _sector: u64, _kept: Kept) -> Option<(Timestamp, Buffer)> {
+        None
+    }
+    /// Forgets a copy that other disks have replaced.
+    fn drop_copy(&mut self, _copy: Copy) {}
+    /// Whether to fold copies at once.
+    fn copies_are_due(&self) -> bool {
+        false
+    }
+    /// Whether other writes would take the room in the journal that folds need.
+    fn waits_for_folds(&self) -> bool {
+        false
+    }
+    /// Whether there are copies, or undecided writes may become some.
+    fn may_have_copies(&self) -> bool {
+        false
+    }
+    /// Bytes of the copies.
+    fn copied_bytes(&self) -> u64 {
+        0
     }
     /// Looks for sectors in `first..first + count`; says [`Event::Scanned`] with `ticket`.
     fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan);

@@ -101,6 +101,13 @@ impl JournalStore {
             let above = over.deltas.iter().all(|d| d.0 >= content);
             assert!(above, "sector {sector} has a delta from before its content");
         }
+        let is_copy = |w: &&Write| w.changes().iter().any(|change| change.kind.is_copy());
+        self.copies.check(self.writes.values().filter(is_copy).count());
+        for copy in self.copies.all() {
+            let has_place = self.slots.place_of(copy.sector).is_some() || self.has_lost_claims();
+            assert!(has_place, "{copy:?} has no place to go to");
+            *named.entry(copy.ts).or_default() += 1;
+        }
         for (ts, write) in &self.writes {
             let sectors = named.remove(ts).unwrap_or(0);
             assert_eq!(write.unplaced().unwrap_or(0), sectors, "sectors of {ts} not in place");

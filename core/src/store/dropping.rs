@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::checkpoint::consecutive;
 use super::table::State;
-use super::{Change, ChangeKind, Event, JournalStore, Timestamp, Write};
+use super::{Change, ChangeKind, Changed, Event, JournalStore, Timestamp, Write};
 use crate::Buffer;
 use crate::units::{SECTOR, SPACE_SECTORS};
 
@@ -78,7 +78,8 @@ impl JournalStore {
     /// Whether a change writes zeros, which change nothing where there is no slot. If claims were lost, sectors without a
     /// slot are lost until they are written.
     fn may_be_needless(&self, change: &Change) -> bool {
-        let zeros = change.kind != ChangeKind::Mark && change.data.is_zero();
+        let has_data = matches!(change.kind, ChangeKind::Content | ChangeKind::Delta);
+        let zeros = has_data && change.data.is_zero();
         zeros && !self.slots.is_reserved(change.sector) && !self.superblock.unclaimed_lost
     }
 
@@ -101,12 +102,14 @@ impl JournalStore {
 
     /// Whether the disk has places for these changes, or can promise them.
     pub fn can_place(&self, changes: &[Change]) -> bool {
+        let takes_space = |change: &&Change| !change.kind.is_of_copies();
+        let changes = || changes.iter().filter(takes_space);
         let thin = |change: &Change| !self.slots.is_reserved(change.sector);
-        if !changes.iter().any(thin) && !self.slots.is_overcommitted() {
+        if !changes().any(thin) && !self.slots.is_overcommitted() {
             return true;
         }
-        let has = changes.iter().all(|change| self.slots.has(change.sectors()));
-        has && self.slots.can_promise(&self.slots_of(changes.iter().map(Change::sectors)))
+        let has = changes().all(|change| self.slots.has(change.sectors()));
+        has && self.slots.can_promise(&self.slots_of(changes().map(Change::sectors)))
     }
 
     /// The slots in which these sectors are.
@@ -122,10 +125,12 @@ impl JournalStore {
             || write.redirects().iter().any(|redirect| self.slots.is_thin(redirect.slot))
     }
 
-    /// The slots that an undecided write changes.
+    /// The slots that an undecided write changes. Copies have their places.
     pub(super) fn slots_of_write(&self, write: &Write) -> BTreeSet<u64> {
         let changed = write.changed(self.superblock.slot());
-        self.slots_of(changed.into_iter().map(|changed| changed.sectors))
+        let takes_space = |c: &Changed| !c.kind.is_of_copies();
+        let changed = changed.into_iter().filter(takes_space);
+        self.slots_of(changed.map(|changed| changed.sectors))
     }
 
     /// A write is prepared: its slots are promised.
@@ -263,12 +268,14 @@ impl JournalStore {
         for slot in candidates {
             let busy = undecided.get_or_insert_with(|| {
                 let open = self.writes.values().filter(|write| write.is_undecided());
-                open.flat_map(|write| self.slots_of_write(write)).collect::<BTreeSet<u64>>()
+                let changed = open.flat_map(|write| write.changed(self.superblock.slot()));
+                self.slots_of(changed.map(|changed| changed.sectors))
             });
             let sectors = self.slots.sectors_of(slot);
             let waits = busy.contains(&slot)
                 || self.slots.moved(slot).is_some()
-                || self.overlay.next(sectors).is_some();
+                || self.overlay.next(sectors.clone()).is_some()
+                || (self.is_of_a_volume(slot) && self.copies.next(sectors).is_some());
             if !waits {
                 chosen.insert(slot);
             }
@@ -277,6 +284,17 @@ impl JournalStore {
             }
         }
         chosen
+    }
+
+    /// Whether a checkpoint is dropping a slot.
+    pub(super) fn is_being_dropped(&self, slot: u64) -> bool {
+        self.checkpoint.as_ref().is_some_and(|c| c.dropped().contains(&slot))
+    }
+
+    /// Whether a slot belongs to a volume, by the map.
+    fn is_of_a_volume(&self, slot: u64) -> bool {
+        let kept = self.dropping.kept.as_deref();
+        kept.is_none_or(|kept| kept.iter().any(|slots| slots.contains(&slot)))
     }
 
     /// Slots with a place that belong to no volume, from a number on.
@@ -301,6 +319,11 @@ impl JournalStore {
         dropped.iter().for_each(|slot| {
             self.dropping.forgotten.remove(slot);
         });
+        for slot in
+            dropped.iter().filter(|slot| !self.is_of_a_volume(**slot)).copied().collect::<Vec<_>>()
+        {
+            self.drop_all_copies(self.slots.sectors_of(slot));
+        }
         let sectors = dropped.iter().flat_map(|slot| self.slots.sectors_of(*slot));
         let gone: Vec<u64> = sectors.filter(|sector| self.overlay.get(*sector).is_none()).collect();
         self.events.push_back(Event::Dropped(consecutive(gone).collect()));

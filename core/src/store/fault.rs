@@ -37,6 +37,10 @@ pub enum StoreBug {
     ForgetsBase,
     /// A clone that is flattened does not get every sector.
     CopiesSome,
+    /// Of two copies of the same data the one counts that was committed last.
+    LastCopyCounts,
+    /// Copies are dropped when what replaces them is prepared.
+    DropsCopiesEarly,
 }
 
 impl StoreConfig {
@@ -92,6 +96,16 @@ impl StoreConfig {
     /// Whether the content of undecided writes is looked at when a disk is opened.
     pub(super) fn checks_content(&self) -> bool {
         !self.has(StoreBug::ContentUnchecked)
+    }
+
+    /// Whether the newest copy counts, whatever was committed last.
+    pub(super) fn newest_copy_counts(&self) -> bool {
+        !self.has(StoreBug::LastCopyCounts)
+    }
+
+    /// Whether copies stay until what replaces them commits.
+    pub(super) fn keeps_copies(&self) -> bool {
+        !self.has(StoreBug::DropsCopiesEarly)
     }
 
     /// Whether a slot is free only when the pointer that led there is replaced.

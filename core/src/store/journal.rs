@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::format::{Bounds, ChangeHead, Entry, FrameHead, Redirect, encode_frame};
 use super::slots::Slots;
-use super::{Change, DiskOp, Event, JournalStore, Purpose, StoreConfig, Superblock};
+use super::{Change, ChangeKind, DiskOp, Event, JournalStore, Purpose, StoreConfig, Superblock};
 use crate::Buffer;
 use crate::units::{Epoch, SECTOR, Timestamp};
 
@@ -356,11 +356,16 @@ impl Journal {
     }
 
     /// What a frame must leave free for those that free room: prepares for outcomes, and both
-    /// for checkpoints, which also take along what waits before them.
+    /// for checkpoints, which also take along what waits before them. Of prepares those leave less that replace copies.
     fn reserve<'a>(&self, mut entries: impl Iterator<Item = &'a Entry> + Clone) -> u64 {
         let checkpoint = |e: &Entry| matches!(e, Entry::Apply { .. } | Entry::Known { .. });
-        if entries.clone().any(|e| matches!(e, Entry::Prepare { .. })) {
-            self.size / 4
+        let folds = |c: &ChangeHead| matches!(c.kind, ChangeKind::Fold(_));
+        let mut prepares = entries.clone().filter_map(|e| match e {
+            Entry::Prepare { changes, .. } => Some(changes.iter().any(folds)),
+            _ => None,
+        });
+        if let Some(first) = prepares.next() {
+            if first && prepares.all(|folds| folds) { self.size * 3 / 16 } else { self.size / 4 }
         } else if entries.any(checkpoint) {
             0
         } else {

@@ -1,13 +1,15 @@
 //! [`JournalStore`] as a worker sees it.
 
 use super::api::{HeldBack, Store};
+use super::reads::Wanted;
 use super::{
-    Change, DiskRequest, DiskResult, Event, Heard, JournalStore, Reached, Scan, SlotCounts,
-    StoreCounters, Timestamp, Views,
+    Change, Copy, DiskRequest, DiskResult, Event, Heard, JournalStore, Kept, Reached, Scan,
+    SlotCounts, StoreCounters, Timestamp, Views,
 };
 use std::ops::Range;
 
-use crate::units::{Epoch, LAST_THIN, NodeId, SPACE_SECTORS, thin_space};
+use crate::Buffer;
+use crate::units::{Epoch, LAST_THIN, NodeId, SPACE_SECTORS, VolumeId, thin_space};
 
 impl Store for JournalStore {
     fn data_sectors(&self) -> u64 {
@@ -79,7 +81,47 @@ impl Store for JournalStore {
 
     fn read_versions(&mut self, ticket: u64, first: u64, count: u64) {
         self.verify(first, count);
-        self.begin_read(ticket, first, count, true);
+        self.begin_read(ticket, first, count, Wanted::Versions);
+    }
+
+    fn read_newest(&mut self, ticket: u64, first: u64, count: u64, volume: VolumeId) {
+        JournalStore::read_newest(self, ticket, first, count, volume);
+    }
+
+    fn may_copy(&self, sectors: Range<u64>) -> bool {
+        JournalStore::may_copy(self, sectors)
+    }
+
+    fn copies_after(&self, after: Option<Copy>, most: usize) -> Vec<Copy> {
+        JournalStore::copies_after(self, after, most)
+    }
+
+    fn copies_in(&self, sectors: Range<u64>) -> Vec<Copy> {
+        JournalStore::copies_in(self, sectors)
+    }
+
+    fn copied(&self, sector: u64, kept: Kept) -> Option<(Timestamp, Buffer)> {
+        JournalStore::copied(self, sector, kept)
+    }
+
+    fn drop_copy(&mut self, copy: Copy) {
+        JournalStore::drop_copy(self, copy);
+    }
+
+    fn copies_are_due(&self) -> bool {
+        JournalStore::copies_are_due(self)
+    }
+
+    fn waits_for_folds(&self) -> bool {
+        JournalStore::waits_for_folds(self)
+    }
+
+    fn may_have_copies(&self) -> bool {
+        JournalStore::may_have_copies(self)
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        JournalStore::copied_bytes(self)
     }
 
     fn scan(&mut self, ticket: u64, first: u64, count: u64, what: Scan) {

@@ -11,6 +11,7 @@
 //! - [`writes`]: the writes that are known, and how far each is
 //! - [`journal`]: the ring of frames, and what waits to be written to it
 //! - [`overlay`]: committed changes that are not in place yet
+//! - [`copies`]: committed content that no parity describes yet
 //! - [`place`]: where a sector lies
 //! - [`slots`]: the slots of the data area, the pointers to them, and whole slots of new content
 //! - [`reads`]: reading sectors
@@ -38,6 +39,7 @@ mod change;
 mod check;
 mod checkpoint;
 mod config;
+mod copies;
 mod dropping;
 mod fault;
 mod flattening;
@@ -73,8 +75,9 @@ use crate::units::{Epoch, SECTOR, Timestamp};
 
 pub use any::AnyStore;
 pub use api::Store;
-pub use change::{Change, ChangeKind, Changed};
+pub use change::{Change, ChangeKind, Changed, Kept};
 pub use config::{PlainConfig, StoreConfig, StoreCounters};
+pub use copies::Copy;
 pub use fault::StoreBug;
 pub use format::versions::{Opening, VERSIONS, Version};
 pub use format::{FORMAT_VERSION, FormatError, SUPERBLOCKS, Superblock};
@@ -87,6 +90,7 @@ pub use table::{State, TableEntry};
 pub use views::{View, Views};
 
 use checkpoint::Checkpoint;
+use copies::Copies;
 use index::Index;
 use journal::Journal;
 use overlay::Overlay;
@@ -180,6 +184,7 @@ pub struct JournalStore {
     table: Table,
     slots: Slots,
     overlay: Overlay,
+    copies: Copies,
     writes: BTreeMap<Timestamp, Write>,
     reads: BTreeMap<u64, ReadJob>,
     scans: BTreeMap<u64, ScanJob>,
@@ -284,7 +289,7 @@ impl JournalStore {
 
     /// Bytes of committed changes held in memory.
     pub fn held_bytes(&self) -> u64 {
-        self.overlay.len() as u64 * SECTOR
+        (self.overlay.len() + self.copies.len()) as u64 * SECTOR
     }
 
     /// How many slots of the disk are used for what, if it is open and has any.

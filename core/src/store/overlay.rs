@@ -205,6 +205,9 @@ impl Overlay {
                 ChangeKind::Delta => over.add(ts, data),
                 ChangeKind::Content => over.put(ts, Content::Bytes(data), superseded),
                 ChangeKind::Mark => over.put(ts, Content::Mark, superseded),
+                ChangeKind::Copy(_) | ChangeKind::Fold(_) => {
+                    unreachable!("no copies are laid over")
+                }
             };
             if !counts {
                 overtaken.push(change.sector + n);

@@ -219,14 +219,16 @@ impl JournalStore {
         }
     }
 
-    /// The newest committed write of a sector whose page is in memory; what is in place counts
+    /// The newest committed write of a sector whose page is in memory, copies counted; the content in place counts
     /// as `lost` if it is lost.
     pub(super) fn version(&mut self, sector: u64, lost: Timestamp) -> Timestamp {
         let entry = self.entry(sector);
         let placed = if entry.state == State::Bad { lost } else { entry.version };
         let over = self.overlay.get(sector).map(Over::newest);
         let placing = self.checkpoint.as_ref().and_then(|c| c.over(sector)).map(Over::newest);
-        placed.max(over.unwrap_or_default()).max(placing.unwrap_or_default())
+        let copied = self.copies.latest(sector);
+        let layers = [over, placing, copied].into_iter().flatten();
+        layers.fold(placed, Timestamp::max)
     }
 
     /// The bytes of the disk where physical sectors lie: the first, and how many.

@@ -11,7 +11,18 @@ use super::place::Base;
 use super::slots::Run;
 use super::{DiskResult, Event, JournalStore, Purpose, ReadDone};
 use crate::Buffer;
-use crate::units::{SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp};
+use crate::units::{SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp, VolumeId};
+
+/// The content that a read wants.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Wanted {
+    /// The content that parity describes.
+    Content,
+    /// The same, and the versions.
+    Versions,
+    /// The content with this volume's copies above it.
+    Newest(VolumeId),
+}
 
 #[derive(Clone, Hash)]
 pub(super) struct ReadJob {
@@ -21,8 +32,7 @@ pub(super) struct ReadJob {
     sources: Option<Vec<Source>>,
     /// Whether the picture had to wait for the table.
     deferred: bool,
-    /// Whether the versions are wanted, too.
-    versions: bool,
+    wanted: Wanted,
     /// How many checkpoints had begun to place sectors by then.
     placings: u64,
     /// What is read of the disk: a piece for each run of sectors whose places follow one another.
@@ -73,11 +83,10 @@ pub(super) struct Source {
 impl JournalStore {
     /// Reads `count` sectors from `first`; says [`Event::Read`] with `ticket`.
     pub fn read(&mut self, ticket: u64, first: u64, count: u64) {
-        self.begin_read(ticket, first, count, false);
+        self.begin_read(ticket, first, count, Wanted::Content);
     }
 
-    /// The same, perhaps with the versions of the sectors.
-    pub(super) fn begin_read(&mut self, ticket: u64, first: u64, count: u64, versions: bool) {
+    pub(super) fn begin_read(&mut self, ticket: u64, first: u64, count: u64, wanted: Wanted) {
         let has = self.slots.has(first..first + count) || first >= SPACE_SECTORS;
         assert!(count > 0 && has, "read {first}+{count}");
         let job = ReadJob {
@@ -85,7 +94,7 @@ impl JournalStore {
             count,
             sources: None,
             deferred: false,
-            versions,
+            wanted,
             placings: 0,
             pieces: Vec::new(),
             salvage: None,
@@ -103,7 +112,7 @@ impl JournalStore {
 
     fn step_read(&mut self, ticket: u64) {
         let Some(job) = self.reads.get(&ticket) else { return };
-        let (first, count) = (job.first, job.count);
+        let (first, count, wanted) = (job.first, job.count, job.wanted);
         let knows = self.look_beneath(first..first + count);
         if !self.want(self.pages_shown(first..first + count)) || !knows {
             self.reads.get_mut(&ticket).expect("just seen").deferred = true;
@@ -116,6 +125,11 @@ impl JournalStore {
             let runs = self.runs_beneath(run.start);
             next = run.end;
             sources.extend(run.map(|sector| self.source_by(sector, runs.as_deref())));
+        }
+        if let Wanted::Newest(volume) = wanted
+            && !self.copies.is_empty()
+        {
+            self.lay_copies_over(first, volume, &mut sources);
         }
         if first >= SPACE_SECTORS && sources.iter().all(|source| matches!(source.base, Base::Hole))
         {
@@ -134,6 +148,16 @@ impl JournalStore {
         self.counters.disk_reads += u64::from(!places.is_empty());
         for (piece, at) in places.into_iter().enumerate() {
             self.read_place(Purpose::Read { ticket, piece }, at);
+        }
+    }
+
+    /// Puts the copies of sectors in the place of what they consist of.
+    fn lay_copies_over(&self, first: u64, volume: VolumeId, sources: &mut [Source]) {
+        for (source, sector) in sources.iter_mut().zip(first..) {
+            if let Some((version, content)) = self.copies.newest(sector, volume) {
+                let base = Base::Memory(content.clone());
+                *source = Source { version: *version, base, deltas: Vec::new() };
+            }
         }
     }
 
@@ -226,7 +250,7 @@ impl JournalStore {
         self.give_back_what_was_read();
         let sources = job.sources.expect("a read with its picture");
         let deferred = job.deferred;
-        let versions = match job.versions {
+        let versions = match job.wanted == Wanted::Versions {
             true => sources.iter().map(|s| s.version).collect(),
             false => Vec::new(),
         };

@@ -188,7 +188,8 @@ impl JournalStore {
         let behind = self.slots.behind(&sectors);
         let waiting = self.overlay.next(sectors.clone()).into_iter();
         let placing = self.checkpoint.as_ref().and_then(|c| c.next(sectors.clone()));
-        let waiting = waiting.chain(placing).min().map(|sector| sector..sector + 1);
+        let copied = self.copies.next(sectors.clone());
+        let waiting = waiting.chain(placing).chain(copied).min().map(|sector| sector..sector + 1);
         let runs = [placed, behind, waiting].into_iter().flatten();
         let first = runs.min_by_key(|run| run.start.max(sectors.start))?;
         let mut end = first.end;
@@ -280,13 +281,15 @@ impl JournalStore {
     /// Whether a sector whose page is in memory reads as zeros without a look.
     fn is_hole(&mut self, sector: u64) -> bool {
         let source = self.source(sector);
-        source.base.is_zero() && source.deltas.iter().all(Buffer::is_zero)
+        self.copies.latest(sector).is_none()
+            && source.base.is_zero()
+            && source.deltas.iter().all(Buffer::is_zero)
     }
 
     /// Whether a sector whose page is in memory is anything but a hole in place, with nothing above it.
     fn is_used(&mut self, sector: u64) -> bool {
         let (layers, entry, _) = self.seen(sector);
-        !layers.is_empty() || entry.state != State::Hole
+        !layers.is_empty() || entry.state != State::Hole || self.copies.latest(sector).is_some()
     }
 }
 

@@ -142,6 +142,13 @@ impl Write {
         }
     }
 
+    /// Nor has it any in these, if it is prepared and undecided.
+    pub fn overtaken_also_in(&mut self, sectors: Vec<u64>) {
+        if let Life::Prepared { overtaken, .. } = &mut self.life {
+            overtaken.extend(sectors);
+        }
+    }
+
     /// It commits: returns what takes effect, and the sectors in which it has none.
     fn commit(&mut self) -> (Vec<Change>, Vec<Redirect>, Vec<u64>) {
         match std::mem::replace(&mut self.life, Life::Committed { unplaced: 0 }) {
@@ -180,6 +187,9 @@ impl JournalStore {
     pub fn prepare(&mut self, ts: Timestamp, meta: Vec<u8>, changes: Vec<Change>, journal: bool) {
         assert!(!self.writes.contains_key(&ts), "prepared twice: {ts}");
         self.superblock.latest = self.superblock.latest.max(ts);
+        if !self.config.keeps_copies() {
+            self.drop_copies_early(ts, &changes);
+        }
         let part = match journal {
             true => self.redirect(ts, changes),
             false => (changes, Vec::new()),
@@ -187,13 +197,19 @@ impl JournalStore {
         if journal {
             self.journal.add_prepare(ts, &meta, &part.0, &part.1);
         }
-        self.writes.insert(ts, Write::new(meta, part, journal));
+        self.keep_write(ts, Write::new(meta, part, journal));
         self.expect_places(ts);
         if journal {
             self.pump();
         } else {
             self.events.push_back(Event::Prepared(ts));
         }
+    }
+
+    /// Keeps an undecided write.
+    pub(super) fn keep_write(&mut self, ts: Timestamp, write: Write) {
+        self.copies.comes(write.changes());
+        self.writes.insert(ts, write);
     }
 
     /// Commits or aborts a prepared write. Its changes are visible (or gone) at once; that
@@ -203,6 +219,7 @@ impl JournalStore {
             // It never came into the journal, so nothing has to be said there.
             self.places_decided(ts, false);
             let write = self.writes.remove(&ts);
+            write.iter().for_each(|write| self.copies.decided(write.changes()));
             let redirects = write.map_or(Vec::new(), |w| w.redirects().to_vec());
             self.slots.abort(ts, redirects, true);
             self.pump();
@@ -227,12 +244,14 @@ impl JournalStore {
         if !commit {
             assert!(write.is_undecided(), "decided twice: {ts}");
             let write = self.writes.remove(&ts).expect("just seen");
+            self.copies.decided(write.changes());
             self.journal.unpin(write.frame);
             self.slots.abort(ts, write.redirects().to_vec(), false);
             return Vec::new();
         }
         let journaled = write.journaled;
         let (changes, redirects, mut overtaken) = write.commit();
+        self.copies.decided(&changes);
         if !journaled {
             self.unlogged += 1;
         }
@@ -240,7 +259,18 @@ impl JournalStore {
         let mut superseded = Vec::new();
         for change in &changes {
             let by_now = &mut overtaken;
-            unplaced += self.overlay.add(ts, change, !journaled, &mut superseded, by_now);
+            unplaced += match change.kind {
+                ChangeKind::Copy(kept) => {
+                    self.add_copies(ts, change, kept, &mut superseded, by_now)
+                }
+                ChangeKind::Fold(unit) => {
+                    superseded.extend(self.fold(ts, change.sectors(), unit));
+                    0
+                }
+                ChangeKind::Content | ChangeKind::Delta | ChangeKind::Mark => {
+                    self.overlay.add(ts, change, !journaled, &mut superseded, by_now)
+                }
+            };
         }
         for redirect in &redirects {
             let first = |slot| self.slots.sectors_of(slot).start;

@@ -290,6 +290,7 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
 fn tell_life(status: &mut NodeStatus, engine: &Engine, n: usize, instance: &Instance) {
     let Some(life) = engine.status_of(n) else { return };
     status.stale_sectors = life.stale_sectors;
+    status.copied_bytes = Some(life.copied_bytes).filter(|bytes| *bytes > 0);
     space::tell(status, &life);
     status.in_flight = Some(life.in_flight);
     status.quiet = Some(life.quiet);

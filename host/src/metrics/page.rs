@@ -70,7 +70,7 @@ const VOLUMES: [Row<VolumeStatus, f64>; 14] = [
 ];
 
 /// Of each node.
-const NODES: [Row<NodeStatus, f64>; 24] = [
+const NODES: [Row<NodeStatus, f64>; 25] = [
     ("node_down_seconds", "Time since the node went down, until it is given up", |n| {
         let missed = n.absence.as_ref().filter(|_| n.state != NodeState::Lost);
         missed.map(|a| a.down_seconds as f64)
@@ -106,6 +106,7 @@ const NODES: [Row<NodeStatus, f64>; 24] = [
     ("node_stale_bytes", "Bytes left to catch up", |n| {
         n.stale_sectors.map(|s| (s * weft_core::SECTOR) as f64)
     }),
+    ("node_copied_bytes", "Copied writes left to fold", |n| n.copied_bytes.map(|b| b as f64)),
     ("node_in_flight", "Host requests in flight", |n| n.in_flight.map(|n| n as f64)),
     ("node_rebuild_bytes_per_second", "Rebuild rate", |n| {
         n.rebuilt_bytes_per_second.map(|b| b as f64)
@@ -369,6 +370,7 @@ mod tests {
             state: NodeState::Up,
             disk_bytes: Some(4096),
             stale_sectors: Some(2),
+            copied_bytes: Some(4096),
             errors: Some(DiskErrors { checksum: 3, ..DiskErrors::default() }),
             counters: Some(Counters { totals, erasures: 1, ..Counters::default() }),
             name: Some("box1".to_string()),

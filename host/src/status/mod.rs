@@ -247,6 +247,9 @@ pub struct NodeStatus {
     pub lane: Option<usize>,
     /// Sectors that it has yet to catch up on; `null` until it knows.
     pub stale_sectors: Option<u64>,
+    /// Bytes of copied writes on its disk that have yet to be folded; only if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copied_bytes: Option<u64>,
     /// How many slots of its disk are used for what; only while it runs, and if the disk has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotsStatus>,

@@ -30,6 +30,7 @@ fn full() -> Value {
         slots: Some(SlotsStatus::default()),
         lost_claims: true,
         in_flight: Some(0),
+        copied_bytes: Some(0),
         quiet: Some(true),
         waiting: Some(String::new()),
         clock_is_ahead_seconds: Some(0),

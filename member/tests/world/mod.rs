@@ -484,6 +484,7 @@ impl World {
                     memory,
                     heard,
                     exposed: Vec::new(),
+                    copied: Vec::new(),
                 })
             }
             MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {

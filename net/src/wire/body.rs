@@ -20,7 +20,7 @@ wire_struct!(Envelope { from, to, epoch, hops, notices, reached, heard, body });
 
 wire_struct!(Reached { disk, life, frame, sequence });
 
-wire_struct!(Waits { parities, marked_since, must });
+wire_struct!(Waits { parities, marked_since, must, copied });
 
 wire_struct!(Header { ts, volume, avoid, waits, calculators, task, asker, holder });
 
@@ -52,6 +52,7 @@ wire_enum!(Task, "task" {
     4 = Lose { stripe, column, part },
     5 = Accept(range),
     6 = Refresh { stripe, part, parities },
+    7 = Fold { range, of },
 });
 
 wire_enum!(Part, "part" {
@@ -90,6 +91,7 @@ wire_enum!(Refusal, "refusal" {
     5 = MustNotWait,
     6 = MarksAreGone,
     7 = Full,
+    8 = NotCopied,
 });
 
 wire_enum!(Standing, "standing" {

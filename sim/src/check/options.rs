@@ -187,6 +187,8 @@ pub struct Options {
     pub thin: bool,
     /// Whether parity may wait; drawn if open.
     pub deferral: Option<bool>,
+    /// Whether small writes are copied to parity's disks; drawn if open.
+    pub copies: Option<bool>,
     /// How the volume's requests are ordered; drawn if open.
     pub ordering: Option<Ordering>,
     /// With a sequencer: who keeps the graph of requests; drawn if open.
@@ -243,6 +245,7 @@ impl Options {
         discards: true,
         thin: true,
         deferral: None,
+        copies: None,
         ordering: None,
         sequencer: None,
         commit: None,
@@ -301,6 +304,8 @@ pub struct Summary {
     pub reserved: Reserved,
     /// Writes that relied on parity's being marked already, of nodes that run at the end.
     pub relied: u64,
+    /// Attempts at writes that were kept as copies and folds begun, by nodes that run at the end.
+    pub copied: (u64, u64),
     /// Disks that have taken the place of one of an earlier version of the format.
     pub upgraded: u64,
     /// Writes of which parity waits that were taken for done though a disk was not asked that was to hold data of them.

@@ -1,3 +1,4 @@
+mod copies;
 mod draws;
 mod layouts;
 mod reserving;
@@ -64,8 +65,8 @@ fn what_a_disk_shows_from_while_it_was_away_is_not_believed() {
     let controller = Some(Some(Roles::Controller));
     let options = Options { controller, deferral: Some(false), ..UNDIVIDED };
     passed(seed, options);
-    passed(288, Options::DEFAULT);
-    assert!(fails(288, Bug::ShownWhileAway, Options::DEFAULT));
+    passed(288, UNCOPIED);
+    assert!(fails(288, Bug::ShownWhileAway, UNCOPIED));
 }
 
 /// Parity waits, so a write is cut into pieces, each with an attempt of its own: the endpoint gives away the bytes of all.
@@ -482,8 +483,8 @@ fn bugs_with_disks_that_hang_are_found() {
     let alone = Options { members: Some(false), ..UNRESERVED };
     for (bug, seed, options) in [
         (Bug::HedgeMixesTimes, 0, alone),
-        (Bug::HedgeMixesTimes, 1, alone),
-        (Bug::LateCompletion, 31, UNRESERVED),
+        (Bug::HedgeMixesTimes, 3, alone),
+        (Bug::LateCompletion, 404, UNRESERVED),
     ] {
         passed(seed, options);
         assert!(fails(seed, bug, options), "{bug:?} in seed {seed}");

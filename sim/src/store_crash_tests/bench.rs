@@ -10,6 +10,7 @@ use weft_core::store::{
 };
 use weft_core::units::{NodeId, SECTOR, SPACE_SECTORS, Timestamp};
 
+use super::copies::FOLD;
 use super::script::Act::{self, *};
 use super::script::{SLOT, SLOTS};
 use crate::disk::{Astray, SimDisk};
@@ -61,6 +62,8 @@ pub(super) struct Bench {
     aborted: Option<(Timestamp, Changes, bool)>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
+    /// What fills the copies of sectors, and the write that each is of.
+    pub(super) copies: BTreeMap<u64, (u8, Timestamp)>,
     /// Whether sectors may be lost: the disk has lied.
     pub(super) may_lose: bool,
     /// Whether a power cut has torn sectors.
@@ -148,6 +151,7 @@ impl Bench {
             writes: BTreeMap::new(),
             aborted: None,
             content: BTreeMap::new(),
+            copies: BTreeMap::new(),
             may_lose: false,
             is_torn: false,
             lies_after: None,
@@ -243,14 +247,15 @@ impl Bench {
         self.writes.insert(ts, written);
         // In two pieces, as it may come.
         let middle = (count / 2 * SECTOR) as usize;
-        let pieces = [
-            (sector, data.slice(0, middle)),
-            (sector + count / 2, { data.slice(middle, data.len()) }),
-        ];
+        let (first, second) = (data.slice(0, middle), data.slice(middle, data.len()));
+        let pieces = [(sector, first), (sector + count / 2, second)];
         let pieces = pieces.into_iter().filter(|(_, data)| !data.is_empty());
         let base = self.base;
-        let change = |(sector, data)| Change { sector: base + sector, kind, data };
-        let changes = pieces.map(change).collect();
+        let of_content = if kind == FOLD { Content } else { kind };
+        let change = |(sector, data)| Change { sector: base + sector, kind: of_content, data };
+        let mut changes: Vec<Change> = pieces.map(change).collect();
+        let data = Buffer::Zero((count * SECTOR) as usize);
+        changes.extend((kind == FOLD).then_some(Change { sector: base + sector, kind, data }));
         self.store.prepare(ts, Vec::new(), changes, true);
     }
 
@@ -284,12 +289,15 @@ impl Bench {
         if write.outcome.replace(commit).is_none() && commit {
             let (sector, count, kind, byte) = write.changes;
             for sector in sector..sector + count {
-                if kind == Content {
+                if kind.replaces() || kind == FOLD {
                     self.dropped.remove(&sector);
+                }
+                if self.decide_copy((sector, kind, byte), ts) {
+                    continue;
                 }
                 let held = self.content.entry(sector).or_insert((Some(0), ts));
                 *held = match kind {
-                    Content => (Some(byte), ts),
+                    Content | ChangeKind::Fold(_) | ChangeKind::Copy(_) => (Some(byte), ts),
                     Mark => (None, ts),
                     Delta => (held.0.map(|before| before ^ byte), ts),
                 };
@@ -520,6 +528,7 @@ impl Bench {
         self.compare();
         self.come_to_an_end();
         self.compare();
+        self.fold_all();
         while !self.below.is_empty() {
             assert!(self.act(Merge) && self.merged(), "nothing is cut off now");
             self.compare();
@@ -553,6 +562,7 @@ impl Bench {
 
     pub(super) fn compare(&mut self) {
         let all = SLOTS * SLOT;
+        self.compare_copies(all);
         self.store.read(7, self.base, all);
         self.store.scan(7, self.base, all, Scan::Since(Timestamp(1)));
         self.rest();
@@ -574,6 +584,8 @@ impl Bench {
             assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} is mixed");
             assert_eq!(found, expected, "sector {sector}");
             let version = versions.get(&sector).copied().unwrap_or_default();
+            // Copies count, too.
+            let ts = self.copies.get(&sector).map_or(ts, |copy| copy.1.max(ts));
             let lost_below = self.may_lose && version == Timestamp(u64::MAX);
             // Zeros of a thin volume leave no version where there is no slot, or none any more.
             let forgotten = self.base > 0 && expected == Some(0) && version == Timestamp::ZERO;

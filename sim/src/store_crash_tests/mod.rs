@@ -8,6 +8,7 @@
 //! - [`views`]: how snapshots are taken and merged
 
 mod bench;
+mod copies;
 mod script;
 mod views;
 
@@ -88,6 +89,23 @@ fn at_every_operation_of(base: u64, acts: &[Act], orders: &[Order], crashes: &[C
 fn what_is_acknowledged_is_there_after_a_crash_at_any_operation() {
     let crashes = at_every_operation(&script(), &ORDERS, &CRASHES);
     assert!(crashes > 800, "{crashes}");
+}
+
+#[test]
+fn copies_are_there_until_they_are_folded_with_a_crash_at_any_operation() {
+    for (base, orders) in [(0, &ORDERS[..]), (THIN, &[Order::Any])] {
+        let crashes = at_every_operation_of(base, &script::copied(), orders, &CRASHES);
+        assert!(crashes > 200, "{crashes}");
+    }
+}
+
+#[test]
+fn copies_that_are_dropped_early_or_in_the_wrong_order_are_found() {
+    for bug in [StoreBug::DropsCopiesEarly, StoreBug::LastCopyCounts] {
+        let run =
+            || cut_off(&script::copied(), Order::First, (usize::MAX, Crash::PowerCut), Some(bug));
+        assert!(std::panic::catch_unwind(run).is_err(), "{bug:?}");
+    }
 }
 
 #[test]

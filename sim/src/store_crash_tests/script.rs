@@ -2,6 +2,8 @@
 
 use weft_core::store::ChangeKind::{self, Content, Delta, Mark};
 
+use super::copies::{COPY, FOLD};
+
 use Act::*;
 
 /// Sectors of a slot.
@@ -117,6 +119,29 @@ pub(super) fn script() -> Vec<Act> {
         acts.extend([Steps(2), Write(64, 4, Content, 33), Abort]);
     }
     (0..8).for_each(|_| acts.push(Release));
+    acts
+}
+
+/// Copies, above the old content and replaced by later ones, and their folds; while checkpoints move the tail of the journal.
+pub(super) fn copied() -> Vec<Act> {
+    let mut acts = vec![Write(0, 8, Content, 1), Commit, Write(8, 8, Content, 2), Commit];
+    acts.extend([Release, Checkpoint, Rest, Release, Write(1, 2, COPY, 3), Commit, Checkpoint]);
+    acts.extend([Steps(3), Write(2, 1, COPY, 4), Commit, Rest, Write(9, 1, COPY, 5), Abort]);
+    // Content below a copy, and a fold while another checkpoint is under way.
+    acts.extend([Write(1, 1, Delta, 8), Commit, Checkpoint, Steps(5), Write(1, 2, FOLD, 6)]);
+    acts.extend([Commit, Rest, Checkpoint, Rest, Release, Release, Release, Release]);
+    acts.extend([Checkpoint, Rest]);
+    // An earlier copy that is decided later counts for less.
+    acts.extend([Write(10, 1, COPY, 6), Write(10, 2, COPY, 7), Commit, Commit, Release, Release]);
+    acts.extend([Checkpoint, Steps(8), Write(10, 1, FOLD, 4), Abort, Write(10, 1, FOLD, 4)]);
+    acts.extend([Steps(2), Write(11, 1, COPY, 9), Commit, Commit, Checkpoint, Rest, Release]);
+    // A whole slot at a new place below a copy.
+    acts.extend([Write(8, 4, Content, 10), Commit, Checkpoint, Rest, Write(8, 4, FOLD, 11)]);
+    acts.extend([Commit, Release, Release, Release, Checkpoint, Rest, Release, Checkpoint, Rest]);
+    acts.extend([Write(12, 2, COPY, 12), Commit, Checkpoint, Rest]);
+    // These remain at the end.
+    acts.extend([Write(12, 2, FOLD, 13), Abort, Write(14, 1, COPY, 14), Write(14, 1, COPY, 15)]);
+    acts.extend([Commit, Commit]);
     acts
 }
 

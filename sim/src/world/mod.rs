@@ -33,8 +33,8 @@ use weft_core::cluster::{
     VolumeSize,
 };
 use weft_core::node::{
-    Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, NodeStatus, Output,
-    Timer, drive,
+    Envelope, HostData, HostError, HostOp, Input, MapMessage, Node, NodeConfig, NodeCounters,
+    NodeStatus, Output, Timer, drive,
 };
 use weft_core::order::{Origin, Place as Order};
 use weft_core::store::{JournalStore, SUPERBLOCKS, Superblock};
@@ -381,10 +381,10 @@ impl World {
         node.is_some_and(Node::settles_earlier_writes)
     }
 
-    /// Writes that relied on parity's being marked already, of the nodes that run.
-    pub fn relied_on_marks(&self) -> u64 {
+    /// The sum of a counter over the nodes that run.
+    pub fn counted(&self, of: impl Fn(&NodeCounters) -> u64) -> u64 {
         let nodes = self.places.iter().filter_map(|place| place.node.as_ref());
-        nodes.map(|node| node.status().counters.relied_on_marks).sum()
+        nodes.map(|node| of(&node.status().counters)).sum()
     }
 
     /// Writes with deferred parity that counted as done though a disk that should hold their data was not asked, by

@@ -1,5 +1,6 @@
 //! What operators change of the map. A change that makes no sense any more when its turn comes is not done.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::policy::{PolicyChange, set_policy};
@@ -177,6 +178,15 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether it takes a snapshot of any of these volumes.
+    pub(super) fn shows_any(&self, copied: &BTreeSet<VolumeId>) -> bool {
+        match self {
+            Change::TakeSnapshots(of, ..) => of.iter().any(|id| copied.contains(id)),
+            Change::TakeScheduled(due, _) => due.iter().any(|(id, _)| copied.contains(id)),
+            _ => false,
+        }
+    }
+
     /// The map that would come of it, but for what follows from that.
     pub fn made_on(&self, map: &ClusterMap) -> ClusterMap {
         let mut map = map.clone();

@@ -18,6 +18,7 @@ pub(super) struct Frozen {
     pub memory: Memory,
     pub heard: Vec<(NodeId, Reached)>,
     pub exposed: Vec<VolumeId>,
+    pub copied: Vec<VolumeId>,
 }
 
 /// The latest time that any of them has written or shows, but for clocks that are wrong: those that are farther

@@ -88,6 +88,26 @@ enum Phase {
         floor: Timestamp,
     },
 }
+/// Copies of small writes (`redundancy=copied`) that nodes had when they stopped for the map in force. No column of such a
+/// volume goes from one disk to another, and no snapshot of it is taken: the other disk would have no copies, and the
+/// snapshot would not show them.
+#[derive(Clone, Debug, Default, Hash)]
+struct Copies {
+    /// The nodes that have yet to say that theirs are folded.
+    on: BTreeSet<NodeId>,
+    /// Whether anything waits for that.
+    waits: bool,
+    /// Changes that do.
+    changes: Vec<Change>,
+}
+
+impl Copies {
+    /// Whether what waits for folds may go on.
+    fn is_over(&self) -> bool {
+        self.waits && self.on.is_empty()
+    }
+}
+
 /// The holder of the map.
 #[derive(Clone, Debug, Hash)]
 pub struct Authority {
@@ -102,6 +122,7 @@ pub struct Authority {
     /// Nodes that have copied what clones show of others, in the epoch in force.
     flattened: BTreeSet<NodeId>,
     changes: Vec<Change>,
+    copies: Copies,
     /// Somebody has something to write to a volume that rests.
     wakes: bool,
     phase: Phase,
@@ -123,6 +144,7 @@ impl Authority {
             merged: BTreeSet::new(),
             flattened: BTreeSet::new(),
             changes: Vec::new(),
+            copies: Copies::default(),
             wakes: false,
             phase: Phase::Settled,
             proposed: 0,
@@ -239,11 +261,13 @@ impl Authority {
                 memory,
                 heard,
                 exposed,
+                copied,
             } => {
                 if let Phase::Freezing { frozen } = &mut self.phase
                     && epoch == self.next.epoch
                 {
-                    let said = Frozen { oldest, clock, written, busy, memory, heard, exposed };
+                    let said =
+                        Frozen { oldest, clock, written, busy, memory, heard, exposed, copied };
                     frozen.insert(node, said);
                     self.try_freeze(out);
                 }
@@ -264,6 +288,12 @@ impl Authority {
                     if any {
                         self.propose(out);
                     }
+                }
+            }
+            MemberReport::Folded { epoch } => {
+                let current = epoch == self.map.epoch && self.is_settled();
+                if current && self.copies.on.remove(&node) && self.copies.is_over() {
+                    self.propose(out);
                 }
             }
             MemberReport::Wake { epoch } => {
@@ -295,6 +325,9 @@ impl Authority {
         let fresh = frozen.iter().filter(|(_, f)| f.memory.began == 0);
         let looked_at = &fresh.map(|(node, _)| *node).collect();
         let exposed = &frozen.values().flat_map(|f| f.exposed.iter().copied()).collect();
+        let copied = &frozen.values().flat_map(|f| f.copied.iter().copied()).collect();
+        let on = frozen.iter().filter(|(_, f)| !f.copied.is_empty()).map(|(node, _)| *node);
+        self.copies = Copies { on: on.collect(), ..Copies::default() };
         let written = &frozen.iter().map(|(node, f)| (*node, f.written)).collect();
         let members = &members;
         let kept = |node: NodeId| known_of(node, &self.map, frozen).collect::<Vec<_>>();
@@ -308,6 +341,7 @@ impl Authority {
             looked_at,
             written,
             exposed,
+            copied,
         });
         self.keep_reached(reached);
         self.phase = Phase::Storing { floor };
@@ -325,7 +359,7 @@ impl Authority {
         self.caught_up.clear();
         self.merged.clear();
         self.flattened.clear();
-        self.changes.clear();
+        self.changes = std::mem::take(&mut self.copies.changes);
         self.wakes = false;
         self.settled_once = true;
         let map = Arc::new(self.map.clone());

@@ -29,6 +29,8 @@ pub(super) struct Findings<'a> {
     pub written: &'a BTreeMap<NodeId, Timestamp>,
     /// Volumes with stale parity.
     pub exposed: &'a BTreeSet<VolumeId>,
+    /// Volumes with copies that no parity describes yet.
+    pub copied: &'a BTreeSet<VolumeId>,
 }
 
 impl Findings<'_> {
@@ -56,14 +58,13 @@ impl Authority {
     pub(super) fn make_map(&mut self, findings: &Findings<'_>) {
         let floor = findings.floor;
         let members = findings.members;
-        // A node that was down, and will be removed permanently, may have returned since the request.
-        let is_back = |c: &Change, map: &ClusterMap| match c {
-            Change::RemoveNode(n) => members.contains(n),
-            Change::AddNodes(new) => !new.can_be_made(map, members),
-            _ => false,
-        };
         for change in &self.changes {
-            if !is_back(change, &self.next) {
+            if change.shows_any(findings.copied) {
+                self.copies.waits = true;
+                self.copies.changes.push(change.clone());
+                continue;
+            }
+            if !is_void(change, &self.next, members) {
                 change.apply(&mut self.next);
                 fault::changed(self.absences.bug, change, &mut self.next);
             }
@@ -106,8 +107,8 @@ impl Authority {
             }
         }
         moves::agree_on_copies(&mut self.next);
-        moves::move_columns(&mut self.next, floor);
-        balance::rebalance(&mut self.next, floor);
+        self.copies.waits |= moves::move_columns(&mut self.next, floor, findings.copied);
+        self.copies.waits |= balance::rebalance(&mut self.next, floor, findings.copied);
         remove_replaced(&mut self.next);
         self.next.assert_sound();
         let volumes = &self.next.volumes;
@@ -236,5 +237,15 @@ impl Authority {
     fn has_lapsed(&self, volume: &Volume, node: NodeId) -> bool {
         let slept = self.map.is_asleep(volume) || !self.settled_once;
         !slept && self.map.is_up(node) && self.restarted.contains(&node)
+    }
+}
+
+/// Whether a change has become void. A node that was down, and will be removed permanently, may have returned since the
+/// request.
+fn is_void(change: &Change, map: &ClusterMap, members: &[NodeId]) -> bool {
+    match change {
+        Change::RemoveNode(n) => members.contains(n),
+        Change::AddNodes(new) => !new.can_be_made(map, members),
+        _ => false,
     }
 }

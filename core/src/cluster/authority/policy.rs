@@ -97,7 +97,8 @@ fn check_everywhere(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError
         return Err(PolicyError::Thin(given));
     }
     // A volume does not learn which stripes of its snapshots are exposed.
-    if volume.lineage.below.is_some() && volume.defers() {
+    // Nor do they show copies that parity does not describe yet.
+    if volume.lineage.below.is_some() && (volume.defers() || volume.copies()) {
         return Err(PolicyError::Snapshots);
     }
     volume.policies().try_for_each(|policy| policy.check_for_volume(said))

@@ -84,10 +84,14 @@ pub fn plan(map: &ClusterMap, most: usize) -> Plan {
 
 /// Makes as many of the planned moves as may be under way at a time; to a disk that has missed something,
 /// when it has caught up (see [`moves::move_columns`]). When nothing is left to be
-/// moved, and everything is in place, the map says so.
-pub(super) fn rebalance(map: &mut ClusterMap, from: Timestamp) {
+/// moved, and everything is in place, the map says so. No column moves of a volume that is `copied`; says whether one would.
+pub(super) fn rebalance(
+    map: &mut ClusterMap,
+    from: Timestamp,
+    copied: &BTreeSet<VolumeId>,
+) -> bool {
     if !map.rebalancing {
-        return;
+        return false;
     }
     let mut targets = moves::targets(map);
     let mut planned = plan(map, AHEAD * FILLED_AT_ONCE * targets.len()).moves;
@@ -95,8 +99,11 @@ pub(super) fn rebalance(map: &mut ClusterMap, from: Timestamp) {
     let waits = map.volumes.values().any(|v| fills(v) || !is_whole(map, v));
     if planned.is_empty() && !waits {
         map.rebalancing = false;
-        return;
+        return false;
     }
+    let count = planned.len();
+    planned.retain(|step| !copied.contains(&step.volume));
+    let waits_for_folds = planned.len() < count;
     loop {
         let ledger = Ledger::new(map);
         // What is planned after a move that has to wait may not be of use before it.
@@ -109,7 +116,7 @@ pub(super) fn rebalance(map: &mut ClusterMap, from: Timestamp) {
             (free(step) && ledger.allows(step)).then_some((step.to, room))
         };
         let next = planned.iter().enumerate().find_map(|(n, step)| Some((n, can(step)?)));
-        let Some((n, place)) = next else { return };
+        let Some((n, place)) = next else { return waits_for_folds };
         let step = planned[n];
         planned.drain(..=n);
         *targets.entry(step.to).or_default() += 1;

@@ -185,6 +185,15 @@ impl ClusterMap {
         self.attendance.get(&volume.id)?.stale_since.get(&node).copied()
     }
 
+    /// Whether small writes may be copied where a volume chooses so: no column moves from one disk to another, or is to. The other
+    /// disk would have no copies.
+    pub fn may_copy_writes(&self) -> bool {
+        let moves = |v: &Volume| v.extents.iter().any(|e| !e.leaving.is_empty());
+        !self.rebalancing
+            && !self.nodes.iter().any(|info| info.draining && !info.removed)
+            && !self.volumes.values().any(|v| v.copies() && moves(v))
+    }
+
     /// Whether parity of these stripes may not wait because of a disk that is expected to fail, or is being emptied.
     pub fn may_lose_a_disk(&self, volume: &Volume, stripes: Range<u64>) -> bool {
         let risky = |n: NodeId| {

@@ -96,6 +96,11 @@ impl Volume {
         self.redundancies().any(|r| r.defers())
     }
 
+    /// Whether small writes to some of it are copied to parity's disks.
+    pub fn copies(&self) -> bool {
+        self.redundancies().any(|r| r.copies())
+    }
+
     /// Whether one node keeps the account of its deferred parity: its controller, which sees every request.
     pub fn has_one_account(&self) -> bool {
         self.policy.controller.is_some() && self.defers()

@@ -356,7 +356,7 @@ impl ClusterMap {
         if !volume.policy.is_journaled() || !volume.policy.commit.is_voted() {
             return Err(ViewError::Policy);
         }
-        if volume.defers() {
+        if volume.defers() || volume.copies() {
             return Err(ViewError::Defers);
         }
         self.has_number(1)

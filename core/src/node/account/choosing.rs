@@ -126,7 +126,9 @@ impl Account {
         let redundancy: &Redundancy = &area.redundancy;
         match (redundancy.timing, redundancy.refresh) {
             (Timing::Never, _) => return Due::Nothing,
-            (Timing::Immediate, _) | (_, Refresh::Busy) => return Due::All(Loop::Refresh),
+            (Timing::Immediate | Timing::Copied, _) | (_, Refresh::Busy) => {
+                return Due::All(Loop::Refresh);
+            }
             (_, Refresh::First) => return Due::All(Loop::RefreshFirst),
             (Timing::Deferred, Refresh::Idle) => {}
         }

@@ -9,12 +9,17 @@ use crate::layout::ColumnRole;
 use crate::node::background::Background;
 use crate::node::outbox::Outbox;
 use crate::node::settle::waiting;
+use crate::node::worker::FoldOf;
 use crate::node::{Exposed, HostError, Task};
 use crate::plan::{self, Range, Span, Waits};
-use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, VolumeId};
+use crate::store::Kept;
+use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// For this time a refused deferral is not tried again.
 const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
+
+/// The most bytes of a write that is kept as copies.
+const MOST_COPIED: u64 = 64 << 10;
 
 /// Cuts a range that is zeroed where it is lost into jobs, one for each stripe unit.
 pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job> {
@@ -68,6 +73,68 @@ impl Originator {
         if may { waits } else { ColumnSet::EMPTY }
     }
 
+    /// Folds that have ended: the writes, and the data units.
+    pub fn take_folded(&mut self) -> Vec<(Timestamp, Kept)> {
+        std::mem::take(&mut self.rebuilds.folded)
+    }
+
+    /// Puts copies in place, and into parity.
+    pub fn fold(&mut self, fold: FoldOf) {
+        let FoldOf { range, data, of, kept } = fold;
+        let what = What::Write(range, data);
+        self.jobs.ready(Job::new(Purpose::Fold(of, kept), kept.volume, what));
+    }
+
+    /// A disk lacks a part of what a fold changes. Its rebuild waits for the fold, since the copies are not in parity yet; so the
+    /// fold goes without it. But only there: a disk that has the rest must not miss it.
+    pub(super) fn fold_without(&mut self, mut job: Job, column: usize) {
+        let What::Write(range, data) = job.what.clone() else { return };
+        if range.len == SECTOR {
+            job.avoid.insert(column);
+            return self.retry(job);
+        }
+        self.jobs.give_room(&mut job);
+        for at in (0..range.len).step_by(SECTOR as usize) {
+            let piece = data.slice(at as usize, (at + SECTOR) as usize);
+            let range = Range { offset: range.offset + at, len: SECTOR };
+            let what = What::Write(range, piece);
+            self.jobs.ready(Job::new(job.purpose, job.volume, what));
+        }
+    }
+
+    /// Whether an attempt at a job is kept as copies at parity's disks: if it is a small write of a host, of whole sectors of one
+    /// unit, and all disks of the extent are there and have missed nothing. With many requests in progress a host does not wait for
+    /// the messages of its write alone, and each copy costs a fold soon.
+    pub(super) fn is_to_be_copied(
+        &mut self,
+        job: &Job,
+        volume: &Volume,
+        extent: usize,
+        avoid: ColumnSet,
+        now: Nanos,
+    ) -> bool {
+        let What::Write(range, _) = job.what else { return false };
+        let is_host = matches!(job.purpose, Purpose::Host(_)) && !job.accepts && !job.must_wait;
+        let g = &volume.geometry;
+        let policy = volume.policy_at(job.what.first_stripe(volume));
+        let is_small = range.len > 0
+            && range.len <= MOST_COPIED
+            && range.offset / g.unit == (range.end() - 1) / g.unit
+            && range.offset.is_multiple_of(SECTOR)
+            && range.len.is_multiple_of(SECTOR);
+        if !is_host || !policy.redundancy.copies() {
+            return false;
+        }
+        !self.jobs.are_many(self.requests.len(), now)
+            && is_small
+            && policy.is_journaled()
+            && !job.must_not_wait
+            && self.map.may_copy_writes()
+            && avoid.is_empty()
+            && self.is_whole(volume, extent)
+            && !self.meets_unwilling(job, volume, now)
+    }
+
     /// Whether the controller, if the volume has one, lets a write defer these parities.
     pub(super) fn account_allows(
         &mut self,
@@ -119,10 +186,12 @@ impl Originator {
     fn waiting_nodes(job: &Job, volume: &Volume) -> Vec<NodeId> {
         let g = &volume.geometry;
         let stripe = job.what.first_stripe(volume);
-        let waits = plan::waiting(g, &volume.policy_at(stripe));
+        let policy = volume.policy_at(stripe);
+        let (waits, copies) = (plan::waiting(g, &policy), policy.redundancy.copies());
+        let unit = (job.what.offset() % g.stripe_bytes() / g.unit) as usize;
         let waits = |seat: &usize| match g.layout.role(stripe, *seat) {
-            ColumnRole::Parity(j) => waits.contains(j),
-            ColumnRole::Data(_) => false,
+            ColumnRole::Parity(j) => waits.contains(j) || copies,
+            ColumnRole::Data(i) => copies && i == unit,
         };
         let columns = &volume.extent(stripe).columns;
         (0..g.layout.seats())

@@ -10,6 +10,7 @@ use crate::node::assembly::Pieces;
 use crate::node::{Modification, Trust};
 use crate::order::Again;
 use crate::plan::{Range, Span};
+use crate::store::Kept;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp, VolumeId};
 
 /// The purpose of a job.
@@ -19,6 +20,8 @@ pub(super) enum Purpose {
     Rebuild,
     /// A stripe may have been written in part: its parity is made to fit its data.
     Repair,
+    /// Copies of this write of a data unit are put in place, and into parity.
+    Fold(Timestamp, Kept),
 }
 
 /// The operation of a job; each attempt is a transaction of its own.
@@ -165,6 +168,14 @@ impl Job {
             modifies: None,
             has_room: false,
             course: Course::default(),
+        }
+    }
+
+    /// The write whose copies it folds, if it does.
+    pub fn folds(&self) -> Option<Timestamp> {
+        match self.purpose {
+            Purpose::Fold(of, _) => Some(of),
+            Purpose::Host(_) | Purpose::Rebuild | Purpose::Repair => None,
         }
     }
 

@@ -65,7 +65,7 @@ impl Originator {
     /// A disk is full. The host gets an error. A rebuild waits for space, and host requests do not wait for that rebuild.
     pub(super) fn lacks_space(&mut self, mut job: Job, outbox: &mut Outbox) {
         match (job.purpose, &job.what) {
-            (Purpose::Host(_), What::Verify { .. }) | (Purpose::Repair, _) => {
+            (Purpose::Host(_), What::Verify { .. }) | (Purpose::Repair | Purpose::Fold(..), _) => {
                 self.retry_later(job, outbox);
             }
             (Purpose::Host(_), _) => self.refuse(job, HostError::NoSpace, outbox),

@@ -434,6 +434,12 @@ impl Originator {
         match job.purpose {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Repair => {}
+            Purpose::Fold(of, kept) => {
+                self.jobs.give_room(&mut job);
+                if result.is_ok() {
+                    self.rebuilds.folded(of, kept);
+                }
+            }
             Purpose::Host(id) => {
                 self.jobs.give_room(&mut job);
                 self.accounts.used(outbox.now);

@@ -127,7 +127,7 @@ impl Originator {
             true => self.known_marks.since(volume, range, covering),
             false => None,
         };
-        Waits { parities, marked_since, must: false }
+        Waits { parities, marked_since, ..Waits::NONE }
     }
 
     /// A write has happened that has marked parity.

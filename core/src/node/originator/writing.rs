@@ -88,13 +88,12 @@ impl Originator {
             }
             Task::Write(_)
             | Task::Accept(_)
+            | Task::Fold { .. }
             | Task::Refresh { .. }
             | Task::Lose { .. }
             | Task::Copy { .. } => false,
         };
-        let waits = self.parities_that_wait(job, volume, extent, outbox.now);
-        let waits = self.relying(job, volume, waits, outbox.now);
-        outbox.counters.relied_on_marks += u64::from(waits.marked_since.is_some());
+        let waits = self.waits(attempt, outbox);
         let plan = match gone {
             true => Err(PlanError::NotRecoverable { lost: avoid }),
             false => task.plan(volume, avoid, waits),
@@ -165,11 +164,28 @@ impl Originator {
         its.map(|(_, bytes)| bytes).sum()
     }
 
+    /// What parity of an attempt at a write waits for, or its copies; counts it.
+    fn waits(&mut self, attempt: &Attempt, outbox: &mut Outbox) -> Waits {
+        let Attempt { job, volume, extent, avoid, .. } = attempt;
+        let waits = self.parities_that_wait(job, volume, *extent, outbox.now);
+        let waits = match self.is_to_be_copied(job, volume, *extent, *avoid, outbox.now) {
+            true => Waits::COPIED,
+            false => self.relying(job, volume, waits, outbox.now),
+        };
+        outbox.counters.relied_on_marks += u64::from(waits.marked_since.is_some());
+        outbox.counters.copied.0 += u64::from(waits.copied);
+        outbox.counters.copied.1 += u64::from(job.folds().is_some());
+        waits
+    }
+
     /// The workers' instructions for a job.
     fn task_of(&self, job: &Job, volume: &Volume) -> Task {
         match job.what {
             What::Write(range, _) if job.accepts => Task::Accept(range),
-            What::Write(range, _) => Task::Write(range),
+            What::Write(range, _) => match job.folds() {
+                Some(of) => Task::Fold { range, of },
+                None => Task::Write(range),
+            },
             What::Rebuild { stripe, part, .. } if !job.with.is_empty() => {
                 Task::Refresh { stripe, part, parities: job.with }
             }

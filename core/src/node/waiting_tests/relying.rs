@@ -130,7 +130,7 @@ fn a_write_that_relied_on_marks_waits_for_the_disk_that_has_its_data() {
 
 /// The peer writes the first unit, which is on this node's disk.
 fn peer_writes(bench: &mut Bench, time: u64, marked_since: Option<Timestamp>) -> Body {
-    let waits = Waits { parities: ColumnSet::first(1), marked_since, must: false };
+    let waits = Waits { marked_since, ..ColumnSet::first(1).into() };
     let data = Buffer::Length(UNIT as usize);
     let items = vec![Item { stripe: 0, part: Part::New, data }];
     let task = Task::Write(Range { offset: 0, len: UNIT });

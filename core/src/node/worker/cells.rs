@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Header, sectors};
+use super::{Header, Task, sectors};
 use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::task::Cast;
 use crate::order::{Access, Accesses};
 use crate::plan::{Execution, Role, Send, Sending, Span, Value, WriteRow};
-use crate::store::{Change, ChangeKind, Changed};
-use crate::units::{SECTOR, VolumeId};
+use crate::store::{Change, ChangeKind, Changed, Kept};
+use crate::units::{ColumnSet, SECTOR, VolumeId};
 
 /// The numbers of the cells of a write, which are few.
 pub(super) type CellNumbers = SmallVec<[usize; 4]>;
@@ -69,7 +69,12 @@ impl Cell {
     pub fn add_accesses(&self, to: &mut Accesses) {
         // Each is added by itself: there are one or two, and `extend` would reserve space for many.
         self.read_ranges().for_each(|r| to.push((r, Access::Read)));
-        self.writes().for_each(|c| to.push((c.sectors, access(c.kind))));
+        self.writes().for_each(|c| to.push((c.sectors, self.access())));
+        // No disk with the data refuses an earlier change of it.
+        let is_fold = matches!(self.header.task, Task::Fold { .. });
+        if is_fold && self.is_parity() && !self.header.avoid.is_empty() {
+            self.writes().for_each(|c| to.push((c.sectors, Access::Read)));
+        }
     }
 
     /// Whether this output needs the new data.
@@ -96,8 +101,53 @@ impl Cell {
         match self.execution.cell() {
             cell if cell.adds() => ChangeKind::Delta,
             cell if cell.marks() => ChangeKind::Mark,
-            _ => ChangeKind::Content,
+            cell => match cell.copies() {
+                Some(unit) => ChangeKind::Copy(Kept { unit: unit as u8, volume: self.volume.id }),
+                None => ChangeKind::Content,
+            },
         }
+    }
+
+    /// Its effect on other transactions. Copies of different data do not refuse one another at parity's disk.
+    fn access(&self) -> Access {
+        match self.kind() {
+            ChangeKind::Copy(_) if self.is_parity() => Access::Delta,
+            kind => access(kind),
+        }
+    }
+
+    /// The data units whose new content it puts in its place, or into parity, or after which parity is out of date: their
+    /// earlier copies are replaced.
+    pub fn folded(&self) -> impl Iterator<Item = (u8, Span)> + '_ {
+        let g = &self.volume.geometry;
+        let writes =
+            matches!(self.header.task, Task::Write(_) | Task::Accept(_) | Task::Fold { .. })
+                && self.row.copied.is_empty()
+                && self.execution.cell().write().is_some();
+        let units = match g.layout.role(self.row.stripe, self.seat) {
+            ColumnRole::Data(i) => ColumnSet::of(i),
+            ColumnRole::Parity(j) => g.code.support(j),
+        };
+        let units =
+            if writes { self.row.new_units(g).intersection(units) } else { ColumnSet::EMPTY };
+        units.iter().map(|i| (i as u8, self.row.cover(g, i)))
+    }
+
+    /// The sectors of these bytes of the unit, whole ones.
+    pub fn sectors_of(&self, span: Span) -> Range<u64> {
+        sectors(self.base, span)
+    }
+
+    /// The columns that have these parities of the stripe.
+    pub fn columns_of(&self, parities: ColumnSet) -> impl Iterator<Item = usize> + '_ {
+        let (layout, stripe) = (&self.volume.geometry.layout, self.row.stripe);
+        parities.iter().map(move |j| layout.column_at(stripe, layout.parity_seat(stripe, j)))
+    }
+
+    /// The column that has a data unit of the stripe.
+    pub fn data_column(&self, unit: u8) -> usize {
+        let layout = &self.volume.geometry.layout;
+        layout.column_at(self.row.stripe, layout.data_column(self.row.stripe, unit.into()))
     }
 
     /// Whether all parity that covers its data is out of date once the write has happened. For parity it tells nothing.
@@ -167,7 +217,7 @@ impl Cell {
 /// What a change does, for admission.
 pub fn access(kind: ChangeKind) -> Access {
     match kind {
-        ChangeKind::Content | ChangeKind::Mark => Access::Content,
-        ChangeKind::Delta => Access::Delta,
+        ChangeKind::Content | ChangeKind::Mark | ChangeKind::Copy(_) => Access::Content,
+        ChangeKind::Delta | ChangeKind::Fold(_) => Access::Delta,
     }
 }

@@ -84,13 +84,13 @@ impl Exposure {
         now: Nanos,
         unit_at: impl Fn(u64) -> Option<Unit>,
     ) {
-        if changed.kind.is_delta() || (!changed.kind.is_mark() && !self.has(&changed.sectors)) {
+        if !changed.kind.replaces() || (!changed.kind.is_mark() && !self.has(&changed.sectors)) {
             return;
         }
         for (sectors, unit) in by_unit(&changed.sectors, unit_at) {
             self.retry(unit.as_ref(), &sectors);
             match changed.kind {
-                ChangeKind::Delta => {}
+                ChangeKind::Delta | ChangeKind::Copy(_) | ChangeKind::Fold(_) => {}
                 ChangeKind::Mark => sectors.for_each(|s| self.mark(unit.as_ref(), s, ts, now)),
                 ChangeKind::Content => {
                     let older = self.marks.range(sectors).filter(|(_, mark)| mark.0 < ts);

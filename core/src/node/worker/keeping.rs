@@ -30,6 +30,7 @@ impl Worker {
         sectors.push(thin_space(VolumeId(self.map.next_volume))..u64::MAX);
         sectors.sort_unstable_by_key(|s| s.start);
         self.store.keep_only(&sectors, reserved);
+        self.keep_copies_of_volumes();
     }
 
     /// Leaves out of a write to a thin volume the zeros that need no record: none stands for anything else there, and no
@@ -72,11 +73,11 @@ impl Worker {
         let volume = self.map.volumes.get(&txn.volume);
         // Without the journal and votes, other nodes may have written their parts already.
         let is_voted = txn.journal && volume.is_some_and(|v| v.policy.commit.is_voted());
-        if self.is_full && is_voted && !txn.puts_back {
+        if self.is_full && is_voted && !txn.puts_back() {
             return false;
         }
         let is_thin = volume.is_some_and(|volume| volume.is_thin());
-        (!is_thin && !txn.puts_back) || self.store.can_place(changes)
+        (!is_thin && !txn.puts_back()) || self.store.can_place(changes)
     }
 
     /// Gives back slots of thin volumes in which everything has been discarded, where no disk needs to be told of that.

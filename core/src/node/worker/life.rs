@@ -117,6 +117,8 @@ impl Worker {
         self.inquiries.clear();
         self.filling.look_anew();
         self.refreshing.enter();
+        let has_copies = !self.copied_volumes().is_empty();
+        self.folding.enter(has_copies);
         self.into_parity.enter(floor);
         let views = self.views.clone();
         self.enter_views();
@@ -153,6 +155,8 @@ impl Worker {
             self.search_marks();
             self.answer_refreshed(outbox);
             self.ask_refresh(background, outbox.now);
+            self.ask_folds(outbox);
+            self.report_folded(outbox);
         }
         self.store.move_ops(&mut self.ops);
         if !self.ops.is_empty() {
@@ -204,7 +208,9 @@ impl Worker {
     pub(super) fn reinstate(&mut self, found: Recovered, now: Nanos) {
         let Some(mut txn) = meta::decode(&found.meta) else { return };
         if !found.committed {
-            for Changed { sectors, kind } in &found.ranges {
+            // What drops copies goes along with the change of the same sectors.
+            let changed = |c: &&Changed| !matches!(c.kind, crate::store::ChangeKind::Fold(_));
+            for Changed { sectors, kind } in found.ranges.iter().filter(changed) {
                 self.admission.reinstate(found.ts, sectors.clone(), cells::access(*kind));
             }
             txn.ranges = found.ranges;

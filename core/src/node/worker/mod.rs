@@ -4,6 +4,7 @@
 //! - this file: the worker's state
 //! - [`writing`]: a write from the first message to the store
 //! - [`cells`]: one cell of a plan at its disk
+//! - [`copies`]: copies of writes that no parity describes yet
 //! - [`beneath`]: what lies beneath volumes with snapshots
 //! - [`calculating`]: computation for other columns
 //! - [`outcome`]: votes, and from prepared to forgotten
@@ -33,6 +34,7 @@ mod calculating;
 mod catchup;
 mod cells;
 mod check;
+mod copies;
 mod entered;
 mod exposing;
 pub(in crate::node) mod exposure;
@@ -84,6 +86,8 @@ use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId}
 use authorization::EarlyParts;
 use catchup::Telling;
 use cells::{Cell, CellNumbers, Ranges};
+pub(in crate::node) use copies::FoldOf;
+use copies::Folding;
 use entered::Entered;
 use exposure::Exposure;
 use fenced::Fenced;
@@ -156,14 +160,8 @@ struct Participation {
     ordering: Ordering,
     /// It has had to wait for another.
     delayed: bool,
-    /// Whether it copies from, or to, another disk.
-    copies: bool,
-    /// Whether it marks a part of its column as permanently lost.
-    loses: bool,
-    /// Only permanently lost content is written.
-    accepts: bool,
-    /// Whether it rebuilds content that a disk lacks.
-    puts_back: bool,
+    /// What it is part of, unless it is from before this disk was opened.
+    task: Option<Task>,
     /// The request that it is part of, if that must be remembered.
     asker: Option<Asker>,
     phase: Phase,
@@ -249,6 +247,7 @@ pub(crate) struct Worker {
     load: Load,
     exposure: Exposure,
     refreshing: Refreshing,
+    folding: Folding,
     into_parity: IntoParity,
     targets: Targets,
     /// Space for the disk's next operations: empty between inputs.
@@ -291,6 +290,7 @@ impl Worker {
             load: Load::default(),
             exposure: Exposure::default(),
             refreshing: Refreshing::default(),
+            folding: Folding::default(),
             into_parity: IntoParity::default(),
             targets: Targets::default(),
             ops: Vec::new(),
@@ -385,7 +385,10 @@ impl Worker {
 
     /// Whether there is anything for the originator of its node to do.
     pub fn has_wishes(&self) -> bool {
-        self.filling.has_asked() || self.refreshing.has_to_ask() || !self.half_written.is_empty()
+        self.filling.has_asked()
+            || self.refreshing.has_to_ask()
+            || self.folding.has_to_ask()
+            || !self.half_written.is_empty()
     }
 
     pub fn take_rebuilds(&mut self) -> Vec<crate::node::Run> {

@@ -50,12 +50,12 @@ impl Worker {
             self.count_exposed(ts, &changed, outbox.now);
             let Changed { sectors, kind } = changed;
             self.admission.resolve(ts, sectors.clone(), true);
-            if !kind.is_delta() && !self.damaged.is_empty() {
+            if kind.replaces() && !self.damaged.is_empty() {
                 let before = self.damaged.len();
                 self.damaged.retain(|s| !sectors.contains(s));
                 self.mended.0 += (before - self.damaged.len()) as u64;
             }
-            if !kind.is_delta() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
+            if kind.replaces() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
                 let asking = self.catchup.is_asking();
                 let rebuilt = self.catchup.wrote(sectors);
                 self.filling.put_back(rebuilt);

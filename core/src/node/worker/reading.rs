@@ -29,6 +29,8 @@ pub(super) struct ReadJob {
     wanted: Wanted,
     rows: Vec<RowPart>,
     runs: Vec<Run>,
+    /// The sectors from which lost content is solved, or that are wanted beside it.
+    solved_from: Vec<Range<u64>>,
     /// Its part in solving for lost content, if columns do that.
     pub solving: Option<Box<Solving>>,
     pub since: Nanos,
@@ -87,7 +89,7 @@ impl Worker {
         if let Wanted::Used | Wanted::UsedBefore | Wanted::UsedOwn | Wanted::Placed = wanted {
             return self.on_used((from, ts), (&volume, range), wanted, outbox);
         }
-        let mut solving = None;
+        let (mut solving, mut solved_from) = (None, Vec::new());
         let whole = Spans::from(Span::new(0, g.unit));
         let mut rows = Vec::new();
         let mut add = |stripe, spans: &dyn Fn(usize) -> Spans| {
@@ -110,6 +112,7 @@ impl Worker {
                     return;
                 }
                 plan.rows.iter().for_each(|r| add(r.stripe, &|seat| r.sent(g, seat)));
+                solved_from = sectors_of_solved(&plan, &rows);
                 solving = Solving::new(g, plan, column);
             }
             Wanted::Used | Wanted::UsedBefore | Wanted::UsedOwn | Wanted::Placed => {
@@ -137,6 +140,7 @@ impl Worker {
             wanted,
             rows,
             runs,
+            solved_from,
             solving,
             since: outbox.now,
             ordering: volume.policy.ordering,
@@ -222,9 +226,13 @@ impl Worker {
             self.reply_read(&job, ts, Err(refusal), outbox);
             return;
         }
+        if let Some(refusal) = self.refuses_to_solve(ts) {
+            let job = self.reads.remove(&ts).expect("just seen");
+            return self.reply_read(&job, ts, Err(refusal), outbox);
+        }
         let job = self.reads.get_mut(&ts).expect("just seen");
         job.started = true;
-        let versions = job.wanted == Wanted::Stripes;
+        let (wanted, volume) = (job.wanted, job.volume);
         let ranges: Vec<Range<u64>> = job.runs.iter().map(|r| r.sectors.clone()).collect();
         if ranges.is_empty() {
             // It only solves for other columns.
@@ -233,9 +241,10 @@ impl Worker {
         for (run, range) in ranges.into_iter().enumerate() {
             let ticket = self.tickets.issue(Ticket::Read { ts, run });
             let (first, count) = (range.start, range.end - range.start);
-            match versions {
-                true => self.store.read_versions(ticket, first, count),
-                false => self.store.read(ticket, first, count),
+            match wanted {
+                Wanted::Stripes => self.store.read_versions(ticket, first, count),
+                Wanted::Data => self.store.read_newest(ticket, first, count, volume),
+                _ => self.store.read(ticket, first, count),
             }
         }
     }
@@ -321,7 +330,7 @@ impl Worker {
                 range.end = next.end;
             }
             let ticket = self.tickets.issue(Ticket::Cells { ts, cells });
-            self.store.read(ticket, range.start, range.end - range.start);
+            self.read_below_copies(ts, ticket, range);
         }
     }
 
@@ -484,7 +493,21 @@ impl Worker {
     }
 }
 
+/// The sectors read in stripes with lost content.
+fn sectors_of_solved(plan: &ReadPlan, rows: &[RowPart]) -> Vec<Range<u64>> {
+    let is_solved = |part: &&RowPart| {
+        plan.rows.iter().any(|row| row.stripe == part.stripe && !row.solve.is_empty())
+    };
+    let parts = rows.iter().filter(is_solved);
+    parts.flat_map(|p| p.spans.iter().map(|s| sectors(p.base, s))).collect()
+}
+
 impl ReadJob {
+    /// The sectors from which lost content is solved, or that are wanted beside it.
+    pub fn solved_from(&self) -> &[Range<u64>] {
+        &self.solved_from
+    }
+
     /// Whether the store has been asked.
     pub fn has_started(&self) -> bool {
         self.started

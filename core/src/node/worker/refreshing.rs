@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::reading::{NotThere, not_there};
 use super::{Cell, Rebuild, Ticket, Worker};
 use crate::cluster::{Area, Stripes, Volume};
-use crate::node::Body;
 use crate::node::background::{Background, Loop};
 use crate::node::outbox::Outbox;
+use crate::node::{Body, Refusal};
 use crate::plan::{self, Span};
 use crate::policy::{Redundancy, Refresh, Timing};
 use crate::store::Scan;
@@ -148,7 +149,7 @@ impl Worker {
     pub(super) fn must_know_marks(&self, ts: Timestamp) -> bool {
         let changes = |c: &Cell| c.writes().any(|w| w.kind.is_delta());
         let txn = &self.txns[&ts];
-        !self.knows_marks() && (txn.accepts || txn.cells.iter().any(changes))
+        !self.knows_marks() && (txn.accepts() || txn.cells.iter().any(changes))
     }
 
     /// Volumes with marked parity on this disk; all volumes on it until the marks are known.
@@ -198,7 +199,7 @@ impl Worker {
     ) -> bool {
         let redundancy = *volume.redundancy_at(stripes.start);
         let (timing, area) = (redundancy.timing, volume.area_of(stripes.start));
-        if timing == Timing::Immediate {
+        if matches!(timing, Timing::Immediate | Timing::Copied) {
             return true;
         }
         let at_risk =
@@ -234,7 +235,9 @@ impl Worker {
         }
         match (redundancy.timing, redundancy.refresh) {
             (Timing::Never, _) => return Due::Nothing,
-            (Timing::Immediate, _) | (_, Refresh::Busy) => return Due::All(Loop::Refresh),
+            (Timing::Immediate | Timing::Copied, _) | (_, Refresh::Busy) => {
+                return Due::All(Loop::Refresh);
+            }
             (_, Refresh::First) => return Due::All(Loop::RefreshFirst),
             (Timing::Deferred, Refresh::Idle) => {}
         }
@@ -429,6 +432,13 @@ impl Worker {
         let mut changes = cell.writes().filter(|c| c.kind.is_delta());
         let marked = changes.find_map(|c| self.exposure.marked_in(c.sectors))?;
         Some((cell.row.stripe, cell.span_of(marked)))
+    }
+
+    /// Why a write may not be prepared, if parity is marked where it would change it.
+    pub(super) fn refused_for_marks(&self, ts: Timestamp) -> Option<Refusal> {
+        let marked = |c: &Cell| Some((c.seat, self.marked_part(c)?));
+        let (seat, part) = self.txns[&ts].cells.iter().find_map(marked)?;
+        Some(not_there(seat, vec![part], NotThere::Marked))
     }
 
     /// A request to make a range redundant.

@@ -206,7 +206,11 @@ impl Worker {
     #[inline]
     pub fn next_refresh(&self, now: Nanos) -> Option<Nanos> {
         // Usually nothing is marked, and this is called after every input.
-        if self.exposure.is_empty() { None } else { self.next_refresh_of_marked(now) }
+        let marked = if self.exposure.is_empty() { None } else { self.next_refresh_of_marked(now) };
+        match self.store.copied_bytes() {
+            0 => marked,
+            _ => Some(self.folding.next_look().max(now + 1)).into_iter().chain(marked).min(),
+        }
     }
 
     #[inline(never)]

@@ -62,6 +62,6 @@ impl Worker {
 
     /// Whether a copy must wait because this disk does not know its own content yet.
     pub(super) fn copies_too_early(&self, ts: Timestamp) -> bool {
-        self.txns[&ts].copies && self.catchup.is_asking()
+        self.txns[&ts].copies() && self.catchup.is_asking()
     }
 }

@@ -145,19 +145,10 @@ impl Worker {
             has_fetched: false,
             is_told: false,
             ranges,
-            writes: match header.task {
-                Task::Write(range) | Task::Accept(range) => range,
-                Task::Refresh { .. }
-                | Task::Rebuild { .. }
-                | Task::Lose { .. }
-                | Task::Copy { .. } => EVERYTHING,
-            },
+            writes: header.task.host_range().unwrap_or(EVERYTHING),
             ordering: volume.policy.ordering,
             delayed: false,
-            copies: matches!(header.task, Task::Copy { .. }),
-            loses: matches!(header.task, Task::Lose { .. }),
-            accepts: matches!(header.task, Task::Accept(_)),
-            puts_back: !matches!(header.task, Task::Write(_)),
+            task: Some(header.task),
             // Without votes the parts of other nodes are unknown.
             asker: header.asker.filter(|_| volume.policy.commit.is_voted()),
             phase: Phase::Working,
@@ -213,6 +204,10 @@ impl Worker {
             !self.may_wait(&volume, (header.ts, stripes), adds, must, outbox.now)
         }) {
             self.refuse(header.ts, Refusal::MustNotWait, outbox);
+            return false;
+        }
+        if let Some(refusal) = self.refused_at_once_for_copies(header) {
+            self.refuse(header.ts, refusal, outbox);
             return false;
         }
         true
@@ -292,7 +287,8 @@ impl Worker {
             return;
         }
         let mut undecided = self.undecided_below(ts);
-        if self.txns[&ts].puts_back {
+        undecided.extend(self.undecided_copies_below(ts));
+        if self.txns[&ts].puts_back() {
             undecided.extend(self.undecided_before_put_back(ts));
         }
         if !undecided.is_empty() || self.copies_too_early(ts) {
@@ -300,13 +296,12 @@ impl Worker {
             self.stalled.write(ts);
             return;
         }
-        let marked = |c: &Cell| Some((c.seat, self.marked_part(c)?));
-        if let Some((seat, part)) = self.txns[&ts].cells.iter().find_map(marked) {
-            let refusal = not_there(seat, vec![part], NotThere::Marked);
+        if let Some(refusal) = self.refused_for_copies(ts).or_else(|| self.refused_for_marks(ts)) {
             return self.refuse(ts, refusal, outbox);
         }
+        let folds = self.folds_of(ts);
         let txn = self.txns.get_mut(&ts).expect("just seen");
-        let (copies, loses, accepts) = (txn.copies, txn.loses, txn.accepts);
+        let (copies, loses, accepts) = (txn.copies(), txn.loses(), txn.accepts());
         let only_marks = txn.markers.contains(txn.column);
         let mut changes = Vec::with_capacity(txn.cells.len());
         txn.cells.iter_mut().for_each(|cell| cell.add_changes(&mut changes));
@@ -349,13 +344,17 @@ impl Worker {
             self.lend(ts, outbox.now);
             return;
         }
-        let changes = self.without_needless_zeros(ts, changes);
+        let mut changes = self.without_needless_zeros(ts, changes);
+        let is_lasting = !folds.is_empty();
+        changes.extend(folds);
         if self.config.heeds_space() && !self.has_space(ts, &changes) {
             return self.refuse(ts, Refusal::Full, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         txn.phase = Phase::Preparing;
         let meta = if self.store.keeps_meta() { meta::encode(txn) } else { Vec::new() };
+        // Copies that are in the journal are dropped there.
+        txn.journal |= is_lasting;
         let journal = txn.journal;
         txn.cells.clear();
         txn.calculators.clear();
@@ -430,8 +429,12 @@ impl Worker {
         if !cell.execution.must_read() {
             return Ok(());
         }
+        if let Some(refusal) = self.refuses_to_show(ts, n) {
+            return Err(refusal);
+        }
+        let cell = &self.txns[&ts].cells[n];
         let ranges: Ranges = cell.read_ranges().collect();
-        let ordering = txn.ordering;
+        let ordering = self.txns[&ts].ordering;
         match self.before_read(ts, ordering, ranges.iter().cloned()) {
             Before::Nothing => {}
             Before::Later(later) => return Err(Refusal::Late(later)),
@@ -536,6 +539,26 @@ impl Participation {
         header.is_some_and(|header| header.task.is_joined())
     }
 
+    /// Whether it copies from, or to, another disk.
+    pub(super) fn copies(&self) -> bool {
+        matches!(self.task, Some(Task::Copy { .. }))
+    }
+
+    /// Whether it marks a part of its column as permanently lost.
+    fn loses(&self) -> bool {
+        matches!(self.task, Some(Task::Lose { .. }))
+    }
+
+    /// Whether only permanently lost content is written.
+    pub(super) fn accepts(&self) -> bool {
+        matches!(self.task, Some(Task::Accept(_)))
+    }
+
+    /// Whether it rebuilds content that a disk lacks.
+    pub(super) fn puts_back(&self) -> bool {
+        !matches!(self.task, None | Some(Task::Write(_) | Task::Fold { .. }))
+    }
+
     /// Whether all content that its cells read has arrived.
     fn has_read(&self) -> bool {
         self.cells.iter().all(|cell| cell.execution.has_read())
@@ -559,7 +582,7 @@ impl Participation {
 fn is_journaled(volume: &Volume, task: Task, cells: &[Cell]) -> bool {
     volume.policy.is_journaled()
         && match task {
-            Task::Write(_) | Task::Accept(_) => true,
+            Task::Write(_) | Task::Accept(_) | Task::Fold { .. } => true,
             Task::Refresh { .. } | Task::Rebuild { .. } | Task::Lose { .. } => false,
             Task::Copy { .. } => {
                 volume.geometry.code.any_losses() == 0 || cells.iter().any(Cell::is_parity)

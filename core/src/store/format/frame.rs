@@ -1,12 +1,14 @@
 //! Frames of the journal, and the entries in them.
 
-use super::super::ChangeKind;
 use super::super::index::PAGES_PER_INDEX;
 use super::super::reached::Reached;
 use super::super::table::State;
 use super::super::torn::{PageSum, PageSums};
+use super::super::{ChangeKind, Kept};
 use super::{MOST_COUNTED, put_heard, seal, sealed, take_heard};
-use crate::units::{Epoch, LAST_THIN, NodeId, SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp};
+use crate::units::{
+    Epoch, LAST_THIN, NodeId, SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp, VolumeId,
+};
 use weft_bytes::checksum;
 use weft_bytes::{BytesError, Read, Reader, Writer, at_most};
 
@@ -433,25 +435,42 @@ const ZEROS: u8 = 2;
 const ADDED_ZEROS: u8 = ADDED | ZEROS;
 /// It is a mark, which has no bytes either.
 const MARKED: u8 = 4 | ZEROS;
+/// It is a copy of a data unit, whose number is in the upper bits of the count; its volume follows.
+const COPIED: u8 = 8;
+const COPIED_ZEROS: u8 = COPIED | ZEROS;
+/// It drops copies of a data unit, the same way.
+const FOLDED: u8 = 16 | ZEROS;
+/// Where the number of a data unit begins. No frame has as many sectors.
+const UNIT_SHIFT: u32 = 24;
 
 fn encode_change(w: &mut Writer, c: &ChangeHead) {
-    w.u64(c.sector);
-    w.u32(c.count);
-    let kind = match c.kind {
-        ChangeKind::Content => 0,
-        ChangeKind::Delta => ADDED,
-        ChangeKind::Mark => MARKED,
+    let (kind, unit) = match c.kind {
+        ChangeKind::Content => (0, 0),
+        ChangeKind::Delta => (ADDED, 0),
+        ChangeKind::Mark => (MARKED, 0),
+        ChangeKind::Copy(kept) => (COPIED, kept.unit),
+        ChangeKind::Fold(unit) => (FOLDED, unit),
     };
+    w.u64(c.sector);
+    w.u32(c.count | u32::from(unit) << UNIT_SHIFT);
     w.u8(kind | if c.crc.is_none() { ZEROS } else { 0 });
     w.u32(c.crc.unwrap_or(0));
+    if let ChangeKind::Copy(kept) = c.kind {
+        w.u32(kept.volume.0);
+    }
 }
 
 fn decode_change(r: &mut Reader) -> Read<ChangeHead> {
-    let (sector, count, flags, crc) = (r.u64()?, r.u32()?, r.u8()?, r.u32()?);
-    let kind = match flags {
-        0 | ZEROS => ChangeKind::Content,
-        ADDED | ADDED_ZEROS => ChangeKind::Delta,
-        MARKED => ChangeKind::Mark,
+    let (sector, counted, flags, crc) = (r.u64()?, r.u32()?, r.u8()?, r.u32()?);
+    let (unit, of_unit) = ((counted >> UNIT_SHIFT) as u8, counted & ((1 << UNIT_SHIFT) - 1));
+    let (count, kind) = match flags {
+        0 | ZEROS => (counted, ChangeKind::Content),
+        ADDED | ADDED_ZEROS => (counted, ChangeKind::Delta),
+        MARKED => (counted, ChangeKind::Mark),
+        COPIED | COPIED_ZEROS => {
+            (of_unit, ChangeKind::Copy(Kept { unit, volume: VolumeId(r.u32()?) }))
+        }
+        FOLDED => (of_unit, ChangeKind::Fold(unit)),
         _ => return Err(BytesError::Bounds { what: "the flags of a change", value: flags.into() }),
     };
     Ok(ChangeHead { sector, count, kind, crc: (flags & ZEROS == 0).then_some(crc) })

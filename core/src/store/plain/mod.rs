@@ -288,7 +288,7 @@ impl PlainStore {
     /// Marks sectors, or does so no more: content of a later write is up to date.
     fn mark(&mut self, ts: Timestamp, change: &Change) {
         match change.kind {
-            ChangeKind::Delta => {}
+            ChangeKind::Delta | ChangeKind::Copy(_) | ChangeKind::Fold(_) => {}
             ChangeKind::Mark => change.sectors().for_each(|sector| {
                 let mark = self.marks.entry(sector).or_default();
                 *mark = ts.max(*mark);

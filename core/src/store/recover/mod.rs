@@ -212,6 +212,7 @@ impl JournalStore {
             table: Table::new(config.table_pages),
             slots: Slots::new(&Superblock::unread()),
             overlay: Overlay::default(),
+            copies: Default::default(),
             writes: BTreeMap::new(),
             reads: BTreeMap::new(),
             scans: BTreeMap::new(),

@@ -199,7 +199,7 @@ impl JournalStore {
                 Entry::Prepare { ts, meta, changes, redirects } => {
                     self.superblock.latest = self.superblock.latest.max(ts);
                     let changes = changes.iter().map(|h| change(h, payload, &mut at)).collect();
-                    self.writes.insert(ts, Write::found(meta, (changes, redirects), frame));
+                    self.keep_write(ts, Write::found(meta, (changes, redirects), frame));
                 }
                 Entry::Outcome { ts, commit } => {
                     if self.writes.get(&ts).is_some_and(Write::is_undecided) {
@@ -285,6 +285,8 @@ impl JournalStore {
     /// A checkpoint was about to drop this slot. All that earlier ones had to place in it was in place.
     fn replay_drop(&mut self, slot: u64) {
         self.slots.replay_drop(slot);
+        // It had none, unless it belonged to no volume.
+        self.drop_all_copies(self.slots.sectors_of(slot));
         let recovery = self.recovery.as_mut().expect("opening");
         let sectors = self.slots.sectors_of(slot);
         let placed: Vec<u64> = recovery.candidates.range(sectors).map(|(s, _)| *s).collect();

@@ -6,6 +6,7 @@ pub(super) fn header() -> impl Strategy<Value = Header> {
     let task = prop_oneof![
         range().prop_map(Task::Write),
         range().prop_map(Task::Accept),
+        (range(), ts()).prop_map(|(range, of)| Task::Fold { range, of }),
         (any::<u64>(), span(), any::<u32>().prop_map(ColumnSet))
             .prop_map(|(stripe, part, parities)| Task::Refresh { stripe, part, parities }),
         (any::<u64>(), 0..32usize, span()).prop_map(|(stripe, column, part)| Task::Copy {
@@ -25,8 +26,9 @@ pub(super) fn header() -> impl Strategy<Value = Header> {
     let asker = option::of(asker());
     let columns = || any::<u32>().prop_map(ColumnSet);
     let asked = (asker, option::of(holder()));
-    let waits = (columns(), option::of(ts()), any::<bool>())
-        .prop_map(|(parities, marked_since, must)| Waits { parities, marked_since, must });
+    let waits = (columns(), option::of(ts()), any::<bool>(), any::<bool>()).prop_map(
+        |(parities, marked_since, must, copied)| Waits { parities, marked_since, must, copied },
+    );
     let fields = (ts(), volume_id(), columns(), waits, calculators(), task, asked);
     fields.prop_map(|(ts, volume, avoid, waits, calculators, task, (asker, holder))| Header {
         ts,

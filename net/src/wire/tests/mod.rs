@@ -110,6 +110,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         Just(Refusal::Busy),
         Just(Refusal::MustNotWait),
         Just(Refusal::Full),
+        Just(Refusal::NotCopied),
         Just(Refusal::MarksAreGone),
     ]
 }
@@ -501,9 +502,9 @@ fn frozen(
     (oldest, clock, written): (Timestamp, Timestamp, Timestamp),
     busy: bool,
     memory: Memory,
-    (heard, exposed): (Vec<(NodeId, Reached)>, Vec<VolumeId>),
+    (heard, exposed, copied): (Vec<(NodeId, Reached)>, Vec<VolumeId>, Vec<VolumeId>),
 ) -> MemberReport {
-    MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed }
+    MemberReport::Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed, copied }
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -513,14 +514,15 @@ fn message() -> impl Strategy<Value = Message> {
         6 => envelope().prop_map(Message::Envelope),
         1 => any::<u64>().prop_map(|epoch| Message::Map(MapMessage::Freeze { epoch })),
         2 => enter.prop_map(Message::Map),
-        1 => (any::<u64>(), ts(), ts(), ts(), any::<bool>(), memory(), heard(), vec(volume_id(), 0..3)).prop_map(
-            |(epoch, oldest, clock, written, busy, memory, heard, exposed)| {
-                let heard = (heard, exposed);
+        1 => (any::<u64>(), ts(), ts(), ts(), any::<bool>(), memory(), heard(), vec(volume_id(), 0..3), vec(volume_id(), 0..3)).prop_map(
+            |(epoch, oldest, clock, written, busy, memory, heard, exposed, copied)| {
+                let heard = (heard, exposed, copied);
                 Message::Report(frozen(epoch, (oldest, clock, written), busy, memory, heard))
             }
         ),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Wake { epoch })),
+        1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Folded { epoch })),
         1 => (any::<u64>(), any::<bool>(), any::<bool>()).prop_map(|(epoch, merged, flattened)| {
             Message::Report(MemberReport::Merged { epoch, merged, flattened })
         }),

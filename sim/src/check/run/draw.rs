@@ -110,6 +110,7 @@ impl Run {
         let may_wait = policy.is_journaled() && commit == Commit::Late && parities > 0;
         let redundancy = draw_redundancy(seed, parities, options.deferral).filter(|_| may_wait);
         policy.redundancy = redundancy.unwrap_or_default();
+        copy_writes(seed, options.copies, may_wait, &mut policy);
         if !policy.is_journaled() {
             // Then only the promises of single deaths stand.
             options.faults.power = false;
@@ -414,6 +415,27 @@ fn draw_redundancy(seed: u64, parities: usize, waits: Option<bool>) -> Option<Re
         disk_mttf: Redundancy::DISK_MTTF,
         flush: if other.u8(0..3) == 0 { Flush::Redundant } else { Flush::Durable },
     })
+}
+
+/// Has small writes copied: where `copies` says, or else in half of the seeds, if they can be.
+fn copy_writes(seed: u64, copies: Option<bool>, may_wait: bool, policy: &mut Policy) {
+    if copies == Some(true) && policy.commit == Commit::Late {
+        Setting::Roles(Roles::Node).apply(policy);
+        (policy.ordering, policy.journal) = (Ordering::Timestamps, true);
+        policy.redundancy = Redundancy::default();
+    }
+    let may_copy = policy.redundancy.timing == Timing::Immediate
+        && may_wait
+        && policy.is_journaled()
+        && policy.ordering == Ordering::Timestamps
+        && policy.roles() == Roles::Node;
+    if may_copy && copies.unwrap_or_else(|| draw_copies(seed)) {
+        policy.redundancy.timing = Timing::Copied;
+    }
+}
+
+fn draw_copies(seed: u64) -> bool {
+    Rng::with_seed(seed ^ 0x000c_0b1e_d000).bool()
 }
 
 /// Requests wait for lost nodes in one of four seeds: for a while, or until they are back.

@@ -28,8 +28,15 @@ impl Run {
         for _ in 0..rng.usize(1..=5) {
             let from = rng.u64(0..PARTS);
             let to = rng.u64(from + 1..=PARTS);
-            let timings = [Timing::Immediate, Timing::Deferred, Timing::Never];
-            let timing = Setting::Redundancy(timings[rng.usize(0..timings.len())]);
+            let timings = [
+                Timing::Immediate,
+                Timing::Deferred,
+                Timing::Never,
+                Timing::Copied,
+                Timing::Copied,
+            ];
+            let known = if self.options.copies == Some(false) { 3 } else { timings.len() };
+            let timing = Setting::Redundancy(timings[rng.usize(0..known)]);
             let key = IN_RANGES[rng.usize(1..IN_RANGES.len())];
             let choice = CHOICES.iter().find(|c| c.key == key).expect("a choice");
             let words: Vec<&str> = choice.words().collect();

@@ -26,8 +26,11 @@ pub const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSEL
 /// What was drawn when no column calculated for others.
 pub const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
+/// The draw from before small writes were copied.
+pub const UNCOPIED: Options = Options { copies: Some(false), ..Options::DEFAULT };
+
 /// The draw from before nodes left again just when they had what they missed.
-pub const LASTING: Options = Options { latest: Latest::HangsAnywhere, ..Options::DEFAULT };
+pub const LASTING: Options = Options { latest: Latest::HangsAnywhere, ..UNCOPIED };
 
 /// The draw from before file systems of disks were full, and disks hung in all situations.
 pub const ROOMY: Options =

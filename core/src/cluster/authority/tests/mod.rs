@@ -2,6 +2,7 @@
 
 mod attendance;
 mod columns;
+mod copies;
 mod forgetting;
 mod giving_up;
 mod operators;
@@ -102,6 +103,27 @@ fn change_exposed(
     input: impl Into<AuthorityInput>,
     time: u64,
 ) -> Option<Arc<ClusterMap>> {
+    change_said(busy, knows, (exposed, &[]), a, input, time)
+}
+
+/// The same while all nodes have copies of the writes of these volumes.
+fn change_copied(
+    copied: &[VolumeId],
+    a: &mut Authority,
+    input: impl Into<AuthorityInput>,
+    time: u64,
+) -> Option<Arc<ClusterMap>> {
+    change_said(true, &knows_nothing, (&[], copied), a, input, time)
+}
+
+fn change_said(
+    busy: bool,
+    knows: Knows<'_>,
+    (exposed, copied): (&[VolumeId], &[VolumeId]),
+    a: &mut Authority,
+    input: impl Into<AuthorityInput>,
+    time: u64,
+) -> Option<Arc<ClusterMap>> {
     let mut inputs = vec![input.into()];
     let mut entered = None;
     while let Some(input) = inputs.pop() {
@@ -113,7 +135,7 @@ fn change_exposed(
                 AuthorityOutput::Tell(node, MapMessage::Freeze { epoch }) => {
                     let (oldest, clock, written) = (at(time - 1), at(time), at(time));
                     let (memory, heard) = knows(node);
-                    let exposed = exposed.to_vec();
+                    let (exposed, copied) = (exposed.to_vec(), copied.to_vec());
                     let report = MemberReport::Frozen {
                         epoch,
                         oldest,
@@ -123,6 +145,7 @@ fn change_exposed(
                         memory,
                         heard,
                         exposed,
+                        copied,
                     };
                     inputs.push(AuthorityInput::Report(node, report));
                 }

@@ -1,0 +1,56 @@
+//! What waits until copies of small writes are folded.
+
+use super::*;
+use crate::policy::Timing;
+
+const COPIED: [VolumeId; 1] = [VolumeId(1)];
+
+fn folded(a: &mut Authority, node: u16, time: u64) -> Option<Arc<ClusterMap>> {
+    let report = MemberReport::Folded { epoch: a.map().epoch };
+    change(a, AuthorityInput::Report(NodeId(node), report), time)
+}
+
+fn columns(map: &ClusterMap) -> Vec<NodeId> {
+    volume(map).extents[0].columns.iter().map(|c| c.0).collect()
+}
+
+#[test]
+fn a_column_is_drained_when_all_nodes_have_folded_their_copies() {
+    let mut a = started("rs:2+1", 4, 1);
+    let before = columns(a.map());
+    let map = change_copied(&COPIED, &mut a, Change::Drain(before[0], true), 20).unwrap();
+    assert_eq!(columns(&map), before, "the other disk would have no copies");
+    assert!(!map.may_copy_writes(), "no more are made");
+    let late = MemberReport::Folded { epoch: map.epoch - 1 };
+    for n in 0..4 {
+        let of_before = AuthorityInput::Report(NodeId(n), late.clone());
+        assert!(change(&mut a, of_before, 25).is_none(), "of an earlier epoch");
+    }
+    let nodes: Vec<u16> = (0..a.map().nodes.len() as u16).collect();
+    let (last, others) = nodes.split_last().expect("there are some");
+    for n in others {
+        assert!(folded(&mut a, *n, 30).is_none(), "others have some");
+    }
+    let map = folded(&mut a, *last, 40).unwrap();
+    assert!(!columns(&map).contains(&before[0]), "it moves");
+}
+
+#[test]
+fn a_snapshot_is_taken_when_copies_are_folded() {
+    let mut a = started("raid5", 3, 1);
+    let take = Change::TakeSnapshots(vec![VolumeId(1)], "s".to_string(), 9);
+    let map = change_copied(&COPIED, &mut a, take, 20).unwrap();
+    assert_eq!(map.volumes.len(), 1, "it would not show them");
+    let nodes: Vec<u16> = (0..a.map().nodes.len() as u16).collect();
+    let maps: Vec<_> = nodes.into_iter().filter_map(|n| folded(&mut a, n, 30)).collect();
+    assert_eq!(maps.len(), 1, "with the last of them");
+    assert_eq!(maps[0].volumes.len(), 2);
+}
+
+#[test]
+fn a_volume_that_copies_writes_takes_no_snapshot() {
+    let mut map = ClusterMap::clone(started("raid5", 3, 1).map());
+    Arc::make_mut(map.volumes.get_mut(&VolumeId(1)).unwrap()).policy.redundancy.timing =
+        Timing::Copied;
+    assert!(map.check_snapshot(VolumeId(1), "s").is_err());
+}
