@@ -47,7 +47,7 @@ impl Node {
             self.worker.is_put_back(unit);
         }
         for (of, kept) in self.originator.take_folded() {
-            self.worker.is_folded(of, kept);
+            self.worker.fold_ended(of, kept);
         }
         for part in self.originator.take_unrecoverable() {
             self.worker.note_unrecoverable(part);

@@ -26,7 +26,7 @@ struct Run<'a> {
     done: Vec<usize>,
     /// What has come to whom.
     parts: BTreeMap<(Role, Part), Vec<u8>>,
-    /// What is written: seat, where, what it does there, content.
+    /// A write: seat, place, kind of change, content.
     written: Vec<(usize, Spans, How, Vec<u8>)>,
     /// The same cells by the interpreter.
     executions: Vec<Execution>,

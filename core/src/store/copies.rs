@@ -9,7 +9,7 @@
 //! sees the content in place.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use super::reads::Wanted;
 use super::{Change, ChangeKind, JournalStore, Kept, Timestamp};
@@ -193,8 +193,8 @@ impl JournalStore {
 
     /// The oldest copies that come after this one.
     pub fn copies_after(&self, after: Option<Copy>, most: usize) -> Vec<Copy> {
-        let later = self.copies.all().skip_while(|copy| after.is_some_and(|after| *copy <= after));
-        later.take(most).collect()
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.copies.by_age.range((from, Bound::Unbounded)).take(most).copied().collect()
     }
 
     /// The copy of a volume's data unit in a sector, and its write.

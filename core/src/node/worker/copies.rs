@@ -34,7 +34,7 @@ const IDLE: Nanos = 100 * MILLIS;
 const OLD: Nanos = 30_000 * MILLIS;
 /// A fold that has failed, or not ended, is asked for again after this time.
 const ASKED_FOR: Nanos = 2_000 * MILLIS;
-/// This many copies are looked at in one turn.
+/// This many copies are listed at a time.
 const LOOKED_AT: usize = 512;
 /// The time between two looks at the copies, and while there is a hurry.
 const PAUSE: Nanos = 20 * MILLIS;
@@ -52,8 +52,8 @@ pub(in crate::node) struct FoldOf {
 /// The folds of a worker.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Folding {
-    /// Those in progress by the first copy, with the number of sectors, and since when.
-    asked: BTreeMap<Copy, (u64, Nanos)>,
+    /// Since when those are in progress, by the first copy.
+    asked: BTreeMap<Copy, Nanos>,
     to_ask: Vec<FoldOf>,
     /// Sectors in which something waits for folds.
     wanted: BTreeSet<u64>,
@@ -63,7 +63,7 @@ pub(super) struct Folding {
     had_some: bool,
 }
 
-/// A copy, as the map says where it belongs.
+/// Where a copy belongs by the map.
 struct Placed {
     volume: Arc<Volume>,
     stripe: u64,
@@ -287,7 +287,7 @@ impl Worker {
             return;
         }
         self.folding.next_look = now + if is_pressed { SHORT_PAUSE } else { PAUSE };
-        self.folding.asked.retain(|_, (_, since)| now.saturating_sub(*since) < ASKED_FOR);
+        self.folding.asked.retain(|_, since| now.saturating_sub(*since) < ASKED_FOR);
         let is_idle = self.load.quiet_since(now) >= IDLE;
         let old = Timestamp::reading(now.saturating_sub(OLD), NodeId(0));
         let mut after = None;
@@ -422,7 +422,7 @@ impl Worker {
         let offset =
             placed.stripe * g.stripe_bytes() + u64::from(first.kept.unit) * g.unit + placed.within;
         let range = Bytes { offset, len: data.len() as u64 };
-        self.folding.asked.insert(first, (run.len() as u64, now));
+        self.folding.asked.insert(first, now);
         let fold = FoldOf { range, data, of: first.ts, kept: first.kept };
         self.folding.to_ask.push(fold);
     }
@@ -433,7 +433,7 @@ impl Worker {
     }
 
     /// A fold has ended.
-    pub fn is_folded(&mut self, of: Timestamp, kept: Kept) {
+    pub fn fold_ended(&mut self, of: Timestamp, kept: Kept) {
         self.folding.next_look = 0;
         self.folding.asked.retain(|copy, _| (copy.ts, copy.kept) != (of, kept));
     }
@@ -441,10 +441,8 @@ impl Worker {
 
 impl Folding {
     fn nothing_is_copied(&mut self) {
-        if !self.asked.is_empty() || !self.wanted.is_empty() {
-            self.asked.clear();
-            self.wanted.clear();
-        }
+        self.asked.clear();
+        self.wanted.clear();
     }
 
     /// Whether it has folds to ask for.

@@ -59,7 +59,7 @@ fn reads_go_round_what_is_not_rebuilt_on_demand() {
     }
 }
 
-/// Both disks have lost a column that is being copied. The others may determine what is read.
+/// Both disks have lost a column that is being copied. The others may determine the content.
 #[test]
 fn a_read_does_without_a_column_that_could_not_be_copied() {
     let mut originator = Originator::new(NodeId(0), NodeConfig::default());
