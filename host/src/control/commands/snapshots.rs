@@ -140,8 +140,8 @@ pub(super) fn refused(why: ViewError, volume: &Volume, to: &str) -> Error {
              commit=late` enables them"
         ),
         ViewError::Defers => format!(
-            "snapshots need immediate parity, and parity of volume '{name}' is deferred; `weft volume set {name} \
-             redundancy=immediate` ends that"
+            "snapshots need parity that is computed with each write, and parity of volume '{name}' is computed later; \
+             `weft volume set {name} redundancy=immediate` ends that"
         ),
         ViewError::TooMany => format!(
             "volume '{name}' has as many snapshots as a volume can have, {MOST_SNAPSHOTS}; delete some first"
