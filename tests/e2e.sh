@@ -497,7 +497,7 @@ END
     weft volume set s2 snapshots=hourly:2 | grep 'hourly snapshots: 0 of 2, none taken yet'
     wait_until are s1@daily-2026-11-28 s1@hourly-2026-11-28T12 s2@hourly-2026-11-28T12
     refused 'is a snapshot, which cannot be changed' weft volume set s1@daily-2026-11-28 snapshots=daily:1
-    refused 'with snapshots deferred parity' weft volume set s2 redundancy=deferred
+    refused 'with snapshots redundancy=deferred copy' weft volume set s2 redundancy=deferred
     weft volume snapshot s1 own
     weft volume show s1 | grep 'hourly snapshots: 1 of 2, the newest taken 2026-11-28 12:10:00 UTC; the next is due 2026-11-28 13:00:00 UTC'
     # Hours in which nothing runs are missed, and a start takes none twice.

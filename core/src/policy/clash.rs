@@ -130,11 +130,11 @@ pub enum PolicyError {
          which needs the journal and votes"
     )]
     Thin(Setting),
-    /// It has snapshots, or is a clone, and parity would be deferred.
+    /// It has snapshots, or is a clone, and parity would not be written at once.
     #[error(
-        "a volume with snapshots, and a clone, can have only redundancy=immediate; omit it, or copy the volume to a new one"
+        "a volume with snapshots, and a clone, cannot have {0}; omit it, or copy the volume to a new one"
     )]
-    Snapshots,
+    Snapshots(Setting),
     /// There is no parity to say something of.
     #[error("{given} needs a layout with parity, and {layout} has none; omit it")]
     NoParity {

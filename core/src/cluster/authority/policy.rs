@@ -91,15 +91,21 @@ fn unfit_for_thin(volume: &Volume) -> Option<Setting> {
     }
 }
 
+/// What a volume over a snapshot cannot have, in itself or in one of its ranges: it does not learn which stripes of the
+/// snapshot are exposed, and a snapshot does not show copies that parity does not describe yet.
+fn unfit_for_snapshots(volume: &Volume) -> Option<Setting> {
+    volume.lineage.below?;
+    let mut timings = volume.policies().map(|policy| policy.redundancy.timing);
+    timings.find(|&timing| timing != Timing::Immediate).map(Setting::Redundancy)
+}
+
 /// What is asked for goes together with the rest, in the volume and in each of its ranges.
 fn check_everywhere(volume: &Volume, said: &[Setting]) -> Result<(), PolicyError> {
     if let Some(given) = unfit_for_thin(volume) {
         return Err(PolicyError::Thin(given));
     }
-    // A volume does not learn which stripes of its snapshots are exposed.
-    // Nor do they show copies that parity does not describe yet.
-    if volume.lineage.below.is_some() && (volume.defers() || volume.copies()) {
-        return Err(PolicyError::Snapshots);
+    if let Some(given) = unfit_for_snapshots(volume) {
+        return Err(PolicyError::Snapshots(given));
     }
     volume.policies().try_for_each(|policy| policy.check_for_volume(said))
 }
