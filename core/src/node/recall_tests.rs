@@ -62,6 +62,16 @@ fn what_is_undecided_is_waited_for_and_what_has_not_happened_is_done() {
     assert!(writes(&bench), "the parity's worker was there all the time, and knows of nothing");
 }
 
+/// The disk of the data has lost what it knew. The parity's has not been written since.
+#[test]
+fn parity_that_has_no_write_since_speaks_for_data_that_is_lost() {
+    let mut bench = asked_again();
+    answer(&mut bench, US, vec![], Recollection::Touched);
+    answer(&mut bench, THIRD, vec![], Recollection::Untouched);
+    assert!(writes(&bench), "it has not happened: {:?}", bench.sent);
+    assert!(bench.replies.is_empty());
+}
+
 #[test]
 fn in_the_epoch_of_its_attempts_nobody_is_asked() {
     let mut bench = Bench::new();

@@ -9,10 +9,9 @@
 //! |---|---|
 //! | one has something undecided, or is finding out what it has | they are asked again |
 //! | it has happened | it is done |
-//! | in every stripe a parity worker, or all data workers, remember all that far back | it has not happened, and is begun |
-//! | the data workers that do not remember report no write there since | the same |
-//! | there was a write since, and the content equals the request's | it is done |
-//! | there was a write since, and the content differs | unknown; the host is told so |
+//! | in every stripe a parity worker, or all data workers, remember all that far back, or have no write there since | it has not happened, and is begun |
+//! | none of these, and the content equals the request's | it is done |
+//! | none of these, and the content differs | unknown; the host is told so |
 //!
 //! A worker of parity that covers the change, and that was never away, had a part in every attempt. So has every data
 //! worker in the attempts that touch its column; a worker that was down counts as not remembering. A worker that only
@@ -220,14 +219,15 @@ fn columns_of(volume: &Volume, range: Range) -> Vec<Row> {
     rows.iter().map(row).collect()
 }
 
-/// Whether at each stripe of a write it is known that nothing has happened but the reported parts: a worker remembers
-/// all attempts, or the whole range is unchanged.
+/// Whether at each stripe of a write it is known that nothing has happened but the reported parts. Whatever changes data
+/// changes all parity that covers it: so a parity worker that remembers all attempts, or has no write there since, speaks
+/// for all data of its stripe, also for a disk that has lost what it knew.
 fn is_known(volume: &Volume, range: Range, answers: &BTreeMap<NodeId, Recollection>) -> bool {
     let extent = volume.extent(range.stripes(&volume.geometry).start);
     let answer = |c: usize| answers.get(&extent.columns[c].0);
     let knows = |c: usize| answer(c) == Some(&Recollection::All);
     let stands = |c: usize| knows(c) || answer(c) == Some(&Recollection::Untouched);
-    let vouches = |c: usize| knows(c) && !volume.relies_on_marks();
+    let vouches = |c: usize| stands(c) && !volume.relies_on_marks();
     let known = |row: &Row| {
         row.parity.iter().any(vouches) || row.changed.minus(row.parity).iter().all(stands)
     };
