@@ -553,12 +553,12 @@ impl Node {
         self.worker.clock_is_ahead = wrong;
     }
 
-    /// Its clock shows this or, where that is ahead of the cluster's time, less: no timestamp that it issues from now on
-    /// is earlier. Before its first epoch it does not know.
+    /// No timestamp that it issues from now on is earlier: what its clock shows, if that is right, or when the epoch began.
+    /// Before its first epoch it does not know.
     pub fn reading(&mut self, now: Nanos) -> Timestamp {
         match self.began {
             0 => Timestamp::ZERO,
-            _ => self.originator.clock().reading(now),
+            _ => self.originator.clock().earliest(now),
         }
     }
 

@@ -29,12 +29,15 @@ pub struct Clock {
     since: u64,
     /// How far what it reads is ahead of the cluster's time, if that is not followed.
     wrong: u64,
+    /// Every timestamp of the epoch is later.
+    floor: Timestamp,
 }
 
 impl Clock {
     /// The clock of `node`.
     pub fn new(node: NodeId) -> Self {
-        Clock { node, last: 0, seen: 0, ahead: 0, since: 0, wrong: 0 }
+        let floor = Timestamp::ZERO;
+        Clock { node, last: 0, seen: 0, ahead: 0, since: 0, wrong: 0, floor }
     }
 
     /// A timestamp greater than all issued or seen before.
@@ -55,6 +58,7 @@ impl Clock {
     /// on it shows the cluster's time. Returns by how much, in microseconds.
     pub fn enter(&mut self, now: Nanos, floor: Timestamp) -> u64 {
         self.see(floor);
+        self.floor = floor;
         let too_far = self.shows(now).saturating_sub(floor.micros());
         if too_far > FOLLOWED {
             let by_itself = too_far.saturating_sub(self.ahead);
@@ -91,6 +95,12 @@ impl Clock {
         Timestamp::new(self.shows(now), self.node)
     }
 
+    /// What it shows, or when the epoch began if that is later: writes of earlier epochs may have timestamps that are ahead
+    /// of this clock. No timestamp that it issues from now on is earlier.
+    pub fn earliest(&mut self, now: Nanos) -> Timestamp {
+        self.reading(now).max(Timestamp::new(self.floor.micros() + 1, NodeId(0)))
+    }
+
     /// The highest time issued or seen.
     pub fn reached(&self) -> Timestamp {
         Timestamp::new(self.last, self.node)
@@ -121,6 +131,19 @@ mod tests {
         assert!(a < b && b < c);
         clock.see(Timestamp::new(1 << 40, NodeId(1)));
         assert!(clock.issue(0).micros() > 1 << 40);
+    }
+
+    /// The cluster's time is ahead of its own. Requests are later than all of earlier epochs nevertheless.
+    #[test]
+    fn one_that_is_behind_the_epoch_begins_with_that() {
+        let mut clock = Clock::new(NodeId(3));
+        let floor = Timestamp::new(7_000, NodeId(5));
+        clock.enter(5_000_000, floor);
+        assert_eq!(clock.reading(5_000_000).micros(), 5_000);
+        let earliest = clock.earliest(5_000_000);
+        assert_eq!(earliest, Timestamp::new(7_001, NodeId(0)));
+        assert!(floor < earliest && earliest <= clock.issue(5_000_000));
+        assert_eq!(clock.earliest(9_000_000), clock.reading(9_000_000));
     }
 
     #[test]

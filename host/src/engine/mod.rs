@@ -245,7 +245,7 @@ impl Engine {
         self.hand(n, Input::Named(number, volume, origin, place, op));
     }
 
-    /// What the nodes' clocks show: no timestamp that a node here issues from now on is earlier.
+    /// What the nodes' clocks show, or when their epoch began: no timestamp that a node here issues from now on is earlier.
     pub(crate) fn reading(&mut self) -> Timestamp {
         let now = self.clock.now();
         let micros = self.lanes.reading();

@@ -210,7 +210,7 @@ impl Endpoint {
             worked = true;
             (self.in_work, self.bytes) = (self.in_work + 1, self.bytes + len);
             let part = self.parts.get_mut(&id).expect("just seen");
-            part.since = clock.reading(outbox.now);
+            part.since = clock.earliest(outbox.now);
             self.ask(id, Stage::New, clock, outbox);
         }
         left.append(&mut self.waiting);

@@ -18,7 +18,7 @@ pub(super) struct Part {
     pub again: Option<Again>,
     /// When it was last asked for, if it was.
     pub asked: Option<Nanos>,
-    /// What the clock showed when it was first asked for.
+    /// No attempt is earlier: the clock showed this when it was first asked for, or the epoch had begun then.
     pub since: Timestamp,
     /// Its bytes stay here, so that nobody prepares an attempt before it is known here.
     pub stays: bool,
