@@ -136,10 +136,11 @@ pub enum HostError {
     /// Nobody waits for it any more.
     #[error("the host has disconnected")]
     Gone,
-    /// It was asked for before, and others have written there since; what happened of it is forgotten.
+    /// It was asked for before, and nobody can say whether it has happened. The participants have forgotten it, and parity that
+    /// covers its range may have been written since.
     #[error(
-        "the request was sent before, and its outcome is unknown; others have written to its \
-         range since. Read the range, and write again if needed"
+        "the request was sent before, and its outcome is unknown: no node can say whether it has \
+         happened. Read the range, and write again if needed"
     )]
     OutcomeUnknown,
     /// The node is not part of the cluster now.
