@@ -144,6 +144,8 @@ pub enum Latest {
     HangsAnywhere,
     /// Nodes may leave again just when they have caught up.
     Relapses,
+    /// All power may go while a disk is replaced by an older copy of itself, where hosts ask again.
+    Blackouts,
 }
 
 /// How a seed is run.
@@ -236,7 +238,7 @@ impl Options {
         ranges: true,
         moves_when_sized: true,
         takes_out: true,
-        latest: Latest::Relapses,
+        latest: Latest::Blackouts,
         gives_up: None,
         controller: None,
         columns: true,

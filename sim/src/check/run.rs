@@ -37,6 +37,7 @@ use self::members::Members;
 use self::operator::Operator;
 use self::rare::Rare;
 use self::relapses::Relapses;
+use self::repeats::Repeating;
 use self::reserving::Reserving;
 use self::slow_disks::SlowDisks;
 use super::history::{BLOCK, Did, Op, check, check_limited};
@@ -128,7 +129,7 @@ struct Run {
     max_chunk: u64,
     clients: Vec<Client>,
     /// For hosts that ask again, if there are such in this run.
-    repeat_rng: Option<Rng>,
+    repeating: Option<Repeating>,
     /// How often one asked again, and how often nobody could say what had become of it.
     again: (u64, u64),
     /// What requests say must come first, if they do in this run.

@@ -27,6 +27,7 @@ use super::members::Members;
 use super::operator::Operator;
 use super::rare::Rare;
 use super::relapses::Relapses;
+use super::repeats::Repeating;
 use super::reserving::Reserving;
 use super::slow_disks::SlowDisks;
 use super::suspects;
@@ -154,10 +155,9 @@ impl Run {
         if config.rebuilds.is_multiple_of(2) {
             config.rebuilding = Rebuilding::default();
         }
-        let mut repeat_rng = Rng::with_seed(seed ^ 0x000a_6a14_0e9e);
-        let mut repeat_rng = (options.repeats && repeat_rng.bool()).then_some(repeat_rng);
-        if let Some(r) = repeat_rng.as_mut() {
-            config.remembered_writes = [1 << 17, 1 << 17, 16, 2][r.usize(0..4)];
+        let repeating = Repeating::draw(seed, &options, members.is_some());
+        if let Some(r) = &repeating {
+            config.remembered_writes = r.remembered;
         }
         let hosts = wide_rng.as_mut().map_or(5, |r| r.usize(5..=16));
         let hosts = if rare.is_some() { 12 } else { hosts };
@@ -266,7 +266,7 @@ impl Run {
             relapses,
             damage_rng: Rng::with_seed(seed ^ 0x0da3_a6e0_d15c),
             wide_rng,
-            repeat_rng: repeat_rng.filter(|_| places.is_none()),
+            repeating: repeating.filter(|_| places.is_none()),
             again: (0, 0),
             operator,
             exposes: redundancy.is_some(),

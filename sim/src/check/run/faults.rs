@@ -19,7 +19,8 @@ use crate::world::Conditions;
 pub(super) enum Fault {
     Kill(NodeId, bool),
     Return(NodeId),
-    Power,
+    /// All power is cut, and this node's disk is replaced by a copy of itself meanwhile.
+    Power(Option<NodeId>),
     Rot(NodeId),
     Spoil(NodeId),
     /// A node's disk answers writes and flushes with errors, until the node is started again.
@@ -81,6 +82,7 @@ impl Run {
         }
         self.draw_giving_up(span, &victims);
         let first = victims.first().copied();
+        plan.extend(self.draw_blackout(span, first));
         for victim in victims {
             if f.damage && f.crashes {
                 plan.extend(damage::draw(&mut self.damage_rng, self.options.slots, victim, span));
@@ -147,7 +149,7 @@ impl Run {
         for _ in 0..self.rng.usize(0..=2) {
             let at = self.rng.u64(0..span);
             if f.power {
-                plan.push((at, Fault::Power));
+                plan.push((at, Fault::Power(None)));
             }
         }
         let lossy = self.rng.bool();
@@ -159,9 +161,7 @@ impl Run {
             conditions.straggle_ppm = self.rng.u32(0..50_000);
         }
         let slow_node = NodeId(self.rng.u16(0..self.world.size() as u16));
-        if f.slow && slow {
-            conditions.slow = Some((slow_node, 40));
-        }
+        conditions.slow = (f.slow && slow).then_some((slow_node, 40));
         self.world.conditions = conditions;
         self.draw_slow_disk(first, span);
         self.draw_form(span);
@@ -336,7 +336,7 @@ impl Run {
             fault,
             Fault::Kill(..)
                 | Fault::Return(_)
-                | Fault::Power
+                | Fault::Power(None)
                 | Fault::Choose(..)
                 | Fault::ChooseIn(..)
                 | Fault::Form(_)
@@ -355,7 +355,7 @@ impl Run {
         match fault {
             Fault::Kill(node, power) if self.world.runs(node) => self.dies(node, power),
             Fault::Return(node) if !self.world.runs(node) => self.returns(node),
-            Fault::Power => self.power_goes(),
+            Fault::Power(copied) => self.power_goes(copied),
             Fault::Relapse(step) => self.relapse(step),
             Fault::Member(fault) => self.member_fault(fault),
             Fault::Replace(node) if !self.world.runs(node) => self.world.replace_disk(node),
@@ -418,9 +418,10 @@ impl Run {
     }
 
     /// All power goes, and comes back.
-    pub(super) fn power_goes(&mut self) {
+    pub(super) fn power_goes(&mut self, copied: Option<NodeId>) {
         self.crashes += 1;
         self.world.power_cut();
+        copied.into_iter().for_each(|node| self.damage(node, Damage::OldCopy));
         self.abandon(|_| true);
         match self.members {
             Some(_) => self.restart_processes(),

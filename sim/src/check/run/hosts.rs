@@ -274,7 +274,7 @@ impl Run {
             }
             // It may have begun.
             Err(HostError::Gone) if self.places.is_some() => self.left_open(pieces.clone()),
-            Err(HostError::OutcomeUnknown) if self.may_be_unknown(n) => {
+            Err(HostError::OutcomeUnknown) if self.may_stay_unknown(n, &pieces) => {
                 self.again.1 += 1;
                 self.left_open(pieces.clone());
             }
@@ -301,7 +301,7 @@ impl Run {
     }
 
     /// Whether the request of a host may have been asked for more than once: by the host, or by its endpoint.
-    fn may_be_unknown(&self, n: usize) -> bool {
+    pub(super) fn may_be_unknown(&self, n: usize) -> bool {
         let controlled = self.volume.policy.controller.is_some() || self.choice_rng.is_some();
         self.clients[n].has_repeated() || controlled
     }

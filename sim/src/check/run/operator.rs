@@ -232,7 +232,7 @@ impl Run {
         let Some(op) = self.operator.as_mut() else { return Vec::new() };
         let mut plan = Vec::new();
         if faults.power && op.rng.u8(0..4) == 0 {
-            plan.push((op.rng.u64(0..2 * MILLIS), Fault::Power));
+            plan.push((op.rng.u64(0..2 * MILLIS), Fault::Power(None)));
         } else if faults.crashes {
             let mut all: Vec<u16> = (0..nodes).collect();
             op.rng.shuffle(&mut all);

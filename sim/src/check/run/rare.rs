@@ -117,7 +117,7 @@ impl Run {
         let Some(rare) = self.rare.as_mut() else { return };
         let Some((_, soon)) = rare.traps.first().copied().filter(|t| t.0 <= count) else { return };
         rare.traps.remove(0);
-        self.plan(soon, Fault::Power);
+        self.plan(soon, Fault::Power(None));
     }
 
     /// The faults stop.
@@ -189,7 +189,7 @@ impl Run {
                 relapses.silent_until = 0;
                 self.world.conditions.late_writes = None;
                 if power {
-                    self.power_goes();
+                    self.power_goes(None);
                 }
                 for (victim, away, loses_power) in victims {
                     if self.world.runs(victim) {

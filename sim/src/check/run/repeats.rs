@@ -1,13 +1,52 @@
 //! Hosts that ask again for what they have not heard the end of, when their node has stopped: of that node when it
 //! is back, as a host that is its own controller does, or of another, as one that names its requests does.
+//!
+//! In some runs all power goes meanwhile, and a disk comes back as an older copy of itself. Then no node remembers their
+//! requests, and that disk has lost all that it knew: the others tell whether a request has happened.
 
+use std::collections::BTreeSet;
+
+use fastrand::Rng;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{Again, Asker, HostId, Origin, RequestId};
-use weft_core::units::{Epoch, MILLIS, NodeId, Timestamp};
+use weft_core::units::{Epoch, MILLIS, Nanos, NodeId, SECTOR, Timestamp};
 
-use super::super::history::Did;
+use super::super::history::{BLOCK, Did, Op};
+use super::super::options::{Latest, Options};
+use super::damage::Damage;
+use super::faults::Fault;
 use super::hosts::Client;
 use super::{CLIENT, Run, VOLUME};
+
+/// How far clocks may be apart at first.
+const APART: Nanos = 5 * MILLIS;
+
+/// Writes that a worker remembers if that is more than there are.
+const MANY: usize = 1 << 17;
+
+/// The draws of a run in which hosts ask again.
+pub(super) struct Repeating {
+    rng: Rng,
+    /// Writes that workers remember.
+    pub remembered: usize,
+    /// For when all power goes, in some runs.
+    blackouts: Option<Rng>,
+}
+
+impl Repeating {
+    /// In half of the runs.
+    pub fn draw(seed: u64, options: &Options, has_processes: bool) -> Option<Repeating> {
+        let mut rng = Rng::with_seed(seed ^ 0x000a_6a14_0e9e);
+        if !options.repeats || !rng.bool() {
+            return None;
+        }
+        let remembered = [MANY, MANY, 16, 2][rng.usize(0..4)];
+        let mut blackouts = Rng::with_seed(seed ^ 0x000b_1ac0_0075);
+        let may = options.latest >= Latest::Blackouts && !has_processes;
+        let blackouts = (may && blackouts.u8(0..3) == 0).then_some(blackouts);
+        Some(Repeating { rng, remembered, blackouts })
+    }
+}
 
 /// What is asked for again if need be.
 #[derive(Clone, Debug)]
@@ -16,6 +55,8 @@ pub(super) struct Repeats {
     request: RequestId,
     /// No attempt was made before.
     since: Timestamp,
+    /// The clock of a node that was asked later was behind that.
+    is_put_back: bool,
     /// All attempts were made in this epoch or before.
     epoch: Epoch,
     /// How often it was asked for again.
@@ -38,6 +79,12 @@ impl Client {
     pub fn has_repeated(&self) -> bool {
         self.repeats.as_ref().is_some_and(|r| r.times > 0)
     }
+
+    /// Whether a node that was asked later was behind with its clock, or did not know the time yet. Writes that had ended
+    /// before may then count as later ones.
+    fn knows_no_time(&self) -> bool {
+        self.repeats.as_ref().is_some_and(|r| r.is_put_back)
+    }
 }
 
 impl Run {
@@ -47,14 +94,15 @@ impl Run {
             return None;
         }
         let origin = self.origin_permitted(n);
-        if self.repeat_rng.is_none() {
+        if self.repeating.is_none() {
             return origin;
         }
         let since = self.reading(self.clients[n].node);
         let number = self.clients[n].asked;
         let request = RequestId { host: HostId(n as u64 + 1), number };
         let op = op.clone();
-        let repeats = Repeats { op, request, since, epoch: 0, times: 0, state: State::Asked };
+        let (is_put_back, epoch, times, state) = (false, 0, 0, State::Asked);
+        let repeats = Repeats { op, request, since, is_put_back, epoch, times, state };
         self.clients[n].repeats = Some(repeats);
         let asker = Asker { id: request, oldest: number };
         origin.or(Some(Origin { asker, again: None, permitted: 0 }))
@@ -71,7 +119,9 @@ impl Run {
         let epoch = self.world.map().epoch;
         let (node, next) = (self.clients[n].node, self.next_node(self.clients[n].node));
         let client = &mut self.clients[n];
-        let (Some(rng), Some(repeats)) = (&mut self.repeat_rng, &mut client.repeats) else {
+        let (Some(Repeating { rng, .. }), Some(repeats)) =
+            (&mut self.repeating, &mut client.repeats)
+        else {
             return false;
         };
         let open = client.op.is_some();
@@ -116,7 +166,7 @@ impl Run {
         }
         let node = self.clients[n].node;
         if !self.world.is_open(node) {
-            let waits = self.repeat_rng.as_mut().is_some_and(|r| r.u8(0..4) > 0);
+            let waits = self.repeating.as_mut().is_some_and(|r| r.rng.u8(0..4) > 0);
             if !waits || !self.world.belongs(node) {
                 self.clients[n].node = self.next_node(node);
             }
@@ -128,6 +178,7 @@ impl Run {
         let Some(repeats) = &mut client.repeats else { return };
         repeats.state = State::Asked;
         repeats.times += 1;
+        repeats.is_put_back |= now < repeats.since;
         repeats.since = repeats.since.min(now);
         let Repeats { request, since, epoch, .. } = *repeats;
         let op = repeats.op.clone();
@@ -138,6 +189,45 @@ impl Run {
         self.again.0 += 1;
         self.world.tell(|| format!("host {n} asks {node} again: request {}", request.number));
         self.world.host_by_name(node, asked, VOLUME, origin, op);
+    }
+
+    /// Whether a host may be told that nobody knows what became of its request: those who were to remember it may have
+    /// forgotten, and another write may have changed parity of it since. With deferred parity one disk alone may know.
+    pub(super) fn may_stay_unknown(&self, n: usize, pieces: &std::ops::Range<u32>) -> bool {
+        let excused = self.exposes
+            || self.beyond
+            || self.clients[n].knows_no_time()
+            || self.repeating.as_ref().is_some_and(|r| r.remembered < MANY);
+        let own = || pieces.clone().filter_map(|piece| self.ops.get(&piece));
+        let meets = |op: &Op, own: &Op| {
+            op.end.is_none_or(|end| end + APART >= own.start)
+                && !self.parity_of(&op.blocks).is_disjoint(&self.parity_of(&own.blocks))
+        };
+        let mut others = self.ops.values().filter(|op| op.did.writes() && !pieces.contains(&op.id));
+        self.may_be_unknown(n) && (excused || others.any(|op| own().any(|own| meets(op, own))))
+    }
+
+    /// All power goes at some time in a phase, and the disk of this node is replaced by a copy of itself.
+    pub(super) fn draw_blackout(
+        &mut self,
+        span: Nanos,
+        victim: Option<NodeId>,
+    ) -> Vec<(Nanos, Fault)> {
+        let f = self.options.faults;
+        let may = f.crashes && f.power && f.damage && self.volume.policy.is_journaled();
+        let rng = self.repeating.as_mut().and_then(|r| r.blackouts.as_mut());
+        let (Some(rng), Some(victim)) = (rng.filter(|_| may), victim) else { return Vec::new() };
+        let copied = rng.u64(0..span / 2);
+        let at = copied + rng.u64(0..span / 2);
+        let copy = (copied, Fault::Damage(victim, Damage::Copy));
+        vec![copy, (at, Fault::Power(Some(victim)))]
+    }
+
+    /// The sectors of parity that cover blocks: stripe, and sector of the unit.
+    fn parity_of(&self, blocks: &std::ops::Range<u64>) -> BTreeSet<(u64, u64)> {
+        let g = &self.volume.geometry;
+        let place = |at: u64| (at / g.stripe_bytes(), at % g.unit / SECTOR);
+        blocks.clone().map(|block| place(block * BLOCK)).collect()
     }
 
     /// The answer of a node that does not take part is none: the host asks another.

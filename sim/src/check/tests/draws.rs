@@ -26,8 +26,11 @@ pub const UNCONTROLLED: Options = Options { controller: Some(None), ..BY_THEMSEL
 /// What was drawn when no column calculated for others.
 pub const BY_THEMSELVES: Options = Options { columns: false, ..UNDIVIDED };
 
+/// The draw from before all power went while a disk was replaced by an older copy of itself.
+pub const LIT: Options = Options { latest: Latest::Relapses, ..Options::DEFAULT };
+
 /// The draw from before small writes were copied.
-pub const UNCOPIED: Options = Options { copies: Some(false), ..Options::DEFAULT };
+pub const UNCOPIED: Options = Options { copies: Some(false), ..LIT };
 
 /// The draw from before nodes left again just when they had what they missed.
 pub const LASTING: Options = Options { latest: Latest::HangsAnywhere, ..UNCOPIED };

@@ -48,7 +48,7 @@ impl Run {
         if f.power && m.rng.bool() {
             let at = m.rng.u64(0..m.span);
             match m.rng.u8(0..3) {
-                0 => self.plan(at, Fault::Power),
+                0 => self.plan(at, Fault::Power(None)),
                 _ => {
                     let soon = self.cluster().rng.u64(0..4 * MILLIS);
                     self.plan_member(at, MemberFault::Trap(false, Snap::Power, soon));

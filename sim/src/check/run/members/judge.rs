@@ -77,7 +77,7 @@ impl Run {
         for trap in sprung {
             // Whoever leads is found when it happens.
             match trap.snap {
-                Snap::Power => self.plan(trap.soon, Fault::Power),
+                Snap::Power => self.plan(trap.soon, Fault::Power(None)),
                 Snap::Kill(None, stays) => {
                     self.plan_member(trap.soon, MemberFault::KillLeader(false, stays));
                 }
