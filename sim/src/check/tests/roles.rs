@@ -37,3 +37,11 @@ fn a_key_that_is_not_checked_is_found() {
 fn an_answer_before_all_pieces_are_here_is_found() {
     assert!((6_000_000..6_000_100).any(|seed| fails(seed, Bug::MissingPiece, CONTROLLED)));
 }
+
+/// A request was asked for just after an epoch had begun whose time was ahead of its node's clock. It counted as older than
+/// all that the workers remembered.
+#[test]
+fn the_outcome_of_what_is_asked_for_when_an_epoch_begins_is_known() {
+    let options = Options { layout: "raid5".parse().ok(), ..Options::DEFAULT };
+    passed(683, options);
+}
