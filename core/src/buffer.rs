@@ -97,6 +97,14 @@ impl Buffer {
         bytes
     }
 
+    /// Several, one after the other, as one. With a length among them there is only a length.
+    pub fn joined(parts: &[Buffer]) -> Buffer {
+        match parts.iter().any(Buffer::is_length) {
+            true => Buffer::Length(parts.iter().map(Buffer::len).sum()),
+            false => Buffer::join(parts).into(),
+        }
+    }
+
     /// Its bytes, to be changed: where they are if nobody else has them, else as a copy.
     pub fn into_mut(self) -> BytesMut {
         match self {
@@ -166,6 +174,14 @@ mod tests {
         assert_ne!(Buffer::from(vec![0; 4]), Buffer::Length(4));
         assert_eq!(whole.crc(), Buffer::Length(1).crc());
         assert!(!whole.is_zero(), "what it holds is not known");
+    }
+
+    #[test]
+    fn several_are_one_after_the_other_and_with_lengths_only_a_length() {
+        let (two, zero) = (Buffer::from(vec![1, 2]), Buffer::Zero(1));
+        assert_eq!(Buffer::joined(&[two.clone(), zero]), Buffer::from(vec![1, 2, 0]));
+        assert_eq!(Buffer::joined(&[two, Buffer::Length(3)]), Buffer::Length(5));
+        assert!(Buffer::joined(&[]).is_empty());
     }
 
     #[test]

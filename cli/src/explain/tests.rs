@@ -32,6 +32,24 @@ fn a_small_write_costs_four_messages() {
 }
 
 #[test]
+fn a_copied_write_takes_one_round_trip_and_reads_nothing() {
+    let line = |more: &str| {
+        explained(&format!("write --layout raid5 --offset 0 --redundancy copied {more}"))
+    };
+    let totals = json!({
+        "disk_reads": 0, "disk_writes": 0, "journal_writes": 2,
+        "messages": 4, "wire_bytes": 8192, "round_trips": 1,
+    });
+    let copied = line("--length 4K").unwrap();
+    assert_eq!(copied["totals"], totals);
+    assert_eq!(copied["rows"][0]["strategy"], json!("small, copied, parity later"));
+    let long = line("--length 128K --stripe-unit 1M").unwrap();
+    assert_eq!(long["totals"]["disk_reads"], 2, "too long to be copied");
+    let error = line("--length 4K --journal off").unwrap_err().to_string();
+    assert!(error.contains("copies are in the journal"), "{error}");
+}
+
+#[test]
 fn where_parity_waits_a_small_write_marks_it_once() {
     let line = |more: &str| {
         explained(&format!("write --layout rs:4+2 --nodes 6 --offset 0 --length 4K {more}"))

@@ -264,6 +264,9 @@ fn describe(g: &Geometry, row: &WriteRow) -> String {
     if !row.waits().is_empty() && row.parities().is_empty() {
         return "only data, parity waits".to_string();
     }
+    if !row.copied.is_empty() {
+        return "small, copied, parity later".to_string();
+    }
     if row.parities().is_empty() {
         return format!("{strategy}, no parity");
     }

@@ -40,7 +40,7 @@ pub use read::{ReadPlan, ReadRow, runs};
 pub use span::{Span, Spans, accumulate, compose};
 pub use totals::Totals;
 pub use waiting::{cut, cuts_at_units, refreshed_together, refreshes, waiting};
-pub use write::{Waits, WritePlan, WriteRow};
+pub use write::{MOST_COPIED, Waits, WritePlan, WriteRow};
 
 use crate::layout::Geometry;
 use crate::policy::Commands;

@@ -42,6 +42,9 @@ impl From<ColumnSet> for Waits {
     }
 }
 
+/// The most bytes of a write that is kept as copies: each is written a second time by its fold.
+pub const MOST_COPIED: u64 = 64 << 10;
+
 /// The plan of one chunk of a write, or of the rebuilding of a column's part.
 #[derive(Clone, Debug, Hash)]
 pub struct WritePlan {
@@ -316,7 +319,7 @@ impl WriteRow {
         self.lo == 0 && self.hi == g.stripe_bytes()
     }
 
-    /// Whether the new content can be kept as copies: whole sectors of one unit, and all columns there.
+    /// Whether the new content can be kept as copies: a few whole sectors of one unit, and all columns there.
     fn can_be_copied(&self, g: &Geometry) -> bool {
         let (first, last) = self.units(g);
         let cover = self.cover(g, first);
@@ -324,6 +327,7 @@ impl WriteRow {
             && self.avoid.is_empty()
             && !self.is_whole(g)
             && cover == cover.sectors_out()
+            && cover.len() <= MOST_COPIED
             // A copy names its unit by a byte, and the last byte stands for all units.
             && first < usize::from(u8::MAX)
     }

@@ -11,15 +11,12 @@ use crate::node::outbox::Outbox;
 use crate::node::settle::waiting;
 use crate::node::worker::FoldOf;
 use crate::node::{Exposed, HostError, Task};
-use crate::plan::{self, Range, Span, Waits};
+use crate::plan::{self, MOST_COPIED, Range, Span, Waits};
 use crate::store::Kept;
 use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// For this time a refused deferral is not tried again.
 const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
-
-/// The most bytes of a write that is kept as copies.
-const MOST_COPIED: u64 = 64 << 10;
 
 /// Cuts a range that is zeroed where it is lost into jobs, one for each stripe unit.
 pub(super) fn accepting(volume: &Volume, range: Range, request: u64) -> Vec<Job> {

@@ -418,7 +418,7 @@ impl Worker {
         let run = &run[..run.len().min(left as usize)];
         let content =
             run.iter().filter_map(|copy| Some(self.store.copied(copy.sector, copy.kept)?.1));
-        let data: Buffer = Buffer::join(&content.collect::<Vec<_>>()).into();
+        let data = Buffer::joined(&content.collect::<Vec<_>>());
         let offset =
             placed.stripe * g.stripe_bytes() + u64::from(first.kept.unit) * g.unit + placed.within;
         let range = Bytes { offset, len: data.len() as u64 };

@@ -27,6 +27,12 @@ fn a_copied_write_takes_one_round_trip_and_reads_nothing() {
         assert!(without(whole, ColumnSet::EMPTY).is_empty(), "whole stripes need no copies");
         let lost = ColumnSet::of(g.layout.column_at(0, g.layout.parity_seat(0, 0)));
         assert!(without(range, lost).is_empty(), "where a disk is away");
+        let large = Geometry::new(g.layout, 2 * MOST_COPIED);
+        for (len, copied) in [(MOST_COPIED, parity), (MOST_COPIED + SECTOR, 0)] {
+            let range = Range { offset: 0, len };
+            let plan = WritePlan::deferring(&large, range, ColumnSet::EMPTY, policy, Waits::COPIED);
+            assert_eq!(plan.unwrap().rows[0].copied.len(), copied, "{len} bytes");
+        }
         if data > 1 {
             let two = Range { offset: U - SECTOR, len: 2 * SECTOR };
             assert!(without(two, ColumnSet::EMPTY).is_empty(), "of two units");
