@@ -47,6 +47,7 @@ pub const ENTRIES: &[Entry] = entries![
     "bst/contention",
     "bst/reordering",
     "bst/real",
+    "examples/copies",
     "examples/flash",
     "examples/parity-waits",
     "examples/replay",

@@ -211,6 +211,12 @@ fn a_real_array_on_emulated_disks_is_as_slow_as_they_are() {
     weft(&format!("sim {dir}/w.toml --world both --dir {dir} --set {set}")).unwrap();
     let shared = weft(&format!("{line} disks.per_bus=2 --world real --dir {dir}")).unwrap_err();
     assert!(shared.to_string().contains("disks.per_bus = 2: each emulated disk"), "{shared:#}");
+    let line = format!("sim {dir}/w.toml --world real --dir {dir} --set {set} nodes.journal=nvram");
+    let memory = weft(&line).unwrap_err();
+    assert!(
+        memory.to_string().contains("nodes.journal = nvram: a real node has its"),
+        "{memory:#}"
+    );
 }
 
 #[test]

@@ -7,7 +7,8 @@ use weft_core::layout::LayoutSpec;
 use weft_core::units::SECTOR;
 use weft_load::workload::Arrivals;
 use weft_sim::perf::{
-    Disks, Hosts, Links, Nodes, Ordering, Problem, Recovery, Roles, Store, System, WarmUp,
+    Disks, Hosts, JournalAt, Links, Nodes, Ordering, Problem, Recovery, Roles, Store, System,
+    WarmUp,
 };
 
 use super::hosts::longest;
@@ -28,6 +29,7 @@ pub const MEANINGLESS: &[&str] = &[
     "links",
     "hosts",
     "nodes.store",
+    "nodes.journal",
     "nodes.mips",
     "nodes.processors",
     "nodes.rounds",
@@ -52,8 +54,9 @@ pub fn essence(system: &System) -> Result<System> {
     let whole = if system.disks.emulated { &essence } else { system };
     let size = whole.volume_bytes().map_err(|p| anyhow!("{p}"))?;
     essence.volume.size_bytes = Some(size);
-    if !system.disks.emulated {
-        essence.disks = Disks::default();
+    match system.disks.emulated {
+        true => essence.nodes.journal = system.nodes.journal,
+        false => essence.disks = Disks::default(),
     }
     (essence.links, essence.hosts) = (Links::default(), Hosts::default());
     essence.recovery = Recovery::default();
@@ -146,6 +149,10 @@ fn check_emulated(system: &System) -> Result<(), Problem> {
             let expected = "each emulated disk is a device with its own bus; omit it";
             return Err(Problem::new(key, value, expected));
         }
+    }
+    if system.nodes.journal == JournalAt::Nvram {
+        let expected = "a real node has its journal on its disk; omit it, or give disk";
+        return Err(Problem::new("nodes.journal", "nvram", expected));
     }
     Ok(())
 }

@@ -49,9 +49,9 @@ pub use outcome::{Estimate, ExposureSummary, Outcome, RecoverySummary, Resource,
 pub use recovered::Recovered;
 pub use simulation::Simulation;
 pub use system::{
-    Arbitration, Commands, Disks, Fabric, Fault, FaultKind, Hierarchy, Hosts, Layout, Links,
-    Measure, MessageTimes, Nodes, Problem, RangeSpec, Recovery, RedundancySpec, Roles, Store,
-    Stripes, Switching, System, Torus, VolumeSpec,
+    Arbitration, Commands, Disks, Fabric, Fault, FaultKind, Hierarchy, Hosts, JournalAt, Layout,
+    Links, Measure, MessageTimes, Nodes, Problem, RangeSpec, Recovery, RedundancySpec, Roles,
+    Store, Stripes, Switching, System, Torus, VolumeSpec,
 };
 pub use timeline::{Lane, Parts, Piece, Span, Timeline, Traced};
 pub use warm_up::{PILOT, WarmUp};

@@ -71,6 +71,9 @@ pub const PARAMETERS: &[Parameter] = &[
     row("nodes.store", "", Range::Word(&["plain", "journalled"]), WEFT,
         "How a worker stores its content: plain, each block is written in place, as in the papers; \
          journalled, with journal, checksums and checkpoints, as real nodes do."),
+    row("nodes.journal", "", Range::Word(&["disk", "nvram"]), WEFT,
+        "With nodes.store = journalled: where a worker keeps its journal, on its disk or in a non-volatile \
+         memory. With nvram, writes of the journal take no time."),
     row("nodes.coalesce", "", Range::YesNo, TT,
         "With nodes.store = plain: whether a write's adjacent transfers on a disk are combined into one. \
          Otherwise each stripe unit is read and written by itself. A host's read asks a worker for one \
@@ -281,10 +284,11 @@ pub const PARAMETERS: &[Parameter] = &[
         "With nodes.store = journalled: whether a write commits once it is in the journals; otherwise \
          once it is in place."),
 
-    row("volume.redundancy.timing", "", Range::Word(&["immediate", "deferred", "never"]), AFRAID,
+    row("volume.redundancy.timing", "", Range::Word(&["immediate", "deferred", "never", "copied"]), AFRAID,
         "When the parity of a partly written stripe is computed: with each write, when its disk is idle \
          or a bound is reached, or never. With nodes.store = plain, marks are in a memory that costs \
-         nothing, as in the paper."),
+         nothing, as in the paper. With copied, parity's disks keep copies of small writes in their \
+         journals until parity has taken them in; it needs volume.journal, and has no bounds."),
     row("volume.redundancy.refresh", "", Range::Word(&["idle", "busy", "first"]), AFRAID,
         "When deferred parity is computed: while its disk is idle, also while hosts use it, or before \
          hosts' requests. recovery.at_once_busy says how much at once, and before hosts' requests \
@@ -312,7 +316,7 @@ pub const PARAMETERS: &[Parameter] = &[
          values of some keys of volume.redundancy; keys that are left out have the volume's values."),
     row("volume.ranges.to_bytes", "bytes", Range::Whole(1, 1 << 53), WEFT,
         "The byte after the last one of the range."),
-    row("volume.ranges.timing", "", Range::Word(&["immediate", "deferred", "never"]), WEFT,
+    row("volume.ranges.timing", "", Range::Word(&["immediate", "deferred", "never", "copied"]), WEFT,
         "When parity of the range is computed."),
     row("volume.ranges.refresh", "", Range::Word(&["idle", "busy", "first"]), WEFT,
         "When deferred parity of the range is computed."),
@@ -486,6 +490,8 @@ mod tests {
                     "host" | "controller" | "central" => "nodes.originators = 0\n",
                     "sstf" | "c-look" => "hosts.admits = 1\n",
                     "block" => "nodes.path.command = 1\n",
+                    "nvram" => "nodes.store = \"journalled\"\n",
+                    "copied" => "nodes.store = \"journalled\"\nvolume.journal = true\n",
                     "limited" => "volume.dispatch = \"commanded\"\n",
                     "torus" | "cut-through" | "store-and-forward" => "nodes.workers = 12\n",
                     "hierarchy" | "random" | "fcfs" => {

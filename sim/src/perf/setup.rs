@@ -1,19 +1,20 @@
 //! What a run begins with: its volume, its disks, how its nodes are run, and the requests of a trace.
 
 use std::io::Read;
+use std::ops::Range;
 
 use weft_core::cluster::{Extent, Volume};
 use weft_core::layout::Geometry;
 use weft_core::node::{FillRates, NodeConfig, Rebuilding, UNBOUNDED};
 use weft_core::store::{PlainConfig, StoreConfig, Superblock};
-use weft_core::units::{MILLIS, Nanos, NodeId, VolumeId};
+use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 use weft_load::random::Streams;
 use weft_load::trace::Pace;
 use weft_load::workload::{Asks, Requests};
 use weft_model::disk::{Disk, Model};
 use weft_model::spec::Device;
 
-use super::system::{Problem, Store, System};
+use super::system::{JournalAt, Problem, Store, System};
 
 pub(super) const VOLUME: VolumeId = VolumeId(1);
 
@@ -45,6 +46,17 @@ fn slot(system: &System) -> u64 {
     let rotates =
         system.disks.spec().is_ok_and(|spec| matches!(spec.device, Device::Mechanical(_)));
     if rotates { Superblock::ROTATING_SLOT } else { Superblock::SLOT }
+}
+
+/// The bytes of each disk that its node has in NVRAM instead: those of the journal, or none.
+pub(super) fn nvram(system: &System, disk_bytes: u64) -> Range<u64> {
+    let (slot, journal) = (slot(system), Superblock::JOURNAL);
+    if system.nodes.journal == JournalAt::Disk {
+        return 0..0;
+    }
+    let superblock = Superblock::divide_in(slot, 0, 0, 1, disk_bytes / SECTOR, journal);
+    let sectors = superblock.map_or(0..0, |sb| sb.journal_start()..sb.index_start());
+    sectors.start * SECTOR..sectors.end * SECTOR
 }
 
 /// How nodes are run here: no request is cut, nobody loses patience.

@@ -29,8 +29,8 @@ use weft_model::disk::Model;
 pub use faults::{Fault, FaultKind, Recovery};
 use fit::within;
 pub use hardware::{
-    Arbitration, Commands, Disks, Fabric, Hierarchy, Hosts, Links, MessageTimes, Nodes, Roles,
-    Store, Switching, Torus,
+    Arbitration, Commands, Disks, Fabric, Hierarchy, Hosts, JournalAt, Links, MessageTimes, Nodes,
+    Roles, Store, Switching, Torus,
 };
 
 pub use ranges::RangeSpec;

@@ -11,7 +11,7 @@ use weft_load::stats::Level;
 use weft_load::workload::{Arrivals, Generator};
 use weft_model::disk::{Disk, Model};
 
-use super::super::setup::{config, disks, of_trace, replay, volume};
+use super::super::setup::{config, disks, nvram, of_trace, replay, volume};
 use super::super::system::{Fabric, Problem};
 use super::environment::AtFirst;
 use super::*;
@@ -43,8 +43,7 @@ impl Simulation {
         let volume = Arc::new(volume(system, system.data_bytes()?)?);
         let volume_bytes = volume.size;
         let workload = &system.workload;
-        let generator = Generator::new(workload, volume_bytes);
-        let generator = generator.map_err(|p| p.within("workload"))?;
+        let generator = Generator::new(workload, volume_bytes).map_err(|p| p.within("workload"))?;
         let workers = usize::from(system.nodes.workers);
         let count = workers + system.nodes.diskless() + diskless::count(system);
         let gap = gap(&volume);
@@ -61,6 +60,7 @@ impl Simulation {
                 .checked_sub(first_disk)
                 .filter(|n| *n < workers)
                 .map(|n| ((n % devices) as u32, (n / devices) as u64 * disk_bytes)),
+            nvram: nvram(system, disk_bytes),
             soon: None,
             life: 0,
         };

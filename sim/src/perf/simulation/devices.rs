@@ -45,6 +45,18 @@ impl Device {
     }
 }
 
+impl Place {
+    /// Whether what an operation reads or writes is in NVRAM, where it needs no flush either.
+    fn has_in_nvram(&self, op: &DiskOp) -> bool {
+        match op {
+            DiskOp::Read { offset, .. } | DiskOp::Write { offset, .. } => {
+                self.nvram.contains(offset)
+            }
+            DiskOp::Flush | DiskOp::Discard { .. } => false,
+        }
+    }
+}
+
 /// Numbers of disk operations are told apart by their nodes, above this bit.
 const NODE_BIT: u32 = 48;
 /// Tells a write of a journalled store that is done when a flush after it is.
@@ -57,7 +69,7 @@ impl Simulation {
     pub(super) fn disk_begins(&mut self, node: u32, request: DiskRequest) {
         let now = self.queue.now();
         let place = &self.places[node as usize];
-        let in_memory = self.system.disks.in_memory;
+        let in_memory = self.system.disks.in_memory || place.has_in_nvram(&request.op);
         let Some((device, first)) = place.disk.filter(|_| !in_memory) else {
             // Nothing is on a node without disk: only a flush can come. Memory answers at once.
             let data = match request.op {

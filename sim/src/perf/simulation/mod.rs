@@ -5,6 +5,7 @@ use asking::AskedRequest;
 use devices::{Device, SharedBus};
 use driver::Driver;
 use failing::Failing;
+use std::ops::Range;
 use std::sync::Arc;
 use weft_core::Buffer;
 
@@ -75,6 +76,8 @@ struct Place {
     life: u32,
     /// The device that its disk is a part of, and the part's first byte.
     disk: Option<(u32, u64)>,
+    /// The bytes of that disk that are in NVRAM instead.
+    nvram: Range<u64>,
     /// What it has put off, and until when, if its processor works in rounds.
     soon: Option<Nanos>,
 }

@@ -3,6 +3,7 @@
 
 use weft_core::node::{HostOp, NodeConfig};
 use weft_core::plan::Range;
+use weft_core::policy::Timing;
 use weft_core::store::Superblock;
 use weft_core::units::MILLIS;
 use weft_load::Kind;
@@ -14,7 +15,7 @@ use weft_load::random::Streams;
 use super::super::setup::{VOLUME, volume};
 use super::*;
 use crate::disk::Asked;
-use crate::perf::{Measure, PathLengths, WarmUp};
+use crate::perf::{JournalAt, Measure, Nodes, PathLengths, WarmUp};
 use crate::world::World;
 
 /// Five nodes on flash under a closed load of one host, with nothing that costs time but disks.
@@ -67,6 +68,34 @@ fn a_write_of_the_journalled_store_waits_for_what_real_ones_wait_for() {
     // A read finds all of the table in memory.
     let reads = run(&journalled(system(4096, 1.0, 1)));
     assert_eq!(reads.work.disk_starts, reads.work.requests);
+}
+
+/// A copied write waits for one access of two disks, where parity at once waits for a read before that; and for no disk if the
+/// journal is in NVRAM.
+#[test]
+fn a_copied_write_waits_for_its_journals_alone() {
+    let of = |timing: Timing, journal: JournalAt| {
+        let mut system = journalled(system(4096, 0.0, 1));
+        // Copies are folded in pauses.
+        system.workload.arrivals =
+            Arrivals::Closed { population: 1, think: Think::ConstantUs(200_000.0) };
+        (system.volume.journal, system.volume.redundancy.timing) = (true, timing);
+        system.nodes.journal = journal;
+        mean_us(&run(&system))
+    };
+    let [at_once, copied] =
+        [Timing::Immediate, Timing::Copied].map(|timing| of(timing, JournalAt::Disk));
+    assert!((75.0..125.0).contains(&copied), "{copied}");
+    assert!((1.6..2.4).contains(&(at_once / copied)), "{at_once} and {copied}");
+    let [at_once, copied] =
+        [Timing::Immediate, Timing::Copied].map(|timing| of(timing, JournalAt::Nvram));
+    assert!((75.0..125.0).contains(&at_once) && copied < 1.0, "{at_once} and {copied}");
+    let plain = System {
+        nodes: Nodes { journal: JournalAt::Nvram, ..Nodes::default() },
+        ..system(4096, 0.0, 1)
+    };
+    let refused = plain.check().unwrap_err().to_string();
+    assert!(refused.starts_with("nodes.journal = nvram: there is no journal"), "{refused}");
 }
 
 /// Requests before those that are counted: to begin with, the journals of nodes that have been filled

@@ -6,7 +6,7 @@ use weft_load::workload::{Arrivals, Problem, Spacing, Think};
 use weft_model::schedule::Policy as Scheduler;
 use weft_model::spec::{Device, Spec, Start};
 
-use super::{Arbitration, Commands, Fabric, MessageTimes, Roles, Store, System};
+use super::{Arbitration, Commands, Fabric, JournalAt, MessageTimes, Roles, Store, System};
 use crate::perf::parameters;
 
 /// Nodes that timestamps can tell apart.
@@ -121,6 +121,10 @@ impl System {
         if self.volume.journal {
             let expected = "there is no journal; give nodes.store = journalled, or false";
             return Err(Problem::new("volume.journal", true, expected));
+        }
+        if self.nodes.journal == JournalAt::Nvram {
+            let expected = "there is no journal; give nodes.store = journalled, or disk";
+            return Err(Problem::new("nodes.journal", "nvram", expected));
         }
         Ok(())
     }

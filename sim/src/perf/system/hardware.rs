@@ -59,6 +59,17 @@ pub enum Store {
     Journalled,
 }
 
+/// Where a worker keeps its journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum JournalAt {
+    /// On its disk, before the data.
+    #[default]
+    Disk,
+    /// In a memory that survives a loss of power, and takes no time.
+    Nvram,
+}
+
 /// The nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -75,6 +86,8 @@ pub struct Nodes {
     pub lock_servers: u32,
     /// How a worker keeps what is on its disk.
     pub store: Store,
+    /// Where a worker whose store is journalled keeps the journal.
+    pub journal: JournalAt,
     /// Whether a worker whose store is plain puts neighbouring transfers together.
     pub coalesce: bool,
     /// Millions of instructions that a processor does in a second.
@@ -134,6 +147,7 @@ impl Default for Nodes {
             originators: 4,
             lock_servers: 1,
             store: Store::Plain,
+            journal: JournalAt::Disk,
             coalesce: true,
             mips: 10.0,
             processors: None,

@@ -1,7 +1,7 @@
 //! When parity is computed, and within which bounds it may wait (AFRAID), as scenarios say it.
 
 use serde::{Deserialize, Serialize};
-use weft_core::policy::{Redundancy, Refresh, Start, Timing};
+use weft_core::policy::{Dispatch, Ordering, Redundancy, Refresh, Start, Timing, Valued};
 use weft_load::workload::Problem;
 
 use super::fit::within;
@@ -12,7 +12,7 @@ use crate::perf::{by_word, setup};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedundancySpec {
-    /// With each write, later, or not at all.
+    /// With each write, later, later with copies until then, or not at all.
     #[serde(with = "by_word")]
     pub timing: Timing,
     /// When parity that waits is computed.
@@ -82,32 +82,31 @@ impl RedundancySpec {
 }
 
 impl System {
-    /// Refuses parity that waits where there is none, or no mark of it would last, and what disks cannot achieve.
+    /// Refuses parity that comes later where there is none, or where no mark or copy would last, and what disks cannot achieve.
     pub(super) fn check_redundancy(&self) -> Result<(), Problem> {
         let spec = &self.volume.redundancy;
         spec.check_values()?;
         let volume = setup::volume(self, self.data_bytes()?)?;
         self.check_ranges(&volume)?;
-        let Some((key, timing)) = self.deferring() else { return Ok(()) };
-        let refuse = |expected: &str| {
-            let word = weft_core::policy::Valued::word(timing);
-            Err(Problem::new(&key, word, expected))
-        };
-        if !volume.geometry.is_redundant() {
-            return refuse("volume.layout has no parity; give a layout with parity, or immediate");
-        }
-        if !volume.policy.commit.is_voted() {
-            return refuse(
-                "without votes no node knows whether parity was marked; give volume.commit = late, or immediate",
-            );
-        }
-        if self.nodes.store == Store::Journalled && !self.volume.journal {
-            return refuse(
-                "a mark is in the journal first; give volume.journal = true, or immediate",
-            );
+        let mut defers = false;
+        for (key, timing) in self.timings() {
+            let expected = match timing {
+                Timing::Immediate => None,
+                _ if !volume.geometry.is_redundant() => {
+                    Some("volume.layout has no parity; give a layout with parity, or immediate")
+                }
+                Timing::Copied => self.no_copies_because(),
+                Timing::Deferred | Timing::Never => {
+                    defers = true;
+                    self.no_marks_because()
+                }
+            };
+            if let Some(expected) = expected {
+                return Err(Problem::new(&key, timing.word(), expected));
+            }
         }
         let most = volume.rates().protected_h;
-        match spec.mttdl_h.filter(|hours| *hours as f64 > most) {
+        match spec.mttdl_h.filter(|hours| defers && *hours as f64 > most) {
             Some(hours) => {
                 let expected = format!("immediate parity achieves {most:.0}; give at most that");
                 Err(Problem::new("volume.redundancy.mttdl_h", hours, expected))
@@ -115,17 +114,50 @@ impl System {
             None => Ok(()),
         }
     }
-}
 
-impl System {
-    /// Where parity waits, or is not computed: the first key that says so, and what it says.
-    fn deferring(&self) -> Option<(String, Timing)> {
+    /// Why parity cannot be marked, and what would do.
+    fn no_marks_because(&self) -> Option<&'static str> {
+        if !self.volume.commit.is_voted() {
+            return Some(
+                "without votes no node knows whether parity was marked; give volume.commit = late, or immediate",
+            );
+        }
+        (self.nodes.store == Store::Journalled && !self.volume.journal)
+            .then_some("a mark is in the journal first; give volume.journal = true, or immediate")
+    }
+
+    /// Why writes cannot be kept as copies, and what would do.
+    fn no_copies_because(&self) -> Option<&'static str> {
+        let volume = &self.volume;
+        if !volume.journal {
+            return Some(
+                "copies are in the journal; give nodes.store = journalled and volume.journal = true, or immediate",
+            );
+        }
+        if !volume.commit.is_voted() {
+            return Some(
+                "without votes no node knows whether a copy was kept; give volume.commit = late, or immediate",
+            );
+        }
+        if volume.ordering != Ordering::Timestamps {
+            return Some(
+                "copies are put into parity at timestamps; give volume.ordering = timestamps, or immediate",
+            );
+        }
+        let is_commanded = volume.dispatch == Dispatch::Commanded;
+        (self.nodes.roles.is_controlled() || is_commanded).then_some(
+            "the node that a host uses sends the copies; give nodes.roles = array and volume.dispatch = collaborative, \
+             or immediate",
+        )
+    }
+
+    /// When parity is computed in the volume, and in its ranges, each by its key.
+    fn timings(&self) -> impl Iterator<Item = (String, Timing)> + '_ {
         let of_volume = ("volume.redundancy.timing".to_string(), self.volume.redundancy.timing);
         let of_range = |(n, range): (usize, &RangeSpec)| {
             range.timing.map(|timing| (format!("volume.ranges[{n}].timing"), timing))
         };
-        let of_ranges = self.volume.ranges.iter().enumerate().filter_map(of_range);
-        std::iter::once(of_volume).chain(of_ranges).find(|(_, timing)| *timing != Timing::Immediate)
+        std::iter::once(of_volume).chain(self.volume.ranges.iter().enumerate().filter_map(of_range))
     }
 }
 
@@ -155,6 +187,35 @@ mod tests {
             let said = problem(&format!("{deferred}{more}")).unwrap();
             assert!(said.contains(why), "{said}");
         }
+    }
+
+    #[test]
+    fn what_does_not_go_with_copies_is_refused() {
+        let journal = "nodes.store = \"journalled\"\nvolume.journal = true\n";
+        let of = |more: &str| problem(&format!("volume.redundancy.timing = \"copied\"\n{more}"));
+        assert_eq!(of(journal), None);
+        let said = of("").unwrap();
+        assert!(
+            said.starts_with("volume.redundancy.timing = copied: copies are in the journal"),
+            "{said}"
+        );
+        assert!(said.contains("give nodes.store = journalled and volume.journal = true"), "{said}");
+        for (more, why) in [
+            ("volume.layout = \"raid0\"", "volume.layout has no parity"),
+            ("volume.commit = \"none\"", "with commit=late"),
+            ("volume.ordering = \"sequencer\"", "give volume.ordering = timestamps"),
+            ("volume.dispatch = \"commanded\"", "give nodes.roles = array"),
+            ("nodes.roles = \"central\"\nnodes.originators = 0", "give nodes.roles = array"),
+        ] {
+            let said = of(&format!("{journal}{more}")).unwrap();
+            assert!(said.contains(why), "{said}");
+        }
+        let range = "nodes.workers = 5\n[[volume.ranges]]\nfrom_bytes = 0\nto_bytes = 16384\ntiming = \"copied\"";
+        let said = problem(range).unwrap();
+        assert!(said.contains("volume.ranges[0].timing = copied: copies are in"), "{said}");
+        assert_eq!(problem(&format!("{journal}{range}")), None);
+        let said = problem(&format!("{journal}volume.commit = \"none\"\n{range}")).unwrap();
+        assert!(said.contains("without votes"), "{said}");
     }
 
     /// `[[volume.ranges]]`, with stripes of 16 KiB.
