@@ -40,7 +40,7 @@ fn relative(row: &Row, rows: &[Row]) -> Option<Row> {
 fn mean(row: &Row, rows: &[Row]) -> Option<Row> {
     let is_mean_of = |r: &&Row| {
         (r.experiment, r.metric) == (row.experiment, row.metric)
-            && of(&r.point, "policy") == of(&row.point, "policy")
+            && ["system", "policy"].iter().all(|key| of(&r.point, key) == of(&row.point, key))
     };
     let all: Vec<&Row> = rows.iter().filter(is_mean_of).collect();
     let is_first = all.first().is_some_and(|first| first.point == row.point);

@@ -8,14 +8,15 @@ mod derived;
 mod workloads;
 
 use weft_core::exposure::{self, COVERAGE, DISK_MTTF_RAW_H, Disks as Failing, Rates};
-use weft_core::policy::Timing;
+use weft_core::policy::{Timing, Valued};
 use weft_load::workload::{Addresses, Arrivals, Requests, Trace, Workload};
 use weft_model::schedule::Policy as Scheduler;
 
 use super::{Case, Effort, Evaluation, Metric, Point, Setting, Value};
 use crate::perf::{
-    CalculatedAt, Commit, Disks, Fabric, Hosts, Layout, Links, Measure, Nodes, Ordering, Outcome,
-    PathLengths, Recovery, RedundancySpec, Roles, Stripes, System, VolumeSpec, WarmUp,
+    CalculatedAt, Commit, Disks, Fabric, Hosts, JournalAt, Layout, Links, Measure, Nodes, Ordering,
+    Outcome, PathLengths, Recovery, RedundancySpec, Roles, Store, Stripes, System, VolumeSpec,
+    WarmUp,
 };
 use workloads::{Load, WORKLOADS};
 
@@ -90,9 +91,12 @@ enum When {
     Baseline,
     /// MTTDL_x: so, as long as so many hours are achieved.
     Target(u64, &'static str),
+    /// Not the paper's: with Weft's journal, there.
+    Journalled(JournalAt, Timing),
 }
 
 impl When {
+    /// Those of the paper.
     const ALL: [When; 10] = [
         When::Never,
         When::Immediate,
@@ -106,11 +110,23 @@ impl When {
         When::Target(500_000_000, "mttdl-500M"),
     ];
 
+    /// Those with a journal. Copies are in it, so they are compared with the others that have one.
+    const JOURNALLED: [When; 6] = [
+        When::Journalled(JournalAt::Disk, Timing::Immediate),
+        When::Journalled(JournalAt::Disk, Timing::Deferred),
+        When::Journalled(JournalAt::Disk, Timing::Copied),
+        When::Journalled(JournalAt::Nvram, Timing::Immediate),
+        When::Journalled(JournalAt::Nvram, Timing::Deferred),
+        When::Journalled(JournalAt::Nvram, Timing::Copied),
+    ];
+
     fn system(self) -> &'static str {
         match self {
             When::Never => "raid0",
             When::Immediate => "raid5",
             When::Baseline | When::Target(..) => "afraid",
+            When::Journalled(JournalAt::Disk, _) => "journal-on-disk",
+            When::Journalled(JournalAt::Nvram, _) => "journal-in-nvram",
         }
     }
 
@@ -120,6 +136,7 @@ impl When {
             When::Immediate => "immediate",
             When::Baseline => "baseline",
             When::Target(_, name) => name,
+            When::Journalled(_, timing) => timing.word(),
         }
     }
 
@@ -129,8 +146,24 @@ impl When {
             When::Immediate => (Timing::Immediate, None),
             When::Baseline => (Timing::Deferred, None),
             When::Target(hours, _) => (Timing::Deferred, Some(hours)),
+            When::Journalled(_, timing) => (timing, None),
         };
         RedundancySpec { timing, mttdl_h, idle_ms: IDLE_MS, ..RedundancySpec::default() }
+    }
+
+    /// The controller and the nodes with disks. Copies are sent by the node that a host uses: then the controller is such a node,
+    /// and each disk judges by itself whether it is idle.
+    fn nodes(self, workers: u16) -> Nodes {
+        let roles = match self {
+            When::Journalled(_, Timing::Immediate | Timing::Copied) => Roles::Array,
+            _ => Roles::Central,
+        };
+        let (store, journal) = match self {
+            When::Journalled(at, _) => (Store::Journalled, at),
+            _ => (Store::Plain, JournalAt::Disk),
+        };
+        let path = PathLengths::NONE;
+        Nodes { workers, roles, originators: 0, store, journal, path, ..Nodes::default() }
     }
 }
 
@@ -162,20 +195,19 @@ fn experiment(name: &'static str, effort: Effort) -> Vec<Case> {
         Case { experiment: name, point, system: system(load, when, effort), metrics }
     };
     let loads = if name == "table-1" { &WORKLOADS[..1] } else { &WORKLOADS[..] };
-    let whens = if name == "table-1" { &When::ALL[1..2] } else { &When::ALL[..] };
-    loads.iter().flat_map(|load| whens.iter().map(|when| case(load, *when))).collect()
+    let (whens, more): (&[When], &[When]) = match name {
+        "table-1" => (&When::ALL[1..2], &[]),
+        "figure-3" => (&When::ALL, &When::JOURNALLED),
+        _ => (&When::ALL, &[]),
+    };
+    let of = |load| whens.iter().chain(more).map(move |when| case(load, *when));
+    loads.iter().flat_map(of).collect()
 }
 
 /// The array of section 4.1 under a workload.
 fn system(load: &Load, when: When, effort: Effort) -> System {
     System {
-        nodes: Nodes {
-            workers: load.disks,
-            roles: Roles::Central,
-            originators: 0,
-            path: PathLengths::NONE,
-            ..Nodes::default()
-        },
+        nodes: when.nodes(load.disks),
         disks: Disks {
             model: "hp-c3325".to_string(),
             scheduler: Scheduler::Fcfs,
@@ -198,6 +230,7 @@ fn system(load: &Load, when: When, effort: Effort) -> System {
             // Parity that waits needs votes; they take no time here.
             commit: Commit::Late,
             ordering: Ordering::Timestamps,
+            journal: matches!(when, When::Journalled(..)),
             redundancy: when.spec(),
             ..VolumeSpec::default()
         },
