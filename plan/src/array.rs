@@ -51,6 +51,7 @@ impl Array {
         let boxes = boxes(spec, design, &geometry).map_err(|(key, problem)| fail(key, problem))?;
         let (unit, units) =
             units(spec, design, geometry, boxes).map_err(|(key, problem)| fail(key, problem))?;
+        check_copied(design, &unit.geometry).map_err(|(key, problem)| fail(key, problem))?;
         let waiting = waiting(design, &unit, units).map_err(|(key, problem)| fail(key, problem))?;
         let mut array = Array {
             unit,
@@ -175,6 +176,25 @@ fn units(
     Ok((Unit { geometry, disks, boxes, extents: extents as usize, column_bytes }, 1))
 }
 
+/// Refuses copies where no parity would take them in, or none is left to do it later.
+fn check_copied(design: &Design, geometry: &Geometry) -> Result<(), Wrong> {
+    if design.copied.is_none() {
+        return Ok(());
+    }
+    if !geometry.is_redundant() {
+        let problem = format!("{} has no parity whose disks keep copies; omit this", design.layout);
+        return Err(("copied", problem));
+    }
+    let conflicts =
+        |with: &str| Err(("copied", format!("conflicts with {with}; omit one of them")));
+    match (design.deferred, design.requests_s) {
+        (Some(_), _) => conflicts("deferred"),
+        // It says nothing but what requests cost.
+        (None, Some(_)) => conflicts("requests_s"),
+        (None, None) => Ok(()),
+    }
+}
+
 /// What waits for its parity, and what it bears.
 fn waiting(design: &Design, unit: &Unit, units: usize) -> Result<Waiting, Wrong> {
     let Some(deferred) = design.deferred else { return Ok(Waiting::default()) };
@@ -282,6 +302,19 @@ mod tests {
             (
                 "[[designs]]\nlayout = \"raid0\"\ndisks = 5\ndeferred = { unprotected_share = 0.1, lag_bytes = 1 }",
                 "raid0 has no parity to defer",
+            ),
+            (
+                "[[designs]]\nlayout = \"raid0\"\ndisks = 5\ncopied = {}",
+                "raid0 has no parity whose disks keep copies",
+            ),
+            (
+                "[[designs]]\nlayout = \"raid5\"\ndisks = 5\ncopied = {}\n\
+                 deferred = { unprotected_share = 0.1, lag_bytes = 1 }",
+                "copied: conflicts with deferred",
+            ),
+            (
+                "[[designs]]\nlayout = \"raid5\"\ndisks = 5\ncopied = {}\nrequests_s = 10",
+                "copied: conflicts with requests_s",
             ),
             (
                 "[[designs]]\nlayout = \"raid6\"\ndisks = 5\n\

@@ -330,6 +330,8 @@ pub struct Design {
     pub unit_bytes: u64,
     /// Parity that waits.
     pub deferred: Option<Deferred>,
+    /// Small writes that parity takes in later, and whose copies its disks keep until then.
+    pub copied: Option<Copied>,
     /// Designs that say the same here are one line in the figures: one array under several policies.
     pub curve: Option<String>,
     /// Requests in a second that were measured or simulated, instead of what the plans of requests come to.
@@ -356,6 +358,16 @@ pub struct Deferred {
     /// Parities that do not wait.
     #[serde(default)]
     pub immediate_parities: usize,
+}
+
+/// Writes that are copied: nothing is exposed, and each copy is written a second time by its fold.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Copied {
+    /// Folds under load for each copied write: 1 if the load never pauses, 0 if all wait until it does. Fewer where copies are
+    /// replaced before they are folded.
+    #[serde(default = "always")]
+    pub folds_per_write: f64,
 }
 
 /// A file that cannot be used.

@@ -34,6 +34,12 @@ pub fn simulate(spec: &mut Spec) -> Result<()> {
                  [\"volume.redundancy.timing=deferred\"], or give a measured requests_s"
             );
         }
+        if design.copied.is_some() {
+            bail!(
+                "designs[{n}].copied: copies are simulated; set volume.redundancy.timing=copied instead, as in set = \
+                 [\"volume.redundancy.timing=copied\"], or omit [simulate]"
+            );
+        }
         let measured = run(&simulate, spec, n, &array).with_context(|| format!("designs[{n}]"))?;
         let group = array.unit.disks == array.unit.width();
         let rate = measured.recovered.rebuild_mb_s.map(|m| m.mean).filter(|r| group && *r > 0.0);
@@ -126,6 +132,9 @@ mod tests {
         let (none, immediate_h, _) = of("");
         let (waits, deferred_h, requests_s) = of(deferred);
         let (_, never_h, _) = of("\"volume.redundancy.timing=never\"");
+        let journal = "\"nodes.store=journalled\", \"volume.journal=true\"";
+        let (no_lag, copied_h, _) = of(&format!("{journal}, \"volume.redundancy.timing=copied\""));
+        assert_eq!((no_lag, copied_h), (None, immediate_h), "copies expose nothing");
         assert_eq!(none, None);
         let waits = waits.expect("it was exposed");
         assert!(waits.unprotected_share > 0.0 && waits.unprotected_share < 1.0, "{waits:?}");
@@ -151,6 +160,12 @@ mod tests {
                 ONE,
                 "deferred = { unprotected_share = 0.1, lag_bytes = 1 }",
                 "set volume.redundancy instead",
+            ),
+            (ONE, "copied = {}", "set volume.redundancy.timing=copied instead"),
+            (
+                ONE,
+                "set = [\"volume.redundancy.timing=copied\"]",
+                "give nodes.store = journalled and volume.journal = true",
             ),
             (ONE, "set = [\"volume.redundancy.timing=sometimes\"]", "volume.redundancy.timing"),
             (ONE, "requests_s = 5\nset = [\"links.mb_s=10\"]", "omit one of them"),

@@ -174,6 +174,10 @@ fn bad_files_are_refused_with_what_would_do() {
         let problem = Spec::parse(&format!("{text}\n{design}")).unwrap_err().to_string();
         assert!(problem.contains(why), "{problem}");
     }
+    let copied =
+        format!("disks = {{ size_gb = 1, mttf_h = 1e6 }}\n{design}copied.folds_per_write = 2");
+    let problem = Spec::parse(&copied).unwrap_err().to_string();
+    assert!(problem.contains("designs[0].copied.folds_per_write: 2 is not"), "{problem}");
     assert!(Spec::parse("= 1").unwrap_err().to_string().starts_with("line 1: "));
     let none = Spec::parse("designs = []\ndisks = { size_gb = 1, mttf_h = 1e6 }").unwrap_err();
     assert!(none.to_string().contains("one [[designs]] or more"), "{none}");

@@ -155,5 +155,8 @@ fn designs(spec: &Spec, bounds: &mut Bounds) {
             bounds.share(&key("deferred.unprotected_share"), deferred.unprotected_share);
             bounds.not_negative(&key("deferred.lag_bytes"), deferred.lag_bytes);
         }
+        if let Some(copied) = design.copied {
+            bounds.share(&key("copied.folds_per_write"), copied.folds_per_write);
+        }
     }
 }
