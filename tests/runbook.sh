@@ -126,7 +126,8 @@ machine_died() {
     nodes_are 1 '0, 1, 2, 3, 4, 5, 6, 7, 10, 11'
     same 5
     ip -n "$SPACE-switch" link set p14 up
-    inside 14 "$WEFT" node --config "$T/14/etc/box5.toml" >"$T/log-old" 2>&1 & echo $! >"$T/pid14"
+    # Not by a function: then this number would be that of a shell.
+    nsenter --net="/run/netns/$SPACE-14" "$WEFT" node --config "$T/14/etc/box5.toml" >"$T/log-old" 2>&1 & echo $! >"$T/pid14"
     wait_until eval "inside 14 '$WEFT' status --dir '$T/14/lib/box5' | grep 'join again'"
     healthy 1
     kill -9 "$(cat "$T/pid14")"
