@@ -101,8 +101,7 @@ impl JournalStore {
             let above = over.deltas.iter().all(|d| d.0 >= content);
             assert!(above, "sector {sector} has a delta from before its content");
         }
-        let is_copy = |w: &&Write| w.changes().iter().any(|change| change.kind.is_copy());
-        self.copies.check(self.writes.values().filter(is_copy).count());
+        self.copies.check(self.writes.iter().map(|(ts, write)| (*ts, write.changes())));
         for copy in self.copies.all() {
             let has_place = self.slots.place_of(copy.sector).is_some() || self.has_lost_claims();
             assert!(has_place, "{copy:?} has no place to go to");

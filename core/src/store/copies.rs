@@ -40,19 +40,21 @@ pub(super) struct Copies {
     /// By sector, data unit and volume.
     kept: BTreeMap<(u64, Kept), (Timestamp, Buffer)>,
     by_age: BTreeSet<Copy>,
-    /// How many undecided writes may become copies.
-    coming: usize,
+    /// Undecided writes that may become copies, and how many sectors each.
+    coming: BTreeMap<Timestamp, u64>,
 }
 
 impl Copies {
     /// A write is undecided.
-    pub fn comes(&mut self, changes: &[Change]) {
-        self.coming += usize::from(changes.iter().any(|change| change.kind.is_copy()));
+    pub fn comes(&mut self, ts: Timestamp, changes: &[Change]) {
+        if let Some(sectors) = sectors_to_copy(changes) {
+            self.coming.insert(ts, sectors);
+        }
     }
 
     /// A write is undecided no more.
-    pub fn decided(&mut self, changes: &[Change]) {
-        self.coming -= usize::from(changes.iter().any(|change| change.kind.is_copy()));
+    pub fn decided(&mut self, ts: Timestamp) {
+        self.coming.remove(&ts);
     }
 
     fn put(
@@ -93,8 +95,10 @@ impl Copies {
         kept.map(|((sector, kept), (ts, _))| Copy { ts: *ts, sector: *sector, kept: *kept })
     }
 
-    /// Checks that each copy is known by its place and by its age, and how many more may come.
-    pub fn check(&self, coming: usize) {
+    /// Checks that each copy is known by its place and by its age, and which of these writes may become copies.
+    pub fn check<'a>(&self, undecided: impl Iterator<Item = (Timestamp, &'a [Change])>) {
+        let copies = |(ts, changes)| Some((ts, sectors_to_copy(changes)?));
+        let coming: BTreeMap<Timestamp, u64> = undecided.filter_map(copies).collect();
         assert_eq!(self.coming, coming, "undecided writes that may become copies");
         let kept = self.among(0..u64::MAX).collect::<BTreeSet<Copy>>();
         assert_eq!(kept, self.by_age, "copies by place are those by age");
@@ -131,6 +135,12 @@ impl Copies {
     pub fn next(&self, sectors: Range<u64>) -> Option<u64> {
         self.among(sectors).next().map(|copy| copy.sector)
     }
+}
+
+/// How many sectors a write keeps as copies, if it does.
+fn sectors_to_copy(changes: &[Change]) -> Option<u64> {
+    let copies = changes.iter().filter(|change| change.kind.is_copy()).map(Change::count);
+    Some(copies.sum()).filter(|sectors| *sectors > 0)
 }
 
 impl JournalStore {
@@ -179,7 +189,8 @@ impl JournalStore {
     /// copies that are undecided have no effect: after a crash a disk may hear of them later.
     pub(super) fn fold(&mut self, ts: Timestamp, sectors: Range<u64>, unit: u8) -> Vec<Timestamp> {
         let is_of = |other: u8| unit == ChangeKind::EVERY_UNIT || unit == other;
-        for (_, earlier) in self.writes.range_mut(..ts).filter(|(_, w)| w.is_undecided()) {
+        for earlier in self.copies.coming.range(..ts).map(|(earlier, _)| earlier) {
+            let earlier = self.writes.get_mut(earlier).expect("an undecided write");
             let copied = earlier
                 .changes()
                 .iter()
@@ -224,9 +235,8 @@ impl JournalStore {
     /// little of the journal.
     pub fn may_copy(&self, sectors: Range<u64>) -> bool {
         let size = self.journal.size();
-        let undecided = self.writes.values().flat_map(|write| write.changes());
-        let coming = undecided.filter(|change| change.kind.is_copy()).map(Change::count);
-        let held = self.copies.len() as u64 + coming.sum::<u64>() + (sectors.end - sectors.start);
+        let coming = self.copies.coming.values().sum::<u64>();
+        let held = self.copies.len() as u64 + coming + (sectors.end - sectors.start);
         size >= LEAST_JOURNAL
             && self.superblock.slot() > 0
             && held <= size / PART
@@ -253,7 +263,7 @@ impl JournalStore {
 
     /// Whether there are copies, or undecided writes may become some.
     pub fn may_have_copies(&self) -> bool {
-        !self.copies.is_empty() || self.copies.coming > 0
+        !self.copies.is_empty() || !self.copies.coming.is_empty()
     }
 
     /// Bytes of the copies.

@@ -208,7 +208,7 @@ impl JournalStore {
 
     /// Keeps an undecided write.
     pub(super) fn keep_write(&mut self, ts: Timestamp, write: Write) {
-        self.copies.comes(write.changes());
+        self.copies.comes(ts, write.changes());
         self.writes.insert(ts, write);
     }
 
@@ -219,7 +219,7 @@ impl JournalStore {
             // It never came into the journal, so nothing has to be said there.
             self.places_decided(ts, false);
             let write = self.writes.remove(&ts);
-            write.iter().for_each(|write| self.copies.decided(write.changes()));
+            self.copies.decided(ts);
             let redirects = write.map_or(Vec::new(), |w| w.redirects().to_vec());
             self.slots.abort(ts, redirects, true);
             self.pump();
@@ -244,14 +244,14 @@ impl JournalStore {
         if !commit {
             assert!(write.is_undecided(), "decided twice: {ts}");
             let write = self.writes.remove(&ts).expect("just seen");
-            self.copies.decided(write.changes());
+            self.copies.decided(ts);
             self.journal.unpin(write.frame);
             self.slots.abort(ts, write.redirects().to_vec(), false);
             return Vec::new();
         }
         let journaled = write.journaled;
         let (changes, redirects, mut overtaken) = write.commit();
-        self.copies.decided(&changes);
+        self.copies.decided(ts);
         if !journaled {
             self.unlogged += 1;
         }

@@ -120,6 +120,7 @@ impl JournalStore {
         let recovery = self.recovery.as_mut().expect("opening");
         for ts in std::mem::take(&mut recovery.unfounded) {
             let write = self.writes.remove(&ts).expect("an undecided write");
+            self.copies.decided(ts);
             let frame = write.frame.expect("it is in the journal");
             self.slots.abort(ts, write.redirects().to_vec(), false);
             self.journal.doubt(ts, frame);
