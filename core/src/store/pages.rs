@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::checkpoint::consecutive;
 use super::table::page_of;
+use super::views::Shown;
 use super::{DiskOp, DiskResult, JournalStore, Purpose};
 use crate::units::SECTOR;
 
@@ -25,17 +26,14 @@ impl JournalStore {
 
     /// The pages for the places of these sectors and of those that they show; of all below them where it is not known which they
     /// show.
-    pub(super) fn pages_shown(&self, sectors: Range<u64>) -> Vec<u64> {
+    pub(super) fn pages_shown(&self, shown: &[Shown]) -> Vec<u64> {
         let mut pages = Vec::new();
-        let mut left = sectors;
-        while !left.is_empty() {
-            let sectors = self.slots.run_of(left.clone());
-            left.start = sectors.end;
-            match self.runs_beneath(sectors.start) {
-                Some(runs) if runs.is_empty() => self.add_pages_of(sectors, &mut pages),
+        for Shown { sectors, runs } in shown {
+            match runs {
+                Some(runs) if runs.is_empty() => self.add_pages_of(sectors.clone(), &mut pages),
                 Some(runs) => {
                     self.add_pages_of(sectors.clone(), &mut pages);
-                    for shown in sectors.filter_map(|sector| self.shown_by(sector, &runs)) {
+                    for shown in sectors.clone().filter_map(|s| self.shown_by(s, runs)) {
                         pages.extend(self.slots.place_of(shown).map(page_of));
                     }
                 }

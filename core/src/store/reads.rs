@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::place::Base;
 use super::slots::Run;
+use super::views::Shown;
 use super::{DiskResult, Event, JournalStore, Purpose, ReadDone};
 use crate::Buffer;
 use crate::units::{SECTOR, SECTOR_BYTES, SPACE_SECTORS, Timestamp, VolumeId};
@@ -114,17 +115,14 @@ impl JournalStore {
         let Some(job) = self.reads.get(&ticket) else { return };
         let (first, count, wanted) = (job.first, job.count, job.wanted);
         let knows = self.look_beneath(first..first + count);
-        if !self.want(self.pages_shown(first..first + count)) || !knows {
+        let shown = self.shown(first..first + count);
+        if !self.want(self.pages_shown(&shown)) || !knows {
             self.reads.get_mut(&ticket).expect("just seen").deferred = true;
             return;
         }
         let mut sources = Vec::with_capacity(count as usize);
-        let mut next = first;
-        while next < first + count {
-            let run = self.slots.run_of(next..first + count);
-            let runs = self.runs_beneath(run.start);
-            next = run.end;
-            sources.extend(run.map(|sector| self.source_by(sector, runs.as_deref())));
+        for Shown { sectors, runs } in shown {
+            sources.extend(sectors.map(|sector| self.source_by(sector, runs.as_deref())));
         }
         if let Wanted::Newest(volume) = wanted
             && !self.copies.is_empty()

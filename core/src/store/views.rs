@@ -20,6 +20,12 @@ use crate::units::SPACE_SECTORS;
 /// The runs of a slot whose sectors show the same slots below.
 pub(super) type Runs = SmallVec<[Run; 3]>;
 
+/// Sectors of a slot, and its runs if they are known.
+pub(super) struct Shown {
+    pub sectors: Range<u64>,
+    pub runs: Option<Runs>,
+}
+
 /// Sectors of a view that lie over another view's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
@@ -265,6 +271,18 @@ impl JournalStore {
         let is_all = self.unclaimed() == TableEntry::FRESH
             && !views.any_below(self.slots.sectors_of(slot), spaces, waits);
         is_all.then(|| runs.into())
+    }
+
+    /// These sectors by their slots, and what each slot shows.
+    pub(super) fn shown(&self, sectors: Range<u64>) -> SmallVec<[Shown; 1]> {
+        let mut all = SmallVec::new();
+        let mut left = sectors;
+        while !left.is_empty() {
+            let sectors = self.slots.run_of(left.clone());
+            left.start = sectors.end;
+            all.push(Shown { runs: self.runs_beneath(sectors.start), sectors });
+        }
+        all
     }
 
     /// The sector below that a sector shows, by the runs of its slot.
