@@ -134,7 +134,7 @@ fn main() {
         local: !has("mds"),
         ranges: !has("unranged"),
         moves_when_sized: !has("unmoved"),
-        latest: if has("lasting") { Latest::HangsAnywhere } else { Latest::Relapses },
+        latest: if has("lasting") { Latest::HangsAnywhere } else { Latest::IdleTimes },
         ..Options::default()
     };
     let words: Vec<u64> = all.iter().filter_map(|s| s.parse().ok()).collect();

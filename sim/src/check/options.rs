@@ -146,6 +146,8 @@ pub enum Latest {
     Relapses,
     /// All power may go while a disk is replaced by an older copy of itself, where hosts ask again.
     Blackouts,
+    /// Copied writes are folded, and copied again, after idle times of other lengths than the usual.
+    IdleTimes,
 }
 
 /// How a seed is run.
@@ -238,7 +240,7 @@ impl Options {
         ranges: true,
         moves_when_sized: true,
         takes_out: true,
-        latest: Latest::Blackouts,
+        latest: Latest::IdleTimes,
         gives_up: None,
         controller: None,
         columns: true,

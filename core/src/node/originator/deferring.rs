@@ -100,10 +100,9 @@ impl Originator {
     }
 
     /// Whether an attempt at a job is kept as copies at parity's disks: if it is a small write of a host, of whole sectors of one
-    /// unit, and all disks of the extent are there and have missed nothing. With many requests in progress a host does not wait for
-    /// the messages of its write alone, and each copy costs a fold soon.
+    /// unit, and all disks of the extent are there and have missed nothing.
     pub(super) fn is_to_be_copied(
-        &mut self,
+        &self,
         job: &Job,
         volume: &Volume,
         extent: usize,
@@ -122,8 +121,7 @@ impl Originator {
         if !is_host || !policy.redundancy.copies() {
             return false;
         }
-        !self.jobs.are_many(self.requests.len(), now)
-            && is_small
+        is_small
             && policy.is_journaled()
             && !job.must_not_wait
             && self.map.may_copy_writes()

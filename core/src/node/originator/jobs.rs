@@ -3,12 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::job::Job;
-use crate::units::{MILLIS, Nanos, Timestamp};
-
-/// More requests of hosts are many,
-const MANY: usize = 8;
-/// and so they were for this time afterwards.
-const LATELY: Nanos = 100 * MILLIS;
+use crate::units::{Nanos, Timestamp};
 
 /// See the module.
 #[derive(Clone, Default, Hash)]
@@ -21,8 +16,6 @@ pub(super) struct Jobs {
     paused: BTreeMap<(Nanos, Timestamp), Job>,
     /// Bytes of the jobs in progress.
     bytes: u64,
-    /// Until when many requests count as in progress.
-    many_until: Nanos,
     retries: u64,
 }
 
@@ -95,14 +88,6 @@ impl Jobs {
         if std::mem::take(&mut job.has_room) {
             self.bytes -= job.bytes();
         }
-    }
-
-    /// Whether many requests of hosts are in progress, or were lately: those that come and go together are few at times.
-    pub fn are_many(&mut self, requests: usize, now: Nanos) -> bool {
-        if requests > MANY {
-            self.many_until = now.saturating_add(LATELY);
-        }
-        now < self.many_until
     }
 
     /// Whether no job waits here.

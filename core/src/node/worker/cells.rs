@@ -12,6 +12,7 @@ use crate::layout::ColumnRole;
 use crate::node::task::Cast;
 use crate::order::{Access, Accesses};
 use crate::plan::{Execution, Role, Send, Sending, Span, Value, WriteRow};
+use crate::policy::Redundancy;
 use crate::store::{Change, ChangeKind, Changed, Kept};
 use crate::units::{ColumnSet, SECTOR, VolumeId};
 
@@ -165,6 +166,11 @@ impl Cell {
     }
 
     /// Its volume.
+    /// When the parity of its stripe is written.
+    pub fn redundancy(&self) -> &Redundancy {
+        self.volume.redundancy_at(self.row.stripe)
+    }
+
     pub fn volume_id(&self) -> VolumeId {
         self.volume.id
     }

@@ -14,6 +14,8 @@
 //! Who folds: the disk of the data, when it is idle, when the copies are old, when they take much of the journal, and at once
 //! if a disk of their stripes is away. If that is the disk of the data, the first disk with parity that covers it. Every
 //! write that parity takes in drops the earlier copies of the same data.
+//!
+//! When copies have taken as much of the journal as they may, the disk takes no more until hosts have paused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +27,11 @@ use crate::plan::Range as Bytes;
 use crate::store::{ChangeKind, Copy, Kept};
 use crate::units::MILLIS;
 
-/// Most folds at a time, and while there is no hurry.
+/// Most folds at a time where something waits for them, while no host uses the disk, and otherwise.
 const MOST_FOLDS: usize = 16;
-const FEW_FOLDS: usize = 8;
-/// Copies are folded when no host has used the disk for this time,
-const IDLE: Nanos = 100 * MILLIS;
-/// and when they are this old.
+const FOLDS_WHEN_IDLE: usize = 8;
+const FOLDS_WHEN_BUSY: usize = 2;
+/// Copies are folded when they are this old, whatever else there is to do.
 const OLD: Nanos = 30_000 * MILLIS;
 /// A fold that has failed, or not ended, is asked for again after this time.
 const ASKED_FOR: Nanos = 2_000 * MILLIS;
@@ -59,6 +60,8 @@ pub(super) struct Folding {
     wanted: BTreeSet<u64>,
     /// When copies are looked at again, unless something waits.
     next_look: Nanos,
+    /// The longest pause of hosts since copies last took as much of the journal as they may.
+    longest_pause: Option<Nanos>,
     /// Whether there were copies when this epoch began, and the authority has not been told that none is left.
     had_some: bool,
 }
@@ -83,8 +86,19 @@ impl Worker {
         (is_hosts && self.store.waits_for_folds()).then_some(Refusal::Busy)
     }
 
+    /// A part of a host's request has come.
+    pub(super) fn host_part(&mut self, now: Nanos) {
+        self.folding.paused(self.load.quiet_since(now));
+        self.load.host_part(now);
+    }
+
     fn may_keep_copies(&self, cells: &[Cell]) -> bool {
         if self.is_searched_for_marks() {
+            return false;
+        }
+        // A fold costs as much as the write, so under steady load copies would only cost.
+        let lasts = |pause: Nanos| cells.iter().any(|cell| pause < cell.redundancy().idle);
+        if self.folding.longest_pause.is_some_and(lasts) {
             return false;
         }
         let mut copied = cells.iter().filter(|cell| cell.kind().is_copy()).flat_map(Cell::writes);
@@ -281,14 +295,17 @@ impl Worker {
         if self.store.copied_bytes() == 0 {
             return self.folding.nothing_is_copied();
         }
-        let is_pressed = self.store.copies_are_due();
+        let (is_pressed, is_full) = (self.store.copies_are_due(), self.store.waits_for_folds());
+        if is_pressed {
+            self.folding.longest_pause = Some(0);
+        }
         self.make_room_for_folds(outbox);
         if now < self.folding.next_look {
             return;
         }
         self.folding.next_look = now + if is_pressed { SHORT_PAUSE } else { PAUSE };
         self.folding.asked.retain(|_, since| now.saturating_sub(*since) < ASKED_FOR);
-        let is_idle = self.load.quiet_since(now) >= IDLE;
+        let quiet = self.load.quiet_since(now);
         let old = Timestamp::reading(now.saturating_sub(OLD), NodeId(0));
         let mut after = None;
         loop {
@@ -299,12 +316,17 @@ impl Worker {
                 let first = run[0];
                 let wanted = run.iter().any(|copy| self.folding.wanted.contains(&copy.sector));
                 let Some(placed) = self.place_of_copy(first) else { continue };
-                let in_hurry = wanted || is_pressed || !self.may_stay(&placed);
-                let is_due = in_hurry || is_idle || first.ts < old;
-                let most = if in_hurry { MOST_FOLDS } else { FEW_FOLDS };
+                let is_awaited = wanted || is_full || !self.may_stay(&placed);
+                let is_idle = quiet >= placed.volume.redundancy_at(placed.stripe).idle;
+                let is_due = is_awaited || is_pressed || is_idle || first.ts < old;
+                let most = match (is_awaited, is_idle) {
+                    (true, _) => MOST_FOLDS,
+                    (false, true) => FOLDS_WHEN_IDLE,
+                    (false, false) => FOLDS_WHEN_BUSY,
+                };
                 if is_due
                     && self.folding.asked.len() < most
-                    && self.leads(&placed, first, is_pressed || wanted)
+                    && self.leads(&placed, first, is_full || wanted)
                 {
                     self.ask_fold(&placed, &run, now);
                 }
@@ -445,6 +467,11 @@ impl Folding {
         self.wanted.clear();
     }
 
+    /// Hosts begin again after a pause.
+    pub fn paused(&mut self, pause: Nanos) {
+        self.longest_pause = self.longest_pause.map(|longest| longest.max(pause));
+    }
+
     /// Whether it has folds to ask for.
     pub fn has_to_ask(&self) -> bool {
         !self.to_ask.is_empty()
@@ -457,7 +484,8 @@ impl Folding {
 
     /// A new epoch: work in progress begins again.
     pub fn enter(&mut self, had_some: bool) {
-        *self = Folding { had_some, ..Folding::default() };
+        let longest_pause = self.longest_pause;
+        *self = Folding { had_some, longest_pause, ..Folding::default() };
     }
 }
 

@@ -159,7 +159,7 @@ impl Worker {
             return;
         }
         if wanted == Wanted::Data {
-            self.load.host_part(outbox.now);
+            self.host_part(outbox.now);
         }
         self.reads.insert(ts, job);
         self.step_read(ts, outbox);

@@ -160,7 +160,7 @@ impl Worker {
             since: outbox.now,
         };
         if let Task::Write(_) = header.task {
-            self.load.host_part(outbox.now);
+            self.host_part(outbox.now);
         }
         if let Task::Refresh { stripe, .. } = header.task {
             let parities = txn.cells.iter().filter(|cell| cell.is_parity());

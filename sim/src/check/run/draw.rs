@@ -17,7 +17,7 @@ use weft_core::policy::{
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId, SECTOR, thin_space};
 
-use super::super::options::Options;
+use super::super::options::{Latest, Options};
 use super::super::places::Places;
 use super::bounds::Bounds;
 use super::giving_up::GivingUp;
@@ -111,7 +111,7 @@ impl Run {
         let may_wait = policy.is_journaled() && commit == Commit::Late && parities > 0;
         let redundancy = draw_redundancy(seed, parities, options.deferral).filter(|_| may_wait);
         policy.redundancy = redundancy.unwrap_or_default();
-        copy_writes(seed, options.copies, may_wait, &mut policy);
+        copy_writes(seed, &options, may_wait, &mut policy);
         if !policy.is_journaled() {
             // Then only the promises of single deaths stand.
             options.faults.power = false;
@@ -418,7 +418,8 @@ fn draw_redundancy(seed: u64, parities: usize, waits: Option<bool>) -> Option<Re
 }
 
 /// Has small writes copied: where `copies` says, or else in half of the seeds, if they can be.
-fn copy_writes(seed: u64, copies: Option<bool>, may_wait: bool, policy: &mut Policy) {
+fn copy_writes(seed: u64, options: &Options, may_wait: bool, policy: &mut Policy) {
+    let copies = options.copies;
     if copies == Some(true) && policy.commit == Commit::Late {
         Setting::Roles(Roles::Node).apply(policy);
         (policy.ordering, policy.journal) = (Ordering::Timestamps, true);
@@ -431,7 +432,16 @@ fn copy_writes(seed: u64, copies: Option<bool>, may_wait: bool, policy: &mut Pol
         && policy.roles() == Roles::Node;
     if may_copy && copies.unwrap_or_else(|| draw_copies(seed)) {
         policy.redundancy.timing = Timing::Copied;
+        if options.latest >= Latest::IdleTimes {
+            policy.redundancy.idle = draw_idle(seed, policy.redundancy.idle);
+        }
     }
+}
+
+/// For how long a disk is idle before it folds copies: the usual time in one of three runs.
+fn draw_idle(seed: u64, usual: Nanos) -> Nanos {
+    let mut rng = Rng::with_seed(seed ^ 0x0001_d1e0_f01d);
+    if rng.u8(0..3) == 0 { usual } else { rng.u64(1..=20) * MILLIS }
 }
 
 fn draw_copies(seed: u64) -> bool {
