@@ -10,7 +10,8 @@
 //! `undivided` there is one lock server; with `unslotted` disks have no slots; with `uncolumned` no column calculates for
 //! others; with `reserved` hosts reserve the volume in all runs that can have it (more with `unplaced`), and
 //! with `unreserved` in none; with `mds` no volume has local parity; with `unranged` no range of the volume chooses for itself; with
-//! `lasting` no node leaves again just when it has what it missed; with `once` the story is told of the run as it is.
+//! `lasting` no node leaves again just when it has what it missed; with `copied` small writes are copied in all runs, and with
+//! `uncopied` in none; with `once` the story is told of the run as it is.
 use weft_core::cluster::AuthorityBug;
 use weft_core::node::Bug as NodeBug;
 use weft_core::policy::{Commit, Roles};
@@ -65,6 +66,8 @@ fn main() {
         NodeBug::OverUndecidedWrite,
         NodeBug::ShownWhileAway,
         NodeBug::PutBackWithAll,
+        NodeBug::ShowsBesideCopies,
+        NodeBug::KeepsMissedCopies,
         NodeBug::LoneSurvivor,
         NodeBug::CommitsMarks,
         NodeBug::ReliesOnGoneMarks,
@@ -110,6 +113,11 @@ fn main() {
         (_, true) => Some(false),
         _ => None,
     };
+    let copies = match (has("copied"), has("uncopied")) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
     let layout = all.iter().find_map(|word| word.strip_prefix("layout="));
     let layout = layout.map(|name| name.parse().expect("the name of a layout"));
     let options = Options {
@@ -127,6 +135,7 @@ fn main() {
         places: !has("unplaced"),
         deferral,
         layout,
+        copies,
         divides_locks: !has("undivided"),
         slots: !has("unslotted"),
         thin: !has("thick"),

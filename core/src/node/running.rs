@@ -46,8 +46,8 @@ impl Node {
         for unit in self.originator.take_put_back() {
             self.worker.is_put_back(unit);
         }
-        for (of, kept) in self.originator.take_folded() {
-            self.worker.fold_ended(of, kept);
+        for end in self.originator.take_folded() {
+            self.worker.fold_ended(end, self.outbox.now);
         }
         for part in self.originator.take_unrecoverable() {
             self.worker.note_unrecoverable(part);

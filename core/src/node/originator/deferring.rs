@@ -9,11 +9,10 @@ use crate::layout::ColumnRole;
 use crate::node::background::Background;
 use crate::node::outbox::Outbox;
 use crate::node::settle::waiting;
-use crate::node::worker::FoldOf;
+use crate::node::worker::{FoldEnd, FoldOf};
 use crate::node::{Exposed, HostError, Task};
 use crate::plan::{self, MOST_COPIED, Range, Span, Waits};
-use crate::store::Kept;
-use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
+use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, VolumeId};
 
 /// For this time a refused deferral is not tried again.
 const NOT_ASKED_FOR: Nanos = 50 * MILLIS;
@@ -70,8 +69,8 @@ impl Originator {
         if may { waits } else { ColumnSet::EMPTY }
     }
 
-    /// Folds that have ended: the writes, and the data units.
-    pub fn take_folded(&mut self) -> Vec<(Timestamp, Kept)> {
+    /// Folds that have ended.
+    pub fn take_folded(&mut self) -> Vec<FoldEnd> {
         std::mem::take(&mut self.rebuilds.folded)
     }
 

@@ -65,9 +65,11 @@ impl Originator {
     /// A disk is full. The host gets an error. A rebuild waits for space, and host requests do not wait for that rebuild.
     pub(super) fn lacks_space(&mut self, mut job: Job, outbox: &mut Outbox) {
         match (job.purpose, &job.what) {
-            (Purpose::Host(_), What::Verify { .. }) | (Purpose::Repair | Purpose::Fold(..), _) => {
+            (Purpose::Host(_), What::Verify { .. }) | (Purpose::Repair, _) => {
                 self.retry_later(job, outbox);
             }
+            // The worker asks again when there may be space.
+            (Purpose::Fold(..), _) => self.finish(job, Err(HostError::NoSpace), outbox),
             (Purpose::Host(_), _) => self.refuse(job, HostError::NoSpace, outbox),
             (Purpose::Rebuild, _) => {
                 for waiting in self.take_waiting_for(&job) {

@@ -54,6 +54,7 @@ use super::account::Accounts;
 use super::background::Background;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
+use super::worker::FoldEnd;
 use super::{
     Body, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
 };
@@ -436,9 +437,7 @@ impl Originator {
             Purpose::Repair => {}
             Purpose::Fold(of, kept) => {
                 self.jobs.give_room(&mut job);
-                if result.is_ok() {
-                    self.rebuilds.folded(of, kept);
-                }
+                self.rebuilds.fold_ended(FoldEnd { of, kept, result: result.map(drop) });
             }
             Purpose::Host(id) => {
                 self.jobs.give_room(&mut job);

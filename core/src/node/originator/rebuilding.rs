@@ -10,11 +10,11 @@ use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::task::joins;
+use crate::node::worker::FoldEnd;
 use crate::node::{Body, HostData, Refusal, Run, Trust};
 use crate::plan::{self, Span};
 use crate::policy::Controller;
-use crate::store::Kept;
-use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
+use crate::units::{ColumnSet, NodeId, SECTOR, VolumeId};
 
 /// A part of a unit: volume, stripe, seat, bytes of the unit.
 type UnitPart = (VolumeId, u64, usize, Span);
@@ -52,8 +52,8 @@ pub(super) struct Rebuilds {
     done: Vec<Unit>,
     /// Parts of columns that are permanently lost, also to be reported to it.
     unrecoverable: Vec<(VolumeId, u64, usize, Span)>,
-    /// The writes whose copies have been folded, and the data units, also to be reported to it.
-    pub(super) folded: Vec<(Timestamp, Kept)>,
+    /// The folds that have ended, also to be reported to it.
+    pub(super) folded: Vec<FoldEnd>,
 }
 
 impl Rebuilds {
@@ -63,8 +63,8 @@ impl Rebuilds {
     }
 
     /// A fold has ended.
-    pub fn folded(&mut self, of: Timestamp, kept: Kept) {
-        self.folded.push((of, kept));
+    pub fn fold_ended(&mut self, end: FoldEnd) {
+        self.folded.push(end);
     }
 
     /// The number of jobs that wait for a rebuild.

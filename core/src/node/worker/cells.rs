@@ -165,12 +165,12 @@ impl Cell {
         self.row.stays(&self.volume.geometry, self.execution.cell().at, to)
     }
 
-    /// Its volume.
     /// When the parity of its stripe is written.
     pub fn redundancy(&self) -> &Redundancy {
         self.volume.redundancy_at(self.row.stripe)
     }
 
+    /// Its volume.
     pub fn volume_id(&self) -> VolumeId {
         self.volume.id
     }

@@ -22,19 +22,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::Buffer;
 use crate::layout::ColumnRole;
-use crate::node::MemberReport;
+use crate::node::{HostError, MemberReport};
 use crate::plan::Range as Bytes;
+use crate::policy::Redundancy;
 use crate::store::{ChangeKind, Copy, Kept};
 use crate::units::MILLIS;
 
-/// Most folds at a time where something waits for them, while no host uses the disk, and otherwise.
+/// Most folds at a time, and while there is no hurry.
 const MOST_FOLDS: usize = 16;
-const FOLDS_WHEN_IDLE: usize = 8;
-const FOLDS_WHEN_BUSY: usize = 2;
+const FEW_FOLDS: usize = 8;
 /// Copies are folded when they are this old, whatever else there is to do.
 const OLD: Nanos = 30_000 * MILLIS;
 /// A fold that has failed, or not ended, is asked for again after this time.
 const ASKED_FOR: Nanos = 2_000 * MILLIS;
+/// Where a disk is full no fold is asked for during this time, and twice as long each time; then one is, to see. Each that fails
+/// takes room in journals, which copies keep from being freed.
+const FULL_PAUSE: Nanos = 500 * MILLIS;
+const LONGEST_FULL_PAUSE: Nanos = 64_000 * MILLIS;
 /// This many copies are listed at a time.
 const LOOKED_AT: usize = 512;
 /// The time between two looks at the copies, and while there is a hurry.
@@ -50,6 +54,14 @@ pub(in crate::node) struct FoldOf {
     pub kept: Kept,
 }
 
+/// A fold that has ended, and how.
+#[derive(Clone, Debug, Hash)]
+pub(in crate::node) struct FoldEnd {
+    pub of: Timestamp,
+    pub kept: Kept,
+    pub result: Result<(), HostError>,
+}
+
 /// The folds of a worker.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Folding {
@@ -62,6 +74,8 @@ pub(super) struct Folding {
     next_look: Nanos,
     /// The longest pause of hosts since copies last took as much of the journal as they may.
     longest_pause: Option<Nanos>,
+    /// A disk had no space for a fold: until when none is asked for, and how long that is.
+    full: Option<(Nanos, Nanos)>,
     /// Whether there were copies when this epoch began, and the authority has not been told that none is left.
     had_some: bool,
 }
@@ -97,7 +111,7 @@ impl Worker {
             return false;
         }
         // A fold costs as much as the write, so under steady load copies would only cost.
-        let lasts = |pause: Nanos| cells.iter().any(|cell| pause < cell.redundancy().idle);
+        let lasts = |pause: Nanos| cells.iter().any(|cell| pause < idle(cell.redundancy()));
         if self.folding.longest_pause.is_some_and(lasts) {
             return false;
         }
@@ -295,12 +309,12 @@ impl Worker {
         if self.store.copied_bytes() == 0 {
             return self.folding.nothing_is_copied();
         }
-        let (is_pressed, is_full) = (self.store.copies_are_due(), self.store.waits_for_folds());
+        let is_pressed = self.store.copies_are_due();
         if is_pressed {
             self.folding.longest_pause = Some(0);
         }
         self.make_room_for_folds(outbox);
-        if now < self.folding.next_look {
+        if now < self.folding.next_look() {
             return;
         }
         self.folding.next_look = now + if is_pressed { SHORT_PAUSE } else { PAUSE };
@@ -316,17 +330,17 @@ impl Worker {
                 let first = run[0];
                 let wanted = run.iter().any(|copy| self.folding.wanted.contains(&copy.sector));
                 let Some(placed) = self.place_of_copy(first) else { continue };
-                let is_awaited = wanted || is_full || !self.may_stay(&placed);
-                let is_idle = quiet >= placed.volume.redundancy_at(placed.stripe).idle;
-                let is_due = is_awaited || is_pressed || is_idle || first.ts < old;
-                let most = match (is_awaited, is_idle) {
-                    (true, _) => MOST_FOLDS,
-                    (false, true) => FOLDS_WHEN_IDLE,
-                    (false, false) => FOLDS_WHEN_BUSY,
+                let in_hurry = wanted || is_pressed || !self.may_stay(&placed);
+                let is_idle = quiet >= idle(placed.volume.redundancy_at(placed.stripe));
+                let is_due = in_hurry || is_idle || first.ts < old;
+                let most = match (self.folding.full, in_hurry) {
+                    (Some(_), _) => 1,
+                    (None, true) => MOST_FOLDS,
+                    (None, false) => FEW_FOLDS,
                 };
                 if is_due
                     && self.folding.asked.len() < most
-                    && self.leads(&placed, first, is_full || wanted)
+                    && self.leads(&placed, first, is_pressed || wanted)
                 {
                     self.ask_fold(&placed, &run, now);
                 }
@@ -455,9 +469,16 @@ impl Worker {
     }
 
     /// A fold has ended.
-    pub fn fold_ended(&mut self, of: Timestamp, kept: Kept) {
-        self.folding.next_look = 0;
-        self.folding.asked.retain(|copy, _| (copy.ts, copy.kept) != (of, kept));
+    pub fn fold_ended(&mut self, end: FoldEnd, now: Nanos) {
+        let folding = &mut self.folding;
+        match end.result {
+            Ok(()) => folding.full = None,
+            Err(HostError::NoSpace) => folding.is_full(now),
+            // It is asked for again later.
+            Err(_) => return,
+        }
+        folding.next_look = 0;
+        folding.asked.retain(|copy, _| (copy.ts, copy.kept) != (end.of, end.kept));
     }
 }
 
@@ -465,6 +486,16 @@ impl Folding {
     fn nothing_is_copied(&mut self) {
         self.asked.clear();
         self.wanted.clear();
+    }
+
+    /// A disk has no space for a fold.
+    fn is_full(&mut self, now: Nanos) {
+        // Others were on their way.
+        if self.full.is_some_and(|(until, _)| now < until) {
+            return;
+        }
+        let pause = self.full.map_or(FULL_PAUSE, |(_, pause)| (2 * pause).min(LONGEST_FULL_PAUSE));
+        self.full = Some((now + pause, pause));
     }
 
     /// Hosts begin again after a pause.
@@ -479,7 +510,7 @@ impl Folding {
 
     /// When it looks at it again.
     pub fn next_look(&self) -> Nanos {
-        self.next_look
+        self.full.map_or(self.next_look, |(until, _)| self.next_look.max(until))
     }
 
     /// A new epoch: work in progress begins again.
@@ -487,6 +518,11 @@ impl Folding {
         let longest_pause = self.longest_pause;
         *self = Folding { had_some, longest_pause, ..Folding::default() };
     }
+}
+
+/// For how long no host has used a disk that counts as idle. A fold is soon over, unlike the parity of a whole unit.
+fn idle(redundancy: &Redundancy) -> Nanos {
+    redundancy.idle / 10
 }
 
 /// Whether a write may become a copy.

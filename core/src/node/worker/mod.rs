@@ -86,8 +86,8 @@ use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId}
 use authorization::EarlyParts;
 use catchup::Telling;
 use cells::{Cell, CellNumbers, Ranges};
-pub(in crate::node) use copies::FoldOf;
 use copies::Folding;
+pub(in crate::node) use copies::{FoldEnd, FoldOf};
 use entered::Entered;
 use exposure::Exposure;
 use fenced::Fenced;
