@@ -364,8 +364,8 @@ pub struct Deferred {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Copied {
-    /// Folds under load for each copied write: 1 if the load never pauses, 0 if all wait until it does. Fewer where copies are
-    /// replaced before they are folded.
+    /// Folds under load for each copied write: 0 if all wait until hosts pause, at most 1. Fewer where copies are replaced before
+    /// they are folded. Under steady load nothing is copied.
     #[serde(default = "always")]
     pub folds_per_write: f64,
 }
