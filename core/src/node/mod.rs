@@ -19,6 +19,8 @@ mod config;
 mod controller_tests;
 mod controlling;
 #[cfg(test)]
+mod copies_tests;
+#[cfg(test)]
 mod device_locks_tests;
 mod endpoint;
 mod environment;

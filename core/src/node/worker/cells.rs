@@ -70,7 +70,9 @@ impl Cell {
     pub fn add_accesses(&self, to: &mut Accesses) {
         // Each is added by itself: there are one or two, and `extend` would reserve space for many.
         self.read_ranges().for_each(|r| to.push((r, Access::Read)));
-        self.writes().for_each(|c| to.push((c.sectors, self.access())));
+        // A copy at parity's disk, too, must not come after a later change of its data, which may have been folded: the disk
+        // of the data may die before it refuses it.
+        self.writes().for_each(|c| to.push((c.sectors, access(self.kind()))));
         // No disk with the data refuses an earlier change of it.
         let is_fold = matches!(self.header.task, Task::Fold { .. });
         if is_fold && self.is_parity() && !self.header.avoid.is_empty() {
@@ -106,14 +108,6 @@ impl Cell {
                 Some(unit) => ChangeKind::Copy(Kept { unit: unit as u8, volume: self.volume.id }),
                 None => ChangeKind::Content,
             },
-        }
-    }
-
-    /// Its effect on other transactions. Copies of different data do not refuse one another at parity's disk.
-    fn access(&self) -> Access {
-        match self.kind() {
-            ChangeKind::Copy(_) if self.is_parity() => Access::Delta,
-            kind => access(kind),
         }
     }
 
