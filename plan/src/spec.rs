@@ -365,7 +365,7 @@ pub struct Deferred {
 #[serde(deny_unknown_fields)]
 pub struct Copied {
     /// Folds under load for each copied write: 0 if all wait until hosts pause, at most 1. Fewer where copies are replaced before
-    /// they are folded. Under steady load nothing is copied.
+    /// they are folded. A copied write counts no more than an immediate one: under load without pauses nodes soon copy no more.
     #[serde(default = "always")]
     pub folds_per_write: f64,
 }
