@@ -11,8 +11,8 @@ fn broken_rules_of_copies_are_found() {
         (Bug::CellsSeeCopies, 1),
         (Bug::FoldsWhatIsGone, 31),
         (Bug::FoldsTooEarly, 624),
-        (Bug::KeepsMissedCopies, 184),
-        (Bug::ShowsBesideCopies, 672),
+        (Bug::KeepsMissedCopies, 476),
+        (Bug::ShowsBesideCopies, 44),
         (Bug::LeavesCopies, 1),
         (Bug::Store(StoreBug::DropsCopiesEarly), 11),
     ];
