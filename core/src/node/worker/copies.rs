@@ -473,7 +473,7 @@ impl Worker {
         let folding = &mut self.folding;
         match end.result {
             Ok(()) => folding.full = None,
-            Err(HostError::NoSpace) => folding.is_full(now),
+            Err(HostError::NoSpace) => folding.wait_for_space(now),
             // It is asked for again later.
             Err(_) => return,
         }
@@ -488,8 +488,8 @@ impl Folding {
         self.wanted.clear();
     }
 
-    /// A disk has no space for a fold.
-    fn is_full(&mut self, now: Nanos) {
+    /// A disk has no space for a fold: the next waits.
+    fn wait_for_space(&mut self, now: Nanos) {
         // Others were on their way.
         if self.full.is_some_and(|(until, _)| now < until) {
             return;
