@@ -122,7 +122,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// A seed that failed: by judgement, or by a panic (then nothing was shrunk).
+/// A seed that failed: by judgement, or by a panic. Nothing is shrunk where the run could not even be drawn.
 struct Failed {
     seed: u64,
     reason: String,
@@ -350,14 +350,18 @@ fn with<T, R>(lock: &Mutex<T>, what: impl FnOnce(&mut T) -> R) -> R {
 fn run_one(seed: u64, options: Options) -> Result<Summary, Failed> {
     match catch_unwind(|| run_seed(seed, options)) {
         Ok(Ok(summary)) => Ok(summary),
-        Ok(Err(Failure { seed, reason, shrunk, story })) => {
+        Ok(Err(failure)) => {
+            let reason = if failure.is_panic() { last_panic() } else { failure.reason };
+            let Failure { seed, shrunk, story, .. } = failure;
             Err(Failed { seed, reason, shrunk: Some(shrunk), story })
         }
-        Err(_) => {
-            let reason = PANIC.with_borrow(|said| said.replace('\n', " "));
-            Err(Failed { seed, reason, shrunk: None, story: Vec::new() })
-        }
+        Err(_) => Err(Failed { seed, reason: last_panic(), shrunk: None, story: Vec::new() }),
     }
+}
+
+/// What this thread's last panic said, and where.
+fn last_panic() -> String {
+    PANIC.with_borrow(|said| said.replace('\n', " "))
 }
 
 impl Report {
@@ -406,7 +410,7 @@ fn kinds(options: &Options) -> Vec<&'static str> {
 
 fn needs(shrunk: Option<&Options>) -> String {
     let Some(options) = shrunk else {
-        return "a panic; the run was not shrunk".to_string();
+        return "the run could not be drawn".to_string();
     };
     let kinds = kinds(options);
     format!(

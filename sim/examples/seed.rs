@@ -154,13 +154,14 @@ fn main() {
     let [from, to, ref lines @ ..] = words[..] else {
         panic!("seed FROM TO [LINES] [members] [once]")
     };
-    let mut failed = 0;
+    let (mut failed, mut unknown) = (0, 0);
     for seed in from..to {
-        let run = || run_once(seed, options, 0);
-        let reason = match std::panic::catch_unwind(run) {
-            Ok(Ok(_)) => continue,
-            Ok(Err((reason, _))) => reason,
-            Err(_) => "panic".to_string(),
+        let reason = match run_once(seed, options, 0) {
+            Ok(summary) => {
+                unknown += summary.again.1;
+                continue;
+            }
+            Err((reason, _)) => reason,
         };
         failed += 1;
         println!("{seed} failed: {reason}");
@@ -177,5 +178,5 @@ fn main() {
             println!("{}", line.chars().take(6000).collect::<String>());
         });
     }
-    println!("{failed} of {} failed", to - from);
+    println!("{failed} of {} failed; {unknown} requests whose outcome stayed unknown", to - from);
 }

@@ -34,6 +34,7 @@ mod old_disk_tests;
 mod ordered_writes_tests;
 #[cfg(test)]
 mod ordering_tests;
+mod panics;
 pub mod paper;
 pub mod perf;
 #[cfg(test)]

@@ -111,6 +111,52 @@ fn an_attempt_that_nobody_has_a_say_in_is_asked_after_and_not_begun_again() {
     assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
 }
 
+/// The same for a host that does not name its requests: the attempt is asked after by its timestamp.
+#[test]
+fn an_attempt_without_a_name_that_nobody_has_a_say_in_is_asked_after() {
+    let mut bench = Bench::new();
+    let data = Buffer::Length(UNIT as usize);
+    bench.handle(Input::Host(1, VOLUME, HostOp::Write(0, data)));
+    let ts = bench.sent.iter().find_map(|b| match b {
+        Body::Write { header, .. } => Some(header.ts),
+        _ => None,
+    });
+    bench.enter(map(2, Attendance::default()), at(1));
+    bench.sent.clear();
+    let counts_from = [US, THIRD].map(|n| (n, at(1 << 40))).into();
+    bench.enter(map(3, Attendance { counts_from, ..Attendance::default() }), at(1));
+    // Who has no say may have been away, and knows nothing of a write that the others decided.
+    assert!(!bench.has_sent(|b| matches!(b, Body::Ask { .. })), "{:?}", bench.sent);
+    let asked = |b: &Body| matches!(b, Body::Recall { request, .. } if request.attempt() == ts);
+    assert_eq!(bench.sent.iter().filter(|b| asked(b)).count(), 2);
+    answer(&mut bench, US, vec![], Recollection::Touched);
+    answer(&mut bench, THIRD, vec![RANGE], Recollection::Touched);
+    assert!(!writes(&bench));
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
+}
+
+/// A participant knows nothing of an attempt, so it is given up. Then that participant is away; the other has prepared
+/// it, heard nothing, and is left alone with the decision.
+#[test]
+fn an_attempt_that_was_given_up_and_has_happened_is_done() {
+    let mut bench = Bench::new();
+    let data = Buffer::Length(UNIT as usize);
+    bench.handle(Input::Host(1, VOLUME, HostOp::Write(0, data)));
+    let sent = bench.sent.iter().find_map(|b| match b {
+        Body::Write { header, .. } => Some(header.ts),
+        _ => None,
+    });
+    let ts = sent.expect("a write");
+    bench.enter(map(2, Attendance::default()), at(1));
+    bench.hear(THIRD, Body::Answer { ts, standing: Standing::Unknown });
+    bench.sent.clear();
+    let counts_from = [(THIRD, at(1 << 40))].into();
+    bench.enter(map(3, Attendance { counts_from, ..Attendance::default() }), at(1));
+    bench.hear(US, Body::Answer { ts, standing: Standing::Committed { safe: true } });
+    assert!(!writes(&bench), "it is not done again: {:?}", bench.sent);
+    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
+}
+
 /// What a participant is told and remembers.
 #[test]
 fn a_participant_remembers_what_has_happened() {

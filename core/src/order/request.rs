@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::units::{Epoch, Timestamp};
 
-/// A host, by a number that it drew at random when it began, and keeps when it connects again.
+/// A host, by a number other than 0 that it drew at random when it began, and keeps when it connects again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub u64);
 
@@ -15,6 +15,21 @@ pub struct RequestId {
     pub host: HostId,
     /// Which of that host's.
     pub number: u64,
+}
+
+/// The host of requests that no host named.
+const NOBODY: HostId = HostId(0);
+
+impl RequestId {
+    /// A name for one attempt at a request that its host did not name.
+    pub fn of_attempt(ts: Timestamp) -> RequestId {
+        RequestId { host: NOBODY, number: ts.0 }
+    }
+
+    /// The attempt that it names, unless it is a host's name for a request.
+    pub fn attempt(self) -> Option<Timestamp> {
+        (self.host == NOBODY).then_some(Timestamp(self.number))
+    }
 }
 
 impl fmt::Display for RequestId {

@@ -20,6 +20,8 @@ pub use history::{BLOCK, Did, Op, check as check_history, check_limited};
 pub(crate) use history::{content, numbers};
 pub use options::{Faults, Latest, Options, Reserved, Summary};
 
+use crate::panics::PANICKED;
+
 /// A seed that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -31,6 +33,13 @@ pub struct Failure {
     pub shrunk: Box<Options>,
     /// Its last events.
     pub story: Vec<String>,
+}
+
+impl Failure {
+    /// Whether it ended with a panic: a node noticed by itself. A panic hook knows where.
+    pub fn is_panic(&self) -> bool {
+        self.reason.starts_with(PANICKED)
+    }
 }
 
 /// Most lines of a failure's story.

@@ -43,6 +43,7 @@ use self::slow_disks::SlowDisks;
 use super::history::{BLOCK, Did, Op, check, check_limited};
 use super::options::{Options, Summary};
 use super::places::Places;
+use crate::panics::caught;
 use crate::world::{Conditions, World};
 
 const VOLUME: VolumeId = VolumeId(1);
@@ -163,19 +164,7 @@ const UNREMEMBERED: &str = "a promise is forgotten by a disk and by all who had 
 /// Runs a seed; a failure comes with the last `story` lines.
 pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, Failed> {
     let mut run = Run::draw(seed, options, story);
-    let begun = run.begin();
-    let phases = begun.and_then(|()| (0..options.phases).try_for_each(|p| run.phase(p)));
-    let result = phases.and_then(|()| {
-        let mut ops = run.ops.clone();
-        run.leave_out_what_clocks_spoil(&mut ops);
-        run.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
-        let ops: Vec<Op> = ops.into_values().collect();
-        match run.volume.policy.commit {
-            Commit::Limited => check_limited(&ops),
-            _ => check(&ops),
-        }
-    });
-    match result {
+    match caught(|| run.pass()) {
         Ok(()) => Ok(run.summary()),
         Err(reason) if reason == UNREMEMBERED => Ok(run.summary()),
         // Where it came of a promise to a host, there is no more to be checked.
@@ -188,6 +177,20 @@ pub(super) fn run(seed: u64, options: Options, story: usize) -> Result<Summary, 
 }
 
 impl Run {
+    /// All phases, then the judgement of all that hosts saw.
+    fn pass(&mut self) -> Result<(), String> {
+        self.begin()?;
+        (0..self.options.phases).try_for_each(|p| self.phase(p))?;
+        let mut ops = self.ops.clone();
+        self.leave_out_what_clocks_spoil(&mut ops);
+        self.places.as_ref().map_or(Ok(()), |places| places.check(&mut ops))?;
+        let ops: Vec<Op> = ops.into_values().collect();
+        match self.volume.policy.commit {
+            Commit::Limited => check_limited(&ops),
+            _ => check(&ops),
+        }
+    }
+
     /// Faults and load, then healing and judgement.
     fn phase(&mut self, phase: u32) -> Result<(), String> {
         self.world.tell(|| format!("phase {phase} begins"));

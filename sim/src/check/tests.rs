@@ -19,7 +19,7 @@ use weft_core::store::StoreBug;
 fn fails(seed: u64, bug: Bug, options: Options) -> bool {
     // A panic of an assertion counts: the node noticed by itself.
     let options = Options { bug: Some(bug), ..options };
-    std::panic::catch_unwind(|| run::run(seed, options, 0).is_err()).unwrap_or(true)
+    run::run(seed, options, 0).is_err()
 }
 
 /// How many seeds it takes until a deliberate bug is found.
@@ -455,8 +455,7 @@ fn member_bug_is_found(bug: weft_member::Bug, seeds: std::ops::Range<u64>) {
 fn found_together(bug: weft_member::Bug, seeds: std::ops::Range<u64>, options: Options) {
     let sound = Options { commit: Some(Commit::Late), ways: Some(false), ..options };
     let faulty = Options { member_bug: Some(bug), ..sound };
-    let fails =
-        |seed: u64| std::panic::catch_unwind(|| run::run(seed, faulty, 0).is_err()).unwrap_or(true);
+    let fails = |seed: u64| run::run(seed, faulty, 0).is_err();
     let found = seeds.clone().find(|seed| fails(*seed));
     let found = found.unwrap_or_else(|| panic!("{bug:?} not found in seeds {seeds:?}"));
     passed(found, sound);

@@ -1,8 +1,6 @@
 //! Going through all states, depth first.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::judge::judge;
 use super::ledger::Case;
@@ -10,6 +8,7 @@ use super::print::AsItIs;
 use super::setup::Setup;
 use super::state::State;
 use super::{Bounds, Choice};
+use crate::panics::caught;
 
 /// What was gone through.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +101,7 @@ impl Search {
             }
             let mut state = frame.state.clone();
             self.report.steps += 1;
-            guarded(|| state.apply(&choice))?;
+            caught(|| state.apply(&choice))?;
             self.enter(state, delays)?;
         }
         Ok(())
@@ -127,7 +126,7 @@ impl Search {
                 *self.report.cases.entry(case).or_default() += 1;
             }
             let mut end = state.clone();
-            guarded(|| judge(&mut end))?;
+            caught(|| judge(&mut end))?;
         }
         for (n, step) in steps.into_iter().enumerate() {
             let bounded = self.bounds.delays.is_some();
@@ -143,30 +142,19 @@ impl Search {
     }
 }
 
-/// Does something; a panic is a failure too: a node noticed by itself.
-fn guarded(what: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|said| Err(said_by(&*said)))
-}
-
-fn said_by(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("no reason given"))
-}
-
 /// Goes along a path once more, and tells what happens.
 fn tell(setup: &Setup, bounds: &Bounds, path: &[Choice]) -> Vec<String> {
     let Ok(mut state) = State::new(setup, bounds) else { return Vec::new() };
     state.story = Some(Vec::new());
     for choice in path {
-        if guarded(|| state.apply(choice)).is_err() {
+        if caught(|| state.apply(choice)).is_err() {
             return state.story.unwrap_or_default();
         }
     }
     if state.steps().is_empty() {
         state.tell(|| "no step is left; the final state is checked".into());
         // That it fails again is known.
-        let _ = guarded(|| judge(&mut state));
+        let _ = caught(|| judge(&mut state));
     }
     state.story.unwrap_or_default()
 }

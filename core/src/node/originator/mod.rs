@@ -107,7 +107,7 @@ struct RunningJob {
     awaited_by: BTreeSet<NodeId>,
     /// A host's write that happened in an earlier epoch: the host waits until it is in place.
     decided: bool,
-    /// When participants were asked before some others had a say: they may have decided it among themselves.
+    /// Participants that had a say may have decided it among themselves.
     may_be_decided: bool,
     /// The refusal of a helper when the others may have prepared already.
     refusal: Option<Refusal>,

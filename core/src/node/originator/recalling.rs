@@ -3,7 +3,8 @@
 //! outcome is known.
 //!
 //! The workers that a part would change are asked, in an epoch after that of all attempts, so that no attempt can begin
-//! there any more. The same is done for a part that this node began, if all nodes with a say in it have gone:
+//! there any more. The same is done for a part that this node began, if all nodes with a say in it have gone. If its
+//! host does not name requests, that part goes by the timestamp of the attempt, which nobody remembers once it is over:
 //!
 //! | answers | result for the part |
 //! |---|---|
@@ -61,19 +62,24 @@ impl Originator {
         self.origin(job).map(|o| o.asker)
     }
 
-    /// The origin of a repeated write, if its outcome can be asked for.
-    pub(super) fn recallable(&self, job: &Job, volume: &Volume) -> Option<Origin> {
+    /// Whether the outcome of an attempt at a host's write can be asked for.
+    pub(super) fn recallable(&self, job: &Job, volume: &Volume) -> bool {
         // Without votes a part may have happened whatever the others answer.
         let voted = volume.policy.commit.is_voted();
-        let is_write = matches!(job.what, What::Write(..));
-        self.origin(job).filter(|_| is_write && voted && self.config.recalls())
+        let is_write = matches!((&job.what, job.purpose), (What::Write(..), Purpose::Host(_)));
+        is_write && voted && self.config.recalls()
     }
 
-    /// The origin of a repeated write, and since when, if its outcome must be known first.
+    /// The name of a write, and since when it is asked for, if its outcome must be known first.
     pub(super) fn must_recall(&self, job: &Job, volume: &Volume) -> Option<(RequestId, Again)> {
-        let origin = self.recallable(job, volume).filter(|_| !job.recalled)?;
+        if job.recalled || !self.recallable(job, volume) {
+            return None;
+        }
+        let origin = self.origin(job);
         let in_doubt = job.in_doubt.as_ref().map(|doubt| doubt.again);
-        in_doubt.or(origin.again).map(|again| (origin.asker.id, again))
+        let again = in_doubt.or(origin.and_then(|o| o.again))?;
+        let name = origin.map_or(RequestId::of_attempt(again.since), |o| o.asker.id);
+        Some((name, again))
     }
 
     /// No node has a say any more in whether an attempt at a job happened, though some had. They may have decided it,

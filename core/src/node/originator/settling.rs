@@ -104,6 +104,8 @@ impl Originator {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         if let State::Writing(w) = &txn.state {
             let participants = w.participants.clone();
+            // Whoever waits long enough decides with the other participants.
+            txn.may_be_decided |= w.is_past_commit_point;
             txn.job.course.silent(outbox.now);
             txn.state = State::Asking(Inquiry::default(), participants);
         }
@@ -123,9 +125,8 @@ impl Originator {
         }
         let txn = &self.txns[&ts];
         let somebody_says = !self.map.voters(&volume, txn.extent, &participants, ts).is_empty();
-        let is_open = matches!(txn.state, State::Asking(..)) && !txn.decided;
-        let may_be_decided = is_open && txn.may_be_decided;
-        if may_be_decided && !somebody_says && self.recallable(&txn.job, &volume).is_some() {
+        let may_be_decided = !txn.decided && txn.may_be_decided;
+        if may_be_decided && !somebody_says && self.recallable(&txn.job, &volume) {
             return self.recall_attempt(ts, &participants);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
@@ -270,14 +271,16 @@ impl Originator {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let (inquiry, participants) = match &mut txn.state {
             State::Asking(inquiry, participants) => (inquiry, participants),
-            State::GivingUp(inquiry, ..) => {
+            State::GivingUp(inquiry, participants, _) => {
                 inquiry.answer(from, standing);
-                let voted = txn.policy.commit.is_voted();
-                debug_assert!(
-                    !voted || !inquiry.any_committed(),
-                    "given up, and yet it happened: {ts}"
-                );
-                return self.go_on_if_given_up(ts, outbox);
+                if !txn.policy.commit.is_voted() || !inquiry.any_committed() {
+                    return self.go_on_if_given_up(ts, outbox);
+                }
+                // Those who dropped it have no say any more, and those who had prepared it decided without them.
+                let participants = participants.clone();
+                let txn = self.txns.remove(&ts).expect("just seen");
+                let voters = voters(&self.map, &txn.volume, txn.extent, &participants, ts);
+                return self.commit(ts, *txn, voters, outbox);
             }
             State::Reading(_) | State::Writing(_) => return,
         };

@@ -54,7 +54,11 @@ impl Memory {
 
     /// Whether the outcomes of all attempts at a request are known. The first may be as early as `since`.
     fn reaches(&self, id: RequestId, since: Timestamp) -> bool {
-        self.from < since && self.heard.get(&id.host).is_none_or(|oldest| *oldest <= id.number)
+        // Attempts at requests without a name are not remembered.
+        let is_named = id.attempt().is_none();
+        is_named
+            && self.from < since
+            && self.heard.get(&id.host).is_none_or(|oldest| *oldest <= id.number)
     }
 
     /// The host of this attempt's request knows the end of others. It does not repeat those; but an endpoint may, which
@@ -168,10 +172,13 @@ impl Worker {
         (volume, range): (VolumeId, VolumeRange),
         outbox: &mut Outbox,
     ) {
-        let happened = self.memory.of(request, volume);
+        let (happened, has_marked) = match request.attempt() {
+            Some(ts) => self.attempted(ts, volume),
+            None => (self.memory.of(request, volume), self.memory.has_marked(request)),
+        };
         let recollection = if self.is_undecided(request, since, volume) {
             Recollection::Undecided
-        } else if self.memory.has_marked(request) {
+        } else if has_marked {
             Recollection::Touched
         } else if self.memory.reaches(request, since) {
             Recollection::All
@@ -193,13 +200,25 @@ impl Worker {
         outbox.send(from, Body::Recalled { id, happened, recollection });
     }
 
+    /// What has happened of an attempt whose originator still asks after it, and whether parity was only marked for it
+    /// here.
+    fn attempted(&self, ts: Timestamp, volume: VolumeId) -> (Vec<VolumeRange>, bool) {
+        let txn = self.txns.get(&ts).filter(|txn| txn.named == volume);
+        match txn.filter(|txn| matches!(txn.phase, Phase::Committed { .. })) {
+            Some(txn) if txn.markers.contains(txn.column) => (Vec::new(), true),
+            Some(txn) => (vec![txn.writes], false),
+            None => (Vec::new(), false),
+        }
+    }
+
     /// Whether an undecided write here is, or may be, part of a request. The names of those found in the journal are
     /// unknown.
     fn is_undecided(&self, request: RequestId, since: Timestamp, volume: VolumeId) -> bool {
         self.txns.iter().any(|(ts, txn)| {
-            let its = match txn.asker {
-                Some(asker) => asker.id == request,
-                None => txn.epoch == 0 && *ts >= since,
+            let its = match (request.attempt(), txn.asker) {
+                (Some(attempt), _) => *ts == attempt,
+                (None, Some(asker)) => asker.id == request,
+                (None, None) => txn.epoch == 0 && *ts >= since,
             };
             its && txn.named == volume && !matches!(txn.phase, Phase::Committed { .. })
         })

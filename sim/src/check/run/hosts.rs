@@ -6,7 +6,7 @@ use weft_core::Buffer;
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::plan::{Range, chunks, together};
 use weft_core::policy::{Commit, Policy};
-use weft_core::units::{MILLIS, NodeId};
+use weft_core::units::{Epoch, MILLIS, NodeId};
 
 use super::super::history::{BLOCK, Did, Op, numbers};
 use super::members::Members;
@@ -27,11 +27,13 @@ pub(super) struct Client {
     pub repeats: Option<Repeats>,
     /// A disk has been away or behind since it was asked.
     pub missed: bool,
+    /// The epoch in which it was asked for first.
+    epoch: Epoch,
 }
 
 impl Client {
     pub fn new(node: NodeId) -> Client {
-        Client { node, op: None, pieces: 0, asked: 0, repeats: None, missed: false }
+        Client { node, op: None, pieces: 0, asked: 0, repeats: None, missed: false, epoch: 0 }
     }
 }
 
@@ -180,6 +182,7 @@ impl Run {
         self.clients[n].op = Some(first);
         self.clients[n].pieces = self.next_op - first;
         (self.clients[n].asked, self.clients[n].repeats) = (u64::from(first), None);
+        self.clients[n].epoch = self.world.map().epoch;
         first
     }
 
@@ -304,6 +307,12 @@ impl Run {
     pub(super) fn may_be_unknown(&self, n: usize) -> bool {
         let controlled = self.volume.policy.controller.is_some() || self.choice_rng.is_some();
         self.clients[n].has_repeated() || controlled
+    }
+
+    /// Whether all who had a say in an attempt at the request of a host may have lost it since, so that its node cannot
+    /// ask them what became of it.
+    pub(super) fn may_be_in_doubt(&self, n: usize) -> bool {
+        self.world.map().epoch > self.clients[n].epoch
     }
 
     /// Whether a request may be refused since a disk's file system is full: no read is.

@@ -204,7 +204,8 @@ impl Run {
                 && !self.parity_of(&op.blocks).is_disjoint(&self.parity_of(&own.blocks))
         };
         let mut others = self.ops.values().filter(|op| op.did.writes() && !pieces.contains(&op.id));
-        self.may_be_unknown(n) && (excused || others.any(|op| own().any(|own| meets(op, own))))
+        let asked_after = self.may_be_unknown(n) || self.may_be_in_doubt(n);
+        asked_after && (excused || others.any(|op| own().any(|own| meets(op, own))))
     }
 
     /// All power goes at some time in a phase, and the disk of this node is replaced by a copy of itself.

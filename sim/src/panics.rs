@@ -1,0 +1,19 @@
+//! Panics of what is checked: assertions of nodes that noticed a fault by themselves.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What the reason of a failure that was a panic begins with.
+pub(crate) const PANICKED: &str = "panicked: ";
+
+/// Does something; a panic is a failure, too, with its text as the reason. What was borrowed is read afterwards for the
+/// failure's story alone.
+pub(crate) fn caught<T>(what: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|said| Err(said_by(&*said)))
+}
+
+fn said_by(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("{PANICKED}{}", text.unwrap_or("no reason given"))
+}
