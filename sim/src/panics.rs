@@ -1,13 +1,13 @@
-//! Panics of what is checked: assertions of nodes that noticed a fault by themselves.
+//! Panics of checked nodes: their assertions noticed a fault.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What the reason of a failure that was a panic begins with.
+/// The beginning of a reason that is a panic's text.
 pub(crate) const PANICKED: &str = "panicked: ";
 
-/// Does something; a panic is a failure, too, with its text as the reason. What was borrowed is read afterwards for the
-/// failure's story alone.
+/// Does something; a panic is a failure, too, with its text as the reason. State that it leaves half changed is read for
+/// the trace alone.
 pub(crate) fn caught<T>(what: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|said| Err(said_by(&*said)))
 }

@@ -125,7 +125,7 @@ fn an_attempt_without_a_name_that_nobody_has_a_say_in_is_asked_after() {
     bench.sent.clear();
     let counts_from = [US, THIRD].map(|n| (n, at(1 << 40))).into();
     bench.enter(map(3, Attendance { counts_from, ..Attendance::default() }), at(1));
-    // Who has no say may have been away, and knows nothing of a write that the others decided.
+    // A node without a say may have been away, and knows nothing of a write that the others decided.
     assert!(!bench.has_sent(|b| matches!(b, Body::Ask { .. })), "{:?}", bench.sent);
     let asked = |b: &Body| matches!(b, Body::Recall { request, .. } if request.attempt() == ts);
     assert_eq!(bench.sent.iter().filter(|b| asked(b)).count(), 2);
