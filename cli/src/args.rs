@@ -1,11 +1,10 @@
 //! What several commands take: sizes, layouts, switches, addresses, the directory.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use weft_core::layout::LayoutSpec;
-use weft_host::status::{NodeStatus, Status};
+use weft_host::status::Status;
 use weft_host::{Control, LimitsInWords, parse_size};
 
 /// The running array to use.
@@ -128,25 +127,7 @@ pub struct Whose {
 impl Whose {
     /// The nodes that are meant; `node` is the number if one was given.
     pub fn nodes(&self, status: &Status) -> anyhow::Result<Vec<usize>> {
-        if let Ok(node) = self.whose.parse() {
-            return Ok(vec![node]);
-        }
-        let named = |n: &&NodeStatus| n.name.as_deref() == Some(self.whose.as_str());
-        // What has been replaced by another of its name is not meant.
-        let there = |n: &&NodeStatus| named(n) && n.address.is_some();
-        let nodes: Vec<usize> =
-            status.nodes.iter().filter(there).map(|n| usize::from(n.node)).collect();
-        if nodes.is_empty() {
-            let names: BTreeSet<&str> =
-                status.nodes.iter().filter_map(|n| n.name.as_deref()).collect();
-            let names: Vec<&str> = names.into_iter().collect();
-            let there = match names.is_empty() {
-                true => "the nodes of this array have only numbers".to_string(),
-                false => format!("there are: {}", names.join(", ")),
-            };
-            anyhow::bail!("no process is called '{}'; {there}", self.whose);
-        }
-        Ok(nodes)
+        Ok(status.nodes_of(&self.whose)?)
     }
 }
 
@@ -205,6 +186,8 @@ pub fn layout(text: &str) -> Result<LayoutSpec, String> {
 
 #[cfg(test)]
 mod tests {
+    use weft_host::status::NodeStatus;
+
     use super::*;
 
     #[test]

@@ -21,6 +21,7 @@ use crate::output::say_cut_off;
 use crate::rebalance::Rebalance;
 use crate::replace::Replace;
 use crate::token::{self, TokenFile, VARIABLE};
+use crate::what_if::WhatIf;
 
 /// A command for a cluster.
 #[derive(Debug, Subcommand)]
@@ -49,6 +50,9 @@ pub enum Cluster {
     Show(Common),
     /// Move content online until all disks are equally full for their size, such as after adding disks. Waits until done (Ctrl-C ends only the wait)
     Rebalance(Rebalance),
+    /// Predict the consequences of the loss of nodes, or of more disks: volumes that go on, the size and time of the
+    /// rebuild, and how full disks are then. Nothing is changed
+    WhatIf(WhatIf),
 }
 
 /// The first node.
@@ -177,6 +181,7 @@ impl Cluster {
             Cluster::Set(set) => set.run()?,
             Cluster::Show(common) => ask(common, &ControlRequest::ClusterShow)?,
             Cluster::Rebalance(rebalance) => rebalance.run()?,
+            Cluster::WhatIf(what_if) => what_if.run()?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -46,6 +46,7 @@ mod transfer;
 mod up;
 mod user;
 mod volume;
+mod what_if;
 
 use std::io;
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::control_protocol::ControlRequest;
 use crate::error::{Error, Result, at, fail};
 use crate::socket::CONTROL;
-use crate::status::Status;
+use crate::status::{Prediction, Status};
 
 /// The path of the control socket of the array, or the node, that runs on `dir`.
 pub(crate) fn control_path(dir: &Path) -> PathBuf {
@@ -82,6 +82,13 @@ impl Control {
     pub fn status(&mut self) -> Result<Status> {
         let answer = self.request(&ControlRequest::Status)?;
         serde_json::from_value(answer).map_err(|e| Error(format!("the array's status: {e}")))
+    }
+
+    /// What the loss of nodes, or more disks, would mean: the answer to [`ControlRequest::WhatIf`].
+    pub fn predict(&mut self, question: &ControlRequest) -> Result<Prediction> {
+        let mut answer = self.request(question)?;
+        let prediction = serde_json::from_value(answer["prediction"].take());
+        prediction.map_err(|e| Error(format!("the array's prediction: {e}")))
     }
 
     /// Asks, and waits for the answer. That the array refuses is an error.

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
 
-pub use actions::{Believed, DiskAction, NodeAction, RebalanceAction};
+pub use actions::{Believed, DiskAction, NewDiskOf, NodeAction, RebalanceAction};
 pub(crate) use audit::change_in_words;
 pub use creation::VolumeCreation;
 pub use hosts::{HostAction, Sealed};
@@ -90,6 +90,14 @@ pub enum ControlRequest {
     Rebalance {
         /// What to do.
         action: RebalanceAction,
+    },
+    /// What the loss of nodes would mean, if disks were added before.
+    WhatIf {
+        /// The nodes.
+        lost: Vec<u16>,
+        /// The disks.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        added: Vec<NewDiskOf>,
     },
     /// Choose something for the cluster as a whole; answered when the map says so.
     ClusterSet {

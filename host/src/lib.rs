@@ -64,7 +64,7 @@ pub use cluster::{
 pub use control::scrub::SCRUB_RATE;
 pub use control_client::{Control, HangUp};
 pub use control_protocol::{
-    Believed, ControlRequest, DiskAction, HostAction, ImportOf, NewHome, NodeAction,
+    Believed, ControlRequest, DiskAction, HostAction, ImportOf, NewDiskOf, NewHome, NodeAction,
     RebalanceAction, Sealed, VolumeCreation,
 };
 pub use disk::emulated::Emulation;

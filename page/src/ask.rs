@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use weft_host::status::Status;
+use weft_host::status::{Prediction, Status};
 use weft_host::{Control, ControlRequest, Error, HostAction, Result};
 
 /// How long an answer may take that the array gives at once.
@@ -84,6 +84,11 @@ impl Asker {
     /// Forgets the last status.
     pub(crate) fn forget(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// What the loss of nodes, or more disks, would mean.
+    pub(crate) fn predict(&self, question: &ControlRequest) -> Result<Prediction> {
+        self.quickly(|control| control.predict(question))
     }
 
     /// The hosts that the cluster knows.

@@ -209,11 +209,11 @@ impl Site {
     /// Shows a page to somebody with a session.
     fn show(&self, request: &Request, who: &Who) -> Response {
         let path = request.path.as_str();
-        let is_known = ["/", "/volumes", "/volume", "/disks", "/hosts", "/slow"].contains(&path);
+        let known = ["/", "/volumes", "/volume", "/disks", "/hosts", "/slow", "/what-if"];
         if path == "/login" {
             return Response::see("/");
         }
-        if !is_known {
+        if !known.contains(&path) {
             return Response::page(
                 "404 Not Found",
                 views::bare("Not found", "This page does not exist."),
@@ -241,6 +241,7 @@ impl Site {
                     views::unanswered(&frame, &e.0, &self.events.all()),
                 ),
             },
+            "/what-if" => self.what_if(request, &frame, &status),
             _ => Response::ok(views::slow(&frame, &self.events.slow())),
         }
     }
@@ -284,6 +285,22 @@ impl Site {
                 Response::page("404 Not Found", views::bare("Not found", text))
             }
         }
+    }
+
+    fn what_if(&self, request: &Request, frame: &Frame<'_>, status: &Status) -> Response {
+        let (lose, add) = (request.query.get("lose").trim(), request.query.get("add").trim());
+        let list = |text: &str| -> Vec<String> {
+            text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_string).collect()
+        };
+        let (lost, added) = (list(lose), list(add));
+        let is_asked = !lost.is_empty() || !added.is_empty();
+        let predict = || {
+            let question = status.what_if(&lost, &added)?;
+            self.asker.predict(&question)
+        };
+        let prediction = is_asked.then(|| predict().map_err(|e| e.0));
+        let question = views::Question { lose, add };
+        Response::ok(views::what_if(frame, status, &question, prediction.as_ref()))
     }
 
     /// The certificates that this process can see: its own, and those of known hosts. The shortest comes first.

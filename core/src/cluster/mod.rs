@@ -8,6 +8,7 @@ mod moves;
 mod placement;
 mod settings;
 mod torus;
+pub mod what_if;
 
 pub use authority::{
     Absence, Arrival, Authority, AuthorityBug, AuthorityInput, AuthorityOutput, Change, Hindrance,

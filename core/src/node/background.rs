@@ -73,16 +73,9 @@ impl Background {
         }
     }
 
-    /// A map is in force: disks are filled at the rates that the cluster has chosen, or else as the node was told. Of
-    /// two that contradict one another the cluster's counts.
+    /// A map is in force: disks are filled at its rates, or at those that the node was told.
     pub fn enter(&mut self, told: FillRates, settings: &Settings) {
-        let (floor, ceiling) = (settings.rebuild_floor, settings.rebuild_ceiling);
-        let fill = match (floor.unwrap_or(told.floor), ceiling.unwrap_or(told.ceiling)) {
-            (floor, most) if floor > most && ceiling.is_none() => {
-                FillRates { floor, ceiling: floor }
-            }
-            (floor, ceiling) => FillRates { floor: floor.min(ceiling), ceiling },
-        };
+        let fill = FillRates::of(told, settings);
         for (which, share) in &mut self.loops {
             match which {
                 Loop::Fill | Loop::Refresh => share.rates = fill,

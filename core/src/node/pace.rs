@@ -1,5 +1,6 @@
 //! How fast work goes that hosts do not wait for: so many bytes a second, by the node's own clock.
 
+use crate::cluster::Settings;
 use crate::units::{MILLIS, Nanos};
 
 /// A rate that is none: as fast as it goes.
@@ -23,6 +24,18 @@ pub struct FillRates {
 impl FillRates {
     /// As fast as it goes, with fewer units at once while hosts use the disk.
     pub const UNBOUNDED: FillRates = FillRates { floor: UNBOUNDED, ceiling: UNBOUNDED };
+
+    /// Those in force: as the cluster has chosen, or else as the node was told. Of two that contradict one another the
+    /// cluster's counts.
+    pub fn of(told: FillRates, settings: &Settings) -> FillRates {
+        let (floor, ceiling) = (settings.rebuild_floor, settings.rebuild_ceiling);
+        match (floor.unwrap_or(told.floor), ceiling.unwrap_or(told.ceiling)) {
+            (floor, most) if floor > most && ceiling.is_none() => {
+                FillRates { floor, ceiling: floor }
+            }
+            (floor, ceiling) => FillRates { floor: floor.min(ceiling), ceiling },
+        }
+    }
 
     /// The one that counts, as hosts use the disk or do not.
     pub(crate) fn at(self, hosts_are_busy: bool) -> u64 {

@@ -15,6 +15,7 @@
 //! | `scrub` | a scrub, as it is asked for and answered |
 //! | `status` | how everything is, as JSON |
 //! | `usage` | how much of a volume has content |
+//! | `what_if` | what the loss of nodes would mean |
 //! | `ways` | how this process reaches the others |
 //! | `peer_status` | how things are in other processes, as they said last |
 
@@ -37,3 +38,4 @@ mod space;
 pub(crate) mod status;
 pub(crate) mod usage;
 mod ways;
+mod what_if;

@@ -469,7 +469,7 @@ fn runs(engine: &Engine, node: NodeId) -> bool {
 }
 
 /// Whether the column of extent `n` that is on a node is lost or not caught up.
-fn lacks(engine: &Engine, volume: &Volume, n: usize, node: NodeId) -> bool {
+pub(super) fn lacks(engine: &Engine, volume: &Volume, n: usize, node: NodeId) -> bool {
     // What is being copied is not lost while the disk that it leaves has it.
     let extent = &volume.extents[n];
     let copied = || extent.column_of(node).is_some_and(|c| extent.leaving.contains_key(&c));

@@ -53,3 +53,13 @@ pub enum RebalanceAction {
     /// Begin nothing more.
     Stop,
 }
+
+/// A disk that could be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewDiskOf {
+    /// A node of the process that would have it. Without one it would be in a box of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u16>,
+    /// Bytes for volumes.
+    pub bytes: u64,
+}

@@ -58,6 +58,7 @@ fn is_change(request: &ControlRequest) -> bool {
             HostAction::List | HostAction::Sign { .. } | HostAction::Seal { .. }
         ),
         ControlRequest::Status
+        | ControlRequest::WhatIf { .. }
         | ControlRequest::ClusterShow
         | ControlRequest::NodeList
         | ControlRequest::VolumeList { .. }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_core::SECTOR;
 use weft_core::cluster::{Arrival, Change};
-use weft_core::node::{Node, NodeConfig};
+use weft_core::node::{FillRates, Node, NodeConfig};
 use weft_core::store::StoreConfig;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
@@ -158,13 +158,16 @@ impl Engine {
         let store = StoreConfig { discards_free: Some(IDLE_LOOKS), ..StoreConfig::default() };
         let usual = NodeConfig::default();
         let config = NodeConfig { secret: random(), store, detours: Some(FEW_ANSWERS), ..usual };
+        let fill = self.fill_rates();
         match self.rule.together() {
-            Some(together) => {
-                let fill = together.home().config.fill;
-                NodeConfig { notice_delay: NOTICE_DELAY, fill, ..config }
-            }
-            None => config,
+            Some(_) => NodeConfig { notice_delay: NOTICE_DELAY, fill, ..config },
+            None => NodeConfig { fill, ..config },
         }
+    }
+
+    /// The rates at which disks are filled, unless the map says others.
+    pub(crate) fn fill_rates(&self) -> FillRates {
+        self.rule.together().map_or_else(FillRates::default, |t| t.home().config.fill)
     }
 
     /// Stops a node at once, as if its process had died.

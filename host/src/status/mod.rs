@@ -10,6 +10,7 @@ mod health;
 mod hosts;
 mod lanes;
 mod latency;
+mod prediction;
 mod promise;
 mod schedule;
 mod scrubs;
@@ -31,6 +32,9 @@ pub use health::{Health, Summary};
 pub use hosts::{HostStatus, LoginStatus};
 pub use lanes::LaneStatus;
 pub use latency::{LatencyStatus, VolumeLatency};
+pub use prediction::{
+    PredictedDisk, PredictedMode, PredictedMoves, PredictedRebuild, PredictedVolume, Prediction,
+};
 pub use promise::PromiseStatus;
 pub use schedule::ScheduleStatus;
 pub use scrubs::ScrubStatus;

@@ -52,6 +52,10 @@ fn answer_all(mut stream: BufReader<UnixStream>, status: &Status) {
                 "name": HOSTILE, "until": 1, "secret": true,
                 "volumes": [{ "volume": HOSTILE, "access": HOSTILE }],
             }] }),
+            Some("what-if") => json!({ "prediction": {
+                "lost": asked["lost"], "rebuild": { "bytes": 4096, "seconds_at_floor": 61 },
+                "volumes": [{ "name": HOSTILE, "then": "degraded", "survives": 1, "has_room": false }],
+            } }),
             _ => json!({ "disconnected": 2 }),
         };
         answer["ok"] = json!(true);
@@ -299,7 +303,15 @@ fn hostile_names_stay_text() {
     fixture.site.log.say(Level::Error, &About::default(), HOSTILE);
     let (cookie, _) = fixture.log_in("ann");
     let name: String = form_urlencoded::byte_serialize(HOSTILE.as_bytes()).collect();
-    for path in ["/", "/volumes", &format!("/volume?name={name}"), "/disks", "/hosts", "/slow"] {
+    for path in [
+        "/",
+        "/volumes",
+        &format!("/volume?name={name}"),
+        "/disks",
+        "/hosts",
+        "/slow",
+        "/what-if?lose=1",
+    ] {
         let response = fixture.get(path, &cookie);
         let (status, body, _) = response.parts();
         assert_eq!(status, "200 OK", "{path}");
@@ -309,6 +321,20 @@ fn hostile_names_stay_text() {
     }
     let missing = fixture.get(&format!("/volume?name=x{name}"), &cookie);
     is(&missing, "404", "no volume of this name");
+}
+
+#[test]
+fn predictions_are_shown_with_the_command_that_asks_the_same() {
+    let fixture = Fixture::new(Status::default());
+    let (cookie, _) = fixture.log_in("ben");
+    is(&fixture.get("/what-if", &cookie), "200", "Predict");
+    let told = fixture.get("/what-if?lose=2&add=", &cookie);
+    is(&told, "200", "degraded");
+    is(&told, "200", "That takes 1 min 1 s while hosts use the disks, and less while none does.");
+    is(&told, "200", "would not be rebuilt in full");
+    is(&told, "200", "weft cluster what-if --lose 2 --dir");
+    is(&fixture.get("/what-if?lose=b7", &cookie), "200", "no process is called &#39;b7&#39;");
+    is(&fixture.get("/what-if?add=much", &cookie), "200", "role=\"alert\"");
 }
 
 #[test]

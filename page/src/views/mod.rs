@@ -5,6 +5,7 @@ mod disks;
 mod hosts;
 mod overview;
 mod volumes;
+mod what_if;
 mod words;
 
 use maud::{DOCTYPE, Markup, html};
@@ -19,6 +20,7 @@ pub(crate) use disks::disks;
 pub(crate) use hosts::hosts;
 pub(crate) use overview::{Certificate, Overview, overview};
 pub(crate) use volumes::{volume, volumes};
+pub(crate) use what_if::{Question, what_if};
 
 /// What every page has.
 pub(crate) struct Frame<'a> {
@@ -32,12 +34,13 @@ pub(crate) struct Frame<'a> {
 }
 
 /// All pages.
-const PAGES: [(&str, &str); 5] = [
+const PAGES: [(&str, &str); 6] = [
     ("/", "Overview"),
     ("/volumes", "Volumes"),
     ("/disks", "Disks and nodes"),
     ("/hosts", "Hosts"),
     ("/slow", "Slow requests"),
+    ("/what-if", "What if"),
 ];
 
 fn document(title: &str, body: &Markup) -> String {

@@ -38,7 +38,7 @@ use crate::control::losses::Losses;
 use crate::control::peer_status::PeerStatus;
 use crate::control::status;
 use crate::control::usage::Usage;
-use crate::control::{refresh, scrub};
+use crate::control::{refresh, scrub, what_if};
 use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
 use crate::doors::book::Book;
 use crate::doors::keeper::Keeper;
@@ -171,12 +171,10 @@ impl Commands<'_> {
         let us = together.us();
         let process_of = |n: usize| {
             let process = together.process_of(NodeId(n as u16));
-            if process == us || together.map().nodes.get(n).is_none() {
-                Ok(None)
-            } else if together.is_connected(process) {
-                Ok(Some(process))
-            } else {
-                fail(self.out_of_touch(n))
+            match process == us || together.map().nodes.get(n).is_none() {
+                true => Ok(None),
+                false if together.is_connected(process) => Ok(Some(process)),
+                false => fail(self.out_of_touch(n)),
             }
         };
         let runs = |n: usize| {
@@ -216,6 +214,7 @@ impl Commands<'_> {
             | ControlRequest::NodeRemove { .. } => self.leader(),
             ControlRequest::Hosts { action } if !action.is_local() => self.leader(),
             ControlRequest::Status
+            | ControlRequest::WhatIf { .. }
             | ControlRequest::ClusterShow
             | ControlRequest::NodeList
             | ControlRequest::Token { .. }
@@ -361,6 +360,10 @@ impl Commands<'_> {
                 Outcome::Wait(self.resize(&asked, (&name, size), force)?)
             }
             ControlRequest::Rebalance { action } => self.rebalance(action),
+            ControlRequest::WhatIf { lost, added } => {
+                let prediction = what_if::prediction(self, &lost, &added)?;
+                Outcome::Answer(ok(self.looked_at("prediction", &prediction)))
+            }
             ControlRequest::ClusterSet { key, value } => Outcome::Wait(self.set(&key, &value)?),
             ControlRequest::ClusterShow => Outcome::Answer(self.settings()),
             ControlRequest::VolumeDelete { name, now } => Outcome::Wait(self.delete(&name, now)?),
@@ -422,11 +425,7 @@ impl Commands<'_> {
             ControlRequest::HostDisconnect { address, volume } => {
                 Outcome::Answer(self.disconnect(address.as_deref(), volume.as_deref())?)
             }
-            ControlRequest::HostLeave { host } => {
-                let host = HostId(host);
-                self.hosts.send_away(self.engine, host);
-                Outcome::Wait(Wait::HostLeft(host))
-            }
+            ControlRequest::HostLeave { host } => Outcome::Wait(self.send_away(HostId(host))),
             ControlRequest::WriterComes { volume, process } => {
                 let writers = self.writers(VolumeId(volume), NodeId(process));
                 Outcome::Answer(ok(json!({ "writers": writers })))
@@ -437,6 +436,11 @@ impl Commands<'_> {
             ControlRequest::Quiesce => Outcome::Wait(Wait::Quiet(Instant::now())),
             ControlRequest::Shutdown => Outcome::Wait(Wait::Shutdown),
         })
+    }
+
+    fn send_away(&mut self, host: HostId) -> Wait {
+        self.hosts.send_away(self.engine, host);
+        Wait::HostLeft(host)
     }
 
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {

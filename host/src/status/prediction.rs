@@ -1,0 +1,184 @@
+//! Predictions of `weft cluster what-if`: what the loss of nodes, or more disks, would mean.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{NodeStatus, Status};
+use crate::control_protocol::{ControlRequest, NewDiskOf};
+use crate::error::{Result, fail};
+use crate::size::parse_size;
+
+/// What would become of an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Prediction {
+    /// Nodes that would be lost.
+    pub lost: Vec<u16>,
+    /// How many disks would have been added before.
+    pub added: usize,
+    /// Volumes without their snapshots.
+    pub volumes: Vec<PredictedVolume>,
+    /// What would be rebuilt.
+    pub rebuild: PredictedRebuild,
+    /// What `weft cluster rebalance` would move to the added disks, if there are any.
+    pub rebalance: Option<PredictedMoves>,
+    /// The disks that are left, when all that is done.
+    pub disks: Vec<PredictedDisk>,
+}
+
+/// What would become of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PredictedVolume {
+    /// Its name.
+    pub name: String,
+    /// Its mode then.
+    pub then: PredictedMode,
+    /// How many more nodes could be lost then, whichever they are.
+    pub survives: usize,
+    /// The same after the rebuild.
+    pub survives_rebuilt: usize,
+    /// Whether everything that it would lose has a place on another disk.
+    pub has_room: bool,
+}
+
+/// The mode of a volume after a loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PredictedMode {
+    /// It would lose no column.
+    #[default]
+    AsNow,
+    /// All its content could be read and written.
+    Degraded,
+    /// Hosts would lose access to some of its content.
+    Failed,
+}
+
+/// What would be rebuilt, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PredictedRebuild {
+    /// Bytes. Of thin volumes only the used slots count.
+    pub bytes: u64,
+    /// The most that one disk would get.
+    pub most_bytes_on_a_disk: u64,
+    /// How long that takes at the rebuild floor, while hosts use the disk.
+    pub seconds_at_floor: Option<u64>,
+    /// The same at the ceiling, if there is one, while no host does.
+    pub seconds_at_ceiling: Option<u64>,
+}
+
+/// What would be moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PredictedMoves {
+    /// Columns.
+    pub columns: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A disk before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PredictedDisk {
+    /// Its node. Added disks have the next numbers.
+    pub node: u16,
+    /// Bytes for volumes.
+    pub bytes: u64,
+    /// Bytes that volumes have now.
+    pub used_bytes: u64,
+    /// Bytes that they would have.
+    pub used_bytes_after: u64,
+    /// Bytes that would be rebuilt on it.
+    pub rebuilt_bytes: u64,
+}
+
+impl Status {
+    /// The node with a number, or all nodes of a process, by its name.
+    ///
+    /// # Errors
+    /// If no process has the name.
+    pub fn nodes_of(&self, whose: &str) -> Result<Vec<usize>> {
+        if let Ok(node) = whose.parse() {
+            return Ok(vec![node]);
+        }
+        let named = |n: &&NodeStatus| n.name.as_deref() == Some(whose);
+        // A process that another of its name has replaced is not meant.
+        let there = |n: &&NodeStatus| named(n) && n.address.is_some();
+        let nodes: Vec<usize> =
+            self.nodes.iter().filter(there).map(|n| usize::from(n.node)).collect();
+        if !nodes.is_empty() {
+            return Ok(nodes);
+        }
+        let names: BTreeSet<&str> = self.nodes.iter().filter_map(|n| n.name.as_deref()).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let there = match names.is_empty() {
+            true => "the nodes of this array have only numbers".to_string(),
+            false => format!("there are: {}", names.join(", ")),
+        };
+        fail(format!("no process is called '{whose}'; {there}"))
+    }
+
+    /// The request for a prediction: nodes or processes that would be lost, and disks that would be there before, as `16T`
+    /// or `16T@box3`.
+    ///
+    /// # Errors
+    /// If no process has such a name, or a disk is not described so.
+    pub fn what_if(&self, lose: &[String], add: &[String]) -> Result<ControlRequest> {
+        let mut lost = Vec::new();
+        for node in lose.iter().map(|whose| self.nodes_of(whose)) {
+            for node in node? {
+                match u16::try_from(node) {
+                    Ok(node) => lost.push(node),
+                    Err(_) => return fail(format!("there is no node {node}")),
+                }
+            }
+        }
+        let added = add.iter().map(|text| self.added_disk(text)).collect::<Result<_>>()?;
+        Ok(ControlRequest::WhatIf { lost, added })
+    }
+
+    fn added_disk(&self, text: &str) -> Result<NewDiskOf> {
+        let (size, whose) = match text.split_once('@') {
+            Some((size, whose)) => (size, Some(whose)),
+            None => (text, None),
+        };
+        let bytes = parse_size(size)?;
+        let process = whose.map(|whose| self.nodes_of(whose)).transpose()?;
+        Ok(NewDiskOf { process: process.map(|nodes| nodes[0] as u16), bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_name_nodes_processes_and_disks() {
+        let node = |node, name: &str| NodeStatus {
+            node,
+            name: Some(name.to_string()),
+            address: Some(String::new()),
+            ..NodeStatus::default()
+        };
+        let nodes = vec![node(0, "b0"), node(1, "b0"), node(2, "b1")];
+        let status = Status { nodes, ..Status::default() };
+        let text = |all: &[&str]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let asked = |lose: &[&str], add: &[&str]| status.what_if(&text(lose), &text(add));
+        let ControlRequest::WhatIf { lost, added } = asked(&["b0", "2"], &["1G", "2G@b1"]).unwrap()
+        else {
+            panic!("another request")
+        };
+        assert_eq!(lost, [0, 1, 2]);
+        let disk = |process, bytes| NewDiskOf { process, bytes };
+        assert_eq!(added, [disk(None, 1 << 30), disk(Some(2), 2 << 30)]);
+        let refused = |lose: &[&str], add: &[&str]| asked(lose, add).unwrap_err().0;
+        assert!(refused(&["b7"], &[]).contains("there are: b0, b1"));
+        assert!(refused(&[], &["1G@b7"]).contains("there are: b0, b1"));
+        assert!(refused(&["70000"], &[]).contains("no node 70000"));
+        assert!(asked(&[], &["much"]).is_err());
+    }
+}
