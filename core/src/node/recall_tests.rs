@@ -135,26 +135,55 @@ fn an_attempt_without_a_name_that_nobody_has_a_say_in_is_asked_after() {
     assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
 }
 
-/// A participant knows nothing of an attempt, so it is given up. Then that participant is away; the other has prepared
-/// it, heard nothing, and is left alone with the decision.
+/// A participant has prepared a write and is asked after it when it has dropped it. If power failed before that is on the
+/// disk, it would be prepared again, and this node might decide it alone.
 #[test]
-fn an_attempt_that_was_given_up_and_has_happened_is_done() {
+fn that_nothing_is_known_of_a_write_is_said_when_its_abort_is_durable() {
     let mut bench = Bench::new();
-    let data = Buffer::Length(UNIT as usize);
-    bench.handle(Input::Host(1, VOLUME, HostOp::Write(0, data)));
-    let sent = bench.sent.iter().find_map(|b| match b {
-        Body::Write { header, .. } => Some(header.ts),
-        _ => None,
-    });
-    let ts = sent.expect("a write");
     bench.enter(map(2, Attendance::default()), at(1));
-    bench.hear(THIRD, Body::Answer { ts, standing: Standing::Unknown });
-    bench.sent.clear();
-    let counts_from = [(THIRD, at(1 << 40))].into();
-    bench.enter(map(3, Attendance { counts_from, ..Attendance::default() }), at(1));
-    bench.hear(US, Body::Answer { ts, standing: Standing::Committed { safe: true } });
-    assert!(!writes(&bench), "it is not done again: {:?}", bench.sent);
-    assert!(matches!(bench.replies[..], [(1, Ok(HostData::Done))]), "{:?}", bench.replies);
+    bench.begin_write_of(at(1000), 0, RANGE);
+    while bench.disk_works().is_some() {}
+    let says = |bench: &Bench| {
+        bench.sent.iter().find_map(|b| match b {
+            Body::Answer { ts, standing } if *ts == at(1000) => Some(*standing),
+            _ => None,
+        })
+    };
+    bench.hear_with(PEER, vec![Notice::Abort(at(1000))], Some(Body::Ask { ts: at(1000) }));
+    assert_eq!(says(&bench), None);
+    let recall =
+        Body::Recall { id: 9, request: id(), since: at(900), volume: VOLUME, range: RANGE };
+    bench.hear(PEER, recall);
+    let undecided =
+        |b: &Body| matches!(b, Body::Recalled { recollection: Recollection::Undecided, .. });
+    assert!(bench.has_sent(undecided), "{:?}", bench.sent);
+    assert_eq!(bench.disk_works(), Some(true), "the abort is written at once");
+    while bench.disk_works().is_some() {}
+    assert_eq!(says(&bench), Some(Standing::Unknown));
+}
+
+/// A slot of a thin volume was given back, with its versions: sectors without a version may have been written.
+#[test]
+fn a_disk_that_gave_slots_back_does_not_say_that_a_range_is_untouched() {
+    let mut bench = Bench::new();
+    let mut map = ClusterMap::clone(&map(2, Attendance::default()));
+    let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("its own"));
+    for (_, at) in volume.extents.iter_mut().flat_map(|e| &mut e.columns) {
+        *at += 2 * crate::units::SPACE_SECTORS;
+    }
+    bench.enter(Arc::new(map), at(1));
+    let mut recollects = |since| {
+        bench.sent.clear();
+        let request = RequestId::of_attempt(since);
+        bench.hear(PEER, Body::Recall { id: 9, request, since, volume: VOLUME, range: RANGE });
+        while bench.disk_works().is_some() {}
+        bench.sent.iter().find_map(|b| match b {
+            Body::Recalled { recollection, .. } => Some(*recollection),
+            _ => None,
+        })
+    };
+    assert_eq!(recollects(Timestamp(1)), Some(Recollection::Untouched), "it never had any");
+    assert_eq!(recollects(Timestamp::ZERO), Some(Recollection::Touched));
 }
 
 /// What a participant is told and remembers.

@@ -202,6 +202,10 @@ pub trait Store: Send {
     /// Gives back empty slots. `is_whole` says of a sector whether no disk has missed, or can miss, the discard.
     /// No write before `oldest` is under way.
     fn forget_empty(&mut self, _oldest: Timestamp, _is_whole: &dyn Fn(u64) -> bool) {}
+    /// No empty slot that was given back had a later version.
+    fn dropped(&self) -> Timestamp {
+        Timestamp::ZERO
+    }
     /// Leaves out of a write the zeros for slots of thin volumes that have no place, and will get none.
     fn without_needless_zeros(&self, changes: Vec<Change>) -> Vec<Change> {
         changes

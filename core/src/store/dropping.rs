@@ -3,7 +3,8 @@
 //! it is done.
 //!
 //! A slot without a place has no versions. So an empty slot is kept until no disk can have missed the discard. The
-//! worker says so, and that no earlier write is under way. A slot is not empty while it hides slots of the views below.
+//! worker says so, and that no earlier write is under way. The superblock keeps the latest of these versions: a slot without
+//! a place may have been written up to then. A slot is not empty while it hides slots of the views below.
 //! When those are dropped, it is looked at again.
 //!
 //! Zeros for a slot of a thin volume that has no place change nothing, and are left out. A disk that misses them has
@@ -218,10 +219,13 @@ impl JournalStore {
             *latest < oldest && is_whole(self.slots.sectors_of(*slot).start)
         };
         let gone = self.dropping.empty.iter().filter(|(slot, latest)| may(slot, latest));
-        let gone: Vec<u64> = gone.map(|(slot, _)| *slot).take(BATCH).collect();
-        for slot in gone {
+        let gone: Vec<(u64, Timestamp)> =
+            gone.map(|(s, latest)| (*s, *latest)).take(BATCH).collect();
+        for (slot, latest) in gone {
             self.dropping.empty.remove(&slot);
             self.dropping.forgotten.insert(slot);
+            // The checkpoint that drops it ends with the superblock.
+            self.superblock.dropped = self.superblock.dropped.max(latest);
         }
     }
 

@@ -230,6 +230,10 @@ impl Store for JournalStore {
         JournalStore::has_empty(self)
     }
 
+    fn dropped(&self) -> Timestamp {
+        self.superblock.dropped
+    }
+
     fn forget_empty(&mut self, oldest: Timestamp, is_whole: &dyn Fn(u64) -> bool) {
         JournalStore::forget_empty(self, oldest, is_whole);
     }

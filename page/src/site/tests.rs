@@ -333,7 +333,7 @@ fn predictions_are_shown_with_the_command_that_asks_the_same() {
     is(&told, "200", "That takes 1 min 1 s while hosts use the disks, and less while none does.");
     is(&told, "200", "would not be rebuilt in full");
     is(&told, "200", "weft cluster what-if --lose 2 --dir");
-    is(&fixture.get("/what-if?lose=b7", &cookie), "200", "no process is called &#39;b7&#39;");
+    is(&fixture.get("/what-if?lose=b7", &cookie), "200", "no process is called 'b7'");
     is(&fixture.get("/what-if?add=much", &cookie), "200", "role=\"alert\"");
 }
 

@@ -62,6 +62,8 @@ pub(super) struct Bench {
     aborted: Option<(Timestamp, Changes, bool)>,
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
+    /// When sectors became zeros that had been something else.
+    emptied: BTreeMap<u64, Timestamp>,
     /// What fills the copies of sectors, and the write that each is of.
     pub(super) copies: BTreeMap<u64, (u8, Timestamp)>,
     /// Whether sectors may be lost: the disk has lied.
@@ -151,6 +153,7 @@ impl Bench {
             writes: BTreeMap::new(),
             aborted: None,
             content: BTreeMap::new(),
+            emptied: BTreeMap::new(),
             copies: BTreeMap::new(),
             may_lose: false,
             is_torn: false,
@@ -220,6 +223,7 @@ impl Bench {
         let gone = sectors.next_multiple_of(SLOT)..SLOTS * SLOT;
         gone.for_each(|sector| {
             self.content.remove(&sector);
+            self.emptied.remove(&sector);
             self.dropped.insert(sector);
         });
     }
@@ -296,11 +300,15 @@ impl Bench {
                     continue;
                 }
                 let held = self.content.entry(sector).or_insert((Some(0), ts));
+                let before = held.0;
                 *held = match kind {
                     Content | ChangeKind::Fold(_) | ChangeKind::Copy(_) => (Some(byte), ts),
                     Mark => (None, ts),
                     Delta => (held.0.map(|before| before ^ byte), ts),
                 };
+                if held.0 == Some(0) && before != Some(0) {
+                    self.emptied.insert(sector, ts);
+                }
             }
         }
         self.store.outcome(ts, commit);
@@ -591,6 +599,13 @@ impl Bench {
             let forgotten = self.base > 0 && expected == Some(0) && version == Timestamp::ZERO;
             // Content from before a snapshot has its version in the snapshot's space.
             let forgotten = forgotten || (!self.below.is_empty() && version == Timestamp::ZERO);
+            // It is known up to when there may have been some.
+            if forgotten
+                && self.below.is_empty()
+                && let Some(at) = self.emptied.get(&sector)
+            {
+                assert!(Store::dropped(&self.store) >= *at, "sector {sector} was emptied at {at}");
+            }
             if expected.is_some() && !lost_below && !forgotten {
                 assert_eq!(version, ts, "the version of sector {sector}");
             }

@@ -187,9 +187,12 @@ fn slots_come_back_when_all_of_them_is_discarded() {
     assert!(bench.run(&[Write(1, 6 * SLOT, Content, 0), Commit, Checkpoint, Rest, Release]));
     assert!(bench.run(&[Forget, Checkpoint, Rest]));
     assert_eq!(thin(&bench), Some((3, all - 3)), "two that are used in part, and one");
+    let dropped = Store::dropped(&bench.store);
+    assert!(dropped.0 > 0);
     bench.come_to_an_end();
     bench.crash(Crash::PowerCut);
     bench.check();
+    assert_eq!(Store::dropped(&bench.store), dropped, "it is on the disk");
 }
 
 #[test]

@@ -102,6 +102,25 @@ impl Volume {
 }
 
 impl ClusterMap {
+    /// The volume that has an address space now, if it is no longer the one of this number: a snapshot, if the volume that
+    /// was `named` goes on in another space, or is gone.
+    pub fn volume_in_space(
+        &self,
+        id: VolumeId,
+        named: VolumeId,
+        space: u64,
+    ) -> Option<&Arc<Volume>> {
+        if let Some(volume) = self.volumes.get(&id).filter(|volume| volume.space() == space) {
+            return Some(volume);
+        }
+        // Several volumes share the first space.
+        let is_its = |volume: &&Arc<Volume>| {
+            let of = volume.lineage.snapshot.map(|snapshot| snapshot.of);
+            volume.space() == space && (space > 0 || of == Some(named))
+        };
+        self.volumes.values().find(is_its)
+    }
+
     /// The volumes that lie directly over another.
     pub fn above(&self, id: VolumeId) -> impl Iterator<Item = &Arc<Volume>> {
         self.volumes.values().filter(move |volume| volume.lineage.below == Some(id))

@@ -109,8 +109,9 @@ impl Originator {
         let Then::Refuse(job, _) = then else { return all.collect() };
         let Some(volume) = self.map.volumes.get(&job.volume) else { return BTreeSet::new() };
         let extent = volume.extent_of(job.what.first_stripe(volume));
+        // A disk that a column leaves may have prepared an attempt.
         let its = |node: &NodeId| {
-            volume.extents.get(extent).is_some_and(|extent| extent.column_of(*node).is_some())
+            volume.extents.get(extent).is_some_and(|extent| extent.place_on(*node).is_some())
         };
         all.filter(its).collect()
     }

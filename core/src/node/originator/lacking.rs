@@ -51,7 +51,7 @@ impl Originator {
         if self.map.volumes.get(&job.volume).is_some_and(|v| self.map.rests(v)) {
             self.wake_resting(outbox);
         }
-        if !self.may_wait(&job, outbox.now) {
+        if !self.may_wait(&job, job.volume, outbox.now) {
             return self.fail_for_lost(job, outbox);
         }
         self.unlock_job(&mut job, outbox);
@@ -85,7 +85,7 @@ impl Originator {
     /// them. False if it may not.
     pub(super) fn waits_undecided(&mut self, ts: Timestamp, now: Nanos) -> bool {
         let Some(mut txn) = self.txns.remove(&ts) else { return false };
-        let waits = txn.policy.is_journaled() && self.may_wait(&txn.job, now);
+        let waits = txn.policy.is_journaled() && self.may_wait(&txn.job, txn.volume.id, now);
         if waits {
             self.give_up_claim(&mut txn.job);
             self.jobs.give_room(&mut txn.job);
@@ -104,9 +104,9 @@ impl Originator {
         self.finish(job, Err(error), outbox);
     }
 
-    /// Whether a job that needs lost nodes may still wait for them.
-    fn may_wait(&self, job: &Job, now: Nanos) -> bool {
-        let Some(volume) = self.map.volumes.get(&job.volume) else { return false };
+    /// Whether a job that needs lost nodes of a volume may still wait for them.
+    fn may_wait(&self, job: &Job, volume: VolumeId, now: Nanos) -> bool {
+        let Some(volume) = self.map.volumes.get(&volume) else { return false };
         let rests = self.map.rests(volume);
         let Purpose::Host(id) = job.purpose else { return rests };
         let is_wanted = self.requests.get(&id).is_some_and(|r| !r.gone);
@@ -115,8 +115,8 @@ impl Originator {
             return false;
         }
         let waited = |since: &Nanos| now.saturating_sub(*since);
-        let since = self.lacking.asleep_since.get(&job.volume);
-        let exposed = self.lacking.exposed_since.get(&job.volume);
+        let since = self.lacking.asleep_since.get(&volume.id);
+        let exposed = self.lacking.exposed_since.get(&volume.id);
         rests || since.max(exposed).is_some_and(|s| waited(s) < volume.policy.lost_wait)
     }
 
@@ -175,7 +175,7 @@ impl Originator {
                 job.what,
                 What::Read(_) | What::Holes(_) | What::Own(_) | What::Used(..) | What::Compare(..)
             );
-            if !self.may_wait(&job, now) {
+            if !self.may_wait(&job, job.volume, now) {
                 self.fail_for_lost(job, outbox);
             } else if reads && looks {
                 self.jobs.queue([job]);
@@ -189,7 +189,7 @@ impl Originator {
                 return false;
             };
             let host = matches!(txn.job.purpose, Purpose::Host(_));
-            let asleep = self.lacking.asleep_since.contains_key(&txn.job.volume);
+            let asleep = self.lacking.asleep_since.contains_key(&txn.volume.id);
             host && (asleep || self.awaits_holder(txn, participants))
         });
         for ts in undecided.map(|(ts, _)| *ts).collect::<Vec<_>>() {

@@ -93,6 +93,7 @@ const FRESH_LOOKS: u32 = 16;
 #[derive(Clone, Hash)]
 struct RunningJob {
     job: Job,
+    /// The volume that has its address space: a snapshot, if one was taken before it was settled.
     volume: Arc<Volume>,
     /// The volume's policy when it began: it ends by that, even if the policy changes meanwhile.
     policy: Policy,
@@ -531,8 +532,8 @@ impl Originator {
             }
         }
         for ts in self.txns.keys().copied().collect::<Vec<_>>() {
+            self.find_volume(ts);
             let txn = self.txns.get_mut(&ts).expect("just seen");
-            txn.volume = map.volumes[&txn.job.volume].clone();
             // A disk may now have content that it lacked: no rebuild is needed, and it may be impossible.
             txn.refusal = None;
             match &mut txn.state {

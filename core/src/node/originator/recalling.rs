@@ -29,6 +29,7 @@ use crate::node::outbox::Outbox;
 use crate::node::{Body, HostData, HostError, Recollection, Task};
 use crate::order::{Again, Asker, Origin, RequestId};
 use crate::plan::Range;
+use crate::policy::Policy;
 use crate::units::{ColumnSet, Epoch, NodeId, Timestamp};
 
 /// A part of a request whose outcome is asked for.
@@ -63,20 +64,21 @@ impl Originator {
     }
 
     /// Whether the outcome of an attempt at a host's write can be asked for.
-    pub(super) fn recallable(&self, job: &Job, volume: &Volume) -> bool {
+    pub(super) fn recallable(&self, job: &Job, policy: &Policy) -> bool {
         // Without votes a part may have happened whatever the others answer.
-        let voted = volume.policy.commit.is_voted();
+        let voted = policy.commit.is_voted();
         let is_write = matches!((&job.what, job.purpose), (What::Write(..), Purpose::Host(_)));
         is_write && voted && self.config.recalls()
     }
 
     /// The name of a write, and since when it is asked for, if its outcome must be known first.
     pub(super) fn must_recall(&self, job: &Job, volume: &Volume) -> Option<(RequestId, Again)> {
-        if job.recalled || !self.recallable(job, volume) {
+        let in_doubt = job.in_doubt.as_ref().map(|doubt| doubt.again);
+        // The attempt in doubt was voted on, perhaps by another policy than that of now.
+        if job.recalled || !(in_doubt.is_some() || self.recallable(job, &volume.policy)) {
             return None;
         }
         let origin = self.origin(job);
-        let in_doubt = job.in_doubt.as_ref().map(|doubt| doubt.again);
         let again = in_doubt.or(origin.and_then(|o| o.again))?;
         let name = origin.map_or(RequestId::of_attempt(again.since), |o| o.asker.id);
         Some((name, again))

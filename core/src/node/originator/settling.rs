@@ -99,6 +99,16 @@ impl Originator {
         outbox.send(from, Body::QueryReply { ts, waiting });
     }
 
+    /// A new map: an attempt is one of the volume that has its address space now, as it is for the workers. Nodes can have
+    /// missed a snapshot's content that have missed nothing since, so both may not decide alike.
+    pub(super) fn find_volume(&mut self, ts: Timestamp) {
+        let Some(txn) = self.txns.get_mut(&ts) else { return };
+        let (id, named, space) = (txn.volume.id, txn.job.volume, txn.volume.space());
+        let found = self.map.volume_in_space(id, named, space);
+        let found = found.filter(|_| self.config.follows_spaces());
+        txn.volume = found.unwrap_or_else(|| &self.map.volumes[&named]).clone();
+    }
+
     /// Asks for the outcome of a write.
     pub(super) fn inquire(&mut self, ts: Timestamp, outbox: &mut Outbox) {
         let Some(txn) = self.txns.get_mut(&ts) else { return };
@@ -126,7 +136,7 @@ impl Originator {
         let txn = &self.txns[&ts];
         let somebody_says = !self.map.voters(&volume, txn.extent, &participants, ts).is_empty();
         let may_be_decided = !txn.decided && txn.may_be_decided;
-        if may_be_decided && !somebody_says && self.recallable(&txn.job, &volume) {
+        if may_be_decided && !somebody_says && self.recallable(&txn.job, &txn.policy) {
             return self.recall_attempt(ts, &participants);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
@@ -182,6 +192,8 @@ impl Originator {
             State::Asking(inquiry, participants) => (inquiry.clone(), participants.clone()),
             State::GivingUp(..) | State::Reading(_) => return,
         };
+        // In an epoch that this node does not enter the others may decide it.
+        txn.may_be_decided = true;
         if let Some(from) = from {
             inquiry.answer(from, Standing::Unknown);
         }

@@ -51,15 +51,7 @@ impl Worker {
         let map = &self.map;
         for txn in self.txns.values_mut() {
             let Some(space) = txn.space else { continue };
-            if map.volumes.get(&txn.volume).is_some_and(|volume| volume.space() == space) {
-                continue;
-            }
-            // Several volumes share the first space.
-            let is_its = |volume: &&Arc<Volume>| {
-                let of = volume.lineage.snapshot.map(|snapshot| snapshot.of);
-                volume.space() == space && (space > 0 || of == Some(txn.named))
-            };
-            if let Some(volume) = map.volumes.values().find(is_its) {
+            if let Some(volume) = map.volume_in_space(txn.volume, txn.named, space) {
                 txn.volume = volume.id;
             }
         }

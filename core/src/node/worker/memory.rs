@@ -134,6 +134,9 @@ pub(super) struct Recalling {
     to: NodeId,
     id: u64,
     happened: Vec<VolumeRange>,
+    since: Timestamp,
+    /// Sectors to scan next: those of the snapshots below the volume.
+    left: Vec<Range<u64>>,
 }
 
 impl Worker {
@@ -176,28 +179,64 @@ impl Worker {
             Some(ts) => self.attempted(ts, volume),
             None => (self.memory.of(request, volume), self.memory.has_marked(request)),
         };
-        let recollection = if self.is_undecided(request, since, volume) {
-            Recollection::Undecided
-        } else if has_marked {
-            Recollection::Touched
-        } else if self.memory.reaches(request, since) {
-            Recollection::All
-        } else if self.catchup.will_know() || !self.knows_marks() {
-            Recollection::Undecided
-        } else if let Some(sectors) = self.sectors_changed(volume, range)
-            && !self.catchup.is_asking()
-            && !self.is_stale(sectors.clone())
-            && !self.exposure.has(&sectors)
-        {
-            // A mark is no version: marked content may have been changed by any number of writes.
-            let ticket = self.tickets.issue(Ticket::Recall(Recalling { to: from, id, happened }));
-            let count = sectors.end - sectors.start;
-            // Inclusive: the first attempt may have been issued in the microsecond of the request.
-            return self.store.scan(ticket, sectors.start, count, Scan::Since(since));
-        } else {
-            Recollection::Touched
-        };
+        let recollection =
+            if self.is_undecided(request, since, volume) || self.has_unsafe_aborts(since) {
+                Recollection::Undecided
+            } else if has_marked {
+                Recollection::Touched
+            } else if self.memory.reaches(request, since) {
+                Recollection::All
+            } else if self.catchup.will_know() || !self.knows_marks() {
+                Recollection::Undecided
+            } else if let Some(left) = self.sectors_to_scan(volume, range, since) {
+                return self.scan_next(Recalling { to: from, id, happened, since, left }, outbox);
+            } else {
+                Recollection::Touched
+            };
         outbox.send(from, Body::Recalled { id, happened, recollection });
+    }
+
+    /// Whether writes of this time or later were aborted, and are prepared again if power fails now.
+    fn has_unsafe_aborts(&mut self, since: Timestamp) -> bool {
+        let waits = self.config.waits_for_safe_aborts();
+        let unsafe_abort = waits && self.store.unsafe_aborts().iter().any(|ts| *ts >= since);
+        if unsafe_abort {
+            self.store.flush_outcomes();
+        }
+        unsafe_abort
+    }
+
+    /// The sectors whose versions tell whether a range of a volume was changed on this disk since a time; `None` if they do
+    /// not tell it.
+    fn sectors_to_scan(
+        &self,
+        id: VolumeId,
+        range: VolumeRange,
+        since: Timestamp,
+    ) -> Option<Vec<Range<u64>>> {
+        let volume = self.map.volumes.get(&id)?;
+        // An empty slot that has been given back took its versions with it.
+        if (volume.is_thin() && self.store.dropped() >= since) || self.catchup.is_asking() {
+            return None;
+        }
+        // Writes from before a snapshot are in its address space.
+        let below = self.map.all_below(id).filter_map(|v| self.sectors_changed(v.id, range));
+        let all: Vec<_> = [self.sectors_changed(id, range)?].into_iter().chain(below).collect();
+        // A mark is no version: marked content may have been changed by any number of writes.
+        let tells = |s: &Range<u64>| !self.is_stale(s.clone()) && !self.exposure.has(s);
+        all.iter().all(tells).then_some(all)
+    }
+
+    fn scan_next(&mut self, mut recalling: Recalling, outbox: &mut Outbox) {
+        let Some(sectors) = recalling.left.pop() else {
+            let Recalling { to, id, happened, .. } = recalling;
+            let recollection = Recollection::Untouched;
+            return outbox.send(to, Body::Recalled { id, happened, recollection });
+        };
+        let (since, count) = (recalling.since, sectors.end - sectors.start);
+        let ticket = self.tickets.issue(Ticket::Recall(recalling));
+        // Inclusive: the first attempt may have been issued in the microsecond of the request.
+        self.store.scan(ticket, sectors.start, count, Scan::Since(since));
     }
 
     /// What has happened of an attempt whose originator still asks after it, and whether parity was only marked for it
@@ -248,9 +287,11 @@ impl Worker {
 
     /// It is known whether there were writes since.
     pub(super) fn recall_done(&mut self, asked: Recalling, found: bool, outbox: &mut Outbox) {
-        let Recalling { to, id, happened } = asked;
-        let recollection = if found { Recollection::Touched } else { Recollection::Untouched };
-        outbox.send(to, Body::Recalled { id, happened, recollection });
+        if !found {
+            return self.scan_next(asked, outbox);
+        }
+        let Recalling { to, id, happened, .. } = asked;
+        outbox.send(to, Body::Recalled { id, happened, recollection: Recollection::Touched });
     }
 }
 

@@ -142,6 +142,9 @@ impl Worker {
         for (to, id) in self.stalled.outcome_is_safe(ts) {
             self.begin_flush(to, id);
         }
+        for node in self.stalled.asked(ts) {
+            outbox.send(node, Body::Answer { ts, standing: Standing::Unknown });
+        }
         let Some(txn) = self.txns.get_mut(&ts) else { return };
         let Phase::Committed { safe } = &mut txn.phase else { return };
         *safe = true;

@@ -25,6 +25,14 @@ impl Worker {
             Some(Phase::Prepared) => Standing::Prepared,
             Some(Phase::Committed { safe }) => Standing::Committed { safe },
         };
+        // If power failed now it would be prepared again here, and this disk might decide it alone.
+        let is_unsafe = standing == Standing::Unknown
+            && self.config.waits_for_safe_aborts()
+            && self.store.unsafe_aborts().contains(&ts);
+        if is_unsafe {
+            self.stalled.ask(from, ts);
+            return self.store.flush_outcomes();
+        }
         outbox.send(from, Body::Answer { ts, standing });
     }
 

@@ -11,6 +11,8 @@ pub(super) struct Stalled {
     reads: BTreeSet<Timestamp>,
     /// Flushes of other nodes, by their numbers there, and the aborts that must be durable before them.
     flushes: BTreeMap<(NodeId, u64), BTreeSet<Timestamp>>,
+    /// Aborted writes whose aborts are not durable, and the nodes that have asked after them.
+    asked: BTreeMap<Timestamp, BTreeSet<NodeId>>,
     /// Something that they may wait for has changed.
     has_changed: bool,
 }
@@ -31,9 +33,20 @@ impl Stalled {
         self.flushes.entry(flush).or_insert_with(|| aborts.into_iter().collect());
     }
 
-    /// Nobody waits for flushes any more.
+    /// A node that asks after a write waits until its abort is durable.
+    pub fn ask(&mut self, node: NodeId, ts: Timestamp) {
+        self.asked.entry(ts).or_default().insert(node);
+    }
+
+    /// The nodes that have waited for the abort of this write.
+    pub fn asked(&mut self, ts: Timestamp) -> BTreeSet<NodeId> {
+        self.asked.remove(&ts).unwrap_or_default()
+    }
+
+    /// Nobody waits for flushes or answers any more.
     pub fn forget_flushes(&mut self) {
         self.flushes.clear();
+        self.asked.clear();
     }
 
     /// The outcome of a write is durable. Returns the flushes that have waited for that, and wait for no other.

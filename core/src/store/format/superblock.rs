@@ -59,6 +59,8 @@ pub struct Superblock {
     pub spare: u64,
     /// Slots that no owner's entry claims are lost, not holes: a page of the owners was damaged.
     pub unclaimed_lost: bool,
+    /// Slots of thin volumes that were given back empty had no later versions.
+    pub dropped: Timestamp,
 }
 
 impl Superblock {
@@ -175,6 +177,7 @@ impl Superblock {
             slot: 0,
             spare: 0,
             unclaimed_lost: false,
+            dropped: Timestamp::ZERO,
         }
     }
 
@@ -323,6 +326,7 @@ impl Superblock {
             w.u64(self.slot);
             w.u64(self.spare);
             w.u64(self.unclaimed_lost.into());
+            w.u64(self.dropped.0);
         }
         w.pad(SECTOR_BYTES - 4);
         seal(w)
@@ -370,6 +374,7 @@ impl Superblock {
         if version.has_slots {
             (sb.slot, sb.spare) = (r.u64()?, r.u64()?);
             sb.unclaimed_lost = r.u64()? != 0;
+            sb.dropped = Timestamp(r.u64()?);
         }
         Ok(sb)
     }
@@ -406,6 +411,7 @@ mod tests {
             heard,
             durable_before: 10,
             unclaimed_lost: true,
+            dropped: Timestamp(11),
             ..sb
         };
         let mut sector = sb.encode();

@@ -285,6 +285,8 @@ impl JournalStore {
     /// A checkpoint was about to drop this slot. All that earlier ones had to place in it was in place.
     fn replay_drop(&mut self, slot: u64) {
         self.slots.replay_drop(slot);
+        // Its versions are gone with it. All writes to it are in the journal before this, or in place.
+        self.superblock.dropped = self.superblock.latest;
         // It had none, unless it belonged to no volume.
         self.drop_all_copies(self.slots.sectors_of(slot));
         let recovery = self.recovery.as_mut().expect("opening");
