@@ -19,10 +19,10 @@ pub use map::{
     APART, APART_BY_NODE, Access, Area, Attendance, Certificate, ClusterMap, Deletion,
     DueSnapshots, Extent, Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT,
     LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS,
-    MOST_SEALED, MOST_SNAPSHOTS, MOST_VIEWS, NoSource, NodeInfo, NodeKind, PolicyRange, Registrant,
-    Reservation, ReservationAction, ReservationChange, ReservationKind, ReservationOutcome,
-    Reservations, Scheduled, SealedSecret, Snapshot, Source, Stripes, TimeAway, ViewError, Volume,
-    is_host_name,
+    MOST_REMOVED, MOST_SEALED, MOST_SNAPSHOTS, MOST_VIEWS, NoSource, NodeInfo, NodeKind,
+    PolicyRange, Registrant, Removal, Reservation, ReservationAction, ReservationChange,
+    ReservationKind, ReservationOutcome, Reservations, Scheduled, SealedSecret, Snapshot, Source,
+    Stripes, TimeAway, ViewError, Volume, is_host_name,
 };
 pub use message::{MapMessage, MemberReport, Memory};
 pub use moves::{can_drain, is_crowded};

@@ -7,7 +7,8 @@ use weft_core::cluster::{Registrant, Reservation, ReservationKind, Reservations}
 
 use crate::error::{Error, Result};
 
-/// A volume's reservations. What became of earlier changes is not kept: nobody waits for that any more.
+/// A volume's reservations. What became of earlier changes, and who was removed, is not kept: no request of before is
+/// left.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReservationsEntry {
@@ -59,7 +60,7 @@ pub(super) fn reservations(entry: Option<ReservationsEntry>) -> Result<Reservati
             Some(Reservation { kind, holder: registrant(host, port) })
         }
     };
-    let Reservations { outcomes, resets, .. } = Reservations::default();
+    let Reservations { outcomes, resets, removed, .. } = Reservations::default();
     let (version, generation) = (entry.version, entry.generation);
-    Ok(Reservations { version, generation, registered, reservation, outcomes, resets })
+    Ok(Reservations { version, generation, registered, reservation, outcomes, resets, removed })
 }

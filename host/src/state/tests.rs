@@ -71,6 +71,7 @@ fn what_is_stored_is_loaded() {
         reservation: Some(Reservation { kind: ReservationKind::ExclusiveAccess, holder: who }),
         outcomes: Vec::new(),
         resets: 0,
+        removed: Vec::new(),
     };
     state.store(&map).unwrap();
     let cluster = state.content.cluster;

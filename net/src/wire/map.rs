@@ -7,9 +7,9 @@ use weft_code::Code;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, Import,
     KnownHost, LONGEST_REGISTRANT, LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS,
-    MOST_RANGES, MOST_REGISTRANTS, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation,
-    ReservationKind, ReservationOutcome, Reservations, SealedSecret, Settings, Snapshot, Source,
-    TimeAway, Volume,
+    MOST_RANGES, MOST_REGISTRANTS, MOST_REMOVED, NodeInfo, NodeKind, PolicyRange, Registrant,
+    Removal, Reservation, ReservationKind, ReservationOutcome, Reservations, SealedSecret,
+    Settings, Snapshot, Source, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};
 use weft_core::node::{MapMessage, MemberReport, Memory};
@@ -46,6 +46,9 @@ const WITH_RESETS: u8 = 23;
 
 /// The first version whose maps say which snapshots were scheduled.
 pub(super) const WITH_SCHEDULES: u8 = 22;
+
+/// The first version whose volumes know which registrants were removed.
+const WITH_REMOVALS: u8 = 25;
 
 /// The first version whose hosts can have CHAP secrets and can reserve volumes.
 const WITH_SECRETS: u8 = 20;
@@ -262,7 +265,7 @@ impl Wire for Lineage {
     }
 }
 
-/// In maps of before nothing was reset.
+/// In maps of before nothing was reset, and nobody removed.
 impl Wire for Reservations {
     fn put(&self, w: &mut Writer) {
         self.version.put(w);
@@ -271,6 +274,7 @@ impl Wire for Reservations {
         self.reservation.put(w);
         self.outcomes.put(w);
         self.resets.put(w);
+        self.removed.put(w);
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
         let (version, generation) = (Wire::take(r)?, Wire::take(r)?);
@@ -278,9 +282,13 @@ impl Wire for Reservations {
         at_most("the registrants of a volume", registered.len() as u64, MOST_REGISTRANTS as u64)?;
         let (reservation, outcomes) = (Wire::take(r)?, Wire::take(r)?);
         let resets = if r.version < WITH_RESETS { 0 } else { Wire::take(r)? };
-        Ok(Reservations { version, generation, registered, reservation, outcomes, resets })
+        let removed: Vec<Removal> =
+            if r.version < WITH_REMOVALS { Vec::new() } else { Wire::take(r)? };
+        at_most("a volume's removed registrants", removed.len() as u64, MOST_REMOVED as u64)?;
+        Ok(Reservations { version, generation, registered, reservation, outcomes, resets, removed })
     }
 }
+wire_struct!(Removal { who, version });
 wire_struct!(Reservation { kind, holder });
 wire_struct!(Registrant { host, port } check |r: &Registrant| {
     at_most("the length of a registrant's name", r.host.len() as u64, LONGEST_REGISTRANT as u64)

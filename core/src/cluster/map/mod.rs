@@ -26,8 +26,8 @@ pub use imports::{Import, NoSource, Source};
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
 pub use reservations::{
-    LONGEST_REGISTRANT, MOST_REGISTRANTS, Registrant, Reservation, ReservationAction,
-    ReservationChange, ReservationKind, ReservationOutcome, Reservations,
+    LONGEST_REGISTRANT, MOST_REGISTRANTS, MOST_REMOVED, Registrant, Removal, Reservation,
+    ReservationAction, ReservationChange, ReservationKind, ReservationOutcome, Reservations,
 };
 pub use schedules::{DueSnapshots, Scheduled};
 pub use views::{Lineage, MOST_SNAPSHOTS, MOST_VIEWS, Snapshot, ViewError};

@@ -7,6 +7,9 @@
 //! A write names the [version](Reservations::version) under which it was permitted, by reservations and by the volume's
 //! list of hosts. No attempt at it begins under a later one, and no attempt outlives the epoch that it began in: so once a
 //! change of either has been answered, no write takes effect that it forbids.
+//!
+//! A registrant that is preempted may register again at once, through the same port. So its
+//! [removal](Reservations::removed) is kept: by it processes know which requests came before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +22,9 @@ pub const MOST_REGISTRANTS: usize = 128;
 
 /// The longest name of a host that registers.
 pub const LONGEST_REGISTRANT: usize = 288;
+
+/// How many removed registrants a volume keeps: as many as one change can remove.
+pub const MOST_REMOVED: usize = MOST_REGISTRANTS;
 
 /// How many outcomes of changes a volume keeps.
 const OUTCOMES: usize = 2 * MOST_REGISTRANTS;
@@ -90,6 +96,15 @@ impl ReservationKind {
     }
 }
 
+/// A registrant that another has removed, by the version of the reservations that removed it last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Removal {
+    /// Who was removed.
+    pub who: Registrant,
+    /// The version that had it no more.
+    pub version: u64,
+}
+
 /// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
@@ -115,6 +130,9 @@ pub struct Reservations {
     pub outcomes: Vec<(u64, ReservationOutcome)>,
     /// Counts resets: what hosts that can register have asked for before is not begun any more.
     pub resets: u64,
+    /// The registrants that were preempted, by version: what each has asked for before is not begun any more. Each is
+    /// listed once, and only the latest are.
+    pub removed: Vec<Removal>,
 }
 
 /// What a registrant, or who wants to be one, asks for.
@@ -434,8 +452,9 @@ impl Reservations {
             return Err(ReservationOutcome::Conflict);
         }
         // Who takes the reservation keeps its registration. Who removes registrations only may lose its own.
-        let left = |other: &Registrant, key: &mut u64| (takes && other == who) || !removes(*key);
-        self.registered.retain(left);
+        let goes = |other: &Registrant, key: &mut u64| !(takes && other == who) && removes(*key);
+        let gone: Vec<_> = self.registered.extract_if(.., goes).map(|(other, _)| other).collect();
+        self.note_removal(gone);
         match takes {
             true => self.reservation = Some(Reservation { kind, holder: who.clone() }),
             // Only one that all held can have lost its last holder.
@@ -446,13 +465,28 @@ impl Reservations {
         Ok(())
     }
 
+    /// Keeps who was removed by the change that is being made.
+    fn note_removal(&mut self, gone: Vec<Registrant>) {
+        let version = self.version + 1;
+        self.removed.retain(|removal| !gone.contains(&removal.who));
+        self.removed.extend(gone.into_iter().map(|who| Removal { who, version }));
+        let surplus = self.removed.len().saturating_sub(MOST_REMOVED);
+        self.removed.drain(..surplus);
+    }
+
     /// The first fault found in them, if any.
     pub(super) fn wrong(&self) -> Option<String> {
         if self.registered.len() > MOST_REGISTRANTS || self.outcomes.len() > OUTCOMES {
             return Some("a volume has more registrants, or outcomes, than there can be".into());
         }
+        let is_in_order = self.removed.is_sorted_by_key(|removal| removal.version)
+            && self.removed.last().is_none_or(|last| last.version <= self.version);
+        if self.removed.len() > MOST_REMOVED || !is_in_order {
+            return Some("a volume's removed registrants are too many or not in order".into());
+        }
         let too_long = |r: &&Registrant| r.host.len() > LONGEST_REGISTRANT;
-        if let Some(long) = self.registered.keys().find(too_long) {
+        let removed = self.removed.iter().map(|removal| &removal.who);
+        if let Some(long) = self.registered.keys().chain(removed).find(too_long) {
             return Some(format!("a registrant's name has {} bytes", long.host.len()));
         }
         if self.registered.values().any(|key| *key == 0) {

@@ -106,7 +106,7 @@ pub(crate) struct Job {
     pub(crate) registrant: Option<Arc<Registrant>>,
     /// Who asks, if it is a host.
     pub(crate) who: Option<Arc<Who>>,
-    /// The epoch of the map in force when it came, if a reset of the volume concerns it.
+    /// The epoch of the map in force when it came, if resets of the volume and preemptions concern it.
     pub(crate) came: Option<Epoch>,
 }
 
@@ -184,6 +184,13 @@ impl Pending {
     fn was_reset(&self, resets: &Resets) -> bool {
         let came = self.job.came.filter(|_| self.changes());
         came.is_some_and(|epoch| resets.is_after(self.job.volume, epoch))
+    }
+
+    /// Whether it is a change that came before its host was preempted.
+    fn was_preempted(&self, resets: &Resets) -> bool {
+        let came = self.job.came.filter(|_| self.changes());
+        let asked = self.job.registrant.as_deref().zip(came);
+        asked.is_some_and(|(who, epoch)| resets.is_preempted(self.job.volume, who, epoch))
     }
 
     /// Whether it writes for a host, or reads; nothing for what neither rights nor reservations are about.
@@ -295,7 +302,7 @@ impl Requests {
         Origin { asker: Asker { id: pending.name, oldest }, again, permitted }
     }
 
-    /// Hosts are about to be heard: their requests come after the resets of this map.
+    /// Hosts are about to be heard: their requests come after the resets and preemptions of this map.
     pub(crate) fn look_for_resets(&mut self, map: &ClusterMap) {
         self.resets.look(map);
     }
@@ -410,7 +417,8 @@ impl Requests {
         if pending.was_reset(&self.resets) || !pending.has_right(map) {
             return Some(HostError::Gone);
         }
-        (!pending.is_permitted(map)).then_some(HostError::Reserved)
+        let is_preempted = pending.was_preempted(&self.resets);
+        (is_preempted || !pending.is_permitted(map)).then_some(HostError::Reserved)
     }
 
     /// A request is not in work any more, so that those it stood in the way of may be.

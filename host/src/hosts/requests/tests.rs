@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use weft_core::Buffer;
-use weft_core::cluster::{Change, HostChange, ReservationAction, ReservationChange};
+use weft_core::cluster::{
+    Change, HostChange, ReservationAction, ReservationChange, ReservationKind,
+};
 use weft_core::plan::Range;
 
 use super::*;
@@ -133,6 +135,43 @@ fn a_write_that_came_before_a_reset_is_not_begun_after_it() {
     let register = ReservationAction::Register { key: 0, new: 5, ignores: false };
     w.reserve("a", register);
     assert_eq!(w.refused(job(now, write())), None);
+}
+
+/// PREEMPT AND ABORT, after which the loser registers again through the same session: what it sent before is over, also if
+/// this process has seen only the map that comes last. So it is if the reservation is gone since.
+#[test]
+fn what_a_preempted_host_asked_before_is_not_begun_once_it_has_registered_again() {
+    let kind = ReservationKind::WriteExclusiveRegistrants;
+    let register = |new| ReservationAction::Register { key: 0, new, ignores: false };
+    let write = || HostOp::Write(0, Buffer::from(vec![1; 4096]));
+    for (registers, looks) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut w = world();
+        let job = |host: &str, came, op| {
+            let registrant = Some(Arc::new(Registrant { host: host.into(), port: 1 }));
+            Job { registrant, came: Some(came), ..Job::new(VOLUME, op, false) }
+        };
+        w.reserve("loser", register(7));
+        w.reserve("other", register(8));
+        w.reserve("winner", register(9));
+        w.reserve("winner", ReservationAction::Reserve { key: 9, kind });
+        w.requests.look_for_resets(w.engine.map());
+        let before = w.engine.map().epoch;
+        w.reserve("winner", ReservationAction::Preempt { key: 9, victim: 7, kind });
+        if looks {
+            w.requests.look_for_resets(w.engine.map());
+        }
+        match registers {
+            true => w.reserve("loser", register(7)),
+            false => w.reserve("winner", ReservationAction::Release { key: 9, kind }),
+        }
+        let now = w.engine.map().epoch;
+        assert_eq!(w.refused(job("loser", before, write())), Some(HostError::Reserved));
+        let read = HostOp::Read(Range { offset: 0, len: 4096 });
+        assert_eq!(w.refused(job("loser", before, read)), None, "a read changes nothing");
+        assert_eq!(w.refused(job("other", before, write())), None, "it was not preempted");
+        assert_eq!(w.refused(job("loser", now, write())), None, "it came later");
+        w.until(|w| w.answered.len() == 3);
+    }
 }
 
 /// Also one that was begun while its host had the right, and whose node has stopped.

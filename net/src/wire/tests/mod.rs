@@ -16,7 +16,7 @@ use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
     Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, Import, KnownHost,
-    Lineage, NodeInfo, NodeKind, PolicyRange, Registrant, Reservation, ReservationKind,
+    Lineage, NodeInfo, NodeKind, PolicyRange, Registrant, Removal, Reservation, ReservationKind,
     ReservationOutcome, Reservations, SealedSecret, Settings, Snapshot, Source, TimeAway, Volume,
 };
 use weft_core::layout::{Geometry, Grid, Layout, Local, Placement, Rotating};

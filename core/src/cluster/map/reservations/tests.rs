@@ -148,6 +148,9 @@ fn preempting_removes_registrants_and_takes_their_reservation() {
             assert_eq!(ask(&mut r, "b", preempt(1)), ReservationOutcome::Done);
         }
         assert_eq!(r.registered.keys().collect::<Vec<_>>(), [&name("b")]);
+        let removed: Vec<_> = r.removed.iter().map(|removal| &removal.who).collect();
+        assert_eq!(removed, [&name("c"), &name("a")], "each since its own version");
+        assert!(r.removed[0].version < r.removed[1].version);
         let reservation = Some(Reservation { kind: taken, holder: name("b") });
         assert_eq!(r.reservation, reservation);
         assert_eq!(ask(&mut r, "b", preempt(2)), ReservationOutcome::Done, "of itself");
