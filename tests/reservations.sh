@@ -224,6 +224,78 @@ for turn in range(10):
         assert content[:1] in letters and content == content[:1] * 4096, (turn, block, content[:1], letters)'
 }
 
+# RESERVE(6): one session has the unit to itself at all processes, until it releases it, leaves, is lost, or a reset comes.
+held_by_session() {
+    python '
+TUR = b"\0" * 6
+def others_conflict():
+    assert b.answer(b.write(0, b"b" * 512))[0] == CONFLICT and b.read(0)[0] == CONFLICT
+    assert b.ask(TUR)[0] == CONFLICT and b.ask(b"\x12\0\0\0\x24\0", expected=36)[0] == 0
+    assert b.hold()[0] == CONFLICT and b.release() == (0, None), "it is not its own"
+def is_free():
+    for n in range(200):
+        if b.ask(TUR)[0] == 0: break
+        time.sleep(0.05)
+    assert b.answer(b.write(0, b"b" * 512))[0] == 0 and b.hold() == b.release() == (0, None)
+for turn in range(50):
+    assert a.hold() == (0, None) and a.hold() == (0, None)
+    assert b.answer(b.write(0, b"b" * 512))[0] == CONFLICT, turn
+    assert a.answer(a.write(0, b"a" * 512))[0] == 0
+    assert a.release() == (0, None)
+    assert b.answer(b.write(0, b"b" * 512))[0] == 0, turn
+assert a.hold() == (0, None)
+others_conflict()
+assert a.reserve(IGNORE, other=0xA)[0] == CONFLICT and b.reserve(IGNORE, other=0xB)[0] == CONFLICT
+assert a.ask(bytes([0x5e, 0, 0, 0, 0, 0, 0, 4, 0, 0]), expected=1024)[0] == CONFLICT
+assert b.reset() == 0
+assert b.ask(TUR)[2] == (6, 0x29, 3)
+is_free()
+a.ask(TUR), a.ask(TUR)
+# A session leaves, and another is lost.
+assert a.hold() == (0, None)
+others_conflict()
+a.logout()
+is_free()
+a = Initiator(ports[0], target, "iqn.1999-01.example:a")
+assert a.hold() == (0, None)
+others_conflict()
+a.socket.close()
+is_free()
+# One that takes the place of another begins without.
+a = Initiator(ports[0], target, "iqn.1999-01.example:a")
+assert a.hold() == (0, None)
+again = Initiator(ports[0], target, "iqn.1999-01.example:a")
+is_free()
+# Registrants exclude it, but for those that may write.
+assert again.reserve(REGISTER, other=0xA)[0] == 0 and again.hold()[0] == CONFLICT and b.hold()[0] == CONFLICT
+assert again.reserve(RESERVE, 5, 0xA)[0] == 0 and again.hold() == again.release() == (0, None)
+assert b.hold()[0] == b.release()[0] == CONFLICT
+assert again.reserve(CLEAR, 0, 0xA)[0] == 0
+# With its process.
+import os, signal
+c = Initiator(ports[3], target, "iqn.1999-01.example:c")
+assert c.hold() == (0, None)
+others_conflict()
+os.kill(int(open("'"$T"'/pid3").read()), signal.SIGKILL)
+is_free()
+assert again.hold() == (0, None)'
+    run_node 3
+    wait_until up_are 0 $NODES
+    # The process that comes back, and one that holds it when an operator ends it.
+    python '
+c = Initiator(ports[3], target, "iqn.1999-01.example:c")
+assert c.hold() == (0, None) and c.answer(c.write(0, b"c" * 512))[0] == 0
+import subprocess
+def weft(*words): return subprocess.run(["'"$WEFT"'", *words, "--dir", "'"$T"'/state2"], check=True, stdout=subprocess.PIPE, text=True).stdout
+assert "reservation: by a session of iqn.1999-01.example:c" in weft("volume", "show", "v")
+weft("volume", "unreserve", "v")
+assert b.answer(b.write(0, b"b" * 512))[0] == 0
+told = next(sense for sense in iter(lambda: c.ask(b"\0" * 6)[2], 0) if sense)
+assert told == (6, 0x2a, 4) and c.ask(b"\0" * 6)[0] == 0, told'
+    ! weft volume show v --dir "$T/state2" | grep '^reservation' || return 1
+    nbdcopy "nbd+unix:///v?socket=$T/nbd2.sock" /dev/null
+}
+
 # The process of the host that holds the reservation dies: another takes over, and what was in work does not come back.
 killed() {
     python '
@@ -356,6 +428,6 @@ for command in nbdcopy iscsi-ls; do
     command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
 done
 founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
-for check in ${*:-paths multipath counted known_everywhere at_once taken_over moved reset_everywhere killed asked_to_leave moves_on restarted}; do t "$check"; done
+for check in ${*:-paths multipath counted known_everywhere at_once taken_over moved reset_everywhere held_by_session killed asked_to_leave moves_on restarted}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -17,7 +17,7 @@ pub struct Reserving {
     port: u16,
     /// The action.
     action: Action,
-    /// Its key, and the action's other fields.
+    /// Its key, or the stamp of a hold that ends, and the action's other fields.
     #[serde(default)]
     key: u64,
     #[serde(default)]
@@ -43,6 +43,9 @@ enum Action {
     Clear,
     Preempt,
     Move,
+    Hold,
+    Unhold,
+    EndHold,
     Reset,
 }
 
@@ -72,6 +75,9 @@ impl Reserving {
                 (to, leaves) = (Some((host.clone(), port)), and);
                 (Action::Move, key, new, None)
             }
+            ReservationAction::Hold => (Action::Hold, 0, 0, None),
+            ReservationAction::Unhold => (Action::Unhold, 0, 0, None),
+            ReservationAction::EndHold { made_by } => (Action::EndHold, made_by, 0, None),
             ReservationAction::Reset => (Action::Reset, 0, 0, None),
             ReservationAction::ClearByOperator => return None,
         };
@@ -101,6 +107,9 @@ impl Reserving {
             Action::Preempt => {
                 ReservationAction::Preempt { key, victim: self.other_key, kind: kind()? }
             }
+            Action::Hold => ReservationAction::Hold,
+            Action::Unhold => ReservationAction::Unhold,
+            Action::EndHold => ReservationAction::EndHold { made_by: key },
             Action::Reset => ReservationAction::Reset,
             Action::Move => {
                 let to = || Error("a reservation is moved to no registrant".to_string());
@@ -133,6 +142,9 @@ mod tests {
             ReservationAction::Release { key, kind },
             ReservationAction::Clear { key },
             ReservationAction::Reset,
+            ReservationAction::Hold,
+            ReservationAction::Unhold,
+            ReservationAction::EndHold { made_by: key },
             ReservationAction::Preempt { key, victim: u64::MAX, kind },
             ReservationAction::Move { key, to: name("iqn.b,i,0x2"), new: 7, leaves: true },
             ReservationAction::Move { key, to: name("iqn.b,i,0x2"), new: 7, leaves: false },

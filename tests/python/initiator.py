@@ -110,6 +110,16 @@ class Initiator:
         status, _, sense = self.ask(cdb, key.to_bytes(8, "big") + other.to_bytes(8, "big") + b"\0" * 8)
         return status, sense
 
+    def hold(self):
+        """RESERVE(6); the status and sense data."""
+        status, _, sense = self.ask(b"\x16\0\0\0\0\0")
+        return status, sense
+
+    def release(self):
+        """RELEASE(6); the status and sense data."""
+        status, _, sense = self.ask(b"\x17\0\0\0\0\0")
+        return status, sense
+
     def move(self, key, other, port, name, isid=1, unregister=False, length=None):
         """PERSISTENT RESERVE OUT, REGISTER AND MOVE to a session of an initiator; the status and sense data."""
         name = f"{name},i,0x80{isid:010x}".encode() + b"\0"

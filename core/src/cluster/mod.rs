@@ -17,7 +17,7 @@ pub use authority::{
 pub use balance::{Fullness, Move, Plan, plan as plan_balance};
 pub use map::{
     APART, APART_BY_NODE, Access, Area, Attendance, Certificate, ClusterMap, Deletion,
-    DueSnapshots, Extent, Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT,
+    DueSnapshots, Extent, Hold, Home, HostChange, HostList, Import, KnownHost, LONGEST_REGISTRANT,
     LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS, MOST_RANGES, MOST_REGISTRANTS,
     MOST_REMOVED, MOST_SEALED, MOST_SNAPSHOTS, MOST_VIEWS, NoSource, NodeInfo, NodeKind,
     PolicyRange, Registrant, Removal, Reservation, ReservationAction, ReservationChange,

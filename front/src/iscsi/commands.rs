@@ -84,6 +84,9 @@ impl Server {
                 None => self.end(number, Status::Check(Sense::NO_COPY), Vec::new()),
             };
         }
+        if task.work == Ok(Work::Conflict) {
+            return self.end(number, Status::Conflict, Vec::new());
+        }
         let copies = match &task.work {
             Ok(Work::Copy { .. }) => {
                 scsi::copy_name(&data).map(|name| (name, scsi::segments(&data)))
@@ -244,6 +247,7 @@ fn work(head: &Head, unit: &Unit) -> Result<Work, Sense> {
         let is_protected = |work: &Work| unit.read_only && work.changes_content();
         return match planned {
             Ok(work) if is_protected(&work) => Err(Sense::WRITE_PROTECTED),
+            Ok(work) if scsi::is_excluded(cdb[0], &work, unit.held) => Ok(Work::Conflict),
             planned => planned,
         };
     }

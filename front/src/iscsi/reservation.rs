@@ -40,6 +40,18 @@ impl Kind {
     }
 }
 
+/// Whether a session has the unit to itself (RESERVE and RELEASE of SPC-2), as another session sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    /// No session has.
+    #[default]
+    Nobody,
+    /// The session that asks has.
+    Itself,
+    /// Another has.
+    Another,
+}
+
 /// A request of an initiator. It registers by its name, its session's number and the port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -81,8 +93,12 @@ pub enum Action {
         /// The type of the new reservation.
         kind: Kind,
     },
-    /// Reset the unit (LOGICAL UNIT RESET): after the answer no earlier request of initiators takes effect. Registrants and
-    /// the reservation stay.
+    /// Have the unit to itself until the session ends (RESERVE).
+    Hold,
+    /// Give that up (RELEASE).
+    Unhold,
+    /// Reset the unit (LOGICAL UNIT RESET): after the answer no earlier request of initiators takes effect, and a hold
+    /// ends. Registrants and the reservation stay.
     Reset,
     /// Register another initiator port, and move the reservation to it (REGISTER AND MOVE).
     Move {

@@ -193,7 +193,7 @@ pub(crate) fn check(source: &Volume, destination: &Volume) -> Result<()> {
             source.visible
         ));
     }
-    if destination.reservations.reservation.is_some() {
+    if destination.reservations.reservation.is_some() || destination.reservations.hold.is_some() {
         return fail(format!(
             "volume '{to}' is reserved by a host; end that first (`weft volume unreserve {to}`)"
         ));

@@ -39,6 +39,9 @@ pub(super) fn registrant(of: &Registrant) -> String {
 
 /// How a volume is reserved, and by whom.
 pub(super) fn reservation(of: &Reservations) -> Option<String> {
+    if let Some(hold) = &of.hold {
+        return Some(format!("by a session of {}", registrant(&hold.who)));
+    }
     let Reservation { kind, holder } = of.reservation.as_ref()?;
     Some(match kind.is_held_by_all() {
         true => format!("{} by all registrants", kind.name()),

@@ -1,15 +1,18 @@
 //! Hosts that register with a volume or reserve it. The leading process makes the change; the host is told when the map
 //! here says what became of it, so that what the host asks next is judged by it.
+//!
+//! A hold ends with its session. A process ends the holds that came through it and have no session any more, also those
+//! from before its start. The holds of a process that takes no part are ended by the others.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weft_core::cluster::{
-    Access, ClusterMap, Registrant, ReservationAction, ReservationChange, ReservationOutcome,
+    Access, ClusterMap, Hold, Registrant, ReservationAction, ReservationChange, ReservationOutcome,
 };
 use weft_core::node::HostError;
-use weft_core::units::{Epoch, VolumeId};
+use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use super::Hosts;
 use crate::control_protocol::ControlRequest;
@@ -32,8 +35,8 @@ pub(crate) struct Question {
 
 /// What a host waits for.
 struct Waiting {
-    conn: usize,
-    number: u64,
+    /// The connection, and its number for the request; none where a session is over.
+    asker: Option<(usize, u64)>,
     peer: String,
     volume: VolumeId,
     stamp: u64,
@@ -65,9 +68,45 @@ struct Asking {
 pub(super) struct Reservings {
     changes: Vec<Waiting>,
     askings: Vec<Asking>,
+    /// The stamps of the holds that sessions of this process have asked for, each with its connection.
+    holds: Vec<(usize, u64)>,
+    /// The epoch in which holds were looked at last; none if another look is due.
+    looked: Option<Epoch>,
 }
 
 impl Reservings {
+    /// Puts a change on the list of those to ask for.
+    fn ask(&mut self, asker: Option<(usize, u64)>, peer: String, change: &ReservationChange) {
+        let (volume, stamp, since) = (change.volume, change.stamp, Instant::now());
+        let Some(change) = Reserving::of(change) else { return };
+        let question = ControlRequest::Reserve { change };
+        let question = serde_json::to_vec(&question).expect("a question has words for all it says");
+        let state = State::ToAsk(since);
+        self.changes.push(Waiting { asker, peer, volume, stamp, question, since, state });
+    }
+
+    /// The holds in a map whose sessions are over. This process knows its own sessions, and of others whether they are up.
+    fn ended_holds<'a>(
+        &mut self,
+        map: &'a ClusterMap,
+        us: NodeId,
+        is_up: impl Fn(NodeId) -> bool,
+    ) -> Vec<(&'a VolumeId, &'a Hold)> {
+        let all =
+            || map.volumes.iter().filter_map(|(id, v)| Some((id, v.reservations.hold.as_ref()?)));
+        let Reservings { changes, holds, .. } = self;
+        // What has neither been made nor is in progress is over.
+        holds.retain(|(_, stamp)| {
+            all().any(|(_, hold)| hold.stamp == *stamp) || changes.iter().any(|c| c.stamp == *stamp)
+        });
+        let is_over = |hold: &Hold| match hold.who.process() == us {
+            true => !holds.iter().any(|(_, stamp)| *stamp == hold.stamp),
+            false => !is_up(hold.who.process()),
+        };
+        let is_asked = |id: VolumeId| changes.iter().any(|c| c.asker.is_none() && c.volume == id);
+        all().filter(|(id, hold)| is_over(hold) && !is_asked(**id)).collect()
+    }
+
     /// When one is to be asked for again.
     pub(super) fn due(&self) -> Option<Duration> {
         let due = self.changes.iter().filter_map(|waiting| match waiting.state {
@@ -86,23 +125,29 @@ impl Hosts {
         if session.access() != Some(Access::Full) {
             return self.connections.reserved(id, number, of_reader(&action));
         }
-        let (peer, since) = (session.peer().to_string(), Instant::now());
+        let peer = session.peer().to_string();
         let (who, stamp) = (Registrant::clone(&who), random() as u64);
+        if action == ReservationAction::Hold {
+            self.reservings.holds.push((id, stamp));
+        }
         let change = ReservationChange { volume, who, action, stamp };
-        let Some(change) = Reserving::of(&change) else { return };
-        let question = ControlRequest::Reserve { change };
-        let question = serde_json::to_vec(&question).expect("a question has words for all it says");
-        let (conn, state) = (id, State::ToAsk(since));
-        self.reservings.changes.push(Waiting {
-            conn,
-            number,
-            peer,
-            volume,
-            stamp,
-            question,
-            since,
-            state,
-        });
+        self.reservings.ask(Some((id, number)), peer, &change);
+    }
+
+    /// Ends the holds of sessions that are over.
+    fn end_holds(&mut self, engine: &Engine) {
+        let (map, exports) = (engine.map(), engine.exports());
+        if self.reservings.looked.replace(map.epoch) == Some(map.epoch) {
+            return;
+        }
+        let us = NodeId(exports.at().process);
+        for (volume, hold) in self.reservings.ended_holds(map, us, |process| exports.is_up(process))
+        {
+            let action = ReservationAction::EndHold { made_by: hold.stamp };
+            let (volume, stamp) = (*volume, random() as u64);
+            let change = ReservationChange { volume, who: hold.who.clone(), action, stamp };
+            self.reservings.ask(None, "the end of a session".to_string(), &change);
+        }
     }
 
     /// A host asks for the registrants.
@@ -145,20 +190,26 @@ impl Hosts {
     /// Tells hosts what has become of what they asked for. Says whether there was anything to tell.
     pub(crate) fn step_reservings(&mut self, engine: &Engine) -> bool {
         self.tell_registrants(engine);
+        self.end_holds(engine);
         let map = engine.map();
-        let mut told = Vec::new();
+        let (mut told, mut looks_again) = (Vec::new(), false);
         self.reservings.changes.retain_mut(|waiting| {
             let result = waiting.step(map);
             let is_over = result.is_some();
-            told.extend(result.map(|result| (waiting.conn, waiting.number, result)));
+            told.extend(result.zip(waiting.asker));
+            // If the hold has not ended, another question follows.
+            looks_again |= is_over && waiting.asker.is_none();
             !is_over
         });
+        if looks_again {
+            self.reservings.looked = None;
+        }
         let any = !told.is_empty();
         if any {
             // What they know is as new as what they are told.
             self.connections.look_at(map);
         }
-        for (conn, number, result) in told {
+        for (result, (conn, number)) in told {
             self.connections.reserved(conn, number, result);
         }
         any
@@ -166,7 +217,13 @@ impl Hosts {
 
     /// A connection is over.
     pub(super) fn forget_reservings(&mut self, conn: usize) {
-        self.reservings.changes.retain(|waiting| waiting.conn != conn);
+        let is_of = |asker: Option<(usize, u64)>| asker.is_some_and(|(of, _)| of == conn);
+        self.reservings.changes.retain(|waiting| !is_of(waiting.asker));
+        let before = self.reservings.holds.len();
+        self.reservings.holds.retain(|(of, _)| *of != conn);
+        if self.reservings.holds.len() < before {
+            self.reservings.looked = None;
+        }
         self.reservings.askings.retain(|asking| asking.conn != conn);
     }
 }
@@ -174,7 +231,7 @@ impl Hosts {
 /// The result for a host that may only read. A reset is one of its session alone, whose commands are aborted already.
 fn of_reader(action: &ReservationAction) -> Result<ReservationOutcome, HostError> {
     match action {
-        ReservationAction::Reset => Ok(ReservationOutcome::Done),
+        ReservationAction::Reset | ReservationAction::Unhold => Ok(ReservationOutcome::Done),
         _ => Err(HostError::ReadOnly),
     }
 }
@@ -230,12 +287,43 @@ fn next_answer(answers: &Receiver<Vec<u8>>) -> Result<Value, TryRecvError> {
 
 #[cfg(test)]
 mod tests {
+    use weft_core::cluster::Volume;
+    use weft_core::layout::{Geometry, LayoutSpec};
+
     use super::*;
 
     #[test]
     fn a_host_that_may_only_read_resets_its_session() {
         assert_eq!(of_reader(&ReservationAction::Reset), Ok(ReservationOutcome::Done));
+        assert_eq!(of_reader(&ReservationAction::Unhold), Ok(ReservationOutcome::Done));
         let clear = ReservationAction::Clear { key: 5 };
         assert_eq!(of_reader(&clear), Err(HostError::ReadOnly));
+    }
+
+    #[test]
+    fn a_hold_ends_with_its_session_and_with_its_process() {
+        let spec = LayoutSpec::default();
+        let geometry = Geometry::new(spec.over(3).unwrap(), 4096);
+        let map = |port: u16, stamp: u64| {
+            let mut volume = Volume::new(VolumeId(1), "v", 0, &spec, geometry.clone(), Vec::new());
+            let who = Registrant { host: "a".into(), port };
+            volume.reservations.hold = Some(Hold { who, stamp });
+            ClusterMap { volumes: [(VolumeId(1), volume.into())].into(), ..ClusterMap::default() }
+        };
+        let mut reservings = Reservings { holds: vec![(7, 70), (8, 80)], ..Reservings::default() };
+        let ended = |reservings: &mut Reservings, port, stamp, up| {
+            !reservings.ended_holds(&map(port, stamp), NodeId(0), |_| up).is_empty()
+        };
+        // Of another process nobody here knows the sessions.
+        assert!(!ended(&mut reservings, 2, 5, true) && ended(&mut reservings, 2, 5, false));
+        reservings.holds = vec![(7, 70), (8, 80)];
+        assert!(!ended(&mut reservings, 1, 70, false), "its session is there");
+        assert_eq!(reservings.holds, [(7, 70)], "the other has ended in some other way");
+        assert!(ended(&mut reservings, 1, 71, true), "of a session before, or before a restart");
+        let who = Registrant { host: "a".into(), port: 1 };
+        let action = ReservationAction::EndHold { made_by: 71 };
+        let change = ReservationChange { volume: VolumeId(1), who, action, stamp: 9 };
+        reservings.ask(None, String::new(), &change);
+        assert!(!ended(&mut reservings, 1, 71, true), "that is asked for already");
     }
 }

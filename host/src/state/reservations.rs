@@ -7,8 +7,8 @@ use weft_core::cluster::{Registrant, Reservation, ReservationKind, Reservations}
 
 use crate::error::{Error, Result};
 
-/// A volume's reservations. What became of earlier changes, and who was removed, is not kept: no request of before is
-/// left.
+/// A volume's reservations. What became of earlier changes, who was removed, and the hold of a session are not kept:
+/// no request and no session of before is left.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReservationsEntry {
@@ -60,7 +60,7 @@ pub(super) fn reservations(entry: Option<ReservationsEntry>) -> Result<Reservati
             Some(Reservation { kind, holder: registrant(host, port) })
         }
     };
-    let Reservations { outcomes, resets, removed, .. } = Reservations::default();
     let (version, generation) = (entry.version, entry.generation);
-    Ok(Reservations { version, generation, registered, reservation, outcomes, resets, removed })
+    let kept = Reservations { version, generation, registered, ..Reservations::default() };
+    Ok(Reservations { reservation, ..kept })
 }

@@ -72,6 +72,7 @@ fn what_is_stored_is_loaded() {
         outcomes: Vec::new(),
         resets: 0,
         removed: Vec::new(),
+        hold: None,
     };
     state.store(&map).unwrap();
     let cluster = state.content.cluster;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use weft_code::Code;
 use weft_core::cluster::{
-    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, HostList, Import,
+    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Hold, Home, HostList, Import,
     KnownHost, LONGEST_REGISTRANT, LONGEST_SEALED, Lineage, MOST_CERTIFICATES, MOST_HOSTS,
     MOST_RANGES, MOST_REGISTRANTS, MOST_REMOVED, NodeInfo, NodeKind, PolicyRange, Registrant,
     Removal, Reservation, ReservationKind, ReservationOutcome, Reservations, SealedSecret,
@@ -47,7 +47,7 @@ const WITH_RESETS: u8 = 23;
 /// The first version whose maps say which snapshots were scheduled.
 pub(super) const WITH_SCHEDULES: u8 = 22;
 
-/// The first version whose volumes know which registrants were removed.
+/// The first version whose volumes know which registrants were removed, and can be held by a session.
 const WITH_REMOVALS: u8 = 25;
 
 /// The first version whose hosts can have CHAP secrets and can reserve volumes.
@@ -265,7 +265,7 @@ impl Wire for Lineage {
     }
 }
 
-/// In maps of before nothing was reset, and nobody removed.
+/// In maps of before nothing was reset or held, and nobody removed.
 impl Wire for Reservations {
     fn put(&self, w: &mut Writer) {
         self.version.put(w);
@@ -275,6 +275,7 @@ impl Wire for Reservations {
         self.outcomes.put(w);
         self.resets.put(w);
         self.removed.put(w);
+        self.hold.put(w);
     }
     fn take(r: &mut Reader<'_>) -> Read<Self> {
         let (version, generation) = (Wire::take(r)?, Wire::take(r)?);
@@ -282,12 +283,23 @@ impl Wire for Reservations {
         at_most("the registrants of a volume", registered.len() as u64, MOST_REGISTRANTS as u64)?;
         let (reservation, outcomes) = (Wire::take(r)?, Wire::take(r)?);
         let resets = if r.version < WITH_RESETS { 0 } else { Wire::take(r)? };
-        let removed: Vec<Removal> =
-            if r.version < WITH_REMOVALS { Vec::new() } else { Wire::take(r)? };
+        let (removed, hold) = match r.version < WITH_REMOVALS {
+            true => (Vec::new(), None),
+            false => (Wire::take(r)?, Wire::take(r)?),
+        };
         at_most("a volume's removed registrants", removed.len() as u64, MOST_REMOVED as u64)?;
-        Ok(Reservations { version, generation, registered, reservation, outcomes, resets, removed })
+        let all = Reservations {
+            version,
+            generation,
+            registered,
+            reservation,
+            outcomes,
+            ..Reservations::default()
+        };
+        Ok(Reservations { resets, removed, hold, ..all })
     }
 }
+wire_struct!(Hold { who, stamp });
 wire_struct!(Removal { who, version });
 wire_struct!(Reservation { kind, holder });
 wire_struct!(Registrant { host, port } check |r: &Registrant| {

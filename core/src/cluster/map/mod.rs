@@ -26,7 +26,7 @@ pub use imports::{Import, NoSource, Source};
 pub use node::{Home, NodeInfo, NodeKind};
 pub use ranges::{Area, MOST_RANGES, PolicyRange, Stripes};
 pub use reservations::{
-    LONGEST_REGISTRANT, MOST_REGISTRANTS, MOST_REMOVED, Registrant, Removal, Reservation,
+    Hold, LONGEST_REGISTRANT, MOST_REGISTRANTS, MOST_REMOVED, Registrant, Removal, Reservation,
     ReservationAction, ReservationChange, ReservationKind, ReservationOutcome, Reservations,
 };
 pub use schedules::{DueSnapshots, Scheduled};

@@ -8,6 +8,9 @@
 //! list of hosts. No attempt at it begins under a later one, and no attempt outlives the epoch that it began in: so once a
 //! change of either has been answered, no write takes effect that it forbids.
 //!
+//! A [hold](Hold) is the older and simpler kind: a session of a host has the volume to itself until it releases it or ends, or
+//! until the volume is reset. A volume has either a hold or registrants.
+//!
 //! A registrant that is preempted may register again at once, through the same port. So its
 //! [removal](Reservations::removed) is kept: by it processes know which requests came before.
 
@@ -15,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::ClusterMap;
-use crate::units::VolumeId;
+use crate::units::{NodeId, VolumeId};
 
 /// The most registrants of a volume.
 pub const MOST_REGISTRANTS: usize = 128;
@@ -36,6 +39,18 @@ pub struct Registrant {
     pub host: String,
     /// The port: the process that serves the host.
     pub port: u16,
+}
+
+impl Registrant {
+    /// The port of a process. There is no port 0.
+    pub fn port_of(process: NodeId) -> u16 {
+        process.0.wrapping_add(1).max(1)
+    }
+
+    /// The process of the port, by the node that it is known by.
+    pub fn process(&self) -> NodeId {
+        NodeId(self.port.saturating_sub(1))
+    }
 }
 
 /// What a reservation allows others than its holder (SPC-4, table 56).
@@ -105,6 +120,15 @@ pub struct Removal {
     pub version: u64,
 }
 
+/// A session has the volume to itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hold {
+    /// Whose session it is.
+    pub who: Registrant,
+    /// The stamp of the change that made it, by which its process knows whether the session is still there.
+    pub stamp: u64,
+}
+
 /// A reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reservation {
@@ -133,6 +157,8 @@ pub struct Reservations {
     /// The registrants that were preempted, by version: what each has asked for before is not begun any more. Each is
     /// listed once, and only the latest are.
     pub removed: Vec<Removal>,
+    /// The hold, if there is one. Then nobody is registered.
+    pub hold: Option<Hold>,
 }
 
 /// What a registrant, or who wants to be one, asks for.
@@ -186,10 +212,27 @@ pub enum ReservationAction {
         /// The registrant itself is registered no more.
         leaves: bool,
     },
-    /// Let nothing begin that was asked for before. Registrants and the reservation stay.
+    /// Have the volume to itself, as long as the session lasts.
+    Hold,
+    /// Give the hold up.
+    Unhold,
+    /// The session is over: the hold that a change with this stamp made ends.
+    EndHold {
+        /// The stamp.
+        made_by: u64,
+    },
+    /// Let nothing begin that was asked for before, and end a hold. Registrants and the reservation stay.
     Reset,
-    /// An operator removes all registrants and the reservation.
+    /// An operator removes all registrants, and the reservation or the hold.
     ClearByOperator,
+}
+
+impl ReservationAction {
+    /// Whether it is about registrants and their reservation, which a hold excludes.
+    fn is_of_registrants(&self) -> bool {
+        use ReservationAction::*;
+        !matches!(self, Hold | Unhold | EndHold { .. } | Reset | ClearByOperator)
+    }
 }
 
 /// The outcome of a change.
@@ -253,6 +296,9 @@ impl ReservationChange {
 impl Reservations {
     /// Whether a host may read, or write if it `writes`. One without a registrant's name cannot be registered.
     pub fn permit(&self, who: Option<&Registrant>, writes: bool) -> bool {
+        if self.hold.as_ref().is_some_and(|hold| who != Some(&hold.who)) {
+            return false;
+        }
         let Some(Reservation { kind, holder }) = &self.reservation else { return true };
         let is_registered = who.is_some_and(|who| self.registered.contains_key(who));
         let holds = !kind.is_held_by_all() && who == Some(holder);
@@ -278,8 +324,7 @@ impl Reservations {
             return;
         }
         let before = self.clone();
-        let outcome =
-            self.act(&change.who, &change.action).err().unwrap_or(ReservationOutcome::Done);
+        let outcome = self.act(change).err().unwrap_or(ReservationOutcome::Done);
         debug_assert!(
             outcome == ReservationOutcome::Done || self.is_as(&before),
             "a refused command changes nothing"
@@ -296,6 +341,7 @@ impl Reservations {
         (self.generation, self.resets) == (before.generation, before.resets)
             && self.registered == before.registered
             && self.reservation == before.reservation
+            && self.hold == before.hold
     }
 
     /// Requires that a registrant has this key.
@@ -315,12 +361,18 @@ impl Reservations {
         self.reservation.as_ref().is_some_and(holds)
     }
 
-    fn act(
-        &mut self,
-        who: &Registrant,
-        action: &ReservationAction,
-    ) -> Result<(), ReservationOutcome> {
+    fn act(&mut self, change: &ReservationChange) -> Result<(), ReservationOutcome> {
+        let ReservationChange { who, action, stamp, .. } = change;
+        if self.hold.is_some() && action.is_of_registrants() {
+            return Err(ReservationOutcome::Conflict);
+        }
         match *action {
+            ReservationAction::Hold => self.make_hold(who, *stamp),
+            ReservationAction::Unhold => {
+                self.check_registrants(who)?;
+                self.end_hold(|hold| hold.who == *who)
+            }
+            ReservationAction::EndHold { made_by } => self.end_hold(|hold| hold.stamp == made_by),
             ReservationAction::Register { key, new, ignores } => {
                 if !ignores && self.registered.get(who).copied().unwrap_or(0) != key {
                     return Err(ReservationOutcome::Conflict);
@@ -359,6 +411,7 @@ impl Reservations {
             }
             ReservationAction::Reset => {
                 self.resets += 1;
+                self.hold = None;
                 Ok(())
             }
             ReservationAction::Preempt { key, victim, kind } => {
@@ -373,6 +426,34 @@ impl Reservations {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// A session that has one gets the next, whose stamp is that of the session as it is now.
+    fn make_hold(&mut self, who: &Registrant, stamp: u64) -> Result<(), ReservationOutcome> {
+        self.check_registrants(who)?;
+        if self.registered.is_empty() {
+            if self.hold.as_ref().is_some_and(|hold| hold.who != *who) {
+                return Err(ReservationOutcome::Conflict);
+            }
+            self.hold = Some(Hold { who: who.clone(), stamp });
+        }
+        Ok(())
+    }
+
+    fn end_hold(&mut self, is: impl Fn(&Hold) -> bool) -> Result<(), ReservationOutcome> {
+        self.hold.take_if(|hold| is(hold));
+        Ok(())
+    }
+
+    /// While hosts are registered, a hold is neither made nor released. A registrant whose reservation lets it write needs
+    /// none (SPC-4, 5.13.3); of others it is a conflict.
+    fn check_registrants(&self, who: &Registrant) -> Result<(), ReservationOutcome> {
+        let serves = self.reservation.as_ref().is_some_and(|r| r.kind.serves_registrants());
+        let needs_none = self.is_holder(who) || (serves && self.registered.contains_key(who));
+        match self.registered.is_empty() || needs_none {
+            true => Ok(()),
+            false => Err(ReservationOutcome::Conflict),
         }
     }
 
@@ -403,7 +484,7 @@ impl Reservations {
 
     fn clear(&mut self) {
         self.registered.clear();
-        self.reservation = None;
+        (self.reservation, self.hold) = (None, None);
         self.generation = self.generation.wrapping_add(1);
     }
 
@@ -486,8 +567,12 @@ impl Reservations {
         }
         let too_long = |r: &&Registrant| r.host.len() > LONGEST_REGISTRANT;
         let removed = self.removed.iter().map(|removal| &removal.who);
-        if let Some(long) = self.registered.keys().chain(removed).find(too_long) {
+        let holds = self.hold.iter().map(|hold| &hold.who);
+        if let Some(long) = self.registered.keys().chain(removed).chain(holds).find(too_long) {
             return Some(format!("a registrant's name has {} bytes", long.host.len()));
+        }
+        if self.hold.is_some() && !self.registered.is_empty() {
+            return Some("a volume has both registrants and a hold".into());
         }
         if self.registered.values().any(|key| *key == 0) {
             return Some("a registrant has no key".into());

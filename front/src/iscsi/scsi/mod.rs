@@ -18,7 +18,7 @@ use bytes::Bytes;
 pub(super) use commands::plan;
 pub(super) use copying::{CopyState, name as copy_name, result as copy_result, segments};
 pub(super) use inquiry::{absent, port_groups};
-pub(super) use reserving::{Query, report as reservations};
+pub(super) use reserving::{Query, is_excluded, report as reservations};
 pub(super) use sense::Sense;
 pub(super) use steps::{Then, allocation, further, repeated};
 #[cfg(test)]
@@ -118,11 +118,13 @@ pub(super) enum Work {
         name: u8,
         most: usize,
     },
-    /// PERSISTENT RESERVE OUT with a list of `list` bytes.
+    /// PERSISTENT RESERVE OUT with a list of `list` bytes, or RESERVE or RELEASE without.
     Reserve {
         asked: reserving::Asked,
         list: u64,
     },
+    /// Nothing, since another session has the unit to itself.
+    Conflict,
     /// PERSISTENT RESERVE IN, in at most `most` bytes.
     Reservations {
         query: Query,

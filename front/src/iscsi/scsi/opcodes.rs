@@ -65,6 +65,10 @@ const SAME_16: u8 = 0x09;
 const RESERVE_IN: [u8; 10] = [0xff, ACTION, 0, 0, 0, 0, 0, 0xff, 0xff, 0];
 const RESERVE_OUT: [u8; 10] = [0xff, ACTION, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0];
 
+/// RESERVE(6) and RELEASE(6), of the whole unit for the initiator itself. The identification and the length of a list are of
+/// extents, which there are none of.
+const HOLD: [u8; 6] = [0xff, 0, 0xff, 0xff, 0xff, 0];
+
 /// All of them, by opcode.
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
@@ -74,6 +78,8 @@ pub(super) static COMMANDS: &[Command] = &[
     plain(0x0a, &BLOCKS_6, commands::write),
     plain(0x12, &[0xff, 0x01, 0xff, 0xff, 0xff, 0], commands::inquiry),
     plain(0x15, &[0xff, 0x11, 0, 0, 0xff, 0], commands::mode_select),
+    plain(0x16, &HOLD, reserving::hold),
+    plain(0x17, &HOLD, reserving::unhold),
     plain(0x1a, &[0xff, 0x08, 0xff, 0xff, 0xff, 0], commands::mode_sense),
     plain(0x25, &[0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0], commands::read_capacity_10),
     plain(0x28, &blocks_10(READ_WRITE), commands::read),

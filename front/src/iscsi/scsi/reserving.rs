@@ -1,9 +1,9 @@
-//! PERSISTENT RESERVE IN and OUT (SPC-4, 6.15 and 6.16).
+//! PERSISTENT RESERVE IN and OUT (SPC-4, 6.15 and 6.16); RESERVE and RELEASE (SPC-2, 7.21 and 7.16).
 
 use super::commands::Cdb;
 use super::unit::Unit;
 use super::{Sense, Work, long};
-use crate::iscsi::reservation::{Action, Kind, State};
+use crate::iscsi::reservation::{Action, Held, Kind, State};
 
 /// What PERSISTENT RESERVE IN asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub(in crate::iscsi) enum Asked {
     Preempt(Kind),
     RegisterAndIgnore,
     Move,
+    /// RESERVE(6).
+    Hold,
+    /// RELEASE(6).
+    Unhold,
 }
 
 /// Length of the parameter list; of REGISTER AND MOVE that of what comes before the TransportID.
@@ -57,11 +61,42 @@ pub(super) fn read_full_status(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     query(cdb, Query::FullStatus)
 }
 
-/// Reservations outlive power cuts, whatever is asked; all types are known.
+pub(super) fn hold(_: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    Ok(Work::Reserve { asked: Asked::Hold, list: 0 })
+}
+
+pub(super) fn unhold(_: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
+    Ok(Work::Reserve { asked: Asked::Unhold, list: 0 })
+}
+
+/// Whether a command that no node sees is refused while a session has the unit to itself (SPC-2, 5.5.1). What nodes do is
+/// judged by the map that they have then.
+pub(in crate::iscsi) fn is_excluded(opcode: u8, work: &Work, held: Held) -> bool {
+    const IN: u8 = 0x5e;
+    // TEST UNIT READY is not among them.
+    const ALLOWED: [u8; 4] = [0x03, 0x12, 0xa0, 0xa3];
+    let is_here = matches!(
+        work,
+        Work::Data(_) | Work::Nothing | Work::Flush | Work::Modes { .. } | Work::CopyStatus { .. }
+    );
+    match held {
+        Held::Nobody => false,
+        Held::Itself => is_here && opcode == IN,
+        Held::Another => is_here && !ALLOWED.contains(&opcode),
+    }
+}
+
+/// Reservations outlive power cuts, whatever is asked; all types are known. RESERVE and RELEASE of a registrant that may write
+/// change nothing.
 pub(super) fn report_capabilities(cdb: &Cdb<'_>, _: &Unit) -> Result<Work, Sense> {
     const PERSISTS: u8 = 0x01;
+    const COMPATIBLE: u8 = 0x10;
     const TYPES_ARE_VALID: u8 = 0x80;
-    Ok(cdb.answered(vec![0, 8, PERSISTS, TYPES_ARE_VALID | PERSISTS, 0xea, 0x01, 0, 0], 7, 2))
+    Ok(cdb.answered(
+        vec![0, 8, COMPATIBLE | PERSISTS, TYPES_ARE_VALID | PERSISTS, 0xea, 0x01, 0, 0],
+        7,
+        2,
+    ))
 }
 
 /// One of PERSISTENT RESERVE OUT's actions, by the number of its type if it has one.
@@ -153,8 +188,11 @@ pub(super) fn action(asked: Asked, list: &[u8]) -> Result<Action, Sense> {
     if asked == Asked::Move {
         return moving(list);
     }
-    if list.len() as u64 != LIST {
-        return Err(Sense::LIST_LENGTH);
+    match asked {
+        Asked::Hold => return Ok(Action::Hold),
+        Asked::Unhold => return Ok(Action::Unhold),
+        _ if list.len() as u64 != LIST => return Err(Sense::LIST_LENGTH),
+        _ => {}
     }
     let registers = matches!(asked, Asked::Register | Asked::RegisterAndIgnore);
     if registers && list[FLAGS] & UNSUPPORTED != 0 {
@@ -169,6 +207,8 @@ pub(super) fn action(asked: Asked, list: &[u8]) -> Result<Action, Sense> {
         Asked::Clear => Action::Clear { key },
         Asked::Preempt(kind) => Action::Preempt { key, victim: other, kind },
         Asked::Move => return moving(list),
+        Asked::Hold => Action::Hold,
+        Asked::Unhold => Action::Unhold,
     })
 }
 

@@ -42,7 +42,7 @@ pub(super) fn steps(work: &Work, data: Bytes, unit: &Unit) -> Result<Vec<Step>, 
     let step = |op, at, then| Step { op, at, durable: false, then, unit: None };
     Ok(match work {
         // What became of a copy the session knows.
-        Work::Data(_) | Work::Nothing | Work::CopyStatus { .. } => Vec::new(),
+        Work::Data(_) | Work::Nothing | Work::Conflict | Work::CopyStatus { .. } => Vec::new(),
         Work::Copy { .. } => copying::steps(&data, unit)?,
         Work::Read(at) => vec![step(Op::Read, *at, Then::Send)],
         Work::Flush => vec![step(Op::Flush, NOWHERE, Then::Drop)],

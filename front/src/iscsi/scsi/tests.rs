@@ -64,11 +64,11 @@ fn what_cannot_be_is_refused_and_pointed_at() {
         (&[0x89, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 1], Sense::OUT_OF_RANGE),
         (&[0x83, 1], Sense::field(1, Some(4))),
         (&[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 1], Sense::field(10, None)),
-        // The reservations of before.
+        // Reservations of before: of ten bytes, for a third party, of an extent.
         (&[0x56], Sense::OPCODE),
         (&[0x57], Sense::OPCODE),
-        (&[0x16], Sense::OPCODE),
-        (&[0x17], Sense::OPCODE),
+        (&[0x16, 0x10], Sense::field(1, Some(4))),
+        (&[0x17, 0x01], Sense::field(1, Some(0))),
     ] {
         assert_eq!(planned(bytes), Err(wrong), "{bytes:02x?}");
     }
@@ -175,7 +175,7 @@ fn all_commands_that_are_reported_are_there_and_no_others() {
         assert_eq!((one[1], one[3], one[4]), (0x03, entry[7], entry[0]), "{entry:?}");
         assert_eq!(one.len(), 4 + usize::from(entry[7]));
     }
-    let none = data(&[0xa3, 0x0c, 1, 0x16, 0, 0, 0, 0, 1, 0]);
+    let none = data(&[0xa3, 0x0c, 1, 0x56, 0, 0, 0, 0, 1, 0]);
     assert_eq!(none[1], 0x01);
     assert_eq!(data(&[0xa3, 0x0d, 0, 0, 0, 0, 0, 0, 0, 4]), [0xd8, 0, 0, 0]);
 }

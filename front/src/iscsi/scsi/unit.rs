@@ -1,6 +1,7 @@
 //! A logical unit: a volume, as hosts see it.
 
 use super::{MOST_BYTES, Stretch};
+use crate::iscsi::reservation::Held;
 
 /// The usual length of a logical block, which tests go by.
 #[cfg(test)]
@@ -30,6 +31,8 @@ pub struct Unit {
     /// The largest atomic write, in bytes: a power of two. Writes within an aligned stretch of that size are atomic. 0 if
     /// there are none.
     pub atomic: u64,
+    /// Whether a session has it to itself.
+    pub held: Held,
     /// A number that is the volume's alone, the same wherever it is served.
     pub id: u128,
     /// A number of 60 bits that is the volume's alone in a cluster.
@@ -114,6 +117,7 @@ pub(in crate::iscsi) fn sample() -> Unit {
         thin: false,
         modifies: true,
         atomic: 64 << 10,
+        held: Held::Nobody,
         id: 0x0123_4567_89ab_cdef_0123_4567_89ab_cdef,
         short_id: 0x0fff_ffff_ffff_fff7,
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::iscsi::Failure;
 use crate::iscsi::pdu::{FINAL, opcode};
-use crate::iscsi::reservation::{Action, Kind, Outcome, Registrant, State};
+use crate::iscsi::reservation::{Action, Held, Kind, Outcome, Registrant, State};
 use crate::iscsi::scsi::unit::sample;
 use crate::iscsi::{Attention, Unit as Disk};
 
@@ -118,19 +118,51 @@ fn connections_end_after_a_cold_reset_and_no_other() {
     }
 }
 
-/// RESERVE and RELEASE, of SPC-2: with six bytes and with ten. An initiator that is refused by opcode does without them.
+/// RESERVE and RELEASE, of SPC-2. Those of ten bytes are not offered.
 #[test]
-fn reservations_of_sessions_are_refused_and_not_announced() {
+fn a_session_reserves_the_unit_and_releases_it() {
     let mut i = Initiator::logged_in("");
-    for opcode in [0x16, 0x17, 0x56, 0x57] {
-        assert_eq!(i.read(&[opcode, 0, 0, 0, 0, 0], 0).1.sense(), (5, 0x20, 0), "{opcode:#x}");
-        let one = [0xa3, 0x0c, 1, opcode, 0, 0, 0, 0, 0, 64, 0, 0];
-        assert_eq!(i.read(&one, 64).0[1] & 0x07, 1, "{opcode:#x} is not supported");
+    let hold = |i: &mut Initiator, opcode: u8| {
+        i.command(FINAL, &[opcode, 0, 0, 0, 0, 0], 0, &[]);
+        i.one()
+    };
+    for (outcome, status) in [(Outcome::Done, 0), (Outcome::Conflict, 0x18)] {
+        i.outcome = outcome;
+        assert_eq!([hold(&mut i, 0x16).status(), hold(&mut i, 0x17).status()], [status; 2]);
     }
-    assert!(i.asked.is_empty());
-    // Nor is there a word that the two kinds of reservations go together (CRH).
-    let (can, _) = i.read(&[0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0], 255);
-    assert_eq!(can[2] & 0x10, 0);
+    assert_eq!(i.asked, [Action::Hold, Action::Unhold, Action::Hold, Action::Unhold]);
+    // For a third party, and of an extent.
+    for byte in [0x10, 0x12, 0x01] {
+        i.command(FINAL, &[0x16, byte, 0, 0, 0, 0], 0, &[]);
+        assert_eq!(i.one().sense(), (5, 0x24, 0), "{byte:#x}");
+    }
+    for (opcode, support) in [(0x16, 3), (0x17, 3), (0x56, 1), (0x57, 1)] {
+        let one = [0xa3, 0x0c, 1, opcode, 0, 0, 0, 0, 0, 64, 0, 0];
+        assert_eq!(i.read(&one, 64).0[1] & 0x07, support, "{opcode:#x}");
+    }
+    assert_eq!(i.asked.len(), 4);
+}
+
+#[test]
+fn what_a_session_has_to_itself_is_a_conflict_for_others() {
+    let inquiry = [0x12, 0, 0, 0, 36, 0];
+    let capabilities = [0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0];
+    let capacity = [0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let sense = [0x03, 0, 0, 0, 18, 0];
+    let commands: [(&[u8], u32, [u8; 3]); 5] = [
+        (&[0; 6], 0, [0, 0, 0x18]),
+        (&capacity, 8, [0, 0, 0x18]),
+        (&capabilities, 8, [0, 0x18, 0x18]),
+        (&inquiry, 36, [0; 3]),
+        (&sense, 18, [0; 3]),
+    ];
+    for (at, held) in [Held::Nobody, Held::Itself, Held::Another].into_iter().enumerate() {
+        let mut i = Initiator::logged_in("");
+        i.server.update(Disk { held, ..sample() });
+        for (cdb, expected, status) in &commands {
+            assert_eq!(i.read(cdb, *expected).1.status(), status[at], "{held:?} {:#x}", cdb[0]);
+        }
+    }
 }
 
 #[test]
@@ -144,7 +176,11 @@ fn an_initiator_sees_who_has_registered() {
     let (held, _) = i.read(&[0x5e, 1, 0, 0, 0, 0, 0, 0, 255, 0], 255);
     assert_eq!((held.len(), held[15], held[21]), (24, 9, 1));
     let (can, _) = i.read(&[0x5e, 2, 0, 0, 0, 0, 0, 0, 255, 0], 255);
-    assert_eq!(can, [0, 8, 1, 0x81, 0xea, 1, 0, 0]);
+    assert_eq!(
+        can,
+        [0, 8, 0x11, 0x81, 0xea, 1, 0, 0],
+        "and RESERVE of a registrant is no conflict"
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
 use weft_front::iscsi::reservation::{Action, Outcome};
 use weft_front::iscsi::{
-    self, Challenge, Event, Gate, Nexus, Op, Port, Refusal, Reply, Server, Target,
+    self, Challenge, Event, Gate, Nexus, Op, Port, Refusal, Reply, Server, Target, Unit,
 };
 
 use reserving::Seen;
@@ -241,7 +241,11 @@ impl Protocol for Iscsi {
         number: u64,
         volume: Result<&Volume, HostError>,
     ) {
-        let state = volume.map(|v| Reply::Reservations(reserving::state(&v.reservations)));
+        let state = volume.and_then(|v| match v.reservations.hold {
+            // Whose it is: what it excludes is any use of the other kind of reservations.
+            Some(_) => Err(HostError::Reserved),
+            None => Ok(Reply::Reservations(reserving::state(&v.reservations))),
+        });
         machine.reply(number, state.map_err(words::failure));
     }
 
@@ -270,7 +274,7 @@ impl Protocol for Iscsi {
     }
 
     fn look_at(&mut self, machine: &mut Server, volume: &Volume) {
-        machine.update(words::unit(volume, self.at, self.read_only));
+        machine.update(self.unit(volume));
         if let Some(by_itself) = self.seen.look_for_reset(&volume.reservations) {
             machine.is_reset(by_itself);
         }
@@ -313,15 +317,18 @@ impl Iscsi {
         None
     }
 
+    /// The unit that a volume is for this session.
+    fn unit(&self, volume: &Volume) -> Unit {
+        let held = reserving::held(&volume.reservations, self.registrant.as_deref());
+        Unit { held, ..words::unit(volume, self.at, self.read_only) }
+    }
+
     fn admit(&mut self, machine: &mut Server, volume: &Volume) {
         self.volume = Some(volume.id);
-        self.seen.look_for_reset(&volume.reservations);
-        if let Some(registrant) = &self.registrant {
-            self.seen.look(&volume.reservations, registrant);
-        }
+        self.seen.begin(&volume.reservations, self.registrant.as_deref());
         // Zero means no session.
         let number = SESSIONS.fetch_add(1, Ordering::Relaxed) % u16::MAX + 1;
-        machine.admit(words::unit(volume, self.at, self.read_only), number);
+        machine.admit(self.unit(volume), number);
     }
 
     /// The node request. Fails with the request's number if its volume does not exist.

@@ -1,7 +1,8 @@
 //! Names of targets and units. They follow from the cluster's number and the volume, so they are the same at all
 //! processes and after every start.
 
-use weft_core::cluster::Volume;
+use weft_core::cluster::{Registrant, Volume};
+use weft_core::units::NodeId;
 
 use crate::volumes::{Exports, SNAPSHOT_MARK, Served};
 
@@ -30,7 +31,7 @@ pub(super) fn find<'a>(exports: Exports<'a>, target: &str) -> Option<&'a Volume>
 
 /// The portal group of a process.
 pub(super) fn group(process: u16) -> u16 {
-    process.wrapping_add(1).max(1)
+    Registrant::port_of(NodeId(process))
 }
 
 /// A number unique to the volume.

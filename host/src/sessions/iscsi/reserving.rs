@@ -6,7 +6,7 @@ use weft_core::cluster::{
     Registrant, ReservationAction, ReservationKind, ReservationOutcome, Reservations,
 };
 use weft_front::iscsi::Attention;
-use weft_front::iscsi::reservation::{self, Action, Kind, State};
+use weft_front::iscsi::reservation::{self, Action, Held, Kind, State};
 
 /// The types on both sides.
 const KINDS: [(Kind, ReservationKind); 6] = [
@@ -37,6 +37,8 @@ pub(super) fn action(
         Action::Reserve { key, kind: k } => ReservationAction::Reserve { key, kind: kind(k) },
         Action::Release { key, kind: k } => ReservationAction::Release { key, kind: kind(k) },
         Action::Clear { key } => ReservationAction::Clear { key },
+        Action::Hold => ReservationAction::Hold,
+        Action::Unhold => ReservationAction::Unhold,
         Action::Reset => ReservationAction::Reset,
         Action::Preempt { key, victim, kind: k } => {
             ReservationAction::Preempt { key, victim, kind: kind(k) }
@@ -122,6 +124,15 @@ pub(super) fn state(of: &Reservations) -> State {
     }
 }
 
+/// Whether a session, and which, has the unit to itself, as a session sees it.
+pub(super) fn held(of: &Reservations, us: Option<&Registrant>) -> Held {
+    match &of.hold {
+        None => Held::Nobody,
+        Some(hold) if us == Some(&hold.who) => Held::Itself,
+        Some(_) => Held::Another,
+    }
+}
+
 /// A session's part in its volume's reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
@@ -129,21 +140,34 @@ struct Part {
     holds: bool,
     /// Nobody is registered.
     is_empty: bool,
+    /// The stamp of its hold.
+    hold: Option<u64>,
+    resets: u64,
     kind: Option<ReservationKind>,
 }
 
 impl Part {
-    fn of(now: &Reservations, us: &Registrant) -> Part {
+    /// Also of one that takes the place of another, whose hold, made `before`, is about to end.
+    fn of(now: &Reservations, us: &Registrant, before: Option<u64>) -> Part {
+        let hold = now.hold.as_ref().filter(|hold| hold.who == *us).map(|hold| hold.stamp);
         Part {
             is_registered: now.registered.contains_key(us),
             holds: now.is_holder(us),
             is_empty: now.registered.is_empty(),
+            hold: hold.filter(|stamp| Some(*stamp) != before),
+            resets: now.resets,
             kind: now.reservation.as_ref().map(|r| r.kind),
         }
     }
 
     /// The unit attention for what others have changed since, next to what the session has `done` itself (SPC-4, 5.13.11).
     fn attention(self, now: Part, done: &[ReservationAction]) -> Option<Attention> {
+        // Of a reset it is told anyway.
+        let unholds = done.contains(&ReservationAction::Unhold);
+        let has_ended = self.hold.is_some() && now.hold.is_none();
+        if has_ended && self.resets == now.resets && !unholds {
+            return Some(Attention::ReservationsReleased);
+        }
         if !self.is_registered {
             return None;
         }
@@ -207,9 +231,20 @@ pub(super) struct Seen {
     resets: u64,
     /// The requests by which it resets the volume itself, until they are answered.
     own_resets: BTreeSet<u64>,
+    /// The stamp of the hold that there was when the session began.
+    hold_before: Option<u64>,
 }
 
 impl Seen {
+    /// The session begins, and knows what there is.
+    pub(super) fn begin(&mut self, now: &Reservations, us: Option<&Registrant>) {
+        self.hold_before = now.hold.as_ref().map(|hold| hold.stamp);
+        self.look_for_reset(now);
+        if let Some(us) = us {
+            self.look(now, us);
+        }
+    }
+
     /// Whether the volume has been reset since the last look, and if so, whether by this session.
     pub(super) fn look_for_reset(&mut self, now: &Reservations) -> Option<bool> {
         let is_new = self.resets != now.resets;
@@ -223,7 +258,7 @@ impl Seen {
             return None;
         }
         self.version = now.version;
-        self.latest = Part::of(now, us);
+        self.latest = Part::of(now, us, self.hold_before);
         self.compare()
     }
 
@@ -288,6 +323,35 @@ mod tests {
         assert_eq!(seen.acted(7, true), None);
         now.resets = 3;
         assert_eq!(seen.look_for_reset(&now), Some(false));
+    }
+
+    #[test]
+    fn a_host_is_told_that_its_hold_has_ended() {
+        let us = Registrant { host: "a".into(), port: 1 };
+        let released = Some(Attention::ReservationsReleased);
+        for (own, resets, told) in
+            [(None, 0, released), (Some(ReservationAction::Unhold), 0, None), (None, 1, None)]
+        {
+            let hold = Some(weft_core::cluster::Hold { who: us.clone(), stamp: 9 });
+            let mut now = Reservations { version: 1, hold, ..Reservations::default() };
+            assert_eq!(held(&now, Some(&us)), Held::Itself);
+            assert_eq!(held(&now, None), Held::Another);
+            let mut seen = Seen::default();
+            assert_eq!(seen.look(&now, &us), None);
+            own.iter().for_each(|own| seen.acts(3, own));
+            (now.version, now.hold, now.resets) = (2, None, resets);
+            assert_eq!(held(&now, Some(&us)), Held::Nobody);
+            assert_eq!(seen.look(&now, &us).or(seen.acted(3, true)), told);
+        }
+        // One that takes the place of another, whose hold ends.
+        let hold = |stamp| Some(weft_core::cluster::Hold { who: us.clone(), stamp });
+        let mut now = Reservations { version: 1, hold: hold(9), ..Reservations::default() };
+        let mut seen = Seen::default();
+        seen.begin(&now, Some(&us));
+        for (version, hold, told) in [(2, None, None), (3, hold(10), None), (4, None, released)] {
+            (now.version, now.hold) = (version, hold);
+            assert_eq!(seen.look(&now, &us), told);
+        }
     }
 
     /// A session that is registered, next to another that holds a reservation of this kind.

@@ -4,6 +4,7 @@ use weft_core::Buffer;
 use weft_core::cluster::Volume;
 use weft_core::node::{HostData, HostError, HostOp, Modification};
 use weft_core::plan::Range;
+use weft_front::iscsi::reservation::Held;
 use weft_front::iscsi::{self, Op, Piece, Reply, Request, Unit};
 
 use super::names;
@@ -24,6 +25,7 @@ pub(super) fn unit(volume: &Volume, at: Served, read_only: bool) -> Unit {
         thin: volume.is_thin(),
         modifies: volume.policy.can_modify(),
         atomic: volume.atomic_bytes(),
+        held: Held::Nobody,
         id: names::id(volume, at),
         short_id: names::short_id(volume, at),
     }

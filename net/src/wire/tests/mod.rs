@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use weft_core::Buffer;
 use weft_core::cluster::{
-    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Home, Import, KnownHost,
+    Access, Attendance, Certificate, ClusterMap, Deletion, Extent, Hold, Home, Import, KnownHost,
     Lineage, NodeInfo, NodeKind, PolicyRange, Registrant, Removal, Reservation, ReservationKind,
     ReservationOutcome, Reservations, SealedSecret, Settings, Snapshot, Source, TimeAway, Volume,
 };

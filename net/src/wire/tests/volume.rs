@@ -67,6 +67,7 @@ fn reservations(count: usize) -> Reservations {
             .then(|| Reservation { kind: ReservationKind::ALL[count % 6], holder: name(0) }),
         outcomes: (0..count).map(|n| (u64::MAX - n as u64, ReservationOutcome::Done)).collect(),
         resets: count as u64 / 3,
+        hold: (count % 2 == 1).then(|| Hold { who: name(7), stamp: u64::MAX - 3 }),
         removed: (0..count).map(|n| Removal { who: name(n + 9), version: n as u64 }).collect(),
     }
 }

@@ -272,3 +272,76 @@ fn a_reset_leaves_registrants_and_the_reservation() {
     assert_eq!((r.generation, &r.registered), (before.generation, &before.registered));
     assert_eq!(r.reservation, before.reservation);
 }
+
+#[test]
+fn a_port_is_that_of_a_process() {
+    for process in [0, 1, 7, 499] {
+        let port = Registrant::port_of(NodeId(process));
+        assert_eq!(Registrant { host: "a".into(), port }.process(), NodeId(process));
+    }
+}
+
+/// SPC-2, 5.5.1, and SPC-4, 5.13.3.
+#[test]
+fn a_session_has_the_volume_to_itself_until_it_releases_it_or_ends() {
+    let done = ReservationOutcome::Done;
+    let conflict = ReservationOutcome::Conflict;
+    let mut r = Reservations::default();
+    let may = |r: &Reservations| ["a", "b"].map(|who| r.permit(Some(&name(who)), false));
+    assert_eq!((ask(&mut r, "a", Unhold), r.version), (done, 0), "there is none");
+    assert_eq!(ask(&mut r, "a", Hold), done);
+    assert_eq!((may(&r), r.permit(None, false)), ([true, false], false));
+    assert!(r.permit(Some(&name("a")), true) && !r.permit(Some(&name("b")), true));
+    assert_eq!(ask(&mut r, "b", Hold), conflict);
+    let version = r.version;
+    assert_eq!((ask(&mut r, "b", Unhold), r.version), (done, version), "it is not b's");
+    // Whoever asks: a hold and registrants exclude each other.
+    for who in ["a", "b"] {
+        for action in [
+            Register { key: 0, new: 5, ignores: false },
+            Register { key: 0, new: 5, ignores: true },
+            Clear { key: 0 },
+            Preempt { key: 0, victim: 5, kind: ExclusiveAccess },
+        ] {
+            assert_eq!(ask(&mut r, who, action), conflict);
+        }
+    }
+    // A later session of the same host has a hold of its own, which does not end with the one before.
+    let first = r.hold.as_ref().unwrap().stamp;
+    assert_eq!(ask(&mut r, "a", Hold), done);
+    let second = r.hold.as_ref().unwrap().stamp;
+    let version = r.version;
+    assert_eq!((ask(&mut r, "", EndHold { made_by: first }), r.version), (done, version));
+    assert_eq!(may(&r), [true, false]);
+    assert_eq!(ask(&mut r, "", EndHold { made_by: second }), done);
+    assert_eq!((may(&r), r.version), ([true, true], version + 1));
+    for ends in [Unhold, Reset, ClearByOperator] {
+        assert_eq!((ask(&mut r, "a", Hold), may(&r)), (done, [true, false]));
+        assert_eq!((ask(&mut r, "a", ends), may(&r)), (done, [true, true]));
+    }
+}
+
+#[test]
+fn registrants_that_may_write_need_no_hold_and_others_get_none() {
+    for kind in ReservationKind::ALL {
+        let mut r = reserved(kind);
+        let before = r.clone();
+        let by_registrant = match kind.serves_registrants() {
+            true => ReservationOutcome::Done,
+            false => ReservationOutcome::Conflict,
+        };
+        for action in [Hold, Unhold] {
+            assert_eq!(ask(&mut r, "a", action.clone()), ReservationOutcome::Done, "{kind:?}");
+            assert_eq!(ask(&mut r, "b", action.clone()), by_registrant, "{kind:?}");
+            assert_eq!(ask(&mut r, "x", action), ReservationOutcome::Conflict, "{kind:?}");
+        }
+        assert_eq!(
+            (r.version, &r.hold, &r.reservation),
+            (before.version, &None, &before.reservation)
+        );
+    }
+    // Registered, without a reservation.
+    let mut r = Reservations::default();
+    register(&mut r, "a", 1);
+    assert_eq!(ask(&mut r, "a", Hold), ReservationOutcome::Conflict);
+}
