@@ -102,36 +102,77 @@ impl JournalStore {
                 Scan::Kept(_) | Scan::Marked => Timestamp::ZERO,
                 _ => Timestamp(u64::MAX),
             };
-            let (mut found, runs_looked_at) = (Vec::new(), runs.clone());
-            for sector in runs.into_iter().flatten() {
-                if what == Scan::Placed {
-                    found.push((sector, Timestamp::ZERO));
-                    continue;
-                }
-                self.counters.scanned += 1;
-                let version = self.version(sector, lost);
-                let is_wanted = match what {
-                    // Marks say nothing about writes that a disk missed while it was down: that would have been
-                    // computed. But one that has lost what it had cannot tell what it has.
-                    Scan::Since(since) => {
-                        let mut says = || since == Timestamp::ZERO || !self.is_marked(sector);
-                        version > Timestamp::ZERO && version >= since && says()
+            let mut found = Vec::new();
+            for run in runs.iter().cloned() {
+                match what {
+                    Scan::Placed => found.extend(run.map(|sector| (sector, Timestamp::ZERO))),
+                    Scan::Content if self.is_all_in_place(&run) => {
+                        self.find_in_place(run, lost, &mut found);
                     }
-                    Scan::Kept(since) => version > Timestamp::ZERO && version >= since,
-                    Scan::Content => !self.is_hole(sector),
-                    Scan::Marked => self.is_marked(sector),
-                    Scan::Used => self.is_used(sector),
-                    Scan::Placed => true,
-                };
-                found.extend(is_wanted.then_some((sector, version)));
+                    _ => self.find(run, what, lost, &mut found),
+                }
             }
             if what == Scan::Used {
-                runs_looked_at.into_iter().for_each(|run| self.look_for_empty(run));
+                runs.into_iter().for_each(|run| self.look_for_empty(run));
             }
             let job = self.scans.get_mut(&ticket).expect("just seen");
             job.found.extend(found);
             job.next = end;
             self.trim_table();
+        }
+    }
+
+    /// Adds those sectors of a run that are wanted, with their versions; a lost one has this version.
+    fn find(
+        &mut self,
+        run: Range<u64>,
+        what: Scan,
+        lost: Timestamp,
+        found: &mut Vec<(u64, Timestamp)>,
+    ) {
+        for sector in run {
+            self.counters.scanned += 1;
+            let version = self.version(sector, lost);
+            let is_wanted = match what {
+                // Marks say nothing about writes that a disk missed while it was down: that would have been
+                // computed. But one that has lost what it had cannot tell what it has.
+                Scan::Since(since) => {
+                    let mut says = || since == Timestamp::ZERO || !self.is_marked(sector);
+                    version > Timestamp::ZERO && version >= since && says()
+                }
+                Scan::Kept(since) => version > Timestamp::ZERO && version >= since,
+                Scan::Content => !self.is_hole(sector),
+                Scan::Marked => self.is_marked(sector),
+                Scan::Used => self.is_used(sector),
+                Scan::Placed => true,
+            };
+            found.extend(is_wanted.then_some((sector, version)));
+        }
+    }
+
+    /// Whether the table alone says what these sectors have: nothing waits to be put in place, and nothing lies below.
+    fn is_all_in_place(&self, run: &Range<u64>) -> bool {
+        let is_placing = self.checkpoint.as_ref().and_then(|c| c.next(run.clone())).is_some();
+        !(is_placing || self.lies_over(run.end - 1))
+            && self.overlay.next(run.clone()).is_none()
+            && self.copies.next(run.clone()).is_none()
+    }
+
+    /// The same of sectors that are all in place and have content: hosts ask for holes before they read.
+    fn find_in_place(
+        &mut self,
+        run: Range<u64>,
+        lost: Timestamp,
+        found: &mut Vec<(u64, Timestamp)>,
+    ) {
+        self.counters.scanned += run.end - run.start;
+        for sector in run {
+            let entry = self.entry(sector);
+            match entry.state {
+                State::Hole => {}
+                State::Bad => found.push((sector, lost)),
+                State::Written | State::Marked => found.push((sector, entry.version)),
+            }
         }
     }
 
@@ -441,5 +482,34 @@ mod tests {
             [first],
             "but it says when"
         );
+    }
+
+    /// Content, zeros and sectors that were never written, in the same run: before they are in place, and after.
+    #[test]
+    fn content_is_found_whether_or_not_it_is_in_place() {
+        let superblock = Superblock::divide(7, 3, 9, SECTORS, 512).expect("it is large enough");
+        let mut disk = Disk::default();
+        for op in JournalStore::format(&superblock) {
+            disk.work(op).expect("it works");
+        }
+        let mut store = JournalStore::open(StoreConfig::default(), 7, 3, SECTORS);
+        settle(&mut store, &mut disk);
+        let one = || Buffer::from(vec![1; SECTOR_BYTES]);
+        for (ts, sector) in (10..).zip([0, 1, 3, 4, 15, 16, 40]) {
+            write(&mut store, &mut disk, ts, sector, one());
+        }
+        write(&mut store, &mut disk, 30, 4, Buffer::Zero(SECTOR_BYTES));
+        let found = [0, 1, 3, 15, 16, 40];
+        assert!(!store.is_all_in_place(&(0..16)));
+        assert_eq!(scan(&mut store, &mut disk, Scan::Content), found);
+        store.checkpoint(true, |_, _, _| false);
+        settle(&mut store, &mut disk);
+        assert!(store.is_all_in_place(&(0..64)));
+        assert_eq!(scan(&mut store, &mut disk, Scan::Content), found);
+        // What waits over zeros in place, and zeros that wait over content.
+        write(&mut store, &mut disk, 40, 4, one());
+        write(&mut store, &mut disk, 41, 40, Buffer::Zero(SECTOR_BYTES));
+        assert!(!store.is_all_in_place(&(0..64)) && store.is_all_in_place(&(5..40)));
+        assert_eq!(scan(&mut store, &mut disk, Scan::Content), [0, 1, 3, 4, 15, 16]);
     }
 }

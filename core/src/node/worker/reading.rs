@@ -429,12 +429,12 @@ impl Worker {
         let mut bytes = vec![0u8; (sectors.end - sectors.start) as usize];
         found.iter().for_each(|(s, _)| bytes[(s - sectors.start) as usize] = 1);
         // Uncertain sectors count as content.
-        for (sector, byte) in sectors.clone().zip(&mut bytes) {
+        for (sector, byte) in sectors.clone().zip(&mut bytes).filter(|(_, byte)| **byte == 0) {
             let here = sector..sector + 1;
             // It may have been committed behind the scan, and its host answered before it.
             let was_open = was_open.iter().any(|open| open.contains(&sector));
             let open = was_open || self.admission.must_wait(Timestamp(u64::MAX), here.clone());
-            *byte |= u8::from(open || self.is_stale(here));
+            *byte = u8::from(open || self.is_stale(here));
         }
         let job = self.reads.get_mut(&ts).expect("just seen");
         job.runs[run].data = Some(bytes.into());
