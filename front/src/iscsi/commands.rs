@@ -26,7 +26,9 @@ impl Server {
             return self.reject(head, Reason::TooManyImmediate);
         }
         let Some(unit) = &self.unit else { return };
-        let mut task = Task::new(*head, work(head, unit), self.count);
+        let is_of_many = self.tasks.len() >= scsi::MANY_IN_PROGRESS;
+        let work = work(head, unit).map(|w| if is_of_many { w.among_many() } else { w });
+        let mut task = Task::new(*head, work, self.count);
         let (data, expected) = (&pdu.data, task.expected());
         if !(data.is_empty() || (task.writes() && self.parameters.immediate_data)) {
             return self.reject(head, Reason::Protocol);

@@ -37,6 +37,10 @@ const MOST_UNMAPPED: u64 = 512 << 20;
 const MOST_DESCRIPTORS: u64 = 64;
 /// The stretch that GET LBA STATUS looks at first, in bytes. Initiators that only want to know whether a read pays ask often.
 const FIRST_STATUS: u64 = 256 << 10;
+/// The same for an initiator with this many other commands in progress: it asks for each of them, so a longer stretch is
+/// looked at several times.
+pub(super) const MANY_IN_PROGRESS: usize = 4;
+const FIRST_OF_MANY: u64 = 64 << 10;
 /// The longest that it looks at, if all of it is one hole.
 const MOST_STATUS: u64 = 1 << 30;
 /// The longest list of parameters.
@@ -144,6 +148,17 @@ pub(super) enum Check {
 }
 
 impl Work {
+    /// The same among many commands in progress.
+    pub(super) fn among_many(self) -> Work {
+        match self {
+            Work::Status { at: Stretch { offset, length }, most } => {
+                let at = Stretch { offset, length: length.min(FIRST_OF_MANY) };
+                Work::Status { at, most }
+            }
+            work => work,
+        }
+    }
+
     /// Whether it writes to the unit. A copy may write to another unit, so its steps decide.
     pub(super) fn changes_content(&self) -> bool {
         matches!(

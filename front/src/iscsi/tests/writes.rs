@@ -163,6 +163,20 @@ fn holes_are_looked_for_further_on() {
     assert_eq!(looks(&[(100 << 30, true)]), (vec![256, 4096, 65_536, 1 << 20], 2 << 20));
 }
 
+/// An initiator with several reads in progress asks before each.
+#[test]
+fn among_many_commands_less_is_looked_at() {
+    let mut i = Initiator::logged_in("");
+    i.holds = true;
+    let status = [0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 24];
+    for _ in 0..6 {
+        i.command(FINAL | 0x40, &status, 24, &[]);
+    }
+    i.work().unwrap();
+    let lengths: Vec<u64> = i.held.iter().map(|request| request.length >> 10).collect();
+    assert_eq!(lengths, [256, 256, 256, 256, 64, 64]);
+}
+
 #[test]
 fn aborted_steps_are_not_gone_on_with() {
     let mut i = Initiator::logged_in("");
