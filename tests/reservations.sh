@@ -165,6 +165,29 @@ for turn in range(12):
     print(f"took over in {took * 1000:.0f} ms")'
 }
 
+# The loser registers again through the same session, and may write again. What it has asked before the takeover stays undone.
+registered_again() {
+    python '
+for turn in range(12):
+    # What it was told of the turn before.
+    a.ask(b"\0" * 6), b.ask(b"\0" * 6)
+    assert a.reserve(IGNORE, other=0xA)[0] == b.reserve(IGNORE, other=0xB)[0] == 0
+    assert b.reserve(RESERVE, 5, 0xB)[0] == 0
+    blocks = range(0, 48 * 8, 8)
+    writes = [a.write(block, b"a" * 4096) for block in blocks]
+    assert b.reserve(PREEMPT - turn % 2, 5, 0xB, 0xA) == (0, None)
+    while a.reserve(IGNORE, other=0xA)[1] == (6, 0x2a, 5): pass
+    for tag in [b.write(block, b"b" * 4096) for block in blocks]:
+        assert b.answer(tag)[0] == 0
+    ends = [a.answer(tag)[0] for tag in writes]
+    assert all(status in (0, 2, CONFLICT) for status in ends), ends
+    for block in blocks:
+        assert b.read(block, 8)[1] == b"b" * 4096, (turn, block)
+    assert a.answer(a.write(0, b"A" * 512))[0] == 0, "it is registered"
+    assert b.reserve(CLEAR, 0, 0xB)[0] == 0
+    print(f"{ends.count(0)} of {len(ends)} were done before")'
+}
+
 # A reservation is given to a host at another process, which was not registered, and back to one that was. What cannot be is
 # refused, and says why.
 moved() {
@@ -428,6 +451,6 @@ for command in nbdcopy iscsi-ls; do
     command -v $command >/dev/null || { echo "skipped: $command is not installed"; exit 0; }
 done
 founded >"$T/out" 2>&1 || { cat "$T/out"; tail -5 "$T"/log*; exit 1; }
-for check in ${*:-paths multipath counted known_everywhere at_once taken_over moved reset_everywhere held_by_session killed asked_to_leave moves_on restarted}; do t "$check"; done
+for check in ${*:-paths multipath counted known_everywhere at_once taken_over registered_again moved reset_everywhere held_by_session killed asked_to_leave moves_on restarted}; do t "$check"; done
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
