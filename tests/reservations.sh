@@ -257,9 +257,9 @@ def others_conflict():
     assert b.hold()[0] == CONFLICT and b.release() == (0, None), "it is not its own"
 def is_free():
     for n in range(200):
-        if b.ask(TUR)[0] == 0: break
+        if b.answer(b.write(0, b"b" * 512))[0] == 0: break
         time.sleep(0.05)
-    assert b.answer(b.write(0, b"b" * 512))[0] == 0 and b.hold() == b.release() == (0, None)
+    assert b.ask(TUR)[0] == 0 and b.hold() == b.release() == (0, None)
 for turn in range(50):
     assert a.hold() == (0, None) and a.hold() == (0, None)
     assert b.answer(b.write(0, b"b" * 512))[0] == CONFLICT, turn
