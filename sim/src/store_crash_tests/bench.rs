@@ -599,7 +599,7 @@ impl Bench {
             let forgotten = self.base > 0 && expected == Some(0) && version == Timestamp::ZERO;
             // Content from before a snapshot has its version in the snapshot's space.
             let forgotten = forgotten || (!self.below.is_empty() && version == Timestamp::ZERO);
-            // It is known up to when there may have been some.
+            // It is known up to when there may have been some. What is discarded before a snapshot is not looked at.
             if forgotten
                 && self.below.is_empty()
                 && let Some(at) = self.emptied.get(&sector)
