@@ -1,9 +1,11 @@
 //! Copies of small writes at one disk with parity.
 
-use super::test_bench::{Bench, PEER, UNIT, at, header_of};
+use super::test_bench::{Bench, PEER, THIRD, UNIT, VOLUME, at, header_of, map};
 use super::*;
 use crate::Buffer;
-use crate::plan::{Part, Range, Waits};
+use crate::cluster::Attendance;
+use crate::plan::{Part, Range, Span, Waits};
+use crate::policy::Timing;
 
 /// Its data's disk would refuse it, but may be dead. Clocks of nodes differ.
 #[test]
@@ -22,4 +24,58 @@ fn a_copy_that_comes_after_a_later_fold_of_its_data_is_refused() {
     let is_refused =
         |b: &Body| matches!(b, Body::Vote { ts, vote, .. } if *ts == at(10) && *vote == late);
     assert!(bench.has_sent(is_refused), "{:?}", bench.sent);
+}
+
+/// The same map, of a volume whose small writes are copied.
+fn copied(epoch: Epoch, attendance: Attendance) -> Arc<ClusterMap> {
+    let mut map = (*map(epoch, attendance)).clone();
+    let volume = Arc::make_mut(map.volumes.get_mut(&VOLUME).expect("the volume"));
+    volume.policy.redundancy.timing = Timing::Copied;
+    Arc::new(map)
+}
+
+/// Of the third stripe the parity is on this node's disk.
+const OF_THIRD_STRIPE: Range = Range { offset: 4 * UNIT, len: UNIT };
+
+/// A node that has a copy of the first unit of the third stripe, written at 50.
+fn with_a_copy() -> Bench {
+    let mut bench = Bench::new();
+    bench.enter(copied(2, Attendance::default()), at(1));
+    // Only what has its place is copied.
+    let whole = header_of(at(40), Range { offset: 4 * UNIT, len: 2 * UNIT });
+    let copy = Header { waits: Waits::COPIED, ..header_of(at(50), OF_THIRD_STRIPE) };
+    for (header, part) in [(whole, Part::Result), (copy, Part::NewOf(0))] {
+        let items = vec![Item { stripe: 2, part, data: Buffer::Length(UNIT as usize) }];
+        bench.hear(PEER, Body::Write { header, items });
+        while bench.disk_works().is_some() {}
+        let is_vote =
+            |b: &Body| matches!(b, Body::Vote { ts, vote: Ok(()), .. } if *ts == header.ts);
+        assert!(bench.has_sent(is_vote), "{:?}", bench.sent);
+        bench.hear_with(PEER, vec![Notice::Commit(header.ts)], None);
+        while bench.disk_works().is_some() {}
+    }
+    assert_eq!(bench.node.worker.copied_volumes(), [VOLUME]);
+    bench
+}
+
+/// A rebuild that waits for folds was admitted before it was refused, again and again. What it would have read could then not be
+/// changed by folds that had begun before.
+#[test]
+fn what_waits_for_folds_does_not_keep_them_from_happening() {
+    let mut bench = with_a_copy();
+    let stale_since = [(THIRD, at(1))].into();
+    bench.enter(copied(3, Attendance { stale_since, ..Attendance::default() }), at(60));
+    bench.sent.clear();
+    let (volume, part) = (&bench.node.map.volumes[&VOLUME], Span::new(0, UNIT));
+    let layout = &volume.geometry.layout;
+    let column = (0..3).find(|seat| layout.column_at(2, *seat) == 2).expect("its seat");
+    let task = Task::Rebuild { stripe: 2, stripes: 1, column, part };
+    let rebuild = Header { task, ..header_of(at(90), OF_THIRD_STRIPE) };
+    bench.hear(PEER, Body::Write { header: rebuild, items: vec![] });
+    let vote_on = |of: u64, wanted: Refusal| move |b: &Body| matches!(b, Body::Vote { ts, vote: Err(why), .. } if *ts == at(of) && *why == wanted);
+    assert!(bench.has_sent(vote_on(90, Refusal::Busy)), "{:?}", bench.sent);
+    let task = Task::Fold { range: OF_THIRD_STRIPE, of: at(50) };
+    let fold = Header { task, ..header_of(at(80), OF_THIRD_STRIPE) };
+    bench.hear(PEER, Body::Write { header: fold, items: vec![] });
+    assert!(!bench.has_sent(vote_on(80, Refusal::Late(at(90)))), "{:?}", bench.sent);
 }

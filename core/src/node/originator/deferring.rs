@@ -9,7 +9,6 @@ use crate::layout::ColumnRole;
 use crate::node::background::Background;
 use crate::node::outbox::Outbox;
 use crate::node::settle::waiting;
-use crate::node::worker::{FoldEnd, FoldOf};
 use crate::node::{Exposed, HostError, Task};
 use crate::plan::{self, MOST_COPIED, Range, Span, Waits};
 use crate::units::{ColumnSet, MILLIS, Nanos, NodeId, SECTOR, VolumeId};
@@ -67,35 +66,6 @@ impl Originator {
                 && self.is_whole(volume, extent)
                 && (job.must_wait || self.account_allows(job, volume, waits, now)));
         if may { waits } else { ColumnSet::EMPTY }
-    }
-
-    /// Folds that have ended.
-    pub fn take_folded(&mut self) -> Vec<FoldEnd> {
-        std::mem::take(&mut self.rebuilds.folded)
-    }
-
-    /// Puts copies in place, and into parity.
-    pub fn fold(&mut self, fold: FoldOf) {
-        let FoldOf { range, data, of, kept } = fold;
-        let what = What::Write(range, data);
-        self.jobs.ready(Job::new(Purpose::Fold(of, kept), kept.volume, what));
-    }
-
-    /// A disk lacks a part of what a fold changes. Its rebuild waits for the fold, since the copies are not in parity yet; so the
-    /// fold goes without it. But only there: a disk that has the rest must not miss it.
-    pub(super) fn fold_without(&mut self, mut job: Job, column: usize) {
-        let What::Write(range, data) = job.what.clone() else { return };
-        if range.len == SECTOR {
-            job.avoid.insert(column);
-            return self.retry(job);
-        }
-        self.jobs.give_room(&mut job);
-        for at in (0..range.len).step_by(SECTOR as usize) {
-            let piece = data.slice(at as usize, (at + SECTOR) as usize);
-            let range = Range { offset: range.offset + at, len: SECTOR };
-            let what = What::Write(range, piece);
-            self.jobs.ready(Job::new(job.purpose, job.volume, what));
-        }
     }
 
     /// Whether an attempt at a job is kept as copies at parity's disks: if it is a small write of a host, of whole sectors of one

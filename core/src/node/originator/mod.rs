@@ -16,7 +16,8 @@
 //! - [`detours`]: reads that avoid a slow node
 //! - [`speeds`]: which nodes are slow
 //! - [`recalling`]: outcomes of repeated requests
-//! - [`deferring`]: deferred parity
+//! - [`deferring`]: deferred parity, and the choice to copy a write
+//! - [`folding`]: copies that are put in place and into parity
 //! - [`relying`]: writes that rely on marks
 //! - [`precedence`]: requests that others keep overtaking
 //! - [`rebuilding`]: jobs that a worker has refused, and rebuilds
@@ -26,6 +27,7 @@ mod check;
 mod deferring;
 mod detours;
 mod flushing;
+mod folding;
 mod job;
 mod jobs;
 mod lacking;
@@ -54,7 +56,6 @@ use super::account::Accounts;
 use super::background::Background;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
-use super::worker::FoldEnd;
 use super::{
     Body, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
 };
@@ -436,10 +437,7 @@ impl Originator {
         match job.purpose {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Repair => {}
-            Purpose::Fold(of, kept) => {
-                self.jobs.give_room(&mut job);
-                self.rebuilds.fold_ended(FoldEnd { of, kept, result: result.map(drop) });
-            }
+            Purpose::Fold(of, kept) => self.folded(job, (of, kept), result.map(drop)),
             Purpose::Host(id) => {
                 self.jobs.give_room(&mut job);
                 self.accounts.used(outbox.now);

@@ -10,11 +10,12 @@ use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::task::joins;
-use crate::node::worker::FoldEnd;
-use crate::node::{Body, HostData, Refusal, Run, Trust};
+use crate::node::worker::{FoldEnd, FoldOf};
+use crate::node::{Body, HostData, HostError, Refusal, Run, Trust};
 use crate::plan::{self, Span};
 use crate::policy::Controller;
-use crate::units::{ColumnSet, NodeId, SECTOR, VolumeId};
+use crate::store::Kept;
+use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// A part of a unit: volume, stripe, seat, bytes of the unit.
 type UnitPart = (VolumeId, u64, usize, Span);
@@ -60,11 +61,6 @@ impl Rebuilds {
     /// Whether a unit is being rebuilt.
     pub fn has_in_work(&self, unit: &Unit) -> bool {
         self.in_work.contains(unit)
-    }
-
-    /// A fold has ended.
-    pub fn fold_ended(&mut self, end: FoldEnd) {
-        self.folded.push(end);
     }
 
     /// The number of jobs that wait for a rebuild.
@@ -118,6 +114,28 @@ impl Originator {
         !(self.rebuilds.done.is_empty()
             && self.rebuilds.unrecoverable.is_empty()
             && self.rebuilds.folded.is_empty())
+    }
+
+    /// The worker asks for a fold.
+    pub fn fold(&mut self, fold: FoldOf) {
+        self.jobs.fold(fold);
+    }
+
+    /// A fold of copies of this write has ended.
+    pub(super) fn folded(
+        &mut self,
+        mut job: Job,
+        (of, kept): (Timestamp, Kept),
+        result: Result<(), HostError>,
+    ) {
+        self.jobs.give_room(&mut job);
+        let What::Write(range, _) = job.what else { unreachable!("a fold writes") };
+        self.rebuilds.folded.push(FoldEnd { range, of, kept, result });
+    }
+
+    /// Folds that have ended.
+    pub fn take_folded(&mut self) -> Vec<FoldEnd> {
+        std::mem::take(&mut self.rebuilds.folded)
     }
 
     /// Rebuilt units, which the node's own disk should know.
@@ -208,7 +226,7 @@ impl Originator {
             job.marked.insert(column);
         }
         if job.folds().is_some() && why == Lack::Behind {
-            return self.fold_without(job, column);
+            return self.jobs.fold_without(job, column);
         }
         let needs_all = job.purpose == Purpose::Rebuild || job.reads_first();
         if why == Lack::Marked && !needs_all && self.is_data(&job, &parts, seat) {

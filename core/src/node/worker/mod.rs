@@ -5,6 +5,7 @@
 //! - [`writing`]: a write from the first message to the store
 //! - [`cells`]: one cell of a plan at its disk
 //! - [`copies`]: copies of writes that no parity describes yet
+//! - [`folding`]: which of them are folded, and when
 //! - [`beneath`]: what lies beneath volumes with snapshots
 //! - [`calculating`]: computation for other columns
 //! - [`outcome`]: votes, and from prepared to forgotten
@@ -40,6 +41,7 @@ mod exposing;
 pub(in crate::node) mod exposure;
 mod fenced;
 mod filling;
+mod folding;
 mod keeping;
 mod life;
 pub(in crate::node) mod load;
@@ -86,16 +88,16 @@ use crate::units::{ColumnSet, Epoch, Nanos, NodeId, SECTOR, Timestamp, VolumeId}
 use authorization::EarlyParts;
 use catchup::Telling;
 use cells::{Cell, CellNumbers, Ranges};
-use copies::Folding;
-pub(in crate::node) use copies::{FoldEnd, FoldOf};
 use entered::Entered;
 use exposure::Exposure;
 use fenced::Fenced;
 use filling::Filling;
+use folding::Folding;
+pub(in crate::node) use folding::{FoldEnd, FoldOf};
 use load::Load;
 pub(super) use losses::joined as joined_losses;
 use memory::Memory;
-use ordering::{Before, DeviceLocks, Entrance};
+use ordering::{Before, DeviceLocks};
 use reading::ReadJob;
 use refreshing::Refreshing;
 use relying::IntoParity;

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::reading::ReadJob;
 use super::{Admittance, Participation, Phase, Worker};
 use crate::node::outbox::Outbox;
 use crate::node::{Notice, Output, Refusal, Timer};
@@ -23,6 +24,15 @@ pub(super) enum Entrance {
     Waits,
     /// It is too late; a timestamp above this one would do.
     Late(Timestamp),
+}
+
+impl From<Entrance> for Result<(), Refusal> {
+    fn from(entrance: Entrance) -> Self {
+        match entrance {
+            Entrance::Open | Entrance::Waits => Ok(()),
+            Entrance::Late(latest) => Err(Refusal::Late(latest)),
+        }
+    }
 }
 
 /// The obstacle to a read.
@@ -85,6 +95,35 @@ impl Worker {
         }
         self.device_locks.waiting.insert(ts, Waiting { since: outbox.now, accesses });
         Entrance::Waits
+    }
+
+    /// A write wants to begin here. What waits for folds is refused first. Once admitted, it would keep folds with earlier
+    /// timestamps from happening, and it is tried again and again.
+    pub(super) fn admit_write(
+        &mut self,
+        ts: Timestamp,
+        txn: &Participation,
+        accesses: Accesses,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        if let Some(refusal) = self.refused_before_admission(&txn.cells) {
+            return Err(refusal);
+        }
+        self.admit(ts, txn.ordering, accesses, outbox).into()
+    }
+
+    /// The same for a read.
+    pub(super) fn admit_read(
+        &mut self,
+        ts: Timestamp,
+        job: &ReadJob,
+        outbox: &mut Outbox,
+    ) -> Result<(), Refusal> {
+        if let Some(refusal) = self.refused_to_solve_before_admission(job) {
+            return Err(refusal);
+        }
+        let accesses: Accesses = job.ranges().map(|r| (r, Access::Read)).collect();
+        self.admit(ts, job.ordering, accesses, outbox).into()
     }
 
     /// Checks timestamps.

@@ -8,12 +8,12 @@ use smallvec::SmallVec;
 use weft_bytes::Writer;
 
 use super::solving::Solving;
-use super::{Before, Entrance, Phase, Ticket, Worker, sectors};
+use super::{Before, Phase, Ticket, Worker, sectors};
 use crate::Buffer;
 use crate::cluster::Volume;
 use crate::node::outbox::Outbox;
 use crate::node::{Body, Holder, Output, Refusal, Wanted};
-use crate::order::{Access, Accesses, Ordering};
+use crate::order::Ordering;
 use crate::plan::{Calculators, Range as Bytes, ReadPlan, Span, Spans, runs};
 use crate::store::{ReadDone, Scan};
 use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
@@ -35,7 +35,7 @@ pub(super) struct ReadJob {
     pub solving: Option<Box<Solving>>,
     pub since: Nanos,
     /// How the volume's requests are ordered.
-    ordering: Ordering,
+    pub ordering: Ordering,
     /// It has had to wait for another.
     delayed: bool,
     started: bool,
@@ -153,9 +153,8 @@ impl Worker {
             self.start_holes(ts, wanted);
             return;
         }
-        let accesses: Accesses = job.ranges().map(|r| (r, Access::Read)).collect();
-        if let Entrance::Late(latest) = self.admit(ts, job.ordering, accesses, outbox) {
-            self.reply_read(&job, ts, Err(Refusal::Late(latest)), outbox);
+        if let Err(refusal) = self.admit_read(ts, &job, outbox) {
+            self.reply_read(&job, ts, Err(refusal), outbox);
             return;
         }
         if wanted == Wanted::Data {
@@ -513,13 +512,13 @@ impl ReadJob {
         self.started
     }
 
-    fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.rows.iter().flat_map(|r| r.spans.iter().map(|s| sectors(r.base, s)))
     }
 
     /// The selected parts of its sectors: stripe and bytes of the unit. Only those of one seat; others are found when
     /// the read is tried again.
-    fn parts_where(
+    pub(super) fn parts_where(
         &self,
         which: impl Fn(Range<u64>) -> Option<Range<u64>>,
     ) -> Option<(usize, Vec<(u64, Span)>)> {

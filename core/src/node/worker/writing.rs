@@ -173,7 +173,7 @@ impl Worker {
         for Changed { sectors, .. } in txn.ranges.iter().filter(|r| r.kind.is_delta()) {
             self.store.expect(header.ts, sectors.start, sectors.end - sectors.start, vital);
         }
-        let entrance = self.admit(header.ts, txn.ordering, accesses, outbox);
+        let admitted = self.admit_write(header.ts, &txn, accesses, outbox);
         let marked = match header.task {
             Task::Write(range) if marks => Some(range.stripes(g)),
             _ => None,
@@ -192,8 +192,8 @@ impl Worker {
             None => true,
         };
         self.txns.insert(header.ts, Box::new(txn));
-        if let Entrance::Late(latest) = entrance {
-            self.refuse(header.ts, Refusal::Late(latest), outbox);
+        if let Err(refusal) = admitted {
+            self.refuse(header.ts, refusal, outbox);
             return false;
         }
         if !marks_stand {

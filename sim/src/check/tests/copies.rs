@@ -42,6 +42,13 @@ fn copies_once_went_wrong() {
     }
 }
 
+/// Folds were asked for again although they went on, and rebuilds that waited for them were admitted before they were refused.
+/// Where disks were slow, all of these kept one another from happening.
+#[test]
+fn folds_do_not_keep_one_another_from_happening() {
+    passed(1529, Options { copies: Some(true), ..Options::DEFAULT });
+}
+
 /// Columns waited for ever for folds that were over.
 #[test]
 fn columns_move_when_all_is_folded() {

@@ -1,0 +1,50 @@
+//! When folds are asked for.
+
+use super::*;
+
+const KEPT: Kept = Kept { unit: 0, volume: VolumeId(1) };
+
+/// A copy, and the fold of its write, of this many bytes.
+fn fold(len: u64) -> (Copy, FoldOf) {
+    let ts = Timestamp::new(5, NodeId(0));
+    let range = Bytes { offset: 0, len };
+    let fold = FoldOf { range, data: Buffer::Zero(len as usize), of: ts, kept: KEPT };
+    (Copy { sector: 70, ts, kept: KEPT }, fold)
+}
+
+/// What the originator reports of some bytes of it.
+fn end(range: Range<u64>, result: Result<(), HostError>) -> FoldEnd {
+    let (copy, _) = fold(0);
+    let range = Bytes { offset: range.start, len: range.end - range.start };
+    FoldEnd { range, of: copy.ts, kept: KEPT, result }
+}
+
+/// Each that was asked for again beside the first kept the others from happening, where a fold took long.
+#[test]
+fn a_fold_in_progress_is_not_asked_for_again() {
+    let (copy, fold) = fold(2 * SECTOR);
+    let mut folding = Folding::default();
+    folding.ask(copy, fold, 0);
+    folding.enter(true);
+    for now in [0, ASKED_FOR, 100 * ASKED_FOR] {
+        folding.forget_failed(now);
+        assert!(folding.asked.contains_key(&copy), "{now}");
+    }
+    assert_eq!((folding.in_progress(0), folding.in_progress(ASKED_FOR)), (1, 0));
+    folding.ended(end(SECTOR..2 * SECTOR, Ok(())), ASKED_FOR);
+    assert!(folding.asked.contains_key(&copy), "a part of it goes on");
+    folding.ended(end(0..SECTOR, Ok(())), ASKED_FOR);
+    assert!(folding.asked.is_empty());
+}
+
+#[test]
+fn a_fold_that_failed_is_asked_for_again_later() {
+    let (copy, fold) = fold(SECTOR);
+    let mut folding = Folding::default();
+    folding.ask(copy, fold, 0);
+    folding.ended(end(0..SECTOR, Err(HostError::TooManyLost)), ASKED_FOR);
+    folding.forget_failed(2 * ASKED_FOR - 1);
+    assert!(folding.asked.contains_key(&copy));
+    folding.forget_failed(2 * ASKED_FOR);
+    assert!(folding.asked.is_empty());
+}
