@@ -56,6 +56,7 @@ use super::account::Accounts;
 use super::background::Background;
 use super::outbox::Outbox;
 use super::settle::{Inquiry, Verdict};
+use super::worker::Folded;
 use super::{
     Body, HostData, HostError, NodeClock, NodeConfig, Notice, Output, Refusal, Standing, Timer,
 };
@@ -437,7 +438,9 @@ impl Originator {
         match job.purpose {
             Purpose::Rebuild => self.rebuilt(&job, result.is_ok(), outbox),
             Purpose::Repair => {}
-            Purpose::Fold(of, kept) => self.folded(job, (of, kept), result.map(drop)),
+            Purpose::Fold(of, kept) => {
+                self.folded(job, (of, kept), result.map(|_| Folded::InPlace))
+            }
             Purpose::Host(id) => {
                 self.jobs.give_room(&mut job);
                 self.accounts.used(outbox.now);

@@ -10,7 +10,7 @@ use crate::cluster::Volume;
 use crate::layout::ColumnRole;
 use crate::node::outbox::Outbox;
 use crate::node::task::joins;
-use crate::node::worker::{FoldEnd, FoldOf};
+use crate::node::worker::{FoldEnd, FoldOf, Folded};
 use crate::node::{Body, HostData, HostError, Refusal, Run, Trust};
 use crate::plan::{self, Span};
 use crate::policy::Controller;
@@ -126,11 +126,18 @@ impl Originator {
         &mut self,
         mut job: Job,
         (of, kept): (Timestamp, Kept),
-        result: Result<(), HostError>,
+        result: Result<Folded, HostError>,
     ) {
         self.jobs.give_room(&mut job);
         let What::Write(range, _) = job.what else { unreachable!("a fold writes") };
         self.rebuilds.folded.push(FoldEnd { range, of, kept, result });
+    }
+
+    /// A fold has found that its copies are gone.
+    fn not_copied(&mut self, mut job: Job, outbox: &mut Outbox) {
+        let Purpose::Fold(of, kept) = job.purpose else { unreachable!("no other job folds") };
+        self.unlock_job(&mut job, outbox);
+        self.folded(job, (of, kept), Ok(Folded::Gone));
     }
 
     /// Folds that have ended.
@@ -157,8 +164,7 @@ impl Originator {
                 self.is_passed_over(&mut job);
                 self.retry_later(job, outbox);
             }
-            // The copies are gone: a later write has replaced them, or they are folded.
-            Refusal::NotCopied => self.finish(job, Ok(HostData::Done), outbox),
+            Refusal::NotCopied => self.not_copied(job, outbox),
             // A slow disk's content is not read round it while copies wait to be put in place.
             Refusal::Busy if job.takes_detour() => {
                 job.detour = Some(ColumnSet::EMPTY);

@@ -50,7 +50,16 @@ pub(in crate::node) struct FoldEnd {
     pub range: Bytes,
     pub of: Timestamp,
     pub kept: Kept,
-    pub result: Result<(), HostError>,
+    pub result: Result<Folded, HostError>,
+}
+
+/// How a fold has succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::node) enum Folded {
+    /// The copies are in place and in parity.
+    InPlace,
+    /// There are no copies of this write any more: a later one has replaced them, or they had been folded.
+    Gone,
 }
 
 /// A fold that was asked for.
@@ -274,11 +283,12 @@ impl Folding {
     /// A fold has ended, or a piece of it.
     fn ended(&mut self, end: FoldEnd, now: Nanos) {
         match end.result {
-            Ok(()) => self.full = None,
+            Ok(Folded::InPlace) => self.full = None,
             Err(HostError::NoSpace) => self.wait_for_space(now),
-            Err(_) => {}
+            // Nothing was written, so a full disk may be full still.
+            Ok(Folded::Gone) | Err(_) => {}
         }
-        let waits = !matches!(end.result, Ok(()) | Err(HostError::NoSpace));
+        let waits = !matches!(end.result, Ok(_) | Err(HostError::NoSpace));
         let range = end.range;
         let is_it = |(copy, asked): &(&Copy, &mut Asked)| {
             (copy.ts, copy.kept) == (end.of, end.kept)

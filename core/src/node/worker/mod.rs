@@ -93,7 +93,7 @@ use exposure::Exposure;
 use fenced::Fenced;
 use filling::Filling;
 use folding::Folding;
-pub(in crate::node) use folding::{FoldEnd, FoldOf};
+pub(in crate::node) use folding::{FoldEnd, FoldOf, Folded};
 use load::Load;
 pub(super) use losses::joined as joined_losses;
 use memory::Memory;

@@ -13,7 +13,7 @@ fn fold(len: u64) -> (Copy, FoldOf) {
 }
 
 /// What the originator reports of some bytes of it.
-fn end(range: Range<u64>, result: Result<(), HostError>) -> FoldEnd {
+fn end(range: Range<u64>, result: Result<Folded, HostError>) -> FoldEnd {
     let (copy, _) = fold(0);
     let range = Bytes { offset: range.start, len: range.end - range.start };
     FoldEnd { range, of: copy.ts, kept: KEPT, result }
@@ -31,9 +31,9 @@ fn a_fold_in_progress_is_not_asked_for_again() {
         assert!(folding.asked.contains_key(&copy), "{now}");
     }
     assert_eq!((folding.in_progress(0), folding.in_progress(ASKED_FOR)), (1, 0));
-    folding.ended(end(SECTOR..2 * SECTOR, Ok(())), ASKED_FOR);
+    folding.ended(end(SECTOR..2 * SECTOR, Ok(Folded::InPlace)), ASKED_FOR);
     assert!(folding.asked.contains_key(&copy), "a part of it goes on");
-    folding.ended(end(0..SECTOR, Ok(())), ASKED_FOR);
+    folding.ended(end(0..SECTOR, Ok(Folded::InPlace)), ASKED_FOR);
     assert!(folding.asked.is_empty());
 }
 
@@ -47,4 +47,19 @@ fn a_fold_that_failed_is_asked_for_again_later() {
     assert!(folding.asked.contains_key(&copy));
     folding.forget_failed(2 * ASKED_FOR);
     assert!(folding.asked.is_empty());
+}
+
+/// A fold whose copies were gone began the pauses for a full disk again, though it had found no space.
+#[test]
+fn a_fold_without_copies_does_not_end_the_wait_for_space() {
+    let mut folding = Folding::default();
+    let full = |folding: &mut Folding, now| {
+        folding.ended(end(0..SECTOR, Err(HostError::NoSpace)), now);
+        folding.full.map(|(until, _)| until - now)
+    };
+    assert_eq!(full(&mut folding, 0), Some(FULL_PAUSE));
+    folding.ended(end(0..SECTOR, Ok(Folded::Gone)), FULL_PAUSE);
+    assert_eq!(full(&mut folding, FULL_PAUSE), Some(2 * FULL_PAUSE));
+    folding.ended(end(0..SECTOR, Ok(Folded::InPlace)), 3 * FULL_PAUSE);
+    assert_eq!(full(&mut folding, 3 * FULL_PAUSE), Some(FULL_PAUSE), "there was space");
 }
