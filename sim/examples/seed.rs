@@ -55,6 +55,7 @@ fn main() {
         NodeBug::Store(StoreBug::LostForHoles),
         NodeBug::Store(StoreBug::NoReserve),
         NodeBug::Store(StoreBug::UsedWhileDiscarded),
+        NodeBug::Store(StoreBug::DropsCopiesEarly),
         NodeBug::OldestPrepared,
         NodeBug::HedgeMixesTimes,
         NodeBug::LateCompletion,

@@ -6,6 +6,7 @@ use crate::Buffer;
 use crate::cluster::Attendance;
 use crate::plan::{Part, Range, Span, Waits};
 use crate::policy::Timing;
+use crate::units::MILLIS;
 
 /// Its data's disk would refuse it, but may be dead. Clocks of nodes differ.
 #[test]
@@ -34,18 +35,24 @@ fn copied(epoch: Epoch, attendance: Attendance) -> Arc<ClusterMap> {
     Arc::new(map)
 }
 
-/// Of the third stripe the parity is on this node's disk.
+/// Of the first stripe this node's disk has data, of the third the parity.
+const OF_FIRST_STRIPE: Range = Range { offset: 0, len: UNIT };
 const OF_THIRD_STRIPE: Range = Range { offset: 4 * UNIT, len: UNIT };
 
-/// A node that has a copy of the first unit of the third stripe, written at 50.
-fn with_a_copy() -> Bench {
+/// A node that has a copy of the first unit of a stripe, written at 50.
+fn with_a_copy(range: Range) -> Bench {
     let mut bench = Bench::new();
     bench.enter(copied(2, Attendance::default()), at(1));
+    let stripe = range.offset / (2 * UNIT);
+    let [of_whole, of_copy] = match stripe {
+        2 => [Part::Result, Part::NewOf(0)],
+        _ => [Part::New, Part::New],
+    };
     // Only what has its place is copied.
-    let whole = header_of(at(40), Range { offset: 4 * UNIT, len: 2 * UNIT });
-    let copy = Header { waits: Waits::COPIED, ..header_of(at(50), OF_THIRD_STRIPE) };
-    for (header, part) in [(whole, Part::Result), (copy, Part::NewOf(0))] {
-        let items = vec![Item { stripe: 2, part, data: Buffer::Length(UNIT as usize) }];
+    let whole = header_of(at(40), Range { len: 2 * UNIT, ..range });
+    let copy = Header { waits: Waits::COPIED, ..header_of(at(50), range) };
+    for (header, part) in [(whole, of_whole), (copy, of_copy)] {
+        let items = vec![Item { stripe, part, data: Buffer::Length(UNIT as usize) }];
         bench.hear(PEER, Body::Write { header, items });
         while bench.disk_works().is_some() {}
         let is_vote =
@@ -58,11 +65,24 @@ fn with_a_copy() -> Bench {
     bench
 }
 
+/// A pause within a burst is shorter.
+#[test]
+fn copies_are_folded_when_hosts_have_paused_for_as_long_as_the_volume_says() {
+    let mut bench = with_a_copy(OF_FIRST_STRIPE);
+    let began = bench.now;
+    let is_fold = |b: &Body| matches!(b, Body::Write { header, .. } if matches!(header.task, Task::Fold { .. }));
+    for (ms, folds) in [(10, false), (70, false), (100, true)] {
+        bench.now = began + ms * MILLIS;
+        bench.handle(Input::Timer(Timer::Refresh));
+        assert_eq!(bench.has_sent(is_fold), folds, "after {ms} ms: {:?}", bench.sent);
+    }
+}
+
 /// A rebuild that waits for folds was admitted before it was refused, again and again. What it would have read could then not be
 /// changed by folds that had begun before.
 #[test]
 fn what_waits_for_folds_does_not_keep_them_from_happening() {
-    let mut bench = with_a_copy();
+    let mut bench = with_a_copy(OF_THIRD_STRIPE);
     let stale_since = [(THIRD, at(1))].into();
     bench.enter(copied(3, Attendance { stale_since, ..Attendance::default() }), at(60));
     bench.sent.clear();

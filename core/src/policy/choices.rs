@@ -215,7 +215,7 @@ pub static CHOICES: [Choice; 28] = [
     },
     Choice {
         key: "idle",
-        help: "idle time of a disk before its deferred parity is computed, and a tenth of it before its copies are folded; any duration",
+        help: "idle time of a disk before its deferred parity is computed, and its copies are folded; any duration",
         settles: None,
         in_use: true,
         values: || examples::IDLE_TIMES.to_vec(),

@@ -262,6 +262,10 @@ impl Originator {
             job.avoid.insert(column);
             return self.retry(job);
         }
+        if job.folds().is_some() {
+            // The rebuild may wait for it, and it can do without the column once that column knows its gaps.
+            return self.retry_after(job, self.config.lock_timeout, outbox);
+        }
         job.attempts += 1;
         if let What::Verify { .. } = job.what {
             self.count_rebuilt(&job, parts[0].0, column, parts.len() as u64);

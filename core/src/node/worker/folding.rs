@@ -23,6 +23,8 @@ const MOST_FOLDS: usize = 16;
 const FEW_FOLDS: usize = 8;
 /// Copies are folded when they are this old, whatever else there is to do.
 const OLD: Nanos = 30_000 * MILLIS;
+/// This part of a volume's `idle` is a pause under steady load: copies are folded in it, and taken again after it.
+const PAUSES: Nanos = 10;
 /// A fold that has failed is asked for again after this time. One that takes longer does not keep others from being asked for.
 const ASKED_FOR: Nanos = 2_000 * MILLIS;
 /// Where a disk is full no fold is asked for during this time, and twice as long each time; then one is, to see. Each that fails
@@ -110,7 +112,7 @@ impl Worker {
         }
         let is_pressed = self.store.copies_are_due();
         if is_pressed {
-            self.folding.longest_pause = Some(0);
+            self.folding.is_pressed();
         }
         self.make_room_for_folds(outbox);
         if now < self.folding.next_look() {
@@ -130,7 +132,8 @@ impl Worker {
                 let wanted = run.iter().any(|copy| self.folding.wanted.contains(&copy.sector));
                 let Some(placed) = self.place_of_copy(first) else { continue };
                 let in_hurry = wanted || is_pressed || !self.may_stay(&placed);
-                let is_idle = quiet >= idle(placed.volume.redundancy_at(placed.stripe));
+                let is_idle =
+                    quiet >= self.folding.pause(placed.volume.redundancy_at(placed.stripe));
                 let is_due = in_hurry || is_idle || first.ts < old;
                 let most = match (self.folding.full, in_hurry) {
                     (Some(_), _) => 1,
@@ -258,9 +261,24 @@ impl Folding {
         self.next_look = 0;
     }
 
-    /// Whether no copies are taken for now. A fold costs as much as the write, so under steady load copies would only cost.
+    /// Whether no copies are taken for now: they had taken as much of the journal as they may, and hosts have not paused since. A
+    /// fold costs as much as the write, so under steady load copies would only cost.
     pub fn rests(&self, redundancy: &Redundancy) -> bool {
-        self.longest_pause.is_some_and(|pause| pause < idle(redundancy))
+        self.longest_pause.is_some_and(|pause| pause < redundancy.idle / PAUSES)
+    }
+
+    /// For how long no host has used a disk before its copies are folded. Where they took as much of the journal as they may, all
+    /// pauses are short that the load leaves, until one is as long as `idle`.
+    fn pause(&self, redundancy: &Redundancy) -> Nanos {
+        match self.longest_pause {
+            Some(pause) if pause < redundancy.idle => redundancy.idle / PAUSES,
+            _ => redundancy.idle,
+        }
+    }
+
+    /// Copies have taken as much of the journal as they may.
+    fn is_pressed(&mut self) {
+        self.longest_pause = Some(0);
     }
 
     /// Whether there were copies, and the authority does not know that none is left.
@@ -348,11 +366,6 @@ impl Folding {
         self.wanted.clear();
         (self.had_some, self.next_look, self.full) = (had_some, 0, None);
     }
-}
-
-/// For how long no host has used a disk that counts as idle. A fold is soon over, unlike the parity of a whole unit.
-fn idle(redundancy: &Redundancy) -> Nanos {
-    redundancy.idle / 10
 }
 
 /// Copies of one write and unit in sectors that follow one another, together.

@@ -63,3 +63,29 @@ fn a_fold_without_copies_does_not_end_the_wait_for_space() {
     folding.ended(end(0..SECTOR, Ok(Folded::InPlace)), 3 * FULL_PAUSE);
     assert_eq!(full(&mut folding, 3 * FULL_PAUSE), Some(FULL_PAUSE), "there was space");
 }
+
+/// It is no sum of pauses, and a new epoch does not end it.
+#[test]
+fn under_steady_load_no_copies_are_taken_until_hosts_pause() {
+    let redundancy = Redundancy { idle: 100 * MILLIS, ..Redundancy::default() };
+    let mut folding = Folding::default();
+    assert!(!folding.rests(&redundancy), "there was room in the journal");
+    assert_eq!(folding.pause(&redundancy), 100 * MILLIS);
+    folding.is_pressed();
+    for _ in 0..20 {
+        folding.paused(10 * MILLIS - 1);
+        assert!(folding.rests(&redundancy));
+    }
+    assert_eq!(folding.pause(&redundancy), 10 * MILLIS);
+    folding.enter(true);
+    assert!(folding.rests(&redundancy));
+    folding.paused(10 * MILLIS);
+    folding.paused(0);
+    assert!(!folding.rests(&redundancy), "the longest pause counts");
+    assert!(folding.rests(&Redundancy { idle: 1_000 * MILLIS, ..redundancy }));
+    assert_eq!(folding.pause(&redundancy), 10 * MILLIS, "the load goes on");
+    folding.paused(100 * MILLIS);
+    assert_eq!(folding.pause(&redundancy), 100 * MILLIS, "it was over");
+    folding.is_pressed();
+    assert!(folding.rests(&redundancy), "only pauses since then count");
+}
