@@ -124,6 +124,7 @@ real() {
     # How long hosts wait is measured where nothing else runs: here only what is beyond all bounds fails.
     "$weft" check --real --rounds "${WEFT_ROUNDS:-18}" --slack "${WEFT_SLACK:-30}"
     "$weft" check --real --rounds 3 --slack "${WEFT_SLACK:-30}" --roles controller --faults kill,pause,cut
+    "$weft" check --real --rounds 1 --slack "${WEFT_SLACK:-30}" --redundancy copied --faults wipe
     local lanes
     for lanes in 2 4; do
         "$weft" check --real --rounds 4 --seed "$lanes" --slack "${WEFT_SLACK:-30}" --lanes "$lanes" --faults kill,pause,cut

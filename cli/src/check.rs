@@ -16,7 +16,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_core::layout::LayoutSpec;
-use weft_core::policy::{Roles, Setting};
+use weft_core::policy::{Roles, Setting, Timing};
 use weft_host::Lanes;
 use weft_sim::check::{Comings, Failure, Options, Summary, run_seed};
 use weft_terminal::{Counts, Stage, say, say_json};
@@ -58,6 +58,9 @@ pub struct Check {
     /// With --real: roles of the volumes
     #[arg(long, requires = "real")]
     roles: Option<Roles>,
+    /// With --real: redundancy of the volumes, immediate or copied [default: immediate]
+    #[arg(long, requires = "real", value_parser = redundancy)]
+    redundancy: Option<Timing>,
     /// With --real: lanes per process
     #[arg(long, value_name = "N", requires = "real")]
     lanes: Option<Lanes>,
@@ -107,6 +110,16 @@ fn nodes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if (3..=32).contains(&n) => Ok(n),
         _ => Err(format!("'{text}' is not a possible number of nodes; choose 3 to 32")),
+    }
+}
+
+fn redundancy(text: &str) -> Result<Timing, String> {
+    match text.parse() {
+        Ok(timing @ (Timing::Immediate | Timing::Copied)) => Ok(timing),
+        _ => Err(format!(
+            "'{text}' is not a redundancy that loses nothing; choose immediate or copied (the fault wipe \
+             tests deferred parity)"
+        )),
     }
 }
 
@@ -194,12 +207,18 @@ impl Check {
             seed: self.seed,
             nodes,
             layout,
-            policy: self.roles.map(Setting::Roles).into_iter().collect(),
+            policy: self.policy(),
             lanes: self.lanes.unwrap_or_default(),
             faults,
             dir: self.dir.clone(),
             slack: Duration::from_secs(self.slack),
         })
+    }
+
+    /// What the volumes of `--real` choose.
+    fn policy(&self) -> Vec<Setting> {
+        let roles = self.roles.map(Setting::Roles);
+        roles.into_iter().chain(self.redundancy.map(Setting::Redundancy)).collect()
     }
 
     /// None with --real.

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weft_core::layout::LayoutSpec;
 use weft_core::node::FillRates;
-use weft_core::policy::Setting;
+use weft_core::policy::{Setting, Timing};
 use weft_host::status::Status;
 use weft_host::{
     Configuration, Control, ControlRequest, DiskQueue, Lanes, Limits, Listen, LocalLinks, Polling,
@@ -61,6 +61,13 @@ fn node_dir(dir: &Path, node: usize) -> PathBuf {
     dir.join(format!("node-{node}"))
 }
 
+/// How parity may wait in a volume that chooses this.
+fn waits(parities: usize, policy: &[Setting]) -> Option<Timing> {
+    let copied = Setting::Redundancy(Timing::Copied);
+    let timing = if policy.contains(&copied) { Timing::Copied } else { Timing::Deferred };
+    (parities > 0).then_some(timing)
+}
+
 /// The nodes.
 pub struct Cluster {
     dir: PathBuf,
@@ -78,8 +85,8 @@ pub struct Cluster {
     /// The volumes' layout, and how many nodes they bear to lose.
     layout: LayoutSpec,
     bears: usize,
-    /// There is parity that could wait.
-    may_wait: bool,
+    /// How parity may wait, if there is any: where small writes of the volumes are copied, as for these.
+    waits: Option<Timing>,
     /// The host has been let in.
     attached: bool,
     /// The processes, the attached host's last.
@@ -97,7 +104,7 @@ impl Cluster {
         holds_up: bool,
     ) -> Result<Cluster> {
         let code = layout.over(nodes)?.code()?;
-        let (bears, may_wait) = (code.any_losses(), code.parity_columns() > 0);
+        let (bears, waits) = (code.any_losses(), waits(code.parity_columns(), policy));
         let network = Network::new(nodes + 1);
         let mut without = network.as_ref().err().map(|e| format!("links stay whole: {e:#}"));
         let network = network.ok();
@@ -177,7 +184,7 @@ impl Cluster {
             weft: weft.to_path_buf(),
             layout,
             bears,
-            may_wait,
+            waits,
             attached: false,
             running: (0..=nodes).map(|_| None).collect(),
             configs,
@@ -237,6 +244,18 @@ impl Cluster {
     /// The volumes' layout.
     pub fn layout(&self) -> LayoutSpec {
         self.layout
+    }
+
+    /// Whether the volumes' small writes are copied.
+    pub fn copies(&self) -> bool {
+        self.waits == Some(Timing::Copied)
+    }
+
+    /// Bytes of copied writes that have yet to be folded, on all disks.
+    pub fn copied_bytes(&self, asked: usize) -> Result<u64> {
+        let status = self.ask(asked, &ControlRequest::Status)?;
+        let nodes = status["nodes"].as_array().context("a status has nodes")?;
+        Ok(nodes.iter().filter_map(|node| node["copied_bytes"].as_u64()).sum())
     }
 
     /// How many data columns a stripe has.
@@ -318,7 +337,7 @@ impl Cluster {
             {
                 false
             }
-            Fault::Wipe => self.may_wait,
+            Fault::Wipe => self.waits.is_some(),
             fault if fault.is_damage() && *n == self.host() => false,
             Fault::Fill => self.mounted,
             Fault::Errors => self.devices.contains_key(n) && !self.held_up.contains_key(n),

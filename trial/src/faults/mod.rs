@@ -14,7 +14,7 @@
 //! - [`network`]: namespaces and what can be done to links
 //! - [`fault`]: the faults; `inflict`: does one to a node and undoes it
 //! - [`damage`]: what is done to the disks of killed nodes
-//! - [`wipe`]: a disk that is wiped while parity waits
+//! - [`wipe`]: a disk that is wiped while parity waits, or copies do
 //! - [`hosts`]: who writes and reads blocks
 //! - [`files`]: a file system and programs on it
 //! - [`snapshots`]: snapshots of the blocks, taken and read meanwhile
@@ -72,7 +72,7 @@ pub struct Trial {
     pub nodes: usize,
     /// The layout of both volumes.
     pub layout: LayoutSpec,
-    /// What they choose otherwise than usual.
+    /// What they choose otherwise than usual. None loses anything where one disk is lost.
     pub policy: Vec<Setting>,
     /// How many lanes each process has.
     pub lanes: Lanes,

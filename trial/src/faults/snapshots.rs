@@ -180,7 +180,7 @@ impl Taker {
         let refused = |e: &str| {
             e.contains("snapshots need a journal")
                 || e.contains("snapshots need votes")
-                || e.contains("snapshots need immediate parity")
+                || e.contains("snapshots need parity that is computed with each write")
         };
         let what = format!("for snapshot {VOLUME}@{snapshot}");
         if let Err(e) = self.ask(&request, |e| there(e) || refused(e), &what)?

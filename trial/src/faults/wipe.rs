@@ -1,5 +1,6 @@
 //! A disk that is wiped in a burst of writes to a volume whose parity waits. What is listed as lost is then just what
-//! cannot be read, was exposed, and can be written, or accepted as zeros; all else is what was written last.
+//! cannot be read, was exposed, and can be written, or accepted as zeros; all else is what was written last. Where small writes
+//! are copied nothing is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net::UnixStream;
@@ -28,6 +29,9 @@ const BLOCKS: u64 = BYTES / BLOCK;
 
 /// A request that is not answered for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A disk has copies of some writes of the burst after this time.
+const COPIED: Duration = Duration::from_secs(10);
 
 /// Between two writes.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -62,11 +66,12 @@ pub fn wipe(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
         while so_far.load(Ordering::Relaxed) < ENOUGH && since.elapsed() < BURST {
             thread::sleep(Duration::from_millis(5));
         }
+        let copied = has_copies(cluster, other);
         let wiped = inflict::replace(cluster, node, rng);
         wait(rng, 0, 200);
         over.store(true, Ordering::Relaxed);
         let burst = burst.join().map_err(|_| anyhow!("the host of the burst panicked"))?;
-        wiped.and(burst)
+        copied.and(wiped).and(burst)
     })?;
     cluster.wait_until_whole(WHOLE, Duration::ZERO)?;
     let seen = Seen { other, rows: cluster.data_columns()?, host, written };
@@ -75,8 +80,19 @@ pub fn wipe(cluster: &mut Cluster, node: usize, rng: &mut Rng) -> Result<()> {
     until_known(|| cluster.ask(other, &delete)).map(drop)
 }
 
+/// Where writes are copied, some of the burst are, and not all of them are folded.
+fn has_copies(cluster: &Cluster, node: usize) -> Result<()> {
+    let since = Instant::now();
+    while cluster.copies() && cluster.copied_bytes(node)? == 0 {
+        ensure!(since.elapsed() < COPIED, "no write of the burst is copied");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 fn make(cluster: &Cluster, node: usize) -> Result<()> {
-    let choices = [("redundancy", "deferred"), ("idle", "1h"), ("exposed-for", "none")];
+    let redundancy = if cluster.copies() { "copied" } else { "deferred" };
+    let choices = [("redundancy", redundancy), ("idle", "1h"), ("exposed-for", "none")];
     let set = choices.map(|(key, value)| (key.to_string(), value.to_string())).into();
     let create = ControlRequest::VolumeCreate(VolumeCreation {
         name: VOLUME.to_string(),
@@ -188,7 +204,12 @@ struct Seen {
 impl Seen {
     fn judge(mut self, cluster: &mut Cluster) -> Result<()> {
         let listed = listed(cluster, self.other)?;
-        ensure!(!listed.is_empty(), "{} blocks were written, and none is lost", self.written.len());
+        ensure!(
+            listed.is_empty() == cluster.copies(),
+            "{} blocks were written, and {} are lost",
+            self.written.len(),
+            listed.len()
+        );
         ensure!(
             self.unreadable()? == listed,
             "the blocks listed as lost differ from the unreadable ones"
