@@ -60,7 +60,7 @@ pub struct Bench {
     /// rs:12+4,lrc:12+2+2
     #[arg(long, value_name = "LAYOUTS", conflicts_with_all = ["processes", "ordered", "ordering"])]
     rebuild: Option<rebuild::Choice>,
-    /// Compare small writes with deferred, immediate and no parity
+    /// Compare small writes with deferred, immediate and no parity, and copied writes
     #[arg(long, conflicts_with_all = ["processes", "ordered", "ordering", "rebuild"])]
     redundancy: bool,
     /// The peer process of the socket measurement of `--processes`

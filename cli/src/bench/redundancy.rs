@@ -1,12 +1,12 @@
-//! `weft bench --redundancy`: small random writes whose parity waits, beside those that bring it and those whose parity is
-//! never computed.
+//! `weft bench --redundancy`: small random writes whose parity waits, or that are copied, beside those that bring their parity
+//! and those whose parity is never computed.
 //!
 //! One array and one volume. The ways take turns, so that whatever else the machine does meets all of them, and the middle of
 //! the rounds counts. A *marked* row is one of which all parity waits already; of an *unmarked* one none does.
 
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -33,6 +33,9 @@ const CASES: [Case; 2] = [
 const BURST: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// Copies are folded after this time where the volume makes no more.
+const FOLDED: Duration = Duration::from_secs(30);
+
 /// What is compared, in the order of a round: each begins with the parity that the one before has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -48,11 +51,26 @@ enum Way {
     Bursts,
     /// Bursts, and parity is computed between them.
     Refreshed,
+    /// Each write is copied, as long as the journals have room.
+    Copied,
+    /// Bursts of writes that bring their parity.
+    ImmediateBursts,
+    /// Bursts of copied writes, which are folded between them.
+    CopiedBursts,
 }
 
 impl Way {
-    const ALL: [Way; 6] =
-        [Way::Immediate, Way::Unmarked, Way::Marked, Way::Never, Way::Bursts, Way::Refreshed];
+    const ALL: [Way; 9] = [
+        Way::Immediate,
+        Way::Unmarked,
+        Way::Marked,
+        Way::Never,
+        Way::Bursts,
+        Way::Refreshed,
+        Way::Copied,
+        Way::ImmediateBursts,
+        Way::CopiedBursts,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -62,22 +80,27 @@ impl Way {
             Way::Never => "never, marked rows",
             Way::Bursts => "deferred, bursts",
             Way::Refreshed => "deferred, bursts, refreshed between",
+            Way::Copied => "copied",
+            Way::ImmediateBursts => "immediate, bursts",
+            Way::CopiedBursts => "copied, bursts, folded between",
         }
     }
 
     /// What it is compared with.
     fn against(self) -> Way {
         match self {
-            Way::Immediate | Way::Unmarked => Way::Immediate,
+            Way::Immediate | Way::Unmarked | Way::Copied => Way::Immediate,
             Way::Marked | Way::Never => Way::Never,
             Way::Bursts | Way::Refreshed => Way::Bursts,
+            Way::ImmediateBursts | Way::CopiedBursts => Way::ImmediateBursts,
         }
     }
 
     /// What the volume chooses.
     fn choices(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Way::Immediate => &[("redundancy", "immediate")],
+            Way::Immediate | Way::ImmediateBursts => &[("redundancy", "immediate")],
+            Way::Copied | Way::CopiedBursts => &[("redundancy", "copied"), ("idle", "100ms")],
             Way::Never => &[("redundancy", "never")],
             Way::Refreshed => &[("redundancy", "deferred"), ("idle", "100ms")],
             Way::Unmarked | Way::Marked | Way::Bursts => {
@@ -89,14 +112,20 @@ impl Way {
     /// Whether all parity is computed before, or all waits; or it is as it was left.
     fn begins(self) -> Option<bool> {
         match self {
-            Way::Immediate | Way::Unmarked | Way::Bursts | Way::Refreshed => Some(false),
             Way::Marked => Some(true),
             Way::Never => None,
+            Way::Immediate
+            | Way::Unmarked
+            | Way::Bursts
+            | Way::Refreshed
+            | Way::Copied
+            | Way::ImmediateBursts
+            | Way::CopiedBursts => Some(false),
         }
     }
 
     fn is_in_bursts(self) -> bool {
-        matches!(self, Way::Bursts | Way::Refreshed)
+        matches!(self, Way::Bursts | Way::Refreshed | Way::ImmediateBursts | Way::CopiedBursts)
     }
 }
 
@@ -205,13 +234,18 @@ fn set(control: &mut Control, choices: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// Has all parity computed, and everything put in place.
+/// Has all parity computed, all copies folded, and everything put in place.
 fn refresh(control: &mut Control) -> Result<()> {
     set(control, &[("redundancy", "immediate")])?;
     let refresh = ControlRequest::Refresh { volume: VOLUME.to_string(), offset: 0, length: None };
     let answer = control.request(&refresh)?;
     ensure!(answer["sectors_left"] == 0, "parity cannot be computed: {answer}");
     control.request(&ControlRequest::Quiesce)?;
+    let since = Instant::now();
+    while control.status()?.nodes.iter().any(|node| node.copied_bytes.is_some()) {
+        ensure!(since.elapsed() < FOLDED, "copied writes are not folded");
+        thread::sleep(Duration::from_millis(5));
+    }
     Ok(())
 }
 
