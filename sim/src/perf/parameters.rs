@@ -294,7 +294,7 @@ pub const PARAMETERS: &[Parameter] = &[
          hosts' requests. recovery.at_once_busy says how much at once, and before hosts' requests \
          recovery.at_once."),
     row("volume.redundancy.idle_ms", "milliseconds", Range::Number(1e-3, 1e9), AFRAID,
-        "How long a disk must have been idle before deferred parity is computed."),
+        "How long a disk must have been idle before deferred parity is computed or copies are folded."),
     row("volume.redundancy.start", "", Range::Word(&["eager", "conservative"]), "AFRAID, 5",
         "Whether parity is deferred from the beginning, or after enough idle time was observed."),
     row("volume.redundancy.exposed_stripes", "stripes", Range::Whole(1, 1_000_000_000_000), AFRAID,
@@ -321,7 +321,7 @@ pub const PARAMETERS: &[Parameter] = &[
     row("volume.ranges.refresh", "", Range::Word(&["idle", "busy", "first"]), WEFT,
         "When deferred parity of the range is computed."),
     row("volume.ranges.idle_ms", "milliseconds", Range::Number(1e-3, 1e9), WEFT,
-        "How long a disk must have been idle before deferred parity of the range is computed."),
+        "How long a disk must have been idle before deferred parity of the range is computed or its copies are folded."),
     row("volume.ranges.exposed_stripes", "stripes", Range::Whole(1, 1_000_000_000_000), WEFT,
         "Number of exposed stripes of the range at which parity is computed regardless of load."),
     row("volume.ranges.exposed_s", "seconds", Range::Number(1e-3, 1e9), WEFT,
