@@ -63,7 +63,7 @@ pub(super) struct Bench {
     /// What fills each sector, and the last write of it; no byte if it is marked.
     content: BTreeMap<u64, (Option<u8>, Timestamp)>,
     /// When sectors became zeros that had been something else.
-    emptied: BTreeMap<u64, Timestamp>,
+    pub(super) emptied: BTreeMap<u64, Timestamp>,
     /// What fills the copies of sectors, and the write that each is of.
     pub(super) copies: BTreeMap<u64, (u8, Timestamp)>,
     /// Whether sectors may be lost: the disk has lied.

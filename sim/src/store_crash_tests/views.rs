@@ -11,6 +11,7 @@ impl Bench {
     pub(super) fn snapshot(&mut self) {
         self.below.push(self.base);
         self.base += SPACE_SECTORS;
+        self.emptied.clear();
         self.store.set_views(&self.views());
     }
 
