@@ -46,8 +46,6 @@ mod running;
 mod sequence_message;
 mod sequencing;
 mod settle;
-#[cfg(test)]
-mod snapshot_tests;
 mod spare;
 mod status;
 mod task;

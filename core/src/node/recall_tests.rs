@@ -1,5 +1,7 @@
 //! A host, or the node that has its requests, was stopped, and asks again for a write that the others have settled.
 
+mod snapshots;
+
 use std::collections::BTreeMap;
 
 use super::test_bench::*;

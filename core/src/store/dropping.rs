@@ -81,7 +81,7 @@ impl JournalStore {
     fn may_be_needless(&self, change: &Change) -> bool {
         let has_data = matches!(change.kind, ChangeKind::Content | ChangeKind::Delta);
         let zeros = has_data && change.data.is_zero();
-        zeros && !self.slots.is_reserved(change.sector) && !self.superblock.unclaimed_lost
+        zeros && !self.slots.is_reserved(change.sector) && !self.superblock.unplaced.are_lost
     }
 
     /// The parts of a change to zeros that are in slots with a place, or with one promised, or that show others' content.
@@ -208,7 +208,7 @@ impl JournalStore {
             || !dropping.empty.is_empty()
             || !dropping.forgotten.is_empty()
             || !dropping.uncovered.is_empty();
-        drops && self.recovery.is_none() && !self.failed && !self.superblock.unclaimed_lost
+        drops && self.recovery.is_none() && !self.failed && !self.superblock.unplaced.are_lost
     }
 
     /// Gives back empty slots. The worker says by their first sectors whether no disk can have missed the discard.
@@ -225,7 +225,7 @@ impl JournalStore {
             self.dropping.empty.remove(&slot);
             self.dropping.forgotten.insert(slot);
             // The checkpoint that drops it ends with the superblock.
-            self.superblock.dropped = self.superblock.dropped.max(latest);
+            self.superblock.unplaced.dropped = self.superblock.unplaced.dropped.max(latest);
         }
     }
 
@@ -251,7 +251,7 @@ impl JournalStore {
 
     /// The slots that the next checkpoint drops. Where a claim to a place was lost, a slot without one would count as lost.
     pub(super) fn choose_dropped(&mut self) -> BTreeSet<u64> {
-        if self.superblock.unclaimed_lost {
+        if self.superblock.unplaced.are_lost {
             return BTreeSet::new();
         }
         self.look_at_uncovered();

@@ -81,7 +81,7 @@ impl JournalStore {
     pub(super) fn choose_flattened(&mut self) -> Vec<u64> {
         let mut chosen = Vec::new();
         let waits = self.flattening.short == Some(self.slots.free());
-        if !self.has_to_flatten() || waits || self.superblock.unclaimed_lost {
+        if !self.has_to_flatten() || waits || self.superblock.unplaced.are_lost {
             return chosen;
         }
         let views: Vec<View> = self.views.iter().flat_map(Views::flattening).cloned().collect();

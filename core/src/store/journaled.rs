@@ -231,7 +231,7 @@ impl Store for JournalStore {
     }
 
     fn dropped(&self) -> Timestamp {
-        self.superblock.dropped
+        self.superblock.unplaced.dropped
     }
 
     fn forget_empty(&mut self, oldest: Timestamp, is_whole: &dyn Fn(u64) -> bool) {

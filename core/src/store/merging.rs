@@ -141,7 +141,7 @@ impl JournalStore {
     /// What the next checkpoint is to merge.
     pub(super) fn choose_merged(&mut self) -> Merged {
         let mut merged = Merged::default();
-        if !self.has_to_merge() || self.superblock.unclaimed_lost {
+        if !self.has_to_merge() || self.superblock.unplaced.are_lost {
             return merged;
         }
         let views: Vec<View> = self.views.as_ref().map_or(Vec::new(), Views::merging);

@@ -194,12 +194,12 @@ impl JournalStore {
 
     /// Whether pages of the owners were damaged.
     pub fn has_lost_claims(&self) -> bool {
-        self.superblock.unclaimed_lost
+        self.superblock.unplaced.are_lost
     }
 
     /// What is known of the sectors of a slot that has no place.
     pub(super) fn unclaimed(&self) -> TableEntry {
-        match self.superblock.unclaimed_lost && self.config.loses_unclaimed() {
+        match self.superblock.unplaced.are_lost && self.config.loses_unclaimed() {
             true => TableEntry::LOST,
             false => TableEntry::FRESH,
         }

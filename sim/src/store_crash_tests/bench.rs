@@ -1,5 +1,7 @@
 //! A store on a disk, on which a script is played, and what is known of what it must hold.
 
+mod compare;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
@@ -565,50 +567,6 @@ impl Bench {
             (0..self.writes.len()).for_each(|_| self.release());
             self.checkpoint();
             self.rest();
-        }
-    }
-
-    pub(super) fn compare(&mut self) {
-        let all = SLOTS * SLOT;
-        self.compare_copies(all);
-        self.store.read(7, self.base, all);
-        self.store.scan(7, self.base, all, Scan::Since(Timestamp(1)));
-        self.rest();
-        let at = self.reads.iter().rposition(|r| r.0 == 7).expect("it is read");
-        let (_, data, erased) = self.reads.swap_remove(at);
-        let scanned = std::mem::take(&mut self.scanned).into_iter();
-        let versions: BTreeMap<u64, Timestamp> =
-            scanned.map(|(sector, version)| (sector - self.base, version)).collect();
-        for (sector, bytes) in (0..all).zip(data.chunks(SECTOR as usize)) {
-            let (expected, ts) =
-                self.content.get(&sector).copied().unwrap_or((Some(0), Timestamp::ZERO));
-            if self.dropped.contains(&sector) {
-                continue;
-            }
-            let found = (!erased.contains(&(self.base + sector))).then_some(bytes[0]);
-            if found.is_none() && self.may_lose {
-                continue;
-            }
-            assert!(bytes.iter().all(|b| *b == bytes[0]), "sector {sector} is mixed");
-            assert_eq!(found, expected, "sector {sector}");
-            let version = versions.get(&sector).copied().unwrap_or_default();
-            // Copies count, too.
-            let ts = self.copies.get(&sector).map_or(ts, |copy| copy.1.max(ts));
-            let lost_below = self.may_lose && version == Timestamp(u64::MAX);
-            // Zeros of a thin volume leave no version where there is no slot, or none any more.
-            let forgotten = self.base > 0 && expected == Some(0) && version == Timestamp::ZERO;
-            // Content from before a snapshot has its version in the snapshot's space.
-            let forgotten = forgotten || (!self.below.is_empty() && version == Timestamp::ZERO);
-            // It is known up to when there may have been some. What is discarded before a snapshot is not looked at.
-            if forgotten
-                && self.below.is_empty()
-                && let Some(at) = self.emptied.get(&sector)
-            {
-                assert!(Store::dropped(&self.store) >= *at, "sector {sector} was emptied at {at}");
-            }
-            if expected.is_some() && !lost_below && !forgotten {
-                assert_eq!(version, ts, "the version of sector {sector}");
-            }
         }
     }
 }

@@ -571,7 +571,6 @@ impl RunningJob {
         started: Nanos,
     ) -> RunningJob {
         let policy = volume.policy_at(job.what.first_stripe(&volume));
-        let awaited_by = BTreeSet::new();
         let waits = match &state {
             State::Writing(writing) => writing.waits(),
             _ => Waits::NONE,
@@ -585,7 +584,7 @@ impl RunningJob {
             extent,
             state,
             started,
-            awaited_by,
+            awaited_by: BTreeSet::new(),
             decided: false,
             may_be_decided: false,
             refusal: None,

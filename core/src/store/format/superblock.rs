@@ -57,9 +57,16 @@ pub struct Superblock {
     pub slot: u64,
     /// Slots that volumes are not offered, so that whole slots of new content find free ones on a full disk, too.
     pub spare: u64,
-    /// Slots that no owner's entry claims are lost, not holes: a page of the owners was damaged.
-    pub unclaimed_lost: bool,
-    /// Slots of thin volumes that were given back empty had no later versions.
+    /// Slots without a place.
+    pub unplaced: Unplaced,
+}
+
+/// What a disk knows of slots without a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Unplaced {
+    /// They are lost, not holes: a page of the owners was damaged.
+    pub are_lost: bool,
+    /// Those of thin volumes that were given back empty had no later versions.
     pub dropped: Timestamp,
 }
 
@@ -176,8 +183,7 @@ impl Superblock {
             durable_before: 0,
             slot: 0,
             spare: 0,
-            unclaimed_lost: false,
-            dropped: Timestamp::ZERO,
+            unplaced: Unplaced::default(),
         }
     }
 
@@ -325,8 +331,8 @@ impl Superblock {
         if Version::of(self.version).is_ok_and(|v| v.has_slots) {
             w.u64(self.slot);
             w.u64(self.spare);
-            w.u64(self.unclaimed_lost.into());
-            w.u64(self.dropped.0);
+            w.u64(self.unplaced.are_lost.into());
+            w.u64(self.unplaced.dropped.0);
         }
         w.pad(SECTOR_BYTES - 4);
         seal(w)
@@ -373,8 +379,8 @@ impl Superblock {
         };
         if version.has_slots {
             (sb.slot, sb.spare) = (r.u64()?, r.u64()?);
-            sb.unclaimed_lost = r.u64()? != 0;
-            sb.dropped = Timestamp(r.u64()?);
+            sb.unplaced.are_lost = r.u64()? != 0;
+            sb.unplaced.dropped = Timestamp(r.u64()?);
         }
         Ok(sb)
     }
@@ -410,8 +416,7 @@ mod tests {
             index_sum: 9,
             heard,
             durable_before: 10,
-            unclaimed_lost: true,
-            dropped: Timestamp(11),
+            unplaced: Unplaced { are_lost: true, dropped: Timestamp(11) },
             ..sb
         };
         let mut sector = sb.encode();

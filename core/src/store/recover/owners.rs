@@ -54,14 +54,14 @@ impl JournalStore {
             }
         }
         for (page, wrong) in found.damaged {
-            self.superblock.unclaimed_lost = true;
+            self.superblock.unplaced.are_lost = true;
             self.damaged(format!(
                 "page {page} of the slots' owners is damaged: {wrong}; the content of its slots is lost"
             ));
         }
         for (page, count) in found.stray {
             // Which slots should stand there nobody knows. Without a claim they must not pass for holes.
-            self.superblock.unclaimed_lost = true;
+            self.superblock.unplaced.are_lost = true;
             self.damaged(format!(
                 "page {page} of the slots' owners is damaged: {count} of its claims name slots that cannot exist; the content \
                  in their places is lost"
@@ -74,7 +74,7 @@ impl JournalStore {
     pub(super) fn settle_slots(&mut self) {
         let undecided = self.writes.values().flat_map(Write::redirects).map(|r| r.place);
         if self.slots.settle(undecided.collect::<Vec<_>>().into_iter()) {
-            self.superblock.unclaimed_lost = true;
+            self.superblock.unplaced.are_lost = true;
             self.damaged("owners of slots contradict one another".to_string());
         }
         let promised = self.recovery.as_ref().expect("opening").durable_before;

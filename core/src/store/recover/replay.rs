@@ -286,7 +286,7 @@ impl JournalStore {
     fn replay_drop(&mut self, slot: u64) {
         self.slots.replay_drop(slot);
         // Its versions are gone with it. All writes to it are in the journal before this, or in place.
-        self.superblock.dropped = self.superblock.latest;
+        self.superblock.unplaced.dropped = self.superblock.latest;
         // It had none, unless it belonged to no volume.
         self.drop_all_copies(self.slots.sectors_of(slot));
         let recovery = self.recovery.as_mut().expect("opening");

@@ -1,7 +1,7 @@
 //! Snapshots that are taken while writes are not settled.
 
-use super::test_bench::*;
-use super::*;
+use super::super::test_bench::*;
+use super::super::*;
 use crate::Buffer;
 use crate::cluster::{Attendance, Snapshot, Volume};
 use crate::order::RequestId;
