@@ -658,6 +658,12 @@ leaving() {
 # A node is added and gets its share while a host reads and writes; then it is drained again.
 adding() {
     local token number share
+    # Every extent has a column in each of the three boxes.
+    weft cluster what-if --lose n2 --dir "$T/state0" | grep -c 'no place for all lost columns of v'
+    weft cluster what-if --lose n2 --add 1G --dir "$T/state0" >"$T/predicted"
+    grep -c 'would be rebuilt' "$T/predicted"
+    grep -c 'no place' "$T/predicted" && return 1
+    refused "process 'n9' n2" weft cluster what-if --lose n9 --dir "$T/state0"
     weft cluster rebalance --dry-run --dir "$T/state2" | grep -c 'no moves are needed'
     token=$(weft cluster token --dir "$T/state0" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')
     sed 's/^box = /bx = /' "$T/n4.toml" >"$T/bad.toml"
