@@ -3,7 +3,7 @@
 include!("../../tests/rust/imports.rs");
 
 /// The modules, in such an order that each may use those before it and none behind it.
-const ORDER: [&str; 43] = [
+const ORDER: [&str; 44] = [
     "args",
     "output",
     "token",
@@ -29,6 +29,7 @@ const ORDER: [&str; 43] = [
     "replace",
     "scrub",
     "trace",
+    "what_if",
     "cluster",
     "demo",
     "lost",

@@ -10,6 +10,7 @@ mod audit;
 mod creation;
 mod hosts;
 mod imports;
+mod what_if;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
