@@ -10,6 +10,7 @@ mod audit;
 mod creation;
 mod hosts;
 mod imports;
+mod named;
 mod what_if;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub(crate) use audit::change_in_words;
 pub use creation::VolumeCreation;
 pub use hosts::{HostAction, Sealed};
 pub use imports::ImportOf;
+pub(crate) use named::check_names;
 
 use crate::reserving::Reserving;
 
@@ -134,7 +136,7 @@ pub enum ControlRequest {
     VolumeCreate(VolumeCreation),
     /// Change a volume's policy while it is in use.
     VolumeSet {
-        /// Its name; the empty name means the first.
+        /// Its name.
         name: String,
         /// The new values, by the keys of [`weft_core::policy::CHOICES`].
         set: BTreeMap<String, String>,
@@ -153,12 +155,12 @@ pub enum ControlRequest {
     },
     /// One volume.
     VolumeShow {
-        /// Its name; the empty name means the first.
+        /// Its name.
         name: String,
     },
     /// Make a volume larger or smaller.
     VolumeResize {
-        /// Its name; the empty name means the first.
+        /// Its name.
         name: String,
         /// Its new size in bytes; 0 takes all the room that is left.
         size: u64,
@@ -241,7 +243,7 @@ pub enum ControlRequest {
     Native,
     /// Read and verify every stripe of a volume; answered when it is done.
     Scrub {
-        /// Its name; the empty name means the first.
+        /// Its name.
         volume: String,
         /// The first stripe.
         #[serde(default, skip_serializing_if = "is_zero")]
@@ -258,7 +260,7 @@ pub enum ControlRequest {
     },
     /// Compute parity of a volume that waits; answered when it is done.
     Refresh {
-        /// Its name; the empty name means the first.
+        /// Its name.
         volume: String,
         /// The first byte of the range.
         #[serde(default, skip_serializing_if = "is_zero")]
@@ -299,7 +301,7 @@ pub enum ControlRequest {
     },
     /// List the permanently lost ranges of a volume.
     Lost {
-        /// Its name; the empty name means the first.
+        /// Its name.
         volume: String,
         /// Make it zeros.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -110,9 +110,9 @@ impl<'a> Exports<'a> {
             return Some(no);
         }
         let there = Exports { who: None, ..self };
-        match self.named(name) {
+        match self.wanted(name) {
             Some(_) => None,
-            None => who.access(self.map, there.named(name)?).err(),
+            None => who.access(self.map, there.wanted(name)?).err(),
         }
     }
 
@@ -128,9 +128,9 @@ impl<'a> Exports<'a> {
         self.map.volumes.values().filter(move |v| v.visible > 0 && is_here(v) && may(v))
     }
 
-    /// One by its name; the empty name means the first that is no snapshot.
+    /// One by its name.
     pub(crate) fn named(self, name: &str) -> Option<&'a Arc<Volume>> {
-        self.all().find(|v| if name.is_empty() { !v.is_snapshot() } else { v.name == name })
+        self.all().find(|v| v.name == name)
     }
 }
 
@@ -492,10 +492,11 @@ mod tests {
         b.id = VolumeId(1);
         let map = map(&[a, b]);
         let all = Exports::of(&map);
-        assert_eq!(all.named("").map(|v| v.name.as_str()), Some("a"));
+        assert!(all.named("").is_none(), "only hosts may leave the choice to us");
+        assert_eq!(all.wanted("").map(|v| v.name.as_str()), Some("a"));
         let names = ["b".to_string(), "z".to_string()].into();
         let only = all.only(Some(&names));
-        assert_eq!(only.named("").map(|v| v.name.as_str()), Some("b"));
+        assert_eq!(only.wanted("").map(|v| v.name.as_str()), Some("b"));
         assert!(only.named("a").is_none() && only.all().count() == 1);
         assert_eq!(all.only(None).all().count(), 2);
     }

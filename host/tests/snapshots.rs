@@ -176,7 +176,7 @@ fn a_clone_that_is_flattened_needs_its_snapshot_no_more() {
         assert!(since.elapsed() < Duration::from_secs(60), "{:?}", operator.status().volumes);
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(operator.flatten("c").unwrap_err().contains("is independent"));
+    assert!(operator.flatten("c").unwrap_err().contains("its own snapshots alone"));
     let status = operator.status();
     let of = |name: &str| status.volumes.iter().find(|v| v.name == name).unwrap();
     assert_eq!((of("c").below.as_deref(), &of("c@t").below), (Some("c@t"), &None));
@@ -267,25 +267,29 @@ fn what_cannot_be_done_is_refused_and_why_is_said() {
         (operator.snapshot(&["a"], "t@u"), "'t@u' cannot be a snapshot's name"),
         (operator.snapshot(&["a"], ""), "cannot be a snapshot's name"),
         (operator.snapshot(&["a", "z"], "t"), "there is no volume 'z'; there are: a, b, c"),
-        (operator.snapshot(&["a@t"], "t"), "there are: a, b, a@s, b@s, c"),
+        (operator.snapshot(&["a@t"], "t"), "volume 'a' has no snapshot 't'; it has: a@s"),
         (operator.snapshot(&[], "t"), "give the names of the volumes"),
-        (operator.snapshot(&[""], "t"), "give the names of the volumes"),
+        (operator.snapshot(&[""], "t"), "give the name of the volume"),
         (operator.clone("a", "x"), "take one first (`weft volume snapshot a NAME`)"),
         (operator.clone("a@s", "b"), "there is already a volume 'b'"),
         (operator.clone("a@s", "x@y"), "'x@y' cannot be a volume's name"),
-        (operator.clone("a@t", "x"), "there is no volume 'a@t'"),
-        (operator.clone("", "x"), "give the name of the snapshot"),
-        (operator.flatten("a"), "volume 'a' is independent of other volumes already"),
+        (operator.clone("a@t", "x"), "volume 'a' has no snapshot 't'; it has: a@s"),
+        (operator.clone("z@t", "x"), "there is no volume 'z@t'; there are: a, b, c"),
+        (operator.clone("", "x"), "give the name of the volume"),
+        (
+            operator.flatten("a"),
+            "volume 'a' is no clone: it shares content with its own snapshots alone",
+        ),
         (operator.flatten("a@s"), "name the volume, 'a'"),
         (operator.flatten("z"), "there is no volume 'z'"),
-        (operator.flatten(""), "give the name of the clone"),
+        (operator.flatten(""), "give the name of the volume"),
         (operator.roll_back("a", "t"), "has no snapshot 't'; it has: a@s"),
         (operator.roll_back("c", "t"), "has no snapshots; `weft volume snapshot c NAME`"),
         (operator.roll_back("a", "b@s"), "'b@s' is a snapshot of another volume than 'a'"),
         (operator.roll_back("c", "a@s"), "'a@s' is a snapshot of another volume than 'c'"),
         (operator.roll_back("a@s", "s"), "name the volume, 'a'"),
         (operator.roll_back("z", "s"), "there is no volume 'z'"),
-        (operator.roll_back("", "s"), "give the names"),
+        (operator.roll_back("", "s"), "give the name of the volume"),
         (
             operator.delete("a@s", false),
             "has the clone c; delete it first (`weft volume delete c`), or flatten it (`weft volume flatten c`)",

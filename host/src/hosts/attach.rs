@@ -1,5 +1,6 @@
 //! Hosts that want to use a volume: who may, and who hears why not.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use weft_core::cluster::Volume;
@@ -13,6 +14,17 @@ use crate::doors::who::Cause;
 use crate::engine::Engine;
 use crate::sessions::link::End;
 use crate::sessions::{Attach, Refused, Session};
+use crate::volumes::Exports;
+
+impl<'a> Exports<'a> {
+    /// The one that a host asks for; the empty name means the first that is no snapshot.
+    pub(crate) fn wanted(self, name: &str) -> Option<&'a Arc<Volume>> {
+        match name {
+            "" => self.all().find(|v| !v.is_snapshot()),
+            name => self.named(name),
+        }
+    }
+}
 
 impl Hosts {
     /// Lets a host in, or says why not. One that has been at another process must have left it.
@@ -67,7 +79,7 @@ impl Hosts {
         let Some(who) = self.connections.get(id).map(|s| s.who().clone()) else { return };
         let exports = engine.exports().only(self.serves.as_ref()).to(&who);
         let name = &applicant.attach.volume;
-        let Some(volume) = exports.named(name) else {
+        let Some(volume) = exports.wanted(name) else {
             let names: Vec<&str> = exports.all().map(|v| v.name.as_str()).collect();
             let names = names.join(", ");
             let text = format!("there is no volume '{name}'; there are: {names}");

@@ -58,7 +58,7 @@ impl Protocol for Native {
             Event::Hello(hello) => {
                 let host = HostId(hello.host);
                 self.host = Some(host);
-                let access = exports.named(&hello.volume).and_then(|v| exports.access(v.id));
+                let access = exports.wanted(&hello.volume).and_then(|v| exports.access(v.id));
                 self.read_only = access == Some(Access::ReadOnly);
                 Said::Attach(Attach {
                     volume: hello.volume,

@@ -95,7 +95,7 @@ fn a_volume_that_was_being_made_is_given_up() {
     map.next_volume = 2;
     map.volumes.insert(id, Arc::new(Volume { visible: 0, ..whole }));
     state.store(&map).unwrap();
-    assert!(Exports::of(&map).named("b").is_none() && Exports::of(&map).named("").is_some());
+    assert!(Exports::of(&map).named("b").is_none() && Exports::of(&map).wanted("").is_some());
     drop(state);
 
     let mut state = State::load(dir.path()).unwrap();

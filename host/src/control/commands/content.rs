@@ -12,6 +12,7 @@ use crate::control_protocol::ok;
 use crate::error::{Result, fail};
 use crate::hosts::requests::Job;
 use crate::size::exactly;
+use crate::volumes::SNAPSHOT_MARK;
 
 impl Commands<'_> {
     /// Submits the next query of a volume's holes, or answers with its usage.
@@ -50,10 +51,18 @@ impl Commands<'_> {
         }
         // Numbers are given in the order in which snapshots are taken.
         if until.is_snapshot() && until.id <= since.id {
-            return fail(format!(
-                "snapshot '{}' is not later than '{}'; give the earlier one first",
-                until.name, since.name
-            ));
+            let (until, since) = (&until.name, &since.name);
+            return fail(
+                match (until.split_once(SNAPSHOT_MARK), since.split_once(SNAPSHOT_MARK)) {
+                    // The first name was meant as that of the earlier snapshot.
+                    (Some((of, first)), Some((_, second))) if *until == name => {
+                        format!("give the volume first: `weft volume diff {of} {first} {second}`")
+                    }
+                    _ => format!(
+                        "snapshot '{until}' is not later than '{since}'; give the earlier one first"
+                    ),
+                },
+            );
         }
         Ok(Diff::of(until, Some(since), from))
     }
@@ -71,11 +80,7 @@ impl Commands<'_> {
 
     /// Checks that a range can be copied from one volume to another.
     pub(super) fn copy(&mut self, names: (&str, &str), range: Range) -> Result<Copying> {
-        let named = |name: &str| match name {
-            "" => fail("give the names of both volumes"),
-            name => self.volume(name),
-        };
-        let (source, destination) = (named(names.0)?, named(names.1)?);
+        let (source, destination) = (self.volume(names.0)?, self.volume(names.1)?);
         self.refuse_while_used(&destination, "which the copy would overwrite")?;
         Copying::of(&source, &destination, range)
     }

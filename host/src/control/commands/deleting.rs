@@ -65,9 +65,6 @@ impl Commands<'_> {
     /// If it is to go at once, and whoever does this dies between, the volume is shown as unfinished and keeps its room
     /// until the process that leads deletes it ([`Commands::finish_orphan`]).
     pub(crate) fn delete(&mut self, name: &str, now: bool) -> Result<Wait> {
-        if name.is_empty() {
-            return fail("give the name of the volume to delete");
-        }
         self.require_ready()?;
         let deleted = self.deleted(name).filter(|_| now && self.volume(name).is_err());
         if let Some(volume) = deleted {
@@ -227,9 +224,6 @@ impl Commands<'_> {
 
     /// Gives a volume another name. Hosts that use it would not find it again by the old one.
     pub(super) fn rename(&mut self, name: &str, to: String) -> Result<Wait> {
-        if name.is_empty() {
-            return fail("give the name of the volume to rename");
-        }
         self.require_ready()?;
         let volume = self.volume(name)?;
         refuse_renaming(&volume)?;

@@ -39,7 +39,7 @@ use crate::control::peer_status::PeerStatus;
 use crate::control::status;
 use crate::control::usage::Usage;
 use crate::control::{refresh, scrub, what_if};
-use crate::control_protocol::{ControlRequest, DiskAction, ask_again, error, ok};
+use crate::control_protocol::{ControlRequest, DiskAction, ask_again, check_names, error, ok};
 use crate::doors::book::Book;
 use crate::doors::keeper::Keeper;
 use crate::doors::vault::Vault;
@@ -124,6 +124,9 @@ impl Commands<'_> {
             Ok(request) => request,
             Err(e) => return Outcome::Answer(error(format!("the request is invalid: {e}"))),
         };
+        if let Err(e) = check_names(&request) {
+            return Outcome::Answer(error(e));
+        }
         // Only the processes of the cluster have keys for secrets.
         if matches!(request, ControlRequest::SecretKey { .. }) && !handed_on {
             return Outcome::Answer(error("only another process of the cluster can ask for this"));

@@ -160,7 +160,7 @@ fn snapshot_named<'a>(map: &'a ClusterMap, of: VolumeId, name: &str) -> Option<&
 impl Commands<'_> {
     /// Takes a snapshot of volumes, all with one change of the map.
     pub(super) fn snapshot(&mut self, names: &[String], snapshot: String) -> Result<Wait> {
-        if names.is_empty() || names.iter().any(String::is_empty) {
+        if names.is_empty() {
             return fail("give the names of the volumes, such as a,b");
         }
         check_spelling(&snapshot, "snapshot")?;
@@ -189,9 +189,6 @@ impl Commands<'_> {
 
     /// Makes a volume out of a snapshot.
     pub(super) fn clone_snapshot(&mut self, snapshot: &str, to: String) -> Result<Wait> {
-        if snapshot.is_empty() {
-            return fail("give the name of the snapshot to clone, such as a@before");
-        }
         self.require_ready()?;
         let volume = self.volume(snapshot)?;
         if volume.is_snapshot() {
@@ -206,13 +203,18 @@ impl Commands<'_> {
 
     /// Has a clone become independent of the snapshot below it.
     pub(super) fn flatten(&mut self, name: &str) -> Result<Wait> {
-        if name.is_empty() {
-            return fail("give the name of the clone to flatten");
-        }
         self.require_ready()?;
         let volume = self.volume(name)?;
         self.refuse_while_sized(&volume)?;
         let checked = self.engine.map().check_flatten(volume.id);
+        let snapshots = self.engine.map().snapshots_of(volume.id);
+        if let (Err(ViewError::NoClone), Some(first)) = (&checked, snapshots.first()) {
+            return fail(format!(
+                "volume '{name}' is no clone: it shares content with its own snapshots alone, until they are deleted \
+                 (`weft volume delete {}`)",
+                first.name
+            ));
+        }
         checked.map_err(|why| refused(why, &volume, name))?;
         Ok(Wait::Flattens(volume.id, self.engine.change(Change::Flatten(volume.id))))
     }
@@ -223,9 +225,6 @@ impl Commands<'_> {
     /// If whoever does this dies between, the process that leads has hosts see the volume again as it was
     /// ([`Commands::finish_orphan`]), and the same command does it.
     pub(super) fn roll_back(&mut self, name: &str, snapshot: &str) -> Result<Wait> {
-        if name.is_empty() || snapshot.is_empty() {
-            return fail("give the names of the volume and of the snapshot");
-        }
         self.require_ready()?;
         let volume = match self.hidden(name) {
             Some(volume) => volume,
@@ -251,8 +250,9 @@ impl Commands<'_> {
     }
 
     /// A snapshot of a volume, by the name that it has among those.
-    fn own_snapshot(&self, volume: &Volume, name: &str) -> Result<Volume> {
+    pub(super) fn own_snapshot(&self, volume: &Volume, name: &str) -> Result<Volume> {
         let map = self.engine.map();
+        let name = name.split_once(SNAPSHOT_MARK).map_or(name, |(_, snapshot)| snapshot);
         if let Some(found) = snapshot_named(map, volume.id, &volume.snapshot_name(name)) {
             return Ok(Volume::clone(found));
         }

@@ -22,12 +22,16 @@ impl Commands<'_> {
     pub(super) fn volume(&self, name: &str) -> Result<Volume> {
         let exports = self.engine.exports();
         // There may be many snapshots.
-        let is_meant = |v: &&Arc<Volume>| !v.is_snapshot() || name.contains(SNAPSHOT_MARK);
-        let names: Vec<&str> = exports.all().filter(is_meant).map(|v| v.name.as_str()).collect();
-        match exports.named(name) {
-            Some(volume) => Ok(Volume::clone(volume)),
-            None if names.is_empty() => fail("there are no volumes; create one first"),
-            None => fail(format!("there is no volume '{name}'; there are: {}", names.join(", "))),
+        let volumes = exports.all().filter(|v| !v.is_snapshot());
+        let names: Vec<&str> = volumes.map(|v| v.name.as_str()).collect();
+        let origin = name.split_once(SNAPSHOT_MARK).and_then(|(of, _)| exports.named(of));
+        match (exports.named(name), origin) {
+            (Some(volume), _) => Ok(Volume::clone(volume)),
+            (None, Some(origin)) => self.own_snapshot(origin, name),
+            (None, None) if names.is_empty() => fail("there are no volumes; create one first"),
+            (None, None) => {
+                fail(format!("there is no volume '{name}'; there are: {}", names.join(", ")))
+            }
         }
     }
 

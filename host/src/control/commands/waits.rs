@@ -203,11 +203,7 @@ impl Commands<'_> {
             ControlRequest::VolumeDelete { name, .. }
             | ControlRequest::VolumeRename { name, .. }
             | ControlRequest::VolumeRollback { name, .. }
-            | ControlRequest::VolumeImported { name, .. }
-                if !name.is_empty() =>
-            {
-                exports.named(name)
-            }
+            | ControlRequest::VolumeImported { name, .. } => exports.named(name),
             ControlRequest::VolumeResize { name, size, .. } => {
                 exports.named(name).filter(|v| *size != 0 && *size < v.visible)
             }

@@ -57,7 +57,7 @@ impl Protocol for Nbd {
                     let list: Vec<_> = exports.all().map(|v| export(exports, v)).collect();
                     machine.exports(&list);
                 }
-                Some(Event::Open { name, settles }) => match exports.named(&name) {
+                Some(Event::Open { name, settles }) => match exports.wanted(&name) {
                     None if settles && exports.refusal(&name).is_some() => {
                         self.applies = true;
                         return Ok(Some(Said::Attach(Attach {

@@ -372,7 +372,7 @@ impl Session for VhostUser {
                 }
                 self.state = State::Waits;
                 let exports = exports.to(&self.who);
-                let found = exports.named(&self.wanted).map(|v| v.name.clone());
+                let found = exports.wanted(&self.wanted).map(|v| v.name.clone());
                 let volume = found.unwrap_or_else(|| self.wanted.clone());
                 said.push(Said::Attach(Attach { volume, host: None, resumes: false }));
             }
