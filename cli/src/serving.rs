@@ -19,8 +19,34 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What is to be said at the end.
 pub fn farewell(stopped: &Stopped) -> String {
+    match removed(&stopped.removed) {
+        Some(lost) => format!("{}\n{lost}", state_of_the_rest(stopped)),
+        None => state_of_the_rest(stopped),
+    }
+}
+
+/// The loss of disks whose files were removed while nodes used them, in words.
+fn removed(nodes: &[usize]) -> Option<String> {
+    let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
+    Some(match nodes {
+        [] => return None,
+        [node] => format!(
+            "The file of node {node}'s disk had been removed, and its content is lost: after the next start, \
+             `weft disk replace {node}` rebuilds it on an empty disk."
+        ),
+        _ => format!(
+            "The files of the disks of nodes {} had been removed, and their content is lost: after the next start, \
+             `weft disk replace` rebuilds what the others can.",
+            names.join(", ")
+        ),
+    })
+}
+
+/// How things stand on the disks whose files are still there.
+fn state_of_the_rest(stopped: &Stopped) -> String {
     let down: Vec<String> = stopped.down.iter().map(usize::to_string).collect();
-    if down.len() == stopped.nodes {
+    let all = if stopped.removed.is_empty() { "everything" } else { "everything else" };
+    if down.len() == stopped.nodes && stopped.removed.is_empty() {
         return "stopped; no node was running. All acknowledged writes are on the disks"
             .to_string();
     }
@@ -29,13 +55,18 @@ pub fn farewell(stopped: &Stopped) -> String {
         _ => format!(", except those of nodes that were down ({})", down.join(", ")),
     };
     if stopped.unfinished.is_empty() {
-        return format!("stopped; everything is on the disks{absent}");
+        return format!("stopped; {all} is on the disks{absent}");
     }
     let mut out = "stopped, without these, which did not finish:\n".to_string();
     for line in &stopped.unfinished {
         out += &format!("  {line}\n");
     }
-    out += "All acknowledged writes are safe; with the journal the next start finishes the rest.";
+    out += match stopped.removed.is_empty() {
+        true => {
+            "All acknowledged writes are safe; with the journal the next start finishes the rest."
+        }
+        false => "With the journal the next start finishes the rest.",
+    };
     if !stopped.without_journal.is_empty() {
         out += &format!(
             "\nWithout journal, an unacknowledged write may be partly applied, with wrong parity: after the next start run \
@@ -89,7 +120,11 @@ pub fn greet_when(asked: &Path, dir: &Path, ready: impl Fn(&Status) -> bool) -> 
 
 fn greeting(dir: &Path, status: &Status) -> String {
     let Status { nodes, volumes, listens, .. } = status;
-    let mut out = format!("weft serves {} from {} nodes\n", dir.display(), nodes.len());
+    let count = match nodes.len() {
+        1 => "1 node".to_string(),
+        n => format!("{n} nodes"),
+    };
+    let mut out = format!("weft serves {} from {count}\n", dir.display());
     let there = || volumes.iter().filter(|v| v.mode != VolumeMode::Deleted);
     for volume in there() {
         let VolumeStatus { name, layout, mode, .. } = volume;
@@ -128,6 +163,13 @@ mod tests {
         assert!(farewell(&degraded).ends_with("nodes that were down (1, 3)"));
         let none = Stopped { down: vec![0, 1, 2, 3, 4], ..clean.clone() };
         assert!(farewell(&none).contains("no node was running"));
+        let removed = Stopped { removed: vec![2], ..clean.clone() };
+        let words = farewell(&removed);
+        assert!(words.starts_with("stopped; everything else is on the disks\n"), "{words}");
+        assert!(words.contains("`weft disk replace 2` rebuilds it"), "{words}");
+        let all = Stopped { removed: vec![0, 1], unfinished: vec!["a".into()], ..clean.clone() };
+        assert!(farewell(&all).contains("nodes 0, 1 had been removed"));
+        assert!(!farewell(&all).contains("are safe"));
         let hasty = Stopped { unfinished: vec!["node 2: 3 requests".to_string()], ..clean };
         let words = farewell(&hasty);
         assert!(!words.contains("everything"), "{words}");

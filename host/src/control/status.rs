@@ -263,13 +263,12 @@ fn node(engine: &Engine, n: usize, instance: &Instance) -> NodeStatus {
     };
     let is_down =
         matches!(state, NodeState::Hung | NodeState::Slow | NodeState::Lost | NodeState::Down);
-    let trouble = instance.trouble.as_ref().filter(|_| instance.runs()).map(|t| t.in_words());
     let backend = engine.seat(n).and_then(|seat| seat.disk.as_ref());
     let mut status = NodeStatus {
         node: id.0,
         state,
         why: is_down.then(|| instance.why.clone()),
-        trouble,
+        trouble: engine.trouble_in_words(n),
         columns: engine.map().columns_on(id),
         disk: Some(instance.path.display().to_string()),
         disk_bytes: Some(instance.size),

@@ -175,6 +175,11 @@ impl Disk {
         !self.block && !other.block && self.on == other.on
     }
 
+    /// Whether it is a file that has no name any more: its content goes when it is closed.
+    pub(crate) fn is_removed(&self) -> bool {
+        !self.block && rustix::fs::fstat(&self.file).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// Its bytes.
     pub(crate) fn len(&self) -> Result<u64> {
         length(&self.file, &self.path)

@@ -1,4 +1,4 @@
-//! Disks of this process that do not answer, or whose file system is full.
+//! Disks of this process that do not answer, whose file system is full, or whose file has been removed.
 //!
 //! A node whose disk has an operation under way for longer than its time-out leaves the map like one that died: the others
 //! go on without it, and what it had in work is decided by them. A late completion is of an earlier life and reaches no
@@ -10,6 +10,9 @@
 //! The same holds for a disk that lacks free space to write to. But all that are on that file system, or lack space as
 //! well, are taken out together or not at all. Of one that stays reads are served, and what hosts write
 //! is refused, once its node has been [told](Input::Full). The writes that wait for room already show when there is some.
+//!
+//! A file that was removed works as long as it is open, and its content is lost when it is closed. So the node goes on, and
+//! says so: its content can still be moved to other disks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +21,7 @@ use weft_core::node::Input;
 use weft_core::units::{MILLIS, Nanos, NodeId};
 
 use super::Engine;
+use crate::disk::Disk;
 use crate::disk::handle::Aside;
 use crate::engine::instance::Phase;
 use crate::engine::lane::seat::Seat;
@@ -27,6 +31,9 @@ use crate::log::About;
 
 /// How often it is looked whether disks answer.
 const LOOK: Nanos = 500 * MILLIS;
+
+/// How often it is looked whether the files of disks are still there.
+const LOOK_FOR_FILE: Nanos = 5_000 * MILLIS;
 
 /// A disk that was taken out is not taken out again so soon because of writes alone.
 const SOON: Nanos = 60_000 * MILLIS;
@@ -61,6 +68,42 @@ impl Trouble {
     }
 }
 
+/// What has been found out about the file that a disk is.
+#[derive(Debug, Default)]
+pub(super) struct DiskFile {
+    /// Its node has been told that the file system is full.
+    told_full: bool,
+    /// It has been removed. That is known until a node begins on another.
+    removed: bool,
+    /// The look that is under way, and since when.
+    look: Option<Aside<bool>>,
+    next_look: Nanos,
+}
+
+impl DiskFile {
+    /// Nobody has it open any more.
+    pub(super) fn is_closed(&mut self) {
+        *self = DiskFile { removed: self.removed, ..DiskFile::default() };
+    }
+
+    /// Looks whether it has been removed, and waits that long for the answer. Says whether that is news.
+    fn look(&mut self, disk: &Arc<Disk>, now: Nanos, patience: Duration) -> bool {
+        if self.look.is_none() {
+            if self.removed || now < self.next_look {
+                return false;
+            }
+            let disk = disk.clone();
+            self.next_look = now + LOOK_FOR_FILE;
+            self.look = Some(Aside::begin(move || disk.is_removed()));
+        }
+        let found = self.look.as_ref().and_then(|look| look.within(patience));
+        if found.is_some() {
+            self.look = None;
+        }
+        found == Some(true) && !std::mem::replace(&mut self.removed, true)
+    }
+}
+
 /// A disk that is being opened by a thread of its own, and since when.
 pub(super) struct OpeningDisk {
     pub(super) aside: Aside<Result<super::lives::Opened>>,
@@ -88,7 +131,37 @@ impl Engine {
         self.instances.iter().any(runs).then_some(self.next_look)
     }
 
+    /// Looks at once whether the files of disks are still there, since they are about to be closed.
+    pub(crate) fn look_for_files(&mut self) {
+        for n in 0..self.instances.len() {
+            self.instances[n].file.next_look = 0;
+            self.look_for_file(n, 0, OPENS_WITHIN);
+        }
+    }
+
+    fn look_for_file(&mut self, n: usize, now: Nanos, patience: Duration) {
+        let Some(disk) = self.seat(n).and_then(|seat| seat.disk.clone()) else { return };
+        if self.instances[n].file.look(&disk, now, patience) {
+            let path = disk.path.display();
+            let text = format!("node {n}: {} ({path})", removed_in_words(n));
+            self.log.on(About::node(n)).warn(&text);
+        }
+    }
+
+    /// The nodes of this process whose disks are files that have been removed.
+    pub(crate) fn on_removed_files(&self) -> Vec<usize> {
+        (0..self.instances.len()).filter(|n| self.instances[*n].file.removed).collect()
+    }
+
+    /// What keeps the disk of a node from working while the node runs, or will cost its content.
+    pub(crate) fn trouble_in_words(&self, n: usize) -> Option<String> {
+        let instance = self.instances.get(n).filter(|instance| instance.runs())?;
+        let removed = || instance.file.removed.then(|| removed_in_words(n));
+        instance.trouble.as_ref().map(Trouble::in_words).or_else(removed)
+    }
+
     fn look_at_disk(&mut self, n: usize, now: Nanos) {
+        self.look_for_file(n, now, Duration::ZERO);
         let found = if self.instances[n].has_disk() { self.trouble_of(n, now) } else { None };
         self.tell_full(n, found.as_ref().is_some_and(|trouble| trouble.is_full));
         let Some(trouble) = found else {
@@ -130,7 +203,7 @@ impl Engine {
     }
 
     /// For how long writes to a node's disk, or to others on its file system, have waited for free space, if any do.
-    fn lacks_space(&self, n: usize) -> Option<Duration> {
+    pub(super) fn lacks_space(&self, n: usize) -> Option<Duration> {
         let disk = |n| self.seat(n).and_then(|seat| seat.disk.as_ref());
         let own = disk(n)?;
         let all = (0..self.instances.len()).filter_map(disk);
@@ -142,7 +215,7 @@ impl Engine {
     /// Tells a node that runs whether its disk's file system is full, if that is news to it.
     fn tell_full(&mut self, n: usize, is_full: bool) {
         let instance = &mut self.instances[n];
-        if instance.runs() && std::mem::replace(&mut instance.told_full, is_full) != is_full {
+        if instance.runs() && std::mem::replace(&mut instance.file.told_full, is_full) != is_full {
             self.hand(n, Input::Full(is_full));
         }
     }
@@ -201,6 +274,14 @@ impl Engine {
             }
         }
     }
+}
+
+/// What it means that the file of a node's disk has been removed.
+fn removed_in_words(n: usize) -> String {
+    format!(
+        "the file of its disk has been removed; its content is lost when this process stops: `weft disk drain {n}` moves it to \
+         others"
+    )
 }
 
 /// A length of time in whole seconds.

@@ -14,7 +14,7 @@ use crate::disk::map_copies::Keeper;
 use crate::disk::queue::DiskQueue;
 use crate::engine::errors::Errors;
 use crate::engine::failures::{FailingReads, Failures};
-use crate::engine::hung::{OPENS_WITHIN, OpeningDisk, Trouble};
+use crate::engine::hung::{DiskFile, OPENS_WITHIN, OpeningDisk, Trouble};
 use crate::engine::taking::IsTaken;
 
 /// How far along in its life a node is.
@@ -105,8 +105,8 @@ pub(crate) struct Instance {
     pub(super) is_taken: IsTaken,
     /// What keeps its disk from working.
     pub(crate) trouble: Option<Trouble>,
-    /// Its node has been told that the disk's file system is full.
-    pub(super) told_full: bool,
+    /// What has been found out about the file that its disk is.
+    pub(super) file: DiskFile,
     /// When its node was last taken out because the disk did not answer.
     pub(super) taken_out: Option<Nanos>,
     /// When its node was taken out because the disk is slow, and for how long.
@@ -170,7 +170,7 @@ impl Instance {
             opening: None,
             is_taken: IsTaken::default(),
             trouble: None,
-            told_full: false,
+            file: DiskFile::default(),
             taken_out: None,
             back_off: back_off(),
         }
@@ -202,7 +202,7 @@ impl Instance {
         self.life += 1;
         self.wanted = false;
         self.patience = None;
-        self.told_full = false;
+        self.file.is_closed();
         (self.trouble, self.opening) = (None, None);
         self.why = why.to_string();
     }

@@ -15,7 +15,7 @@ use crate::disk::{self, Backend, Disk};
 use crate::durable::random;
 use crate::engine::errors::Errors;
 use crate::engine::failures::Failures;
-use crate::engine::hung::{OPENS_WITHIN, OpeningDisk};
+use crate::engine::hung::{DiskFile, OPENS_WITHIN, OpeningDisk};
 use crate::engine::instance::{Instance, Phase, back_off};
 use crate::engine::taking::Held;
 use crate::error::{Error, Result, fail};
@@ -132,6 +132,7 @@ impl Engine {
         let (id, cluster) = (NodeId(n as u16), self.rule.cluster());
         let instance = &mut self.instances[n];
         instance.phase = Phase::Opening;
+        instance.file = DiskFile::default();
         (instance.size, instance.rotating) = (opened.size, opened.rotating);
         let mut node = Box::new(Node::new(id, cluster, opened.size / SECTOR, config));
         let mut outputs = Vec::new();

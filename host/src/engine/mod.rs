@@ -38,7 +38,7 @@ use crate::disk::map_copies::Wanted;
 use crate::disk_timeout::DiskTimeout;
 use crate::engine::instance::{Instance, Phase};
 use crate::error::{Error, Result};
-use crate::log::Log;
+use crate::log::{About, Log};
 use crate::polling::Polling;
 use crate::slow_disk_timeout::SlowDiskTimeout;
 use crate::volumes::{self, Exports, NewVolume, Served};
@@ -285,21 +285,27 @@ impl Engine {
             && self.copies_are_done()
     }
 
-    /// What keeps the nodes from being quiet, a line each.
+    /// What keeps the nodes from being quiet, in a few lines. What each has in work is in the log.
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let mut out = Vec::new();
         if !self.is_settled() {
             out.push("the nodes do not agree on a map yet".to_string());
         }
+        let (mut opening, mut full, mut busy) = (Vec::new(), Vec::new(), Vec::new());
         for (n, instance) in self.instances.iter().enumerate() {
             match (instance.phase, self.status_of(n)) {
-                (Phase::Opening, _) => out.push(format!("node {n}: it is opening its disk")),
+                (Phase::Opening, _) => opening.push(n),
                 (_, Some(NodeStatus { quiet: false, waiting, .. })) => {
-                    out.push(format!("node {n}: {waiting}"));
+                    self.log.on(About::node(n)).info(&format!("unfinished: node {n}: {waiting}"));
+                    if self.lacks_space(n).is_some() { full.push(n) } else { busy.push(n) }
                 }
                 _ => {}
             }
         }
+        out.extend(nodes_that(&opening, "is opening its disk", "are opening their disks"));
+        let wait = ("waits for free space on its disk", "wait for free space on their disks");
+        out.extend(nodes_that(&full, wait.0, wait.1));
+        out.extend(nodes_that(&busy, "has not finished its work", "have not finished their work"));
         out
     }
 
@@ -443,6 +449,28 @@ impl Engine {
             }
             started => started,
         }
+    }
+}
+
+/// What some nodes do, in words for one and for several; nothing if there are none.
+fn nodes_that(nodes: &[usize], does: &str, do_so: &str) -> Option<String> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for n in nodes {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *n => *last = *n,
+            _ => runs.push((*n, *n)),
+        }
+    }
+    let run = |(first, last): &(usize, usize)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first} to {last}"),
+    };
+    let runs: Vec<String> = runs.iter().map(run).collect();
+    match nodes.len() {
+        0 => None,
+        1 => Some(format!("node {} {does}", nodes[0])),
+        _ => Some(format!("nodes {} {do_so}", runs.join(", "))),
     }
 }
 

@@ -101,6 +101,8 @@ pub struct Stopped {
     pub down: Vec<usize>,
     /// How many nodes there are.
     pub nodes: usize,
+    /// Nodes whose disks were files that have been removed: their content is lost.
+    pub removed: Vec<usize>,
     /// Volumes without journal: what was unfinished there is not finished by the next start.
     pub without_journal: Vec<String>,
 }
@@ -109,7 +111,12 @@ impl Reactor {
     /// Whether a stop has been asked for and everything has come to its end, or has had
     /// time enough.
     pub(super) fn has_stopped(&mut self) -> bool {
+        let begins = !self.ending.is_on();
         let Some(waited) = self.ending.waited() else { return false };
+        if begins {
+            // The nodes of a cluster's process close their disks before the last words.
+            self.engine.look_for_files();
+        }
         if !self.have_hosts_left(waited) {
             return false;
         }
@@ -171,6 +178,7 @@ impl Reactor {
     pub(super) fn farewell(&mut self) -> Stopped {
         self.hosts.send(&mut self.engine);
         self.engine.keep_measures();
+        self.engine.look_for_files();
         let stopped = self.stopped();
         let farewell = json!({ "unfinished": stopped.unfinished });
         self.controls.part(&farewell, self.engine.rule.together());
@@ -199,6 +207,7 @@ impl Reactor {
                 .filter(|n| instances[*n].phase == Phase::Down && alone)
                 .collect(),
             nodes: instances.len(),
+            removed: self.engine.on_removed_files(),
             without_journal: volumes
                 .filter(|v| !v.policy.journal)
                 .map(|v| v.name.clone())
