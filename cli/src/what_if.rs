@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use weft_core::policy::time::in_words;
+use weft_core::policy::time::about;
 use weft_host::status::{
     PredictedDisk, PredictedMode, PredictedRebuild, PredictedVolume, Prediction,
 };
@@ -88,17 +88,6 @@ fn rebuild(rebuild: &PredictedRebuild) -> String {
         text += &format!("; in {} at the ceiling, while no host does", about(seconds));
     }
     text
-}
-
-/// A length of time in two or three digits.
-fn about(seconds: u64) -> String {
-    let unit = match seconds {
-        0..300 => 1,
-        300..18_000 => 60,
-        18_000..432_000 => 3600,
-        _ => 86_400,
-    };
-    in_words(seconds.next_multiple_of(unit))
 }
 
 /// The volumes that could not be rebuilt in full.

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use weft_core::policy::time::in_words;
+use weft_core::policy::time::about;
 use weft_host::Control;
 use weft_host::status::VolumeStatus;
 use weft_terminal::bytes;
@@ -59,7 +59,7 @@ pub(super) fn deleted(name: &str, seconds: Option<u64>) -> String {
         None => format!("volume {name} is permanently deleted"),
         Some(left) => format!(
             "volume {name} is deleted; `weft volume undelete {name}` restores it within {}, until its space is needed",
-            in_words(left)
+            about(left)
         ),
     }
 }

@@ -58,9 +58,38 @@ pub fn in_words(seconds: u64) -> String {
     format!("{}{name}", seconds / unit)
 }
 
+/// A time in two or three digits, rounded up, for elapsed and estimated times.
+pub fn about(seconds: u64) -> String {
+    let unit = match seconds {
+        0..300 => 1,
+        300..18_000 => 60,
+        18_000..432_000 => 3600,
+        _ => 86_400,
+    };
+    in_words(seconds.checked_next_multiple_of(unit).unwrap_or(seconds))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_times_are_rounded() {
+        for (seconds, words) in [
+            (0, "0s"),
+            (90, "90s"),
+            (299, "299s"),
+            (618, "11m"),
+            (3599, "1h"),
+            (5400, "90m"),
+            (86_399, "1d"),
+            (86_401, "25h"),
+            (604_799, "7d"),
+            (u64::MAX, "18446744073709551615s"),
+        ] {
+            assert_eq!(about(seconds), words, "{seconds}");
+        }
+    }
 
     #[test]
     fn what_is_said_is_read_back() {
