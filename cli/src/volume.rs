@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
-use weft_core::policy::time::in_words;
+use weft_core::policy::time::about;
 use weft_host::ControlRequest;
 use weft_host::status::{ExposedStatus, MissingNode, VolumeMode, VolumeStatus};
 use weft_terminal::{align_right, bytes, folded, say, say_json, table, width};
@@ -202,6 +202,9 @@ impl Volume {
         if let Some(warning) = answer["volume"]["warning"].as_str()
             && !matches!(self, Volume::Show(_))
         {
+            eprintln!("warning: {warning}");
+        }
+        if let Some(warning) = answer["warning"].as_str() {
             eprintln!("warning: {warning}");
         }
         if common.json {
@@ -423,7 +426,7 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
         return vec![format!(
             "volume {name} has been deleted; `weft volume undelete {name}` restores it within {}, and `weft volume delete \
              --now {name}` frees its space",
-            in_words(left)
+            about(left)
         )];
     }
     let (degraded, critical) = (volume.stripes_degraded, volume.stripes_critical);
@@ -445,11 +448,13 @@ pub fn troubles(volume: &VolumeStatus) -> Vec<String> {
     let missing: Vec<String> = volume.missing.iter().map(lacking).collect();
     if !missing.is_empty() {
         out.push(format!(
-            "volume {name}: {} of {} extents ({} of {stripes} stripes) have failed; missing: {}; \
+            "volume {name}: {} of {} extent{} ({} of {stripes} stripes) {} failed; missing: {}; \
              {}",
             volume.extents_failed,
             volume.extents,
+            if volume.extents == 1 { "" } else { "s" },
             volume.stripes_failed,
+            if volume.extents_failed == 1 { "has" } else { "have" },
             missing.join(", "),
             meanwhile(volume.choice("lost_wait"))
         ));
@@ -504,7 +509,8 @@ fn meanwhile(lost_wait: &str) -> String {
 fn lacking(node: &MissingNode) -> String {
     let name = node.name.as_ref().map_or(String::new(), |n| format!("{n}, "));
     let state = if node.up { "not caught up" } else { "down" };
-    format!("node {} ({name}{state}; {} extents)", node.node, node.extents)
+    let plural = if node.extents == 1 { "" } else { "s" };
+    format!("node {} ({name}{state}; {} extent{plural})", node.node, node.extents)
 }
 
 /// What a volume bears to lose, in words: all of it, but for what is exposed.

@@ -244,6 +244,34 @@ fn hosts_only_read_a_snapshot() {
 }
 
 #[test]
+fn a_first_snapshot_needs_room_and_little_room_is_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let array = start(dir.path());
+    let mut operator = Operator::of(&array);
+    let all = VolumeCreation { name: "all".into(), size: 0, ..VolumeCreation::default() };
+    operator.ask(&Command::VolumeCreate(all)).unwrap();
+    assert_eq!(operator.status().summary().to_string(), "healthy", "all space is reserved");
+    let refused = operator.snapshot(&["a"], "s").unwrap_err();
+    assert!(refused.contains("all writes to volume 'a' would fail"), "{refused}");
+    let thin = VolumeCreation {
+        name: "thin".into(),
+        size: 1 << 20,
+        thin: true,
+        ..VolumeCreation::default()
+    };
+    let made = operator.ask(&Command::VolumeCreate(thin)).unwrap();
+    let warning = made["warning"].as_str().expect("a warning");
+    assert!(warning.contains("100 % full: writes that need space"), "{made}");
+    assert!(operator.status().summary().to_string().contains("100 % full"));
+    operator.delete("thin", false).unwrap();
+    assert_eq!(operator.status().summary().to_string(), "healthy", "it is written no more");
+    operator.delete("all", true).unwrap();
+    let taken = operator.snapshot(&["a"], "s").unwrap();
+    assert_eq!(taken["warning"], Value::Null);
+    array.shutdown().unwrap();
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_and_why_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

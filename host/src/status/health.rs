@@ -5,7 +5,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use weft_core::policy::time::in_words;
+use weft_core::policy::time::about;
 
 use crate::size::exactly;
 
@@ -58,7 +58,7 @@ impl Status {
         let mut all: Vec<(Health, String)> = Vec::new();
         all.extend(self.cut_off.iter().map(|text| (Health::Failed, text.clone())));
         all.extend(self.volumes.iter().flat_map(|v| self.of_volume(v)));
-        all.extend(self.nodes.iter().filter_map(|n| self.of_lost(n).or_else(|| of_node(n))));
+        all.extend(self.nodes.iter().filter_map(|n| self.of_lost(n).or_else(|| self.of_node(n))));
         let warnings = self.cluster.iter().flat_map(|c| &c.warnings);
         let warnings = warnings.chain(&self.host_warnings);
         all.extend(warnings.map(|text| (Health::Degraded, text.clone())));
@@ -107,13 +107,14 @@ impl Status {
                     false => format!("; missing nodes: {}", lacks.join(", ")),
                 };
                 let (failed, all) = (volume.extents_failed, volume.extents);
+                let s = if all == 1 { "" } else { "s" };
                 let text =
-                    format!("volume {name} cannot be read in {failed} of {all} extents{nodes}");
+                    format!("volume {name} cannot be read in {failed} of {all} extent{s}{nodes}");
                 Some((Health::Failed, text))
             }
             VolumeMode::Degraded => {
                 let is = match self.degraded_seconds(volume) {
-                    Some(seconds) => format!("has been degraded for {}", in_words(seconds)),
+                    Some(seconds) => format!("has been degraded for {}", about(seconds)),
                     None => "is degraded".to_string(),
                 };
                 Some((Health::Degraded, format!("volume {name} {is}, and {more}")))
@@ -185,7 +186,7 @@ impl Status {
             _ => self.instead_of(node),
         };
         let lost = match &node.absence {
-            Some(a) => format!("has been lost for {}", in_words(a.down_seconds)),
+            Some(a) => format!("has been lost for {}", about(a.down_seconds)),
             None => "is lost".to_string(),
         };
         Some((Health::Degraded, format!("node {n} {lost}; {then}")))
@@ -195,7 +196,7 @@ impl Status {
 /// A promise that is not kept.
 fn of_promise(volume: &VolumeStatus) -> Option<(Health, String)> {
     let seconds = volume.promise?.missed_seconds?;
-    let (name, within, time) = (&volume.name, volume.choice("p99"), in_words(seconds));
+    let (name, within, time) = (&volume.name, volume.choice("p99"), about(seconds));
     let text = format!(
         "more than 1 % of the requests to volume {name} have taken longer than {within} for \
          {time}, though background work is at its minimum"
@@ -213,7 +214,29 @@ fn of_schedule(volume: &VolumeStatus) -> impl Iterator<Item = (Health, String)> 
     })
 }
 
-fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
+impl Status {
+    fn of_node(&self, node: &NodeStatus) -> Option<(Health, String)> {
+        of_node(node, self.volumes.iter().any(|volume| volume.takes_slots_of(node)))
+    }
+}
+
+impl VolumeStatus {
+    /// Whether its writes may take slots of a node's disk: it is thin, which one with snapshots is too. One that has been
+    /// deleted is written no more.
+    fn takes_slots_of(&self, node: &NodeStatus) -> bool {
+        self.thin && self.mode != VolumeMode::Deleted && self.nodes.contains(&node.node)
+    }
+
+    /// What to know of the fullest of its disks, if it is thin.
+    pub fn room_warning(&self, nodes: &[NodeStatus]) -> Option<String> {
+        let its = nodes.iter().filter(|node| self.takes_slots_of(node));
+        let fullest = its.max_by_key(|node| node.slots.and_then(|slots| slots.full_percent()))?;
+        of_full(fullest).map(|(_, text)| text)
+    }
+}
+
+/// The trouble of a node. A thin volume may have a column on its disk.
+fn of_node(node: &NodeStatus, has_thin: bool) -> Option<(Health, String)> {
     let n = node.node;
     if let Some(trouble) = &node.trouble {
         return Some((Health::Degraded, format!("node {n}: {trouble}")));
@@ -226,12 +249,12 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
             let why = node.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
             match &node.absence {
                 Some(a) => {
-                    format!("node {n} has been {state} for {}{why}", in_words(a.down_seconds))
+                    format!("node {n} has been {state} for {}{why}", about(a.down_seconds))
                 }
                 None => format!("node {n} is {state}{why}"),
             }
         }
-        NodeState::CatchingUp if node.slots.is_some_and(|slots| slots.is_full()) => format!(
+        NodeState::CatchingUp if has_thin && node.slots.is_some_and(|s| s.is_full()) => format!(
             "node {n} is catching up, and its disk is full: delete or discard something, or add disks"
         ),
         NodeState::CatchingUp => match node.rebuild_seconds_left {
@@ -240,9 +263,9 @@ fn of_node(node: &NodeStatus) -> Option<(Health, String)> {
         },
         NodeState::Opening => format!("node {n} is opening its disk"),
         // What was on it is elsewhere, or its volumes say that it is missing.
-        NodeState::Lost | NodeState::Expected => return of_slow_or_clock(node),
+        NodeState::Lost | NodeState::Expected => return of_slow_or_clock(node, has_thin),
         NodeState::Up | NodeState::Draining | NodeState::Suspect | NodeState::Stopping => {
-            return of_slow_or_clock(node);
+            return of_slow_or_clock(node, has_thin);
         }
     };
     Some((Health::Degraded, text))
@@ -279,11 +302,11 @@ fn of_lost_claims(node: &NodeStatus) -> Option<(Health, String)> {
 }
 
 /// What is wrong with a node that takes part as it should.
-fn of_slow_or_clock(node: &NodeStatus) -> Option<(Health, String)> {
+fn of_slow_or_clock(node: &NodeStatus, has_thin: bool) -> Option<(Health, String)> {
     if let Some(lost) = of_lost_claims(node) {
         return Some(lost);
     }
-    if let Some(full) = of_full(node) {
+    if let Some(full) = of_full(node).filter(|_| has_thin) {
         return Some(full);
     }
     if let Some(slow) = node.slow {
@@ -361,10 +384,11 @@ mod tests {
                 ..NodeStatus::default()
             }
         };
-        let said = |thin, promised| of_node(&node(thin, promised)).map(|(_, text)| text);
-        assert_eq!(said(0, 100), None, "what is reserved is never full");
+        let said = |thin, promised| of_node(&node(thin, promised), true).map(|(_, text)| text);
+        assert_eq!(of_node(&node(0, 100), false), None, "what is reserved is never full");
+        assert_eq!(of_node(&node(40, 60), false), None, "nor is what a deleted volume has");
         let behind = NodeStatus { state: NodeState::CatchingUp, ..node(60, 40) };
-        assert!(of_node(&behind).unwrap().1.contains("and its disk is full"));
+        assert!(of_node(&behind, true).unwrap().1.contains("and its disk is full"));
         assert_eq!(said(39, 40), None);
         assert!(said(40, 40).unwrap().starts_with("the disk of node 4 is 80 % full: delete"));
         assert!(said(90, 0).unwrap().contains("90 % full: writes to thin volumes will soon fail"));
@@ -373,6 +397,20 @@ mod tests {
                 .unwrap()
                 .contains("100 % full: writes that need space in thin volumes fail")
         );
+    }
+
+    #[test]
+    fn a_thin_volume_that_finds_no_slot_at_all_degrades_until_it_is_deleted() {
+        let slots = SlotsStatus { usable: 100, promised: 100, ..SlotsStatus::default() };
+        let (state, slots) = (NodeState::Up, Some(slots));
+        let node = NodeStatus { node: 4, state, slots, ..NodeStatus::default() };
+        let volume = |thin, mode, on| VolumeStatus { thin, nodes: vec![on], ..volume(mode) };
+        let said = |volume: VolumeStatus| said(vec![volume], vec![node.clone()]);
+        let full = said(volume(true, VolumeMode::FaultFree, 4));
+        assert!(full.starts_with("degraded: the disk of node 4 is 100 % full: writes"), "{full}");
+        assert_eq!(said(volume(false, VolumeMode::FaultFree, 4)), "healthy");
+        assert_eq!(said(volume(true, VolumeMode::FaultFree, 3)), "healthy");
+        assert_eq!(said(volume(true, VolumeMode::Deleted, 4)), "healthy");
     }
 
     fn volume(mode: VolumeMode) -> VolumeStatus {

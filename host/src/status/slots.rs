@@ -28,10 +28,9 @@ pub struct SlotsStatus {
 }
 
 impl SlotsStatus {
-    /// How much of what volumes can have is reserved or in use, in percent, where thin volumes use any.
+    /// How much of what volumes can have is reserved or in use, in percent. It matters where a thin volume has a column.
     pub fn full_percent(&self) -> Option<u64> {
-        let taken = (self.promised + self.thin) * 100;
-        taken.checked_div(self.usable).filter(|_| self.thin > 0)
+        ((self.promised + self.thin) * 100).checked_div(self.usable)
     }
 
     /// Whether thin volumes find no space any more.

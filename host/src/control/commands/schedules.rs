@@ -59,7 +59,10 @@ impl Commands<'_> {
         let name = every.name(now);
         let full = volume.snapshot_name(&name);
         match self.engine.map().check_snapshot(volume.id, &name) {
-            Ok(()) => check_views_on(volume, nodes).err().map(|e| e.0),
+            Ok(()) => {
+                let views = check_views_on(volume, nodes);
+                views.and_then(|()| self.check_first_snapshot(volume, nodes)).err().map(|e| e.0)
+            }
             Err(ViewError::NameTaken) => {
                 Some(format!("'{full}' already exists, and no schedule took it"))
             }

@@ -8,6 +8,7 @@ use weft_core::cluster::{Change, ClusterMap, MOST_SNAPSHOTS, ViewError, Volume};
 use weft_core::units::VolumeId;
 
 use super::deleting::time_of_day;
+use super::thin::check_views_on;
 use super::{Commands, DeletionKind, Outcome, Wait, overtaken};
 use crate::control::status;
 use crate::control_protocol::ok;
@@ -165,6 +166,7 @@ impl Commands<'_> {
         }
         check_spelling(&snapshot, "snapshot")?;
         self.require_ready()?;
+        let nodes = status::nodes(self);
         let mut ids = Vec::new();
         for name in names {
             let volume = self.volume(name)?;
@@ -174,8 +176,11 @@ impl Commands<'_> {
             self.refuse_while_sized(&volume)?;
             let checked = self.engine.map().check_snapshot(volume.id, &snapshot);
             checked.map_err(|why| refused(why, &volume, &volume.snapshot_name(&snapshot)))?;
-            self.check_views(&volume)?;
+            check_views_on(&volume, &nodes)?;
             ids.push(volume.id);
+        }
+        for id in &ids {
+            self.check_first_snapshot(&self.engine.map().volumes[id], &nodes)?;
         }
         let change = Change::TakeSnapshots(ids.clone(), snapshot.clone(), time_of_day());
         // All of them together may be more than there are numbers for.
@@ -302,7 +307,11 @@ impl Commands<'_> {
                 let all: Option<Vec<_>> = of.iter().map(snapshot).collect();
                 let all = all.ok_or_else(overtaken)?;
                 let all: Vec<_> = all.into_iter().map(|v| status::of(self, v, &nodes)).collect();
-                json!({ "epoch": map.epoch, "snapshots": all })
+                let answer = json!({ "epoch": map.epoch, "snapshots": all });
+                // It is the volumes that need room from now on.
+                let volumes = of.iter().filter_map(|id| map.volumes.get(id));
+                let volumes: Vec<_> = volumes.map(|v| status::of(self, v, &nodes)).collect();
+                Self::with_room_warning(answer, &volumes, &nodes)
             }
             Wait::Cloned(snapshot, name, _) => {
                 let is_it = |v: &&Arc<Volume>| v.name == *name && !v.is_deleted();

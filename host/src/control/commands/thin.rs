@@ -1,12 +1,13 @@
 //! Thin volumes beside others: whether disks can hold them, and how much space they leave to reserve.
 
+use serde_json::{Value, json};
 use weft_core::cluster::Volume;
 
 use super::Commands;
 use crate::control::status;
 use crate::error::{Result, fail};
 use crate::size::rounded;
-use crate::status::NodeStatus;
+use crate::status::{NodeStatus, VolumeStatus};
 
 impl Commands<'_> {
     /// Refuses a volume if a disk cannot hold thin volumes, or if thin volumes use the space that it would reserve. Only
@@ -22,6 +23,38 @@ impl Commands<'_> {
     /// Refuses views of a volume if a disk cannot hold them. One of a thin volume that does not run can.
     pub(super) fn check_views(&self, volume: &Volume) -> Result<()> {
         check_views_on(volume, &status::nodes(self))
+    }
+
+    /// Refuses the first snapshot of a volume where a disk has no free slot: after it, all writes to the volume would fail. What
+    /// deleted volumes have is free once it is needed.
+    pub(super) fn check_first_snapshot(&self, volume: &Volume, nodes: &[NodeStatus]) -> Result<()> {
+        let deleted = self.engine.map().deleted();
+        let gives_way = |node: &NodeStatus| {
+            deleted.iter().any(|volume| volume.nodes().iter().any(|n| n.0 == node.node))
+        };
+        let its = nodes.iter().filter(|node| volume.nodes().iter().any(|n| n.0 == node.node));
+        let mut full =
+            its.filter(|node| node.slots.is_some_and(|s| s.is_full()) && !gives_way(node));
+        match full.next() {
+            Some(node) if !volume.is_thin() => fail(format!(
+                "the disk of node {} has no free space, so all writes to volume '{}' would fail after its first snapshot; \
+                 shrink a volume, delete something, or add disks",
+                node.node, volume.name
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a warning to an answer about these volumes if little space is left for them.
+    pub(super) fn with_room_warning<'v>(
+        mut answer: Value,
+        volumes: impl IntoIterator<Item = &'v VolumeStatus>,
+        nodes: &[NodeStatus],
+    ) -> Value {
+        if let Some(warning) = volumes.into_iter().find_map(|volume| volume.room_warning(nodes)) {
+            answer["warning"] = json!(warning);
+        }
+        answer
     }
 
     /// The map with this volume in it must not reserve what thin volumes use.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_core::cluster::{Change, ClusterMap, PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
@@ -170,6 +170,14 @@ impl Commands<'_> {
         Wait::Kept(volume.id, why, ticket)
     }
 
+    /// The answer when a volume has been made or changed.
+    fn answer_of(&self, volume: &Volume) -> Value {
+        let nodes = status::nodes(self);
+        let its = status::of(self, volume, &nodes);
+        let answer = json!({ "volume": its });
+        ok(Self::with_room_warning(answer, [&its], &nodes))
+    }
+
     /// Goes on with what is done about a volume.
     pub(super) fn check_volume(&mut self, conn: usize, mut wait: Wait) -> Result<Outcome> {
         if self.engine.is_settled() && self.engine.originator(0).is_none() {
@@ -187,7 +195,7 @@ impl Commands<'_> {
                 if there.is_none_or(|v| v.size != volume.size || v.visible != volume.visible) {
                     return Err(overtaken());
                 }
-                Ok(Outcome::Answer(ok(json!({ "volume": status::volume(self, volume) }))))
+                Ok(Outcome::Answer(self.answer_of(volume)))
             }
             Wait::PolicySet(id, change, ticket) => {
                 if !self.is_made(ticket)? {
