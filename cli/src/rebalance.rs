@@ -148,9 +148,9 @@ fn stuck(nodes: &str, moved: u64, now: &Value) -> String {
     )
 }
 
-/// A table of the disks, as full as they are and as they will be.
+/// A table of the disks: how full they may become, where a thin volume counts as a whole, and how full after the moves.
 fn disks(plan: &Value) -> String {
-    let mut table = table(["node", "disk", "used", "full", "then used", "full"]);
+    let mut table = table(["node", "disk", "may become", "full", "after moves", "full"]);
     for disk in plan["disks"].as_array().into_iter().flatten() {
         let all = number(disk, "bytes");
         let percent = |used: u64| format!("{:.1} %", used as f64 * 100.0 / all.max(1) as f64);

@@ -40,6 +40,7 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
     let mut nodes = nodes(commands);
     let plan = plan_balance(engine.map(), 1);
     space::fill_in(&mut nodes, &engine.map().used(), &plan.before);
+    let balance = balance::evenness(engine.map(), &plan, &nodes);
     let scrubs = nodes.iter_mut().flat_map(|n| std::mem::take(&mut n.scrubs)).collect();
     let config = NodeConfig::default();
     Status {
@@ -59,7 +60,7 @@ pub(crate) fn status(commands: &mut Commands<'_>) -> Status {
         lanes: engine.tallies().iter().map(lane).collect(),
         nodes,
         scrubs,
-        balance: balance::evenness(engine.map(), &plan),
+        balance,
         settings: settings(engine.map()),
         cluster: engine.rule.together().map(|t| cluster(t, commands.peer_status)),
         host_warnings: doors::warnings(engine.map(), Clock::system().now()),
