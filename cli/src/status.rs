@@ -1,5 +1,7 @@
 //! `weft status`: how a running array is.
 
+mod check;
+
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -7,11 +9,11 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use weft_core::SECTOR;
-use weft_core::policy::time::in_words;
+use weft_core::policy::time::about;
 use weft_host::ControlRequest;
 use weft_host::status::{
-    AbsenceStatus, Detour, Evenness, Health, HostStatus, LaneStatus, LatencyStatus, LinkStatus,
-    NodeState, NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
+    AbsenceStatus, Detour, Evenness, HostStatus, LaneStatus, LatencyStatus, LinkStatus, NodeState,
+    NodeStatus, ScrubStatus, Status as ArrayStatus, Summary, VolumeStatus,
 };
 use weft_terminal::{align_right, bytes, folded, say, say_json, table, width, wrapped};
 
@@ -66,30 +68,13 @@ impl Status {
         }
     }
 
-    fn summary(&self) -> Result<Summary> {
-        let answer = self.target.connect()?.request(&ControlRequest::Status)?;
-        Ok(serde_json::from_value::<ArrayStatus>(answer)?.summary())
-    }
-
     fn check(&self) -> Result<ExitCode> {
-        let summary = self.summary().unwrap_or_else(|e| Summary {
-            health: Health::Failed,
-            reasons: vec![format!("{e:#}")],
-        });
+        let summary = check::summary(&self.target);
         match self.json {
             true => say_json(serde_json::to_value(&summary)?)?,
             false => say(worst(&summary, "(`weft status` lists them)"))?,
         }
-        Ok(ExitCode::from(exit_status(summary.health)))
-    }
-}
-
-/// As monitoring systems read it: well, a warning, critical.
-fn exit_status(health: Health) -> u8 {
-    match health {
-        Health::Healthy => 0,
-        Health::Degraded => 1,
-        Health::Failed => 2,
+        Ok(ExitCode::from(check::exit_status(summary.health)))
     }
 }
 
@@ -194,9 +179,14 @@ fn below(status: &ArrayStatus, summary: &Summary) -> String {
 /// How long requests to a volume took lately, in a line for each kind of which there were some.
 fn latency(volume: &VolumeStatus) -> Vec<String> {
     let Some(latency) = volume.latency else { return Vec::new() };
-    let all = [("reads", latency.reads), ("writes", latency.writes), ("flushes", latency.flushes)];
-    let line = |(what, of): (&str, Option<LatencyStatus>)| {
+    let all = [
+        (["read", "reads"], latency.reads),
+        (["write", "writes"], latency.writes),
+        (["flush", "flushes"], latency.flushes),
+    ];
+    let line = |(what, of): ([&str; 2], Option<LatencyStatus>)| {
         let of = of?;
+        let what = what[usize::from(of.requests != 1)];
         Some(format!(
             "volume {}: {} {what} here in the last 1 to 2 minutes: median {}, 99 % within {}, maximum {}",
             volume.name,
@@ -360,7 +350,7 @@ fn outlook(node: &NodeStatus) -> Option<String> {
         return Some(format!("node {n} is not given up: {why}"));
     }
     if let Some(left) = absence.and_then(|a| a.given_up_in_seconds) {
-        return Some(format!("node {n} is given up in {}", in_words(left)));
+        return Some(format!("node {n} is given up in {}", about(left)));
     }
     let why = node.why.as_ref().filter(|_| node.state == NodeState::Lost)?;
     Some(format!("node {n} is lost: {why}"))
@@ -368,10 +358,10 @@ fn outlook(node: &NodeStatus) -> Option<String> {
 
 /// For how long a node has been missed, and what is to become of it.
 fn absence(absence: &AbsenceStatus) -> String {
-    let down = in_words(absence.down_seconds);
+    let down = about(absence.down_seconds);
     match (&absence.hindrance, absence.given_up_in_seconds) {
         (Some(why), _) => format!("; for {down}; not given up: {why}"),
-        (None, Some(left)) => format!("; for {down}; given up in {}", in_words(left)),
+        (None, Some(left)) => format!("; for {down}; given up in {}", about(left)),
         (None, None) => format!("; for {down}"),
     }
 }
@@ -448,7 +438,7 @@ mod width;
 
 #[cfg(test)]
 mod tests {
-    use weft_host::status::VolumeLatency;
+    use weft_host::status::{Health, VolumeLatency};
 
     use super::*;
 
@@ -491,7 +481,7 @@ mod tests {
             ..Default::default()
         };
         for (absence, said) in
-            [(hindered, "for 10m; not given up: add a disk"), (due, "for 90s; given up in 510s")]
+            [(hindered, "for 10m; not given up: add a disk"), (due, "for 90s; given up in 9m")]
         {
             let missed = NodeStatus { absence: Some(absence), ..NodeStatus::default() };
             assert_eq!(state(&missed), format!("down; {said}"));
