@@ -159,8 +159,8 @@ pub enum HostError {
     /// may have happened.
     #[error("the volume's reservations have changed in the meantime")]
     Outdated,
-    /// A disk has no free slots for what a thin volume would have to take.
-    #[error("a disk of this thin volume is full; delete or discard something, or add disks")]
+    /// A disk has no free slots for what a thin volume would have to take, or its file system is full.
+    #[error("a disk has no free space for this write; `weft status` shows which, and what to do")]
     NoSpace,
     /// Another host has reserved the volume.
     #[error("another host has reserved the volume")]

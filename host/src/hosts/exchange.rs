@@ -249,8 +249,11 @@ impl Hosts {
         number: u64,
         result: Result<HostData, Failure>,
     ) {
+        let volume = self.connections.get(conn).and_then(|session| session.volume());
         if let Some(line) = self.connections.answer(conn, number, result) {
-            engine.log.warn(&line);
+            let volume = volume.and_then(|id| engine.map().volumes.get(&id));
+            let (about, line) = of_volume(volume.map(|v| v.name.as_str()), line);
+            self.complaints.say_of(Instant::now(), about, &line);
         }
     }
 
@@ -377,5 +380,27 @@ impl Hosts {
         {
             self.leave(engine, host, Leave::Unsaid);
         }
+    }
+}
+
+/// What the log says of a request of a volume that failed.
+fn of_volume(name: Option<&str>, line: String) -> (About, String) {
+    match name {
+        Some(name) => (About::volume(name), format!("volume '{name}': {line}")),
+        None => (About::default(), line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_failed_is_logged_with_its_volume() {
+        let line = || "a request of 10.0.0.9:4711 failed: it is full".to_string();
+        let (about, said) = of_volume(Some("data"), line());
+        assert_eq!(about, About::volume("data"));
+        assert_eq!(said, format!("volume 'data': {}", line()));
+        assert_eq!(of_volume(None, line()), (About::default(), line()));
     }
 }
