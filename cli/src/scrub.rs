@@ -14,6 +14,7 @@ use weft_terminal::{Counts, Stage, bytes, say, say_json};
 
 use crate::args::{self, Target};
 use crate::output::NO_THREAD;
+use crate::transfer::Stopped;
 
 /// How often one looks how far it is.
 const EVERY: Duration = Duration::from_millis(200);
@@ -68,9 +69,9 @@ fn rate(text: &str) -> Result<u64, String> {
 impl Scrub {
     /// Scrubs; fails if redundancy was not true, or could not be looked at.
     pub fn run(&self) -> Result<ExitCode> {
-        let mut answers = Vec::new();
+        let (stopped, mut answers) = (Stopped::by_signals(true)?, Vec::new());
         for volume in self.volumes()? {
-            let answer = self.scrub(&volume)?;
+            let answer = self.scrub(&volume, &stopped)?;
             if !self.json {
                 say(describe(&answer))?;
             }
@@ -99,7 +100,7 @@ impl Scrub {
     }
 
     /// Scrubs a volume or a snapshot.
-    fn scrub(&self, name: &str) -> Result<Value> {
+    fn scrub(&self, name: &str, stopped: &Stopped) -> Result<Value> {
         let rate = Some(self.rate.unwrap_or(SCRUB_RATE));
         let trust = self.trust.map(|t| match t {
             Trust::Data => Believed::Data,
@@ -108,6 +109,7 @@ impl Scrub {
         let (volume, from, suspect) = (name.to_string(), self.from, self.wrong);
         let request = ControlRequest::Scrub { volume, from, rate, trust, suspect };
         let (mut asks, mut watches) = (self.target.connect()?, self.target.connect()?);
+        let (hang_up, mut reached) = (asks.hang_up()?, from);
         let stage = Stage::new(format!("scrubbing {name}, stripes"), 0, Counts::Things);
         let answer = thread::scope(|scope| {
             let asking = move || asks.request(&request);
@@ -116,7 +118,11 @@ impl Scrub {
                 thread::sleep(EVERY);
                 // That there is nothing to be seen just now does not matter.
                 if let Ok(status) = watches.status() {
-                    show(name, &stage, &status);
+                    reached = show(name, &stage, &status).unwrap_or(reached);
+                }
+                if stopped.is_set() {
+                    hang_up.now();
+                    bail!(interrupted(name, from, reached));
                 }
             }
             anyhow::Ok(asked.join())
@@ -139,20 +145,32 @@ fn snapshots_of(volume: &str, all: Vec<VolumeStatus>) -> Vec<String> {
     found.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Shows how far the scrub of a volume is.
-fn show(volume: &str, stage: &Stage, status: &Status) {
+/// Stripes are verified in no strict order: of this many before the last, some may be missing.
+const ON_THE_WAY: u64 = 64;
+
+/// The progress of an interrupted scrub, and how to continue it.
+fn interrupted(volume: &str, from: u64, reached: u64) -> String {
+    let next = reached.saturating_sub(ON_THE_WAY).max(from);
+    format!(
+        "the scrub was interrupted at stripe {reached}; `weft scrub {volume} --from {next}` continues it"
+    )
+}
+
+/// Shows how far the scrub of a volume is. Returns the stripe that it has reached, if it is seen.
+fn show(volume: &str, stage: &Stage, status: &Status) -> Option<u64> {
     // Others may be asked of other processes.
     let here = status.cluster.as_ref().map(|c| &c.nodes);
     let ours = |s: &&ScrubStatus| {
         s.volume.as_deref() == Some(volume) && here.is_none_or(|n| n.contains(&s.node))
     };
-    let Some(scrub) = status.scrubs.iter().find(ours) else { return };
+    let scrub = status.scrubs.iter().find(ours)?;
     stage.bar().set_length(scrub.stripes);
     stage.at(scrub.done());
     stage.bar().set_message(format!(
         "{} rebuilt, {} wrong, {} unclear, {} skipped",
         scrub.rebuilt, scrub.mismatched, scrub.unclear, scrub.skipped
     ));
+    Some(scrub.done())
 }
 
 fn number(value: &Value, key: &str) -> u64 {
@@ -242,6 +260,16 @@ pub fn describe(answer: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interrupted_scrub_says_how_to_go_on() {
+        assert_eq!(
+            interrupted("v", 0, 1000),
+            "the scrub was interrupted at stripe 1000; `weft scrub v --from 936` continues it"
+        );
+        assert!(interrupted("v", 990, 1000).contains("--from 990`"));
+        assert!(interrupted("v", 0, 3).contains("--from 0`"));
+    }
 
     #[test]
     fn the_snapshots_of_a_volume_are_found_in_the_order_they_were_taken() {

@@ -38,6 +38,10 @@ pub trait Environment {
     fn disk_failed(&mut self, node: NodeId, why: String) -> Self::End;
     /// Something an operator should know.
     fn log(&mut self, node: NodeId, line: String);
+    /// Something on its disk is damaged, and what that means.
+    fn damaged(&mut self, node: NodeId, what: String) {
+        self.log(node, what);
+    }
     /// A transaction of this originator had to wait at the node.
     fn delayed(&mut self, node: NodeId, originator: NodeId);
 }
@@ -60,6 +64,7 @@ pub fn drive<E: Environment>(
             Output::Refused(why) => return Err(outside.disk_refused(node, why)),
             Output::DiskFailed(why) => return Err(outside.disk_failed(node, why)),
             Output::Log(line) => outside.log(node, line),
+            Output::Damaged(what) => outside.damaged(node, what),
             Output::Delayed(originator) => outside.delayed(node, originator),
         }
     }

@@ -85,6 +85,8 @@ pub enum Output {
     DiskFailed(String),
     /// Something an operator should know.
     Log(String),
+    /// Something on its disk is damaged, and what that means.
+    Damaged(String),
     /// A transaction of this originator had to wait here for another: for who counts that.
     Delayed(NodeId),
 }

@@ -86,7 +86,7 @@ impl Bench {
                 Output::Disk(request) => self.disk.push_back(request),
                 Output::Report(report) => self.reports.push(report),
                 Output::Reply(number, result) => self.replies.push((number, result)),
-                Output::Log(line) => self.logged.push(line),
+                Output::Log(line) | Output::Damaged(line) => self.logged.push(line),
                 _ => {}
             }
         }

@@ -216,6 +216,10 @@ impl Engine {
             Said::Log(node, line) => {
                 self.log.on(About::node(node.0.into())).info(&format!("node {}: {line}", node.0))
             }
+            Said::Damaged(node, what) => {
+                let text = format!("disk of node {}: {what}", node.0);
+                self.log.on(About::node(node.0.into())).warn(&text)
+            }
             Said::Copy(tag, result) if lives(tag.node, tag.life) => self.copy_ended(tag, result),
             Said::Report(n, life, report) if lives(n, life) => self.report_of(n, report),
             Said::Ready(n, life) if lives(n, life) => self.node_ready(n),

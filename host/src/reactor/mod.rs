@@ -58,7 +58,7 @@ use crate::error::{Error, Result};
 use crate::hosts::Hosts;
 use crate::lanes::Lanes;
 use crate::limits::Limits;
-use crate::log::{Log, Sparing};
+use crate::log::{About, Log, Sparing};
 use crate::polling::{self, BusyPolling, Polling};
 use crate::sessions::listen::Listen;
 use crate::slow_disk_timeout::SlowDiskTimeout;
@@ -344,7 +344,16 @@ impl Reactor {
         }
         let opened = self.acceptor.open(self.poller.registry());
         opened.map_err(|e| Error(format!("cannot wait for connections: {e}")))?;
-        self.listens().iter().for_each(|at| self.engine.log.info(&format!("listening at {at}")));
+        let exports = self.engine.exports();
+        for at in self.listens() {
+            self.engine.log.info(&format!("listening at {at}"));
+            if let Some(volume) = volume_at(at).filter(|name| exports.named(name).is_none()) {
+                let text = format!(
+                    "there is no volume '{volume}', so hosts are refused at {at} until it is created"
+                );
+                self.engine.log.on(About::volume(volume)).warn(&text);
+            }
+        }
         Ok(())
     }
 
@@ -417,5 +426,29 @@ impl Reactor {
             }
         }
         self.accept_all();
+    }
+}
+
+/// The volume that is named in the address of a listener.
+fn volume_at(uri: &str) -> Option<&str> {
+    let (_, place) = uri.split_once("+unix:///")?;
+    let (volume, _) = place.split_once("?socket=")?;
+    Some(volume).filter(|volume| !volume.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_name_a_volume() {
+        let volume = |listen: &str| {
+            let uri = listen.parse::<Listen>().unwrap().to_string();
+            volume_at(&uri).map(str::to_string)
+        };
+        assert_eq!(volume("vhost-user:/a/vm.sock=data@s").as_deref(), Some("data@s"));
+        assert_eq!(volume("vhost-user:/a/vm.sock"), None);
+        assert_eq!(volume("/a/nbd.sock"), None);
+        assert_eq!(volume("127.0.0.1:10809"), None);
     }
 }

@@ -187,7 +187,7 @@ impl Worker {
             }
             Event::Refused(why) => outbox.push(Output::Refused(why)),
             Event::Failed(why) => outbox.push(Output::DiskFailed(why)),
-            Event::Damaged(what) => outbox.log(format!("disk of {}: {what}", self.node)),
+            Event::Damaged(what) => outbox.push(Output::Damaged(what)),
             Event::Prepared(ts) => self.on_prepared(ts, outbox),
             Event::OutcomeSafe(list) => {
                 list.into_iter().for_each(|ts| self.on_outcome_safe(ts, outbox));

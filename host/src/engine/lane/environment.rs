@@ -72,6 +72,10 @@ impl Environment for Lane {
         self.said.push_back(Said::Log(node, line));
     }
 
+    fn damaged(&mut self, node: NodeId, what: String) {
+        self.said.push_back(Said::Damaged(node, what));
+    }
+
     /// Counted by the simulator only.
     fn delayed(&mut self, _: NodeId, _: NodeId) {}
 }

@@ -60,6 +60,8 @@ pub(crate) enum Said {
     Failed(usize, u64, String),
     /// To the operator.
     Log(NodeId, String),
+    /// Something on a node's disk is damaged.
+    Damaged(NodeId, String),
     /// An operation about the copies of the map has ended.
     Copy(Tag, DiskResult),
     /// The last operation of a node that is down has ended.
