@@ -1,11 +1,13 @@
 //! What several commands take: sizes, layouts, switches, addresses, the directory.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 use weft_core::layout::LayoutSpec;
 use weft_host::status::Status;
-use weft_host::{Control, LimitsInWords, parse_size};
+use weft_host::{Control, DiskQueue, Limits, LimitsInWords, parse_size};
 
 /// The running array to use.
 #[derive(Clone, Debug, Args)]
@@ -76,25 +78,25 @@ pub struct Common {
 #[derive(Clone, Debug, Args)]
 pub struct HostLimits {
     /// Maximum host connections per listening address [default: 1024]
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = count::<usize>, hide_short_help = true)]
     max_connections: Option<usize>,
     /// Maximum TCP connections from one machine [default: 256]
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = count::<usize>, hide_short_help = true)]
     max_connections_per_address: Option<usize>,
     /// Time limit for a host's handshake [default: 10s]
-    #[arg(long, value_name = "TIME", hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = handshake, hide_short_help = true)]
     handshake_timeout: Option<String>,
     /// Time limit to receive a request once it has begun [default: 1m]
-    #[arg(long, value_name = "TIME", hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = request, hide_short_help = true)]
     request_timeout: Option<String>,
     /// Memory for partly received requests, all hosts together [default: 256M]
-    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = incomplete, hide_short_help = true)]
     max_incomplete: Option<String>,
     /// Log requests slower than this, with a breakdown of the time; or never [default: 1s]
-    #[arg(long, value_name = "TIME", hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = slow, hide_short_help = true)]
     slow_requests: Option<String>,
     /// Memory for requests in progress and unsent replies of all hosts [default: a quarter of the machine's, 4G at most]
-    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = memory, hide_short_help = true)]
     memory: Option<String>,
 }
 
@@ -143,6 +145,68 @@ pub fn node(text: &str) -> Result<usize, String> {
     text.parse().map_err(|_| format!("'{text}' is not a node number; {why}"))
 }
 
+/// Reads a number of things, 1 or more.
+pub fn count<N: FromStr>(text: &str) -> Result<N, String> {
+    let number = text.parse::<u64>().ok().filter(|n| *n > 0).and_then(|_| text.parse().ok());
+    number.ok_or_else(|| format!("'{text}' is not a count; give a whole number from 1 on"))
+}
+
+/// Reads the address of a socket, whose host may be a name.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let like = || format!("'{text}' is not HOST:PORT; write it like 127.0.0.1:9810");
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    port.and_then(|port| port.parse::<u16>().ok()).ok_or_else(like)?;
+    let found = text.to_socket_addrs().map_err(|e| format!("{}: {e}", like()))?;
+    let found: Vec<SocketAddr> = found.collect();
+    // Those who ask by a number mean the older kind.
+    found.iter().find(|a| a.is_ipv4()).or(found.first()).copied().ok_or_else(like)
+}
+
+/// Reads the order of a disk's operations.
+pub fn queue(text: &str) -> Result<String, String> {
+    DiskQueue::new(Some(text), None).map(|_| text.to_string()).map_err(|e| without_key(&e))
+}
+
+/// Reads how many operations a disk is given at a time.
+pub fn queue_depth(text: &str) -> Result<u32, String> {
+    let depth = count(text)?;
+    DiskQueue::new(None, Some(depth)).map(|_| depth).map_err(|e| without_key(&e))
+}
+
+/// An error about a value, without the key that files have for it.
+fn without_key(error: &weft_host::Error) -> String {
+    error.0.split_once(": ").map_or(error.0.as_str(), |(_, why)| why).to_string()
+}
+
+/// Reads a limit on hosts. An error is reported by the option's name.
+fn limit(text: &str, said: impl Fn(String) -> LimitsInWords) -> Result<String, String> {
+    let checked = said(text.to_string()).over(Limits::default());
+    checked.map(|_| text.to_string()).map_err(|e| without_key(&e))
+}
+
+fn handshake(text: &str) -> Result<String, String> {
+    limit(text, |text| LimitsInWords { handshake: Some(text), ..LimitsInWords::default() })
+}
+
+fn request(text: &str) -> Result<String, String> {
+    limit(text, |text| LimitsInWords { request: Some(text), ..LimitsInWords::default() })
+}
+
+fn incomplete(text: &str) -> Result<String, String> {
+    limit(text, |text| LimitsInWords { incomplete: Some(text), ..LimitsInWords::default() })
+}
+
+fn slow(text: &str) -> Result<String, String> {
+    limit(text, |text| LimitsInWords { slow: Some(text), ..LimitsInWords::default() })
+}
+
+fn memory(text: &str) -> Result<String, String> {
+    limit(text, |text| LimitsInWords { memory: Some(text), ..LimitsInWords::default() })
+}
+
 /// Reads a size such as `64K`.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|e| e.to_string())
@@ -186,6 +250,8 @@ pub fn layout(text: &str) -> Result<LayoutSpec, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use weft_host::status::NodeStatus;
 
     use super::*;
@@ -209,6 +275,63 @@ mod tests {
         assert_eq!(said("7"), Ok(vec![7]));
         assert_eq!(said("b1"), Ok(vec![2]), "not what was replaced");
         assert_eq!(said("b7"), Err("no process is called 'b7'; there are: b0, b1".to_string()));
+    }
+
+    #[test]
+    fn counts_are_whole_numbers_from_1_on() {
+        assert_eq!(count::<usize>("5"), Ok(5));
+        assert_eq!(count::<NonZeroUsize>("5").map(NonZeroUsize::get), Ok(5));
+        for text in ["abc", "1.5", "0", "-1", "", "99999999999999999999"] {
+            let error = count::<u32>(text).unwrap_err();
+            assert_eq!(error, format!("'{text}' is not a count; give a whole number from 1 on"));
+        }
+        assert!(count::<u32>("4294967296").is_err());
+    }
+
+    #[test]
+    fn addresses_have_a_port_and_may_have_a_name() {
+        assert_eq!(address("127.0.0.1:9810"), Ok("127.0.0.1:9810".parse().unwrap()));
+        assert_eq!(address("[::1]:9810"), Ok("[::1]:9810".parse().unwrap()));
+        assert!(address("localhost:9810").unwrap().ip().is_loopback());
+        for text in ["127.0.0.1", ":9810", "a:b", "localhost:99999", ""] {
+            assert!(address(text).unwrap_err().contains("is not HOST:PORT"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_refused_by_the_name_of_its_option() {
+        #[derive(Debug, clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            limits: HostLimits,
+        }
+        let parse = |option: &str, value: &str| {
+            <Command as clap::Parser>::try_parse_from(["weft", option, value])
+        };
+        for (option, value, why) in [
+            ("--max-incomplete", "1K", "too little"),
+            ("--memory", "1K", "too little"),
+            ("--handshake-timeout", "5", "not a duration"),
+            ("--request-timeout", "0s", "cannot be 0s"),
+            ("--slow-requests", "1us", "or never"),
+            ("--max-connections", "0", "from 1 on"),
+        ] {
+            let error = parse(option, value).unwrap_err().to_string();
+            assert!(error.contains(option) && error.contains(why), "{error}");
+            assert!(!error.contains("incomplete: 1"), "{error}");
+        }
+        assert!(parse("--slow-requests", "never").is_ok());
+    }
+
+    #[test]
+    fn orders_of_a_queue_are_those_that_a_disk_can_have() {
+        assert_eq!(queue("sstf"), Ok("sstf".to_string()));
+        let known = "choose from fcfs, sstf, c-look";
+        assert!(queue("fifo").unwrap_err().contains(known), "{:?}", queue("fifo"));
+        assert!(queue("sptf").unwrap_err().contains(known));
+        assert_eq!(queue_depth("256"), Ok(256));
+        assert!(queue_depth("257").unwrap_err().contains("1 to 256"));
+        assert!(queue_depth("1.5").unwrap_err().contains("whole number"));
     }
 
     #[test]

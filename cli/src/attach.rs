@@ -52,16 +52,16 @@ pub struct Attach {
     #[command(flatten)]
     file: TokenFile,
     /// Admission address of the cluster, as printed by `weft cluster token`
-    #[arg(long)]
+    #[arg(long, value_parser = args::address)]
     at: Option<SocketAddr>,
     /// Unique name for this host, for the first run [default: host-PORT]
     #[arg(long, requires = "at")]
     name: Option<String>,
     /// Address at which the cluster's nodes reach this host, for the first run [default: a free port of its own address]
-    #[arg(long, requires = "at")]
+    #[arg(long, requires = "at", value_parser = args::address)]
     address: Option<SocketAddr>,
     /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = args::address)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     page: PageOptions,

@@ -1,4 +1,4 @@
-//! `weft node stop` and `weft node fail`: of one node, or of all nodes of a process.
+//! `weft node stop`, `fail`, `kill` and `start`: of one node, or of all nodes of a process.
 
 use std::thread;
 use std::time::Duration;
@@ -47,6 +47,48 @@ fn state(status: &Status, node: usize) -> Option<NodeState> {
     status.nodes.iter().find(|n| usize::from(n.node) == node).map(|n| n.state)
 }
 
+fn is_down(status: &Status, node: usize) -> bool {
+    use NodeState::{Down, Expected, Hung, Lost, Slow};
+    matches!(state(status, node), Some(Hung | Slow | Down | Lost | Expected))
+}
+
+/// Kills or starts them. If there are several, those that are down or up already are left out.
+pub fn act(whose: &Whose, action: NodeAction) -> Result<()> {
+    let mut control = whose.common.target.connect()?;
+    let status = control.status()?;
+    let mut nodes = whose.nodes(&status)?;
+    let starts = action == NodeAction::Start;
+    if nodes.len() > 1 {
+        nodes.retain(|n| is_down(&status, *n) == starts);
+        if nodes.is_empty() {
+            bail!("all its nodes are already {}", if starts { "up" } else { "down" });
+        }
+    }
+    let mut answer = Value::Null;
+    for (n, node) in nodes.iter().enumerate() {
+        let request = ControlRequest::Node { action, node: *node };
+        let asked = control.request(&request);
+        let verb = if starts { "started" } else { "killed" };
+        answer = match n {
+            0 => asked?,
+            n => asked.with_context(|| so_far(verb, &nodes[..n]))?,
+        };
+    }
+    report(whose, answer, &nodes, done(action, nodes.len()), "")
+}
+
+/// The words for the result.
+fn done(action: NodeAction, nodes: usize) -> &'static str {
+    match (action, nodes) {
+        (NodeAction::Kill, 1) => "was killed",
+        (NodeAction::Kill, _) => "were killed",
+        (NodeAction::Start, 1) => "is up again",
+        (NodeAction::Start, _) => "are up again",
+        (NodeAction::Stop, 1) => "has stopped",
+        (NodeAction::Stop, _) => "have stopped",
+    }
+}
+
 /// Says what was done to nodes.
 fn report(whose: &Whose, mut answer: Value, nodes: &[usize], done: &str, more: &str) -> Result<()> {
     if whose.common.json {
@@ -55,8 +97,7 @@ fn report(whose: &Whose, mut answer: Value, nodes: &[usize], done: &str, more: &
         }
         return say_json(answer);
     }
-    let have = if nodes.len() == 1 { "has" } else { "have" };
-    say(format!("{} {have} {done} ({}){more}", numbered(nodes), map_of(&answer)))
+    say(format!("{} {done} ({}){more}", numbered(nodes), map_of(&answer)))
 }
 
 impl Stop {
@@ -66,19 +107,7 @@ impl Stop {
         let status = control.status()?;
         let mut nodes = self.whose.nodes(&status)?;
         if nodes.len() > 1 {
-            let is_down = |n: &usize| {
-                matches!(
-                    state(&status, *n),
-                    Some(
-                        NodeState::Hung
-                            | NodeState::Slow
-                            | NodeState::Down
-                            | NodeState::Lost
-                            | NodeState::Expected
-                    )
-                )
-            };
-            nodes.retain(|n| !is_down(n));
+            nodes.retain(|n| !is_down(&status, *n));
             if nodes.is_empty() {
                 bail!("all its nodes are already down");
             }
@@ -92,7 +121,8 @@ impl Stop {
             leaving::trust(&mut control, node)?;
         }
         let left = left.map(|left| format!("; {left}: hosts wait for it until the node is back"));
-        report(&self.whose, stopped?, &nodes, "stopped", &left.unwrap_or_default())
+        let done = done(NodeAction::Stop, nodes.len());
+        report(&self.whose, stopped?, &nodes, done, &left.unwrap_or_default())
     }
 
     fn stop(
@@ -154,7 +184,8 @@ impl Fail {
         stage.done(format!("{} given up", nodes.len()));
         let more = "; their content is rebuilt on disks with enough free space; 'weft status \
                     --watch' shows the progress";
-        report(&self.whose, answer, &nodes, "been given up", more)
+        let done = if nodes.len() == 1 { "has been given up" } else { "have been given up" };
+        report(&self.whose, answer, &nodes, done, more)
     }
 
     /// Gives one up, as soon as that can be borne, if it can be when all is rebuilt.
@@ -177,6 +208,12 @@ fn is_rebuilding(status: &Status) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_become_of_nodes_agrees_with_how_many_there_are() {
+        assert_eq!(done(NodeAction::Kill, 1), "was killed");
+        assert_eq!(done(NodeAction::Start, 3), "are up again");
+    }
 
     #[test]
     fn what_was_done_before_is_said() {

@@ -74,7 +74,7 @@ pub struct Check {
     #[arg(long, default_value_t = 2, value_name = "SECONDS", requires = "real", value_parser = clap::value_parser!(u64).range(..=60))]
     slack: u64,
     /// Seeds to run in parallel [default: one per core]
-    #[arg(long)]
+    #[arg(long, value_parser = args::count::<NonZeroUsize>)]
     jobs: Option<NonZeroUsize>,
     /// Host operations per phase of a run
     #[arg(long, default_value_t = Options::default().operations, value_parser = clap::value_parser!(u32).range(1..))]

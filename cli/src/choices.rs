@@ -244,7 +244,7 @@ mod tests {
         for (line, why) in [
             ("--set redundancy", "it is not KEY=VALUE; write it like redundancy=deferred"),
             ("--set redundency=never", "did you mean redundancy?"),
-            ("--set lost_wait=never", "did you mean lost-wait?"),
+            ("--set lost_wiat=never", "did you mean lost-wait?"),
             ("--set redundancy=sometimes", "sometimes"),
             ("--set commit=late --set commit=late", "commit is given twice; give it once"),
             ("--set commit=late --commit late", "commit is given twice; give it once"),

@@ -16,7 +16,7 @@ use weft_host::{
 };
 use weft_terminal::{say, say_json};
 
-use crate::args::{Common, numbered};
+use crate::args::{self, Common, numbered};
 use crate::output::say_cut_off;
 use crate::rebalance::Rebalance;
 use crate::replace::Replace;
@@ -117,7 +117,7 @@ pub struct Join {
     #[command(flatten)]
     file: TokenFile,
     /// Admission address of the cluster, as printed by `weft cluster token`
-    #[arg(long, required_unless_present = "certificate")]
+    #[arg(long, required_unless_present = "certificate", value_parser = args::address)]
     at: Option<SocketAddr>,
     /// Certificate from `weft cluster certify` for this node's request
     #[arg(long, conflicts_with_all = ["token", "token_file", "at"])]

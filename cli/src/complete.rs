@@ -178,7 +178,7 @@ mod tests {
             ("volume import d", "db"),
             ("mirror vm", "vm1 vm2"),
             ("scrub ", "vm1 vm2 db"),
-            ("node kill ", "0 12"),
+            ("node kill ", "0 12 box1"),
             ("disk drain --no-wait 1", "12"),
             ("node stop ", "0 12 box1"),
             ("disk clear 1", "12"),

@@ -6,13 +6,12 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use serde_json::Value;
 use weft_host::status::NodeStatus;
 use weft_host::{Array, Configuration, ControlRequest, Home, NodeAction};
 use weft_terminal::{align_right, folded, say, say_json, table, width, wrapped};
 
-use crate::args::{self, Common};
-use crate::boxes::{Fail, Stop};
+use crate::args::{self, Common, Whose};
+use crate::boxes::{self, Fail, Stop};
 use crate::disk::Drain;
 use crate::logging::Logging;
 use crate::notify;
@@ -46,10 +45,10 @@ pub enum Action {
     Stop(Stop),
     /// Declare the disk of a node, or all disks of a process, lost, and rebuild their content on others: `weft disk fail` for a whole machine
     Fail(Fail),
-    /// Kill a node at once, like a crash of its process
-    Kill(Which),
-    /// Start a node on its old disk; it catches up automatically
-    Start(Which),
+    /// Kill a node, or all nodes of a process, at once, like a crash of the process
+    Kill(Whose),
+    /// Start a node, or all nodes of a process, on the old disks; they catch up automatically
+    Start(Whose),
     /// Move the content of a node, or of all nodes of a process, to others online: the same as `weft disk drain`
     Drain(Drain),
     /// Remove a lost or drained node with no content from the cluster permanently
@@ -100,32 +99,26 @@ impl Node {
 
 impl Action {
     fn run(&self) -> Result<()> {
-        let (which, request, done) = match self {
-            Action::List(common) => return list(common),
-            Action::Drain(drain) => return drain.run().map(drop),
-            Action::Stop(stop) => return stop.run(),
-            Action::Fail(fail) => return fail.run(),
-            Action::Kill(w) => (w, w.act(NodeAction::Kill), "was killed"),
-            Action::Start(w) => (w, w.act(NodeAction::Start), "is up again"),
-            Action::Remove(w) => {
-                (w, ControlRequest::NodeRemove { node: w.node }, "has left the cluster")
-            }
-        };
-        let answer = which.common.target.connect()?.request(&request)?;
-        which.say(answer, done)
+        match self {
+            Action::List(common) => list(common),
+            Action::Drain(drain) => drain.run().map(drop),
+            Action::Stop(stop) => stop.run(),
+            Action::Fail(fail) => fail.run(),
+            Action::Kill(whose) => boxes::act(whose, NodeAction::Kill),
+            Action::Start(whose) => boxes::act(whose, NodeAction::Start),
+            Action::Remove(which) => which.remove(),
+        }
     }
 }
 
 impl Which {
-    fn say(&self, answer: Value, done: &str) -> Result<()> {
+    fn remove(&self) -> Result<()> {
+        let request = ControlRequest::NodeRemove { node: self.node };
+        let answer = self.common.target.connect()?.request(&request)?;
         if self.common.json {
             return say_json(answer);
         }
-        say(format!("node {} {done} ({})", self.node, map_of(&answer)))
-    }
-
-    fn act(&self, action: NodeAction) -> ControlRequest {
-        ControlRequest::Node { action, node: self.node }
+        say(format!("node {} has left the cluster ({})", self.node, map_of(&answer)))
     }
 }
 

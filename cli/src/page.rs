@@ -14,7 +14,7 @@ use crate::args;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct PageOptions {
     /// Serve a status page for browsers at http://HOST:PORT/, for the users of `weft user` [default: off]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = args::address)]
     page: Option<SocketAddr>,
     /// PEM file with a certificate and its chain, to serve the page over TLS; required beyond loopback
     #[arg(

@@ -8,7 +8,7 @@ use serde_json::json;
 use weft_host::{Configuration, JoinToken, replace};
 use weft_terminal::{say, say_json};
 
-use crate::args::numbered;
+use crate::args::{self, numbered};
 use crate::token::{self, TokenFile, VARIABLE};
 
 /// The lost process and its replacement.
@@ -25,7 +25,7 @@ pub struct Replace {
     #[command(flatten)]
     file: TokenFile,
     /// Admission address of the cluster, as printed by `weft cluster token`
-    #[arg(long)]
+    #[arg(long, value_parser = args::address)]
     at: SocketAddr,
     /// Use the disks even if they are not empty; their content is lost
     #[arg(long)]

@@ -32,16 +32,16 @@ pub struct Up {
     #[arg(long, env = "WEFT_DIR", default_value = "./weft-data")]
     dir: PathBuf,
     /// Number of nodes, each with one disk [default: 5]
-    #[arg(long)]
+    #[arg(long, value_parser = args::count::<usize>)]
     nodes: Option<usize>,
     /// Size of each disk [default: 1G]
     #[arg(long, value_parser = args::size)]
     disk_size: Option<u64>,
     /// Order of a disk's operations: fcfs, sstf or c-look [default: fcfs, or the array's value]
-    #[arg(long, value_name = "ORDER", hide_short_help = true)]
+    #[arg(long, value_name = "ORDER", value_parser = args::queue, hide_short_help = true)]
     queue: Option<String>,
     /// Operations in flight per disk, 1 to 256 [default: 256, or 2 in an order other than fcfs]
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = args::queue_depth, hide_short_help = true)]
     queue_depth: Option<u32>,
     /// Volume; may be repeated; SIZE 'all' takes all free space [default: vol0:all]
     #[arg(long, value_name = "NAME:SIZE", value_parser = args::volume)]
@@ -80,7 +80,7 @@ pub struct Up {
     #[arg(long, value_name = "TIME|never", hide_short_help = true)]
     slow_disk_timeout: Option<SlowDiskTimeout>,
     /// Serve OpenMetrics for Prometheus at http://HOST:PORT/metrics [default: off]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = args::address)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     page: PageOptions,

@@ -55,6 +55,14 @@ pub(crate) fn change(
             CHOICES.iter().filter(|c| settable(c)).map(|c| format!("{}=...", c.key)).collect();
         return fail(format!("give a setting: {}", keys.join(", ")));
     }
+    let chosen = set.keys().filter_map(|key| policy::choice(key)).find(|choice| !choice.in_use);
+    if let Some(choice) = chosen {
+        return fail(format!(
+            "{} is chosen at creation; copy the volume to a new one with another value (`weft volume create`, `weft volume \
+             copy`)",
+            choice.key
+        ));
+    }
     let settings = policy::settings(set, |c| c.in_use).map_err(refused)?;
     let range = range.map(|(offset, len)| Range { offset, len });
     Ok(PolicyChange { settings, unordered_sharing: force, range })
@@ -129,6 +137,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_chosen_at_creation_says_so() {
+        let set = |key: &str| change(&[(key.to_string(), "off".to_string())].into(), false, None);
+        let refused = set("journal").unwrap_err().0;
+        assert!(refused.starts_with("journal is chosen at creation; copy the volume"), "{refused}");
+        assert!(set("journals").unwrap_err().0.contains("cannot be set; choose from"));
+    }
+
+    #[test]
     fn what_is_written_down_is_read_back() {
         assert_eq!(PolicyEntry::of(&Policy::default()), None);
         for policy in policies() {
@@ -177,7 +193,7 @@ mod tests {
                 assert_eq!(set(choice.key, word).unwrap(), to);
             }
         }
-        assert!(set("journal", "off").unwrap_err().0.contains("choose from strategy"));
+        assert!(set("layout", "raid6").unwrap_err().0.contains("choose from strategy"));
         let nothing = change(&BTreeMap::new(), true, None).unwrap_err().0;
         assert!(
             nothing.contains("give a setting") && nothing.contains("calculator=..."),

@@ -19,6 +19,8 @@ use weft_sim::paper::{
 };
 use weft_terminal::{align_right, say, table};
 
+use crate::args;
+
 /// Repeat the evaluation of a paper.
 #[derive(Debug, Subcommand)]
 pub enum Paper {
@@ -44,7 +46,7 @@ pub struct Options {
     #[arg(long)]
     quick: bool,
     /// Simulations to run in parallel [default: one per core]
-    #[arg(long)]
+    #[arg(long, value_parser = args::count::<NonZeroUsize>)]
     jobs: Option<NonZeroUsize>,
     /// Also write results.json, results.csv, a plot of each figure and report.html to this directory
     #[arg(long)]

@@ -27,7 +27,6 @@ impl Set {
             "layout" | "stripe-unit" | "apart" => {
                 format!("{key} is chosen when a volume is created, and cannot change")
             }
-            // Keys are written with dashes here, and with underscores in files.
             key => {
                 let keys = CHOICES.iter().filter(|c| c.in_use).map(|c| c.key);
                 format!("did you mean {}?", most_like(&key.replace('_', "-"), keys)?)
@@ -53,7 +52,8 @@ mod tests {
             ("name=x", "no; `weft volume rename db x` changes the name"),
             ("layout=raid6", "no; layout is chosen when a volume is created, and cannot change"),
             ("comit=late", "no; did you mean commit?"),
-            ("lost_wait=1m", "no; did you mean lost-wait?"),
+            ("lost_wait=1m", "no"),
+            ("lost_wiat=1m", "no; did you mean lost-wait?"),
             ("commit=maybe", "no"),
             ("entirely-different=1", "no"),
         ] {

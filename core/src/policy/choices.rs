@@ -389,19 +389,21 @@ fn lost_wait(word: &str) -> Result<Nanos, PolicyError> {
 
 /// The choice of this key, or of what was its key once.
 pub fn choice(key: &str) -> Option<&'static Choice> {
-    CHOICES.iter().find(|c| c.key == key || c.old_key() == Some(key))
+    let key = key.replace('_', "-");
+    CHOICES.iter().find(|c| c.key == key || c.old_key() == Some(&key))
 }
 
 /// Choices that had another key once, which files may have and commands take.
 const OLD_KEYS: [(&str, &str); 1] = [("parity-at", "calculator")];
 
-/// The words by the keys of today.
+/// The words by the keys of today. Files and JSON have `_` in them where commands have `-`, and either is taken.
 fn by_key(set: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, PolicyError> {
-    let mut out = set.clone();
-    for (old, key) in OLD_KEYS {
-        let Some(word) = out.remove(old) else { continue };
-        if out.insert(key.to_string(), word).is_some() {
-            return Err(PolicyError::Twice(old, key));
+    let mut out = BTreeMap::new();
+    for (given, word) in set {
+        let known = choice(given);
+        let key = known.map_or(given.as_str(), |known| known.key);
+        if let (Some(_), Some(known)) = (out.insert(key.to_string(), word.clone()), known) {
+            return Err(PolicyError::Twice(known.old_key().unwrap_or(known.key), known.key));
         }
     }
     Ok(out)

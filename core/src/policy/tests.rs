@@ -224,3 +224,18 @@ fn what_does_not_go_together_is_refused_with_what_would_do() {
         [1, 1, 0]
     );
 }
+
+#[test]
+fn keys_have_dashes_or_underscores() {
+    let set = |keys: &[&str]| {
+        let words = keys.iter().map(|key| (key.to_string(), "5m".to_string()));
+        settings(&words.collect(), |_| true)
+    };
+    let expected = choice("lost-wait").unwrap().parse("5m").unwrap();
+    assert_eq!(set(&["lost_wait"]), Ok(vec![expected]));
+    assert_eq!(set(&["lost-wait"]), Ok(vec![expected]));
+    let twice = PolicyError::Twice("lost-wait", "lost-wait");
+    assert_eq!(set(&["lost-wait", "lost_wait"]), Err(twice));
+    assert_eq!(choice("parity_at").map(|c| c.key), Some("calculator"));
+    assert!(set(&["lost wait"]).is_err());
+}

@@ -143,7 +143,9 @@ impl State {
     /// Refuses what contradicts the array that is there.
     pub fn check(&self, spec: &Spec) -> Result<()> {
         let there = self.content.map.nodes.len();
-        differ("nodes", spec.nodes, there, |n| n.to_string())?;
+        if let Some(asked) = spec.nodes.filter(|asked| *asked != there) {
+            return fail(format!("the array has {there} nodes, not {asked}; {OTHERWISE}"));
+        }
         differ("disks of", spec.disk_size, self.content.disk_size, |s| Size(*s).to_string())?;
         let mut compared = Vec::new();
         for (name, size) in &spec.volumes {
@@ -268,6 +270,9 @@ fn check_volume(volume: &Volume, spec: &Spec) -> Result<()> {
     Ok(())
 }
 
+/// What to do where an option contradicts the array.
+const OTHERWISE: &str = "omit the option, or create a new array in another directory";
+
 fn differ<T: PartialEq>(
     what: &str,
     asked: Option<T>,
@@ -276,7 +281,7 @@ fn differ<T: PartialEq>(
 ) -> Result<()> {
     match asked {
         Some(asked) if asked != there => fail(format!(
-            "the array has {what} {}, not {}; omit the option, or create a new array in another directory",
+            "the array has {what} {}, not {}; {OTHERWISE}",
             show(&there),
             show(&asked)
         )),

@@ -199,7 +199,7 @@ fn contradictions_name_both_values() {
     let state = State::create(dir.path(), &small()).unwrap();
     assert_eq!(state.check(&small()), Ok(()));
     let cases: [(Spec, &[&str]); 7] = [
-        (Spec { nodes: Some(4), ..Spec::default() }, &["nodes 5", "not 4"]),
+        (Spec { nodes: Some(4), ..Spec::default() }, &["has 5 nodes, not 4;"]),
         (Spec { disk_size: Some(1 << 30), ..Spec::default() }, &["16MiB", "1GiB"]),
         (Spec { layout: "raid6".parse().ok(), ..Spec::default() }, &["raid5", "raid6"]),
         (Spec { stripe_unit: Some(4096), ..Spec::default() }, &["64KiB", "4KiB"]),

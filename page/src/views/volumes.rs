@@ -249,7 +249,7 @@ fn choices(of: &VolumeStatus) -> Markup {
                         tr { th scope="row" { "layout" } td { (of.layout) } }
                         tr { th scope="row" { "stripe unit" } td { (words::bytes(of.stripe_unit)) } }
                         tr { th scope="row" { "kept apart by" } td { (of.apart) } }
-                        @for (name, value) in &of.policy { tr { th scope="row" { (name) } td { (value) } } }
+                        @for (name, value) in &of.policy { tr { th scope="row" { (name.replace('_', "-")) } td { (value) } } }
                     }
                 }
             }))

@@ -228,7 +228,11 @@ fn what_is_wrong_is_named() {
             "less than",
         ),
         ("dir = 'state'", "dir = 'state'\nqueue = 'satf'", "queue: satf needs the platter"),
-        ("dir = 'state'", "dir = 'state'\nqueue = 'elevator'", "'elevator' is not an order"),
+        (
+            "dir = 'state'",
+            "dir = 'state'\nqueue = 'elevator'",
+            "'elevator' is not an order of disks; choose from fcfs, sstf",
+        ),
         ("dir = 'state'", "dir = 'state'\nqueue_depth = 1000", "queue_depth: 1000 operations"),
         ("dir = 'state'", "dir = 'state'\nrebuild_ceiling = 'fast'", "rebuild_ceiling: 'fast'"),
         ("[labels]", "[limits]\nhandshake = '0s'\n[labels]", "limits: handshake cannot be 0s"),

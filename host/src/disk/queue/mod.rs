@@ -54,11 +54,12 @@ impl DiskQueue {
     /// # Errors
     /// If there is no such order or depth, with those that there are.
     pub fn new(policy: Option<&str>, depth: Option<u32>) -> Result<DiskQueue> {
-        let policy = policy.map_or(Ok(Policy::Fcfs), |name| {
-            name.parse::<Policy>().map_err(|e| Error(format!("queue: {e}")))
-        })?;
+        let names = POSSIBLE.map(Policy::name).join(", ");
+        let unknown =
+            |name| Error(format!("queue: '{name}' is not an order of disks; choose from {names}"));
+        let policy =
+            policy.map_or(Ok(Policy::Fcfs), |name| name.parse().map_err(|_| unknown(name)))?;
         if !POSSIBLE.contains(&policy) {
-            let names = POSSIBLE.map(Policy::name).join(", ");
             return fail(format!(
                 "queue: {} needs the platter's position, which disks do not report; choose from \
                  {names}",
