@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{ArgGroup, Args};
 use serde_json::json;
 use weft_core::policy::time::about;
+use weft_host::ControlRequest;
 use weft_host::status::{
     PredictedDisk, PredictedMode, PredictedRebuild, PredictedVolume, Prediction,
 };
@@ -29,7 +30,7 @@ impl WhatIf {
     /// Asks, and prints the prediction.
     pub fn run(&self) -> Result<()> {
         let mut control = self.common.target.connect()?;
-        let question = control.status()?.what_if(&self.lose, &self.add)?;
+        let question = ControlRequest::what_if(&control.status()?, &self.lose, &self.add)?;
         let prediction = control.predict(&question)?;
         match self.common.json {
             true => say_json(json!(prediction)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use weft_host::status::Status;
-use weft_host::{About, Level, Log, Result, Sparing};
+use weft_host::{About, ControlRequest, Level, Log, Result, Sparing};
 use weft_net::identity::Identity;
 
 use crate::actions::{Action, Actions, Actor};
@@ -295,7 +295,7 @@ impl Site {
         let (lost, added) = (list(lose), list(add));
         let is_asked = !lost.is_empty() || !added.is_empty();
         let predict = || {
-            let question = status.what_if(&lost, &added)?;
+            let question = ControlRequest::what_if(status, &lost, &added)?;
             self.asker.predict(&question)
         };
         let prediction = is_asked.then(|| predict().map_err(|e| e.0));

@@ -5,15 +5,15 @@ use crate::error::{Result, fail};
 use crate::size::parse_size;
 use crate::status::Status;
 
-impl Status {
+impl ControlRequest {
     /// The request for a prediction: nodes or processes that would be lost, and disks that would be there before, as `16T`
     /// or `16T@box3`.
     ///
     /// # Errors
     /// If no process has such a name, or a disk is not described so.
-    pub fn what_if(&self, lose: &[String], add: &[String]) -> Result<ControlRequest> {
+    pub fn what_if(status: &Status, lose: &[String], add: &[String]) -> Result<ControlRequest> {
         let mut lost = Vec::new();
-        for node in lose.iter().map(|whose| self.nodes_of(whose)) {
+        for node in lose.iter().map(|whose| status.nodes_of(whose)) {
             for node in node? {
                 match u16::try_from(node) {
                     Ok(node) => lost.push(node),
@@ -21,19 +21,19 @@ impl Status {
                 }
             }
         }
-        let added = add.iter().map(|text| self.added_disk(text)).collect::<Result<_>>()?;
+        let added = add.iter().map(|text| added_disk(status, text)).collect::<Result<_>>()?;
         Ok(ControlRequest::WhatIf { lost, added })
     }
+}
 
-    fn added_disk(&self, text: &str) -> Result<NewDiskOf> {
-        let (size, whose) = match text.split_once('@') {
-            Some((size, whose)) => (size, Some(whose)),
-            None => (text, None),
-        };
-        let bytes = parse_size(size)?;
-        let process = whose.map(|whose| self.nodes_of(whose)).transpose()?;
-        Ok(NewDiskOf { process: process.map(|nodes| nodes[0] as u16), bytes })
-    }
+fn added_disk(status: &Status, text: &str) -> Result<NewDiskOf> {
+    let (size, whose) = match text.split_once('@') {
+        Some((size, whose)) => (size, Some(whose)),
+        None => (text, None),
+    };
+    let bytes = parse_size(size)?;
+    let process = whose.map(|whose| status.nodes_of(whose)).transpose()?;
+    Ok(NewDiskOf { process: process.map(|nodes| nodes[0] as u16), bytes })
 }
 
 #[cfg(test)]
@@ -52,7 +52,8 @@ mod tests {
         let nodes = vec![node(0, "b0"), node(1, "b0"), node(2, "b1")];
         let status = Status { nodes, ..Status::default() };
         let text = |all: &[&str]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let asked = |lose: &[&str], add: &[&str]| status.what_if(&text(lose), &text(add));
+        let asked =
+            |lose: &[&str], add: &[&str]| ControlRequest::what_if(&status, &text(lose), &text(add));
         let ControlRequest::WhatIf { lost, added } = asked(&["b0", "2"], &["1G", "2G@b1"]).unwrap()
         else {
             panic!("another request")
