@@ -298,3 +298,30 @@ impl Engine {
         due.chain(self.rule.next_due()).chain(drains.then_some(LOOK_AGAIN)).chain(disks).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use weft_core::units::NodeId;
+
+    use super::*;
+    use crate::engine::Rule;
+    use crate::log::{Level, Log};
+    use crate::spec::Spec;
+    use crate::state::State;
+
+    #[test]
+    fn damage_is_a_warning_that_names_the_disk_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = Spec { disk_size: Some(16 << 20), ..Spec::default() };
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = lines.clone();
+        let log = Log::new(move |level, line| kept.lock().unwrap().push((level, line.to_string())));
+        let state = State::open(dir.path(), &spec).unwrap();
+        let mut engine = Engine::new(Rule::alone(state), log).unwrap();
+        engine.heard(Said::Damaged(NodeId(3), "page 0 is damaged".to_string()));
+        let said = lines.lock().unwrap().pop();
+        assert_eq!(said, Some((Level::Warning, "disk of node 3: page 0 is damaged".to_string())));
+    }
+}
