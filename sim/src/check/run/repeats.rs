@@ -196,6 +196,7 @@ impl Run {
     pub(super) fn may_stay_unknown(&self, n: usize, pieces: &std::ops::Range<u32>) -> bool {
         let excused = self.exposes
             || self.beyond
+            || self.lacks_a_disk()
             || self.clients[n].knows_no_time()
             || self.repeating.as_ref().is_some_and(|r| r.remembered < MANY);
         let own = || pieces.clone().filter_map(|piece| self.ops.get(&piece));
@@ -206,6 +207,14 @@ impl Run {
         let mut others = self.ops.values().filter(|op| op.did.writes() && !pieces.contains(&op.id));
         let asked_after = self.may_be_unknown(n) || self.may_be_in_doubt(n);
         asked_after && (excused || others.any(|op| own().any(|own| meets(op, own))))
+    }
+
+    /// Whether a disk of the volume is away, perhaps with the only content that tells: parity that was rebuilt since has later
+    /// versions.
+    fn lacks_a_disk(&self) -> bool {
+        let map = self.world.map();
+        let volume = map.volumes.get(&VOLUME);
+        volume.is_some_and(|v| v.nodes().iter().any(|node| !map.is_up(*node)))
     }
 
     /// All power goes at some time in a phase, and the disk of this node is replaced by a copy of itself.

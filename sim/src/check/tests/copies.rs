@@ -12,7 +12,7 @@ fn broken_rules_of_copies_are_found() {
         (Bug::FoldsWhatIsGone, 3),
         (Bug::FoldsTooEarly, 155),
         (Bug::KeepsMissedCopies, 172),
-        (Bug::ShowsBesideCopies, 45),
+        (Bug::ShowsBesideCopies, 249),
         (Bug::LeavesCopies, 1),
         (Bug::Store(StoreBug::DropsCopiesEarly), 11),
     ];
