@@ -183,7 +183,7 @@ for path in ["/", "/volumes"]:
 # A page of all nodes, and one of a process of its own by its configuration, which also has the process's certificate.
 cluster() {
     export PORT=$(port)
-    up cluster "$T/cluster" --processes --nodes 3 --disk-size 64M --page 127.0.0.1:$PORT
+    up cluster "$T/cluster" --processes --nodes 3 --disk-size 64M --volume vol0:32M --page 127.0.0.1:$PORT
     weft user add ann --role act --file "$T/password" --dir "$T/cluster" >/dev/null
     py '
 cookie = log_in("ann")
