@@ -617,7 +617,7 @@ left_restorable() {
 outvoted() {
     local n
     for n in 1 2; do weft node kill $n --dir "$T/state0"; done
-    wait_until says 3 'have failed; missing: .*node 1 (n1, down; .*node 2 (n2, down; '
+    wait_until says 3 'failed; missing: .*node 1 (n1, down; .*node 2 (n2, down; '
     for n in 1 2; do weft node start $n --dir "$T/state0"; done
     wait_until mode_is 3 fault-free
     for n in 1 2; do kill -9 "$(cat "$T/pid$n")"; done

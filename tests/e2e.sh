@@ -1171,7 +1171,7 @@ two_killed() {
     fails qemu-io -f raw -c 'read 0 4M' "$URI"
     nbdinfo --size "$URI"
     weft status | tee "$T/status"
-    grep -q 'have failed; .*lost-wait: 0s' "$T/status"
+    grep -q 'failed; .*lost-wait: 0s' "$T/status"
     # Who waits for the nodes does not notice that they were away.
     weft volume set vol0 lost-wait=5m | grep -c 'lost-wait: 5m'
     qemu-io -f raw -c 'write -P 0x68 24M 4M' -c 'read -P 0x68 24M 4M' "$URI" >"$T/waited" & local waits=$!
