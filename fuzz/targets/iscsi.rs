@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use weft_front::iscsi::reservation::{Kind, Outcome, Registrant, State};
+use weft_front::iscsi::reservation::{Held, Kind, Outcome, Registrant, State};
 use weft_front::iscsi::{
     Algorithm, Challenge, Chap, Claim, Event, Failure, Gate, Op, Piece, Port, Refusal, Reply,
     Request, Server, Target, Unit,
@@ -31,6 +31,7 @@ fn unit() -> Unit {
         write_cache: true,
         id: 7,
         short_id: 7,
+        held: Held::Nobody,
     }
 }
 
