@@ -3,7 +3,7 @@
 //! Both are worked out on a copy of the map, by the rules by which the authority itself gives columns to other disks
 //! ([`super::moves`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::balance::{self, Fullness};
@@ -156,13 +156,6 @@ fn rebuilt(before: &ClusterMap, after: &ClusterMap) -> Vec<Rebuilt> {
         moved.map(one).collect::<Vec<_>>()
     };
     before.volumes.values().zip(after.volumes.values()).flat_map(of).collect()
-}
-
-/// Sectors that would be rebuilt on each disk.
-pub fn sectors_on(rebuilt: &[Rebuilt]) -> BTreeMap<NodeId, u64> {
-    let mut sectors = BTreeMap::new();
-    rebuilt.iter().for_each(|r| *sectors.entry(r.to).or_default() += r.sectors);
-    sectors
 }
 
 #[cfg(test)]

@@ -119,10 +119,7 @@ fn an_attempt_without_a_name_that_nobody_has_a_say_in_is_asked_after() {
     let mut bench = Bench::new();
     let data = Buffer::Length(UNIT as usize);
     bench.handle(Input::Host(1, VOLUME, HostOp::Write(0, data)));
-    let ts = bench.sent.iter().find_map(|b| match b {
-        Body::Write { header, .. } => Some(header.ts),
-        _ => None,
-    });
+    let ts = Some(bench.has_begun());
     bench.enter(map(2, Attendance::default()), at(1));
     bench.sent.clear();
     let counts_from = [US, THIRD].map(|n| (n, at(1 << 40))).into();

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::cluster::{Place, place_volume};
 use crate::layout::{Geometry, LayoutSpec};
@@ -22,6 +24,13 @@ fn nothing_lacks(_: &Volume, _: usize, _: NodeId) -> bool {
 
 fn lose(map: &ClusterMap, nodes: &[u16]) -> Loss {
     loss(map, &nodes.iter().map(|n| NodeId(*n)).collect(), nothing_lacks)
+}
+
+/// Sectors that would be rebuilt on each disk.
+fn sectors_on(rebuilt: &[Rebuilt]) -> BTreeMap<NodeId, u64> {
+    let mut sectors = BTreeMap::new();
+    rebuilt.iter().for_each(|r| *sectors.entry(r.to).or_default() += r.sectors);
+    sectors
 }
 
 fn sectors_of(map: &ClusterMap, node: u16) -> u64 {

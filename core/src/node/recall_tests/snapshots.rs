@@ -43,11 +43,8 @@ fn is_decided(config: NodeConfig) -> bool {
     let mut bench = Bench::with(config);
     let behind = || Attendance { stale_since: [(US, at(1))].into(), ..Attendance::default() };
     bench.handle(Input::Host(1, VOLUME, HostOp::Write(UNIT, Buffer::Length(UNIT as usize))));
-    let ts = bench.sent.iter().find_map(|b| match b {
-        Body::Write { header, .. } => Some(header.ts),
-        _ => None,
-    });
-    let ts = ts.expect("a write of the second unit, with parity on the third node");
+    // A write of the second unit, with parity on the third node.
+    let ts = bench.has_begun();
     let without_peer = Attendance { away: [PEER].into(), ..Attendance::default() };
     let mut map = with_snapshot(2, without_peer, behind());
     map.nodes[usize::from(PEER.0)].up = false;
