@@ -206,7 +206,7 @@ impl Holder {
 fn epoch_of(report: &MemberReport) -> Epoch {
     match report {
         MemberReport::Frozen { epoch, .. }
-        | MemberReport::CaughtUp { epoch }
+        | MemberReport::CaughtUp { epoch, .. }
         | MemberReport::Merged { epoch, .. }
         | MemberReport::Folded { epoch }
         | MemberReport::Wake { epoch } => *epoch,

@@ -260,9 +260,10 @@ fn write_report(w: &mut Writer, report: &MemberReport) {
             w.u8(FOLDED);
             w.u64(*epoch);
         }
-        MemberReport::CaughtUp { epoch } => {
+        MemberReport::CaughtUp { epoch, volumes } => {
             w.u8(CAUGHT_UP);
             w.u64(*epoch);
+            w.list(volumes.iter(), |w, volume| w.u32(volume.0));
         }
         MemberReport::Merged { epoch, merged, flattened } => {
             w.u8(MERGED);
@@ -312,7 +313,10 @@ fn read_report(r: &mut Reader) -> Read<MemberReport> {
                 copied,
             })
         }
-        CAUGHT_UP => Ok(MemberReport::CaughtUp { epoch }),
+        CAUGHT_UP => {
+            let volumes = r.list(4, |r| Ok(VolumeId(r.u32()?)))?;
+            Ok(MemberReport::CaughtUp { epoch, volumes })
+        }
         WAKE => Ok(MemberReport::Wake { epoch }),
         FOLDED => Ok(MemberReport::Folded { epoch }),
         MERGED => Ok(MemberReport::Merged { epoch, merged: r.bool()?, flattened: r.bool()? }),

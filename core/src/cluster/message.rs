@@ -61,10 +61,12 @@ pub enum MemberReport {
         /// Volumes with copies on its disk that no parity describes yet, or that may get some.
         copied: Vec<VolumeId>,
     },
-    /// Its disk has everything that it missed.
+    /// Its disk has caught up on some volumes.
     CaughtUp {
         /// In this epoch.
         epoch: Epoch,
+        /// These, among them perhaps some that it was not behind on.
+        volumes: Vec<VolumeId>,
     },
     /// Its disk has moved or copied what volumes show of others, where the map wants that. The last word of an epoch counts.
     Merged {

@@ -93,8 +93,10 @@ pub(crate) struct Catchup {
     lost: BTreeSet<u64>,
     /// Those whose missed writes it does not know yet.
     asking: Option<Asking>,
-    /// Whether the authority has been told that nothing is stale any more.
-    reported: bool,
+    /// Volumes that are behind and asleep: writes to them are not known, perhaps for long.
+    asleep: BTreeSet<VolumeId>,
+    /// The volumes that this disk has reported as caught up.
+    reported: BTreeSet<VolumeId>,
     /// Writes that brought stale sectors up to date and may not be in place yet.
     freshening: BTreeSet<Timestamp>,
     /// Counts changes of stale sectors.
@@ -117,8 +119,6 @@ pub(crate) struct Asking {
     pub extents: BTreeMap<Place, Behind>,
     /// Nodes that have yet to answer.
     pub waiting: BTreeSet<NodeId>,
-    /// Whether one of the volumes is asleep: writes to it are not known yet.
-    pub asleep: bool,
     /// What they said: for sectors of this disk, writes to their stripe's row.
     pub listed: BTreeMap<u64, Listed>,
     /// Written since.
@@ -155,16 +155,17 @@ impl Listed {
 }
 
 impl Catchup {
-    /// A new map says in which extents this disk missed writes. Returns whether there is
+    /// A new map says in which extents this disk missed writes, and which volumes are asleep. Returns whether there is
     /// something to ask about.
-    pub fn enter(&mut self, behind: BTreeMap<Place, Behind>) -> bool {
+    pub fn enter(&mut self, behind: BTreeMap<Place, Behind>, asleep: BTreeSet<VolumeId>) -> bool {
         self.changes.0 += 1;
+        self.asleep = asleep;
         self.known.retain(|place, b| behind.get(place) == Some(b));
         let known = &self.known;
         self.stale.retain(|s| known.values().any(|b| b.sectors.contains(s)));
         let stale = &self.stale;
         self.lost.retain(|s| stale.contains(s));
-        self.reported = false;
+        self.reported.clear();
         let before = self.asking.take().unwrap_or_default();
         let unknown: BTreeMap<Place, Behind> =
             behind.into_iter().filter(|(place, _)| !self.known.contains_key(place)).collect();
@@ -179,7 +180,7 @@ impl Catchup {
         };
         let fresh = before.fresh.iter().filter(|s| kept(s)).copied().collect();
         self.asking = Some(Asking { extents: unknown, fresh, ..Asking::default() });
-        true
+        self.will_know()
     }
 
     /// What it is finding out, if it is.
@@ -187,25 +188,51 @@ impl Catchup {
         self.asking.as_mut()
     }
 
-    /// Whether it is finding out what it missed.
+    /// Whether some missed writes are not known yet.
     pub fn is_asking(&self) -> bool {
         self.asking.is_some()
     }
 
-    /// Whether it is finding out what it missed, and no volume that sleeps keeps it from that.
+    /// Whether some missed writes of a volume are not known yet.
+    pub fn is_asking_about(&self, volume: VolumeId) -> bool {
+        self.asking.as_ref().is_some_and(|a| a.extents.keys().any(|place| place.0 == volume))
+    }
+
+    /// Whether it asks for missed writes. It does not for volumes that are asleep.
     pub fn will_know(&self) -> bool {
-        self.asking.as_ref().is_some_and(|asking| !asking.asleep)
+        self.asked_about().next().is_some()
+    }
+
+    /// The extents whose missed writes it asks for.
+    pub fn asked_about(&self) -> impl Iterator<Item = (&Place, &Behind)> {
+        let all = self.asking.iter().flat_map(|asking| &asking.extents);
+        all.filter(|((id, _), _)| !self.asleep.contains(id))
     }
 
     /// Whether anything is behind that the authority has not been told is whole again.
     pub fn is_behind(&self) -> bool {
-        self.is_asking() || (!self.known.is_empty() && !self.reported)
+        self.is_asking() || self.known.keys().any(|(id, _)| !self.reported.contains(id))
     }
 
-    /// Whether everything that was missed is known and none of it is stale any more, and that
-    /// has not been reported.
-    pub fn is_done(&self) -> bool {
-        self.is_behind() && !self.is_asking() && self.stale.is_empty()
+    /// The volumes that cannot catch up for now: they are asleep, or wait for space. `None` while any other volume has stale
+    /// or unknown sectors.
+    pub fn left_behind(&self, without_space: &BTreeSet<VolumeId>) -> Option<BTreeSet<VolumeId>> {
+        let is_stuck = |id: &VolumeId| self.asleep.contains(id) || without_space.contains(id);
+        let none_is_stuck = self.asleep.is_empty() && without_space.is_empty();
+        if self.will_know() || (none_is_stuck && !self.stale.is_empty()) {
+            return None;
+        }
+        let is_stale = |b: &Behind| self.stale.range(b.sectors.clone()).next().is_some();
+        let stale = self.known.iter().filter(|(_, b)| is_stale(b)).map(|(place, _)| place);
+        let unknown = self.asking.iter().flat_map(|asking| asking.extents.keys());
+        let left: BTreeSet<VolumeId> = stale.chain(unknown).map(|(id, _)| *id).collect();
+        left.iter().all(is_stuck).then_some(left)
+    }
+
+    /// The volumes that were behind and have not been reported as caught up.
+    pub fn unreported(&self) -> BTreeSet<VolumeId> {
+        let all = self.known.keys().map(|(id, _)| *id);
+        all.filter(|id| !self.reported.contains(id)).collect()
     }
 
     /// A write brought stale sectors up to date. It may not be in place yet.
@@ -219,9 +246,9 @@ impl Catchup {
         self.freshening.is_empty()
     }
 
-    /// The authority has been told.
-    pub fn reported(&mut self) {
-        self.reported = true;
+    /// These volumes have been reported as caught up.
+    pub fn reported(&mut self, volumes: impl IntoIterator<Item = VolumeId>) {
+        self.reported.extend(volumes);
     }
 
     /// The sectors known to be stale.
@@ -280,7 +307,24 @@ impl Catchup {
         fresh
     }
 
-    /// When everything has been heard, the stale sectors are known. `is_unchanged` says of a sector of
+    /// All answers, once nothing more is expected. The extents of volumes that are asleep are asked for later.
+    fn take_heard(&mut self) -> Option<Asking> {
+        let heard = self.asking.as_ref().filter(|a| a.waiting.is_empty())?;
+        if !heard.to_look_at.as_ref()?.is_empty() || !self.will_know() {
+            return None;
+        }
+        let mut heard = self.asking.take().expect("just seen");
+        let is_asleep = |place: &Place, _: &mut Behind| self.asleep.contains(&place.0);
+        let extents: BTreeMap<Place, Behind> = heard.extents.extract_if(.., is_asleep).collect();
+        if !extents.is_empty() {
+            let is_left = |s: &&u64| extents.values().any(|b| b.sectors.contains(s));
+            let fresh = heard.fresh.iter().filter(is_left).copied().collect();
+            self.asking = Some(Asking { extents, fresh, ..Asking::default() });
+        }
+        Some(heard)
+    }
+
+    /// When everything has been heard, the stale sectors of volumes that are awake are known. `is_unchanged` says of a sector of
     /// this disk, columns that have said all, and seats that have been written, whether this sector cannot have been:
     /// whatever changes a data unit changes all parity that covers it, so a unit is as it was if
     /// parity that covers it is. `is_exposed` says that of listed sectors, too, where parity is deferred. `is_covered`
@@ -292,12 +336,7 @@ impl Catchup {
         is_exposed: impl Fn(Place, u64, &Listed) -> bool,
         is_covered: impl Fn(Place, u64, ColumnSet, ColumnSet) -> bool,
     ) {
-        let Some(a) = &self.asking else { return };
-        let looked = a.to_look_at.as_ref().is_some_and(Vec::is_empty);
-        if !a.waiting.is_empty() || a.asleep || !looked {
-            return;
-        }
-        let a = self.asking.take().expect("just seen");
+        let Some(a) = self.take_heard() else { return };
         for (place, behind) in &a.extents {
             let has = |s: &u64| behind.counts_as(a.own.get(s).copied().unwrap_or_default());
             let useless = |v: Timestamp| v > Timestamp::ZERO && v < behind.from;

@@ -489,7 +489,10 @@ impl World {
             }
             MapMessage::Enter { map, .. } if map.epoch > n.epoch && map.epoch >= n.coming => {
                 (n.serving, n.epoch) = (true, map.epoch);
-                map.is_stale(node).then_some(MemberReport::CaughtUp { epoch: map.epoch })
+                map.is_stale(node).then(|| MemberReport::CaughtUp {
+                    epoch: map.epoch,
+                    volumes: map.volumes.keys().copied().collect(),
+                })
             }
             _ => None,
         };

@@ -491,7 +491,7 @@ wire_struct!(Memory { found, reached, began, forgot });
 
 wire_enum!(MemberReport, "report of a member" {
     1 = Frozen { epoch, oldest, clock, written, busy, memory, heard, exposed, copied },
-    2 = CaughtUp { epoch },
+    2 = CaughtUp { epoch, volumes },
     3 = Wake { epoch },
     4 = Merged { epoch, merged, flattened },
     5 = Folded { epoch },

@@ -19,6 +19,8 @@ pub(super) struct Draws {
     pub(super) orders: bool,
     /// Layouts whose parities cover different columns.
     pub(super) local: bool,
+    /// At times more nodes are down than the layouts bear.
+    pub(super) beyond: bool,
     /// In the end nodes are down two at a time, if the layouts bear that.
     pub(super) pairs: bool,
 }
@@ -35,6 +37,7 @@ impl Draws {
             damages,
             orders,
             local,
+            beyond: seed % 3 == 2 && !tight && !damages,
             pairs: true,
         }
     }
@@ -48,6 +51,7 @@ impl Draws {
         damages: false,
         orders: false,
         local: false,
+        beyond: false,
         pairs: false,
     };
 

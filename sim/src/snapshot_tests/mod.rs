@@ -16,6 +16,7 @@ use crate::world::World;
 
 use draws::{Draws, volumes};
 
+mod beyond;
 mod bugs;
 mod damaged;
 mod differences;
@@ -64,6 +65,8 @@ struct Trial {
     world: World,
     nodes: usize,
     rng: Rng,
+    /// What happens beyond what the layouts bear.
+    beyond: Rng,
     next: u64,
     names: u32,
     models: BTreeMap<VolumeId, Vec<Possible>>,
@@ -112,6 +115,7 @@ impl Trial {
             world,
             nodes,
             rng,
+            beyond: Rng::with_seed(seed ^ 0xbe_1017),
             next: 0,
             names: 0,
             models,
@@ -306,6 +310,9 @@ impl Trial {
         if self.draws.flattens && !self.down.is_empty() && self.rng.bool() {
             self.come_back_under_writes();
         }
+        if self.draws.beyond && self.beyond.bool() {
+            self.go_beyond(Some(&change));
+        }
         if self.rng.bool() {
             // Meanwhile hosts go on.
             self.world.change(change.clone());
@@ -421,6 +428,9 @@ impl Trial {
                 }
             }
             self.step(200);
+            if self.draws.beyond && self.beyond.u8(0..12) == 0 {
+                self.go_beyond(None);
+            }
             if self.draws.compares && self.rng.u8(0..8) == 0 {
                 self.compare_some();
             }

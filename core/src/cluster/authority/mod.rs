@@ -31,7 +31,7 @@ pub use policy::PolicyChange;
 
 use super::map::{ClusterMap, NodeInfo};
 use super::message::{MapMessage, MemberReport};
-use crate::units::{Epoch, Nanos, NodeId, Timestamp};
+use crate::units::{Epoch, Nanos, NodeId, Timestamp, VolumeId};
 use frozen::{Frozen, forgetful, known_of, latest_right};
 use giving_up::Absences;
 use next_map::Findings;
@@ -116,7 +116,8 @@ pub struct Authority {
     running: BTreeMap<NodeId, Arrival>,
     /// Nodes that restarted since the map last saw them.
     restarted: Vec<NodeId>,
-    caught_up: Vec<NodeId>,
+    /// Nodes that have caught up in the epoch in force, and on which volumes.
+    caught_up: BTreeMap<NodeId, BTreeSet<VolumeId>>,
     /// Nodes that have merged deleted snapshots, in the epoch in force.
     merged: BTreeSet<NodeId>,
     /// Nodes that have copied what clones show of others, in the epoch in force.
@@ -140,7 +141,7 @@ impl Authority {
             map,
             running: BTreeMap::new(),
             restarted: Vec::new(),
-            caught_up: Vec::new(),
+            caught_up: BTreeMap::new(),
             merged: BTreeSet::new(),
             flattened: BTreeSet::new(),
             changes: Vec::new(),
@@ -185,7 +186,7 @@ impl Authority {
             AuthorityInput::NodeDown(node) => {
                 self.running.remove(&node);
                 self.restarted.retain(|n| *n != node);
-                self.caught_up.retain(|n| *n != node);
+                self.caught_up.remove(&node);
                 self.merged.remove(&node);
                 self.flattened.remove(&node);
                 self.propose(out);
@@ -200,7 +201,7 @@ impl Authority {
                 self.absences.is_back(node);
                 self.changes.retain(|c| *c != Change::GiveUp(node));
                 self.restarted.push(node);
-                self.caught_up.retain(|n| *n != node);
+                self.caught_up.remove(&node);
                 self.merged.remove(&node);
                 self.flattened.remove(&node);
                 self.propose(out);
@@ -272,10 +273,10 @@ impl Authority {
                     self.try_freeze(out);
                 }
             }
-            MemberReport::CaughtUp { epoch } => {
+            MemberReport::CaughtUp { epoch, volumes } => {
                 let current = epoch == self.map.epoch && self.is_settled();
                 if current && self.map.is_stale(node) {
-                    self.caught_up.push(node);
+                    self.caught_up.entry(node).or_default().extend(volumes);
                     self.propose(out);
                 }
             }

@@ -58,6 +58,7 @@ impl Authority {
     pub(super) fn make_map(&mut self, findings: &Findings<'_>) {
         let floor = findings.floor;
         let members = findings.members;
+        self.note_caught_up(members);
         for change in &self.changes {
             if change.shows_any(findings.copied) {
                 self.copies.waits = true;
@@ -68,9 +69,6 @@ impl Authority {
                 change.apply(&mut self.next);
                 fault::changed(self.absences.bug, change, &mut self.next);
             }
-        }
-        for node in self.caught_up.iter().filter(|n| members.contains(n)) {
-            self.next.volumes.values_mut().for_each(|v| moves::filled(v, *node));
         }
         // A disk that is too small for what the map has there now stays away.
         self.running.retain(|node, a| self.next.has_room_on(*node, (a.disk, a.sectors)));
@@ -123,6 +121,21 @@ impl Authority {
         });
     }
 
+    /// Takes reports of nodes that have caught up on volumes. This comes before the changes: reports name volumes of the map in
+    /// force, and a snapshot gives a volume another address space.
+    fn note_caught_up(&mut self, members: &[NodeId]) {
+        for (node, volumes) in self.caught_up.iter().filter(|(n, _)| members.contains(n)) {
+            for id in volumes {
+                if let Some(volume) = self.next.volumes.get_mut(id) {
+                    moves::filled(volume, *node);
+                }
+                if let Some(attendance) = self.next.attendance.get_mut(id) {
+                    attendance.stale_since.remove(node);
+                }
+            }
+        }
+    }
+
     /// Those of some nodes that run.
     fn members_of(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         nodes.iter().copied().filter(|node| self.running.contains_key(node)).collect()
@@ -166,7 +179,6 @@ impl Authority {
     /// The nodes that take part in a volume from now on, and the writes that each has missed.
     fn attend(&self, volume: &Volume, a: &mut Attendance, findings: &Findings<'_>) {
         let Findings { members, floor, .. } = *findings;
-        a.stale_since.retain(|n, _| !(self.caught_up.contains(n) && members.contains(n)));
         let behind = a.stale_since.clone();
         let runs = |n: NodeId| members.contains(&n);
         let nodes = volume.nodes();

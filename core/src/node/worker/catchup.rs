@@ -244,7 +244,7 @@ impl Worker {
         self.telling.scan = None;
         self.tickets.forget_scans();
         let mut behind: BTreeMap<Place, Behind> = BTreeMap::new();
-        let mut asleep = false;
+        let mut asleep = BTreeSet::new();
         // What a disk lacks of a snapshot that is being merged it lacks of the volume over it.
         let is_shown = |volume: &&Arc<Volume>| self.map.shown_in(volume.id) == volume.id;
         for volume in self.map.volumes.values().filter(is_shown) {
@@ -264,90 +264,118 @@ impl Worker {
                     Behind { sectors, since, from, copied, runs_since, times_away, merged };
                 behind.insert((volume.id, n), missed);
                 let mut merged = self.map.merged_below(volume.id);
-                asleep |=
-                    self.map.is_asleep(volume) || merged.any(|below| self.map.is_asleep(below));
+                if self.map.is_asleep(volume) || merged.any(|below| self.map.is_asleep(below)) {
+                    asleep.insert(volume.id);
+                }
             }
         }
-        if !self.catchup.enter(behind) {
+        if !self.catchup.enter(behind, asleep) {
             return;
         }
         let waiting: BTreeSet<NodeId> = self.map.up().filter(|n| *n != self.node).collect();
         let asking = self.catchup.asking().expect("there is something to ask");
         asking.waiting = waiting;
-        asking.asleep = asleep;
         self.ask_dirty(outbox);
     }
 
     /// Asks the nodes that have not answered yet.
     pub(super) fn ask_dirty(&mut self, outbox: &mut Outbox) {
+        let extents: Vec<Place> = self.catchup.asked_about().map(|(place, _)| *place).collect();
         let Some(a) = self.catchup.asking() else { return };
-        let extents: Vec<Place> = a.extents.keys().copied().collect();
         for node in &a.waiting {
             outbox.send(*node, Body::Dirty { extents: extents.clone() });
         }
     }
 
     pub(super) fn run_catchup(&mut self, background: &mut Background, outbox: &mut Outbox) {
-        let undecided = self.catchup.is_asking() && self.has_undecided();
-        if let Some(a) = self.catchup.asking() {
-            if a.to_look_at.is_none() && !undecided {
-                let all = a.extents.iter().flat_map(|(place, behind)| {
-                    let Range { start, end } = behind.sectors;
-                    let own = Merged { first: start, count: end - start, is_hidden: false };
-                    let all = behind.merged.iter().rev().copied().chain([own]);
-                    all.map(|merged| (*place, merged))
-                });
-                // The last is looked at first: what the volume has itself counts.
-                a.to_look_at = Some(all.collect());
-                self.look_at_own();
-            }
-            let map = &self.map;
-            let any = !self.config.believes_covering_parity_only();
-            let is_unchanged = |(id, _): Place, sector: u64, witnesses, written| {
-                // A disk that was behind while a thin volume's row was discarded has no record of that, so its parity
-                // looks unwritten.
-                let volume = map.volumes.get(&id).filter(|v| !v.is_thin());
-                let Some(volume) = volume else { return false };
-                let Some((stripe, seat, _)) = volume.stripe_at(self.node, sector) else {
-                    return false;
-                };
-                let g = &volume.geometry;
-                let same = g.seats_of(stripe, witnesses).minus(written);
-                let (unit, same) = (g.code_column(stripe, seat), g.code_columns(stripe, same));
-                let parity =
-                    ColumnSet::first(g.code.columns()).minus(ColumnSet::first(g.data_columns()));
-                any && !same.intersection(parity).is_empty() || g.code.is_unchanged(unit, same)
+        if !self.catchup.will_know() {
+            return self.go_on_catching_up(background, outbox);
+        }
+        let undecided = self.has_undecided();
+        let begins = self.catchup.asking().is_some_and(|asking| asking.to_look_at.is_none());
+        if begins && !undecided {
+            let all = self.catchup.asked_about().flat_map(|(place, behind)| {
+                let Range { start, end } = behind.sectors;
+                let own = Merged { first: start, count: end - start, is_hidden: false };
+                let all = behind.merged.iter().rev().copied().chain([own]);
+                all.map(|merged| (*place, merged))
+            });
+            // The last is looked at first: what the volume has itself counts.
+            let all = all.collect();
+            self.catchup.asking().expect("just seen").to_look_at = Some(all);
+            self.look_at_own();
+        }
+        let map = &self.map;
+        let any = !self.config.believes_covering_parity_only();
+        let is_unchanged = |(id, _): Place, sector: u64, witnesses, written| {
+            // A disk that was behind while a thin volume's row was discarded has no record of that, so its parity
+            // looks unwritten.
+            let volume = map.volumes.get(&id).filter(|v| !v.is_thin());
+            let Some(volume) = volume else { return false };
+            let Some((stripe, seat, _)) = volume.stripe_at(self.node, sector) else {
+                return false;
             };
-            let is_exposed = |(id, _): Place, sector: u64, listed: &Listed| {
-                map.volumes.get(&id).is_some_and(|v| is_exposed(v, self.node, sector, listed))
-            };
-            let doubts = self.config.doubts_what_was_put_back();
-            let is_covered = |(id, _): Place, sector: u64, witnesses, written| {
-                let volume = map.volumes.get(&id).filter(|_| doubts);
-                volume.is_some_and(|v| is_covered(v, self.node, sector, witnesses, written))
-            };
-            self.catchup.conclude(is_unchanged, is_exposed, is_covered);
-            if !self.config.catches_up_on_all() && !self.catchup.is_asking() {
-                self.catchup.miss_one();
-            }
-            if !self.catchup.is_asking() {
-                self.stalled.wake();
-            }
-        } else if self.catchup.is_done() {
+            let g = &volume.geometry;
+            let same = g.seats_of(stripe, witnesses).minus(written);
+            let (unit, same) = (g.code_column(stripe, seat), g.code_columns(stripe, same));
+            let parity =
+                ColumnSet::first(g.code.columns()).minus(ColumnSet::first(g.data_columns()));
+            any && !same.intersection(parity).is_empty() || g.code.is_unchanged(unit, same)
+        };
+        let is_exposed = |(id, _): Place, sector: u64, listed: &Listed| {
+            map.volumes.get(&id).is_some_and(|v| is_exposed(v, self.node, sector, listed))
+        };
+        let doubts = self.config.doubts_what_was_put_back();
+        let is_covered = |(id, _): Place, sector: u64, witnesses, written| {
+            let volume = map.volumes.get(&id).filter(|_| doubts);
+            volume.is_some_and(|v| is_covered(v, self.node, sector, witnesses, written))
+        };
+        self.catchup.conclude(is_unchanged, is_exposed, is_covered);
+        if !self.config.catches_up_on_all() && !self.catchup.will_know() {
+            self.catchup.miss_one();
+        }
+        if !self.catchup.will_know() {
+            self.stalled.wake();
+        }
+    }
+
+    /// All missed writes that can be known are known. Rebuilds them, and reports volumes that have caught up.
+    fn go_on_catching_up(&mut self, background: &mut Background, outbox: &mut Outbox) {
+        if !self.catchup.is_behind() {
+            return background.has_in_work(Loop::Fill, 0);
+        }
+        let whole = self.volumes_caught_up_on();
+        if !whole.is_empty() {
             // The content that brought it up to date must be durable first.
             let txns = &self.txns;
             let open = |ts: &Timestamp| {
                 txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
             };
             if self.catchup.is_fresh_for_good(open) && !self.store.is_forgiving() {
-                self.catchup.reported();
-                outbox.report(MemberReport::CaughtUp { epoch: self.map.epoch });
+                self.catchup.reported(whole.iter().copied());
+                let (epoch, volumes) = (self.map.epoch, whole.into_iter().collect());
+                outbox.report(MemberReport::CaughtUp { epoch, volumes });
             }
-        } else if self.catchup.is_behind() {
-            self.ask_rebuilds(outbox.now, background);
-        } else {
-            background.has_in_work(Loop::Fill, 0);
         }
+        if !self.catchup.stale().is_empty() {
+            self.ask_rebuilds(outbox.now, background);
+        }
+    }
+
+    /// The volumes that this disk has caught up on, once the others must wait: they are asleep, or the disk has no space
+    /// for them. Volumes that lie over one another catch up together.
+    fn volumes_caught_up_on(&self) -> BTreeSet<VolumeId> {
+        let Some(left) = self.catchup.left_behind(self.filling.without_space()) else {
+            return BTreeSet::new();
+        };
+        let lowest = |id: VolumeId| self.map.all_below(id).last().map_or(id, |below| below.id);
+        let left: BTreeSet<VolumeId> = left.into_iter().map(lowest).collect();
+        let is_whole = |id: &VolumeId| !left.contains(&lowest(*id));
+        if !self.catchup.unreported().iter().any(is_whole) {
+            return BTreeSet::new();
+        }
+        // Deleted snapshots that are merged into a volume are caught up on with it.
+        self.map.volumes.keys().copied().filter(is_whole).collect()
     }
 
     /// Compares with this disk's own content of the next extent.

@@ -38,6 +38,8 @@ pub(super) struct Filling {
     /// The conditions at the last search for units to rebuild: how often the stale set had changed, whether there was
     /// space to hold more, and whether hosts used the disk. None if a search is due.
     looked: Aside<Option<(u64, (bool, bool))>>,
+    /// Volumes whose last rebuild was refused because the disk had no space.
+    without_space: BTreeSet<VolumeId>,
     put_back: u64,
 }
 
@@ -83,9 +85,20 @@ impl Filling {
         now + most.saturating_sub(now) / run * run
     }
 
-    /// Counts rebuilt sectors.
-    pub fn put_back(&mut self, sectors: u64) {
+    /// Counts rebuilt sectors of a volume.
+    pub fn put_back(&mut self, volume: VolumeId, sectors: u64) {
         self.put_back += sectors;
+        self.without_space.remove(&volume);
+    }
+
+    /// A rebuild of a volume was refused for lack of space. It is tried again.
+    pub fn lacks_space(&mut self, volume: VolumeId) {
+        self.without_space.insert(volume);
+    }
+
+    /// The volumes that wait for space on this disk.
+    pub fn without_space(&self) -> &BTreeSet<VolumeId> {
+        &self.without_space
     }
 
     /// The number of sectors rebuilt since the node started.

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::{EVERYWHERE, Worker};
 use crate::cluster::{ClusterMap, Extent, Volume};
+use crate::node::{Outbox, Refusal};
 use crate::store::Change;
 use crate::units::{NodeId, SPACE_SECTORS, Timestamp, VolumeId, thin_space};
 
@@ -78,6 +79,15 @@ impl Worker {
         }
         let is_thin = volume.is_some_and(|volume| volume.is_thin());
         (!is_thin && !txn.puts_back()) || self.store.can_place(changes)
+    }
+
+    /// Refuses a write for which the disk has no space. A volume that cannot be rebuilt for that reason keeps no other behind.
+    pub(super) fn refuse_for_space(&mut self, ts: Timestamp, outbox: &mut Outbox) {
+        let txn = &self.txns[&ts];
+        if txn.puts_back() {
+            self.filling.lacks_space(txn.volume);
+        }
+        self.refuse(ts, Refusal::Full, outbox);
     }
 
     /// Gives back slots of thin volumes in which everything has been discarded, where no disk needs to be told of that.

@@ -36,7 +36,7 @@ impl Worker {
         self.remember(ts);
         let txn = self.txns.get_mut(&ts).expect("a known write");
         let ranges = std::mem::take(&mut txn.ranges);
-        let volatile = !txn.journal;
+        let (volatile, volume) = (!txn.journal, txn.volume);
         self.store.outcome(ts, true);
         // A write from before this node was away makes nothing fresh: others came after it. Nor does one
         // where its volume has been cut off meanwhile: there may be another's now.
@@ -58,7 +58,7 @@ impl Worker {
             if kind.replaces() && makes_fresh && self.is_its_place(ts, sectors.clone()) {
                 let asking = self.catchup.is_asking();
                 let rebuilt = self.catchup.wrote(sectors);
-                self.filling.put_back(rebuilt);
+                self.filling.put_back(volume, rebuilt);
                 if volatile && (asking || rebuilt > 0) {
                     self.catchup.freshened_by(ts);
                 }

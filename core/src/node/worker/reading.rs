@@ -487,8 +487,9 @@ impl Worker {
     /// Whether this disk knows what it has missed of its column, and must have it computed.
     pub(super) fn knows_missing(&self, volume: VolumeId, stripe: u64, column: usize) -> bool {
         let is_copied = |v: &Arc<Volume>| v.extent(stripe).leaving.contains_key(&column);
+        let asks = self.catchup.is_asking_about(volume);
         let volume = self.map.volumes.get(&volume);
-        !self.catchup.is_asking() && !volume.is_some_and(is_copied)
+        !asks && !volume.is_some_and(is_copied)
     }
 }
 

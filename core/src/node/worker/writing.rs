@@ -326,7 +326,7 @@ impl Worker {
         }
         if loses {
             // Its content is not known yet: it may be complete.
-            if self.catchup.is_asking() {
+            if self.catchup.is_asking_about(self.txns[&ts].volume) {
                 return self.refuse(ts, Refusal::Busy, outbox);
             }
             changes = self.still_missing(changes);
@@ -348,7 +348,7 @@ impl Worker {
         let is_lasting = !folds.is_empty();
         changes.extend(folds);
         if self.config.heeds_space() && !self.has_space(ts, &changes) {
-            return self.refuse(ts, Refusal::Full, outbox);
+            return self.refuse_for_space(ts, outbox);
         }
         let txn = self.txns.get_mut(&ts).expect("just seen");
         txn.phase = Phase::Preparing;

@@ -520,7 +520,9 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Report(frozen(epoch, (oldest, clock, written), busy, memory, heard))
             }
         ),
-        1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::CaughtUp { epoch })),
+        1 => (any::<u64>(), vec(volume_id(), 0..3)).prop_map(|(epoch, volumes)| {
+            Message::Report(MemberReport::CaughtUp { epoch, volumes })
+        }),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Wake { epoch })),
         1 => any::<u64>().prop_map(|epoch| Message::Report(MemberReport::Folded { epoch })),
         1 => (any::<u64>(), any::<bool>(), any::<bool>()).prop_map(|(epoch, merged, flattened)| {

@@ -160,7 +160,8 @@ fn change_said(
 }
 
 fn caught_up(a: &mut Authority, node: u16, time: u64) -> Option<Arc<ClusterMap>> {
-    let report = MemberReport::CaughtUp { epoch: a.map().epoch };
+    let volumes = a.map().volumes.keys().copied().collect();
+    let report = MemberReport::CaughtUp { epoch: a.map().epoch, volumes };
     change(a, AuthorityInput::Report(NodeId(node), report), time)
 }
 
