@@ -71,13 +71,20 @@ pub(super) fn move_columns(
             if !map.leads(id, n) {
                 continue;
             }
-            let given_up = given_up_column(map, id, n);
-            let Some(column) = given_up.or_else(|| drained_column(map, id, n)) else { continue };
-            if given_up.is_none() && copied.contains(&id) {
+            // All of them move together, and each may lack something that the others have.
+            let family = map.family(id, n);
+            if family.iter().any(|id| map.is_asleep(&map.volumes[id])) {
+                continue;
+            }
+            let given_up = given_up_column(map, &family, n);
+            let drained = || drained_column(map, &family, n);
+            let Some(column) = given_up.or_else(drained) else { continue };
+            if given_up.is_none() && family.iter().any(|id| copied.contains(id)) {
                 waits = true;
                 continue;
             }
-            let suits = |node| given_up.is_some() || !map.has_missed(id, node);
+            let missed = |node| family.iter().any(|id| map.has_missed(*id, node));
+            let suits = |node| given_up.is_some() || !missed(node);
             let place = choose(map, &map.volumes[&id], n, column, &targets, suits);
             let Some(place) = place else { continue };
             *targets.get_mut(&place.0).expect("a target") += 1;
@@ -179,19 +186,19 @@ pub(super) fn agree_on_copies(map: &mut ClusterMap) {
     }
 }
 
-/// The column of an extent that is on a node that is being drained, has all of it, and takes
+/// The column of an extent of a family that is on a node that is being drained, has all of it, and takes
 /// part. One at a time.
-fn drained_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
-    let volume = &map.volumes[&id];
-    let extent = &volume.extents[n];
+fn drained_column(map: &ClusterMap, family: &[VolumeId], n: usize) -> Option<usize> {
+    let volumes = || family.iter().map(|id| &map.volumes[id]);
+    let has_all = |node: NodeId| volumes().all(|v| map.behind_since(v, n, node).is_none());
     let drained = |node: NodeId| {
         let info = map.nodes.get(usize::from(node.0));
-        info.is_some_and(|i| i.draining && i.up) && map.behind_since(volume, n, node).is_none()
+        info.is_some_and(|i| i.draining && i.up) && has_all(node)
     };
-    if !extent.filling.is_empty() {
+    if volumes().any(|v| !v.extents[n].filling.is_empty()) {
         return None;
     }
-    extent.columns.iter().position(|c| drained(c.0))
+    map.volumes[family.first()?].extents[n].columns.iter().position(|c| drained(c.0))
 }
 
 /// The disks that can take something, and how many extents are being filled on each.
@@ -208,14 +215,15 @@ pub(super) fn targets(map: &ClusterMap) -> BTreeMap<NodeId, usize> {
     map.up().filter(takes).map(|node| (node, filling(node))).collect()
 }
 
-/// The column of an extent that is on a node that is given up, and that its volume goes on
+/// The column of an extent of a family that is on a node that is given up, and that all its volumes go on
 /// without.
-fn given_up_column(map: &ClusterMap, id: VolumeId, n: usize) -> Option<usize> {
-    let away = &map.attendance.get(&id)?.away;
+fn given_up_column(map: &ClusterMap, family: &[VolumeId], n: usize) -> Option<usize> {
+    let away = |id: &VolumeId, node| map.attendance.get(id).is_some_and(|a| a.away.contains(&node));
     let gone = |node: NodeId| {
-        away.contains(&node) && map.nodes.get(usize::from(node.0)).is_some_and(|i| i.given_up)
+        map.nodes.get(usize::from(node.0)).is_some_and(|i| i.given_up)
+            && family.iter().all(|id| away(id, node))
     };
-    map.volumes[&id].extents[n].columns.iter().position(|c| gone(c.0))
+    map.volumes[family.first()?].extents[n].columns.iter().position(|c| gone(c.0))
 }
 
 /// The disk, and the place on it, for `column` of extent `n`: of the disks that suit, in failure domains
@@ -275,7 +283,7 @@ fn is_free_in_family(
     (node, place): (NodeId, u64),
 ) -> bool {
     let at = place % SPACE_SECTORS;
-    map.followers(id, n).into_iter().chain([id]).map(|id| &map.volumes[&id]).all(|volume| {
+    map.family(id, n).into_iter().map(|id| &map.volumes[&id]).all(|volume| {
         let end = at + volume.extent_sectors(n);
         let others = (0..volume.extents.len()).filter(|other| *other != n);
         let here = |other: usize| {

@@ -158,15 +158,15 @@ impl ClusterMap {
         below.is_none_or(|below| n >= below.extents.len())
     }
 
-    /// The volumes over one, directly or not, whose extent number `n` is on the same disks.
-    pub(in crate::cluster) fn followers(&self, id: VolumeId, n: usize) -> Vec<VolumeId> {
+    /// A volume that leads extent number `n`, and the volumes over it, directly or not. The extent is on the same disks in all.
+    pub(in crate::cluster) fn family(&self, id: VolumeId, n: usize) -> Vec<VolumeId> {
         let (mut found, mut next) = (vec![id], 0);
         while next < found.len() {
             let above = self.above(found[next]).filter(|volume| n < volume.extents.len());
             found.extend(above.map(|volume| volume.id).collect::<Vec<_>>());
             next += 1;
         }
-        found.split_off(1)
+        found
     }
 
     /// Moves a column of an extent that a volume leads, and those of its followers with it.
@@ -178,7 +178,7 @@ impl ClusterMap {
         from: Timestamp,
         copies: bool,
     ) {
-        for id in self.followers(id, n).into_iter().chain([id]) {
+        for id in self.family(id, n) {
             let volume = Arc::make_mut(self.volumes.get_mut(&id).expect("just found"));
             let first = volume.space() * SPACE_SECTORS;
             let its = (place.0, first + place.1 % SPACE_SECTORS);

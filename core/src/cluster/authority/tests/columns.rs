@@ -261,3 +261,27 @@ fn what_is_drained_must_fit_beside_what_is_being_drained() {
     change(&mut a, Change::Drain(NodeId(0), false), 30);
     assert!(can_drain(a.map(), NodeId(1)).is_ok());
 }
+
+/// A disk has all of a snapshot, and has missed writes of the volume over it. Their columns move together.
+#[test]
+fn no_column_is_copied_from_a_disk_that_is_behind_in_a_volume_over_it() {
+    let mut a = started("rs:2+1", 4, 1);
+    let take = Change::TakeSnapshots(vec![VolumeId(1)], "s".to_string(), 9);
+    let map = change(&mut a, take, 20).unwrap();
+    let snapshot = map.volumes[&VolumeId(1)].lineage.below.expect("it lies over one");
+    let column = |map: &ClusterMap| map.volumes[&VolumeId(1)].extents[0].columns[0].0;
+    let drained = column(&map);
+    change(&mut a, AuthorityInput::NodeDown(drained), 30);
+    change(&mut a, AuthorityInput::NodeUp(arrival(drained.0, 1)), 40);
+    let of_volume = |a: &mut Authority, id: VolumeId, time| {
+        let report = MemberReport::CaughtUp { epoch: a.map().epoch, volumes: vec![id] };
+        change(a, AuthorityInput::Report(drained, report), time).unwrap()
+    };
+    let map = of_volume(&mut a, snapshot, 50);
+    let behind = |map: &ClusterMap, id| map.behind_since(&map.volumes[&id], 0, drained).is_some();
+    assert!(!behind(&map, snapshot) && behind(&map, VolumeId(1)));
+    let map = change(&mut a, Change::Drain(drained, true), 60).unwrap();
+    assert_eq!(column(&map), drained, "it lacks writes of the volume");
+    let map = of_volume(&mut a, VolumeId(1), 70);
+    assert_ne!(column(&map), drained);
+}
