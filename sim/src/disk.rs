@@ -376,8 +376,14 @@ impl SimDisk {
 
     /// The copy comes in the disk's place, if it is of this incarnation.
     pub fn put_copy_back(&mut self, incarnation: u64) {
-        if let Some((_, safe)) = self.copy.take_if(|c| c.0 == incarnation) {
-            self.safe = safe;
+        self.exchange_copy(incarnation);
+        self.copy.take_if(|c| c.0 == incarnation);
+    }
+
+    /// The copy comes in the disk's place, if it is of this incarnation, and the disk is kept as the copy.
+    pub fn exchange_copy(&mut self, incarnation: u64) {
+        if let Some((_, safe)) = self.copy.as_mut().filter(|c| c.0 == incarnation) {
+            std::mem::swap(safe, &mut self.safe);
             self.unsafe_writes.clear();
             self.latest.clear();
         }

@@ -61,4 +61,6 @@ mod store_tests;
 mod store_unlogged_tests;
 #[cfg(test)]
 mod thin_tests;
+#[cfg(test)]
+mod two_volumes_tests;
 pub mod world;

@@ -351,7 +351,10 @@ impl Worker {
             let open = |ts: &Timestamp| {
                 txns.get(ts).is_some_and(|t| t.phase == Phase::Committed { safe: false })
             };
-            if self.catchup.is_fresh_for_good(open) && !self.store.is_forgiving() {
+            // While a volume waits for the disk as it was, others must not rely on this one: nobody would know what it lacks
+            // that comes in its place.
+            let is_the_disk = !self.store.forgot() && !self.store.is_forgiving();
+            if self.catchup.is_fresh_for_good(open) && is_the_disk {
                 self.catchup.reported(whole.iter().copied());
                 let (epoch, volumes) = (self.map.epoch, whole.into_iter().collect());
                 outbox.report(MemberReport::CaughtUp { epoch, volumes });
