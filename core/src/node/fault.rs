@@ -66,6 +66,8 @@ pub enum Bug {
     RebuildsMerged,
     /// A disk that lacks content of a volume believes that what it has of a deleted snapshot is newer.
     BelievesHidden,
+    /// Jobs of a deleted snapshot go on while it is merged.
+    ReadsMerged,
     /// A write that is settled after a snapshot counts as one of the volume, and not of the snapshot.
     SettlesInNewest,
     /// A write that begins soon after a snapshot is in it.
@@ -247,6 +249,11 @@ impl NodeConfig {
     /// Whether a disk doubts what it has of a deleted snapshot while it may lack what hides that.
     pub(super) fn doubts_what_is_hidden(&self) -> bool {
         !self.has(Bug::BelievesHidden)
+    }
+
+    /// Whether a deleted snapshot can be read while it is merged.
+    pub(super) fn reads_what_is_merged(&self) -> bool {
+        self.has(Bug::ReadsMerged)
     }
 
     /// Whether writes that are not settled follow the address space that they are in.

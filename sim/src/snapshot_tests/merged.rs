@@ -100,3 +100,41 @@ fn merging_gives_way_to_what_a_volume_promises() {
     let (all, least) = (merges_within(ALL), merges_within(ALL / 64));
     assert!(least > 8 * all, "{all} ns with all, {least} ns with the least");
 }
+
+/// A host reads a snapshot while it is deleted and merged. It sees the snapshot or an error, however far each disk is.
+fn read_while_it_is_merged(steps: u64, bug: Option<Bug>) {
+    let mut trial = Trial::of(3, Draws::FIRST, bug);
+    trial.put(FIRST, 0..60, 7);
+    let snapshot = trial.picture("s");
+    trial.put(FIRST, 0..20, 8);
+    trial.put(FIRST, 40..60, 0);
+    trial.until("all is in place", Trial::is_whole);
+    let delete = Change::DeleteVolume(snapshot, 0);
+    trial.world.change(delete);
+    for _ in 0..steps {
+        trial.world.step();
+    }
+    if !trial.world.map().volumes.contains_key(&snapshot) {
+        return;
+    }
+    let read = trial.ask(snapshot, HostOp::Read(Range { offset: 0, len: 60 * SECTOR }));
+    match trial.answer(read) {
+        Ok(HostData::Bytes(pieces)) => {
+            assert!(Buffer::join(&pieces).iter().all(|b| *b == 7), "after {steps} steps");
+        }
+        Err(HostError::NoVolume) => {}
+        other => panic!("{other:?}"),
+    }
+    trial.models.remove(&snapshot);
+    trial.until("it is merged", Trial::is_whole);
+    trial.settle_all();
+    trial.scrub_all();
+}
+
+#[test]
+fn a_snapshot_is_not_read_while_it_is_merged() {
+    let all = |bug| (0..600).step_by(7).for_each(|steps| read_while_it_is_merged(steps, bug));
+    all(None);
+    let found = std::panic::catch_unwind(|| all(Some(Bug::ReadsMerged)));
+    assert!(found.is_err(), "it could be otherwise");
+}

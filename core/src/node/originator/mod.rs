@@ -282,7 +282,7 @@ impl Originator {
     fn launch(&mut self, mut job: Job, outbox: &mut Outbox) {
         self.jobs.take_room(&mut job);
         job.is_to_read();
-        let Some(volume) = self.map.volumes.get(&job.volume).cloned() else {
+        let Some(volume) = self.volume_of(&job) else {
             self.finish(job, Err(HostError::NoVolume), outbox);
             return;
         };

@@ -1,6 +1,7 @@
 //! Hosts' requests at the originator: cut into jobs, and answered when all are done.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::changed::Changes;
 use super::deferring;
@@ -155,6 +156,15 @@ impl Originator {
         if let Some(request) = self.requests.get_mut(&id) {
             (request.holder, request.is_inline) = (holder, is_inline);
         }
+    }
+
+    /// The volume of a job, if it may be used. A deleted snapshot may not while disks merge it, each at its own pace: what a
+    /// read finds on two disks may not fit together. Only the content of its own space may be listed.
+    pub(super) fn volume_of(&self, job: &Job) -> Option<Arc<Volume>> {
+        let volume = self.map.volumes.get(&job.volume)?;
+        let looks_only = matches!(job.what, What::Own(_) | What::Used(..));
+        let is_merged = self.map.shown_in(volume.id) != volume.id;
+        (looks_only || !is_merged || self.config.reads_what_is_merged()).then(|| volume.clone())
     }
 
     /// The endpoint that holds the bytes of a job, or receives them; and whether they are here, too.

@@ -214,6 +214,10 @@ impl Originator {
                 scrub.away = now_away.into_iter().map(since).collect();
                 let stripes = map.volumes.get(&request.volume).map_or(0, |v| v.stripes());
                 scrub.progress.stripes = scrub.progress.stripes.min(stripes);
+                // A deleted snapshot that is merged no longer shows the same on all disks.
+                if map.shown_in(request.volume) != request.volume {
+                    request.error = Some(HostError::NoVolume);
+                }
             }
         }
     }
