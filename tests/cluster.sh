@@ -420,10 +420,16 @@ shrinking() {
     exec 7>&-
     wait $kept || true
     wait_until status 1 "sys.exit(s['volumes'][0]['clients'] != 0)"
+    # A disk of a thin volume that is away might show again what it had before.
+    weft volume create thin 40M --thin --dir "$T/state1"
+    weft volume resize thin 20M --dir "$T/state1"
     weft node stop 3 --dir "$T/state0"
     refused 'node 3 is down' weft volume resize v 30M --force --dir "$T/state2"
+    refused 'node 3 is down' weft volume resize thin 60M --dir "$T/state2"
     weft node start 3 --dir "$T/state0"
     wait_until mode_is 2 fault-free
+    wait_until weft volume resize thin 60M --dir "$T/state2"
+    weft volume delete thin --yes --now --dir "$T/state1"
     weft volume resize v $((30 * 1024 + 100))K --force --dir "$T/state2"
     nbdcopy "$(uri 1)" - | cmp - <(head -c $(((30 * 1024 + 100) << 10)) "$T/image")
     scrubbed v "$T/state1"

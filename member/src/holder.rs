@@ -86,12 +86,14 @@ impl Holder {
         let Some(state) = self.nodes.get_mut(&node).and_then(|l| l.state.as_mut()) else { return };
         let kept = match report {
             MemberReport::Frozen { .. } => &mut state.frozen,
-            // A node merges only when it has caught up, so it reports one of the two in an epoch.
+            // One that has caught up is answered with a new map, in which it reports again what it has merged.
             MemberReport::CaughtUp { .. } | MemberReport::Merged { .. } => &mut state.caught_up,
             MemberReport::Wake { .. } => &mut state.wakes,
             MemberReport::Folded { .. } => &mut state.folded,
         };
-        if kept.as_ref().is_none_or(|k| epoch_of(k) <= epoch_of(&report)) {
+        let has_caught_up = matches!(kept, Some(MemberReport::CaughtUp { epoch, .. }) if *epoch == epoch_of(&report));
+        let is_less = has_caught_up && matches!(report, MemberReport::Merged { .. });
+        if !is_less && kept.as_ref().is_none_or(|k| epoch_of(k) <= epoch_of(&report)) {
             *kept = Some(report);
         }
     }
@@ -216,10 +218,29 @@ fn epoch_of(report: &MemberReport) -> Epoch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_core::units::VolumeId;
 
+    use super::*;
     fn word(term: u64, number: u64, life: Life) -> Word {
         let message = MapMessage::Freeze { epoch: number };
         Word { term, number, node: NodeId(4), life, message }
+    }
+
+    #[test]
+    fn what_a_node_has_merged_does_not_replace_that_it_has_caught_up() {
+        let node = NodeId(4);
+        let mut holder = Holder::new(1, &[node]);
+        holder.ready(Arrival { node, disk: 1, sectors: 1000 });
+        let caught_up = |epoch| MemberReport::CaughtUp { epoch, volumes: vec![VolumeId(1)] };
+        let merged = |epoch| MemberReport::Merged { epoch, merged: true, flattened: false };
+        let mut kept = |report| {
+            holder.report(node, report);
+            holder.alive(0, 1, Vec::new()).nodes[0].caught_up.clone()
+        };
+        assert_eq!(kept(merged(3)), Some(merged(3)));
+        assert_eq!(kept(caught_up(3)), Some(caught_up(3)));
+        assert_eq!(kept(merged(3)), Some(caught_up(3)));
+        assert_eq!(kept(merged(4)), Some(merged(4)));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What nodes answer to the requests that commands make.
 
 use serde_json::json;
-use weft_core::cluster::VolumeSize;
 use weft_core::node::{HostData, HostError};
 
 use super::{Commands, Outcome, Wait};
@@ -49,15 +48,9 @@ impl Commands<'_> {
                 let why = format!("its changes cannot be listed: {e}");
                 Outcome::Wait(self.keep(diff.volume, Some(why)))
             }
-            (Wait::Clearing(volume), Ok(_)) => Outcome::Wait(self.show(volume)),
-            (Wait::Clearing(volume), Err(e)) => {
-                let seen = self.engine.map().volumes.get(&volume.id).map_or(0, |v| v.visible);
-                if seen > 0 {
-                    let to = VolumeSize { size: seen, visible: seen, more: Vec::new() };
-                    self.engine.size_volume(volume.id, to);
-                } else {
-                    self.engine.remove_volume(volume.id);
-                }
+            (Wait::Clearing(volume, since), Ok(_)) => Outcome::Wait(self.cleared(volume, since)),
+            (Wait::Clearing(volume, _), Err(e)) => {
+                self.undo_growth(volume.id);
                 Outcome::Answer(error(format!("the space could not be zeroed: {e}")))
             }
             (Wait::Surveying(survey), Ok(HostData::Extents(found))) => {

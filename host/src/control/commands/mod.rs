@@ -503,6 +503,7 @@ impl Commands<'_> {
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)
+            | Wait::ToClear(..)
             | Wait::LookOn(..)
             | Wait::Cut(..)
             | Wait::Cuttable(..)

@@ -83,7 +83,7 @@ impl Commands<'_> {
 
     /// All that takes part must be there: one that is away could come back with what was prepared for
     /// what is cut off, when the volume has been made larger again.
-    fn refuse_unless_whole(&self, volume: &Volume) -> Result<()> {
+    pub(super) fn refuse_unless_whole(&self, volume: &Volume) -> Result<()> {
         let map = self.engine.map();
         let name = &volume.name;
         let away = |n: &weft_core::units::NodeId| !map.is_up(*n) || !self.engine.runs(*n);

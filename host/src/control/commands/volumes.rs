@@ -7,6 +7,7 @@ use weft_core::cluster::{Change, ClusterMap, PolicyChange, Volume, VolumeSize};
 use weft_core::layout::LayoutSpec;
 use weft_core::node::HostOp;
 use weft_core::plan::Range;
+use weft_core::units::{Epoch, VolumeId};
 
 use super::snapshots::refuse_snapshot;
 use super::{Commands, DISCONNECT, Outcome, Wait, overtaken, used_by};
@@ -112,6 +113,9 @@ impl Commands<'_> {
             }
         };
         self.check_space(&grown)?;
+        if grown.is_thin() && self.engine.map().room_used {
+            self.refuse_unless_whole(&volume)?;
+        }
         let more = grown.extents[volume.extents.len()..].to_vec();
         if !self.engine.map().room_used {
             let to = VolumeSize { size: grown.size, visible: grown.size, more };
@@ -148,6 +152,47 @@ impl Commands<'_> {
         }
         let ticket = self.engine.set_policy(volume.id, change.clone());
         Ok(Wait::PolicySet(volume.id, change, ticket))
+    }
+
+    /// Clears the part of a volume that hosts do not see yet. The last stripe, too, may hold what was there before the volume was
+    /// made smaller. Disks of a thin volume keep no record of zeros where they have no slot, so all take part: one that is away
+    /// might have kept slots from before.
+    fn clear(&mut self, conn: usize, volume: Box<Volume>) -> Result<Outcome> {
+        let map = self.engine.map();
+        let Some(whole) = map.volumes.get(&volume.id).cloned() else { return Err(overtaken()) };
+        if whole.visible >= whole.size {
+            return Ok(Outcome::Wait(self.show(volume)));
+        }
+        let epoch = map.epoch;
+        let grows = whole.is_thin() && whole.visible > 0;
+        if let Err(e) = self.refuse_unless_whole(&whole)
+            && grows
+        {
+            self.undo_growth(volume.id);
+            return Err(e);
+        }
+        let new = Range { offset: whole.visible, len: whole.size - whole.visible };
+        self.submit(conn, volume.id, HostOp::WriteZeroes(new));
+        Ok(Outcome::Wait(Wait::Clearing(volume, epoch)))
+    }
+
+    /// A volume's room has been cleared, since this epoch. In a later one some disk may not have taken part.
+    pub(super) fn cleared(&mut self, volume: Box<Volume>, since: Epoch) -> Wait {
+        match volume.is_thin() && self.engine.map().epoch != since {
+            true => Wait::ToClear(volume),
+            false => self.show(volume),
+        }
+    }
+
+    /// Gives back the room that a volume was to have, or removes a volume that hosts have never seen.
+    pub(super) fn undo_growth(&mut self, id: VolumeId) {
+        let seen = self.engine.map().volumes.get(&id).map_or(0, |v| v.visible);
+        if seen > 0 {
+            let to = VolumeSize { size: seen, visible: seen, more: Vec::new() };
+            self.engine.size_volume(id, to);
+        } else {
+            self.engine.remove_volume(id);
+        }
     }
 
     /// Has hosts see all of a volume of this size.
@@ -215,18 +260,9 @@ impl Commands<'_> {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));
                 }
-                let Some(whole) = self.engine.map().volumes.get(&volume.id) else {
-                    return Err(overtaken());
-                };
-                if whole.visible >= whole.size {
-                    let volume = volume.clone();
-                    return Ok(Outcome::Wait(self.show(volume)));
-                }
-                // The last stripe, too, may hold what was there before the volume was made smaller.
-                let new = Range { offset: whole.visible, len: whole.size - whole.visible };
-                self.submit(conn, volume.id, HostOp::WriteZeroes(new));
-                Ok(Outcome::Wait(Wait::Clearing(volume.clone())))
+                self.clear(conn, volume.clone())
             }
+            Wait::ToClear(volume) => self.clear(conn, volume.clone()),
             Wait::Hidden(id, ticket, kind) => {
                 if !self.is_made(ticket)? {
                     return Ok(Outcome::Wait(wait));

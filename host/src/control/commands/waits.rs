@@ -58,8 +58,10 @@ pub(crate) enum Wait {
     PolicySet(VolumeId, PolicyChange, Ticket),
     /// The map holds the volume in whole stripes, so that its room can be cleared.
     RoomThere(Box<Volume>, Ticket),
-    /// The volume's room is being cleared.
-    Clearing(Box<Volume>),
+    /// The volume's room can be cleared.
+    ToClear(Box<Volume>),
+    /// The volume's room is being cleared, since this epoch.
+    Clearing(Box<Volume>, Epoch),
     /// A volume is to be made smaller, and it is being found out what that cuts off.
     Surveying(Box<Survey>),
     /// The next piece of that is to be looked at.
@@ -138,7 +140,9 @@ impl Wait {
     /// The volume whose size is being changed.
     pub(crate) fn sizes(&self) -> Option<VolumeId> {
         match self {
-            Wait::RoomThere(volume, _) | Wait::Clearing(volume) => Some(volume.id),
+            Wait::RoomThere(volume, _) | Wait::ToClear(volume) | Wait::Clearing(volume, _) => {
+                Some(volume.id)
+            }
             Wait::Surveying(s) | Wait::LookOn(s) | Wait::Cut(s, _) | Wait::Cuttable(s, _) => {
                 Some(s.volume())
             }
@@ -250,7 +254,7 @@ impl Commands<'_> {
                 )
             }
             Wait::Surveying(_) | Wait::LookOn(_) => "a check of the data beyond the new size".to_string(),
-            Wait::Clearing(_) => "the added space of the volume to be zeroed".to_string(),
+            Wait::ToClear(_) | Wait::Clearing(..) => "the added space of the volume to be zeroed".to_string(),
             Wait::VolumeThere(..)
             | Wait::PolicySet(..)
             | Wait::RoomThere(..)
