@@ -1,11 +1,11 @@
 //! Volumes of different layouts on the same disks: what becomes of one does not keep the other back.
 
 use weft_core::Buffer;
-use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_volume};
+use weft_core::cluster::{EXTENT_COLUMN_BYTES, Place as Room, Volume, place_thin, place_volume};
 use weft_core::layout::{Geometry, LayoutSpec};
 use weft_core::node::{HostData, HostError, HostOp, NodeConfig};
 use weft_core::plan::Range;
-use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId};
+use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
 use crate::world::World;
 
@@ -13,6 +13,8 @@ const FIRST: VolumeId = VolumeId(1);
 const SECOND: VolumeId = VolumeId(2);
 const NODES: usize = 5;
 const STRIPES: u64 = 4;
+/// Of a thin mirror: more than a disk has slots.
+const THIN_STRIPES: u64 = 100;
 
 struct Array {
     world: World,
@@ -40,9 +42,47 @@ impl Array {
             }
             all
         });
+        Array::started(world, stripe)
+    }
+
+    /// Thin mirrors: the first on nodes 0 and 1, the second on nodes 0 and 2.
+    fn of_thin_mirrors() -> Array {
+        let config = NodeConfig { patience: 40 * MILLIS, ..NodeConfig::default() };
+        let spec: LayoutSpec = "raid1".parse().unwrap();
+        let geometry = Geometry::new(spec.over(2).unwrap(), 16 * SECTOR);
+        let stripe = geometry.stripe_bytes();
+        let world = World::new(7, NODES, 1400, 256, config, |data| {
+            let mirror = |id: VolumeId| {
+                let rooms = Room::apart(&[data; NODES]);
+                let (space, size) = (thin_space(id), THIN_STRIPES * stripe);
+                let stripes = 0..THIN_STRIPES;
+                let placed =
+                    place_thin(space, &geometry, stripes, &rooms, &[], EXTENT_COLUMN_BYTES);
+                let mut extents = placed.unwrap();
+                for extent in &mut extents {
+                    (extent.columns[0].0, extent.columns[1].0) = (NodeId(0), NodeId(id.0 as u16));
+                }
+                let name = format!("m{}", id.0);
+                Volume::new(id, &name, size, &spec, geometry.clone(), extents)
+            };
+            [FIRST, SECOND].map(mirror).into()
+        });
+        Array::started(world, [stripe; 2])
+    }
+
+    fn started(world: World, stripe: [u64; 2]) -> Array {
         let mut array = Array { world, asked: 0, stripe };
         array.until("all is whole", |a| a.is_settled() && a.world.map().is_whole());
         array
+    }
+
+    /// Writes to these stripes of a thin mirror.
+    fn fill_stripes(&mut self, volume: VolumeId, stripes: std::ops::Range<u64>, byte: u8) {
+        let stripe = self.stripe[0];
+        for n in stripes {
+            let data = Buffer::from(vec![byte; stripe as usize]);
+            self.ask(volume, HostOp::Write(n * stripe, data)).unwrap();
+        }
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&Array) -> bool) {
@@ -173,4 +213,29 @@ fn the_right_disk_comes_after_an_older_copy_of_it() {
     for (unit, byte) in [(0, 4), (1, 2), (2, 3)] {
         array.expect(FIRST, unit, byte);
     }
+}
+
+/// A disk has no slots for all that was written in its absence to one of two volumes. It catches up on the other, and a scrub
+/// ends and says what it skipped.
+#[test]
+fn a_disk_without_space_for_a_volume_catches_up_on_another() {
+    let mut array = Array::of_thin_mirrors();
+    let shared = NodeId(0);
+    let slots = array.world.status(shared).and_then(|s| s.slots).expect("a disk has slots");
+    array.fill_stripes(FIRST, 0..slots.usable / 2, 1);
+    array.die(shared);
+    array.fill_stripes(FIRST, 0..slots.usable / 2, 2);
+    array.fill_stripes(SECOND, 0..slots.usable * 3 / 4, 3);
+    array.come(shared);
+    array.until("it has caught up on one", |a| a.is_settled() && !a.is_behind(FIRST, shared));
+    assert!(array.is_behind(SECOND, shared));
+    match array.ask(SECOND, HostOp::SCRUB) {
+        Ok(HostData::Scrubbed(p, _)) => assert!(p.skipped > 0 && p.mismatched == 0, "{p:?}"),
+        other => panic!("{other:?}"),
+    }
+    // There is space again.
+    let len = THIN_STRIPES * array.stripe[0];
+    array.ask(SECOND, HostOp::WriteZeroes(Range { offset: 0, len })).unwrap();
+    array.until("all is whole", |a| a.is_settled() && a.world.map().is_whole());
+    [FIRST, SECOND].into_iter().for_each(|v| array.scrub(v));
 }

@@ -5,7 +5,7 @@ use weft_core::store::StoreBug;
 use super::*;
 
 /// Each bug, and a seed that finds it.
-const BUGS: [(Bug, u64); 10] = [
+const BUGS: [(Bug, u64); 11] = [
     (Bug::ForgetsZeros, 1),
     (Bug::ForgetsSnapshots, 0),
     (Bug::WritesToSnapshot, 0),
@@ -16,6 +16,7 @@ const BUGS: [(Bug, u64); 10] = [
     (Bug::Store(StoreBug::ForgetsBase), 0),
     (Bug::Store(StoreBug::CopiesSome), 1),
     (Bug::SettlesInNewest, 20),
+    (Bug::DecidesInNewest, 41),
 ];
 
 fn is_found(bug: Bug, seed: u64) -> bool {

@@ -2,6 +2,10 @@
 
 use super::*;
 
+/// Layouts over some of the nodes, and how wide they are.
+pub(super) const LAYOUTS: [(&str, usize); 5] =
+    [("raid5", 4), ("rs:3+1", NODES), ("rs:2+2", NODES), ("raid1", 4), ("raid6", 4)];
+
 /// Draws that have been added since the first seeds were pinned. Those go without.
 #[derive(Clone, Copy)]
 pub(super) struct Draws {
@@ -21,6 +25,8 @@ pub(super) struct Draws {
     pub(super) local: bool,
     /// At times more nodes are down than the layouts bear.
     pub(super) beyond: bool,
+    /// The two volumes have different layouts, so that one may sleep while the other goes on.
+    pub(super) differ: bool,
     /// In the end nodes are down two at a time, if the layouts bear that.
     pub(super) pairs: bool,
 }
@@ -38,6 +44,7 @@ impl Draws {
             orders,
             local,
             beyond: seed % 3 == 2 && !tight && !damages,
+            differ: seed % 6 == 5 && !local,
             pairs: true,
         }
     }
@@ -52,14 +59,13 @@ impl Draws {
         orders: false,
         local: false,
         beyond: false,
+        differ: false,
         pairs: false,
     };
 
     /// A layout, how wide it is, and of how many nodes.
     pub(super) fn layout(&self, rng: &mut Rng, seed: u64) -> (&'static str, usize, usize) {
-        let (layout, width) =
-            [("raid5", 4), ("rs:3+1", NODES), ("rs:2+2", NODES), ("raid1", 4), ("raid6", 4)]
-                [rng.usize(0..5)];
+        let (layout, width) = LAYOUTS[rng.usize(0..5)];
         if !self.local {
             return (layout, width, NODES);
         }
@@ -74,26 +80,27 @@ impl Draws {
 
 pub(super) fn volumes(
     rng: &mut Rng,
-    (layout, width, nodes): (&str, usize, usize),
+    layouts: [(&str, usize); 2],
+    nodes: usize,
     data: u64,
     tight: bool,
 ) -> Vec<Volume> {
-    let spec: LayoutSpec = layout.parse().unwrap();
     let unit = [2, 16, 5][rng.usize(0..3)];
     let unit = if tight { 16 } else { unit };
-    let geometry = Geometry::new(spec.over(width).unwrap(), unit * SECTOR);
-    let size = STRIPES * geometry.stripe_bytes();
     let rooms = Room::apart(&vec![data; nodes]);
-    let column = 8 * geometry.unit;
     let mut all: Vec<Volume> = Vec::new();
-    for id in [FIRST, OTHER] {
+    for (id, (layout, width)) in [FIRST, OTHER].into_iter().zip(layouts) {
+        let spec: LayoutSpec = layout.parse().unwrap();
+        let geometry = Geometry::new(spec.over(width).unwrap(), unit * SECTOR);
+        let size = STRIPES * geometry.stripe_bytes();
+        let column = 8 * geometry.unit;
         let others: Vec<&Volume> = all.iter().collect();
         let extents = match rng.bool() {
             true => place_thin(thin_space(id), &geometry, 0..STRIPES, &rooms, &others, column),
             false => place_volume(&geometry, size, &rooms, &others, column),
         };
         let name = format!("v{}", id.0);
-        all.push(Volume::new(id, &name, size, &spec, geometry.clone(), extents.unwrap()));
+        all.push(Volume::new(id, &name, size, &spec, geometry, extents.unwrap()));
     }
     all
 }

@@ -14,7 +14,7 @@ use weft_core::units::{MILLIS, NodeId, SECTOR, VolumeId, thin_space};
 
 use crate::world::World;
 
-use draws::{Draws, volumes};
+use draws::{Draws, LAYOUTS, volumes};
 
 mod beyond;
 mod bugs;
@@ -97,10 +97,11 @@ impl Trial {
         };
         let mut bears = 1;
         let (sectors, journal) = if draws.tight { (TIGHT, 256) } else { (6000, 512) };
-        let layout = draws.layout(&mut rng, seed);
-        let nodes = layout.2;
+        let (layout, width, nodes) = draws.layout(&mut rng, seed);
+        let second = if draws.differ { LAYOUTS[seed as usize / 6 % 5] } else { (layout, width) };
         let world = World::new(seed, nodes, sectors, journal, config, |data| {
-            let mut all = volumes(&mut rng, layout, data, draws.tight);
+            let layouts = [(layout, width), second];
+            let mut all = volumes(&mut rng, layouts, nodes, data, draws.tight);
             for volume in all.iter_mut().filter(|_| draws.orders) {
                 volume.policy.ordering = ORDERINGS[rng.usize(0..ORDERINGS.len())];
             }

@@ -17,7 +17,7 @@ use crate::node::{HostError, MemberReport};
 use crate::units::{MILLIS, Nanos, Timestamp, VolumeId};
 
 /// Longest pause before a rebuild onto a full disk is tried again.
-const FULL_PAUSE: Nanos = 2_000 * MILLIS;
+pub(super) const FULL_PAUSE: Nanos = 2_000 * MILLIS;
 
 /// The jobs that wait for lost nodes, and since when these are lost.
 #[derive(Clone, Default, Hash)]
@@ -76,6 +76,7 @@ impl Originator {
                     self.lacks_space(waiting, outbox);
                 }
                 job.attempts = 0;
+                self.note_full(&job, outbox.now);
                 self.retry_after(job, FULL_PAUSE, outbox);
             }
         }

@@ -2,6 +2,7 @@
 //! leaves, if there is one, or computed from the other columns.
 //! The disk's own node leads that, or a controller that computes parity (`roles=central`; DR-net 4.2).
 
+use super::lacking::FULL_PAUSE;
 use super::{Job, MOST_DOUBLINGS_BUSY, Originator, Purpose, What};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::node::{Body, HostData, HostError, Refusal, Run, Trust};
 use crate::plan::{self, Span};
 use crate::policy::Controller;
 use crate::store::Kept;
-use crate::units::{ColumnSet, NodeId, SECTOR, Timestamp, VolumeId};
+use crate::units::{ColumnSet, Nanos, NodeId, SECTOR, Timestamp, VolumeId};
 
 /// A part of a unit: volume, stripe, seat, bytes of the unit.
 type UnitPart = (VolumeId, u64, usize, Span);
@@ -55,6 +56,8 @@ pub(super) struct Rebuilds {
     unrecoverable: Vec<(VolumeId, u64, usize, Span)>,
     /// The folds that have ended, also to be reported to it.
     pub(super) folded: Vec<FoldEnd>,
+    /// When a rebuild onto each of these disks was last refused for lack of space.
+    full: BTreeMap<NodeId, Nanos>,
 }
 
 impl Rebuilds {
@@ -238,6 +241,10 @@ impl Originator {
         if why == Lack::Marked && !needs_all && self.is_data(&job, &parts, seat) {
             return self.lacks_for_good(job, column, outbox);
         }
+        let verifies = matches!(job.what, What::Verify { .. });
+        if verifies && behind && self.is_full(&job, parts[0].0, column, outbox.now) {
+            return self.finish(job, Err(HostError::NoSpace), outbox);
+        }
         let lacking = self.volumes_lacking(job.volume, parts[0].0, column, behind);
         let copied = lacking.iter().any(|id| self.copies_column(*id, parts[0].0, column));
         // A rebuild avoids missing columns. If it had those rebuilt first, two columns of one stripe could wait for
@@ -267,7 +274,7 @@ impl Originator {
             return self.retry_after(job, self.config.lock_timeout, outbox);
         }
         job.attempts += 1;
-        if let What::Verify { .. } = job.what {
+        if verifies {
             self.count_rebuilt(&job, parts[0].0, column, parts.len() as u64);
         }
         // The rebuild that it waits for needs locks, too.
@@ -523,6 +530,23 @@ impl Originator {
         for stripe in stripes {
             self.unit_rebuilt((job.volume, stripe, column), good, outbox);
         }
+    }
+
+    /// The disk of a job's column has no space for a rebuild.
+    pub(super) fn note_full(&mut self, job: &Job, now: Nanos) {
+        let What::Rebuild { stripe, column: seat, .. } = job.what else { return };
+        if let Some(volume) = self.map.volumes.get(&job.volume) {
+            let column = volume.geometry.layout.column_at(stripe, seat);
+            self.rebuilds.full.insert(volume.extent(stripe).columns[column].0, now);
+        }
+    }
+
+    /// Whether a rebuild onto the disk of a column was refused for lack of space just now. A scrub skips the stripe then: it
+    /// would wait at each for a disk that may be full for long.
+    fn is_full(&self, job: &Job, stripe: u64, column: usize, now: Nanos) -> bool {
+        let node = self.map.volumes[&job.volume].extent(stripe).columns[column].0;
+        let since = self.rebuilds.full.get(&node);
+        since.is_some_and(|since| now.saturating_sub(*since) < 2 * FULL_PAUSE)
     }
 
     /// The jobs that wait for what a job rebuilds.
