@@ -319,11 +319,16 @@ impl NumberedHost {
         !self.requests.values().any(|s| matches!(s, State::InWork { .. }))
     }
 
+    /// Whether no request may have this number yet. Hosts choose numbers freely: none of them may overflow.
+    fn is_too_far_ahead(&self, number: u64) -> bool {
+        number.saturating_sub(self.oldest) >= AHEAD
+    }
+
     fn take(&mut self, host: HostId, ask: Ask, now: Instant, out: &mut Vec<Step>) {
         let number = ask.number;
         let refuse = |why: Failure| Step::Answer(host, number, Err(why));
         self.hear(ask.oldest, now);
-        if number >= self.oldest + AHEAD {
+        if self.is_too_far_ahead(number) {
             return out.push(refuse(Failure::TooFarAhead { number, oldest: self.oldest }));
         }
         let reused = || refuse(PlaceError::Reused(RequestId { host, number }).into());
@@ -366,7 +371,7 @@ impl NumberedHost {
             _ if *number >= oldest => true,
             State::Done => false,
             State::Failed(_, at) => {
-                number + AHEAD > oldest && now.duration_since(*at) < ABORTED_KEPT
+                oldest - number < AHEAD && now.duration_since(*at) < ABORTED_KEPT
             }
             State::Held { .. } | State::InWork { .. } => true,
         });
@@ -435,7 +440,7 @@ impl NumberedHost {
                     let new = !self.unissued.contains_key(&number) && waits.insert(number);
                     waits.insert(number);
                     unissued += usize::from(new);
-                    if unissued > MOST_UNISSUED || number >= self.oldest + AHEAD {
+                    if unissued > MOST_UNISSUED || self.is_too_far_ahead(number) {
                         let bound = MOST_UNISSUED;
                         return Err(PlaceError::TooManyUnissued { host: host.0, bound });
                     }

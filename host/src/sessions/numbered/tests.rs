@@ -163,6 +163,29 @@ fn what_cannot_be_is_refused() {
     assert!(w.error_of(8).contains("issued before"), "the host said that it had heard of it");
 }
 
+/// Hosts choose numbers freely.
+#[test]
+fn the_largest_numbers_do_no_harm() {
+    let mut w = world();
+    let most = u64::MAX;
+    w.take(ask(1, &[]));
+    w.finish(1, Err(HostError::NoSpace));
+    let last = |after: &[u64]| Ask { oldest: most, ..ask(most, after) };
+    w.take(last(&[most]));
+    assert!(w.error_of(most).contains("itself"), "{}", w.error_of(most));
+    w.take(Ask { oldest: most, ..ask(2, &[]) });
+    assert!(w.error_of(2).contains("issued before"));
+    let mut w = world();
+    w.take(Ask { oldest: most - 1, ..ask(most - 1, &[most]) });
+    assert!(w.begun.is_empty(), "it waits for the last");
+    w.take(Ask { oldest: most - 1, ..ask(most, &[]) });
+    w.finish(most, Ok(HostData::Done));
+    assert_eq!(w.begun, [most, most - 1]);
+    let mut w = world();
+    w.take(ask(most, &[]));
+    assert_eq!(w.error_of(most), "ahead of 1");
+}
+
 #[test]
 fn only_so_many_may_be_awaited_that_are_not_sent_and_only_so_long() {
     let mut w = world();
