@@ -147,7 +147,42 @@ fn reads_only(exports: Exports<'_>, volume: &Volume) -> bool {
 /// What is asked with a command; `None` if there is nothing to do.
 fn asked(command: &Command) -> Option<Asked> {
     let op = words::host_op(command)?;
-    let (number, bytes) = (command.cookie.number(), u64::from(command.length));
+    let number = command.cookie.number();
+    let bytes = words::payload(command);
     let durable = command.fua && words::changes(&command.op);
     Some(Asked { number, op, elsewhere: None, bytes, durable, came: None, order: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_front::nbd::Context;
+    use weft_front::nbd::server::Op;
+
+    use super::*;
+    use crate::sessions::budget::{Budget, Use};
+
+    /// What needs no memory does not wait for it, however long its range is.
+    #[test]
+    fn only_content_counts_as_memory() {
+        let command = |op, length| Command {
+            cookie: Cookie::of_number(1),
+            op,
+            offset: 0,
+            length,
+            fua: false,
+        };
+        let budget = Budget::new(1 << 20);
+        let (mut busy, other) = (Use::new(&budget), Use::new(&budget));
+        busy.is(1 << 20);
+        let has_room = |op, length| {
+            let asked = asked(&command(op, length)).unwrap();
+            other.has_room_for(asked.bytes)
+        };
+        let state = || Op::BlockStatus { context: Context::Allocation, one: false };
+        assert!(has_room(Op::Trim, 1 << 30));
+        assert!(has_room(Op::WriteZeroes { no_hole: false, fast: false }, 1 << 30));
+        assert!(has_room(state(), u32::MAX));
+        assert!(!has_room(Op::Read, 1 << 20));
+        assert!(!has_room(Op::Write(vec![0; 1 << 20].into()), 1 << 20));
+    }
 }

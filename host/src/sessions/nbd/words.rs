@@ -67,6 +67,14 @@ pub(super) fn host_op(command: &Command) -> Option<HostOp> {
     }
 }
 
+/// Bytes of content that a command holds in memory, or its answer.
+pub(super) fn payload(command: &Command) -> u64 {
+    match command.op {
+        Op::Read | Op::Write(_) => u64::from(command.length),
+        _ => 0,
+    }
+}
+
 /// Whether the command changes the volume.
 pub(super) fn changes(op: &Op) -> bool {
     matches!(op, Op::Write(_) | Op::Trim | Op::WriteZeroes { .. })
