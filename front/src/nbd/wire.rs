@@ -74,6 +74,8 @@ pub mod answer {
     pub const ERR_TLS_REQD: u32 = REFUSAL + 5;
     /// There is no such export.
     pub const ERR_UNKNOWN: u32 = REFUSAL + 6;
+    /// Not now: the server stops, or cannot serve the export at present.
+    pub const ERR_SHUTDOWN: u32 = REFUSAL + 7;
     /// The option's data are too long.
     pub const ERR_TOO_BIG: u32 = REFUSAL + 9;
 }

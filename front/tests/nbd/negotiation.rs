@@ -173,15 +173,24 @@ fn who_may_not_have_an_export_is_told_why_and_may_ask_for_another() {
     let export = export();
     let mut server = greeted(&export);
     let data = [&string("disk")[..], &[0, 0]].concat();
-    for (kind, settling) in [(option::INFO, false), (option::GO, true)] {
+    type Refuse = fn(&mut Server, String);
+    let ways: [(Refuse, u32); 3] = [
+        (Server::forbid_without_tls, answer::ERR_POLICY),
+        (Server::puts_off, answer::ERR_SHUTDOWN),
+        (Server::lacks, answer::ERR_UNKNOWN),
+    ];
+    for ((kind, settling), (refuse, code)) in [(option::INFO, false), (option::GO, true)]
+        .into_iter()
+        .flat_map(|asked| ways.map(|way| (asked, way)))
+    {
         let asked = opt(kind, &data);
         server.space()[..asked.len()].copy_from_slice(&asked);
         server.filled(asked.len());
         let event = server.poll().unwrap();
         assert!(matches!(event, Some(Event::Open { settles, .. }) if settles == settling));
-        server.forbid("it is taken".into());
+        refuse(&mut server, "it is taken".into());
         let told = answers(&drain(&mut server));
-        assert_eq!(told, [(kind, answer::ERR_POLICY, b"it is taken".to_vec())]);
+        assert_eq!(told, [(kind, code, b"it is taken".to_vec())]);
     }
     feed(&mut server, &export, &opt(option::GO, &data)).unwrap();
     assert!(server.opened().is_some());

@@ -85,7 +85,7 @@ pub enum Event {
     /// The client wants to know what there is: call [`Server::exports`].
     List,
     /// The client named an export: look it up and call [`Server::export`] or
-    /// [`Server::forbid`].
+    /// [`Server::forbid_without_tls`], [`Server::puts_off`] or [`Server::lacks`].
     ///
     /// A client may look at several before it settles on one, so this takes
     /// nothing into use; [`Server::opened`] gives the open one.

@@ -152,13 +152,20 @@ impl Server {
         self.open(found.ok_or_else(Refusal::unknown));
     }
 
-    /// Answers [`Event::Open`]: the export is there, and the client may not have it, for this
-    /// reason. A client of [`EXPORT_NAME`](option::EXPORT_NAME) cannot be told why.
-    pub fn forbid(&mut self, why: String) {
-        self.open(Err(Refusal::new(answer::ERR_POLICY, why)));
+    /// Answers [`Event::Open`]: there is no such export, for this reason. A client of
+    /// [`EXPORT_NAME`](option::EXPORT_NAME) cannot be told why.
+    pub fn lacks(&mut self, why: String) {
+        self.open(Err(Refusal::new(answer::ERR_UNKNOWN, why)));
     }
 
-    /// As [`Server::forbid`], for a client that has not proved who it is: it may have the export by TLS.
+    /// Answers [`Event::Open`]: the export cannot be served now, for this reason. The client may try again later, or at
+    /// another server.
+    pub fn puts_off(&mut self, why: String) {
+        self.open(Err(Refusal::new(answer::ERR_SHUTDOWN, why)));
+    }
+
+    /// Answers [`Event::Open`]: the client has no right to the export. One that has not proved who it is may have it by
+    /// TLS.
     pub fn forbid_without_tls(&mut self, why: String) {
         let can = self.negotiation.tls != Tls::Off && !self.negotiation.is_secured;
         let kind = if can { answer::ERR_TLS_REQD } else { answer::ERR_POLICY };

@@ -108,7 +108,11 @@ impl Protocol for Nbd {
         self.applies = false;
         match why {
             Refused::NotAllowed => machine.forbid_without_tls(text),
-            _ => machine.forbid(text),
+            Refused::NoVolume => machine.lacks(text),
+            // It may have the volume later, or at another process.
+            Refused::NotServing | Refused::SecondWriter | Refused::OtherVolume => {
+                machine.puts_off(text);
+            }
         }
         true
     }
@@ -157,9 +161,36 @@ fn asked(command: &Command) -> Option<Asked> {
 mod tests {
     use weft_front::nbd::Context;
     use weft_front::nbd::server::Op;
+    use weft_front::nbd::wire::{OptionHeader, option};
 
     use super::*;
     use crate::sessions::budget::{Budget, Use};
+
+    /// A client may give up a volume that it has no right to, and tries the rest again.
+    #[test]
+    fn a_refusal_says_whether_it_is_worth_trying_again() {
+        use weft_front::nbd::wire::answer::{ERR_POLICY, ERR_SHUTDOWN, ERR_UNKNOWN};
+        for (why, code) in [
+            (Refused::NotAllowed, ERR_POLICY),
+            (Refused::NoVolume, ERR_UNKNOWN),
+            (Refused::NotServing, ERR_SHUTDOWN),
+            (Refused::SecondWriter, ERR_SHUTDOWN),
+            (Refused::OtherVolume, ERR_SHUTDOWN),
+        ] {
+            let (mut machine, mut nbd) = (Nbd::machine(), Nbd::default());
+            let name = [&1_u32.to_be_bytes()[..], b"v", &[0, 0]].concat();
+            let header = OptionHeader { option: option::GO, length: name.len() as u32 };
+            let said = [&3_u32.to_be_bytes()[..], &header.encode(), &name].concat();
+            machine.space()[..said.len()].copy_from_slice(&said);
+            machine.filled(said.len());
+            assert!(matches!(machine.poll(), Ok(Some(Event::Open { settles: true, .. }))));
+            assert!(nbd.turn_away(&mut machine, why, "for a reason".to_string()));
+            let sent: Vec<u8> = machine.output().flatten().copied().collect();
+            // Behind the greeting: 8 bytes of magic, the option and the kind.
+            let kind = sent[18 + 12..][..4].try_into().unwrap();
+            assert_eq!(u32::from_be_bytes(kind), code, "{why:?}");
+        }
+    }
 
     /// What needs no memory does not wait for it, however long its range is.
     #[test]
