@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tonic::Status;
+use tonic::{Code, Status};
 use weft_core::cluster::Access;
 use weft_host::status::{Status as ArrayStatus, VolumeMode, VolumeStatus};
 use weft_host::{Control, ControlRequest, HostAction};
@@ -113,7 +113,9 @@ impl Cluster {
     /// # Errors
     /// If it cannot be asked.
     pub fn status(&self) -> Result<ArrayStatus, Status> {
-        read(self.ask(&ControlRequest::Status)?)
+        let answer = self.ask(&ControlRequest::Status)?;
+        require_current(&answer)?;
+        read(answer)
     }
 
     /// The volumes that are not deleted, by name.
@@ -142,11 +144,20 @@ impl Cluster {
         self.list(true)
     }
 
-    fn list(&self, snapshots: bool) -> Result<Vec<VolumeStatus>, Status> {
-        let mut answer = self.ask(&ControlRequest::VolumeList { snapshots })?;
-        let mut all: Vec<VolumeStatus> = read(answer["volumes"].take())?;
-        all.sort_by(|a, b| a.name.cmp(&b.name));
+    /// The volumes that are not deleted, as the process on this machine knew them last: for looking only.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub fn last_known_volumes(&self) -> Result<Vec<VolumeStatus>, Status> {
+        let mut all = by_name(self.ask(&ControlRequest::VolumeList { snapshots: false })?)?;
+        all.retain(|volume| volume.mode != VolumeMode::Deleted);
         Ok(all)
+    }
+
+    fn list(&self, snapshots: bool) -> Result<Vec<VolumeStatus>, Status> {
+        let answer = self.ask(&ControlRequest::VolumeList { snapshots })?;
+        require_current(&answer)?;
+        by_name(answer)
     }
 
     /// The volume of a name, if there is one.
@@ -217,15 +228,20 @@ impl Cluster {
         })
     }
 
-    /// Ends a host's right to use a volume, and its connections.
+    /// Ends a host's right to use a volume, and its connections. One that has none, as the leading process knows, is no
+    /// error.
     ///
     /// # Errors
     /// As [`Ask::ask`].
     pub fn deny(&self, volume: &str, host: &str) -> Result<(), Status> {
         let action = HostAction::Deny { volume: volume.to_string(), host: host.to_string() };
-        self.change(&ControlRequest::Hosts { action }, |cluster| {
+        let denied = self.change(&ControlRequest::Hosts { action }, |cluster| {
             Ok(cluster.right(volume, host)?.is_none())
-        })
+        });
+        match denied {
+            Err(refused) if has_no_right(&refused) => Ok(()),
+            denied => denied,
+        }
     }
 
     /// Has a volume serve nobody but those who are allowed from now on.
@@ -244,6 +260,33 @@ impl Cluster {
         }
         self.allow(volume, KEEPER, true)
     }
+}
+
+/// Whether the leading process says that a host has no right that could end.
+fn has_no_right(refused: &Status) -> bool {
+    const SAYS: [&str; 4] = [
+        "is not on the list of volume",
+        "has no list",
+        "there is no volume",
+        "there are no volumes",
+    ];
+    refused.code() == Code::FailedPrecondition
+        && SAYS.iter().any(|says| refused.message().contains(says))
+}
+
+/// Refuses what a process answers that reaches no majority: the cluster may have changed without it.
+fn require_current(answer: &Value) -> Result<(), Status> {
+    match answer["cut_off"].as_str() {
+        Some(why) => Err(Status::unavailable(format!("the process on this machine: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// The volumes that an answer lists, by name.
+fn by_name(mut answer: Value) -> Result<Vec<VolumeStatus>, Status> {
+    let mut all: Vec<VolumeStatus> = read(answer["volumes"].take())?;
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
 }
 
 /// The hosts that may use a volume, without the driver's own name, and whether each may only read.

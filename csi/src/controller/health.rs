@@ -19,7 +19,9 @@ pub fn of(cluster: &Cluster, name: &str) -> Result<VolumeHealth, Status> {
     if name.is_empty() {
         return Err(Status::invalid_argument("the volume's identifier is missing"));
     }
-    Ok(described(&cluster.require_volume(name)?))
+    let there = cluster.last_known_volumes()?.into_iter().find(|volume| volume.name == name);
+    let none = || Status::not_found(format!("there is no volume '{name}'"));
+    Ok(described(&there.ok_or_else(none)?))
 }
 
 /// How the volumes of a page are.
@@ -30,7 +32,8 @@ pub fn list(
     cluster: &Cluster,
     asked: &ControllerListVolumeHealthRequest,
 ) -> Result<ControllerListVolumeHealthResponse, Status> {
-    let (volumes, next_token) = page(cluster.volumes()?, asked.max_entries, &asked.starting_token)?;
+    let (volumes, next_token) =
+        page(cluster.last_known_volumes()?, asked.max_entries, &asked.starting_token)?;
     Ok(ControllerListVolumeHealthResponse {
         entries: volumes.iter().map(described).collect(),
         next_token,

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use tonic::Status;
 
 use crate::capability::Wanted;
-use crate::cluster::{Cluster, published};
+use crate::cluster::{Cluster, KEEPER, published};
 use crate::proto::{
     ControllerPublishVolumeRequest, ValidateVolumeCapabilitiesRequest,
     ValidateVolumeCapabilitiesResponse, validate_volume_capabilities_response::Confirmed,
@@ -53,7 +53,8 @@ pub fn publish(
     Ok(HashMap::new())
 }
 
-/// Ends a node's right to use a volume; that of all nodes, if none is named.
+/// Ends a node's right to use a volume; that of all nodes, if none is named. Whether a named node has one says the leading
+/// process: what another knows may be older.
 ///
 /// # Errors
 /// If the cluster cannot be asked.
@@ -61,10 +62,12 @@ pub fn unpublish(cluster: &Cluster, name: &str, node: &str) -> Result<(), Status
     if name.is_empty() {
         return Err(Status::invalid_argument("the volume's identifier is missing"));
     }
-    let Some(volume) = cluster.volume(name)? else { return Ok(()) };
-    let mut nodes = published(&volume);
-    nodes.retain(|host, _| node.is_empty() || host == node);
-    nodes.keys().try_for_each(|host| cluster.deny(name, host))
+    let there = cluster.volume(name)?;
+    match (node, there) {
+        (KEEPER, _) | ("", None) => Ok(()),
+        ("", Some(volume)) => published(&volume).keys().try_for_each(|n| cluster.deny(name, n)),
+        (node, _) => cluster.deny(name, node),
+    }
 }
 
 /// Whether a volume can be used as asked.
@@ -97,4 +100,80 @@ pub fn validate(
             message: String::new(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::{Value, json};
+    use tonic::Code;
+    use weft_host::{ControlRequest, HostAction};
+
+    use super::*;
+    use crate::cluster::Ask;
+
+    /// A process whose map is older than that of the leading one.
+    #[derive(Clone, Default)]
+    struct Old {
+        is_cut_off: bool,
+        /// Why the leading process refuses to end a right, if it does.
+        refusal: Option<&'static str>,
+        denied: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Ask for Old {
+        fn ask(&self, request: &ControlRequest) -> Result<Value, Status> {
+            match request {
+                ControlRequest::VolumeList { .. } => {
+                    let mut answer = json!({ "volumes": [] });
+                    if self.is_cut_off {
+                        answer["cut_off"] = json!("it reaches no majority");
+                    }
+                    Ok(answer)
+                }
+                ControlRequest::Hosts { action: HostAction::Deny { host, .. } } => {
+                    self.denied.lock().unwrap().push(host.clone());
+                    match self.refusal {
+                        Some(why) => Err(Status::failed_precondition(why)),
+                        None => Ok(json!({})),
+                    }
+                }
+                other => panic!("nobody asks {other:?}"),
+            }
+        }
+    }
+
+    fn unpublished(old: &Old) -> (Code, Vec<String>) {
+        let ended = unpublish(&Cluster::new(old.clone()), "v", "one");
+        let code = ended.err().map_or(Code::Ok, |e| e.code());
+        (code, std::mem::take(&mut old.denied.lock().unwrap()))
+    }
+
+    #[test]
+    fn a_right_that_only_the_leading_process_knows_of_ends() {
+        assert_eq!(unpublished(&Old::default()), (Code::Ok, vec!["one".to_string()]));
+    }
+
+    #[test]
+    fn a_right_that_has_ended_is_no_error_and_another_refusal_is() {
+        for (refusal, code) in [
+            ("host 'one' is not on the list of volume 'v', which has weft-csi", Code::Ok),
+            ("volume 'v' has no list, and serves all hosts", Code::Ok),
+            ("there is no volume 'v'; there are: w", Code::Ok),
+            ("there are no volumes; create one first", Code::Ok),
+            ("the cluster has no leader now", Code::FailedPrecondition),
+        ] {
+            let old = Old { refusal: Some(refusal), ..Old::default() };
+            assert_eq!(unpublished(&old).0, code, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_cut_off_is_not_believed() {
+        let old = Old { is_cut_off: true, ..Old::default() };
+        assert_eq!(unpublished(&old), (Code::Unavailable, Vec::new()));
+        let all = unpublish(&Cluster::new(old), "v", "");
+        assert_eq!(all.unwrap_err().code(), Code::Unavailable);
+    }
 }
