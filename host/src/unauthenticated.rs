@@ -1,6 +1,7 @@
 //! Connections of processes that want to join, of readers of metrics and of browsers, before they authenticate. Anyone
 //! may open one, so each has a time limit, and their number is bounded. When all places are taken, the oldest
-//! connection of the machine that has most is closed.
+//! connection of the machine that has most is closed, of those that have not said what they want. If all have, one is closed
+//! that has not taken its answer for a second, or one of another machine that has more than half of the places.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use std::time::{Duration, Instant};
 
 /// Connections at a time.
 const MOST: usize = 16;
+
+/// How long one may take its answer when others wait for its place.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// The places.
 #[derive(Default)]
@@ -26,8 +30,18 @@ struct Taken {
 struct Caller {
     socket: Arc<TcpStream>,
     from: Option<IpAddr>,
-    /// It has said what it wants.
-    heard: bool,
+    stage: Stage,
+}
+
+/// How far a caller is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has yet to say what it wants.
+    Unheard,
+    /// It has said it, and its answer is being made.
+    Heard,
+    /// It is sent its answer since then.
+    Answered(Instant),
 }
 
 /// A place of a caller, as long as this lives.
@@ -44,25 +58,41 @@ impl Places {
     /// A place for a caller, if there is one or somebody gives way.
     pub fn take(self: &Arc<Self>, socket: &Arc<TcpStream>) -> Option<Place> {
         let mut taken = self.taken();
+        let from = socket.peer_addr().ok().map(|a| a.ip().to_canonical());
         if taken.callers.len() >= MOST {
-            let last = taken.gives_way()?;
+            let last = taken.gives_way(from, Instant::now())?;
             let last = taken.callers.remove(&last)?;
             // Whoever serves it finds that it has ended.
             let _ = last.socket.shutdown(Shutdown::Both);
         }
-        let from = socket.peer_addr().ok().map(|a| a.ip().to_canonical());
         let number = taken.next;
         taken.next += 1;
-        taken.callers.insert(number, Caller { socket: socket.clone(), from, heard: false });
+        let caller = Caller { socket: socket.clone(), from, stage: Stage::Unheard };
+        taken.callers.insert(number, caller);
         Some(Place { places: self.clone(), number })
     }
 }
 
 impl Taken {
-    /// Who gives way: of those who have not said what they want.
-    fn gives_way(&self) -> Option<u64> {
+    /// Who gives way to one that comes from there.
+    fn gives_way(&self, newcomer: Option<IpAddr>, now: Instant) -> Option<u64> {
+        let mut of = BTreeMap::new();
+        self.callers.values().for_each(|c| *of.entry(c.from).or_insert(0) += 1);
+        let may = |c: &Caller| match c.stage {
+            Stage::Unheard | Stage::Heard => false,
+            Stage::Answered(since) => {
+                let has_too_many = c.from != newcomer && of[&c.from] > MOST / 2;
+                has_too_many || now.saturating_duration_since(since) >= GRACE
+            }
+        };
+        let unheard = self.oldest_of_most(|c| c.stage == Stage::Unheard);
+        unheard.or_else(|| self.oldest_of_most(may))
+    }
+
+    /// Of such callers, the oldest of the machine that has most of them.
+    fn oldest_of_most(&self, is: impl Fn(&Caller) -> bool) -> Option<u64> {
         let mut most: BTreeMap<Option<IpAddr>, (usize, u64)> = BTreeMap::new();
-        for (number, caller) in self.callers.iter().filter(|(_, c)| !c.heard) {
+        for (number, caller) in self.callers.iter().filter(|(_, c)| is(c)) {
             most.entry(caller.from).or_insert((0, *number)).0 += 1;
         }
         most.into_values().max_by_key(|(count, _)| *count).map(|(_, oldest)| oldest)
@@ -70,10 +100,19 @@ impl Taken {
 }
 
 impl Place {
-    /// The caller has said what it wants: it need not give way any more.
+    /// The caller has said what it wants: it need not give way while its answer is made.
     pub fn is_heard(&self) {
+        self.is_at(Stage::Heard);
+    }
+
+    /// The caller is sent its answer from now on. If it does not take it soon, it may have to give way again.
+    pub fn is_answered(&self) {
+        self.is_at(Stage::Answered(Instant::now()));
+    }
+
+    fn is_at(&self, stage: Stage) {
         if let Some(caller) = self.places.taken().callers.get_mut(&self.number) {
-            caller.heard = true;
+            caller.stage = stage;
         }
     }
 }
@@ -175,12 +214,36 @@ mod tests {
         let caller = |n: u8| Caller {
             socket: socket.clone(),
             from: Some(IpAddr::from([10, 0, 0, n])),
-            heard: false,
+            stage: Stage::Unheard,
         };
         let from = [1, 2, 3, 2, 3, 2];
         let callers = from.iter().enumerate().map(|(n, ip)| (n as u64, caller(*ip))).collect();
         let taken = Taken { callers, next: 6 };
-        assert_eq!(taken.gives_way(), Some(1));
+        assert_eq!(taken.gives_way(None, Instant::now()), Some(1));
+    }
+
+    /// Strangers who ask and do not take their answers.
+    #[test]
+    fn who_does_not_take_its_answer_gives_way() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (_theirs, socket) = pair(&listener);
+        let ip = |n: u8| Some(IpAddr::from([10, 0, 0, n]));
+        let begun = Instant::now();
+        let taken = |from: &[u8], stage| {
+            let caller = |n: &u8| Caller { socket: socket.clone(), from: ip(*n), stage };
+            let callers = from.iter().enumerate().map(|(n, ip)| (n as u64, caller(ip))).collect();
+            Taken { callers, next: MOST as u64 }
+        };
+        let all_of_one = taken(&[7; MOST], Stage::Answered(begun));
+        assert_eq!(all_of_one.gives_way(ip(1), begun), Some(0), "it has more than half");
+        assert_eq!(all_of_one.gives_way(ip(7), begun), None, "it comes from there itself");
+        assert_eq!(all_of_one.gives_way(ip(7), begun + GRACE), Some(0));
+        let each_another: Vec<u8> = (1..=MOST as u8).collect();
+        let of_many = taken(&each_another, Stage::Answered(begun));
+        assert_eq!(of_many.gives_way(ip(99), begun + GRACE / 2), None);
+        assert!(of_many.gives_way(ip(99), begun + GRACE).is_some());
+        let asking = taken(&[7; MOST], Stage::Heard);
+        assert_eq!(asking.gives_way(ip(1), begun + 9 * GRACE), None, "its answer is being made");
     }
 
     #[test]

@@ -149,6 +149,7 @@ impl Door {
         };
         place.is_heard();
         let response = self.site.respond(&request, &Caller { from, now: Instant::now() });
+        place.is_answered();
         line.give(PATIENCE);
         response.send(line, request.method != Method::Head)
     }

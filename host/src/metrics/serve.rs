@@ -95,6 +95,7 @@ fn answer(
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
+    place.is_answered();
     caller.give(PATIENCE);
     caller.write_all(head.as_bytes())?;
     match question.starts_with("HEAD ") {
@@ -191,6 +192,26 @@ mod tests {
             "one after the other they take 80 s"
         );
         drop(silent);
+    }
+
+    /// All places are taken by clients that ask for more than sockets hold, and read none of it.
+    #[test]
+    fn those_who_do_not_read_keep_nobody_waiting() {
+        let metrics = Metrics::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = metrics.address();
+        let long = "x".repeat(16 << 20);
+        metrics.serve(move || fail(long.clone())).unwrap();
+        let ask = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        };
+        let deaf: Vec<_> = (0..16).map(|_| ask()).collect();
+        thread::sleep(Duration::from_millis(1500));
+        let mut answer = Vec::new();
+        ask().take(16).read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, b"HTTP/1.1 503 Ser", "{}", String::from_utf8_lossy(&answer));
+        drop(deaf);
     }
 
     /// The other end may end it before all has been said.
