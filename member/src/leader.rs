@@ -285,7 +285,8 @@ impl Leader {
         self.look_after_group(&voters, &learners, context);
         self.begin_if_gathered(context);
         self.recount(context);
-        if self.reign == Reign::Settled {
+        // One that the map being stored lacks would be answered with it.
+        if self.reign == Reign::Settled && !self.authority.is_storing() {
             for (id, change) in std::mem::take(&mut self.asked) {
                 self.given.push(id);
                 self.tell(AuthorityInput::Change(change), context);

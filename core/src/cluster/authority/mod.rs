@@ -86,6 +86,8 @@ enum Phase {
     /// Waiting for the map to be durable.
     Storing {
         floor: Timestamp,
+        /// How many of the changes were known when it was made.
+        made: usize,
     },
 }
 /// Copies of small writes (`redundancy=copied`) that nodes had when they stopped for the map in force. No column of such a
@@ -175,6 +177,11 @@ impl Authority {
         matches!(self.phase, Phase::Settled)
     }
 
+    /// Whether a map waits to be stored: changes that are asked for meanwhile are in the next one.
+    pub fn is_storing(&self) -> bool {
+        matches!(self.phase, Phase::Storing { .. })
+    }
+
     /// Handles one input.
     pub fn handle(&mut self, input: AuthorityInput, out: &mut Vec<AuthorityOutput>) {
         match input {
@@ -210,7 +217,11 @@ impl Authority {
             AuthorityInput::Change(Change::GiveUp(node)) if self.runs(node) => {}
             AuthorityInput::Change(change) => {
                 self.changes.push(change);
-                self.propose(out);
+                // A change under way is not started over, or hosts that reserve volumes could keep all nodes stopped: its
+                // map has this one too if it is not made yet, and otherwise the next has.
+                if self.is_settled() {
+                    self.propose(out);
+                }
             }
             AuthorityInput::Report(node, report) => self.report(node, report, out),
             AuthorityInput::Stored(epoch) => self.stored(epoch, out),
@@ -345,12 +356,12 @@ impl Authority {
             copied,
         });
         self.keep_reached(reached);
-        self.phase = Phase::Storing { floor };
+        self.phase = Phase::Storing { floor, made: self.changes.len() };
         out.push(AuthorityOutput::Store(Arc::new(self.next.clone())));
     }
 
     fn stored(&mut self, epoch: Epoch, out: &mut Vec<AuthorityOutput>) {
-        let Phase::Storing { floor } = self.phase else { return };
+        let Phase::Storing { floor, made } = self.phase else { return };
         if epoch != self.next.epoch {
             return;
         }
@@ -360,7 +371,10 @@ impl Authority {
         self.caught_up.clear();
         self.merged.clear();
         self.flattened.clear();
+        let later = self.changes.split_off(made.min(self.changes.len()));
+        let anew = !later.is_empty();
         self.changes = std::mem::take(&mut self.copies.changes);
+        self.changes.extend(later);
         self.wakes = false;
         self.settled_once = true;
         let map = Arc::new(self.map.clone());
@@ -369,7 +383,7 @@ impl Authority {
         }
         // One that was admitted by this map, and came before it was known to be stored: it has not stopped for
         // it, and enters the next.
-        if self.members().iter().any(|n| !map.is_up(*n)) {
+        if anew || self.members().iter().any(|n| !map.is_up(*n)) {
             self.propose(out);
         }
     }

@@ -2,6 +2,7 @@
 
 mod attendance;
 mod columns;
+mod coming;
 mod copies;
 mod forgetting;
 mod giving_up;
