@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use weft_core::node::UNBOUNDED;
 
 pub use actions::{Believed, DiskAction, NewDiskOf, NodeAction, RebalanceAction};
-pub(crate) use audit::change_in_words;
+pub(crate) use audit::change_asked;
 pub use creation::VolumeCreation;
 pub use hosts::{HostAction, Sealed};
 pub use imports::ImportOf;

@@ -148,6 +148,8 @@ pub struct Sparing {
     log: Log,
     /// What the lines are about.
     about: &'static str,
+    /// How many are written in a while.
+    most: u32,
     count: Mutex<Count>,
 }
 
@@ -168,7 +170,12 @@ impl Count {
 impl Sparing {
     /// One whose lines, about something, go to this log.
     pub fn new(log: Log, about: &'static str) -> Sparing {
-        Sparing { log, about, count: Mutex::default() }
+        Sparing { log, about, most: MOST, count: Mutex::default() }
+    }
+
+    /// The same that writes more lines.
+    pub(crate) fn writing(self, most: u32) -> Sparing {
+        Sparing { most, ..self }
     }
 
     /// Writes a line, unless there were many lately.
@@ -178,17 +185,22 @@ impl Sparing {
 
     /// Writes a line about something, unless there were many lately.
     pub fn say_of(&self, now: Instant, about: About, line: &str) {
+        self.say_at(now, Level::Warning, about, line);
+    }
+
+    /// Writes a line of some weight about something, unless there were many lately.
+    pub(crate) fn say_at(&self, now: Instant, level: Level, about: About, line: &str) {
         self.sum_up(now);
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         if count.is_over(now) {
             *count = Count { since: Some(now), ..Count::default() };
         }
-        if count.written == MOST {
+        if count.written == self.most {
             count.left_out += 1;
             return;
         }
         count.written += 1;
-        self.log.on(about).warn(line);
+        self.log.say(level, &about, line);
     }
 
     /// When it is to be said how many lines were left out, if any were.

@@ -5,12 +5,22 @@ use serde_json::{Value, json};
 
 use super::{ControlRequest, HostAction, RebalanceAction};
 
-/// What a question asks to change, in words for the log; nothing if it changes nothing.
-pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
+/// What a question asks to change.
+pub(crate) struct ChangeAsked {
+    /// In words for the log.
+    pub(crate) words: String,
+    /// Whether a host asks for it, which may do so as often as it likes.
+    pub(crate) is_by_host: bool,
+}
+
+/// What a question asks to change; nothing if it changes nothing.
+pub(crate) fn change_asked(question: &[u8]) -> Option<ChangeAsked> {
     let question: Value = serde_json::from_slice(question).ok()?;
-    if !is_change(&ControlRequest::deserialize(&question).ok()?) {
+    let request = ControlRequest::deserialize(&question).ok()?;
+    if !is_change(&request) {
         return None;
     }
+    let is_by_host = matches!(request, ControlRequest::Reserve { .. });
     let Value::Object(mut question) = question else { return None };
     let command = question.remove("cmd")?.as_str()?.to_string();
     // The bytes of keys say nothing to people.
@@ -19,7 +29,8 @@ pub(crate) fn change_in_words(question: &[u8]) -> Option<String> {
         let verb = if secret["sealed"].is_null() { "removed" } else { "set" };
         *secret = json!({ "name": secret["name"], "secret": verb });
     }
-    Some(format!("{command} {}", Value::Object(question)))
+    let words = format!("{command} {}", Value::Object(question));
+    Some(ChangeAsked { words, is_by_host })
 }
 
 /// Whether a request changes the map, starts or ends something, or decides about content.
@@ -85,8 +96,9 @@ mod tests {
 
     #[test]
     fn requests_that_change_something_are_in_the_log() {
-        let words =
-            |request: &ControlRequest| change_in_words(&serde_json::to_vec(request).unwrap());
+        let words = |request: &ControlRequest| {
+            Some(change_asked(&serde_json::to_vec(request).unwrap())?.words)
+        };
         let name = || "web".to_string();
         let hosts = |action| ControlRequest::Hosts { action };
         let create = words(&hosts(HostAction::Create { name: name() })).unwrap();
@@ -118,6 +130,6 @@ mod tests {
                 format!(r#"hosts {{"action":{{"secret":{{"name":"web","secret":"{verb}"}}}}}}"#);
             assert_eq!(said, expected);
         }
-        assert_eq!(change_in_words(b"nonsense"), None);
+        assert!(change_asked(b"nonsense").is_none());
     }
 }

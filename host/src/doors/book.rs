@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 use super::who::{Cause, Who};
 use crate::log::{About, Level, Log, Sparing};
 
+/// How many reservations by hosts the log has within 10 s: all those of a cluster of hosts that starts.
+const RESERVATIONS: u32 = 50;
+
 /// A login, as the log has it.
 pub(crate) struct Entry<'a> {
     pub(crate) who: &'a Who,
@@ -26,6 +29,8 @@ pub(crate) struct Book {
     log: Log,
     /// Limits the log lines that strangers can cause.
     refusals: Sparing,
+    /// Limits those that hosts cause which reserve volumes.
+    reservations: Sparing,
     logins: AtomicU64,
     /// Logins that were delayed after wrong proofs.
     delayed: AtomicU64,
@@ -56,8 +61,9 @@ impl Book {
     /// With nothing in it.
     pub(crate) fn new(log: Log) -> Arc<Book> {
         let refusals = Sparing::new(log.clone(), "refused logins");
+        let reservations = Sparing::new(log.clone(), "reservations by hosts").writing(RESERVATIONS);
         let (logins, delayed, refused) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::default());
-        Arc::new(Book { log, refusals, logins, delayed, refused })
+        Arc::new(Book { log, refusals, reservations, logins, delayed, refused })
     }
 
     /// A host has begun to use a volume.
@@ -96,15 +102,19 @@ impl Book {
         self.log.say(Level::Warning, &entry.about("login", "ended"), &line);
     }
 
-    /// An operator changes the map, by a request to the control socket.
-    pub(crate) fn change(&self, from: &str, what: &str, result: &str) {
+    /// The map is changed, or is not: by an operator's request to the control socket, or by a host that reserves a volume.
+    pub(crate) fn change(&self, from: &str, (what, is_by_host): (&str, bool), result: &str) {
         let about = About {
             from: Some(from.to_string()),
             action: Some("change"),
             result: Some(result.to_string()),
             ..About::default()
         };
-        self.log.say(Level::Info, &about, &format!("change: {what}, from {from}: {result}"));
+        let line = format!("change: {what}, from {from}: {result}");
+        match is_by_host {
+            true => self.reservations.say_at(Instant::now(), Level::Info, about, &line),
+            false => self.log.say(Level::Info, &about, &line),
+        }
     }
 
     /// Logins so far, and refusals by cause.
@@ -118,12 +128,14 @@ impl Book {
 
     /// The time until a line reports the number of omitted lines.
     pub(crate) fn due(&self) -> Option<Duration> {
-        self.refusals.due().map(|at| at.saturating_duration_since(Instant::now()))
+        let due = [self.refusals.due(), self.reservations.due()].into_iter().flatten().min();
+        due.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     /// Reports the number of omitted lines, if it is time.
     pub(crate) fn sum_up(&self, now: Instant) {
         self.refusals.sum_up(now);
+        self.reservations.sum_up(now);
     }
 }
 
@@ -157,5 +169,26 @@ mod tests {
         assert!(lines.len() < 20, "{}", lines.len());
         let (logins, refused) = book.counts();
         assert_eq!((logins, refused["not-allowed"], refused["tls"]), (1, 1000, 0));
+    }
+
+    #[test]
+    fn of_many_reservations_some_are_a_line_and_each_change_by_an_operator_is() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = lines.clone();
+        let log = Log::with_fields(move |level, _, line| {
+            kept.lock().unwrap().push((level, line.to_string()));
+        });
+        let book = Book::new(log);
+        let said = |is_by_host| {
+            for _ in 0..1000 {
+                book.change("10.0.0.7:4242", ("reserve {}", is_by_host), "done");
+            }
+            std::mem::take(&mut *lines.lock().unwrap())
+        };
+        let by_host = said(true);
+        assert_eq!(by_host.len(), RESERVATIONS as usize);
+        assert!(by_host[0] == (Level::Info, "change: reserve {}, from 10.0.0.7:4242: done".into()));
+        assert_eq!(said(false).len(), 1000);
+        assert!(book.due().is_some(), "it will be said how many there were");
     }
 }

@@ -12,7 +12,7 @@
 //! | [`proofs`] | hosts that prove by CHAP who they are |
 //! | [`course`], [`latency`] | how long requests take, and where their time goes |
 //! | [`held`] | requests that wait for the limits of their volumes |
-//! | [`reserving`] | changes of reservations that hosts ask for |
+//! | [`reserving`], [`pace`] | changes of reservations that hosts ask for, and how often they are made |
 //! | [`resets`] | which requests came before their volume was reset |
 //! | [`requests`], [`overlap`] | requests that nodes work on, and which must wait for others |
 
@@ -23,6 +23,7 @@ mod exchange;
 mod held;
 mod latency;
 mod overlap;
+mod pace;
 pub(crate) mod promises;
 mod proofs;
 pub(crate) mod requests;

@@ -3,7 +3,11 @@
 //!
 //! A hold ends with its session. A process ends the holds that came through it and have no session any more, also those
 //! from before its start. The holds of a process that takes no part are ended by the others.
+//!
+//! Changes are asked for in rounds: what comes while one is under way waits for the next, and rounds have a [`Pace`]. A map
+//! with all changes of a round stops hosts' requests once.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
@@ -15,6 +19,7 @@ use weft_core::node::HostError;
 use weft_core::units::{Epoch, NodeId, VolumeId};
 
 use super::Hosts;
+use super::pace::Pace;
 use crate::control_protocol::ControlRequest;
 use crate::durable::random;
 use crate::engine::Engine;
@@ -25,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 /// How long until then.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// How many changes of a volume are asked for at a time. The map keeps the outcomes of many times as many.
+const MOST_OF_A_VOLUME: usize = 16;
 
 /// A question for the leading process, where its answer goes, and who asks.
 pub(crate) struct Question {
@@ -44,6 +52,8 @@ struct Waiting {
     question: Vec<u8>,
     since: Instant,
     state: State,
+    /// Its session is over: if it is not made now, it is not asked for again.
+    left: bool,
 }
 
 /// How far it is.
@@ -72,6 +82,7 @@ pub(super) struct Reservings {
     holds: Vec<(usize, u64)>,
     /// The epoch in which holds were looked at last; none if another look is due.
     looked: Option<Epoch>,
+    pace: Pace,
 }
 
 impl Reservings {
@@ -82,7 +93,9 @@ impl Reservings {
         let question = ControlRequest::Reserve { change };
         let question = serde_json::to_vec(&question).expect("a question has words for all it says");
         let state = State::ToAsk(since);
-        self.changes.push(Waiting { asker, peer, volume, stamp, question, since, state });
+        self.pass(since);
+        let left = false;
+        self.changes.push(Waiting { asker, peer, volume, stamp, question, since, state, left });
     }
 
     /// The holds in a map whose sessions are over. This process knows its own sessions, and of others whether they are up.
@@ -103,14 +116,80 @@ impl Reservings {
             true => !holds.iter().any(|(_, stamp)| *stamp == hold.stamp),
             false => !is_up(hold.who.process()),
         };
-        let is_asked = |id: VolumeId| changes.iter().any(|c| c.asker.is_none() && c.volume == id);
+        let ends = |c: &Waiting| c.asker.is_none() && !c.left;
+        let is_asked = |id: VolumeId| changes.iter().any(|c| ends(c) && c.volume == id);
         all().filter(|(id, hold)| is_over(hold) && !is_asked(**id)).collect()
     }
 
-    /// When one is to be asked for again.
+    /// A session is over. What it has asked for takes its time whether its host waits or not.
+    fn leave(&mut self, conn: usize) {
+        self.pass(Instant::now());
+        let is_of = |w: &&mut Waiting| w.asker.is_some_and(|(of, _)| of == conn);
+        for waiting in self.changes.iter_mut().filter(is_of) {
+            (waiting.asker, waiting.left) = (None, true);
+        }
+        self.changes.retain(|waiting| !waiting.is_given_up());
+    }
+
+    /// Whether a change has been asked for that the map does not show yet.
+    fn is_under_way(&self) -> bool {
+        self.changes.iter().any(|c| !matches!(c.state, State::ToAsk(_)))
+    }
+
+    /// Counts how long changes take; before any begins or is over.
+    fn pass(&mut self, now: Instant) {
+        let under_way = self.is_under_way();
+        self.pace.pass(now, under_way);
+    }
+
+    /// How long until changes may be asked for.
+    fn wait(&self, now: Instant) -> Duration {
+        match self.is_under_way() {
+            true => self.pace.patience(now).max(self.pace.wait()),
+            false => self.pace.wait(),
+        }
+    }
+
+    /// Questions for the leading process: those of the next round, if it is time.
+    fn take_questions(&mut self, now: Instant) -> Vec<Question> {
+        if self.changes.is_empty() {
+            return Vec::new();
+        }
+        self.pass(now);
+        if !self.wait(now).is_zero() {
+            return Vec::new();
+        }
+        let mut asked = BTreeMap::new();
+        let ask = |waiting: &mut Waiting| {
+            let asked = asked.entry(waiting.volume).or_insert(0);
+            match waiting.state {
+                State::ToAsk(at) if at > now || *asked >= MOST_OF_A_VOLUME => return None,
+                State::ToAsk(_) => *asked += 1,
+                State::Asked(_) | State::Made(_) => {
+                    *asked += 1;
+                    return None;
+                }
+            }
+            let (answer, answers) = channel();
+            waiting.state = State::Asked(answers);
+            let (question, peer) = (waiting.question.clone(), waiting.peer.clone());
+            Some(Question { question, answer, peer })
+        };
+        let questions: Vec<Question> = self.changes.iter_mut().filter_map(ask).collect();
+        if !questions.is_empty() {
+            self.pace.begin(now);
+        }
+        questions
+    }
+
+    /// When the next is asked for, perhaps again.
     pub(super) fn due(&self) -> Option<Duration> {
+        let now = Instant::now();
+        // The end of those under way is noticed; if it does not come, more may be asked for, unless there are too many.
+        let least = if self.is_under_way() { AGAIN } else { Duration::ZERO };
+        let wait = self.wait(now).max(least);
         let due = self.changes.iter().filter_map(|waiting| match waiting.state {
-            State::ToAsk(at) => Some(at.saturating_duration_since(Instant::now())),
+            State::ToAsk(at) => Some(at.saturating_duration_since(now).max(wait)),
             State::Asked(_) | State::Made(_) => None,
         });
         due.chain(self.askings.first().map(|_| AGAIN)).min()
@@ -173,29 +252,24 @@ impl Hosts {
 
     /// Questions for the leading process.
     pub(crate) fn take_questions(&mut self) -> Vec<Question> {
-        let now = Instant::now();
-        let ask = |waiting: &mut Waiting| {
-            let State::ToAsk(at) = waiting.state else { return None };
-            if at > now {
-                return None;
-            }
-            let (answer, answers) = channel();
-            waiting.state = State::Asked(answers);
-            let (question, peer) = (waiting.question.clone(), waiting.peer.clone());
-            Some(Question { question, answer, peer })
-        };
-        self.reservings.changes.iter_mut().filter_map(ask).collect()
+        self.reservings.take_questions(Instant::now())
     }
 
     /// Tells hosts what has become of what they asked for. Says whether there was anything to tell.
     pub(crate) fn step_reservings(&mut self, engine: &Engine) -> bool {
         self.tell_registrants(engine);
         self.end_holds(engine);
+        if self.reservings.changes.is_empty() {
+            return false;
+        }
+        let others = engine.rule.together().map_or(0, |t| t.others().len());
+        self.reservings.pace.divide(1 + others);
+        self.reservings.pass(Instant::now());
         let map = engine.map();
         let (mut told, mut looks_again) = (Vec::new(), false);
         self.reservings.changes.retain_mut(|waiting| {
             let result = waiting.step(map);
-            let is_over = result.is_some();
+            let is_over = result.is_some() || waiting.is_given_up();
             told.extend(result.zip(waiting.asker));
             // If the hold has not ended, another question follows.
             looks_again |= is_over && waiting.asker.is_none();
@@ -217,8 +291,7 @@ impl Hosts {
 
     /// A connection is over.
     pub(super) fn forget_reservings(&mut self, conn: usize) {
-        let is_of = |asker: Option<(usize, u64)>| asker.is_some_and(|(of, _)| of == conn);
-        self.reservings.changes.retain(|waiting| !is_of(waiting.asker));
+        self.reservings.leave(conn);
         let before = self.reservings.holds.len();
         self.reservings.holds.retain(|(of, _)| *of != conn);
         if self.reservings.holds.len() < before {
@@ -237,6 +310,11 @@ fn of_reader(action: &ReservationAction) -> Result<ReservationOutcome, HostError
 }
 
 impl Waiting {
+    /// Whether its host has left before it was asked for, or before it could be made.
+    fn is_given_up(&self) -> bool {
+        self.left && matches!(self.state, State::ToAsk(_))
+    }
+
     /// The result, if it is known.
     fn step(&mut self, map: &ClusterMap) -> Option<Result<ReservationOutcome, HostError>> {
         let Some(volume) = map.volumes.get(&self.volume) else {
@@ -325,5 +403,88 @@ mod tests {
         let change = ReservationChange { volume: VolumeId(1), who, action, stamp: 9 };
         reservings.ask(None, String::new(), &change);
         assert!(!ended(&mut reservings, 1, 71, true), "that is asked for already");
+    }
+    /// The leading process makes all that it was asked for.
+    fn answer_all(reservings: &mut Reservings, now: Instant) {
+        reservings.pass(now);
+        reservings.changes.retain(|c| matches!(c.state, State::ToAsk(_)));
+    }
+
+    fn reset(volume: u32, stamp: u64) -> ReservationChange {
+        let who = Registrant { host: "a".into(), port: 1 };
+        ReservationChange { volume: VolumeId(volume), who, action: ReservationAction::Reset, stamp }
+    }
+
+    /// Sessions that have their volume reset as fast as they can, and one of another volume that has it reset once. Some leave
+    /// before they have an answer.
+    #[test]
+    fn a_flood_of_changes_leaves_others_most_of_the_time() {
+        let (mut reservings, start) = (Reservings::default(), Instant::now());
+        let took = Duration::from_millis(10);
+        let (mut now, mut rounds, mut asked, mut stamp) = (start, 0, 0, 0);
+        let mut other = None;
+        while now < start + Duration::from_secs(30) {
+            while reservings.changes.iter().filter(|c| c.volume == VolumeId(1)).count() < 200 {
+                stamp += 1;
+                reservings.ask(Some((7, stamp)), String::new(), &reset(1, stamp));
+            }
+            if other.is_none() && now >= start + Duration::from_secs(10) {
+                reservings.ask(Some((8, 0)), String::new(), &reset(2, 0));
+                other = Some((now, None));
+            }
+            let questions = reservings.take_questions(now);
+            if questions.is_empty() {
+                now += Duration::from_millis(1);
+                continue;
+            }
+            (rounds, asked) = (rounds + 1, asked + questions.len());
+            assert!(questions.len() <= MOST_OF_A_VOLUME + 1, "of each volume at most so many");
+            let is_asked =
+                |c: &Waiting| c.volume == VolumeId(2) && !matches!(c.state, State::ToAsk(_));
+            if let Some((since, until @ None)) = &mut other
+                && reservings.changes.iter().any(is_asked)
+            {
+                *until = Some(now - *since);
+            }
+            assert!(reservings.take_questions(now).is_empty(), "one round after the other");
+            if rounds % 2 == 0 {
+                // The session leaves. What it has asked for takes its time nevertheless.
+                reservings.leave(7);
+                assert!(reservings.take_questions(now).is_empty());
+            }
+            now += took;
+            answer_all(&mut reservings, now);
+        }
+        let share = 30_000 / 10 / 10;
+        let burst = 30;
+        assert!(rounds <= share + burst + 2, "{rounds} rounds");
+        assert!(asked >= 10 * rounds, "{asked} in {rounds} rounds");
+        let waited = other.and_then(|(_, waited)| waited).unwrap();
+        assert!(waited <= 11 * took, "{waited:?}");
+    }
+
+    #[test]
+    fn a_few_changes_do_not_wait_for_one_another() {
+        let (mut reservings, mut now) = (Reservings::default(), Instant::now());
+        for stamp in 0..10 {
+            reservings.ask(Some((7, stamp)), String::new(), &reset(1, stamp));
+            now = now.max(Instant::now());
+            assert_eq!(reservings.take_questions(now).len(), 1, "at once");
+            now += Duration::from_millis(20);
+            answer_all(&mut reservings, now);
+        }
+    }
+
+    #[test]
+    fn what_has_no_answer_does_not_keep_others_waiting_for_good() {
+        let (mut reservings, mut now) = (Reservings::default(), Instant::now());
+        reservings.ask(Some((7, 1)), String::new(), &reset(1, 1));
+        now = now.max(Instant::now());
+        let _unanswered = reservings.take_questions(now);
+        reservings.ask(Some((8, 2)), String::new(), &reset(2, 2));
+        assert!(reservings.take_questions(now).is_empty());
+        assert!(reservings.due().is_some_and(|due| due >= AGAIN), "nobody spins");
+        let later = now + PATIENCE - Duration::from_secs(1);
+        assert_eq!(reservings.take_questions(later).len(), 1);
     }
 }

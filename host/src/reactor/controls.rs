@@ -12,7 +12,7 @@ use crate::control::connection::{ControlConnection, Line};
 use crate::control::connections::{Awaited, Due};
 use crate::control::offers::{self, Asked, OFFER};
 use crate::control::status;
-use crate::control_protocol::{change_in_words, error};
+use crate::control_protocol::{change_asked, error};
 use crate::hosts::Commanded;
 use crate::hosts::reserving::Question;
 use crate::socket::Stream;
@@ -246,9 +246,13 @@ impl Reactor {
     fn audit(&self, id: usize, outcome: &Outcome) {
         let Outcome::Answer(answer) = outcome else { return };
         let Some((question, from)) = self.controls.asked(id) else { return };
-        if let Some(what) = change_in_words(question) {
+        if let Some(what) = change_asked(question) {
             let refused = answer["error"].as_str().map(|why| format!("refused: {why}"));
-            self.book.change(&from, &what, refused.as_deref().unwrap_or("done"));
+            self.book.change(
+                &from,
+                (&what.words, what.is_by_host),
+                refused.as_deref().unwrap_or("done"),
+            );
         }
     }
 
