@@ -28,6 +28,7 @@ pub use hosts::{HostAction, Sealed};
 pub use imports::ImportOf;
 pub(crate) use named::check_names;
 
+use crate::holder::Holder;
 use crate::reserving::Reserving;
 
 /// What can be asked of a running array.
@@ -332,10 +333,13 @@ pub enum ControlRequest {
         name: String,
     },
     /// A host of the native protocol has come to another process: end its connection here, abandon its requests in
-    /// progress, and answer, when none is left, with their outcomes.
+    /// progress, and answer, when none is left, with their outcomes. If the number is another's here, only answer that.
     HostLeave {
         /// The host's number.
         host: u64,
+        /// Who claims it. A process of an earlier version does not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        holder: Option<Holder>,
     },
     /// A host wants to be the only one of a volume at another process: answer how many use it
     /// here, or are about to.

@@ -34,6 +34,7 @@ mod durable;
 mod engine;
 mod error;
 mod hex;
+mod holder;
 mod hosts;
 mod lanes;
 mod length_of_time;

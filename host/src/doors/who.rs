@@ -91,6 +91,14 @@ impl Who {
         }
     }
 
+    /// The name that a number of the native protocol belongs to: the host's, or one that no host has for operators.
+    pub(crate) fn proven(&self) -> Option<&str> {
+        match self {
+            Who::Operator => Some("@operator"),
+            who => who.name(),
+        }
+    }
+
     /// The host's name if the map in force has it.
     pub(crate) fn known(&self, map: &ClusterMap) -> Result<Option<&str>, No> {
         match self {

@@ -22,6 +22,7 @@ use weft_core::order::HostId;
 use weft_core::units::{NodeId, VolumeId};
 
 use crate::control_protocol::ControlRequest;
+use crate::holder::Holder;
 use crate::sessions::Attach;
 
 /// How long a host waits to be let in, before it is sent to another process.
@@ -45,6 +46,8 @@ pub(crate) enum Refusal {
     Taken(String),
     /// A process has not answered.
     Unanswered(NodeId),
+    /// Its number is another's.
+    Anothers,
 }
 
 /// A host that waits.
@@ -55,23 +58,23 @@ struct Arrival {
     since: Instant,
     /// The processes that have not answered, and the number of the question, once it is asked.
     waits: BTreeMap<NodeId, Option<u64>>,
-    taken: Option<String>,
+    refusal: Option<Refusal>,
 }
 
 impl Arrival {
     fn applies_for(&self, volume: VolumeId) -> bool {
         matches!(self.question, ControlRequest::WriterComes { volume: v, .. } if v == volume.0)
-            && self.taken.is_none()
+            && self.refusal.is_none()
     }
 
     fn is_decided(&self, now: Instant) -> bool {
         let late = now.duration_since(self.since) >= PATIENCE;
-        self.taken.is_some() || self.waits.is_empty() || late
+        self.refusal.is_some() || self.waits.is_empty() || late
     }
 
     fn result(&self) -> Result<Option<VolumeId>, Refusal> {
-        match (&self.taken, self.waits.keys().next(), &self.question) {
-            (Some(why), ..) => Err(Refusal::Taken(why.clone())),
+        match (&self.refusal, self.waits.keys().next(), &self.question) {
+            (Some(refusal), ..) => Err(refusal.clone()),
             (None, Some(node), _) => Err(Refusal::Unanswered(*node)),
             (None, None, ControlRequest::WriterComes { volume, .. }) => Ok(Some(VolumeId(*volume))),
             (None, None, _) => Ok(None),
@@ -96,13 +99,12 @@ impl Arrivals {
     /// A host has come that must have left these.
     pub(crate) fn expect(
         &mut self,
-        conn: usize,
-        host: HostId,
-        attach: Attach,
+        (conn, attach): (usize, Attach),
+        (host, holder): (HostId, Holder),
         others: &[NodeId],
         now: Instant,
     ) {
-        let question = ControlRequest::HostLeave { host: host.0 };
+        let question = ControlRequest::HostLeave { host: host.0, holder: Some(holder) };
         self.add(conn, Applicant { attach, done: Vec::new() }, question, others, now);
     }
 
@@ -128,7 +130,7 @@ impl Arrivals {
         now: Instant,
     ) {
         let waits = others.iter().map(|n| (*n, None)).collect();
-        self.0.push(Arrival { conn, applicant, question, since: now, waits, taken: None });
+        self.0.push(Arrival { conn, applicant, question, since: now, waits, refusal: None });
     }
 
     /// Whether a host applies here for a volume.
@@ -144,8 +146,8 @@ impl Arrivals {
             return applicants.count();
         }
         for arrival in applicants {
-            arrival.taken =
-                Some(format!("a host has just connected to the process of node {}", asker.0));
+            let why = format!("a host has just connected to the process of node {}", asker.0);
+            arrival.refusal = Some(Refusal::Taken(why));
         }
         0
     }
@@ -167,13 +169,23 @@ impl Arrivals {
             }
             let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
             if answer["ok"] != true {
+                // A process of an earlier version knows numbers alone.
+                if let ControlRequest::HostLeave { holder, .. } = &mut arrival.question
+                    && answer["error"].as_str().is_some_and(|e| e.contains("`holder`"))
+                {
+                    *holder = None;
+                }
                 arrival.waits.insert(node, None);
                 continue;
             }
             let more = answer["done"].as_array().into_iter().flatten();
             arrival.applicant.done.extend(more.filter_map(Value::as_u64));
             if answer["writers"].as_u64().is_some_and(|n| n > 0) {
-                arrival.taken = Some(format!("a host at the process of node {} uses it", node.0));
+                let why = format!("a host at the process of node {} uses it", node.0);
+                arrival.refusal = Some(Refusal::Taken(why));
+            }
+            if answer["anothers"] == true {
+                arrival.refusal = Some(Refusal::Anothers);
             }
             arrival.waits.remove(&node);
         }
@@ -223,13 +235,16 @@ mod tests {
     fn a_host_is_let_in_when_all_others_have_answered_or_are_down() {
         let (mut arrivals, now) = (Arrivals::default(), Instant::now());
         let attach = Attach { volume: "v".into(), host: Some(HostId(7)), resumes: true };
-        arrivals.expect(10, HostId(7), attach.clone(), &[NodeId(1), NodeId(2), NodeId(3)], now);
-        arrivals.expect(11, HostId(7), attach.clone(), &[NodeId(1)], now);
+        let asks = || (HostId(7), Holder { name: Some("web".into()), volume: 4 });
+        let all = [NodeId(1), NodeId(2), NodeId(3)];
+        arrivals.expect((10, attach.clone()), asks(), &all, now);
+        arrivals.expect((11, attach.clone()), asks(), &[NodeId(1)], now);
         let asked = RefCell::new(Vec::new());
         let reachable = |n: NodeId| n != NodeId(2);
         let step = |arrivals: &mut Arrivals, later: Duration, down: Option<NodeId>| {
             let ask = |node: NodeId, question: &[u8]| {
-                assert!(String::from_utf8_lossy(question).contains(r#""host":7"#));
+                let said = String::from_utf8_lossy(question);
+                assert!(said.contains(r#""host":7,"holder":{"name":"web","volume":4}"#), "{said}");
                 let number = 100 + asked.borrow().len() as u64;
                 reachable(node).then(|| asked.borrow_mut().push((node.0, number))).map(|()| number)
             };
@@ -249,9 +264,38 @@ mod tests {
         let applicant = Applicant { attach: attach.clone(), done: vec![3, 5, 4] };
         assert_eq!(arrived, [Arrived { conn: 10, applicant, result: Ok(None) }]);
         assert!(arrivals.is_empty());
-        arrivals.expect(10, HostId(7), attach, &[NodeId(2)], now);
+        arrivals.expect((10, attach.clone()), asks(), &[NodeId(2)], now);
         let arrived = step(&mut arrivals, PATIENCE, None);
         assert_eq!(arrived[0].result, Err(Refusal::Unanswered(NodeId(2))));
+        arrivals.expect((10, attach.clone()), asks(), &[NodeId(1), NodeId(2)], now);
+        assert!(step(&mut arrivals, Duration::ZERO, None).is_empty());
+        let number = asked.borrow().last().unwrap().1;
+        arrivals.answered(NodeId(1), number, br#"{"ok":true,"anothers":true}"#);
+        let arrived = step(&mut arrivals, Duration::ZERO, None);
+        assert_eq!(arrived[0].result, Err(Refusal::Anothers), "whatever others say");
+    }
+
+    #[test]
+    fn a_process_of_an_earlier_version_is_asked_in_its_words() {
+        let (mut arrivals, now) = (Arrivals::default(), Instant::now());
+        let attach = Attach { volume: "v".into(), host: Some(HostId(7)), resumes: true };
+        let holder = Holder { name: Some("web".into()), volume: 4 };
+        arrivals.expect((10, attach), (HostId(7), holder), &[NodeId(1)], now);
+        let asked = RefCell::new(String::new());
+        let step = |arrivals: &mut Arrivals| {
+            let ask = |_, question: &[u8]| {
+                *asked.borrow_mut() = String::from_utf8_lossy(question).into_owned();
+                Some(5)
+            };
+            arrivals.step(now, |_| true, |_| true, ask)
+        };
+        assert!(step(&mut arrivals).is_empty() && asked.borrow().contains("holder"));
+        let no = br#"{"ok":false,"error":"bad request: unknown field `holder`, expected `host`"}"#;
+        arrivals.answered(NodeId(1), 5, no);
+        assert!(step(&mut arrivals).is_empty());
+        assert_eq!(*asked.borrow(), r#"{"cmd":"host-leave","host":7}"#);
+        arrivals.answered(NodeId(1), 5, br#"{"ok":true,"done":[]}"#);
+        assert_eq!(step(&mut arrivals)[0].result, Ok(None));
     }
 
     /// Two processes, each with a host that applies for the same volume: what is asked of one is

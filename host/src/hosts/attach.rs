@@ -10,8 +10,9 @@ use weft_core::units::{NodeId, VolumeId};
 use super::Hosts;
 use super::arrivals::{Applicant, Arrived, Refusal};
 use super::rights::entry;
-use crate::doors::who::Cause;
+use crate::doors::who::{Cause, Who};
 use crate::engine::Engine;
+use crate::holder::Holder;
 use crate::sessions::link::End;
 use crate::sessions::{Attach, Refused, Session};
 use crate::volumes::Exports;
@@ -35,11 +36,19 @@ impl Hosts {
         if let Some(no) = exports.refused(&attach.volume) {
             return self.refuse(id, Refused::NotAllowed, (no.cause, no.text));
         }
+        // Nor does one that has learnt another's number.
+        let volume = exports.wanted(&attach.volume).map(|v| v.id);
+        let asks = attach.host.zip(volume).map(|(host, v)| (host, Holder::new(who.proven(), v)));
+        if let Some((host, holder)) = &asks
+            && self.numbered.is_anothers(*host, holder, Instant::now())
+        {
+            return self.turn_away(id, Refusal::Anothers);
+        }
         if let Some(together) = engine.rule.together()
-            && let Some(host) = attach.host.filter(|_| attach.resumes)
+            && let Some(asks) = asks.filter(|_| attach.resumes)
         {
             let others: Vec<NodeId> = together.others().into_iter().collect();
-            return self.arrivals.expect(id, host, attach, &others, Instant::now());
+            return self.arrivals.expect((id, attach), asks, &others, Instant::now());
         }
         self.let_in(engine, id, Applicant { attach, done: Vec::new() });
     }
@@ -125,6 +134,11 @@ impl Hosts {
                 );
                 self.refuse(id, Refused::SecondWriter, (Cause::Unavailable, text));
             }
+            Refusal::Anothers => {
+                let text = "a host's number is for that host and one volume; another host has this one, or it is \
+                            in use with another volume; choose another number";
+                self.refuse(id, Refused::OtherVolume, (Cause::Unavailable, text.to_string()));
+            }
         }
     }
 
@@ -151,7 +165,7 @@ impl Hosts {
         };
         let Some(access) = exports.access(volume.id) else { return };
         let remembered = match applicant.attach.host {
-            Some(host) => match self.remember(engine, id, host, &applicant.done, &volume) {
+            Some(host) => match self.remember(engine, (id, &who), host, &applicant.done, &volume) {
                 Some(remembered) => remembered,
                 None => return,
             },
@@ -166,21 +180,21 @@ impl Hosts {
     fn remember(
         &mut self,
         engine: &mut Engine,
-        id: usize,
+        (id, who): (usize, &Who),
         host: HostId,
         done: &[u64],
         volume: &Volume,
     ) -> Option<bool> {
+        let (holder, now) = (Holder::new(who.proven(), volume.id), Instant::now());
+        if self.numbered.is_anothers(host, &holder, now) {
+            self.turn_away(id, Refusal::Anothers);
+            return None;
+        }
         if let Some(before) = self.numbered.conn(host) {
             // The host knows before we do that it is gone.
             self.hang_up(engine, before, End::Closed);
         }
-        let Ok(remembered) = self.numbered.arrive(host, id, volume.id, Instant::now()) else {
-            let text =
-                "a host's number applies to one volume; use another for this one".to_string();
-            self.refuse(id, Refused::OtherVolume, (Cause::Unavailable, text));
-            return None;
-        };
+        let remembered = self.numbered.arrive(host, id, holder, now);
         self.numbered.adopt(host, done);
         Some(remembered)
     }

@@ -49,6 +49,7 @@ use reserving::Reservings;
 
 use crate::doors::book::Book;
 use crate::engine::Engine;
+use crate::holder::Holder;
 use crate::limits::Limits;
 use crate::log::{Log, Sparing};
 use crate::sessions::connections::Connections;
@@ -327,6 +328,11 @@ impl Hosts {
     /// The connection to a process broke: what it was asked about hosts is to be asked again.
     pub(crate) fn lose_process(&mut self, process: NodeId) {
         self.arrivals.lose(process);
+    }
+
+    /// Whether a host's number is another's here.
+    pub(crate) fn is_anothers(&mut self, host: HostId, holder: &Holder) -> bool {
+        self.numbered.is_anothers(host, holder, Instant::now())
     }
 
     /// A host that numbers its requests is to leave: it is at another process now, or does not keep to the rules.

@@ -90,7 +90,7 @@ impl Protocol for Native {
             Refused::NotAllowed => Code::NotAllowed,
         };
         machine.turn_away(code, text);
-        matches!(why, Refused::SecondWriter | Refused::NotAllowed)
+        matches!(why, Refused::SecondWriter | Refused::OtherVolume | Refused::NotAllowed)
     }
 
     fn answer(

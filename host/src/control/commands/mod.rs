@@ -46,6 +46,7 @@ use crate::doors::vault::Vault;
 use crate::engine::instance::Phase;
 use crate::engine::{Engine, Ticket};
 use crate::error::{Error, Result, fail};
+use crate::holder::Holder;
 use crate::hosts::Hosts;
 use crate::hosts::requests::Job;
 use crate::policy;
@@ -428,7 +429,7 @@ impl Commands<'_> {
             ControlRequest::HostDisconnect { address, volume } => {
                 Outcome::Answer(self.disconnect(address.as_deref(), volume.as_deref())?)
             }
-            ControlRequest::HostLeave { host } => Outcome::Wait(self.send_away(HostId(host))),
+            ControlRequest::HostLeave { host, holder } => self.send_away(HostId(host), holder),
             ControlRequest::WriterComes { volume, process } => {
                 let writers = self.writers(VolumeId(volume), NodeId(process));
                 Outcome::Answer(ok(json!({ "writers": writers })))
@@ -441,9 +442,12 @@ impl Commands<'_> {
         })
     }
 
-    fn send_away(&mut self, host: HostId) -> Wait {
+    fn send_away(&mut self, host: HostId, holder: Option<Holder>) -> Outcome {
+        if holder.is_some_and(|holder| self.hosts.is_anothers(host, &holder)) {
+            return Outcome::Answer(ok(json!({ "anothers": true })));
+        }
         self.hosts.send_away(self.engine, host);
-        Wait::HostLeft(host)
+        Outcome::Wait(Wait::HostLeft(host))
     }
 
     fn submit(&mut self, conn: usize, volume: VolumeId, op: HostOp) {

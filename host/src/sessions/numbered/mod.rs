@@ -31,9 +31,10 @@ use std::time::{Duration, Instant};
 
 use weft_core::node::{HostData, HostError, HostOp};
 use weft_core::order::{HostId, PlaceError, RequestId};
-use weft_core::units::VolumeId;
 
 use names::Names;
+
+use crate::holder::Holder;
 
 /// How long a request may wait for one that has not been sent.
 pub(crate) const NEVER_ISSUED: Duration = Duration::from_secs(30);
@@ -146,7 +147,7 @@ enum State {
 
 /// The state of a host.
 struct NumberedHost {
-    volume: VolumeId,
+    holder: Holder,
     conn: Option<usize>,
     /// Since when it is not connected.
     left: Instant,
@@ -173,19 +174,26 @@ impl NumberedHosts {
         self.hosts.get(&host)?.conn
     }
 
-    /// A host has come, perhaps again; the connection that it had before is gone. Says whether
-    /// it is remembered; an error is the volume that it uses.
+    /// Whether a number is known as another host's, or as one for another volume.
+    pub(crate) fn is_anothers(&mut self, host: HostId, holder: &Holder, now: Instant) -> bool {
+        self.forget_old(now);
+        self.hosts.get(&host).is_some_and(|known| known.holder != *holder)
+    }
+
+    /// A host has come, perhaps again, whose number is not another's; the connection that it had before is gone. Says
+    /// whether it is remembered.
     pub(crate) fn arrive(
         &mut self,
         host: HostId,
         conn: usize,
-        volume: VolumeId,
+        holder: Holder,
         now: Instant,
-    ) -> Result<bool, VolumeId> {
+    ) -> bool {
+        debug_assert!(!self.is_anothers(host, &holder, now), "it has been refused");
         self.forget_old(now);
         let remembered = self.hosts.contains_key(&host);
         let session = self.hosts.entry(host).or_insert_with(|| NumberedHost {
-            volume,
+            holder,
             conn: None,
             left: now,
             for_good: false,
@@ -195,11 +203,8 @@ impl NumberedHosts {
             unissued: BTreeMap::new(),
             names: Names::new(host),
         });
-        if session.volume != volume {
-            return Err(session.volume);
-        }
         (session.conn, session.for_good) = (Some(conn), false);
-        Ok(remembered)
+        remembered
     }
 
     /// A host's connection broke: what has not begun is given up. Says whether it was this host's.

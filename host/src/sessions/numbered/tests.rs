@@ -6,7 +6,7 @@ use weft_core::plan::Range;
 use super::*;
 
 const HOST: HostId = HostId(7);
-const VOLUME: VolumeId = VolumeId(0);
+const HOLDER: Holder = Holder { name: None, volume: 0 };
 
 struct World {
     hosts: NumberedHosts,
@@ -21,7 +21,7 @@ struct World {
 fn world() -> World {
     let mut hosts = NumberedHosts::default();
     let now = Instant::now();
-    assert_eq!(hosts.arrive(HOST, 1, VOLUME, now), Ok(false));
+    assert!(!hosts.arrive(HOST, 1, HOLDER, now));
     let (begun, names, answered) = (Vec::new(), Vec::new(), Vec::new());
     World { hosts, now, begun, names, answered, hung_up: 0 }
 }
@@ -83,7 +83,7 @@ impl World {
     fn come_back(&mut self, conn: usize) -> bool {
         let before = self.hosts.conn(HOST).unwrap();
         assert!(self.hosts.lose(HOST, before, self.now));
-        self.hosts.arrive(HOST, conn, VOLUME, self.now).unwrap()
+        self.hosts.arrive(HOST, conn, HOLDER, self.now)
     }
 
     fn error_of(&self, number: u64) -> &str {
@@ -306,21 +306,20 @@ fn a_sequencer_is_given_no_name_twice() {
 fn hosts_are_forgotten_in_the_end() {
     let mut w = world();
     w.take(ask(1, &[]));
-    assert_eq!(w.hosts.arrive(HOST, 9, VolumeId(1), w.now), Err(VOLUME));
     assert!(!w.hosts.lose(HOST, 5, w.now), "another connection's end");
     w.come_back(2);
     w.hosts.bye(HOST, 2, w.now);
     w.now += 2 * REMEMBERED;
     let other = |n: u64| HostId(100 + n);
     for n in 0..2 * MOST_REMEMBERED as u64 {
-        assert_eq!(w.hosts.arrive(other(n), 10, VOLUME, w.now), Ok(false));
+        assert!(!w.hosts.arrive(other(n), 10, HOLDER, w.now));
         w.hosts.lose(other(n), 10, w.now);
     }
     assert!(w.hosts.hosts.contains_key(&HOST), "something of it is in work");
     assert!(w.hosts.hosts.len() <= MOST_REMEMBERED + 1);
     w.finish(1, Err(HostError::Gone));
     assert!(!w.hosts.hosts.contains_key(&HOST), "it said good-bye, and nothing is left of it");
-    w.hosts.arrive(other(0), 11, VOLUME, w.now).unwrap();
+    w.hosts.arrive(other(0), 11, HOLDER, w.now);
     w.hosts.bye(other(0), 11, w.now);
     assert!(!w.hosts.hosts.contains_key(&other(0)));
 }
@@ -344,4 +343,26 @@ fn a_host_takes_with_it_what_was_done() {
         there.take(Ask { again: true, ..ask(n, &[]) });
     }
     assert_eq!((&there.begun[..], &there.answered[..]), (&[2, 3][..], &[(1, Ok(()))][..]));
+}
+
+/// Numbers are no secret.
+#[test]
+fn a_number_is_of_one_host_with_one_volume_until_it_is_forgotten() {
+    let mut w = world();
+    let holder = |name: Option<&str>, volume| Holder { name: name.map(str::to_string), volume };
+    let web = || holder(Some("web"), 0);
+    w.hosts.arrive(HostId(8), 2, web(), w.now);
+    w.take(ask(1, &[]));
+    for (host, anothers) in [(HOST, web()), (HOST, holder(None, 1)), (HostId(8), HOLDER)] {
+        assert!(w.hosts.is_anothers(host, &anothers, w.now), "{anothers:?}");
+    }
+    for other in [holder(Some("db"), 0), holder(Some("web"), 1)] {
+        assert!(w.hosts.is_anothers(HostId(8), &other, w.now), "{other:?}");
+    }
+    assert!(!w.hosts.is_anothers(HOST, &HOLDER, w.now));
+    assert!(!w.hosts.is_anothers(HostId(8), &web(), w.now));
+    assert!(!w.hosts.is_anothers(HostId(9), &web(), w.now), "nobody has it");
+    w.hosts.lose(HostId(8), 2, w.now);
+    assert!(w.hosts.is_anothers(HostId(8), &HOLDER, w.now), "it may come back");
+    assert!(!w.hosts.is_anothers(HostId(8), &HOLDER, w.now + 2 * REMEMBERED));
 }
