@@ -14,7 +14,7 @@
 //! | [`held`] | requests that wait for the limits of their volumes |
 //! | [`reserving`], [`pace`] | changes of reservations that hosts ask for, and how often they are made |
 //! | [`resets`] | which requests came before their volume was reset |
-//! | [`requests`], [`overlap`] | requests that nodes work on, and which must wait for others |
+//! | [`requests`], [`overlap`], [`queue`] | requests that nodes work on, and which must wait for others |
 
 pub(crate) mod arrivals;
 mod attach;
@@ -26,6 +26,7 @@ mod overlap;
 mod pace;
 pub(crate) mod promises;
 mod proofs;
+mod queue;
 pub(crate) mod requests;
 pub(crate) mod reserving;
 mod resets;

@@ -9,10 +9,10 @@ use weft_core::units::VolumeId;
 /// The bytes that a request touches, and whether it changes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    volume: VolumeId,
-    from: u64,
-    to: u64,
-    changes: bool,
+    pub(super) volume: VolumeId,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) changes: bool,
 }
 
 impl Claim {
@@ -61,9 +61,13 @@ pub(crate) struct Claims {
 impl Claims {
     /// Whether no change in work touches any of these bytes.
     pub(crate) fn is_free(&self, claim: &Claim) -> bool {
-        let before = (claim.volume, claim.to);
-        let last = self.taken.range((claim.volume, 0)..before).next_back();
-        last.is_none_or(|(_, to)| *to <= claim.from)
+        self.overlapping(claim) == 0
+    }
+
+    /// How many changes in work touch any of these bytes.
+    pub(crate) fn overlapping(&self, claim: &Claim) -> usize {
+        let before = self.taken.range((claim.volume, 0)..(claim.volume, claim.to));
+        before.rev().take_while(|(_, to)| **to > claim.from).count()
     }
 
     /// Takes a change into work.
@@ -115,6 +119,8 @@ mod tests {
                 let asked = claim(0, from, to, false);
                 let free = !held.iter().any(|h| h.conflicts(&asked));
                 assert_eq!(claims.is_free(&asked), free, "{asked:?}");
+                let count = held.iter().filter(|h| h.conflicts(&asked)).count();
+                assert_eq!(claims.overlapping(&asked), count, "{asked:?}");
             }
         }
         held.iter().for_each(|c| claims.give_back(c));

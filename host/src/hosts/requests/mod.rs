@@ -28,8 +28,8 @@
 //!
 //! Hosts that keep to distinct bytes, as file systems do, never wait here.
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
@@ -43,6 +43,7 @@ use crate::doors::who::Who;
 use crate::engine::{Answer, Engine};
 use crate::hosts::course::{Course, Stage};
 use crate::hosts::overlap::{Claim, Claims};
+use crate::hosts::queue::Queue;
 use crate::hosts::resets::Resets;
 
 /// Who waits for an answer.
@@ -245,11 +246,14 @@ pub(crate) struct Requests {
     /// Whose the requests are that have no name, drawn when the process starts, and how many there were.
     us: HostId,
     named: u64,
+    /// One of those that is no later than the oldest that is not over, and how many have been begun since it was looked
+    /// for.
+    oldest: (u64, usize),
     /// By the number that the node knows it by.
     pending: HashMap<u64, Pending>,
     /// What the changes among them touch.
     claims: Claims,
-    waiting: VecDeque<Pending>,
+    waiting: Queue<Pending>,
     /// Those for a node that is coming back; they have their claims.
     parked: Vec<Pending>,
     resets: Resets,
@@ -261,9 +265,10 @@ impl Default for Requests {
             next: 0,
             us: HostId(RandomState::new().build_hasher().finish()),
             named: 0,
+            oldest: (0, 0),
             pending: HashMap::new(),
             claims: Claims::default(),
-            waiting: VecDeque::new(),
+            waiting: Queue::default(),
             parked: Vec::new(),
             resets: Resets::default(),
         }
@@ -280,9 +285,18 @@ impl Requests {
         RequestId { host: self.us, number: self.named }
     }
 
-    /// The oldest of those without names of their own that is not over.
-    fn oldest(&self, name: RequestId) -> u64 {
-        let all = self.pending.values().chain(&self.parked).chain(&self.waiting);
+    /// The oldest of those without names of their own that is not over, or an earlier one: among many it is not looked
+    /// for each time.
+    fn oldest(&mut self, name: RequestId) -> u64 {
+        self.oldest.1 += 1;
+        if self.oldest.1 > (self.pending.len() + self.parked.len() + self.waiting.len()) / 8 {
+            self.oldest = (self.find_oldest(name), 0);
+        }
+        self.oldest.0.min(name.number)
+    }
+
+    fn find_oldest(&self, name: RequestId) -> u64 {
+        let all = self.pending.values().chain(&self.parked).chain(self.waiting.iter());
         let its = all.map(|p| p.name).filter(|n| n.host == name.host).map(|n| n.number);
         its.min().unwrap_or(name.number).min(name.number)
     }
@@ -340,19 +354,13 @@ impl Requests {
             permitted,
             course,
         };
-        if self.may_begin(&pending, self.waiting.len()) {
+        let begins = match pending.claim {
+            Some(claim) => self.waiting.admit(claim, self.claims.overlapping(&claim), pending),
+            None => Some(pending),
+        };
+        if let Some(pending) = begins {
             self.begin(engine, pending);
-        } else {
-            self.waiting.push_back(pending);
         }
-    }
-
-    /// Whether nothing in work, and nothing among the first `earlier` that wait, stands in a
-    /// request's way.
-    fn may_begin(&self, pending: &Pending, earlier: usize) -> bool {
-        let Some(claim) = &pending.claim else { return true };
-        let in_the_way = |p: &Pending| p.claim.is_some_and(|c| c.conflicts(claim));
-        self.claims.is_free(claim) && !self.waiting.iter().take(earlier).any(in_the_way)
     }
 
     fn begin(&mut self, engine: &mut Engine, pending: Pending) {
@@ -363,13 +371,8 @@ impl Requests {
     }
 
     fn begin_waiting(&mut self, engine: &mut Engine) {
-        let mut n = 0;
-        while let Some(pending) = self.waiting.get(n) {
-            if !self.may_begin(pending, n) {
-                n += 1;
-            } else if let Some(pending) = self.waiting.remove(n) {
-                self.begin(engine, pending);
-            }
+        while let Some(pending) = self.waiting.begin() {
+            self.begin(engine, pending);
         }
     }
 
@@ -425,6 +428,7 @@ impl Requests {
     fn end(&mut self, engine: &mut Engine, pending: &mut Pending) {
         if let Some(claim) = pending.claim.take().filter(Claim::changes) {
             self.claims.give_back(&claim);
+            self.waiting.is_over(&claim);
             self.begin_waiting(engine);
         }
     }
@@ -517,7 +521,7 @@ impl Requests {
 
     /// Nobody waits any more for the answers to a connection that is gone.
     pub(crate) fn forget(&mut self, engine: &mut Engine, conn: usize) {
-        self.waiting.retain(|p| !p.is_of(conn));
+        self.waiting.drop_those(|p| p.is_of(conn));
         self.drop_parked(engine, |p| p.is_of(conn));
         for (number, pending) in self.pending.iter().filter(|(_, p)| p.is_of(conn)) {
             engine.abandon(pending.node, *number);
@@ -540,7 +544,7 @@ impl Requests {
         };
         let idle = self.waiting.iter().chain(&self.parked);
         let dropped = idle.filter(|p| p.is_of_host(host)).filter_map(number).collect();
-        self.waiting.retain(|p| !p.is_of_host(host));
+        self.waiting.drop_those(|p| p.is_of_host(host));
         self.drop_parked(engine, |p| p.is_of_host(host));
         if how == Leave::ForGood || engine.rule.together().is_some() {
             for (number, pending) in self.pending.iter_mut().filter(|(_, p)| p.is_of_host(host)) {
@@ -556,7 +560,7 @@ impl Requests {
     pub(crate) fn of_hosts(&self) -> usize {
         let of_host =
             |p: &&Pending| matches!(p.owner, Some(Owner::Session { .. } | Owner::Host { .. }));
-        let all = self.pending.values().chain(&self.waiting).chain(&self.parked);
+        let all = self.pending.values().chain(self.waiting.iter()).chain(&self.parked);
         all.filter(of_host).count()
     }
 }

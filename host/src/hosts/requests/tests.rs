@@ -226,6 +226,25 @@ fn everything() -> HostOp {
     HostOp::Trim(Range { offset: 0, len: u64::MAX })
 }
 
+/// Nodes forget what they know of older ones.
+#[test]
+fn nodes_are_told_of_no_later_request_than_the_oldest_as_the_oldest() {
+    let mut w = world();
+    for n in 0..100 {
+        w.write(n, 0, n as u64, n as u8, 2);
+        w.read(1000 + n, 1, n as u64, 2);
+    }
+    while w.answered.len() < 200 {
+        let before = w.answered.len();
+        w.until(|w| w.answered.len() > before);
+        let name = RequestId { host: w.requests.us, number: w.requests.named + 1 };
+        let oldest = w.requests.find_oldest(name);
+        assert!(w.requests.oldest(name) <= oldest);
+    }
+    let after = RequestId { host: w.requests.us, number: w.requests.named + 1 };
+    assert_eq!(w.requests.oldest(after), after.number, "nothing is left");
+}
+
 #[test]
 fn a_change_begun_again_comes_before_what_was_asked_after_it() {
     let mut w = world();
@@ -261,7 +280,7 @@ fn what_nobody_waits_for_keeps_its_bytes_and_is_not_begun_again() {
     assert_eq!((w.requests.pending.len(), w.requests.waiting.len()), (1, 1));
     w.engine.kill_node(1, "the test kills it").unwrap();
     w.turn();
-    assert!(w.requests.waiting.is_empty(), "its node is gone, and nobody asks for it again");
+    assert_eq!(w.requests.waiting.len(), 0, "its node is gone, and nobody asks for it again");
     w.until(|w| w.answered.len() == 1);
     w.read(3, 0, 0, 5000);
     w.until(|w| w.answered.len() == 2);
