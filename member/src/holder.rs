@@ -217,10 +217,10 @@ fn epoch_of(report: &MemberReport) -> Epoch {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use weft_core::units::VolumeId;
 
     use super::*;
+
     fn word(term: u64, number: u64, life: Life) -> Word {
         let message = MapMessage::Freeze { epoch: number };
         Word { term, number, node: NodeId(4), life, message }
